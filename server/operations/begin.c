@@ -6,19 +6,19 @@
 
 #include "operations_internal.h"
 
-/* The sizes of a list of descriptors or slices, wherever they lie in its elements, and how many pieces each is. */
+/* A list of descriptors or of slices, seen as sizes and counts of pieces. */
 struct sizes {
         const char *first;
         size_t stride;
         size_t n;
         size_t size_at;
-        size_t count_at; /* 0 = each is one */
+        size_t count_at; /* 0 = each element is one piece */
 };
 
 #define SIZES(list, length, type)                                                                                      \
         ((struct sizes){ (const char *)(list), sizeof(type), (length), offsetof(type, size), offsetof(type, count) })
 
-/* All pieces together. Their number is bounded, so it is the peer's size alone that may be beyond all bounds. */
+/* Bytes of all pieces of an element. The number of pieces is bounded, so only a peer's size can be huge. */
 static uint64_t size_at(const struct sizes *sizes, size_t i)
 {
         const char *element = sizes->first + i * sizes->stride;
@@ -130,7 +130,7 @@ static int transfer_stopping(void *context)
         return reason;
 }
 
-/* Whether the operation may go to the data plane; if so, it counts as in flight from now on. */
+/* Whether the data plane may have the operation; if so, it counts as in flight from now on. */
 static bool operation_may_begin(struct operation_store *store, struct operation *operation,
                                 const struct ferry_metadata *metadata, int *ret_r)
 {
@@ -154,7 +154,7 @@ static bool operation_may_begin(struct operation_store *store, struct operation 
         return may;
 }
 
-/* The data plane has the transfer, or refused it (r < 0). It may have ended it already. */
+/* The data plane has taken the transfer, which may have ended already, or refused it (r < 0). */
 static void operation_was_started(struct operation_store *store, struct operation *operation, int r)
 {
         struct deferred_actions deferred = { 0 };

@@ -3,7 +3,7 @@
 
 #include "operations_internal.h"
 
-/* What a peer is told that comes with the right key after the end. */
+/* The answer to a peer with the right key after the operation's end. */
 static int refusal_of_terminal(const struct operation *operation)
 {
         if (operation->status != FERRY_CANCELLED)
@@ -11,7 +11,7 @@ static int refusal_of_terminal(const struct operation *operation)
         return operation->error == FERRY_E_EXPIRED ? FERRY_E_EXPIRED : FERRY_E_CANCELLED_BY_PEER;
 }
 
-/* With the lock held. Who has not shown the key learns nothing but that the operation exists. */
+/* With the lock held. Without the key a peer learns no more than that the operation exists. */
 static int claim_check(const struct operation *operation, const struct engine_request *request)
 {
         enum ferry_kind kind = request->direction == ENGINE_READ ? FERRY_READABLE : FERRY_WRITABLE;
@@ -30,7 +30,7 @@ static int claim_check(const struct operation *operation, const struct engine_re
                 return FERRY_E_SIZE_MISMATCH;
         if (operation->stop_reason || operation->n_active + operation->n_completed >= operation_places(operation))
                 return FERRY_E_ALREADY_CLAIMED;
-        /* Two at once would mix their bytes. */
+        /* Two writers at once would mix their bytes. */
         if (operation->kind == FERRY_WRITABLE && operation->n_active)
                 return FERRY_E_ALREADY_CLAIMED;
         return 0;
@@ -74,7 +74,7 @@ int operation_store_claim(void *context, const struct engine_request *request, s
         return r;
 }
 
-/* An opaque, non-zero number below 2^53, another one for each descriptor. */
+/* An opaque, non-zero number below 2^53, different for each descriptor. */
 static uint64_t descriptor_handle(uint64_t operation, size_t i)
 {
         uint64_t mixed = operation * UINT64_C(0x9e3779b97f4a7c15);
@@ -99,7 +99,7 @@ static int metadata_new(const struct operation *operation, struct ferry_metadata
         memcpy(metadata->key, operation->key, sizeof(metadata->key));
         metadata->epoch = operation->store->config.epoch;
         metadata->operation = operation->id;
-        /* Upstream's shape has no pieces: a peer learns only their total, and so they may be cut as each side likes. */
+        /* Upstream's shape has no pieces: a peer sees their total alone, so each side may cut it as it likes. */
         metadata->n_descriptors = operation->n_descriptors;
         for (size_t i = 0; i < operation->n_descriptors; i++) {
                 struct ferry_metadata_descriptor *descriptor = &metadata->descriptors[i];
@@ -123,7 +123,7 @@ int operation_metadata(struct operation_store *store, struct operation *operatio
                 return FERRY_E_NOT_PASSIVE;
         store_lock(store);
         gone = operation_terminal(operation) || operation->deleted || operation->stop_reason;
-        /* While a reader is at work the time to live stands still; it starts anew when none is, now at the earliest. */
+        /* The time to live stands still during a transfer and starts anew after it, at the earliest now. */
         expires_ms = operation->n_active ? clock_unix_ms() + operation->ttl_ms : operation->expires_unix_ms;
         store_unlock(store, &deferred);
         if (gone)

@@ -7,7 +7,7 @@
 
 #include "content_transfer.h"
 
-/* The bytes of an operation over HTTP: opening a range, copying, closing. */
+/* The bytes of an operation for the HTTP server: opening a range, copying, closing. */
 
 enum { VISIT_PIECE = 1 << 20 };
 
@@ -23,7 +23,7 @@ static bool overlaps_open(const struct content_transfer *transfer, uint64_t firs
         return false;
 }
 
-/* With the lock held. NULL: the request begins a transfer of its own. */
+/* With the lock held. The transfer that the request joins; NULL = it begins one. */
 static struct content_transfer *transfer_find(const struct operation *operation,
                                               const struct operation_content_request *request)
 {
@@ -69,8 +69,8 @@ static int claim(struct content_transfer *transfer, const struct operation *oper
 }
 
 /*
- * With the lock held, which is given back. The transfer is in the list before it has its claim, so that a revoke in
- * between is not lost; the claim is made without the lock.
+ * With the lock held, which is given back. The transfer is listed before its claim, which is made without the lock, so
+ * that a revoke in between is not lost.
  */
 static int transfer_begin_unlock(struct operation *operation, const struct operation_content_request *request,
                                  struct content_transfer *transfer, struct operation_content *part)
@@ -105,7 +105,7 @@ static int transfer_begin_unlock(struct operation *operation, const struct opera
         transfer->over = true;
         DL_DELETE(operation->contents, transfer);
         DL_DELETE(transfer->parts, part);
-        transfer->references--; /* the part's; the list's goes below */
+        transfer->references--; /* the reference of the range; that of the list is given back below */
         content_transfer_put_unlock(transfer);
         if (offer.ended) {
                 offer.ended(offer.context, &(struct engine_outcome){ .error = FERRY_E_TRANSFER_FAILED });
@@ -152,7 +152,7 @@ int operation_content_open(struct operation_store *store, struct operation *oper
 
 /* ---- moving ---- */
 
-/* The part's position is past what was copied. Counts it at once where it cannot get lost any more. */
+/* Counts what was copied, up to part->position: stored bytes at once, sent ones when the range is closed. */
 static void content_copied(struct operation_content *part, uint64_t from)
 {
         struct content_transfer *transfer = part->transfer;
@@ -169,8 +169,8 @@ static void content_copied(struct operation_content *part, uint64_t from)
 }
 
 /*
- * The clients put what they do to the bytes of a region in order, not the worker: other requests, transfers and
- * programs may read and write the same ones. A function of its own, so that tests/tsan.supp can name it.
+ * Other requests, transfers and programs may read and write the same bytes; their order is up to the clients. A
+ * function of its own so that tests/tsan.supp can name it.
  */
 __attribute__((noinline)) static int content_load(const struct stream *stream, uint64_t offset, void *to, size_t size)
 {
@@ -202,7 +202,7 @@ ssize_t operation_content_read(struct operation_content *part, void *to, size_t 
         return r < 0 ? -1 : (ssize_t)left;
 }
 
-/* What the client of a transfer that is over is told. */
+/* The error for the client of a transfer that is over. */
 static int told(const struct content_transfer *transfer)
 {
         return transfer->wire_stop ? transfer->wire_stop : FERRY_E_GONE;
@@ -243,7 +243,7 @@ bool operation_content_checksum(struct operation_content *part, uint64_t *ret_ch
         return r == 0;
 }
 
-/* The data are the clients' to order, as above. */
+/* A function of its own for the same reason. */
 __attribute__((noinline)) static void content_show(void (*visit)(void *context, const void *bytes, size_t size),
                                                    void *context, const void *bytes, size_t size)
 {
@@ -280,7 +280,10 @@ void operation_content_close(struct operation_content *part, bool sent)
         content_lock(transfer->operation->store);
         DL_DELETE(transfer->parts, part);
         transfer->n_parts--;
-        /* Whoever lost the connection comes for what is missing; that the last byte got lost cannot be known. */
+        /*
+         * A client that lost its connection asks for the rest. Whether the last byte arrived cannot be known, so it
+         * stays open.
+         */
         if (readable)
                 content_ranges_add(&transfer->moved, part->first,
                                    sent || part->position < part->end ? part->position : part->end - 1);
@@ -318,7 +321,7 @@ uint64_t operation_content_stored(struct operation_store *store, struct operatio
         return stored;
 }
 
-/* With the lock held: counts what open ranges have moved, too. The client knows best what has arrived of it. */
+/* With the lock held. Counts the open ranges as moved, because the client knows best what has arrived. */
 static bool every_byte(struct content_transfer *transfer)
 {
         const struct operation_content *part;

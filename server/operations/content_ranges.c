@@ -11,7 +11,7 @@ void content_ranges_add(struct content_ranges *ranges, uint64_t first, uint64_t 
                 return;
         while (from < ranges->n && ranges->list[from].end < first)
                 from++;
-        /* Those from here up to `to` become one with the new one. */
+        /* Ranges [from, to) merge with the new one. */
         for (to = from; to < ranges->n && ranges->list[to].first <= end; to++) {
                 if (ranges->list[to].first < first)
                         first = ranges->list[to].first;

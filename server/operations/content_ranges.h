@@ -7,7 +7,7 @@
 
 #include "operations/content.h"
 
-/* Which bytes of a stream have moved. Zero-initialise. Pure. */
+/* The bytes of a stream that have moved. Zero-initialise. Pure. */
 struct content_ranges {
         uint64_t total; /* bytes in all of them */
         size_t n;
@@ -16,13 +16,13 @@ struct content_ranges {
         } list[CONTENT_RANGES_MAX]; /* ascending; neither overlap nor touch */
 };
 
-/* Adds [first, end); nothing where that is empty. Left out when there is no room for a further range. */
+/* Adds [first, end), which may be empty. Ignored when it would be one range too many. */
 void content_ranges_add(struct content_ranges *ranges, uint64_t first, uint64_t end);
 
-/* Where the bytes end that have moved from the first one on without a gap. */
+/* End of the bytes that have moved without a gap from the first one on. */
 uint64_t content_ranges_start(const struct content_ranges *ranges);
 
-/* How many bytes have moved from that one on without a gap. */
+/* How many bytes have moved without a gap from that one on. */
 uint64_t content_ranges_run(const struct content_ranges *ranges, uint64_t first);
 
 #endif

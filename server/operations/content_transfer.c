@@ -4,10 +4,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* A worker comes back at once, unless the link is cut, which it bears for as long as its TCP does. */
+/* A worker reconnects at once; after a cut link it retries no longer than its TCP does. */
 enum { ABSENCE_NAMED_MS = 5000 };
 
-/* The last reference must go without the lock. */
+/* The last reference must be given back without the lock. */
 void content_transfer_put_unlock(struct content_transfer *transfer)
 {
         struct operation *operation = transfer->operation;

@@ -7,13 +7,13 @@
 #include "operations_internal.h"
 
 /*
- * One transfer over HTTP: one claim, and the ranges that it has moved. The store's content lock guards it and its list.
- * That lock is a leaf: the store's lock is taken, and callbacks are called, without it. Any thread.
+ * A transfer over HTTP: one claim, and the ranges that have moved. The store's content lock guards it and its list. It
+ * is a leaf: the store's lock is taken, and callbacks are called, without it. Any thread.
  */
 struct content_transfer {
         struct content_transfer *prev, *next; /* of the operation's; while it is not over */
         struct operation *operation;          /* a reference */
-        uint64_t id;                          /* 0 = its client names none */
+        uint64_t id;                          /* 0 = the client gave none */
         const char *transport;
         uint64_t peer_epoch;
         char peer_name[FERRY_METADATA_NAME_SIZE]; /* "" = not known */
@@ -24,10 +24,10 @@ struct content_transfer {
         struct operation_content *parts; /* open ranges */
         size_t n_parts;
         struct content_ranges moved;
-        int stop, wire_stop; /* revoked: what it ends with, what the client is told; 0 = it was not */
-        bool claimed;        /* offer and stream are there */
+        int stop, wire_stop; /* revoked: the error it ends with, the error for the client; 0 = not revoked */
+        bool claimed;        /* offer and stream are valid */
         bool over;
-        bool timed; /* the timer is armed or about to run */
+        bool timed; /* the timer is armed, or its callback is about to run */
         struct loop_timer timer;
 };
 
@@ -52,18 +52,18 @@ static inline void content_unlock(struct operation_store *store)
 /* Gives a reference back. */
 void content_transfer_put_unlock(struct content_transfer *transfer);
 
-/* Ends the transfer, which no thread copies for. error 0 = complete. */
+/* Ends the transfer. No thread copies. error 0 = complete. */
 void content_transfer_end_unlock(struct content_transfer *transfer, int error, const char *detail);
 
-/* Ends it if it was revoked or every byte has moved, as soon as no thread copies. */
+/* Ends it if it was revoked or every byte has moved, and no thread copies. */
 void content_transfer_end_due_unlock(struct content_transfer *transfer);
 
-/* Revokes it: ends with reason, tells the client wire_reason. */
+/* Revokes it: it ends with reason, its client is told wire_reason. */
 void content_transfer_stop_unlock(struct content_transfer *transfer, int reason, int wire_reason);
 
-/* Ends it as peer-lost unless its client opens a range within absence_ms. Short of memory, the stall limit does. */
+/* Ends it as peer-lost unless its client opens a range within absence_ms. If memory is short, the stall limit does. */
 void content_transfer_arm(struct content_transfer *transfer);
-/* A timer's callback that runs already sees what has changed. */
+/* A callback that runs already sees that there is an open range. */
 void content_transfer_disarm(struct content_transfer *transfer);
 
 /* ---- without it ---- */
@@ -71,7 +71,7 @@ void content_transfer_disarm(struct content_transfer *transfer);
 /* Tells the data plane that the transfer begins (outcome NULL) or has ended. */
 void content_transfer_note(const struct content_transfer *transfer, const struct engine_outcome *outcome);
 
-/* Whether the memory may be touched; if so, copy_end must follow. */
+/* Whether the memory may be touched; if so, content_transfer_copy_end must follow. */
 bool content_transfer_copy_begin(struct content_transfer *transfer);
 void content_transfer_copy_end(struct content_transfer *transfer);
 

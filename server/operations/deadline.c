@@ -2,8 +2,8 @@
 #include "operations_internal.h"
 
 /*
- * One timer an operation, armed for the earliest of its deadlines. It may fire early, because progress and renewal do
- * not move it: the callback looks again and arms it anew.
+ * One timer per operation, armed for the earliest of its deadlines. Progress and renewal do not move it, so it may fire
+ * early; the callback then arms it again.
  */
 
 uint64_t deadline_after(uint64_t now_us, uint64_t ms)
@@ -28,7 +28,7 @@ static uint64_t deadline_timeout(const struct operation *operation)
         return operation->timeout_ms ? deadline_after(operation->created_us, operation->timeout_ms) : OPERATION_NEVER;
 }
 
-/* A claimed operation is not reaped under its reader. */
+/* A claimed operation does not expire under its reader. */
 static uint64_t deadline_expiry(const struct operation *operation)
 {
         return ferry_kind_is_passive((int)operation->kind) && !operation->n_active ? operation->expires_us

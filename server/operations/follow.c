@@ -8,18 +8,18 @@
 #include "operations_internal.h"
 
 /*
- * A readable that follows a read serves what that read has filled so far. What has arrived is a set of ranges in the
- * read's stream of bytes; a list of pieces, made when the readable is, says where the readable's own bytes are in that.
+ * A readable that follows a read offers what that read has filled so far. Arrived bytes are a set of ranges of the
+ * read's stream; a list of pieces, made with the readable, maps the readable's stream to it.
  */
 
 enum {
-        FOLLOWED_PARTS = 128,   /* a read that is followed asks for its bytes in so many parts … */
-        FOLLOWED_MIN = 1 << 20, /* … but for no less than this */
+        FOLLOWED_PARTS = 128,   /* a followed read asks for its bytes in so many parts … */
+        FOLLOWED_MIN = 1 << 20, /* … but for no fewer bytes than this at a time */
 };
 
 /* ---- where the bytes are ---- */
 
-/* A run of bytes of a region, and where it is in an operation's stream. */
+/* A run of bytes of a region, and its place in an operation's stream. */
 struct extent {
         uint64_t region, start, size, at;
 };
@@ -39,7 +39,7 @@ static void extents_add(struct extents *extents, struct extent extent)
                 extents->list[extents->n++] = extent;
 }
 
-/* Those of an operation in the order of its stream. list goes to free(). 0 or -ENOMEM. */
+/* An operation's extents in the order of its stream. list is for free(). 0 or -ENOMEM. */
 static int extents_new(const struct operation *operation, struct extents *ret_extents)
 {
         struct extents extents = { 0 };
@@ -73,7 +73,7 @@ static int extent_compare(const void *a, const void *b)
         return (x->start > y->start) - (x->start < y->start);
 }
 
-/* Bytes that are filled twice have not arrived when they have once. */
+/* A byte that is filled twice has not arrived when it has once. */
 static bool extents_overlap(const struct extents *sorted)
 {
         for (size_t i = 1; i < sorted->n; i++) {
@@ -85,7 +85,7 @@ static bool extents_overlap(const struct extents *sorted)
         return false;
 }
 
-/* The extent that has the byte; NULL = none. */
+/* The extent that contains the byte; NULL = none. */
 static const struct extent *extents_find(const struct extents *sorted, uint64_t region, uint64_t byte)
 {
         const struct extent wanted = { .region = region, .start = byte };
@@ -107,7 +107,7 @@ static int pieces_add(struct follow *follow, uint64_t at, uint64_t source_at, ui
         }
         if (follow->n == FERRY_METADATA_DESCRIPTORS)
                 return FERRY_E_INVALID_PARAMETER;
-        if (!(follow->n & (follow->n - 1))) { /* room for a power of two */
+        if (!(follow->n & (follow->n - 1))) { /* capacities are powers of two */
                 more = realloc(follow->pieces, (follow->n ? 2 * follow->n : 1) * sizeof(*more));
                 if (!more)
                         return -ENOMEM;
@@ -169,7 +169,7 @@ static void note_arrived(struct operation *operation, uint64_t offset, uint64_t 
         (void)pthread_mutex_lock(&store->arrival_lock);
         if (!operation->arrived)
                 operation->arrived = calloc(1, sizeof(*operation->arrived));
-        if (operation->arrived) /* short of memory, followers wait until all has arrived */
+        if (operation->arrived) /* if memory is short, followers wait until all has arrived */
                 content_ranges_add(operation->arrived, offset, offset + length);
         (void)pthread_mutex_unlock(&store->arrival_lock);
 }
@@ -182,7 +182,7 @@ void follow_arrived(void *context, uint64_t offset, uint64_t length)
         struct deferred_actions deferred = { 0 };
 
         if (length == operation->bytes_total)
-                return; /* it is complete in a moment, and says so */
+                return; /* its end says the same in a moment */
         note_arrived(operation, offset, length);
         if (!atomic_load(&operation->n_followers))
                 return;
@@ -198,8 +198,8 @@ void follow_arrived(void *context, uint64_t offset, uint64_t length)
 }
 
 /*
- * A request's bytes arrive all at once, and go on only then: what a chain loses is one request a member. Over long
- * links requests are large, because small ones leave gaps; here the gap is the lesser loss.
+ * The bytes of a request arrive together and are passed on only then, so each member of a chain adds the time of one
+ * request. Small requests leave gaps on long links; in a chain that costs less.
  */
 uint64_t follow_request_max(void *context)
 {
@@ -211,7 +211,7 @@ uint64_t follow_request_max(void *context)
         return part > FOLLOWED_MIN ? part : FOLLOWED_MIN;
 }
 
-/* The piece that has the byte. */
+/* The piece that contains the byte. */
 static size_t piece_of(const struct follow *follow, uint64_t byte)
 {
         return FERRY_FIRST_INDEX(follow->n, i, follow->pieces[i].at > byte) - 1;

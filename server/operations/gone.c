@@ -4,8 +4,8 @@
 #include "operations_internal.h"
 
 /*
- * Chains through the ring, from heads that are fixed as well: the buckets of a table that grows would double now and
- * then for as long as ids come and go, because each that comes may make the longest chain so far.
+ * A hash table of fixed size, chained through the ring. In a growing table the buckets would double from time to time
+ * for as long as ids come and go, because any new id may make the longest chain so far.
  */
 
 int gone_init(struct gone *gone, size_t size)

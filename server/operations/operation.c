@@ -53,7 +53,7 @@ static void operation_describe(struct operation *operation, const struct operati
         }
 }
 
-/* What has to be unique, or secret, in one call of the kernel. */
+/* Draws the random numbers in one system call. */
 static void operation_draw(struct operation *operation)
 {
         struct {
@@ -72,8 +72,7 @@ static void operation_draw(struct operation *operation)
         explicit_bzero(&drawn, sizeof(drawn));
 }
 
-/* One piece of memory: the descriptors, their blocks, an active one's transfer, and the texts lie behind the operation.
- */
+/* One allocation: after the operation lie its descriptors, its transfer if active, blocks, and texts. */
 static struct operation *operation_allocate(const struct operation_spec *spec)
 {
         const char *request_id = spec->request_id ? spec->request_id : "";
@@ -101,8 +100,10 @@ static struct operation *operation_allocate(const struct operation_spec *spec)
         return operation;
 }
 
-/* With the lock held: a deadline may have passed. true: the claims are to be revoked, because of an operation with
- * several uses only the transfers fail that do not move. */
+/*
+ * With the lock held: a deadline may have passed. true: the claims are to be revoked. With several uses a stall fails
+ * the transfers, not the operation.
+ */
 static bool end_at_deadline(struct operation *operation, struct deferred_actions *deferred)
 {
         const uint64_t now = clock_now_us();
@@ -174,7 +175,7 @@ static int operation_new(struct operation_store *store, const struct operation_s
         return 0;
 }
 
-/* With the lock held. Whether the store takes it: 0; FERRY_E_GONE; FERRY_E_DRAINING; FERRY_E_LIMIT_REACHED. */
+/* With the lock held. Whether the store accepts it: 0; FERRY_E_GONE; FERRY_E_DRAINING; FERRY_E_LIMIT_REACHED. */
 static int admit(struct operation_store *store, const struct operation *operation)
 {
         const struct operation *source = operation->follow ? operation->follow->source : NULL;
@@ -186,7 +187,7 @@ static int admit(struct operation_store *store, const struct operation *operatio
         return retention_make_room(store, operation);
 }
 
-/* Its source ends it from now on, where that fails. */
+/* From now on a failure of its source ends it. */
 static void follow_begin(struct operation *operation)
 {
         struct operation *source = operation->follow->source;

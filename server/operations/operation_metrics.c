@@ -3,13 +3,13 @@
 
 static const char *const kind_status[] = { "kind", "status" };
 static const char *const direction_transport[] = { "direction", "transport" };
-static const char *const transports[] = { "shm", "tcp" }; /* RDMA's names are those of UCX */
+static const char *const transports[] = { "shm", "tcp" }; /* names of RDMA transports come from UCX */
 static const char *const error_code[] = { "code" };
-/* From 10 us: what a few KiB take between workers of one host. */
+/* From 10 us, the time of a few KiB between workers of one host. */
 static const double seconds[] = { 0.00001, 0.00003, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03,
                                   0.1,     0.3,     1,      3,      10,    30,    100,  300 };
 
-/* All that an operation can end with, so that the series are there before the first one does. */
+/* Every error code, so that each series exists before the first such end. */
 static const char *const codes[] = {
 #define X(name, number, code, http, retryable, title) code,
         FERRY_ERRORS(X)

@@ -73,7 +73,7 @@ void operation_transfer_over(struct operation *operation, int error, const char 
         }
 }
 
-/* Of an operation that serves several: the line about its end names the last one only. */
+/* For an operation with several uses, because the line about its end names the last one only. */
 static void operation_transfer_log(const struct operation_transfer *transfer, const struct engine_outcome *outcome)
 {
         const struct operation *operation = transfer->operation;
@@ -91,7 +91,7 @@ static void operation_transfer_log(const struct operation_transfer *transfer, co
                   LOG_S("detail", outcome->error ? outcome->detail : NULL), LOG_U("bytes", outcome->bytes));
 }
 
-/* From the data plane. Who waits is woken when it settles. */
+/* Called by the data plane, which wakes the waiters later. */
 void operation_transfer_ended(void *context, const struct engine_outcome *outcome)
 {
         struct operation_transfer *transfer = context;

@@ -9,9 +9,8 @@
 #define HASH_FUNCTION(key, length, hash) ((hash) = (unsigned)*(const uint64_t *)(const void *)(key))
 #include <uthash.h>
 /*
- * The buckets double when one of them has this many elements. With uthash's 10 that leaves one and a half or three
- * elements a bucket, by chance, and each that a look-up passes is an operation that nobody has touched for long, in no
- * cache any more. With 6 there are two or three buckets an element, 40 bytes.
+ * The number of buckets doubles when one of them has this many elements. uthash's 10 leaves 1.5 to 3 elements a bucket,
+ * and each of them that a look-up passes is a cache miss. With 6 there are two or three buckets an element, 40 bytes.
  */
 #undef HASH_BKT_CAPACITY_THRESH
 #define HASH_BKT_CAPACITY_THRESH 6U
@@ -26,9 +25,11 @@
 #include "operations/operations.h"
 
 #define OPERATION_NEVER UINT64_MAX
-#define OPERATION_PROGRESS_US UINT64_C(100000) /* progress bumps the revision no more often than this */
+#define OPERATION_PROGRESS_US UINT64_C(100000) /* shortest time between two revisions by progress */
 
-/* What a live operation keeps of its regions: a reference to and a use of each distinct one, and what the engine sees.
+/*
+ * What an operation that has not ended keeps of its regions: a reference to and a use of each, and the segments for the
+ * engine.
  */
 struct operation_pins {
         size_t n_regions;
@@ -37,19 +38,19 @@ struct operation_pins {
         struct segment segments[];
 };
 
-/* Where bytes of a readable lie in what a read fills: [at, at + size) of the one is [source_at, …) of the other. */
+/* A part of a readable's bytes in the stream of a read: [at, at + size) of the one is [source_at, …) of the other. */
 struct follow_piece {
         uint64_t at, source_at, size;
 };
 
-/* What a readable follows. Fixed. */
+/* The read that a readable follows. Fixed. */
 struct follow {
         struct operation *source; /* a reference; a read of the same store */
         size_t n;
         struct follow_piece *pieces; /* all of the readable's bytes, ascending */
 };
 
-/* One transfer of an operation. Holds a reference to it from the start until ended. */
+/* A transfer of an operation. Has a reference to it from the start until ended. */
 struct operation_transfer {
         struct operation *operation;
         struct operation_peer peer;
@@ -57,7 +58,7 @@ struct operation_transfer {
 };
 
 struct operation {
-        /* What looking one up reads stands together. */
+        /* The fields of a look-up, next to each other. */
         uint64_t id;
         UT_hash_handle hh; /* by id, while it can be found; guarded by the store's lock */
         atomic_uint refs;
@@ -82,7 +83,7 @@ struct operation {
         uint64_t *blocks;            /* of all descriptors, one after the other; in the same memory */
         struct follow *follow;       /* of a readable; owned; NULL = all its bytes are there */
 
-        /* Written by who runs the data plane, without the lock. */
+        /* Written by the data plane, without the lock. */
         _Atomic uint64_t bytes_done; /* of the furthest transfer; never falls */
         _Atomic uint64_t moved_us;   /* when a byte last moved, or a transfer started */
         _Atomic uint64_t bumped_us;  /* when progress last bumped the revision */
@@ -97,37 +98,37 @@ struct operation {
         bool deleted;
         bool cancel_requested;
         bool begun;      /* active: operation_begin was called */
-        bool starting;   /* active: the data plane does not know the transfer yet, so it cannot be told to cancel it */
+        bool starting;   /* active: the data plane does not have the transfer yet, so it cannot cancel it */
         int stop_reason; /* why the data plane was (or will be) told to end the transfers; 0 = it was not */
         uint32_t n_active;
         uint32_t n_completed;
         uint64_t revision;
-        uint64_t told_us;     /* when the observer was told of what happens often */
+        uint64_t told_us;     /* when the observer was last told of frequent changes */
         uint64_t transfer_id; /* active: its id at the data plane */
         uint64_t ttl_ms, expires_us, expires_unix_ms;
         uint64_t started_us, ended_us, ended_unix_ms;
         int error;
         char transport[OPERATION_TRANSPORT_SIZE];
         struct operation_peer peer; /* of the latest transfer */
-        uint64_t prefix;            /* of a read that has failed: bytes from the start on that are in place */
-        uint64_t connect_us;        /* active: 0 = it did not have to connect, or has not ended */
-        char *detail;               /* of the error; owned; NULL = the error's title says it */
+        uint64_t prefix;            /* of a failed read: bytes in place from the first one on */
+        uint64_t connect_us;        /* active: 0 = there was no need to connect, or it has not ended */
+        char *detail;               /* of the error; owned; NULL = the title of the error will do */
         struct operation_waiter *waiters;
         struct operation_pins *pins; /* NULL once terminal */
-        struct operation *followers; /* of a read: the readables that follow it and are not terminal */
+        struct operation *followers; /* of a read: readables that follow it and are not terminal */
         struct operation *follower_prev, *follower_next;
-        bool awaited; /* of a follower: somebody waits until more bytes are there */
+        bool awaited; /* of a follower: a request waits for more bytes */
 
         /* Each pending run of the timer's callback owns a reference. armed_us 0 = the timer may not be armed. */
         struct loop_timer timer;
         uint64_t armed_us;
 
-        struct operation *terminal_prev, *terminal_next; /* the store's list, while terminal and not deleted */
+        struct operation *terminal_prev, *terminal_next; /* in the store's list while terminal and not deleted */
         struct operation *ended_next;                    /* deferred_actions' */
         struct operation *stopping_next;                 /* deferred_actions' */
 
         struct content_transfer *contents; /* transfers over HTTP; guarded by the store's content lock */
-        uint64_t content_completed;        /* the last of them that its client ended as complete; the same lock's */
+        uint64_t content_completed;        /* id of the last one that its client ended as complete; the same lock */
 
         size_t n_descriptors;
         struct operation_descriptor descriptors[];
@@ -138,46 +139,46 @@ static inline bool operation_terminal(const struct operation *operation)
         return ferry_status_is_terminal((int)operation->status);
 }
 
-/* What people read of the error that it ended with. */
+/* The text of the error for users. */
 static inline const char *operation_detail(const struct operation *operation)
 {
         return operation->detail ? operation->detail : ferry_error_title(operation->error);
 }
 
-/* How many transfers an operation serves. */
+/* How many transfers the operation serves. */
 static inline uint32_t operation_places(const struct operation *operation)
 {
         return operation->uses > 1 ? operation->uses : 1;
 }
 
-/* What a change under the lock leaves to be done without it. Zero-initialise; store_unlock does it. */
+/* What a change under the lock leaves to be done without it, by store_unlock. Zero-initialise. */
 struct deferred_actions {
-        struct operation *changed; /* borrowed from the caller; went to changed_to, which is not terminal */
+        struct operation *changed; /* borrowed; entered changed_to, which is not terminal */
         enum ferry_status changed_to;
-        struct operation *moved;    /* borrowed from the caller; the observer is to be told */
+        struct operation *moved;    /* borrowed; the observer is to be told */
         struct operation *ended;    /* became terminal; a reference each */
         struct operation *stopping; /* the data plane is to be told; a reference each */
         struct operation_waiter *woken;
-        bool offers_changed; /* bytes that followers wait for are there */
+        bool offers_changed; /* more bytes of followed reads have arrived */
         void (*drained)(void *context);
         void *drained_context;
 };
 
 /* ---- slice.c ---- */
 
-/* How many pieces it has. */
+/* How many pieces the slice has. */
 static inline uint64_t slice_count(const struct operation_slice *slice)
 {
         return slice->count ? slice->count : 1;
 }
 
-/* Checks each slice and the list; *ret_total: bytes; *ret_pieces: what rows and blocks stand for, one by one. */
+/* Checks each slice and the list. *ret_total: bytes; *ret_pieces: pieces of all rows and blocks. */
 bool slices_valid(const struct operation_slice *slices, size_t n, uint64_t *ret_total, size_t *ret_pieces);
 
-/* Stores the runs of memory that the pieces are, unless segments is NULL; returns how many. */
+/* Stores the contiguous segments of the pieces unless segments is NULL; returns how many. */
 size_t slice_segments(const struct operation_slice *slice, struct segment *segments);
 
-/* The blocks of all slices, one after the other: how many, and their numbers. */
+/* The block numbers of all slices, in order: how many, and a copy. */
 size_t slices_count_blocks(const struct operation_slice *slices, size_t n);
 void slices_copy_blocks(const struct operation_slice *slices, size_t n, uint64_t *to);
 
@@ -196,14 +197,14 @@ struct order {
 /* 0 or -ENOMEM. */
 int order_append(struct order *order, struct operation *operation);
 void order_remove(struct order *order, const struct operation *operation);
-/* Position of the first entry whose serial is above that. */
+/* Index of the first entry with a higher serial. */
 size_t order_seek(const struct order *order, uint64_t serial);
 
 /* ---- gone.c: the last ids that went; guarded by the store's lock ---- */
 
 struct gone_id {
         uint64_t id;    /* 0 = none */
-        uint32_t chain; /* place in the ring of the next one with that head, from 1; 0 = none */
+        uint32_t chain; /* index of the next one in the chain plus 1; 0 = none */
 };
 
 struct gone {
@@ -212,7 +213,7 @@ struct gone {
         size_t size, next, n_heads; /* n_heads: a power of two */
 };
 
-/* 0; -ENOMEM, and it is for gone_clear all the same. size: below 2^32. */
+/* 0; -ENOMEM, where gone_clear is due as well. size: below 2^32. */
 int gone_init(struct gone *gone, size_t size);
 void gone_clear(struct gone *gone);
 void gone_add(struct gone *gone, uint64_t id);
@@ -229,7 +230,7 @@ struct operation_metrics {
 };
 
 void operation_metrics_init(struct operation_metrics *metrics, struct metrics *registry);
-/* An operation left one status and reached another; FERRY_UNINITIALIZED = it is not in the store. */
+/* An operation changed its status; FERRY_UNINITIALIZED = it is not in the store. */
 void operation_metrics_move(struct operation_metrics *metrics, enum ferry_kind kind, enum ferry_status from,
                             enum ferry_status to);
 void operation_metrics_ended(struct operation_metrics *metrics, const struct operation *operation);
@@ -248,29 +249,31 @@ struct operation_store {
         struct order order;
         struct operation *terminal; /* oldest first */
         size_t n_terminal;
-        size_t n_live;   /* the deleted ones that are not quiet yet, too */
+        size_t n_live;   /* with deleted ones that are not quiet yet */
         size_t n_pieces; /* of the n_live and the n_terminal */
         uint64_t last_serial;
         struct gone gone;
-        bool draining; /* makes no operation any more */
+        bool draining; /* creates no operation any more */
         bool closed;   /* operation_store_free was called: arms no timer, calls no data plane */
         void (*drained)(void *context);
         void *drained_context;
         struct loop_timer timer; /* of retention; its pending callback owns a reference */
         bool timer_armed;
-        /* content.c's: ends the transfers of an operation that go over HTTP. Without the lock. Fixed. */
+        /* content_revoke: content_transfer.c is above store_lock.c. Fixed. */
         void (*contents_revoke)(struct operation *operation, int reason, int wire_reason);
         struct deferred_actions wakes; /* left to operation_store_wake_waiters */
 
-        pthread_mutex_t content_lock; /* a leaf; the transfers of content.c */
-        pthread_mutex_t arrival_lock; /* a leaf, also under the store's lock; what reads have filled so far */
+        pthread_mutex_t content_lock; /* a leaf; guards content transfers */
+        pthread_mutex_t arrival_lock; /* a leaf, also under the store's lock; guards arrived of reads */
 };
 
 /* ---- pins.c ---- */
 
-/* Uses and references the regions, makes the segments. 0; FERRY_E_NOT_FOUND; -ENOMEM. Without the lock. */
+/*
+ * Takes a use of and a reference to each region, makes the segments. 0; FERRY_E_NOT_FOUND; -ENOMEM. Without the lock.
+ */
 int operation_pins_new(const struct operation_slice *slices, size_t n, struct operation_pins **ret_pins);
-/* Counts the regions as unused. */
+/* Gives the uses back. */
 void operation_pins_unuse(struct operation_pins *pins);
 /* Gives the references back; takes NULL, returns NULL. Without the lock. */
 struct operation_pins *operation_pins_free(struct operation_pins *pins);
@@ -283,12 +286,12 @@ void store_unref(struct operation_store *store);
 /* ---- store_lock.c ---- */
 
 void store_lock(struct operation_store *store);
-/* Unlocks, then does what is left: tells the data plane, wakes, logs, lets regions go. */
+/* Unlocks, then does what was deferred: tells the data plane, wakes, logs, lets regions go. */
 void store_unlock(struct operation_store *store, struct deferred_actions *deferred);
-/* The same, but for waking and what follows it: operation_store_wake_waiters does that. */
+/* The same, but leaves waking, and what follows it, to operation_store_wake_waiters. */
 void store_unlock_without_waking(struct operation_store *store, struct deferred_actions *deferred);
 
-/* Ends all transfers of a passive operation, whatever carries them. Without the lock. */
+/* Ends all transfers of a passive operation, over HTTP and the engine. Without the lock. */
 void store_revoke(struct operation *operation, int reason, int wire_reason);
 
 /* ---- deadline.c; with the lock held ---- */
@@ -296,11 +299,11 @@ void store_revoke(struct operation *operation, int reason, int wire_reason);
 /* now_us + ms, or OPERATION_NEVER when that is too far. */
 uint64_t deadline_after(uint64_t now_us, uint64_t ms);
 
-/* Makes sure that the timer fires no later than the operation's next deadline. 0 or -ENOMEM. */
+/* Makes the timer fire no later than the operation's next deadline. 0 or -ENOMEM. */
 int deadline_arm(struct operation *operation);
 void deadline_disarm(struct operation *operation);
 
-/* Starts the time to live from now. */
+/* Restarts the time to live. */
 void deadline_expire_after(struct operation *operation, uint64_t ttl_ms);
 
 /* FERRY_E_TIMEOUT, FERRY_E_EXPIRED, FERRY_E_STALLED; 0 = no deadline has passed. */
@@ -308,21 +311,23 @@ int deadline_passed(const struct operation *operation, uint64_t now_us);
 
 /* ---- waiter.c; with the lock held ---- */
 
-/* Whether there is nothing for a waiter (NULL = one that is not quiet) to wait for. */
+/* Whether a waiter (NULL = one that is not quiet) need not wait. */
 bool operation_wakes(const struct operation *operation, const struct operation_waiter *waiter, uint64_t revision);
 
 /* ---- store_index.c; with the lock held ---- */
 
 /* Lists a new operation and arms its timer. 0 or -ENOMEM. */
 int store_insert(struct operation_store *store, struct operation *operation);
-/* Its id is gone from now on. Drops the store's reference. A terminal one is out of retention already. */
+/*
+ * Takes an operation out: its id is gone from now on, and the store's reference. Out of retention before, if terminal.
+ */
 void store_remove(struct operation *operation);
-/* An operation has come, or is neither live nor kept any more. */
+/* Counts the pieces of an operation that has come, or is neither live nor kept any more. */
 void store_count_pieces(struct operation_store *store, const struct operation *operation, bool come);
 
 /* ---- retention.c; with the lock held ---- */
 
-/* A terminal operation is kept for a while; or no longer. */
+/* Keeps a terminal operation for a while; ends that. */
 void retention_keep(struct operation *operation);
 void retention_forget(struct operation *operation);
 /* Evicts the oldest terminal operation. false: there is none. */
@@ -334,26 +339,26 @@ void retention_fired(struct loop_timer *timer);
 
 /* ---- state.c; with the lock held ---- */
 
-/* The only writer of status. false, and an error in the log: the table does not allow it. */
+/* The only writer of status. false, and an error in the log: the table forbids the change. */
 bool operation_set_status(struct operation *operation, enum ferry_status status, struct deferred_actions *deferred);
 
-/* Ends the operation, quiet as it must be by now. error 0 = COMPLETE; detail may be "". */
+/* Ends the operation, which is quiet. error 0 = COMPLETE; detail may be "". */
 void operation_finish(struct operation *operation, int error, const char *detail, struct deferred_actions *deferred);
 
-/* Ends the operation at once when nothing is in flight, else has the data plane told; reason is a FERRY_E_*. */
+/* Ends the operation at once when nothing is in flight, else has the data plane end it; reason is a FERRY_E_*. */
 void operation_stop(struct operation *operation, int reason, struct deferred_actions *deferred);
 
-/* Something that people see has changed: a new revision, and whoever waits for it is woken. */
+/* Users see a change: raises the revision and wakes the waiters. */
 void operation_bump(struct operation *operation, struct deferred_actions *deferred);
 
-/* The same for what may happen often: the observer is told at most ten times a second. */
+/* The same for frequent changes: the observer is told at most ten times a second. */
 void operation_bump_often(struct operation *operation, struct deferred_actions *deferred);
 
 /* ---- follow.c ---- */
 
 /*
- * Gives a readable that is being made what it follows: how its bytes lie in what a read fills. 0; OUT_OF_BOUNDS;
- * INVALID_PARAMETER; -ENOMEM. Without the lock.
+ * Maps the bytes of a readable that is being made to those that a read fills. 0; OUT_OF_BOUNDS; INVALID_PARAMETER;
+ * -ENOMEM. Without the lock.
  */
 int follow_new(struct operation *operation, struct operation *source);
 /* Callbacks of a transfer, for struct engine_transfer and struct engine_offer. */
@@ -366,11 +371,11 @@ uint64_t follow_request_max(void *transfer);
 void operation_transfer_progress(void *transfer, uint64_t bytes);
 void operation_transfer_ended(void *transfer, const struct engine_outcome *outcome);
 
-/* With the lock held: one more transfer runs, from now on. peer_name NULL = not known. */
+/* With the lock held: a transfer starts. peer_name NULL = not known. */
 void operation_transfer_begin(struct operation_transfer *transfer, struct operation *operation, uint64_t peer_epoch,
                               const char *peer_name);
 
-/* With the lock held: one transfer less; error 0 = it moved every byte. */
+/* With the lock held: a transfer has ended; error 0 = it moved every byte. */
 void operation_transfer_over(struct operation *operation, int error, const char *detail,
                              struct deferred_actions *deferred);
 

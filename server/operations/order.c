@@ -5,7 +5,7 @@
 
 enum { ORDER_SLACK = 64 };
 
-/* A sorted array finds a page's start in O(log n), which a list could not; holes are closed when they are the most. */
+/* A sorted array finds the start of a page in O(log n). It is compacted when more than half of it is holes. */
 static void order_compact(struct order *order)
 {
         size_t n = 0;

@@ -10,7 +10,7 @@ static int region_compare(const void *a, const void *b)
         return ((uintptr_t)*x > (uintptr_t)*y) - ((uintptr_t)*x < (uintptr_t)*y);
 }
 
-/* Stores each region once. Sorting keeps many descriptors of few regions cheap. */
+/* Stores each region once. Sorting keeps it fast for many descriptors. */
 static size_t regions_distinct(const struct operation_slice *slices, size_t n, struct region **ret_regions)
 {
         size_t n_distinct = 0;

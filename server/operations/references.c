@@ -4,7 +4,7 @@
 
 #include "operations_internal.h"
 
-/* References to operations and to their store, and what the last one frees. */
+/* References to operations and to the store, and their end. */
 
 struct operation_store *store_ref(struct operation_store *store)
 {
@@ -39,8 +39,10 @@ static void follow_free(struct follow *follow)
         free(follow);
 }
 
-/* May run under the store's lock: pins, whose regions must be let go without it, are long gone from all but those
- * operations that were never in a store. */
+/*
+ * May run under the store's lock, without which the pins' regions must be let go: but only an operation that was never
+ * in a store still has pins.
+ */
 struct operation *operation_unref(struct operation *operation)
 {
         if (!operation || atomic_fetch_sub_explicit(&operation->refs, 1, memory_order_acq_rel) != 1)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "operations_internal.h"
 
-/* Terminal operations, which are kept for a while, oldest first. */
+/* Terminal operations that are kept for a while, oldest first. */
 
-#define RETENTION_SLACK_US UINT64_C(1000000) /* runs no oftener than this: idle workers sleep */
+#define RETENTION_SLACK_US UINT64_C(1000000) /* least time between two runs: idle workers sleep */
 
-/* With the lock held. When memory is short, the next terminal operation tries again. */
+/* With the lock held. If memory is short, the next terminal operation arms it. */
 static void retention_arm(struct operation_store *store, uint64_t earliest_us)
 {
         uint64_t due_us;

@@ -5,7 +5,7 @@
 
 #include "operations_internal.h"
 
-/* From the slice's offset to the start of its i-th piece. */
+/* Offset of the i-th piece from that of the slice. */
 static uint64_t piece_at(const struct operation_slice *slice, uint64_t i)
 {
         return slice->blocks ? slice->blocks[i] * slice->size : i * slice->stride;

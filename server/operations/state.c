@@ -9,7 +9,7 @@
 #define BIT(status) (1u << FERRY_##status)
 #define ENDS (BIT(CANCELLED) | BIT(ERRORED))
 
-/* From where to where. Nothing leaves a terminal status. */
+/* The allowed transitions. Nothing leaves a terminal status. */
 #define TRANSITIONS(X)                                                                                                 \
         X(UNINITIALIZED, BIT(INITIALIZED))                                                                             \
         X(INITIALIZED, BIT(IN_PROGRESS) | ENDS)                                                                        \
@@ -28,14 +28,14 @@ static const unsigned transitions[FERRY_STATUS_COUNT] = {
 _Static_assert(0 TRANSITIONS(X) == FERRY_STATUS_COUNT, "every status has its row of transitions");
 #undef X
 
-/* Where memory is short, the error's title has to do. */
+/* If memory is short, the title of the error will do. */
 static void detail_set(struct operation *operation, const char *detail)
 {
         free(operation->detail);
         operation->detail = strndup(detail, OPERATION_DETAIL_SIZE - 1);
 }
 
-/* What it follows has ended, or it has. */
+/* Ends the following: one of the two has ended. */
 static void operation_leave_source(struct operation *operation)
 {
         struct operation *source;
@@ -65,7 +65,7 @@ void operation_bump(struct operation *operation, struct deferred_actions *deferr
         }
 }
 
-/* Those that follow a read which has ended: their bytes are all there, or they end as well. */
+/* The read has ended: its followers have all their bytes, or end as well. */
 static void operation_end_followers(struct operation *operation, struct deferred_actions *deferred)
 {
         struct operation_store *store = operation->store;
@@ -105,7 +105,7 @@ void operation_bump_often(struct operation *operation, struct deferred_actions *
         deferred->moved = operation;
 }
 
-/* Regions count as unused before anyone can see the status: who sees it may delete them. */
+/* Regions count as unused before the status can be seen: whoever sees it may delete them. */
 static void operation_entered_terminal(struct operation *operation, struct deferred_actions *deferred)
 {
         struct operation_store *store = operation->store;
@@ -180,13 +180,12 @@ void operation_finish(struct operation *operation, int error, const char *detail
         operation->error = error;
         if (error && detail[0])
                 detail_set(operation, detail);
-        if (!error &&
-            operation->status == FERRY_INITIALIZED) /* the data plane moved it all before it said that it started */
+        if (!error && operation->status == FERRY_INITIALIZED) /* every byte had moved before the start was reported */
                 (void)operation_set_status(operation, FERRY_IN_PROGRESS, deferred);
         (void)operation_set_status(operation, status_of_error(operation, error), deferred);
 }
 
-/* Where bytes move, store_unlock tells the data plane (data_plane_tell), and the end comes from there. */
+/* A transfer in flight is ended by the data plane, which store_unlock tells (data_plane_tell). */
 void operation_stop(struct operation *operation, int reason, struct deferred_actions *deferred)
 {
         bool asked = reason == FERRY_E_CANCELLED && !operation->cancel_requested;

@@ -7,7 +7,7 @@
 /* The operations of a store: by id, and by pages in order of creation. */
 
 enum {
-        PAGE_STRIDE = 1024, /* entries looked at before the lock is given back once */
+        PAGE_STRIDE = 1024, /* entries that are looked at in one go */
         BUCKETS_EACH = 4,
 };
 
@@ -32,7 +32,7 @@ int store_insert(struct operation_store *store, struct operation *operation)
                 order_remove(&store->order, operation);
                 return -ENOMEM;
         }
-        /* They double when a bucket is long by chance, which in time happens again and again. */
+        /* Else the buckets double whenever one is long by chance, again and again. */
         if (store->by_id->hh.tbl->num_buckets / BUCKETS_EACH >= store->config.limits.operations_max)
                 store->by_id->hh.tbl->noexpand = 1;
         r = deadline_arm(operation);
@@ -98,11 +98,11 @@ struct page {
         const struct operation_filter *filter;
         struct operation **items;
         size_t n, size;
-        uint64_t serial; /* of the entry that was looked at last; 0 = none was */
-        uint64_t cursor; /* of the next page; 0 = there is none */
+        uint64_t serial; /* of the last entry looked at; 0 = none */
+        uint64_t cursor; /* of the next page; 0 = this is the last */
 };
 
-/* How many entries come after serial in the page's order; *ret_next: the first of them. */
+/* How many entries follow serial in the page's order; *ret_next: index of the first of them. */
 static size_t page_left(const struct order *order, const struct page *page, size_t *ret_next)
 {
         if (page->filter->newest) {
@@ -115,7 +115,7 @@ static size_t page_left(const struct order *order, const struct page *page, size
         return order->n - *ret_next;
 }
 
-/* Looks at PAGE_STRIDE entries. true: the page is full and there is one more for the next, or the end is reached. */
+/* Looks at PAGE_STRIDE entries. true: the page is full and another one follows, or it is the last. */
 static bool page_fill(const struct order *order, struct page *page)
 {
         size_t next, left = page_left(order, page, &next);

@@ -35,8 +35,7 @@ static size_t store_stop_all(struct operation_store *store, struct deferred_acti
         size_t n_live = store->n_live;
 
         store->draining = true;
-        /* Retention may evict while this goes on, which leaves holes and, when they are many, closes them: go by
-         * serial. */
+        /* By serial, because retention may evict meanwhile and compact the order. */
         for (uint64_t serial = 0;;) {
                 size_t i = order_seek(&store->order, serial);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "operations_internal.h"
 
-/* The store's lock, and what a change under it leaves to be done without it. */
+/* The store's lock, and the actions that a change under it defers. */
 
 void store_lock(struct operation_store *store)
 {
@@ -16,7 +16,7 @@ void store_revoke(struct operation *operation, int reason, int wire_reason)
         data_plane->offer_revoke(data_plane->context, operation->id, reason, wire_reason);
 }
 
-/* What the peers of a passive operation are told: only what may have become of their own transfer. */
+/* The reason for the peers of a passive operation: only what concerns their own transfer. */
 static int wire_reason(int reason)
 {
         switch (reason) {
@@ -42,7 +42,7 @@ static void observe(struct operation *operation, enum operation_change change)
                 observer->changed(observer->context, operation->store, operation, change);
 }
 
-/* Passive operations are told by their own id, active ones by that of their transfer. */
+/* The data plane knows passive operations by their id, active ones by that of their transfer. */
 static void data_plane_tell(const struct data_plane_ops *data_plane, struct operation *operation)
 {
         int reason = operation->stop_reason;
@@ -53,7 +53,7 @@ static void data_plane_tell(const struct data_plane_ops *data_plane, struct oper
                 data_plane->transfer_cancel(data_plane->context, operation->transfer_id, reason);
 }
 
-/* Whose fault an error is that an operation ended with; the rest is the peer's. */
+/* Whose fault the error of an operation is; "peer" for all that are not listed. */
 static const char *error_fault(int error)
 {
         switch (error) {
@@ -84,7 +84,7 @@ static void log_changed(const struct operation *operation, enum ferry_status sta
                   LOG_U("bytes_total", operation->bytes_total));
 }
 
-/* Reads without the lock: what it reads of a terminal operation does not change. */
+/* Without the lock: what it reads of a terminal operation does not change. */
 static void log_ended(const struct operation *operation)
 {
         enum log_level level = operation->status == FERRY_ERRORED ? LOG_WARN : LOG_INFO;
@@ -128,7 +128,7 @@ void store_unlock(struct operation_store *store, struct deferred_actions *deferr
         if (deferred->offers_changed && !closed)
                 store->config.data_plane.offers_look(store->config.data_plane.context);
         while ((waiter = deferred->woken)) {
-                deferred->woken = waiter->next; /* the waiter may be freed by its wake */
+                deferred->woken = waiter->next; /* its wake may free the waiter */
                 waiter->wake(waiter);
         }
         if (deferred->changed) {

@@ -14,51 +14,51 @@ struct operation_store;
 
 /*
  * The bytes of a passive operation for a caller that moves them itself, range by range: the HTTP server, for peers that
- * have no transport of the engine in common with this worker. It is the engine's responder once more: the first range
- * claims the operation, further ones of the same transfer join it, and it ends like any other transfer.
+ * share no transport of the engine with this worker. The first range claims the operation, further ones of the same
+ * transfer join it, and it ends like a transfer of the engine.
  *
- * A transfer is complete when its ranges cover every byte: those of a readable count when the caller says that they
- * were sent, those of a writable as they are stored. A client that names its transfer says itself when it has
- * everything (operation_content_end), so that both sides tell the same end. A transfer without an open range waits
- * absence_ms for the client to come back, then fails as peer-lost. A revoke (cancel, expiry, stall, shutdown) waits for
- * no client: no byte is copied any more when it returns.
+ * A transfer is complete when its ranges cover every byte. Ranges of a readable count when the caller reports them as
+ * sent, those of a writable as they are stored. A client that names its transfer reports the end itself
+ * (operation_content_end), so that both sides agree on it. A transfer without an open range waits absence_ms for its
+ * client, then fails as peer-lost. A revoke (cancel, expiry, stall, shutdown) waits for no client: when it returns, no
+ * byte is copied any more.
  *
  * All functions: any thread; the functions of one range from one thread at a time.
  */
 
 struct operation_content; /* one open range */
 
-enum { CONTENT_RANGES_MAX = 128 /* of one transfer, that do not touch each other */ };
+enum { CONTENT_RANGES_MAX = 128 /* of one transfer, with gaps between them */ };
 
 struct operation_content_request {
-        const uint8_t *key;    /* FERRY_KEY_SIZE bytes that the client has shown; NULL = it may do everything */
-        uint64_t transfer;     /* which of the operation's transfers; 0 = the client does not say */
+        const uint8_t *key;    /* the client's key, FERRY_KEY_SIZE bytes; NULL = the client has been authorised */
+        uint64_t transfer;     /* the transfer's id; 0 = the client gives none */
         uint64_t first, size;  /* the range, inside the operation's bytes; size is not 0 */
         const char *transport; /* "http" or "https"; a literal */
-        uint64_t peer_epoch;   /* the worker that asks, as it says itself; 0 = it does not say, or is none */
+        uint64_t peer_epoch;   /* epoch that the asking worker gives; 0 = none */
         const char *peer_name; /* its name; NULL = not known */
 };
 
 /*
- * Opens a range. Claims, or joins the transfer that was named. A client that names none joins a transfer of another
- * such client only where no open range overlaps its own; else it is a second peer. 0 with *ret_content, or FERRY_E_*:
- * NOT_PASSIVE; PEER_REFUSED (wrong key); ALREADY_CLAIMED, EXPIRED, CANCELLED_BY_PEER (over, or another peer's);
- * LIMIT_REACHED (more ranges apart from each other than are remembered); -ENOMEM.
+ * Opens a range: claims the operation, or joins the transfer with that id. A client without an id joins a transfer of
+ * another such client only if no open range overlaps its own; otherwise it is a second peer. 0 with *ret_content, or
+ * FERRY_E_*: NOT_PASSIVE; PEER_REFUSED (wrong key); ALREADY_CLAIMED, EXPIRED, CANCELLED_BY_PEER (over, or another
+ * peer's); LIMIT_REACHED (more than CONTENT_RANGES_MAX ranges with gaps); -ENOMEM.
  */
 int operation_content_open(struct operation_store *store, struct operation *operation,
                            const struct operation_content_request *request, struct operation_content **ret_content);
 
-/* Copies the range's next bytes, at most size. Returns how many; 0 = that was the range; -1 = the transfer is over. */
+/* Copies the range's next bytes, at most size. Returns how many; 0 = end of the range; -1 = the transfer is over. */
 ssize_t operation_content_read(struct operation_content *content, void *to, size_t size);
 
-/* Stores the range's next bytes; more than it has are an error. 0, or the FERRY_E_* that the client is told. */
+/* Stores the range's next bytes; more than it has is an error. 0, or the FERRY_E_* for the client. */
 int operation_content_write(struct operation_content *content, const void *from, size_t size);
 
-/* Closes the range and frees. sent: of a readable, the client has been sent all that was read. Takes NULL. */
+/* Closes and frees the range. sent: of a readable, all that was read has been sent to the client. Takes NULL. */
 void operation_content_close(struct operation_content *content, bool sent);
 
 /*
- * Whether the range of a readable is there: all of it, unless the readable follows a read that has not filled it yet.
+ * Whether the bytes of a range of a readable are there: all are, unless it follows a read that has not filled them yet.
  * false: the readable's revision passes *ret_revision when more is there, or when it ends.
  */
 bool operation_content_there(struct operation_store *store, struct operation *operation, uint64_t first, uint64_t size,
@@ -67,19 +67,23 @@ bool operation_content_there(struct operation_store *store, struct operation *op
 /* Whether the key is the operation's. Constant time. */
 bool operation_content_key(const struct operation *operation, const uint8_t key[FERRY_KEY_SIZE]);
 
-/* How many bytes of a writable lie stored from the first one on without a gap: where a client that lost its connection
- * goes on. */
+/*
+ * How many bytes of a writable are stored without a gap from the first one on: a client that lost its connection goes
+ * on there.
+ */
 uint64_t operation_content_stored(struct operation_store *store, struct operation *operation);
 
 /* XXH3-64 of the range's bytes. false: the transfer is over. */
 bool operation_content_checksum(struct operation_content *content, uint64_t *ret_checksum);
 
-/* Shows all bytes of the operation in order, by pieces, so that a cancel waits for one only. false: the transfer is
- * over. */
+/*
+ * Calls visit for all bytes of the operation in order, in pieces, so that a cancel waits for one of them only. false:
+ * the transfer is over.
+ */
 bool operation_content_visit(struct operation_content *content,
                              void (*visit)(void *context, const void *bytes, size_t size), void *context);
 
-/* Ends the transfer with error: the range's bytes are not those that were sent. The range stays to be closed. */
+/* Ends the transfer with error: the range's bytes are not what was sent. The range must still be closed. */
 void operation_content_fail(struct operation_content *content, int error);
 
 /*

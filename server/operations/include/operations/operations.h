@@ -20,9 +20,9 @@ struct region;
 /*
  * The operations of this worker: state table, store, waiters, deadlines.
  *
- * One lock, the store's, guards every operation. Under it only base/loop.h and region_unuse (which takes no lock) are
- * called, so the order is: a caller's own lock, the store's, the loop's. Callbacks (waiters, data plane, drained) run
- * with no lock held. All functions: any thread, the engine's included.
+ * The store's lock guards every operation. Lock order: a caller's own lock, the store's, those of base (loop, metrics,
+ * log); region_unuse takes none. Callbacks (waiters, data plane, drained) run with no lock held. All functions: any
+ * thread, the engine's included.
  */
 
 struct operation_store;
@@ -42,20 +42,22 @@ struct operation_peer {
         char worker[FERRY_METADATA_NAME_SIZE]; /* its name; "" = not known */
 };
 
-/* A slice of a region, or several pieces of one size: a row of them, or blocks. As given at creation. */
+/* A slice of a region, or several pieces of one size: a row of them, or blocks. */
 struct operation_slice {
         struct region *region;
         uint64_t offset;
         uint64_t size;          /* of each piece; never 0 */
         uint64_t count;         /* pieces; 0 and 1 = one */
-        uint64_t stride;        /* of a row: from the start of one piece to that of the next; size or more */
+        uint64_t stride;        /* of a row: distance between the starts of two pieces; size or more */
         const uint64_t *blocks; /* the pieces are at offset + blocks[i] * size; NULL = a row */
 };
 
-/* Where the highest byte of a slice ends, from the start of the region. false: a row overlaps itself, or too far. */
+/* End of the slice, from the start of the region. false: a row overlaps itself, or an overflow. */
 bool operation_slice_end(const struct operation_slice *slice, uint64_t *ret_end);
 
-/* A slice as people see it: it outlives the region, which is let go when the operation becomes terminal. */
+/*
+ * A slice as users see it. It outlives its region, whose reference the operation gives back when it becomes terminal.
+ */
 struct operation_descriptor {
         uint64_t region_id;
         uint64_t offset;
@@ -65,7 +67,7 @@ struct operation_descriptor {
         const uint64_t *blocks; /* NULL = a row, or one piece */
 };
 
-/* The engine as the operations see it; a test passes a fake. As the functions of transfer/engine.h. */
+/* What operations call to move bytes; tests pass a fake. As the functions of transfer/engine.h. */
 struct data_plane_ops {
         int (*transfer_start)(void *context, const struct engine_transfer *transfer);
         void (*transfer_cancel)(void *context, uint64_t id, int reason);
@@ -76,28 +78,28 @@ struct data_plane_ops {
 };
 
 /*
- * Whoever wants to know what becomes of operations. Called without a lock of the store held, on the thread that changed
- * the operation, which may be the data plane's: it must not block. CHANGED comes at most ten times a second for each
- * operation, and may come after ENDED, where it is to be ignored.
+ * Told of every change of an operation. Called without the store's lock, on the thread that changed the operation,
+ * which may be the data plane's: it must not block. CHANGED comes at most ten times a second for each operation, and is
+ * to be ignored after ENDED.
  */
 enum operation_change { OPERATION_MADE, OPERATION_CHANGED, OPERATION_ENDED };
 
 struct operation_observer {
         void (*changed)(void *context, struct operation_store *store, struct operation *operation,
-                        enum operation_change change); /* NULL = nobody does */
+                        enum operation_change change); /* NULL = none */
         void *context;
 };
 
 /*
- * Pieces of all operations together, kept ones included: a row of 65,536 pieces is asked for in 100 bytes, and takes
- * 2 MiB. So they take some 100 MiB as rows and blocks, four times that as descriptors.
+ * Pieces of all operations together, with the terminal ones that are kept: a row of 65,536 pieces is asked for in 100
+ * bytes, and takes 2 MiB. At this limit they take some 100 MiB as rows and blocks, four times that as descriptors.
  */
 enum { OPERATION_PIECES_MAX = 1 << 22 };
 
 struct operation_limits {
         uint64_t ttl_ms_default, ttl_ms_max; /* of passive operations */
         uint64_t timeout_ms_max;             /* of active ones; the default is none */
-        uint64_t stall_ms;                   /* no byte moved for so long: stalled */
+        uint64_t stall_ms;                   /* longest time without a byte moved; after it: stalled */
         uint64_t absence_ms;                 /* how long a transfer over HTTP waits for its client to come back */
         uint64_t retention_ms;               /* how long terminal operations are kept */
         size_t operations_max;               /* live and terminal */
@@ -119,29 +121,29 @@ struct operation_config {
 int operation_store_new(const struct operation_config *config, struct operation_store **ret_store);
 
 /*
- * Cancels all live operations with reason CANCELLED; those in flight end through the data plane. None is made from now
- * on (FERRY_E_DRAINING). Returns how many were live.
+ * Cancels all live operations with reason CANCELLED; those in flight end through the data plane. From now on none can
+ * be created (FERRY_E_DRAINING). Returns how many were live.
  */
 size_t operation_store_cancel_all(struct operation_store *store);
 
-/* How many are not terminal; those deleted in flight count until they are quiet. */
+/* How many operations are not terminal; deleted ones count until they are quiet. */
 size_t operation_store_live(struct operation_store *store);
 
 /*
- * Calls drained once, from any thread, when no live operation is left (at once, from inside this function, when there
- * is none). None is made from now on (FERRY_E_DRAINING); those that wait for a peer may still be claimed.
+ * Calls drained once, from any thread, when no live operation is left; from inside this function when there is none.
+ * From now on none can be created (FERRY_E_DRAINING); those that wait for a peer may still be claimed.
  */
 void operation_store_on_drained(struct operation_store *store, void (*drained)(void *context), void *context);
 
 /*
- * No transfer may be in flight any more; what has not begun is cancelled. Before loop_free. References to operations
- * outlive the store and may be given back later. Takes NULL; returns NULL.
+ * No transfer may be in flight. Cancels what has not begun. Before loop_free. References to operations may be given
+ * back later. Takes NULL; returns NULL.
  */
 struct operation_store *operation_store_free(struct operation_store *store);
 
-/* For struct engine_config: answers peers' first requests out of the store. context is the store. */
+/* For struct engine_config: answers the first request of a peer's transfer. context is the store. */
 int operation_store_claim(void *store, const struct engine_request *request, struct engine_offer *ret_offer);
-/* The same: wakes who waits for operations that the engine has ended. */
+/* The same: wakes the waiters of operations that the engine has ended. */
 void operation_store_wake_waiters(void *store);
 
 /* ---- making ---- */
@@ -151,47 +153,48 @@ struct operation_spec {
         enum ferry_layout layout;
         const struct operation_slice *slices; /* copied; the store takes its own references and uses */
         size_t n_slices;
-        uint32_t uses;       /* passive; transfers that it serves; 0 and 1 = one, whose failure is the operation's */
-        uint64_t ttl_ms;     /* passive; 0 = default */
+        uint32_t uses;   /* passive; how many transfers it serves; 0 and 1 = one, whose failure is the operation's */
+        uint64_t ttl_ms; /* passive; 0 = default */
         uint64_t timeout_ms; /* active; 0 = none */
         bool verify;         /* active */
         unsigned carriers;   /* active; of enum engine_carrier; 0 = whatever both sides have */
         /*
-         * Readable; a read of the same store that fills all of its bytes: it serves what has arrived there, and holds
-         * the requests for the rest. It ends with the read's error when that fails. NULL = all bytes are there.
+         * Readable: a read of the same store that fills all of its bytes. The readable serves what has arrived there
+         * and delays requests for the rest. It ends with the read's error if that fails. NULL = all bytes are there.
          */
         struct operation *follow;
-        bool relay;                       /* read; others will follow it: it asks for less at once, from the start on */
+        bool relay;                       /* read; others will follow it: its requests are small from the start on */
         char label[OPERATION_LABEL_SIZE]; /* the client's own; "" = none */
-        const char *request_id;           /* of the request that asks for it; NULL = none. Copied */
+        const char *request_id;           /* Request-Id of the HTTP request; NULL = none. Copied */
 };
 
 /*
- * Makes an operation: passive ones INITIALIZED and ready to be claimed, active ones INITIALIZED and waiting for
- * operation_begin. *ret_operation has a reference. 0; FERRY_E_INVALID_PARAMETER; FERRY_E_LIMIT_REACHED;
- * FERRY_E_NOT_FOUND (a region was deleted meanwhile); FERRY_E_DRAINING; -ENOMEM. Of what follows a read:
- * FERRY_E_KIND_MISMATCH (it is none); FERRY_E_OUT_OF_BOUNDS (it does not fill all of the bytes);
- * FERRY_E_INVALID_PARAMETER (it fills some twice, or they lie in too many pieces); FERRY_E_GONE (it has failed).
+ * Creates an operation, INITIALIZED: a passive one can be claimed, an active one waits for operation_begin.
+ * *ret_operation has a reference. 0; FERRY_E_INVALID_PARAMETER; FERRY_E_LIMIT_REACHED; FERRY_E_NOT_FOUND (a region was
+ * deleted meanwhile); FERRY_E_DRAINING; -ENOMEM. With follow: FERRY_E_KIND_MISMATCH (not a read); FERRY_E_OUT_OF_BOUNDS
+ * (it does not fill all of the bytes); FERRY_E_INVALID_PARAMETER (it fills some twice, or they lie in too many pieces);
+ * FERRY_E_GONE (it has failed).
  */
 int operation_create(struct operation_store *store, const struct operation_spec *spec,
                      struct operation **ret_operation);
 
 /*
- * Starts an active operation with a peer's metadata (borrowed). Checks first and leaves the operation as it was when a
- * check fails: FERRY_E_KIND_MISMATCH; FERRY_E_SIZE_MISMATCH; FERRY_E_METADATA_EXPIRED; FERRY_E_INVALID_METADATA (of
- * ourselves). detail gets a sentence. 0: it runs and ends by itself, also when the data plane refuses it (ERRORED). If
- * it was cancelled meanwhile: 0, and nothing happens. -EALREADY, -EINVAL: begun before, not an active one. awaited: the
- * caller waits for the end, so that the data plane may use this thread for a moment; not from a callback.
+ * Starts an active operation with a peer's metadata (borrowed). Checks first; if a check fails, the operation is
+ * unchanged: FERRY_E_KIND_MISMATCH; FERRY_E_SIZE_MISMATCH; FERRY_E_METADATA_EXPIRED; FERRY_E_INVALID_METADATA, with a
+ * sentence in detail. 0: it runs and ends by itself, also when the data plane refuses it (ERRORED), or it was cancelled
+ * before. -EALREADY: begun before. -EINVAL: not active. awaited: the caller waits for the end, so the data plane may
+ * use this thread for a moment; not from a callback.
  */
 int operation_begin(struct operation_store *store, struct operation *operation, const struct ferry_metadata *metadata,
                     bool awaited, char detail[OPERATION_DETAIL_SIZE]);
 
-/* The same checks without starting; for answering a POST with a problem before anything is made. slices as in the spec.
- */
+/* The same checks without starting, so that a POST can be refused before anything is created. slices as in the spec. */
 int operation_check(struct operation_store *store, const struct operation_spec *spec,
                     const struct ferry_metadata *metadata, char detail[OPERATION_DETAIL_SIZE]);
 
-/* Ends a not yet begun active operation as ERRORED (its metadata could not be had). Ignored when it has begun or ended.
+/*
+ * Ends an active operation that has not begun as ERRORED (its metadata could not be fetched). Ignored after its begin
+ * or end.
  */
 void operation_fail(struct operation_store *store, struct operation *operation, int error, const char *detail);
 
@@ -199,7 +202,8 @@ void operation_fail(struct operation_store *store, struct operation *operation, 
 
 enum operation_lookup { OPERATION_FOUND, OPERATION_GONE, OPERATION_UNKNOWN };
 
-/* *ret_operation has a reference when FOUND. GONE: it was deleted or its retention is over, and the id is remembered.
+/*
+ * *ret_operation has a reference when FOUND. GONE: it was deleted or its retention is over, and the id is remembered.
  */
 enum operation_lookup operation_find(struct operation_store *store, uint64_t id, struct operation **ret_operation);
 struct operation *operation_ref(struct operation *operation);
@@ -207,12 +211,12 @@ struct operation *operation_unref(struct operation *operation); /* takes NULL; r
 
 uint64_t operation_id(const struct operation *operation);
 
-/* Where a page goes on that ends with it. */
+/* The cursor of the page after one that ends with this operation. */
 uint64_t operation_cursor(const struct operation *operation);
 
 /*
- * What people see. A consistent copy; descriptors are borrowed from the operation and never change. While bytes move,
- * revision rises about ten times a second.
+ * An operation as users see it. A consistent copy; descriptors are borrowed from the operation and never change. While
+ * bytes move, revision rises about ten times a second.
  */
 struct operation_view {
         uint64_t id;
@@ -224,13 +228,13 @@ struct operation_view {
         bool cancel_requested;
         bool verify;
         bool relay;
-        bool brief; /* shown without descriptors; for whoever shows it */
+        bool brief; /* for the caller: to be shown without descriptors */
         unsigned carriers;
-        uint64_t follow; /* the read that it follows, or has followed; 0 = none */
+        uint64_t follow; /* id of the read that it follows, or has followed; 0 = none */
         uint64_t revision;
         uint64_t bytes_total;
         uint64_t bytes_done;            /* never falls; with several uses, how far the furthest transfer came */
-        uint64_t bytes_prefix;          /* of a read that has failed: those from the start on that are in place */
+        uint64_t bytes_prefix;          /* of a failed read: bytes in place from the first one on */
         uint32_t uses, uses_done;       /* uses 0 = not asked for */
         const char *label, *request_id; /* borrowed from the operation; "" = none */
         struct operation_peer peer;     /* with several uses, the latest */
@@ -240,9 +244,8 @@ struct operation_view {
         uint64_t ended_unix_ms;
         uint64_t duration_us; /* from the first chunk (or, if there was none, from creation) to the end */
         char transport[OPERATION_TRANSPORT_SIZE];
-        uint64_t
-                connect_us; /* what connecting to the peer took; 0 = nothing had to be connected, or it has not ended */
-        int error;          /* 0 = none */
+        uint64_t connect_us; /* time to connect to the peer; 0 = there was no need, or it has not ended */
+        int error;           /* 0 = none */
         char detail[OPERATION_DETAIL_SIZE];
         const struct operation_descriptor *descriptors;
         size_t n_descriptors;
@@ -250,47 +253,48 @@ struct operation_view {
 void operation_look(struct operation_store *store, struct operation *operation, struct operation_view *ret_view);
 
 /*
- * The metadata fields that the operation knows: operation_kind, key, epoch, operation, expires_ms, descriptors
+ * The metadata fields that an operation has: operation_kind, key, epoch, operation, expires_ms, descriptors
  * (allocated). The caller fills worker, data, http and frees with ferry_metadata_free. 0; FERRY_E_NOT_PASSIVE;
- * FERRY_E_GONE (terminal or cancel requested); -ENOMEM.
+ * FERRY_E_GONE (terminal or being cancelled); -ENOMEM.
  */
 int operation_metadata(struct operation_store *store, struct operation *operation,
                        struct ferry_metadata **ret_metadata);
 
-/*
- * Cancel: CANCELLED at once when nothing is in flight, else cancel_requested first. Nothing changes when it is terminal
- * already.
- */
+/* Cancels: CANCELLED at once when nothing is in flight, else cancel_requested first. Ignored when terminal. */
 void operation_cancel(struct operation_store *store, struct operation *operation);
 
-/* Cancel and forget: find answers GONE from now on, waiters wake, the memory stays until it is quiet. */
+/*
+ * Cancels and removes: operation_find answers GONE from now on, waiters wake, the memory stays in use until it is
+ * quiet.
+ */
 void operation_delete(struct operation_store *store, struct operation *operation);
 
 /*
- * Sets the time to live of a passive operation anew (0 = as at creation), from now on. It stands still while a transfer
- * is in flight. 0; FERRY_E_NOT_PASSIVE; FERRY_E_GONE (terminal or being cancelled); FERRY_E_INVALID_PARAMETER (beyond
- * the maximum); -ENOMEM.
+ * Restarts the time to live of a passive operation (0 = as at creation). It stands still during a transfer. 0;
+ * FERRY_E_NOT_PASSIVE; FERRY_E_GONE (terminal or being cancelled); FERRY_E_INVALID_PARAMETER (beyond the maximum);
+ * -ENOMEM.
  */
 int operation_renew(struct operation_store *store, struct operation *operation, uint64_t ttl_ms);
 
 /* ---- waiting ---- */
 
-/* Embedded in the waiting thing, zero-initialised; guarded by the store's lock while it waits. */
+/* Embedded in the waiting object, zero-initialised; guarded by the store's lock while it waits. */
 struct operation_waiter {
-        void (*wake)(struct operation_waiter *waiter); /* called at most once, with no lock held: look again */
-        bool quiet;                                    /* a deleted operation is waited for until it is terminal, too */
-        struct operation_waiter *previous, *next;      /* the store's */
-        struct operation *operation;                   /* the store's; NULL = not waiting */
-        uint64_t revision;                             /* the store's */
+        void (*wake)(struct operation_waiter
+                             *waiter); /* called at most once, with no lock held: look at the operation again */
+        bool quiet;                    /* a deleted operation is waited for until it is terminal */
+        struct operation_waiter *previous, *next; /* the store's */
+        struct operation *operation;              /* the store's; NULL = not waiting */
+        uint64_t revision;                        /* the store's */
 };
 
-/* Whether there is nothing to wait for, as operation_wait has it. */
+/* Whether operation_wait would return false. */
 bool operation_is_past(struct operation_store *store, struct operation *operation, uint64_t revision);
 
 /*
- * Waits until the operation is done or deleted (or quiet), or (revision not 0) its revision passed that. false: that
- * holds already, and nothing was registered. true: wake will be called once, unless operation_unwait comes first. May
- * be called under the caller's own lock; wake is never called from inside this function.
+ * Waits until the operation is done or deleted (or quiet), or, with revision not 0, its revision has passed that.
+ * false: that is so already, and nothing was registered. true: wake will be called once, unless operation_unwait comes
+ * first. The caller may have a lock of its own; wake is never called from inside this function.
  */
 bool operation_wait(struct operation_store *store, struct operation *operation, uint64_t revision,
                     struct operation_waiter *waiter);
@@ -300,16 +304,16 @@ bool operation_unwait(struct operation_store *store, struct operation_waiter *wa
 
 /* ---- listing ---- */
 
-/* Which operations a page has. */
+/* The operations that a page lists. */
 struct operation_filter {
         int kind, status;  /* -1 = any */
         int done;          /* 0, 1; -1 = any */
-        uint64_t region;   /* that one of its descriptors names; 0 = any */
+        uint64_t region;   /* a region of its descriptors; 0 = any */
         const char *label; /* NULL = any */
         bool newest;       /* the newest first; else in order of creation */
 };
 
-/* A page; filter NULL = all operations in order of creation. *cursor as in region_page. Each has a reference. */
+/* Lists a page, each operation with a reference; filter NULL = all in order of creation. *cursor as in region_page. */
 size_t operation_page(struct operation_store *store, const struct operation_filter *filter, uint64_t *cursor,
                       struct operation **page, size_t n);
 
