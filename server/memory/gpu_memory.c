@@ -30,7 +30,9 @@ static struct gpu_memory *memory_new(const struct gpu_device *device, size_t siz
         struct gpu_memory *memory = calloc(1, sizeof(*memory));
 
         if (memory)
-                *memory = (struct gpu_memory){ .space.ops = &gpu_space_ops, .device = device, .size = size };
+                *memory = (struct gpu_memory){ .space = { .ops = &gpu_space_ops, .device = device->number },
+                                               .device = device,
+                                               .size = size };
         return memory;
 }
 

@@ -266,7 +266,9 @@ int gpu_open(const struct gpu_share *share, uint64_t size, const struct space **
         memory = calloc(1, sizeof(*memory));
         if (!memory)
                 return -ENOMEM;
-        *memory = (struct gpu_memory){ .space.ops = &gpu_space_ops, .device = device, .size = size };
+        *memory = (struct gpu_memory){ .space = { .ops = &gpu_space_ops, .device = device->number },
+                                       .device = device,
+                                       .size = size };
         (void)pthread_mutex_lock(&lock);
         own = find_export(share);
         r = own ? open_own(memory, own) : open_foreign(memory, share);

@@ -10,24 +10,31 @@
 #include <utlist.h>
 
 #include "base/log.h"
+#include "base/space.h"
 #include "base/util.h"
 
-enum { THREADS = 4 };
+enum { THREADS = 4, DEVICES = 16 /* more of them share threads */ };
 
 enum task_state { TASK_WAITS, TASK_RUNS, TASK_HAS_RUN };
+
+/* The threads of one device. */
+struct lane {
+        struct copier *copier;
+        pthread_cond_t work;         /* waiting, ending */
+        struct copier_task *waiting; /* utlist; copier->lock */
+        /* The progress thread's. */
+        unsigned n_threads;
+        pthread_t threads[THREADS];
+};
 
 struct copier {
         void (*notify)(void *context);
         void *context;
         pthread_mutex_t lock;         /* guards what follows, and each task's state */
-        pthread_cond_t work;          /* waiting, ending */
         pthread_cond_t ran;           /* a task has run */
-        struct copier_task *waiting;  /* utlist */
         struct copier_task *finished; /* utlist */
         bool ending;
-        /* The progress thread's. */
-        unsigned n_threads;
-        pthread_t threads[THREADS];
+        struct lane lanes[1 + DEVICES]; /* the first: of no device */
 };
 
 int copier_new(void (*notify)(void *context), void *context, struct copier **ret_copier)
@@ -39,7 +46,10 @@ int copier_new(void (*notify)(void *context), void *context, struct copier **ret
         copier->notify = notify;
         copier->context = context;
         (void)pthread_mutex_init(&copier->lock, NULL);
-        (void)pthread_cond_init(&copier->work, NULL);
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(copier->lanes); i++) {
+                copier->lanes[i].copier = copier;
+                (void)pthread_cond_init(&copier->lanes[i].work, NULL);
+        }
         (void)pthread_cond_init(&copier->ran, NULL);
         *ret_copier = copier;
         return 0;
@@ -51,24 +61,30 @@ struct copier *copier_free(struct copier *copier)
                 return NULL;
         (void)pthread_mutex_lock(&copier->lock);
         copier->ending = true;
-        (void)pthread_cond_broadcast(&copier->work);
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(copier->lanes); i++)
+                (void)pthread_cond_broadcast(&copier->lanes[i].work);
         (void)pthread_mutex_unlock(&copier->lock);
-        while (copier->n_threads > 0)
-                (void)pthread_join(copier->threads[--copier->n_threads], NULL);
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(copier->lanes); i++) {
+                struct lane *lane = &copier->lanes[i];
+
+                while (lane->n_threads > 0)
+                        (void)pthread_join(lane->threads[--lane->n_threads], NULL);
+                (void)pthread_cond_destroy(&lane->work);
+        }
         (void)copier_collect(copier);
         (void)pthread_cond_destroy(&copier->ran);
-        (void)pthread_cond_destroy(&copier->work);
         (void)pthread_mutex_destroy(&copier->lock);
         free(copier);
         return NULL;
 }
 
 /* Under the lock, which is dropped while the task runs. */
-static void run_next(struct copier *copier)
+static void run_next(struct lane *lane)
 {
-        struct copier_task *task = copier->waiting;
+        struct copier *copier = lane->copier;
+        struct copier_task *task = lane->waiting;
 
-        DL_DELETE(copier->waiting, task);
+        DL_DELETE(lane->waiting, task);
         task->state = TASK_RUNS;
         (void)pthread_mutex_unlock(&copier->lock);
         task->run(task);
@@ -80,15 +96,16 @@ static void run_next(struct copier *copier)
 
 static void *copier_run(void *context)
 {
-        struct copier *copier = context;
+        struct lane *lane = context;
+        struct copier *copier = lane->copier;
 
         (void)pthread_mutex_lock(&copier->lock);
-        while (!copier->ending || copier->waiting) {
-                if (!copier->waiting) {
-                        (void)pthread_cond_wait(&copier->work, &copier->lock);
+        while (!copier->ending || lane->waiting) {
+                if (!lane->waiting) {
+                        (void)pthread_cond_wait(&lane->work, &copier->lock);
                         continue;
                 }
-                run_next(copier);
+                run_next(lane);
                 (void)pthread_mutex_unlock(&copier->lock);
                 copier->notify(copier->context);
                 (void)pthread_mutex_lock(&copier->lock);
@@ -98,36 +115,40 @@ static void *copier_run(void *context)
 }
 
 /* Blocks all signals in the threads: they belong to the program. */
-static void start_threads(struct copier *copier)
+static void start_threads(struct lane *lane)
 {
         sigset_t all, before;
 
         (void)sigfillset(&all);
         (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-        while (copier->n_threads < THREADS) {
-                int r = pthread_create(&copier->threads[copier->n_threads], NULL, copier_run, copier);
+        while (lane->n_threads < THREADS) {
+                int r = pthread_create(&lane->threads[lane->n_threads], NULL, copier_run, lane);
 
                 if (r != 0) {
                         log_event(LOG_WARN, "GPU copy thread not started", LOG_S("reason", strerror(r)));
                         break;
                 }
-                (void)pthread_setname_np(copier->threads[copier->n_threads++], "ferry-gpu");
+                (void)pthread_setname_np(lane->threads[lane->n_threads++], "ferry-gpu");
         }
         (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 void copier_add(struct copier *copier, struct copier_task *task)
 {
-        if (copier->n_threads == 0)
-                start_threads(copier);
+        struct lane *lane;
+
+        task->lane = task->space ? 1 + task->space->device % DEVICES : 0;
+        lane = &copier->lanes[task->lane];
+        if (lane->n_threads == 0)
+                start_threads(lane);
         (void)pthread_mutex_lock(&copier->lock);
         task->state = TASK_WAITS;
-        DL_APPEND(copier->waiting, task);
-        (void)pthread_cond_signal(&copier->work);
-        while (copier->n_threads == 0 && copier->waiting)
-                run_next(copier);
+        DL_APPEND(lane->waiting, task);
+        (void)pthread_cond_signal(&lane->work);
+        while (lane->n_threads == 0 && lane->waiting)
+                run_next(lane);
         (void)pthread_mutex_unlock(&copier->lock);
-        if (copier->n_threads == 0)
+        if (lane->n_threads == 0)
                 copier->notify(copier->context);
 }
 
@@ -155,7 +176,7 @@ static bool remove_idle(struct copier *copier, struct copier_task *task)
         if (task->state == TASK_RUNS)
                 return false;
         if (task->state == TASK_WAITS)
-                DL_DELETE(copier->waiting, task);
+                DL_DELETE(copier->lanes[task->lane].waiting, task);
         else
                 DL_DELETE(copier->finished, task);
         return true;
@@ -199,7 +220,7 @@ static void errand_done(struct copier_task *task)
         free(FERRY_CONTAINER_OF(task, struct errand, task));
 }
 
-void copier_do(struct copier *copier, void (*run)(void *context), void *context)
+void copier_do(struct copier *copier, const struct space *space, void (*run)(void *context), void *context)
 {
         struct errand *errand = malloc(sizeof(*errand));
 
@@ -207,6 +228,8 @@ void copier_do(struct copier *copier, void (*run)(void *context), void *context)
                 run(context);
                 return;
         }
-        *errand = (struct errand){ .task = { .run = errand_run, .done = errand_done }, .run = run, .context = context };
+        *errand = (struct errand){ .task = { .run = errand_run, .done = errand_done, .space = space },
+                                   .run = run,
+                                   .context = context };
         copier_add(copier, &errand->task);
 }

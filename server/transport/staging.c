@@ -273,7 +273,9 @@ void stage_run(struct message *message, unsigned steps, void (*ran)(struct messa
         stage->steps = steps | (message->verify ? STAGING_CHECKSUM : 0U);
         stage->ran = ran;
         stage->running = true;
-        stage->task = (struct copier_task){ .run = stage_task, .done = stage_done };
+        stage->task = (struct copier_task){ .run = stage_task,
+                                            .done = stage_done,
+                                            .space = stream_next_space(message->stream, message->offset) };
         copier_add(stage->staging->copier, &stage->task);
 }
 

@@ -106,6 +106,14 @@ const struct space *stream_space(const struct stream *stream, uint64_t offset)
         return stream->off_host ? stream->segments[segment_at(stream, offset)].space : NULL;
 }
 
+const struct space *stream_next_space(const struct stream *stream, uint64_t offset)
+{
+        for (size_t i = segment_at(stream, offset); stream->off_host && i < stream->n; i++)
+                if (stream->segments[i].space)
+                        return stream->segments[i].space;
+        return NULL;
+}
+
 /* Waits for the copies of a range off the host. r: their result so far. */
 static int finish(const struct stream *stream, int r)
 {

@@ -226,8 +226,8 @@ WITH_DIRECT(memory_is_staged_where_it_must_be)
                 assert_null(strstr(json_object_to_json_string(missing), "CUDA"));
                 move(s, &c, "staged");
                 pair_expect_failures(&s->pair);
-                worker_expect(&s->pair.a, "the CUDA driver has failed");
-                worker_expect(&s->pair.b, "the CUDA driver has failed");
+                worker_expect(&s->pair.a, "CUDA call failed");
+                worker_expect(&s->pair.b, "CUDA call failed");
                 course_prepare(&s->pair, &c, &begun);
                 gpu_set_faults(s, "gone");
                 course_begin(&s->pair, &c, &begun);

@@ -139,6 +139,37 @@ static void standing_run(struct gpu_scene *s, const struct standing *t)
         pair_stop(&s->pair);
 }
 
+/* More copies stand still than one GPU has threads, and fewer bytes than one link has under way: others go on. */
+WITH_GPUS(a_gpu_that_stands_still_holds_up_no_other_gpu)
+{
+        static const struct {
+                bool network;
+                const char *faults, *transport;
+        } ways[] = { { true, "", "tcp+staged" }, { false, "open", "shm+staged" }, { false, "", "shm+cuda_ipc" } };
+        enum { STANDING = 6 };
+
+        for (size_t i = 0; i < 3; i++) {
+                const struct course standing = { FERRY_READABLE, "cuda:0", "cuda:0", 1 * MIB, NULL };
+                const struct course moving = { FERRY_READABLE, "cuda:1", "cuda:1", 9 * MIB, NULL };
+                struct course_state begun[STANDING];
+
+                gpu_set_faults(s, ways[i].faults);
+                pair_start(&s->pair, ways[i].network);
+                for (size_t k = 0; k < STANDING; k++)
+                        course_prepare(&s->pair, &standing, &begun[k]);
+                gpu_set_faults(s, text_format("stuck0 %s", ways[i].faults));
+                for (size_t k = 0; k < STANDING; k++)
+                        course_begin(&s->pair, &standing, &begun[k]);
+                course_run(&s->pair, &moving, ways[i].transport, ways[i].transport);
+                for (size_t k = 0; k < STANDING; k++)
+                        assert_not_done(&s->pair.b, begun[k].active);
+                gpu_set_faults(s, ways[i].faults);
+                for (size_t k = 0; k < STANDING; k++)
+                        course_end(&s->pair, &standing, &begun[k], ways[i].transport, ways[i].transport);
+                pair_stop(&s->pair);
+        }
+}
+
 /* The same as it goes between hosts, and on one host by every way that there is. */
 WITH_GPUS(a_gpu_that_stands_still_holds_up_no_other_transfer)
 {

@@ -95,9 +95,10 @@ void opening_close(struct mappings *mappings, uint64_t id, const struct space *s
                 range_close(space, mappings->copier);
                 return;
         }
-        *closing = (struct closing){
-                .task = { .run = close_run, .done = close_ran }, .channel = channel, .id = id, .space = space
-        };
+        *closing = (struct closing){ .task = { .run = close_run, .done = close_ran, .space = space },
+                                     .channel = channel,
+                                     .id = id,
+                                     .space = space };
         DL_APPEND(channel->closings, closing);
         copier_add(mappings->copier, &closing->task);
 }

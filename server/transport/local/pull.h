@@ -42,9 +42,9 @@ struct pull {
         enum gpu_path gpu_path; /* of the bytes so far */
         /* Where either memory is a GPU's, the copier copies all of it: */
         bool off_host;
-        bool from_gpu; /* some extents are GPU memory */
-        bool copying;  /* the copier has the task */
-        bool ended;    /* the pull ends with result and tell once the task has run */
+        const struct space *from_gpu; /* of the first extent in GPU memory; NULL = none is */
+        bool copying;                 /* the copier has the task */
+        bool ended;                   /* the pull ends with result and tell once the task has run */
         bool tell;
         enum message_result result;
         struct copier_task task;

@@ -55,7 +55,8 @@ static struct pull *pull_resolve(struct channel *channel, const struct frame *fr
                 to->address = mapping_get(&channel->mappings, from.memory, from.offset, from.size, &to->mapping);
                 if (to->address) {
                         to->space = to->mapping->space;
-                        pull->from_gpu |= to->space != NULL;
+                        if (!pull->from_gpu)
+                                pull->from_gpu = to->space;
                         pull->n++;
                 }
                 if (!to->address || __builtin_add_overflow(sum, from.size, &sum))
@@ -179,7 +180,11 @@ static void pull_hand_over(struct local *local, struct pull *pull)
         if (path > pull->gpu_path)
                 pull->gpu_path = path;
         pull->copying = true;
-        pull->task = (struct copier_task){ .run = pull_run, .done = pull_ran };
+        pull->task = (struct copier_task){
+                .run = pull_run,
+                .done = pull_ran,
+                .space = stream_next_space(pull->message->stream, pull->message->offset) ?: pull->from_gpu,
+        };
         copier_add(local->copier, &pull->task);
 }
 

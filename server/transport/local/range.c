@@ -31,7 +31,7 @@ void range_unmap(struct gpu_pin *range, struct copier *copier)
 
         if (copy) {
                 gpu_pin_move(copy, range);
-                copier_do(copier, unpin_run, copy);
+                copier_do(copier, NULL, unpin_run, copy);
                 return;
         }
         gpu_pin_end(range);
@@ -41,5 +41,5 @@ void range_unmap(struct gpu_pin *range, struct copier *copier)
 void range_close(const struct space *space, struct copier *copier)
 {
         if (space)
-                copier_do(copier, close_run, (void *)(uintptr_t)space);
+                copier_do(copier, space, close_run, (void *)(uintptr_t)space);
 }

@@ -27,7 +27,8 @@ struct space_ops {
 
 struct space {
         const struct space_ops *ops;
-        bool foreign; /* the program's, which may free it at any time: check says so, and copy */
+        bool foreign;    /* the program's, which may free it at any time: check says so, and copy */
+        unsigned device; /* one that stands still holds up its own copies alone */
 };
 
 /*

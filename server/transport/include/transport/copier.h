@@ -5,18 +5,23 @@
 #include <stdbool.h>
 
 /*
- * Threads that wait for a GPU in place of the progress thread: for copies, and for opening a peer's memory. Each thread
- * has its own stream, so that the next copy is queued on the device while another is waited for. The threads start with
- * the first task. Tasks start in order, and may end in any.
+ * Threads that wait for a GPU in place of the progress thread: for copies, and for opening a peer's memory. Each GPU
+ * has its own, so that one that stands still holds up no other, and each thread has its own stream, so that the next
+ * copy is queued on the device while another is waited for. Tasks that name no GPU have threads of their own, too. The
+ * threads of a GPU start with its first task. Tasks of one GPU start in order, and may end in any.
  */
 
 struct copier;
+struct space;
 
 struct copier_task {
         void (*run)(struct copier_task *task);  /* on a thread of the copier */
         void (*done)(struct copier_task *task); /* called by copier_collect; may free the task */
+        const struct space *space;              /* on the GPU that run waits for; NULL = on none */
+        /* The copier's. */
         struct copier_task *prev, *next;
-        int state; /* the copier's */
+        unsigned lane;
+        int state;
 };
 
 /* notify: a task has run; on its thread, with no lock held. 0 or -errno. */
@@ -31,7 +36,7 @@ bool copier_collect(struct copier *copier);
 /* Removes a task that is not running; its done is not called. false: it is running, and done will be called. */
 bool copier_remove(struct copier *copier, struct copier_task *task);
 /* Runs a function on a thread without telling its end, for example to free memory. Where memory is short, at once. */
-void copier_do(struct copier *copier, void (*run)(void *context), void *context);
+void copier_do(struct copier *copier, const struct space *space, void (*run)(void *context), void *context);
 /* Blocks until a task has run that was not collected. A task must be under way. */
 void copier_wait(struct copier *copier);
 

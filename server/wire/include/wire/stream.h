@@ -49,6 +49,9 @@ size_t stream_pieces(const struct stream *stream, uint64_t offset, uint64_t leng
 /* The space of the byte at offset, and of the run that begins there; NULL = host memory. */
 const struct space *stream_space(const struct stream *stream, uint64_t offset);
 
+/* The first that is not NULL, at offset or behind; NULL = all that follows is host memory. */
+const struct space *stream_next_space(const struct stream *stream, uint64_t offset);
+
 /*
  * Copy the bytes [offset, offset + length), of any memory, from and to host memory, and wait for it. Always 0 where the
  * stream is all host memory; else 0 or -errno as of space_copy.
