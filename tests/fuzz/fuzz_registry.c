@@ -22,7 +22,7 @@
 enum {
         ANSWERS_MAX = 24, /* of one input; then the registry hangs up */
         QUESTION_SIZE = 8192,
-        HUGE = 5 << 20, /* more than any question takes */
+        HUGE = 128 << 10, /* more than any question takes: 64 KiB, and 4 for each of 3 workers */
         PIECE = 7,
         STEPS_MAX = 20000, /* by then every question has ended */
         POLL_MS = 20,
