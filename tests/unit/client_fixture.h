@@ -9,6 +9,9 @@
 
 /* A handle of libferry at a scripted server. Both go with the test. */
 
+#define JSON(status, body)                                                                                             \
+        "HTTP/1.1 " status " Yes\r\nContent-Type: application/json; charset=utf-8\r\nConnection: close\r\n\r\n" body
+
 struct fixture {
         struct server server;
         struct ferry *ferry;
@@ -79,6 +82,22 @@ static inline const struct ferry_answer *ask(struct fixture *x, const char *meth
 
         assert_int_equal(ferry_request(x->ferry, method, path, NULL, NULL, 0, answer), expected);
         return answer;
+}
+
+/* Compares the request line and, when not NULL, the body of request i. */
+static inline void sent(struct fixture *x, size_t i, const char *line, const char *body)
+{
+        const char *request = request_of(x, i);
+        if (strncmp(request, line, strlen(line)) != 0 || strncmp(request + strlen(line), " HTTP/1.1\r\n", 11) != 0)
+                fail_msg("not \"%s\": %s", line, request);
+        if (body)
+                assert_string_equal(strstr(request, "\r\n\r\n") + 4, body);
+}
+
+static inline void has_header(struct fixture *x, size_t i, const char *line)
+{
+        if (!strstr(request_of(x, i), text_format("\r\n%s\r\n", line)))
+                fail_msg("no \"%s\": %s", line, request_of(x, i));
 }
 
 #endif

@@ -36,4 +36,16 @@ static inline struct ferry_json *unit_json_parse(const char *text)
         return keep_ferry_json(json);
 }
 
+/* The same in place; an object that is its member kept stays text. */
+static inline struct ferry_json *unit_json_parse_keeping(const char *text, const char *kept)
+{
+        struct ferry_json_errors errors = { 0 };
+        struct ferry_json *json = NULL;
+
+        if (ferry_json_parse_in_place(text, strlen(text), kept, &json, &errors) != 0)
+                fail_msg("%s: %s", text, errors.items[0].detail);
+        assert_int_equal(errors.n, 0);
+        return keep_ferry_json(json);
+}
+
 #endif

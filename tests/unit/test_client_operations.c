@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client_fixture.h"
+
+#define OPERATION(status, done, extra)                                                                                 \
+        "{\"id\":\"op_1\",\"kind\":\"read\",\"status\":\"" status "\",\"done\":" done                                  \
+        ",\"revision\":2,\"bytes_total\":8,\"bytes_done\":4,\"descriptors\":[{\"region\":\"rgn_1\",\"offset\":0,"      \
+        "\"size\":8}]" extra "}"
+#define RUNNING JSON("200", OPERATION("IN_PROGRESS", "false", ""))
+#define COMPLETE JSON("200", OPERATION("COMPLETE", "true", ""))
+#define NO_CONTENT "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
+#define DRAINING                                                                                                       \
+        "HTTP/1.1 503 No\r\nContent-Type: application/problem+json\r\nConnection: "                                    \
+        "close\r\n\r\n{\"code\":\"draining\"}"
+
+#define START(x, ...) START_WITH(x, &(struct ferry_options){ .retries = -1 }, __VA_ARGS__)
+
+TEST(an_active_operation_is_created)
+{
+        START(x, { JSON("201", OPERATION("IN_PROGRESS", "false", "")) });
+        const struct ferry_descriptor descriptors[] = { { "rgn_1", 0, 0 }, { "rgn_2", 4096, 8, 3, 16 } };
+        struct ferry_operation o;
+        const struct ferry_operation_spec spec = {
+                .kind = FERRY_READ,
+                .layout = FERRY_LAYOUT_STREAM,
+                .descriptors = descriptors,
+                .n_descriptors = 2,
+                .remote_metadata = "{\"descriptors\": [{\"ptr\":9007199254740991}],\"nixl_metadata\":\"b64:eJ/+\"}",
+                .timeout_ms = 1000,
+                .verify = true,
+                .wait_ms = 1001,
+        };
+        assert_int_equal(ferry_create_operation(x->ferry, &spec, &o), 0);
+        assert_string_equal(o.id, "op_1");
+        assert_string_equal(o.descriptors[0].region, "rgn_1");
+        ferry_operation_clear(&o);
+        sent(x, 0, "POST /v1/operations?wait_ms=1001",
+             "{\"kind\":\"read\",\"layout\":\"stream\",\"timeout_ms\":1000,\"verify\":true,"
+             "\"descriptors\":[{\"region\":\"rgn_1\"},{\"region\":\"rgn_2\",\"offset\":4096,\"size\":8,\"count\":3,"
+             "\"stride\":16}],\"remote_metadata\":{\"descriptors\": "
+             "[{\"ptr\":9007199254740991}],\"nixl_metadata\":\"b64:eJ/+\"}}");
+}
+
+TEST(a_passive_operation_brings_its_metadata_as_they_came)
+{
+        START(x, { JSON("201", OPERATION("INITIALIZED", "false", ",\"metadata\":{ \"a\" : [1.50] , \"\\u0062\":[]}")) },
+              { JSON("201", OPERATION("IN_PROGRESS", "false", "")) });
+        const struct ferry_descriptor descriptor = { "rgn_1", 0, 8 };
+        struct ferry_operation o;
+        const struct ferry_operation_spec spec = {
+                .kind = FERRY_READABLE,
+                .descriptors = &descriptor,
+                .n_descriptors = 1,
+                .readers = 3,
+                .ttl_ms = 60000,
+                .include_metadata = true,
+                .idempotency_key = "mine",
+        };
+        assert_int_equal(ferry_create_operation(x->ferry, &spec, &o), 0);
+        assert_string_equal(o.metadata, "{ \"a\" : [1.50] , \"\\u0062\":[]}");
+        ferry_operation_clear(&o);
+        assert_int_equal(ferry_create_operation(
+                                 x->ferry,
+                                 &(struct ferry_operation_spec){ .kind = FERRY_WRITE, .remote_url = "http://peer/m" },
+                                 &o),
+                         0);
+        ferry_operation_clear(&o);
+        sent(x, 0, "POST /v1/operations?include=metadata",
+             "{\"kind\":\"readable\",\"readers\":3,\"ttl_ms\":60000,"
+             "\"descriptors\":[{\"region\":\"rgn_1\",\"size\":8}]}");
+        has_header(x, 0, "Idempotency-Key: mine");
+        sent(x, 1, "POST /v1/operations", "{\"kind\":\"write\",\"remote_url\":\"http://peer/m\",\"descriptors\":[]}");
+}
+
+TEST(the_key_takes_the_place_of_the_token)
+{
+#define MIDDLE "HTTP/1.1 206 Part\r\nContent-Range: bytes 2-5/8\r\nConnection: close\r\n\r\nabcd"
+        START_WITH(x, &(struct ferry_options){ .token = "t0" }, { MIDDLE }, { NO_CONTENT }, { NO_CONTENT });
+        char bytes[4];
+        size_t size;
+        assert_int_equal(ferry_get_operation_content(x->ferry, "op_1", "k1", 2, bytes, 4, &size), 0);
+        assert_int_equal(size, 4);
+        assert_memory_equal(bytes, "abcd", 4);
+        assert_int_equal(ferry_put_operation_content(x->ferry, "op_1", "k1", 2, "xy", 2), 0);
+        assert_int_equal(ferry_put_operation_content(x->ferry, "op_1", NULL, 0, "xy", 2), 0);
+        assert_int_equal(ferry_get_operation_content(x->ferry, "op_1", "k\r\nA: b", 0, bytes, 4, &size), -EINVAL);
+        assert_int_equal(ferry_get_operation_content(x->ferry, "op_1", "", 0, bytes, 4, &size), -EINVAL);
+        sent(x, 0, "GET /v1/operations/op_1/content", NULL);
+        has_header(x, 0, "Range: bytes=2-5");
+        has_header(x, 0, "Authorization: Bearer k1");
+        assert_null(strstr(request_of(x, 0), "t0"));
+        sent(x, 1, "PUT /v1/operations/op_1/content?offset=2", "xy");
+        has_header(x, 1, "Authorization: Bearer k1");
+        sent(x, 2, "PUT /v1/operations/op_1/content", "xy");
+        has_header(x, 2, "Authorization: Bearer t0");
+}
+
+TEST(metadata_cannot_break_out_of_the_body)
+{
+        START(x, { NULL, SERVER_HANG });
+        static const char *const wrong[] = { "", "{", "{},\"verify\":true", "{} {}", "NaN", "{\"a\":1,\"a\":2}" };
+        struct ferry_operation o;
+        for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+                struct ferry_operation_spec spec = { .kind = FERRY_READ, .remote_metadata = wrong[i] };
+                assert_int_equal(ferry_create_operation(x->ferry, &spec, &o), -EINVAL);
+        }
+        assert_int_equal(ferry_create_operation(x->ferry, &(struct ferry_operation_spec){ .kind = 9 }, &o), -EINVAL);
+        assert_int_equal(ferry_create_operation(x->ferry, &(struct ferry_operation_spec){ .n_descriptors = 1 }, &o),
+                         -EINVAL);
+        assert_int_equal(served(x), 0);
+}
+
+TEST(operations_are_fetched_listed_and_ended)
+{
+        START(x, { RUNNING }, { RUNNING }, { JSON("200", "{\"operations\":[" OPERATION("COMPLETE", "true", "") "]}") },
+              { RUNNING }, { RUNNING }, { RUNNING }, { NO_CONTENT }, { JSON("200", "{\"notification_key\":\"k\"}") });
+        struct ferry_operation o;
+        struct ferry_operation_list list;
+        char *metadata;
+        assert_int_equal(ferry_get_operation(x->ferry, "op_1", 0, 0, &o), 0);
+        ferry_operation_clear(&o);
+        assert_int_equal(ferry_get_operation(x->ferry, "op_1", 500, 7, &o), 0);
+        ferry_operation_clear(&o);
+        assert_int_equal(ferry_list_operations(x->ferry,
+                                               &(struct ferry_operation_query){
+                                                       .kind = "read", .status = "COMPLETE", .limit = 2, .after = "c" },
+                                               &list),
+                         0);
+        assert_int_equal(list.n, 1);
+        assert_true(list.items[0].done);
+        ferry_operation_list_clear(&list);
+        assert_int_equal(ferry_cancel_operation(x->ferry, "op_1", NULL), 0);
+        assert_int_equal(ferry_renew_operation(x->ferry, "op_1", 0, NULL), 0);
+        assert_int_equal(ferry_renew_operation(x->ferry, "op_1", 5000, &o), 0);
+        ferry_operation_clear(&o);
+        assert_int_equal(ferry_delete_operation(x->ferry, "op_1"), 0);
+        assert_int_equal(ferry_get_operation_metadata(x->ferry, "op_1", &metadata), 0);
+        assert_string_equal(metadata, "{\"notification_key\":\"k\"}");
+        ferry_secret_free(metadata);
+        sent(x, 0, "GET /v1/operations/op_1", "");
+        sent(x, 1, "GET /v1/operations/op_1?wait_ms=500&revision=7", "");
+        sent(x, 2, "GET /v1/operations?kind=read&status=COMPLETE&limit=2&after=c", "");
+        sent(x, 3, "POST /v1/operations/op_1/cancel", "");
+        sent(x, 4, "POST /v1/operations/op_1/renew", "");
+        assert_null(strcasestr(request_of(x, 4), "content-type"));
+        sent(x, 5, "POST /v1/operations/op_1/renew", "{\"ttl_ms\":5000}");
+        sent(x, 6, "DELETE /v1/operations/op_1", "");
+        sent(x, 7, "GET /v1/operations/op_1/metadata", "");
+}
+
+/* ---- waiting ---- */
+
+TEST(lists_are_filtered_by_the_worker)
+{
+        START(x,
+              { JSON("200", "{\"operations\":[" OPERATION("COMPLETE", "true",
+                                                          ",\"label\":\"kv\",\"uses\":3,\"uses_done\":2,"
+                                                          "\"request_id\":\"r1\",\"peer\":{\"worker\":\"b\","
+                                                          "\"epoch\":\"00ff\"}") "]}") },
+              { JSON("200", "{\"operations\":[]}") });
+        struct ferry_operation_list list;
+        struct ferry_operation_query query = { .region = "rgn_1", .label = "k v", .done = true, .newest = true };
+        assert_int_equal(ferry_list_operations(x->ferry, &query, &list), 0);
+        assert_string_equal(list.items[0].label, "kv");
+        assert_int_equal(list.items[0].uses, 3);
+        assert_int_equal(list.items[0].uses_done, 2);
+        assert_string_equal(list.items[0].request_id, "r1");
+        assert_string_equal(list.items[0].peer, "b");
+        assert_string_equal(list.items[0].peer_epoch, "00ff");
+        ferry_operation_list_clear(&list);
+        query = (struct ferry_operation_query){ .done = true, .running = true };
+        assert_int_equal(ferry_list_operations(x->ferry, &query, &list), -EINVAL);
+        query.done = false;
+        assert_int_equal(ferry_list_operations(x->ferry, &query, &list), 0);
+        ferry_operation_list_clear(&list);
+        sent(x, 0, "GET /v1/operations?region=rgn_1&label=k%20v&done=true&order=newest", "");
+        sent(x, 1, "GET /v1/operations?done=false", "");
+}
+
+TEST(several_are_waited_for_until_any_is_done)
+{
+#define PAIR(first, second) JSON("200", "{\"operations\":[" first "," second "]}")
+#define RUNS OPERATION("IN_PROGRESS", "false", "")
+        START(x, { PAIR(RUNS, RUNS) }, { NULL, SERVER_RESET }, { PAIR(RUNS, OPERATION("COMPLETE", "true", "")) },
+              { PAIR(RUNS, OPERATION("COMPLETE", "true", "")) });
+        const char *const ids[] = { "op_1", "op_2" };
+        struct ferry_operation_results results;
+        assert_int_equal(ferry_wait_operations(x->ferry, ids, 2, FERRY_WAIT_ANY, FERRY_FOREVER, &results), 0);
+        assert_false(results.items[0].operation->done);
+        assert_true(results.items[1].operation->done);
+        ferry_operation_results_clear(&results);
+        assert_int_equal(ferry_wait_operations(x->ferry, ids, 2, FERRY_WAIT_ALL, 0, &results), -ETIMEDOUT);
+        assert_int_equal(results.n, 2);
+        assert_true(results.items[1].operation->done);
+        ferry_operation_results_clear(&results);
+        assert_int_equal(ferry_wait_operations(x->ferry, ids, 0, FERRY_WAIT_ALL, 0, &results), -EINVAL);
+        sent(x, 0, "GET /v1/operations?ids=op_1,op_2&wait_for=any&wait_ms=30000", "");
+        sent(x, 3, "GET /v1/operations?ids=op_1,op_2", "");
+}
+
+TEST(an_answer_about_another_number_is_refused)
+{
+        START(x, { JSON("200", "{\"operations\":[" RUNS "]}") }, { JSON("200", "[" RUNS "]") }, { JSON("200", RUNS) });
+        const char *const ids[] = { "op_1", "op_2" };
+        struct ferry_operation_spec specs[2] = { { .kind = FERRY_READ }, { .kind = FERRY_READ } };
+        struct ferry_operation_results results;
+        assert_int_equal(ferry_wait_operations(x->ferry, ids, 2, FERRY_WAIT_ALL, 1000, &results), -EPROTO);
+        assert_int_equal(ferry_create_operations(x->ferry, specs, 2, &results), -EPROTO);
+        assert_int_equal(ferry_create_operations(x->ferry, specs, 1, &results), -EPROTO);
+        assert_int_equal(ferry_create_operations(x->ferry, specs, 0, &results), -EINVAL);
+}
+
+TEST(a_wait_goes_on_over_lost_connections)
+{
+        START(x, { RUNNING }, { NULL, SERVER_RESET }, { DRAINING }, { COMPLETE });
+        struct ferry_operation o;
+        assert_int_equal(ferry_wait_operation(x->ferry, "op_1", FERRY_FOREVER, &o), 0);
+        assert_int_equal(o.status, FERRY_COMPLETE);
+        ferry_operation_clear(&o);
+        sent(x, 0, "GET /v1/operations/op_1?wait_ms=30000", "");
+        assert_int_equal(served(x), 4);
+}
+
+TEST(a_wait_has_an_end)
+{
+        START(x, { RUNNING }, { NULL, SERVER_HANG });
+        struct ferry_operation o;
+        assert_int_equal(ferry_wait_operation(x->ferry, "op_1", 100, &o), -ETIMEDOUT);
+        assert_string_equal(o.id, "op_1");
+        assert_int_equal(o.status, FERRY_IN_PROGRESS);
+        ferry_operation_clear(&o);
+}
+
+TEST(a_wait_without_time_looks_once)
+{
+        START(x, { RUNNING }, { COMPLETE });
+        struct ferry_operation o;
+        assert_int_equal(ferry_wait_operation(x->ferry, "op_1", 0, &o), -ETIMEDOUT);
+        ferry_operation_clear(&o);
+        assert_int_equal(ferry_wait_operation(x->ferry, "op_1", 0, &o), 0);
+        ferry_operation_clear(&o);
+        sent(x, 0, "GET /v1/operations/op_1", "");
+}
+
+TEST(a_wait_for_what_is_gone_ends_at_once)
+{
+        START(x, { "HTTP/1.1 410 No\r\nContent-Type: application/problem+json\r\nConnection: "
+                   "close\r\n\r\n{\"code\":\"gone\"}" });
+        struct ferry_operation o;
+        assert_int_equal(ferry_wait_operation(x->ferry, "op_1", FERRY_FOREVER, &o), FERRY_E_GONE);
+}
+
+struct progress {
+        int calls, stop_at;
+        bool done;
+};
+
+static int on_progress(void *context, const struct ferry_operation *operation)
+{
+        struct progress *p = context;
+        p->done = operation->done;
+        return ++p->calls == p->stop_at ? -ECANCELED : 0;
+}
+
+TEST(a_watcher_sees_every_state)
+{
+        START(x, { RUNNING }, { RUNNING }, { COMPLETE }, { RUNNING });
+        struct progress p = { 0 };
+        struct ferry_watch watch = {
+                .timeout_ms = FERRY_FOREVER, .interval_ms = 70, .progress = on_progress, .context = &p
+        };
+        struct ferry_operation o;
+        assert_int_equal(ferry_watch_operation(x->ferry, "op_1", &watch, &o), 0);
+        ferry_operation_clear(&o);
+        assert_int_equal(p.calls, 3);
+        assert_true(p.done);
+        p = (struct progress){ .stop_at = 1 };
+        assert_int_equal(ferry_watch_operation(x->ferry, "op_1", &watch, &o), -ECANCELED);
+        sent(x, 0, "GET /v1/operations/op_1", "");
+        sent(x, 1, "GET /v1/operations/op_1?wait_ms=70", "");
+}
