@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "local_pair.h"
+
+/* ---- bounds ---- */
+
+TEST_WITH(a_full_ring_asks_to_wait_and_tells_when_there_is_room, setup, teardown)
+{
+        struct outcome outcomes[8];
+        bool inside;
+
+        memset(outcomes, 0, sizeof(outcomes));
+        lend_blocks(9 * MIB, false);
+        for (size_t i = 0; i < UNIT_COUNT(outcomes); i++) {
+                assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, 9 * MIB, &inside), MIB);
+                worker_send(a_to_b, message_make(&a, &from, i * MIB, MIB, TRANSFER, &outcomes[i]));
+        }
+        assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, 9 * MIB, &inside), 0);
+        assert_int_equal(a.room, 0);
+        RUN_UNTIL(&a, &b, b.received.done == 8 && outcomes[7].done);
+        assert_int_equal(a.room, 1);
+        assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, 9 * MIB, &inside), MIB);
+}
+
+TEST_WITH(leases_are_bounded, setup, teardown)
+{
+        struct outcome outcomes[256];
+        bool inside;
+
+        memset(outcomes, 0, sizeof(outcomes));
+        lend_blocks(MIB, true);
+        b.place = NULL;
+        for (size_t i = 0; i < UNIT_COUNT(outcomes); i++) {
+                assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, MIB, &inside), MIB);
+                worker_send(a_to_b, message_make(&a, &from, 0, MIB, TRANSFER, &outcomes[i]));
+        }
+        assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, MIB, &inside), 0);
+        /* Taken back or not: a slot is free when the peer says so. */
+        a.transport->ops->cancel(a_to_b, TRANSFER);
+        assert_int_equal(outcomes[255].result, MESSAGE_CANCELLED);
+        assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, MIB, &inside), 0);
+        send_it(MIB);
+        assert_int_equal(sent.result, MESSAGE_NO_MEMORY);
+        RUN_UNTIL(&a, &b, a.room > 0);
+        assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, MIB, &inside), MIB);
+}
+
+TEST_WITH(a_peer_that_does_not_read_harms_its_own_link_alone, setup, teardown)
+{
+        struct worker c;
+        struct link *a_to_c;
+
+        worker_open(&c, 0);
+        a_to_c = worker_connect(&a, c.epoch);
+        RUN_UNTIL(&a, &c, a_to_c->state == LINK_UP);
+        lend_blocks(MIB, true);
+        /* Until the queue is full. */
+        for (int i = 0; i < 100000 && a_to_b->state == LINK_UP; i++) {
+                struct outcome outcome = { 0 };
+
+                worker_send(a_to_b, message_make(&a, NULL, 0, 0, TRANSFER, &outcome));
+                assert_int_equal(outcome.done, 1);
+                if (i == 10000) { /* what waits is enough to send no payload */
+                        bool inside;
+
+                        assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, 1, &inside), 0);
+                }
+        }
+        assert_int_equal(a_to_b->state, LINK_FAILED);
+        assert_int_equal(a_to_b->error, FERRY_E_PEER_LOST);
+        RUN_UNTIL(&a, &c, a.ended == 1);
+        worker_send(a_to_c, message_make(&a, NULL, 0, 0, TRANSFER, &sent));
+        RUN_UNTIL(&a, &c, c.n == 1);
+        RUN_UNTIL(&a, &b, b.ended == 1);
+        worker_close(&c);
+}
+
+TEST_WITH(what_waits_in_the_queue_arrives_in_order, setup, teardown)
+{
+        enum { MESSAGES = 20000 };
+
+        lend_blocks(MIB, true);
+        for (uint32_t i = 0; i < MESSAGES; i++) {
+                struct message *message = message_make(&a, &from, i % 1000, i % 5 == 0 ? 100 : 0, i + 1, &sent);
+
+                worker_send(a_to_b, message);
+        }
+        assert_true(a.transport->ops->arm(a.transport));
+        RUN_UNTIL(&a, &b, b.n == MESSAGES);
+        for (size_t i = 0; i < HEADERS_MAX; i++)
+                assert_int_equal(b.headers[i].transfer, i + 1);
+        assert_int_equal(b.bytes, MESSAGES / 5 * 100);
+        assert_int_equal(a.ended, 0);
+}
+
+/* ---- the end of links ---- */
+
+TEST_WITH(a_peer_that_closes_ends_all_sends, setup, teardown)
+{
+        lend_blocks(16 * MIB, true);
+        send_it(16 * MIB);
+        worker_step(&b, NULL);
+        assert_int_equal(b.received.begun, 1);
+        block_free(&to_block);
+        b.transport->ops->shut_down(b.transport, 0);
+        assert_int_equal(b.received.done, 1);
+        assert_int_equal(b.received.result, MESSAGE_LOST);
+        assert_int_equal(b.ended, 1);
+        RUN_UNTIL(&a, NULL, a.ended);
+        assert_int_equal(sent.result, MESSAGE_LOST);
+        assert_int_equal(a.error, FERRY_E_PEER_LOST);
+        assert_string_equal(a.detail, "its process ended");
+}
+
+TEST_WITH(a_sender_that_dies_in_mid_copy_ends_the_receive, setup, teardown)
+{
+        lend_blocks(16 * MIB, true);
+        send_it(16 * MIB);
+        worker_step(&b, NULL);
+        a.transport->ops->shut_down(a.transport, 0);
+        assert_int_equal(sent.result, MESSAGE_LOST);
+        RUN_UNTIL(&b, NULL, b.ended);
+        assert_int_equal(b.received.done, 1);
+        assert_in_range(b.received.result, MESSAGE_REVOKED, MESSAGE_LOST);
+}
+
+TEST_WITH(a_link_that_the_engine_fails_ends_later_and_for_its_reason, setup, teardown)
+{
+        struct outcome late = { 0 };
+
+        lend_blocks(MIB, true);
+        send_it(MIB);
+        (a.transport->ops->fail)(a_to_b, FERRY_E_STALLED, "nothing moves");
+        (a.transport->ops->fail)(a_to_b, FERRY_E_TIMEOUT, "again");
+        assert_int_equal(a_to_b->state, LINK_FAILED);
+        assert_int_equal(a.ended + sent.done, 0);
+        assert_false(a.transport->ops->arm(a.transport));
+        worker_send(a_to_b, message_make(&a, &from, 0, MIB, TRANSFER, &late));
+        assert_int_equal(late.result, MESSAGE_LOST);
+        worker_step(&a, NULL);
+        assert_int_equal(a.ended, 1);
+        assert_int_equal(sent.result, MESSAGE_LOST);
+        assert_int_equal(a.error, FERRY_E_STALLED);
+        assert_string_equal(a.detail, "nothing moves");
+        RUN_UNTIL(&b, NULL, b.ended);
+        assert_int_equal(b.error, FERRY_E_PEER_LOST);
+}
+
+static void fail_at_once(struct worker *worker, struct link *link, const struct wire_header *header)
+{
+        (void)header;
+        (worker->transport->ops->fail)(link, FERRY_E_PEER_REFUSED, "not liked");
+        assert_int_equal(worker->ended, 0);
+}
+
+TEST_WITH(a_link_can_be_failed_inside_a_handler, setup, teardown)
+{
+        lend_blocks(MIB, true);
+        b.on_message = fail_at_once;
+        send_it(MIB);
+        send_it(MIB);
+        RUN_UNTIL(&b, NULL, b.ended);
+        assert_int_equal(b.n, 1);
+        assert_int_equal(b.received.done, 0); /* it had not begun */
+        RUN_UNTIL(&a, NULL, a.ended);
+}
+
+TEST_WITH(what_was_said_before_the_end_is_heard, setup, teardown)
+{
+        struct outcome outcome = { 0 };
+
+        /* b has closed with our message unread: that is a reset, and comes before its last words. */
+        worker_send(a_to_b, message_make(&a, NULL, 0, 0, TRANSFER, &outcome));
+        worker_send(b.link, message_make(&b, NULL, 0, 0, TRANSFER, &outcome));
+        b.transport->ops->shut_down(b.transport, 0);
+        worker_send(a_to_b, message_make(&a, NULL, 0, 0, TRANSFER, &outcome));
+        RUN_UNTIL(&a, NULL, a.ended);
+        assert_int_equal(a.n, 1);
+}
+
+TEST_WITH(a_refused_link_was_never_heard, setup, teardown)
+{
+        struct link *second;
+
+        b.refuses_links = true;
+        second = worker_connect(&a, b.epoch);
+        RUN_UNTIL(&a, &b, a.ended == 1);
+        assert_int_equal(a.error, FERRY_E_PEER_UNREACHABLE);
+        assert_int_equal(b.ended, 0);
+        assert_ptr_not_equal(second, a_to_b);
+        assert_int_equal(a_to_b->state, LINK_UP);
+}
+
+/* A worker in a process of its own that takes what it is sent. */
+static pid_t spawn_receiver(uint64_t *ret_epoch)
+{
+        int channel[2];
+        uint64_t epoch;
+        pid_t child;
+
+        assert_int_equal(pipe(channel), 0);
+        child = fork();
+        if (child == 0) {
+                static struct worker worker;
+
+                worker_open(&worker, 0);
+                if (write(channel[1], &worker.epoch, sizeof(worker.epoch)) != sizeof(worker.epoch))
+                        _exit(1);
+                for (;;)
+                        worker_step(&worker, NULL);
+        }
+        assert_int_equal(read(channel[0], &epoch, sizeof(epoch)), sizeof(epoch));
+        (void)close(channel[0]);
+        (void)close(channel[1]);
+        *ret_epoch = epoch;
+        return child;
+}
+
+TEST_WITH(a_killed_peer_is_noticed_at_once_and_leaves_nothing, setup, teardown)
+{
+        struct transport_peer peer = { .text = "" };
+        uint64_t epoch;
+        pid_t child = spawn_receiver(&epoch);
+        struct link *link = worker_connect(&a, epoch);
+        int error;
+
+        RUN_UNTIL(&a, NULL, link->state == LINK_UP);
+        lend_blocks(MIB, true);
+        assert_int_equal(kill(child, SIGSTOP), 0);
+        assert_int_equal(waitpid(child, NULL, WUNTRACED), child);
+        worker_send(link, message_make(&a, &from, 0, MIB, TRANSFER, &sent));
+        assert_int_equal(kill(child, SIGKILL), 0);
+        assert_int_equal(waitpid(child, NULL, 0), child);
+        RUN_UNTIL(&a, NULL, a.ended);
+        assert_int_equal(sent.result, MESSAGE_LOST);
+        assert_string_equal(a.detail, "its process ended");
+        /* Its socket goes with the first who asks for it. */
+        peer.epoch = epoch;
+        assert_null(a.transport->ops->connect(a.transport, &peer, &error));
+        assert_int_equal(error, -ENOENT);
+        assert_null(a.transport->ops->connect(a.transport, &peer, &error));
+        assert_int_equal(error, -ENOENT);
+}
+
+static void *drive_b(void *context)
+{
+        (void)context;
+        while (!b.ended)
+                worker_step(&b, NULL);
+        return NULL;
+}
+
+TEST_WITH(a_shutdown_flushes_what_was_sent, setup, teardown)
+{
+        enum { MESSAGES = 5000 };
+        pthread_t thread;
+
+        lend_blocks(16 * MIB, true);
+        for (uint32_t i = 0; i < MESSAGES; i++) {
+                struct outcome outcome = { 0 };
+
+                worker_send(a_to_b, message_make(&a, NULL, 0, 0, i + 1, &outcome));
+        }
+        send_it(16 * MIB);
+        assert_int_equal(pthread_create(&thread, NULL, drive_b, NULL), 0);
+        a.transport->ops->shut_down(a.transport, clock_now_us() + 10000000);
+        assert_int_equal(a.ended, 1);
+        assert_int_equal(sent.result, MESSAGE_OK);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(b.n, MESSAGES + 1);
+}
+
+/* ---- itself, and memory that goes ---- */
+
+TEST_WITH(a_worker_may_be_its_own_peer, setup, teardown)
+{
+        struct segment x, y;
+        struct stream source, place;
+        struct block out, in;
+        struct link *link = worker_connect(&a, a.epoch);
+
+        RUN_UNTIL(&a, NULL, link->state == LINK_UP && a.link && a.link->state == LINK_UP);
+        block_new(&out, &a, 3 * MIB, true);
+        block_new(&in, &a, 3 * MIB, true);
+        stream_of_block(&source, &x, &out);
+        stream_of_block(&place, &y, &in);
+        carry(&a, link, &a, &source, &place, 0, 3 * MIB);
+        assert_memory_equal(out.memory.address, in.memory.address, 3 * MIB);
+        block_free(&out);
+        block_free(&in);
+        (a.transport->ops->fail)(link, FERRY_E_CANCELLED, "");
+        RUN_UNTIL(&a, NULL, a.ended == 2);
+}
+TEST_AGAIN(a_worker_may_be_its_own_peer, threads, setup_threads, teardown)
+
+TEST_WITH(memory_that_goes_is_unmapped_by_its_peers, setup, teardown)
+{
+        int before, open;
+
+        lend_blocks(MIB, true);
+        before = count_mappings("ferry-test-block");
+        open = count_descriptors();
+        send_it(MIB);
+        RUN_UNTIL(&a, &b, sent.done);
+        assert_int_equal(count_mappings("ferry-test-block"), before + 1);
+        assert_int_equal(count_descriptors(), open);
+        a.transport->ops->deregister_memory(a.transport, &from_block.memory);
+        assert_int_equal(count_descriptors(), open - 1);
+        RUN_UNTIL(&a, &b, count_mappings("ferry-test-block") == before);
+        assert_int_equal(a.ended + b.ended, 0);
+}
+
+TEST_WITH(memory_that_goes_may_still_be_named_by_what_was_taken_back, setup, teardown)
+{
+        lend_blocks(MIB, true);
+        send_it(MIB);
+        a.transport->ops->cancel(a_to_b, TRANSFER);
+        a.transport->ops->deregister_memory(a.transport, &from_block.memory);
+        RUN_UNTIL(&a, &b, b.received.done);
+        assert_int_equal(b.received.result, MESSAGE_REVOKED);
+        RUN_UNTIL(&a, &b, !a.transport->ops->progress(a.transport));
+        assert_int_equal(a.ended + b.ended, 0);
+}
+
+TEST_WITH(requests_are_bounded_by_the_chunk_size, setup, teardown)
+{
+        const struct stream own = { 0 };
+        const struct transport_ops *ops = a.transport->ops;
+
+        assert_int_equal(ops->request_size(a_to_b, &own, 0, 5), 5);
+        assert_true(ops->request_size(a_to_b, &own, 0, UINT64_MAX) <= WIRE_CHUNK_MAX);
+        assert_true(ops->window(a_to_b) >= ops->request_size(a_to_b, &own, 0, UINT64_MAX));
+}

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <ucs/config/types.h>
+#include <ucs/debug/log_def.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "ucx_fixture.h"
+
+/* How links and the network side begin and end, and what UCX is told. */
+
+TEST(a_shut_down_flushes_what_was_sent)
+{
+        struct pair *p = pair_connected();
+        struct outcome o = { 0 };
+
+        post(&p->n[0], WIRE_DATA, 0, 100, &o);
+        p->n[0].transport->ops->shut_down(p->n[0].transport, clock_now_us() + 100000);
+        assert_int_equal(o.done, 1);
+        assert_int_equal(o.result, MESSAGE_OK);
+        assert_int_equal(p->n[0].ended, 1);
+        AWAIT(p, p->n[1].received_bytes == 100 && p->n[1].ended == 1);
+}
+
+/* A header of other bytes, beneath the transport. */
+/* The peer stands still while it connects: UCX has nobody to flush to, and aborts when it is made to wait. */
+TEST(a_shut_down_does_not_wait_for_a_peer_that_never_spoke)
+{
+        enum { PATIENCE_US = 100000 };
+        struct pair *p = pair_new();
+        int error = 0;
+
+        assert_non_null(pair_link(p, &error));
+        AWAIT(p, p->n[1].accepted == 1);
+        p->n[1].transport->ops->shut_down(p->n[1].transport, clock_now_us() + PATIENCE_US);
+        assert_int_equal(p->n[1].ended, 1);
+}
+
+static void send_raw(struct node *node, const void *header, size_t size)
+{
+        ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_AM_SEND_FLAG_REPLY };
+        ucs_status_ptr_t request =
+                ucp_am_send_nbx(ucx_link_of(node->link)->endpoint, UCX_AM_ID, header, size, NULL, 0, &param);
+
+        if (UCS_PTR_IS_PTR(request))
+                ucp_request_free(request);
+}
+
+TEST(foreign_bytes_are_dropped)
+{
+        static const char foreign[WIRE_SIZE] = "this is no message of ours";
+        struct pair *p = pair_connected();
+
+        send_raw(&p->n[0], foreign, sizeof(foreign));
+        send_raw(&p->n[0], foreign, 3);
+        move(p, 0, 100);
+        assert_int_equal(p->n[1].messages, 1);
+}
+
+TEST(another_version_ends_the_link_and_is_named)
+{
+        struct pair *p = pair_connected();
+        struct wire_header header = make_header(WIRE_HELLO, 0, 0);
+        uint8_t bytes[WIRE_SIZE];
+
+        wire_encode(&header, bytes);
+        bytes[4] = 1;
+        send_raw(&p->n[0], bytes, sizeof(bytes));
+        AWAIT(p, p->n[1].ended == 1 && p->n[0].ended == 1);
+        assert_int_equal(p->n[1].link->error, FERRY_E_TRANSFER_FAILED);
+        assert_string_equal(p->n[1].link->detail, "the peer speaks version 1 of the protocol, this worker version 2");
+        assert_int_equal(p->n[1].messages, 0);
+}
+
+TEST(nobody_is_unreachable)
+{
+        struct pair *p = pair_new();
+        struct outcome o = { 0 };
+        int error = 0;
+
+        p->n[0].link = connect_to(&p->n[0], "127.0.0.1:1", &error);
+        if (p->n[0].link) {
+                post(&p->n[0], WIRE_HELLO, 0, 0, &o);
+                AWAIT(p, p->n[0].ended == 1);
+                assert_int_equal(p->n[0].link->error, FERRY_E_PEER_UNREACHABLE);
+                assert_int_equal(o.done, 1);
+                assert_int_equal(o.result, MESSAGE_LOST);
+        } else {
+                assert_int_equal(error, -EHOSTUNREACH);
+        }
+}
+
+TEST(a_link_that_the_engine_refuses_is_unreachable)
+{
+        struct pair *p = pair_new();
+        int error;
+
+        p->n[1].refuse_links = true;
+        p->n[0].link = pair_link(p, &error);
+        send_header(&p->n[0], WIRE_HELLO);
+        AWAIT(p, p->n[0].ended == 1);
+        assert_int_equal(p->n[0].link->error, FERRY_E_PEER_UNREACHABLE);
+        assert_null(p->n[1].transport->links);
+}
+
+TEST(every_way_to_write_loopback_carries_bytes)
+{
+        FOR_EACH_TEXT (address, "127.0.0.1:0", "lo:0", "localhost:0") {
+                struct pair *p = pair_new_at("127.0.0.1:0", address);
+
+                pair_connect(p);
+                move(p, 0, 1 << 20);
+                pair_free(p);
+        }
+}
+
+/* UCX before 1.14 takes no lane of IPv6 on loopback. */
+TEST(ipv6_loopback_carries_bytes_or_is_refused)
+{
+        const struct ucx_config config = { .data_listen = "[::1]:0" };
+        struct node node = { 0 };
+        struct pair *p;
+
+        if (ucx_is_before(14)) {
+                assert_int_equal(node_open_with(&node, &config), -EADDRNOTAVAIL);
+                return;
+        }
+        p = pair_new_at("[::1]:0", "[::1]:0");
+        pair_connect(p);
+        move(p, 0, 1 << 20);
+}
+
+/* UCX would write beyond its memory. */
+TEST(a_peer_of_another_address_family_is_refused)
+{
+        struct pair *p = pair_new();
+        int error = 0;
+
+        assert_null(connect_to(&p->n[0], "[::1]:9400", &error));
+        assert_int_equal(error, -EAFNOSUPPORT);
+}
+
+TEST(an_address_that_ucx_cannot_serve_is_refused)
+{
+        static const struct {
+                const char *listen;
+                int error;
+        } cases[] = {
+                { "127.0.0.5:0", -EADDRNOTAVAIL }, /* UCX serves 127.0.0.1 alone */
+                { "127.0.0.1", -EINVAL },
+                { "127.0.0.1:", -EINVAL },
+        };
+
+        for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+                const struct ucx_config config = { .data_listen = cases[i].listen };
+                struct node node = { 0 };
+
+                assert_int_equal(node_open_with(&node, &config), cases[i].error);
+        }
+}
+
+TEST(short_payloads_and_pieces_travel_in_parts)
+{
+        struct pair *p = pair_connected();
+        struct node *n = &p->n[0];
+        const struct transport_ops *ops = n->transport->ops;
+        bool inside;
+
+        assert_int_equal(ops->fit(n->link, &n->stream, 0, WIRE_INLINE_MAX, &inside), WIRE_INLINE_MAX);
+        assert_false(inside);
+        assert_int_equal(ops->fit(n->link, &n->stream, 0, 512 << 10, &inside), UCX_PART_SIZE);
+        assert_true(inside);
+        assert_int_equal(ops->fit(n->link, &n->stream, 0, 4 << 20, &inside), 4 << 20);
+        assert_false(inside);
+        assert_int_equal(ops->request_size(n->link, &n->stream, 0, MEMORY_SIZE), 4 << 20);
+        assert_int_equal(ops->request_size(n->link, &n->stream, 0, 1000), 1000);
+        assert_int_equal(ops->window(n->link), 16 << 20);
+        node_set_stream(n, 1000, 16 << 10, 20 << 10);
+        assert_int_equal(ops->fit(n->link, &n->stream, 0, 4 << 20, &inside), UCX_PART_SIZE);
+        assert_true(inside);
+        assert_int_equal(ops->request_size(n->link, &n->stream, 0, 16000 << 10), 2 << 20);
+}
+
+/* As if the link were a long one. */
+TEST(the_chunk_grows_with_the_round_trip)
+{
+        struct pair *p = pair_connected();
+        struct ucx_link *link = ucx_link_of(p->n[0].link);
+        const struct transport_ops *ops = p->n[0].transport->ops;
+
+        assert_in_range(link->rtt_us, 0, TIMEOUT_US);
+        link->rtt_us = TIMEOUT_US;
+        move(p, 0, 4 << 20);
+        assert_int_equal(ops->window(p->n[0].link), 16 << 20); /* on loopback it never does */
+        ucx_of(p->n[0].transport)->listen.loopback = false;
+        move(p, 0, 4 << 20);
+        AWAIT(p, p->n[0].rooms == 1);
+        assert_int_equal(ops->request_size(p->n[0].link, &p->n[0].stream, 0, MEMORY_SIZE), MEMORY_SIZE);
+        assert_int_equal(ops->window(p->n[0].link), 4 * (uint64_t)WIRE_CHUNK_MAX);
+        link->rtt_us = 1;
+        link->chunk = 8 << 20;
+        move(p, 0, 8 << 20);
+        assert_int_equal(ops->window(p->n[0].link), 16 << 20);
+}
+
+TEST(the_chunk_stays_within_what_was_asked_for)
+{
+        static const uint32_t wrong[] = { 1, UCX_CHUNK_MIN - 1, WIRE_CHUNK_MAX + 1 };
+        struct ucx_config config = { .data_listen = "127.0.0.1:0", .chunk_size = UCX_CHUNK_MIN, .window = 2 };
+        struct node node = { 0 };
+        struct ucx_link *link;
+
+        assert_int_equal(node_open_with(&node, &config), 0);
+        link = ucx_link_new(ucx_of(node.transport), false);
+        assert_int_equal(ucx_window(&link->base), 2 * UCX_CHUNK_MIN);
+        ucx_of(node.transport)->listen.loopback = false;
+        link->rtt_us = TIMEOUT_US;
+        ucx_pace_bulk(link, UCX_CHUNK_MIN, clock_now_us());
+        assert_int_equal(ucx_window(&link->base), 2 * UCX_CHUNK_MIN);
+        ucx_link_free(link);
+        node.transport->ops->free(node.transport);
+        for (size_t i = 0; i < UNIT_COUNT(wrong); i++) {
+                config.chunk_size = wrong[i];
+                assert_int_equal(node_open_with(&node, &config), -EINVAL);
+        }
+}
+
+static unsigned fake_minor; /* 0 = none */
+
+void __real_ucp_get_version(unsigned *major, unsigned *minor, unsigned *release);
+void __wrap_ucp_get_version(unsigned *major, unsigned *minor, unsigned *release);
+
+void __wrap_ucp_get_version(unsigned *major, unsigned *minor, unsigned *release)
+{
+        __real_ucp_get_version(major, minor, release);
+        if (fake_minor)
+                *minor = fake_minor;
+}
+
+TEST(a_version_that_cannot_connect_is_refused)
+{
+        const struct ucx_config config = { .data_listen = "127.0.0.1:0" };
+        struct node node = { 0 };
+
+        fake_minor = 20;
+        assert_int_equal(node_open_with(&node, &config), -ENOTSUP);
+        fake_minor = 0;
+}
+
+static int saved_stderr = -1;
+
+static void stderr_catch(int *ret_file)
+{
+        char path[] = "/tmp/test_transport_ucx.XXXXXX";
+
+        *ret_file = mkstemp(path);
+        saved_stderr = dup(STDERR_FILENO);
+        assert_true(*ret_file >= 0 && saved_stderr >= 0);
+        (void)unlink(path);
+        (void)dup2(*ret_file, STDERR_FILENO);
+}
+
+/* What was written meanwhile; to be freed. */
+static char *stderr_release(int file)
+{
+        enum { SIZE = 1 << 20 };
+        char *text = unit_alloc(SIZE);
+        ssize_t size;
+
+        (void)dup2(saved_stderr, STDERR_FILENO);
+        (void)close(saved_stderr);
+        size = pread(file, text, SIZE - 1, 0);
+        assert_true(size >= 0);
+        text[size] = '\0';
+        (void)close(file);
+        return text;
+}
+
+TEST(ucx_cannot_flood_the_log)
+{
+        static ucs_log_component_config_t component = { .log_level = UCS_LOG_LEVEL_WARN, .name = "TEST" };
+        size_t lines = 0;
+        char *text;
+        int file;
+
+        log_setup(LOG_INFO, LOG_LOGFMT);
+        ucx_log_setup();
+        stderr_catch(&file);
+        for (int i = 0; i < 10000; i++)
+                ucs_log_dispatch(__FILE__, __LINE__, __func__, UCS_LOG_LEVEL_ERROR, &component, "line %d", i);
+        text = stderr_release(file);
+        for (const char *at = text; (at = strstr(at, "text=")); at++)
+                lines++;
+        assert_in_range(lines, 1, 2 * UCX_LOG_BURST); /* of one second, or of two */
+        free(text);
+}
+
+/* tests/network/run has it come. */
+TEST(an_address_that_is_not_there_is_waited_for)
+{
+        FOR_EACH_TEXT (item, "198.51.100.77:0", "[2001:db8::77]:0", "nosuch0:0") {
+                static uint8_t page[4096];
+                struct memory memory = { .address = page, .size = sizeof(page), .id = 1, .fd = -1 };
+                const struct ucx_config config = { .data_listen = item };
+                struct node node = { 0 };
+                char *text;
+                int file, error = 0;
+
+                stderr_catch(&file);
+                assert_int_equal(node_open_with(&node, &config), 0);
+                text = stderr_release(file);
+                assert_non_null(strstr(text, "network transport waits"));
+                assert_non_null(strstr(text, item));
+                free(text);
+                assert_string_equal(ucx_transport_facts(node.transport)->data_address, "");
+                assert_int_equal(node.transport->ops->register_memory(node.transport, &memory), 0);
+                assert_null(connect_to(&node, "127.0.0.1:9", &error));
+                assert_int_equal(error, -ENETDOWN);
+                (void)node.transport->ops->progress(node.transport);
+                assert_true(node.transport->ops->arm(node.transport));
+                node.transport->ops->deregister_memory(node.transport, &memory);
+                node.transport->ops->free(node.transport);
+        }
+}
+
+/* The names of a transport's settings are others from 1.17 on; one that UCX does not know has no effect. */
+TEST(ucx_knows_every_setting)
+{
+        char *text;
+        int file;
+
+        stderr_catch(&file);
+        log_setup(LOG_DEBUG, LOG_LOGFMT);
+        pair_free(pair_connected());
+        log_setup(LOG_INFO, LOG_LOGFMT);
+        text = stderr_release(file);
+        assert_int_not_equal(text[0], '\0');
+        assert_null(strstr(text, "UCX setting unknown"));
+        assert_null(strstr(text, "invalid configuration")); /* UCX's own words about those of transports */
+        free(text);
+}
