@@ -49,7 +49,7 @@ static void cpu_fill(const char *cpuinfo, struct device_memory *memory)
 {
         (void)snprintf(memory->name, sizeof(memory->name), "cpu");
         struct utsname system;
-        /* Not every architecture's cpuinfo names a model. */
+        /* Some architectures have no model in cpuinfo. */
         if (!line_value(cpuinfo, "model name", memory->model, sizeof(memory->model)) && uname(&system) == 0)
                 (void)snprintf(memory->model, sizeof(memory->model), "%.*s", (int)sizeof(memory->model) - 1,
                                system.machine);

@@ -4,16 +4,16 @@
 
 #include "memory/device.h"
 
-/* Where the kernel tells of processors and modules; a test passes a faked root. */
+/* The kernel's files about processors and modules; a test passes others. */
 struct device_paths {
         const char *cpuinfo; /* /proc/cpuinfo */
-        const char *modules; /* /sys/module: a folder for each loaded kernel module */
+        const char *modules; /* /sys/module: a folder for each loaded module */
 };
 
 /* The RDMA NICs by libibverbs; the default of device_source.fill. 0 (also when there are none) or -ENOMEM. */
 int device_nics_fill(void *context, struct device_inventory *inventory);
 
-/* Memory devices, those of CUDA too, and peer_memory. 0 or -ENOMEM. */
+/* Lists memory devices, GPUs included, and sets peer_memory. 0 or -ENOMEM. */
 int device_memories_fill(const struct device_paths *paths, struct device_inventory *inventory);
 
 #endif

@@ -27,7 +27,7 @@ static const char *link_layer_name(unsigned layer)
         case IBV_LINK_LAYER_ETHERNET:
                 return "Ethernet";
         case IBV_LINK_LAYER_INFINIBAND:
-        case IBV_LINK_LAYER_UNSPECIFIED: /* how verbs writes InfiniBand where nothing else is known */
+        case IBV_LINK_LAYER_UNSPECIFIED: /* what libibverbs shows for an unknown link layer */
                 return "InfiniBand";
         default:
                 return "UNKNOWN";
@@ -57,14 +57,14 @@ static void port_fill(struct ibv_context *verbs, unsigned number, struct device_
         if (!known)
                 return;
         port->lid = attributes.lid;
-        /* IBV_MTU_256 is 1, and each next one twice as much. */
+        /* IBV_MTU_256 is 1; each further value doubles the size. */
         port->active_mtu = attributes.active_mtu >= IBV_MTU_256 && attributes.active_mtu <= IBV_MTU_4096
                                    ? 128u << attributes.active_mtu
                                    : 0;
         gids_fill(verbs, port, attributes.gid_tbl_len);
 }
 
-/* 0; -ENOMEM; another -errno when the device cannot be asked. */
+/* 0; -ENOMEM; another -errno if the device does not answer. */
 static int nic_fill(struct ibv_device *device, struct device_nic *nic)
 {
         (void)snprintf(nic->name, sizeof(nic->name), "%s", ibv_get_device_name(device));
@@ -72,7 +72,7 @@ static int nic_fill(struct ibv_device *device, struct device_nic *nic)
         errno = 0;
         struct ibv_context *verbs = ibv_open_device(device);
         if (!verbs)
-                /* A driver's ENOMEM means RLIMIT_MEMLOCK more often than memory: no reason to fail the inventory. */
+                /* A driver's ENOMEM often means RLIMIT_MEMLOCK: not a reason to fail the inventory. */
                 return errno == ENOMEM || errno == 0 ? -EIO : -errno;
         struct ibv_device_attr attributes;
         int r = -ibv_query_device(verbs, &attributes);

@@ -11,14 +11,14 @@
 
 #include "base/util.h"
 
-/* Filling pages must not slow down the threads that answer and move bytes. */
+/* Below the threads that answer and move bytes, which filling pages must not slow down. */
 enum { MAKER_NICE = 5 };
 
 struct makers {
         pthread_mutex_t lock; /* guards all below */
         pthread_cond_t changed;
-        struct maker_job *queue;   /* jobs with something to take up: not begun, or pieces left */
-        struct maker_job *waiting; /* those whose begin said MAKER_WAIT */
+        struct maker_job *queue;   /* jobs that have not begun, or with pieces left */
+        struct maker_job *waiting; /* jobs whose begin returned MAKER_WAIT */
         uint64_t n_retries;
         unsigned n_threads, n_idle, n_filling;
         unsigned threads_max, fillers_max; /* fixed */
@@ -44,7 +44,7 @@ static int thread_start(struct makers *makers)
         return 0;
 }
 
-/* Has n more threads at work, where there may be as many. With the lock held. */
+/* Wakes or starts threads for n more pieces of work, up to the maximum. With the lock held. */
 static void threads_wake(struct makers *makers, size_t n)
 {
         pthread_cond_broadcast(&makers->changed);
@@ -93,7 +93,7 @@ void makers_stop(struct makers *makers)
         retry(makers);
         pthread_cond_broadcast(&makers->changed);
         pthread_mutex_unlock(&makers->lock);
-        /* No thread is started any more. */
+        /* No thread can be started any more. */
         for (unsigned i = 0; i < makers->n_threads; i++)
                 pthread_join(makers->threads[i], NULL);
         makers->n_threads = 0;
@@ -141,7 +141,7 @@ static size_t at_most(size_t a, size_t b)
         return a < b ? a : b;
 }
 
-/* The job is the caller's alone until it is queued again. The lock is dropped meanwhile. */
+/* Begins a job, which is in no queue meanwhile. Drops the lock for that time. */
 static void job_begin(struct makers *makers, struct maker_job *job)
 {
         enum maker_verdict verdict = MAKER_GO;
@@ -167,7 +167,7 @@ static void job_begin(struct makers *makers, struct maker_job *job)
         }
 }
 
-/* Does a piece of a job, which goes to the end of the queue. The lock is dropped meanwhile. */
+/* Does a piece of a job, which moves to the end of the queue. Drops the lock for that time. */
 static void job_piece(struct makers *makers, struct maker_job *job)
 {
         size_t i = job->n_taken++;
@@ -190,7 +190,7 @@ static void job_piece(struct makers *makers, struct maker_job *job)
         pthread_mutex_lock(&makers->lock);
 }
 
-/* The first job that a thread may take up. With the lock held. */
+/* The first job with work for this thread. With the lock held. */
 static struct maker_job *job_next(const struct makers *makers)
 {
         struct maker_job *job;
@@ -205,13 +205,13 @@ static void *maker_main(void *context)
 {
         struct makers *makers = context;
 
-        /* Of this thread alone, on Linux. */
+        /* On Linux, of this thread alone. */
         (void)setpriority(PRIO_PROCESS, 0, MAKER_NICE);
         pthread_mutex_lock(&makers->lock);
         for (;;) {
                 struct maker_job *job = job_next(makers);
 
-                /* Several jobs may have been added while one thread was on its way. */
+                /* Several jobs may have been added before one woken thread got here. */
                 if (job && job->next && makers->n_idle == 0)
                         threads_wake(makers, 1);
                 if (job && job->begun) {

@@ -11,7 +11,7 @@
 
 #include "base/util.h"
 
-/* Newer than Debian 12's headers, or only there. */
+/* Missing in Debian 12's headers, or only in the kernel's. */
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
@@ -26,8 +26,8 @@
 #endif
 
 /*
- * MADV_POPULATE_WRITE and munmap keep the process's memory map locked; another thread that maps memory waits for it.
- * 8 MiB take 4 ms with ordinary pages.
+ * A call keeps the memory map of the process locked, and other threads that map memory wait. 8 MiB take 4 ms with
+ * ordinary pages.
  */
 enum { STEP = 8 << 20 };
 
@@ -40,7 +40,7 @@ static int memfd_new(void)
         return fd < 0 ? -errno : fd;
 }
 
-/* Growing a file beyond this limit would also raise SIGXFSZ. */
+/* Beyond this limit growing a file would raise SIGXFSZ. */
 static bool file_may_have(size_t size)
 {
         struct rlimit limit;
@@ -48,7 +48,7 @@ static bool file_may_have(size_t size)
         return getrlimit(RLIMIT_FSIZE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY || size <= limit.rlim_cur;
 }
 
-/* Maps at a multiple of PAGES_HUGE, without which the memory could not be mapped by huge pages. */
+/* Maps at a multiple of PAGES_HUGE, which huge pages need. */
 static int map(int fd, size_t size, void **ret_address)
 {
         size_t spare = size < PAGES_HUGE ? 0 : PAGES_HUGE, reserved;
@@ -90,7 +90,7 @@ int pages_new(size_t size, struct pages *ret_pages)
         fd = memfd_new();
         if (fd < 0)
                 return fd;
-        /* Who gets a descriptor of another user's process must not open it anew for writing. */
+        /* A process that gets this descriptor must not open it again for writing. */
         if (fchmod(fd, 0600) < 0 || ftruncate(fd, (off_t)size) < 0 ||
             fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0)
                 return -errno;
@@ -103,10 +103,10 @@ int pages_new(size_t size, struct pages *ret_pages)
 }
 
 /*
- * shmem's huge pages are off on most systems (shmem_enabled), but MADV_COLLAPSE (Linux 6.1) makes them there as well,
- * of ranges that have a page. They take nothing from the pool of hugetlbfs, which is somebody's. Measured: 12 GB/s are
- * made by two threads, instead of 4 GB/s of ordinary pages; freeing takes 3 ms a GiB instead of 110. A call waits for
- * every processor's worker thread, whatever its size, but does not keep the memory map locked: the more the better.
+ * On most systems shmem uses no huge pages (shmem_enabled), but MADV_COLLAPSE (Linux 6.1) makes them, for ranges that
+ * have a page, and not from the pool of hugetlbfs. Measured: two threads make 12 GB/s, instead of 4 GB/s of ordinary
+ * pages; freeing takes 3 ms a GiB instead of 110. A call waits for the worker thread of every processor, whatever its
+ * size, but does not lock the memory map: so the ranges are large.
  */
 static bool huge_fill(uint8_t *address, size_t size)
 {
@@ -116,7 +116,7 @@ static bool huge_fill(uint8_t *address, size_t size)
         return madvise(address, size, MADV_COLLAPSE) == 0;
 }
 
-/* For kernels before 5.14: without allocated space a touch could be answered with SIGBUS. */
+/* For kernels before 5.14: without allocated space the first touch could raise SIGBUS. */
 static int touch(const struct pages *pages, size_t offset, size_t size)
 {
         size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -137,7 +137,7 @@ static int step_fill(const struct pages *pages, size_t offset, size_t size)
 {
         uint8_t *address = (uint8_t *)pages->address + offset;
 
-        /* Maps huge pages as such, and makes what is missing. Errors where a touch would be SIGBUS. */
+        /* Maps huge pages as such, and makes missing pages. An error where a touch would raise SIGBUS. */
         if (madvise(address, size, MADV_POPULATE_WRITE) == 0)
                 return 0;
         if (errno == EINVAL)

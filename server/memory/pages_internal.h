@@ -6,27 +6,28 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A region's memory: a memfd, sealed against shrinking and growing, mapped once. Plain data; the owner synchronises. */
+/*
+ * Memory of a region: a memfd, sealed against shrinking and growing, mapped once. Plain data; the owner synchronises.
+ */
 struct pages {
         int fd; /* -1 = none */
         void *address;
         size_t size;
 };
 
-/* Reserves address space; no page is there yet. 0 or -errno; -EFBIG also where RLIMIT_FSIZE is too small. */
+/* Reserves address space without pages. 0 or -errno; -EFBIG also where RLIMIT_FSIZE is too small. */
 int pages_new(size_t size, struct pages *ret_pages);
 
 /*
- * Has every page of [offset, offset + size) there and mapped; offset is a multiple of PAGES_HUGE. Several threads may
- * fill parts of one memory. huge: huge pages are tried while it is true, and it becomes false once there are none.
- * 0 or -errno.
+ * Makes and maps every page of [offset, offset + size); offset is a multiple of PAGES_HUGE. Several threads may fill
+ * parts of one memory. huge: huge pages are tried while it is true; set to false once there are none. 0 or -errno.
  */
 enum { PAGES_HUGE = 2 << 20 };
 int pages_fill(const struct pages *pages, size_t offset, size_t size, atomic_bool *huge);
 
 /*
- * The last seals: nobody can add or remove one. future_write: from now on no process can map the memory for writing or
- * write it; the mapping that is there stays writable. 0 or -errno.
+ * Adds the last seals; none can be added or removed after it. future_write: from now on no process can map the memory
+ * for writing or write it, but through the mapping that exists. 0 or -errno.
  */
 int pages_seal(const struct pages *pages, bool future_write);
 

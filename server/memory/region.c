@@ -77,7 +77,7 @@ static int parameters_check(const struct region_spec *spec, char detail[REGION_D
         return FERRY_E_NO_SPACE;
 }
 
-/* Memory that is there and registered becomes a listed region with one more reference, the caller's. */
+/* Lists a region whose memory is ready and registered, with one more reference for the caller. */
 static int ready_list(struct region_private *private)
 {
         int r;

@@ -14,12 +14,11 @@
 #include <uthash.h>
 
 /*
- * The table lives until its last region is gone, which may be after region_table_free: an HTTP answer may still send
- * from the memory. The lock is a leaf.
+ * The table exists until its last region is freed, which may be after region_table_free: an HTTP answer may still read
+ * the memory. The lock is a leaf.
  *
- * Bytes of worker-owned memory are either owned (promised, being made, there) or leaving (being freed).
- * The owned ones are what the limit refuses by; the sum never passes it, because what is to be made waits for what
- * leaves.
+ * Bytes of worker-owned memory are either owned (promised, being made, there) or leaving (being freed). The limit
+ * refuses by the owned ones. The sum never exceeds it, because new regions wait for leaving bytes.
  */
 struct region_table {
         struct region_config config; /* fixed */
@@ -32,14 +31,14 @@ struct region_table {
         struct region_private *by_id; /* the regions that region_find finds */
         struct region **ordered;      /* the same by ascending serial */
         size_t n_regions, capacity;   /* of ordered; capacity >= n_regions + n_pending */
-        size_t n_pending;             /* small regions being made, which are not listed yet */
-        uint64_t bytes_listed;        /* of the regions that region_find finds, but for the failed ones */
+        size_t n_pending;             /* small regions that are being made and not listed yet */
+        uint64_t bytes_listed;        /* of listed regions, without the failed ones */
         uint64_t bytes_owned, bytes_leaving;
-        uint64_t bytes_unchecked; /* of small regions since the system was asked for room */
+        uint64_t bytes_unchecked; /* of small regions since the last check of the system's room */
         uint64_t last_serial;
 };
 
-/* Set in region_private.uses when the region was deleted; the rest of it counts the uses. */
+/* Set in region_private.uses when the region was deleted; the other bits count the uses. */
 #define REGION_DELETED UINT32_C(0x80000000)
 
 struct region_private {
@@ -53,7 +52,7 @@ struct region_private {
 
         bool owned;         /* the worker's own memory; fixed */
         bool on_gpu;        /* fixed */
-        bool registered;    /* of whoever makes the region, then of whoever deregisters it */
+        bool registered;    /* of the thread that makes the region, then of the one that deregisters it */
         struct pages pages; /* the same */
         struct maker_job job;
         size_t piece;                /* bytes that a maker thread fills at a time; fixed once they begin */
@@ -61,16 +60,16 @@ struct region_private {
         atomic_bool content_allowed; /* a held region may be stored into by HTTP */
         atomic_bool failed;          /* the making has failed; region.error says why */
         _Atomic uint64_t bytes_prepared;
-        atomic_size_t streams; /* references that may be held for long */
+        atomic_size_t streams; /* streams of content, which may last long */
         /* the table's lock: */
-        bool leaving; /* its bytes count as such */
+        bool leaving; /* its bytes count as leaving */
         struct region_waiter *waiters;
 };
 
-/* So many bytes are made and freed by the thread that asks: that takes 0.1 ms, and waking another one 0.05. */
+/* Regions up to this size are made and freed by the calling thread: 0.1 ms, while waking another one takes 0.05. */
 enum { REGION_SMALL = 256 << 10 };
 
-/* Whether maker threads make and free it: what takes long, as the first allocation on a GPU does. */
+/* Whether maker threads make and free it: if it takes long, as the first allocation on a GPU does. */
 static inline bool region_is_large(const struct region_private *private)
 {
         return private->owned && (private->on_gpu || private->region.size > REGION_SMALL);
@@ -84,22 +83,22 @@ static inline struct region_private *region_of_job(struct maker_job *job)
 /* ---- region_table.c ---- */
 
 /*
- * Makes room for one more region in the lists and counts its bytes against the limit. 0; FERRY_E_LIMIT_REACHED;
- * FERRY_E_NO_SPACE; -ENOMEM. *ret_now: the bytes may be taken at once, nothing has to leave before. Undone by
- * region_table_cancel, or turned into a listed region by region_table_add.
+ * Reserves a place in the lists, and bytes of the limit. 0; FERRY_E_LIMIT_REACHED; FERRY_E_NO_SPACE; -ENOMEM. *ret_now:
+ * the bytes are free already, none must leave before. Undone by region_table_cancel, or turned into a listed region by
+ * region_table_add.
  */
 int region_table_reserve(struct region_table *table, uint64_t bytes, bool *ret_now, char detail[REGION_DETAIL_SIZE]);
 void region_table_cancel(struct region_table *table, uint64_t bytes);
 
 /*
- * Whether the limit has room for all bytes that are promised: 0 or FERRY_E_NO_SPACE. *ret_leaving: some bytes leave, so
- * that the makers will be told to retry.
+ * Whether the limit has room for all promised bytes: 0 or FERRY_E_NO_SPACE. *ret_leaving: some bytes are leaving, after
+ * which the makers are told to retry.
  */
 int region_table_admit(struct region_table *table, bool *ret_leaving, char detail[REGION_DETAIL_SIZE]);
 
 /*
- * The bytes of a region that is deleted, or not listed any more: they leave; they are owned again, where a stream keeps
- * the memory; they are gone.
+ * The bytes of a deleted or unlisted region: they leave; they are owned again, because a stream keeps the memory; they
+ * are gone.
  */
 void region_table_leave(struct region_table *table, struct region_private *private);
 void region_table_leave_locked(struct region_table *table, struct region_private *private); /* under the lock */
@@ -116,17 +115,19 @@ void region_table_unref(struct region_table *table);
 
 /* ---- region_state.c ---- */
 
-/* The one setter of region_private.state. What the state fixes is written. Under the lock, once the region is listed.
+/*
+ * The only setter of region_private.state, once the fields of that state are set. Under the lock if the region is
+ * listed.
  */
 void region_state_set(struct region_private *private, enum region_state state);
 
-/* The region is made; true: the caller's reference is gone. false: it was deleted meanwhile. */
+/* The region is made. true: takes the caller's reference. false: it was deleted meanwhile. */
 bool region_table_ready(struct region_table *table, struct region_private *private);
 
-/* The region is not made, and its memory is freed. false: it was deleted meanwhile. */
+/* Making the region failed, and its memory is freed. false: it was deleted meanwhile. */
 bool region_table_failed(struct region_table *table, struct region_private *private);
 
-/* Nobody waits for the region any more. Under the lock; what it returns is woken without it. */
+/* Takes the waiters, to be woken without the lock. Under the lock. */
 struct region_waiter *region_waiters_take(struct region_table *table, struct region_private *private);
 void region_waiters_wake(struct region_waiter *waiters);
 

@@ -55,10 +55,10 @@ static struct region_private *find_listed(struct region_table *table, uint64_t i
         return private;
 }
 
-/* What follows once a region is off the lists. */
+/* What to do with a region that is off the lists, without the lock. */
 enum after { AFTER_RETIRE, AFTER_UNREF };
 
-/* Takes a region that is deleted already off the lists. Under the lock. */
+/* Takes a deleted region off the lists. Under the lock. */
 static enum after delete_locked(struct region_table *table, struct region_private *private,
                                 struct region_waiter **ret_waiters)
 {
@@ -66,7 +66,7 @@ static enum after delete_locked(struct region_table *table, struct region_privat
 
         *ret_waiters = region_waiters_take(table, private);
         unlist(table, private);
-        /* Its bytes count as leaving until a maker has freed them. A small one's do so from its last reference on. */
+        /* Bytes are leaving until a maker has freed them; those of a small region, from its last reference on. */
         if (private->owned && (state == REGION_PREPARING || (state == REGION_READY && region_is_large(private))))
                 region_table_leave_locked(table, private);
         return state == REGION_READY ? AFTER_RETIRE : AFTER_UNREF;
@@ -138,7 +138,7 @@ static int delete_listed(struct region_table *table, uint64_t id, bool by_holder
         if (r != 0)
                 return r;
         region_waiters_wake(waiters);
-        /* What waits for room to be made in has none to wait for. */
+        /* Jobs for deleted regions need not wait for room. */
         makers_retry(table->makers);
         region_table_observe(table, id, &private->region, REGION_GONE);
         if (after == AFTER_RETIRE)

@@ -15,17 +15,17 @@
 #include "region_internal.h"
 
 /*
- * How regions come to be. A large one: a maker thread opens it, several fill its pages piece by piece, and the last of
- * them registers it and says that it is ready.
+ * The making of regions. Of a large one a maker thread opens the memory, several fill its pages piece by piece, and the
+ * last one registers it and makes it ready.
  */
 
 enum {
-        PIECE_MIN = 32 << 20, /* what a thread fills before it takes up the next job: 16 ms */
+        PIECE_MIN = 32 << 20, /* filled by a thread before it takes the next job: 16 ms */
         PIECE_MAX = 128 << 20,
-        PIECES_A_THREAD = 2,       /* of a region that is not that large */
-        ROOM_UNCHECKED = 16 << 20, /* bytes of small regions that are made without asking for room */
-        ROOM_MARGIN = 16 << 20,    /* what is left to others */
-        ROOM_OVERHEAD_SHIFT = 7,   /* page tables and the like are 1/240 of ordinary pages */
+        PIECES_A_THREAD = 2,       /* of a smaller region */
+        ROOM_UNCHECKED = 16 << 20, /* bytes of small regions made without checking the system's room */
+        ROOM_MARGIN = 16 << 20,    /* left to other processes */
+        ROOM_OVERHEAD_SHIFT = 7,   /* page tables and the like take 1/240 of ordinary pages */
 };
 
 /* ---- what is refused, and by which limit ---- */
@@ -42,7 +42,7 @@ static bool limit_is_set(int resource, uint64_t *ret_limit)
         return true;
 }
 
-/* -errno of the system to FERRY_E_* where it is a limit, which detail names then. */
+/* Turns -errno into FERRY_E_* where a limit is the cause; detail names it. */
 static int classify(int r, enum stage stage, char detail[REGION_DETAIL_SIZE])
 {
         static const struct {
@@ -79,7 +79,7 @@ static int classify(int r, enum stage stage, char detail[REGION_DETAIL_SIZE])
         return r;
 }
 
-/* Whether the system has room for so many bytes more: 0 or FERRY_E_NO_SPACE. */
+/* Whether the system has room for so many more bytes: 0 or FERRY_E_NO_SPACE. */
 static int room_check(const struct region_table *table, uint64_t bytes, char detail[REGION_DETAIL_SIZE])
 {
         const uint64_t needed = bytes + (bytes >> ROOM_OVERHEAD_SHIFT) + ROOM_MARGIN;
@@ -107,7 +107,7 @@ int region_register(struct region_private *private, char detail[REGION_DETAIL_SI
         return classify(r, STAGE_REGISTER, detail);
 }
 
-/* The memory is there. 0 or an error, with the memory still there and not registered. */
+/* Seals and registers memory that is filled. 0 or an error, with the memory not registered. */
 static int finish(struct region_private *private, char detail[REGION_DETAIL_SIZE])
 {
         struct region *region = &private->region;
@@ -159,7 +159,7 @@ int region_make_small(struct region_private *private, char detail[REGION_DETAIL_
 
 /* ---- large regions: by the maker threads ---- */
 
-/* The first failure counts. It is seen by others once the state is REGION_FAILED. */
+/* Records a failure; the first one counts. Others read it once the state is REGION_FAILED. */
 static void make_fail(struct region_private *private, int error, const char *detail)
 {
         struct region *region = &private->region;
@@ -187,7 +187,7 @@ static size_t piece_size(const struct region_table *table, size_t size)
         return piece > PIECE_MAX ? PIECE_MAX : piece / PAGES_HUGE * PAGES_HUGE;
 }
 
-/* Thread: a maker, as for all below. */
+/* Thread: a maker, as for the functions below. */
 static enum maker_verdict make_begin(struct maker_job *job)
 {
         struct region_private *private = region_of_job(job);
@@ -231,7 +231,7 @@ static void make_piece(struct maker_job *job, size_t i)
                 return;
         if (config->fill)
                 r = config->fill(config->fill_context, size);
-        /* Others take memory, too, while this region grows. */
+        /* Other processes take memory meanwhile. */
         if (r == 0 && i)
                 r = room_check(private->table, size, detail);
         if (r == 0)
@@ -279,7 +279,7 @@ void region_make_start(struct region_private *private)
 {
         static const struct maker_kind kind = { make_begin, make_piece, make_end };
 
-        /* The makers are stopped when nobody makes regions any more. */
+        /* The makers are stopped, and no region is made any more. */
         if (!makers_add(private->table->makers, &private->job, &kind)) {
                 make_fail(private, -ESHUTDOWN, "");
                 make_end(&private->job);

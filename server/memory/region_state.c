@@ -71,7 +71,7 @@ bool region_table_ready(struct region_table *table, struct region_private *priva
         if (!deleted) {
                 region_state_set(private, REGION_READY);
                 waiters = region_waiters_take(table, private);
-                /* Not the last, and gone before anybody can delete the region and need its bytes. */
+                /* Not the last one. Given back before the region can be deleted and its bytes be waited for. */
                 atomic_fetch_sub(&private->references, 1);
         }
         pthread_mutex_unlock(&table->lock);

@@ -11,10 +11,7 @@
 #include "base/util.h"
 #include "region_internal.h"
 
-/*
- * A table: how many regions it may have, what the bytes of its memory add up to, and what the limits refuse. Its lists
- * are in region_list.c.
- */
+/* A table: the number and the bytes of its regions, and the limits. Its lists are in region_list.c. */
 
 enum { CAPACITY_FIRST = 16, MAKERS_MIN = 2, MAKERS_MAX = 8 };
 
@@ -25,8 +22,8 @@ void region_table_publish(struct region_table *table)
 }
 
 /*
- * Filling leaves a processor to others: the kernel makes a huge page in one go, up to 10 ms where the host has to find
- * the memory first, and most kernels do not let another thread in meanwhile.
+ * Filling leaves a processor free: the kernel makes a huge page in one go, up to 10 ms if the host has to find the
+ * memory first, and most kernels run no other thread meanwhile.
  */
 static int start_makers(struct makers **ret_makers)
 {
@@ -68,7 +65,7 @@ int region_table_new(const struct region_config *config, struct region_table **r
         return 0;
 }
 
-/* A maker thread never gives back the last reference: its owner has stopped the makers before. */
+/* The last reference is never a maker thread's: makers are stopped before. */
 void region_table_unref(struct region_table *table)
 {
         if (atomic_fetch_sub(&table->references, 1) != 1)
@@ -103,7 +100,7 @@ static int limit_refuse(const struct region_table *table, char detail[REGION_DET
         return FERRY_E_NO_SPACE;
 }
 
-/* Whether the limit has room for everything at once. Under the lock. */
+/* Whether all bytes together are within the limit. Under the lock. */
 static bool limit_holds(const struct region_table *table)
 {
         const uint64_t limit = table->config.memory_limit;
@@ -186,7 +183,7 @@ void region_table_stay(struct region_table *table, struct region_private *privat
                 table->bytes_owned += private->region.size;
         }
         pthread_mutex_unlock(&table->lock);
-        /* What has waited for them is refused. */
+        /* Jobs that have waited for these bytes fail now. */
         if (streams)
                 makers_retry(table->makers);
 }

@@ -17,9 +17,9 @@ static const struct room_paths system_paths = {
         .mountinfo = "/proc/self/mountinfo",
 };
 
-/* The names of one version's files and of the lines of memory.stat that the kernel can reclaim. */
+/* File names of a cgroup version, and the reclaimable lines of its memory.stat. */
 struct cgroup_version {
-        const char *type; /* of its file system */
+        const char *type; /* of the file system */
         const char *limit, *usage;
         const char *reclaimable[2];
 };
@@ -29,7 +29,7 @@ static const struct cgroup_version versions[] = {
         { "cgroup", "memory.limit_in_bytes", "memory.usage_in_bytes", { "total_inactive_file", "total_active_file" } },
 };
 
-/* Version 1 writes "no limit" as LONG_MAX rounded to pages. */
+/* Version 1 shows "no limit" as LONG_MAX rounded to pages. */
 #define NO_LIMIT (UINT64_C(1) << 62)
 
 static void cleanup_file(FILE **file)
@@ -38,7 +38,7 @@ static void cleanup_file(FILE **file)
                 (void)fclose(*file);
 }
 
-/* Calls take for each line, without its newline, until that returns false. */
+/* Calls take for each line, without its newline, until it returns false. */
 static void lines_read(const char *path, bool (*take)(void *context, char *line), void *context)
 {
         FERRY_CLEANUP(cleanup_file) FILE *file = fopen(path, "re");
@@ -99,8 +99,8 @@ static bool number_in(const char *directory, const char *file, const char *key, 
 
 struct cgroup_search {
         const struct cgroup_version *version;
-        char group[PATH_MAX]; /* as /proc/self/cgroup names it; "" = none */
-        char mount[PATH_MAX]; /* where the hierarchy is mounted; "" = nowhere */
+        char group[PATH_MAX]; /* from /proc/self/cgroup; "" = none */
+        char mount[PATH_MAX]; /* mount point of the hierarchy; "" = none */
         char below[PATH_MAX]; /* the group's directory below the mount; "" = the mount itself */
 };
 
@@ -138,7 +138,7 @@ static bool group_take(void *context, char *line)
         return false;
 }
 
-/* The kernel writes blanks and backslashes in paths as \ooo. */
+/* The kernel escapes blanks and backslashes in paths as \ooo. */
 static void unescape(char *text)
 {
         char *to = text;
@@ -172,7 +172,7 @@ static bool mount_take(void *context, char *line)
                 return true;
         unescape(root);
         unescape(mount);
-        /* A container may see its group's directory as the root of the mount. */
+        /* In a container the root of the mount may be its own group's directory. */
         length = strcmp(root, "/") == 0 ? 0 : strlen(root);
         if (strncmp(search->group, root, length) == 0 && (search->group[length] == '/' || !search->group[length]))
                 memcpy(search->below, search->group + length, sizeof(search->group) - length);
@@ -217,7 +217,7 @@ static void group_look(const struct cgroup_version *version, const char *directo
         left_set(room, usage < total ? total - usage : 0, limit);
 }
 
-/* The own group and all above it, up to the mount's root. */
+/* This process's group and all above it, up to the root of the mount. */
 static void groups_look(const struct room_paths *paths, const struct cgroup_version *version, struct room *room)
 {
         FERRY_CLEANUP(cleanup_free) struct cgroup_search *search = calloc(1, sizeof(*search));

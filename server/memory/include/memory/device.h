@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 /*
- * What memory and RDMA hardware there is. device_inventory asks libibverbs, CUDA's driver and sysfs; the inventory
- * itself is plain data, so that a unit test can feed a faked one to device_gpu_direct and to the JSON of /v1/devices.
+ * The memory and RDMA hardware of the machine. device_inventory asks libibverbs, the CUDA driver and sysfs; the
+ * inventory is plain data, so that a unit test can pass a fake to device_gpu_direct and to the JSON of /v1/devices.
  */
 
 enum { DEVICE_NAME_SIZE = 64, DEVICE_GID_SIZE = 40, DEVICE_GIDS_MAX = 16, DEVICE_MISSING_MAX = 8 };
@@ -20,7 +20,7 @@ struct device_port {
         unsigned lid;
         unsigned active_mtu; /* bytes */
         size_t n_gids;
-        char gids[DEVICE_GIDS_MAX][DEVICE_GID_SIZE]; /* textual IPv6 form; the all-zero ones are left out */
+        char gids[DEVICE_GIDS_MAX][DEVICE_GID_SIZE]; /* as an IPv6 address; all-zero ones are left out */
 };
 
 struct device_nic {
@@ -36,18 +36,18 @@ struct device_memory {
         uint64_t total_bytes; /* 0 = not known */
 };
 
-/* Whether UCX gets memory of GPUs as it is, on links that an RDMA card carries. */
+/* Whether UCX gets memory of GPUs as it is, on links that use RDMA. */
 enum device_direct {
-        DEVICE_DIRECT_AUTO, /* where the card can reach it, by what is seen here */
+        DEVICE_DIRECT_AUTO, /* if the card can reach it, as far as can be seen here */
         DEVICE_DIRECT_ON,   /* also where the kernel's part in it is not seen, as of DMA-BUF */
         DEVICE_DIRECT_OFF,
 };
 
-/* What the worker's network transport says of itself. */
+/* The facts of the worker's network transport. */
 struct device_ucx {
-        bool open;           /* else the next two say nothing */
+        bool open;           /* false = the next two mean nothing */
         bool cuda;           /* this UCX can move CUDA memory (ucp_context_query), and is new enough to be given it */
-        const char *no_rdma; /* why none of its links can take RDMA, for people; NULL = they may. Borrowed */
+        const char *no_rdma; /* why no link of it can use RDMA, for users; NULL = it can. Borrowed */
         enum device_direct direct;
 };
 
@@ -56,33 +56,32 @@ struct device_inventory {
         struct device_memory *memories;
         size_t n_nics;
         struct device_nic *nics;
-        size_t n_gpus;        /* that the CUDA driver lets this process use */
+        size_t n_gpus;        /* that this process may use */
         size_t n_gpus_direct; /* whose driver lets RDMA cards reach their memory */
-        char gpu_error[128];  /* why there is none; "" = there is */
+        char gpu_error[128];  /* why there are none; "" = there are some */
         struct device_ucx ucx;
         bool peer_memory;     /* kernel module nvidia_peermem (or nv_peer_mem) is loaded */
-        char rdma_error[128]; /* why RDMA devices could not be listed; "" = they could */
+        char rdma_error[128]; /* why RDMA devices could not be listed; "" = they were */
 };
 
 /*
- * Where RDMA devices come from; NULL = libibverbs. A test passes its own. fill stores into n_nics, nics, rdma_error;
- * nics and each nic's ports are from malloc and become the inventory's. A -errno of it (but -ENOMEM) ends up in
- * rdma_error.
+ * The source of RDMA devices; NULL = libibverbs. A test passes its own. fill sets n_nics, nics and rdma_error; nics and
+ * each nic's ports are from malloc and become the inventory's. Its -errno (but -ENOMEM) ends up in rdma_error.
  */
 struct device_source {
         int (*fill)(void *context, struct device_inventory *inventory);
         void *context;
 };
 
-/* 0 with *ret_inventory; -ENOMEM. A machine without RDMA is no error: n_nics is 0. Blocks shortly; any thread. */
+/* 0 with *ret_inventory; -ENOMEM. Without RDMA n_nics is 0. Blocks shortly; any thread. */
 int device_inventory_new(const struct device_ucx *ucx, const struct device_source *source,
                          struct device_inventory **ret_inventory);
 struct device_inventory *device_inventory_free(struct device_inventory *inventory);
 
-/* Whether GPU Direct RDMA is possible here, and if not, sentences that say what is missing. */
+/* Whether GPU Direct RDMA is possible here; if not, sentences that name what is missing. */
 struct device_gpu_direct {
         bool possible;
-        bool memory; /* UCX may be given memory of GPUs: what is missing, if anything, is a card or its link */
+        bool memory; /* UCX may get memory of GPUs; if something is missing, it is a card or its link */
         size_t n_missing;
         char missing[DEVICE_MISSING_MAX][128];
 };

@@ -13,16 +13,16 @@ struct space;
 /*
  * Regions: memory registered once, used by many operations.
  *
- * A worker's own region is a memfd, sealed against shrinking and growing, with every page there and mapped once. A
- * large one is made and freed by the maker threads (makers_internal.h); until it is ready it is listed, and that is
- * all. A region on a GPU is made by a maker thread, of whatever size. A foreign region is memory that the embedding
+ * A worker's own region is a memfd, sealed against shrinking and growing, with every page present and mapped once. A
+ * large one is made and freed by the maker threads (makers_internal.h); until it is ready it is listed, but cannot be
+ * used. A region on a GPU is made by a maker thread, whatever its size. A foreign region is memory that the embedding
  * program owns. All functions: any thread, unless said otherwise.
  *
- * Four things keep a region, each in its way:
+ * Four things protect a region:
  * - a reference (region_find, region_create; given back with region_unref): its memory stays;
  * - a use (region_use, of an operation that has not ended): it cannot be deleted;
  * - a stream of its content: a reference, and of foreign memory a use as well;
- * - held: it is the program's around the worker, and REST cannot delete it.
+ * - held: the embedding program made it, and REST cannot delete it.
  */
 
 enum {
@@ -49,14 +49,14 @@ struct region_registrar {
 };
 
 /*
- * Whoever wants to know what becomes of regions: listed, ready or failed later than that, deleted. Called without a
- * lock of the table held, by the thread that did it. gone: the deleted one, borrowed; NULL: region_find may find it.
+ * Told of every change of a region: listed, ready or failed after that, deleted. Called without the table's lock, by
+ * the thread that made the change. gone: the deleted region, borrowed; NULL: region_find may find it.
  */
 enum region_change { REGION_LISTED, REGION_CHANGED, REGION_GONE };
 
 struct region_observer {
         void (*changed)(void *context, struct region_table *table, uint64_t id, struct region *gone,
-                        enum region_change change); /* NULL = nobody does */
+                        enum region_change change); /* NULL = none */
         void *context;
 };
 
@@ -66,19 +66,19 @@ struct region_observer {
  */
 enum region_state { REGION_PREPARING, REGION_READY, REGION_FAILED };
 
-/* Fixed from creation on, but for the two groups, each of which is fixed from its state on. */
+/* Fixed from creation on; each of the two groups is valid, and fixed, from its state on. */
 struct region {
         uint64_t id;
         char name[REGION_NAME_SIZE]; /* "" = none */
         char device[REGION_DEVICE_SIZE];
         size_t size;
-        bool sealed; /* only this process can write it */
-        bool held;   /* the program's: region_delete refuses it, region_let_go does not */
+        bool sealed; /* no other process can write it */
+        bool held;   /* the embedding program's: only region_let_go deletes it */
         uint64_t created_unix_ms;
         struct region_private *private;
         /* REGION_READY: */
         int fd;                      /* -1 = foreign memory, or a GPU's */
-        char path[REGION_PATH_SIZE]; /* that a program of the same user can map; "" = there is none, as of fd */
+        char path[REGION_PATH_SIZE]; /* for programs of the same user to map; "" = none */
         void *address;
         const struct space *space; /* of the address; NULL = host memory, else host code must not touch it */
         void *registration;        /* the registrar's */
@@ -88,7 +88,7 @@ struct region {
 };
 
 struct region_config {
-        uint64_t memory_limit; /* bytes of all worker-owned regions; 0 = none may be made */
+        uint64_t memory_limit; /* bytes of all worker-owned regions; 0 = no such region */
         size_t max_regions;
         struct region_registrar registrar;
         struct region_observer observer;
@@ -103,8 +103,8 @@ struct region_config {
 int region_table_new(const struct region_config *config, struct region_table **ret_table);
 
 /*
- * Abandons what is being made, deregisters and unmaps all regions without references. No region may
- * be in use. Takes NULL; returns NULL.
+ * Cancels what is being made, deregisters all regions, unmaps those without references. No region may be in use. Takes
+ * NULL; returns NULL.
  */
 struct region_table *region_table_free(struct region_table *table);
 
@@ -112,15 +112,15 @@ struct region_spec {
         uint64_t size;      /* bytes */
         const char *device; /* "cpu", "cuda:0" */
         const char *name;   /* NULL or "" = unnamed; names need not be unique */
-        bool sealed;        /* seal it against writing by other processes; of "cpu" alone */
-        bool held;          /* by the program around the worker, as adopted memory is */
+        bool sealed;        /* no other process may write it; for "cpu" only */
+        bool held;          /* the embedding program's, as adopted memory is */
 };
 
 /*
- * Makes a region of zeros. A small one is ready on return; of a large one the making has begun (region_state).
- * 0 with *ret_region; FERRY_E_UNKNOWN_DEVICE; FERRY_E_INVALID_PARAMETER (size 0); FERRY_E_NO_SPACE (memory limit, or
- * the system's); FERRY_E_LIMIT_REACHED (too many regions or open files); -errno. On failure detail (may be NULL) names
- * the limit, or is "". The same errors may come later, as the region's.
+ * Creates a region of zeros. A small one is ready on return; a large one is being prepared (region_state). 0 with
+ * *ret_region; FERRY_E_UNKNOWN_DEVICE; FERRY_E_INVALID_PARAMETER (size 0); FERRY_E_NO_SPACE (memory limit, or the
+ * system's); FERRY_E_LIMIT_REACHED (too many regions or open files); -errno. On failure detail (may be NULL) names the
+ * limit, or is "". A region that is being prepared may fail with the same errors.
  */
 int region_create(struct region_table *table, const struct region_spec *spec, struct region **ret_region,
                   char detail[REGION_DETAIL_SIZE]);
@@ -128,10 +128,10 @@ int region_create(struct region_table *table, const struct region_spec *spec, st
 enum region_state region_state(const struct region *region);
 const char *region_state_name(enum region_state state);
 
-/* Bytes whose pages are there; the size once the region is ready. */
+/* Bytes whose pages are present; the size once the region is ready. */
 uint64_t region_bytes_prepared(const struct region *region);
 
-/* Told once, with no lock held, when a region is no longer being prepared: it is ready, has failed, or was deleted. */
+/* Called once, with no lock held, when a region is no longer being prepared: ready, failed or deleted. */
 struct region_waiter {
         void (*wake)(struct region_waiter *waiter);
         struct region_waiter *prev, *next;
@@ -142,7 +142,9 @@ bool region_wait(struct region *region, struct region_waiter *waiter);
 /* true: it was waiting and wake will not be called. false: wake was called, or is being called. */
 bool region_unwait(struct region *region, struct region_waiter *waiter);
 
-/* Blocks until the region is not being prepared: 0 when it is ready, its error, or FERRY_E_NOT_FOUND (deleted). */
+/*
+ * Blocks until the region is no longer being prepared: 0 when it is ready, its error, or FERRY_E_NOT_FOUND (deleted).
+ */
 int region_await(struct region *region);
 
 /*
@@ -152,7 +154,7 @@ int region_await(struct region *region);
 int region_adopt(struct region_table *table, void *address, const struct region_spec *spec, struct region **ret_region,
                  char detail[REGION_DETAIL_SIZE]);
 
-/* NULL when there is none (or it was deleted). */
+/* NULL: there is no such region, or it was deleted. */
 struct region *region_find(struct region_table *table, uint64_t id);
 
 /* The same by "rgn_…". Tries the one before first (NULL = none), since lists often name one region. */
@@ -161,48 +163,46 @@ struct region *region_ref(struct region *region);
 struct region *region_unref(struct region *region); /* takes NULL; returns NULL */
 
 /*
- * Marks the region as used by one more operation, after which its memory may be looked at. FERRY_E_NOT_FOUND when it
- * was deleted meanwhile; FERRY_E_REGION_NOT_READY while it is being prepared, and when that failed.
+ * Marks the region as used by one more operation, which may then read its address. FERRY_E_NOT_FOUND: it was deleted
+ * meanwhile; FERRY_E_REGION_NOT_READY: it is being prepared, or that failed.
  */
 int region_use(struct region *region);
 void region_unuse(struct region *region);
 uint32_t region_in_use(const struct region *region);
 
 /*
- * A stream of content keeps the memory mapped (a reference) until its end. The worker's own memory may be deleted
- * under it; it then goes with the last stream. Foreign memory counts as in use as well, because its owner may free it
- * as soon as the region is deleted. Errors as region_use's.
+ * A stream of content keeps the memory mapped (a reference). The worker's own memory may be deleted meanwhile and is
+ * then freed after the last stream. Foreign memory counts as in use as well, because its owner may free it as soon as
+ * the region is deleted. Errors as of region_use.
  */
 int region_stream_begin(struct region *region);
 void region_stream_end(struct region *region);
 
-/* Whether the region was deleted; its memory is there as long as the caller's reference. */
+/* Whether the region was deleted; the memory stays as long as the caller's reference. */
 bool region_deleted(const struct region *region);
 
 /*
- * Deletes: afterwards region_find does not find it. The memory of a large region is deregistered and freed by the maker
- * threads, once the last reference is given back; it counts until then, and unless a stream holds it, region_create
- * waits for it rather than refuse for lack of it. Other memory is deregistered on return. What is being made is
- * abandoned. FERRY_E_NOT_FOUND; FERRY_E_REGION_IN_USE; FERRY_E_REGION_HELD. Thread: any but the engine's, for which it
- * waits.
+ * Deletes a region: region_find does not find it any more. A large one is deregistered by the maker threads, and freed
+ * by them once the last reference is given back; its bytes count until then, and region_create waits for them rather
+ * than fail, unless a stream keeps them. Other memory is deregistered on return. What is being made is cancelled.
+ * FERRY_E_NOT_FOUND; FERRY_E_REGION_IN_USE; FERRY_E_REGION_HELD. Thread: any but the engine's, for which it waits.
  */
 int region_delete(struct region_table *table, uint64_t id);
 
-/* The same for the program that holds the region. */
+/* The same for the embedding program, whose held regions it deletes as well. */
 int region_let_go(struct region_table *table, uint64_t id);
 
-/* Whether clients may store into the region by HTTP: into a held one only when its program said so. */
+/* Whether clients may write the region by HTTP: a held one only if its program allowed it. */
 void region_allow_content(struct region *region, bool allowed);
 bool region_content_allowed(const struct region *region);
 
 /*
- * A page in order of creation. after = id of the last region of the previous page, 0 = from the start (an id that is
- * gone works: order is by a serial number that the table remembers in the cursor). *cursor in/out; 0 at the start and
- * again at the end. Returns how many were stored in page, each with a reference.
+ * Lists a page in order of creation, each region with a reference; returns how many. *cursor: 0 at the start and again
+ * at the end; it is a serial number, so a region that goes meanwhile does no harm.
  */
 size_t region_page(struct region_table *table, uint64_t *cursor, struct region **page, size_t n);
 
-/* Sums for metrics and /v1/limits. */
+/* Totals for metrics and /v1/limits. */
 void region_totals(struct region_table *table, size_t *ret_regions, uint64_t *ret_bytes);
 
 #endif

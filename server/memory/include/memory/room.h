@@ -6,14 +6,14 @@
 #include <stdint.h>
 
 /*
- * Memory that the system lets this process have: the machine's, and the limits of its control group and of those above
- * it (cgroup v1 and v2). The kernel answers a full control group and a full machine not with an error but by killing a
- * process, so Ferry looks before it takes.
+ * Memory that this process may still take: the machine's, within the limits of its control group and of those above it
+ * (cgroup v1 and v2). When a group or the machine is full the kernel kills a process instead of returning an error, so
+ * Ferry checks first.
  */
 
 enum { ROOM_LIMIT_SIZE = 80 };
 
-/* Where the system tells; a test passes files of its own. */
+/* The files to read; a test passes its own. */
 struct room_paths {
         const char *meminfo;   /* /proc/meminfo */
         const char *cgroup;    /* /proc/self/cgroup */
@@ -22,9 +22,9 @@ struct room_paths {
 
 /* Bytes; UINT64_MAX = not known. The limits are noun phrases for users. */
 struct room {
-        uint64_t total; /* the least of the limits */
+        uint64_t total; /* the smallest of the limits */
         char total_limit[ROOM_LIMIT_SIZE];
-        uint64_t left; /* what may still be taken, with what the kernel would reclaim from page cache */
+        uint64_t left; /* what may still be taken, page cache that can be reclaimed included */
         char left_limit[ROOM_LIMIT_SIZE];
 };
 
