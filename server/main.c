@@ -28,10 +28,10 @@ enum {
         END_MS = 70000, /* beyond --drain-timeout: --grace at its longest, and a large region to be freed */
 };
 
-/* As the kernel has sets of signals. */
+/* In the kernel's representation of a signal set. */
 #define SIGNAL_BIT(number) ((UINT64_C(1) << (number)) >> 1)
 
-/* What the thread that ends the worker needs. */
+/* Arguments of the thread that ends the worker. */
 struct ending {
         struct ferry_worker *worker;
         unsigned timeout_ms;
@@ -52,7 +52,8 @@ static bool standard_streams_open(void)
         return output;
 }
 
-/* Each connection and region takes a file. Programs that use select() lower the soft limit; this one does not. */
+/* Raises the soft limit to the hard one: each connection and region needs a file. Safe, since nothing here uses
+ * select(). */
 static void raise_file_limit(void)
 {
         struct rlimit files;
@@ -64,18 +65,18 @@ static void raise_file_limit(void)
 }
 
 /*
- * Two things are done before any library's constructor runs, those of sanitizers included, and so by system calls
+ * Two things must be done before any library's constructor runs, those of sanitizers included; hence by system calls
  * alone.
  *
- * The signals that end the worker, and SIGHUP, are blocked, so that every thread inherits it: UCX 1.18 starts one when
- * it is loaded, and a signal that any thread lets in ends the process there and then.
+ * Block the signals that end the worker, and SIGHUP, so that every thread inherits the mask: UCX 1.18 starts a thread
+ * when it is loaded, and a signal delivered to it would end the process at once.
  *
- * Standard output is taken. The ready line is all that ever goes there: what a library prints goes to standard error.
- * UCX prints when it is loaded ("failed to get boot id", where /proc is hidden). The duplicate stays open, so that a
- * reader sees its end only when the worker ends.
+ * Redirect standard output to standard error, and keep a duplicate for the ready line, which is all that ever goes to
+ * standard output. Libraries may print: UCX does when it is loaded ("failed to get boot id", where /proc is hidden).
+ * The duplicate stays open, so that a reader sees end of file only when the worker ends.
  */
 static const uint64_t signals_taken = SIGNAL_BIT(SIGTERM) | SIGNAL_BIT(SIGINT) | SIGNAL_BIT(SIGHUP);
-static int ready_output = -1; /* -1 = standard output is as it was: it or standard error is closed */
+static int ready_output = -1; /* -1 = not redirected: standard output or standard error is closed */
 
 __attribute__((no_sanitize("address", "thread", "undefined"))) static void output_take(void)
 {
@@ -96,14 +97,14 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) static void befor
 
 __attribute__((section(".preinit_array"), used)) static void (*const before_libraries_first)(void) = before_libraries;
 
-/* The signals that are blocked come through this descriptor, SIGPIPE not at all. The descriptor, or -errno. */
+/* Makes the signalfd of the blocked signals, and ignores SIGPIPE. Returns it, or -errno. */
 static int signals_take(void)
 {
         const struct sigaction otherwise = { .sa_handler = SIG_DFL };
         const struct sigaction ignore = { .sa_handler = SIG_IGN };
         long fd = syscall(SYS_signalfd4, -1, &signals_taken, sizeof(signals_taken), SFD_CLOEXEC | SFD_NONBLOCK);
 
-        (void)sigaction(SIGHUP, &otherwise, NULL); /* nohup(1) has it ignored */
+        (void)sigaction(SIGHUP, &otherwise, NULL); /* nohup(1) sets it to ignored */
         (void)sigaction(SIGPIPE, &ignore, NULL);
         return fd < 0 ? -errno : (int)fd;
 }
@@ -134,7 +135,7 @@ static int line_write(int fd, const char *text)
         return 0;
 }
 
-/* Takes what a notify_* call returned. */
+/* Logs a failed notify_* call, which returned r. */
 static void manager_told(int r)
 {
         if (r < 0)
@@ -153,7 +154,8 @@ static void reload(struct ferry_worker *worker)
         manager_told(notify_ready());
 }
 
-/* A signal that ends the worker; 0 = none came. SIGHUP is dealt with here; worker NULL = it is ending. */
+/* Reads a signal, and handles SIGHUP, unless worker is NULL (it is ending). Returns a signal that ends the worker; 0 =
+ * none. */
 static int signal_read(int signals, struct ferry_worker *worker)
 {
         struct signalfd_siginfo information;
@@ -178,7 +180,7 @@ static void *end_worker(void *argument)
         return NULL;
 }
 
-/* Sleeps until a signal; ends the worker; a second signal ends the process at once. The exit status. */
+/* Sleeps until a signal, then ends the worker; a second signal ends the process at once. Returns the exit status. */
 static int serve(int signals, struct ferry_worker *worker, uint64_t drain_timeout_ms)
 {
         FERRY_CLEANUP(cleanup_close) int done = eventfd(0, EFD_CLOEXEC);

@@ -22,7 +22,7 @@ void option_variable(const struct option *option, char text[OPTION_VARIABLE_SIZE
                 *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
 }
 
-/* One complaint, without what a terminal or a log could take for its own. */
+/* Formats an error message, and replaces control characters in it. */
 static int complain(char message[OPTION_MESSAGE_SIZE], const char *format, ...) __attribute__((format(printf, 2, 3)));
 static int complain(char message[OPTION_MESSAGE_SIZE], const char *format, ...)
 {
@@ -197,7 +197,7 @@ int option_set_variable(const struct option *option, struct options *options, co
                                            : option_set(option, options, variable, value, message);
 }
 
-/* An empty variable is as good as none. Variables of other names (FERRY_PORT of a Kubernetes service) are not ours. */
+/* Ignores empty variables and unknown names, such as FERRY_PORT of a Kubernetes service. */
 static int environment_parse(struct options *options, char message[OPTION_MESSAGE_SIZE])
 {
         char variable[OPTION_VARIABLE_SIZE];
@@ -264,7 +264,7 @@ static int arguments_parse(int argc, char *const *argv, struct options *options,
                                                 option->accepted ?: option->argument);
                         value = argv[++i];
                 }
-                /* The command line's list takes the place of the environment's; its own elements add up. */
+                /* A list on the command line replaces that of the environment; its own elements add up. */
                 if (option->type == OPTION_LIST && !seen[option - option_table])
                         list_clear((struct option_list *)(void *)((char *)options + option->offset));
                 seen[option - option_table] = true;
@@ -297,7 +297,7 @@ int options_parse(int argc, char *const *argv, struct options *ret_options, char
         int r;
 
         message[0] = '\0';
-        /* First, so that --help works whatever the environment says. */
+        /* First, so that --help works with any environment. */
         r = arguments_parse(argc, argv, &options, message);
         if (r == 0 && !options.help && !options.version) {
                 options_clear(&options);

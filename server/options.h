@@ -8,11 +8,11 @@
 #include <stdio.h>
 
 /*
- * What a worker and ferryd can be told, by name: on the command line, in the environment, by ferry_worker_options_set.
- * One table has it all; parsing, --help and the check of the man page come from it. One thread at a time.
+ * The options of a worker and of ferryd: by the command line, the environment, or ferry_worker_options_set. One table
+ * (option_table.c) defines them; parsing, --help and the check of the man page use it. One thread at a time.
  */
 
-/* Zero-initialise; every zero means the default that ferryd --help names. Strings are copied. */
+/* Zero-initialise: 0 means the default that ferryd --help names. The worker copies the strings. */
 struct worker_options {
         const char *const *listen; /* "127.0.0.1:0", "unix:/path"; n_listen 0 = no HTTP */
         size_t n_listen;
@@ -20,7 +20,7 @@ struct worker_options {
         const char *transports, *interfaces;
         unsigned gpu_direct;   /* enum device_direct */
         const char *local;     /* directory of the local socket, "auto" or "off"; NULL = "auto" */
-        uint32_t copy_threads; /* that share large local copies */
+        uint32_t copy_threads; /* that help with large local copies */
         const char *advertise; /* host, or base URL */
         const char *name;      /* NULL = host name + pid */
         uint64_t memory_limit; /* bytes; 0 = half of the memory of the machine, or of the control group where less */
@@ -81,7 +81,7 @@ struct option {
         const char *const *names;           /* ended by NULL */
         bool (*accepts)(const char *value); /* of a string or list; NULL = anything that is not empty */
         const char *accepted;               /* what accepts takes, for the error */
-        bool daemon;                        /* of ferryd alone, not of a worker inside a program */
+        bool daemon;                        /* only of ferryd, not of a worker inside a program */
         bool not_in_environment;
 };
 
@@ -90,35 +90,34 @@ extern const size_t option_count;
 
 enum { OPTION_VARIABLE_SIZE = 48, OPTION_MESSAGE_SIZE = 320, OPTIONS_MAX = 64 };
 
-/* The option of a name ("data-listen"); NULL = none. */
+/* Finds an option by name ("data-listen"); NULL = none. */
 const struct option *option_find(const char *flag, size_t length);
 
 /*
- * Sets one option by its text as --FLAG takes it; the value of a flag without one is 1, true, 0 or false. source names
- * it in the message. Strings are borrowed; lists add up. 0; -EINVAL with a sentence; -ENOMEM.
+ * Sets an option from text in the form of --FLAG; a flag without a value takes 1, true, 0 or false. source: its name in
+ * error messages. Borrows the text; elements of lists add up. 0; -EINVAL with a sentence; -ENOMEM.
  */
 int option_set(const struct option *option, struct options *options, const char *source, const char *value,
                char message[OPTION_MESSAGE_SIZE]);
 
-/* The lists as the worker takes them. After the last option_set. */
+/* Completes the lists. Call after the last option_set. */
 void options_finish(struct options *options);
 
-/* "FERRY_DATA_LISTEN" */
+/* The name of an option's environment variable: "FERRY_DATA_LISTEN". */
 void option_variable(const struct option *option, char text[OPTION_VARIABLE_SIZE]);
 
-/* The same with the value of an environment variable, where commas separate the elements of a list. */
+/* As option_set, from an environment variable, where commas separate the elements of a list. */
 int option_set_variable(const struct option *option, struct options *options, const char *variable, const char *value,
                         char message[OPTION_MESSAGE_SIZE]);
 
 /*
- * Reads the environment, then argv, which wins. 0 with *ret_options for options_clear; -EINVAL with a sentence that
- * names the flag and what it takes; -ENOMEM. Strings of argv and of the environment are borrowed. After --help or
- * --version nothing more is looked at.
+ * Parses the environment and argv, which wins. 0 with *ret_options, for options_clear; -EINVAL with a sentence that
+ * names the flag and the values it takes; -ENOMEM. Borrows the strings. Stops at --help or --version.
  */
 int options_parse(int argc, char *const *argv, struct options *ret_options, char message[OPTION_MESSAGE_SIZE]);
 void options_clear(struct options *options);
 
-/* The text of --help. */
+/* Prints --help. */
 void options_help(FILE *file);
 
 #endif

@@ -27,9 +27,9 @@
 #include "worker_settings.h"
 
 enum {
-        LEAVE_MS = 1000,         /* for the registry to hear that the name is free; else its lease runs out */
+        LEAVE_MS = 1000,         /* for the registry to free the name; else its lease expires */
         GRACE_DEFAULT_MS = 2000, /* the engine's */
-        END_MARGIN_MS = 10000,   /* beyond the grace time: a worker that does not end by then has a fault */
+        END_MARGIN_MS = 10000,   /* beyond the grace time: a worker that takes longer has a bug */
         PAGE = 64,
 };
 
@@ -71,7 +71,7 @@ static void cleanup_worker(struct ferry_worker **worker)
         *worker = ferry_worker_free(*worker);
 }
 
-/* In a forked child, whose copies of the workers are not its own: their sockets must not be unlinked. */
+/* In a forked child: the copies of the parent's workers must not unlink its sockets. */
 static void forget_workers(void)
 {
         static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
@@ -111,7 +111,7 @@ int worker_new(const struct worker_options *options, struct ferry_worker **ret_w
                 return r;
         set_serving(worker, true);
         facts = engine_get_facts(worker->engine);
-        ferry_id_format("", worker->epoch, epoch); /* by which other workers' logs name this one */
+        ferry_id_format("", worker->epoch, epoch); /* other workers' logs name this one by it */
         log_event(LOG_INFO, "worker ready", LOG_S("worker", worker->settings->options.name), LOG_S("epoch", epoch),
                   LOG_S("version", FERRY_VERSION), LOG_S("ucx", facts->ucx_version),
                   LOG_S("http", ferry_worker_url(worker, 0)),
@@ -172,7 +172,7 @@ static void on_drained(void *context)
         pthread_mutex_unlock(&worker->lock);
 }
 
-/* From now on no operation is made, and the end of the last one is noticed. */
+/* Refuses new operations; on_drained is called after the end of the last one. */
 static void ask_drained(struct ferry_worker *worker)
 {
         bool asked;
@@ -185,7 +185,7 @@ static void ask_drained(struct ferry_worker *worker)
                 operation_store_on_drained(worker->operations, on_drained, worker);
 }
 
-/* After ask_drained. false: it took longer. */
+/* Waits after ask_drained. false: timeout. */
 static bool wait_drained(struct ferry_worker *worker, uint64_t timeout_ms)
 {
         const uint64_t until_us = clock_now_us() + timeout_ms * 1000;
@@ -207,7 +207,7 @@ static uint64_t end_time_ms(const struct ferry_worker *worker)
         return (worker->settings->options.grace_ms ?: GRACE_DEFAULT_MS) + END_MARGIN_MS;
 }
 
-/* Nobody will come for what nobody has come for yet. */
+/* Cancels the passive operations that no peer has claimed: none can be claimed any more. */
 static void cancel_unclaimed(struct ferry_worker *worker)
 {
         const struct operation_filter waiting = { .kind = -1, .status = FERRY_INITIALIZED, .done = -1 };
@@ -248,7 +248,7 @@ size_t ferry_worker_drain(struct ferry_worker *worker, unsigned timeout_ms)
         return left;
 }
 
-/* ferry_worker_abandon does not find it any more. */
+/* Takes the engine off the worker, so that ferry_worker_abandon does not use it. */
 static struct engine *take_engine(struct ferry_worker *worker)
 {
         struct engine *engine;
@@ -260,10 +260,9 @@ static struct engine *take_engine(struct ferry_worker *worker)
 }
 
 /*
- * Not simply bottom-up reversed: first nobody may ask for anything more (HTTP, peers); then every operation ends, which
- * takes the engine; then the engine's thread, which calls the operations, is joined before they are freed. The engine's
- * memory is freed last, after the regions that are registered with it and the loop whose callbacks may still tell it of
- * a cancel.
+ * Not the reverse of the start. First end what makes requests (HTTP, peers); then end every operation, which needs the
+ * engine; then join the engine's thread, which calls the operations, and free them. Free the engine last, after the
+ * regions registered with it, and after the loop, whose callbacks may still post a cancel to it.
  */
 struct ferry_worker *ferry_worker_free(struct ferry_worker *worker)
 {
@@ -273,7 +272,7 @@ struct ferry_worker *ferry_worker_free(struct ferry_worker *worker)
                 registry_leave(worker->registry);
         if (worker->http) {
                 http_server_drain(worker->http);
-                (void)operation_store_cancel_all(worker->operations); /* gives parked requests an answer */
+                (void)operation_store_cancel_all(worker->operations); /* answers parked requests */
         }
         worker->http = http_server_free(worker->http);
         set_serving(worker, false);
@@ -312,7 +311,7 @@ struct ferry_worker *ferry_worker_free(struct ferry_worker *worker)
         return NULL;
 }
 
-/* With the lock of the living workers held. */
+/* Under living_lock. */
 static void unlink_files(const struct ferry_worker *worker)
 {
         if (worker->engine)

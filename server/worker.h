@@ -6,20 +6,20 @@
 
 #include <ferry/worker.h>
 
-/* What libferry-worker and ferryd share beyond the public header. */
+/* The interface between libferry-worker and ferryd, beyond the public header. */
 
 struct worker_options;
 
 /*
- * ferry_worker_new with options that are parsed. 0 or -errno (-EINVAL: the options' fault); the reason is in message (a
- * sentence), which may be NULL.
+ * As ferry_worker_new, with parsed options. 0 or -errno (-EINVAL: the options' fault) with a sentence in message, which
+ * may be NULL.
  */
 int worker_new(const struct worker_options *options, struct ferry_worker **ret_worker, char *message,
                size_t message_size);
 
 /*
- * Reads the files of tokens and certificates anew, for new requests and connections. 0; -errno with a sentence in
- * message: everything is as it was. Not from two threads at once.
+ * Reloads the files of tokens and certificates, for new requests and connections. 0; -errno with a sentence in message,
+ * and nothing has changed. One thread at a time.
  */
 int worker_reload(struct ferry_worker *worker, char *message, size_t message_size);
 

@@ -17,13 +17,13 @@ struct data_plane;
 /* 0 or -ENOMEM. */
 int data_plane_new(struct engine *engine, struct data_plane **ret_data_plane);
 
-/* HTTP can be used from now on. operations must outlive the data plane. */
+/* Allows transfers over HTTP. operations must outlive the data plane. */
 void data_plane_set_peers(struct data_plane *data_plane, struct peers *peers, struct operation_store *operations);
 
-/* HTTP cannot be used any more: before peers_free. */
+/* Ends transfers over HTTP. Call before peers_free. */
 void data_plane_drop_peers(struct data_plane *data_plane);
 
-/* No transfer runs any more. Takes NULL; returns NULL. */
+/* No transfer may run. Takes NULL; returns NULL. */
 struct data_plane *data_plane_free(struct data_plane *data_plane);
 
 /* For struct operation_config; as the functions of transfer/engine.h. context is the data plane. */

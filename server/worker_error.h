@@ -4,16 +4,16 @@
 
 #include <stdbool.h>
 
-/* The sentence of ferry_worker_error. Any thread; each has its own. */
+/* The sentence of ferry_worker_error, one for each thread. Any thread. */
 
 enum { WORKER_ERROR_SIZE = 512 };
 
-/* Sets it and returns error. format NULL = what the number says. */
+/* Sets it and returns error. format NULL = the error's title. */
 int worker_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /*
- * Whether what was made in that generation of base/fork.h is of this process. A forked child has copies of the parent's
- * workers, whose locks may be held for ever: public functions ask this before anything else, and fail with -ECHILD.
+ * Whether this process made what has this generation (base/fork.h). A forked child has copies of the parent's workers,
+ * whose locks may stay locked for ever: public functions check this first, and fail with -ECHILD.
  */
 bool worker_is_ours(unsigned generation);
 

@@ -22,7 +22,7 @@ struct region_table;
 struct registry;
 struct worker_settings;
 
-/* What metadata say of the worker itself. Fixed once the worker has started. */
+/* What metadata say of the worker. Fixed once the worker has started. */
 struct worker_origin {
         char data[FERRY_METADATA_ADDRESS_SIZE]; /* "" = no network transport */
         char http[FERRY_METADATA_URL_SIZE];     /* "" = no TCP listener */
@@ -30,7 +30,7 @@ struct worker_origin {
 
 struct ferry_worker_options {
         struct options parsed;
-        char **kept; /* what it borrows */
+        char **kept; /* the strings that it borrows; owned */
         size_t n_kept;
 };
 
@@ -38,9 +38,9 @@ struct ferry_worker {
         struct ferry_worker *prev, *next; /* of the living workers */
         unsigned generation;              /* of base/fork.h */
         uint64_t epoch;
-        bool serving; /* the sockets of --listen are this worker's; guarded by the lock of the living workers */
+        bool serving; /* it owns the sockets of --listen; guarded by living_lock */
 
-        /* made in this order by steps, freed by ferry_worker_free in the order that stands there */
+        /* made in this order by worker_start; for the end see ferry_worker_free */
         struct worker_settings *settings;
         struct metrics *metrics;
         struct loop *loop;
@@ -51,7 +51,7 @@ struct ferry_worker {
         struct region_table *regions;
         struct operation_limits limits;
         struct operation_store *operations;
-        _Atomic(struct operation_store *) claims; /* NULL until there is a store that can be asked */
+        _Atomic(struct operation_store *) claims; /* the store; NULL until it exists */
         struct registry *registry;                /* NULL = it has none */
         struct peers *peers;
         struct http_server *http; /* NULL = it does not listen */
@@ -64,12 +64,12 @@ struct ferry_worker {
 };
 
 /*
- * Starts every layer, bottom up. settings are there. 0, or -errno with a sentence in message; what was started stays
- * for ferry_worker_free.
+ * Starts every layer, bottom up; settings must be set. 0; -errno with a sentence in message, and ferry_worker_free
+ * frees what was started.
  */
 int worker_start(struct ferry_worker *worker, char *message, size_t message_size);
 
-/* Looks up how peers reach the worker, which has started. */
+/* Finds out how peers reach the worker, which must have started. */
 void worker_origin_look(const struct ferry_worker *worker, struct worker_origin *ret_origin);
 
 #endif

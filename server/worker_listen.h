@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* Whether only this machine reaches "HOST:PORT" (127.0.0.0/8, ::1, localhost), "unix:PATH" or "systemd:FD". */
+/* Whether only this machine can reach "HOST:PORT" (127.0.0.0/8, ::1, localhost), "unix:PATH" or "systemd:FD". */
 bool worker_listen_is_loopback(const char *address);
 
 #endif

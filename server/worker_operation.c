@@ -53,7 +53,7 @@ static int handle_new(struct ferry_worker *worker, const struct operation_spec *
         return 0;
 }
 
-/* What was made must not stay behind a call that failed. */
+/* Deletes the operation of a call that fails. */
 static int unmake(struct ferry_worker_operation *handle, int error, const char *detail)
 {
         operation_delete(handle->store, handle->operation);
@@ -168,7 +168,7 @@ const char *ferry_worker_operation_id(const struct ferry_worker_operation *handl
         return handle->id;
 }
 
-/* With the handle's lock held. */
+/* Under the handle's lock. */
 static int metadata_make(struct ferry_worker_operation *handle)
 {
         FERRY_CLEANUP(cleanup_metadata) struct ferry_metadata *metadata = NULL;
@@ -241,7 +241,7 @@ static void blocked_init(struct blocked *blocked)
         (void)pthread_condattr_destroy(&attributes);
 }
 
-/* false: the time is over. timeout_ms -1 = for ever. */
+/* false: timeout. timeout_ms -1 = no limit. */
 static bool block(struct blocked *blocked, int timeout_ms)
 {
         const uint64_t until_us = clock_now_us() + (uint64_t)(timeout_ms < 0 ? 0 : timeout_ms) * 1000;

@@ -10,14 +10,14 @@
 
 struct ferry_worker_operation {
         unsigned generation;           /* of base/fork.h */
-        struct ferry_worker *worker;   /* not after its end, which ends the operation first */
+        struct ferry_worker *worker;   /* invalid after its end, which ends the operation first */
         struct operation_store *store; /* lives as long as the operation */
         struct operation *operation;   /* a reference */
         char id[FERRY_WORKER_ID_SIZE];
 
         pthread_mutex_t lock; /* guards what follows; before the store's */
         char *metadata;       /* NULL = not asked for yet; then fixed */
-        /* What the getters gave out. */
+        /* Texts returned by the getters. */
         char transport[OPERATION_TRANSPORT_SIZE];
         char peer[FERRY_METADATA_NAME_SIZE];
         char peer_epoch[FERRY_WORKER_ID_SIZE];

@@ -17,7 +17,7 @@ struct ferry_worker_options *ferry_worker_options_new(void)
         return options;
 }
 
-/* The options borrow their strings. NULL: no memory. */
+/* Copies a text, which the options then borrow. NULL: no memory. */
 static const char *keep(struct ferry_worker_options *options, const char *text)
 {
         char **kept = reallocarray(options->kept, options->n_kept + 1, sizeof(*kept));
@@ -29,7 +29,7 @@ static const char *keep(struct ferry_worker_options *options, const char *text)
         return kept[options->n_kept] ? kept[options->n_kept++] : NULL;
 }
 
-/* What worker_fail tells of a function of options.h. */
+/* Maps the result of a function of options.h to worker_fail. */
 static int report(int r, const char *message)
 {
         return r == -EINVAL ? worker_fail(FERRY_E_INVALID_PARAMETER, "%s", message) : r ? worker_fail(r, NULL) : 0;

@@ -13,11 +13,11 @@
 #include "worker_settings.h"
 
 /*
- * The addresses that metadata name when nobody asks over HTTP. A client's connection would tell which of this host's
- * addresses it reaches; without one, a listener on all of them is named by the one that leads out of the host.
+ * The addresses in metadata of operations made without HTTP. A client's connection would show by which address it
+ * reaches this host; without one, a listener on all addresses is named by that of the default route.
  */
 
-/* Of the documentation networks: no packet is sent. */
+/* Addresses reserved for documentation; no packet is sent. */
 static const char *const outside[] = { "192.0.2.1", "2001:db8::1" };
 
 static bool look_outside(const char *target, char host[ADDRESS_HOST_SIZE])
@@ -49,7 +49,7 @@ static void local_host_look(char host[ADDRESS_HOST_SIZE])
         (void)snprintf(host, ADDRESS_HOST_SIZE, "127.0.0.1");
 }
 
-/* "http://HOST:PORT" with another host, where that is needed. */
+/* Formats "http://HOST:PORT", with another host if needed. */
 static void publish_url(const char *url, const char *advertise, const char *local_host, char *text, size_t size)
 {
         const char *bound = strstr(url, "://") + 3;

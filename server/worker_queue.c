@@ -10,14 +10,14 @@
 #include "worker_error.h"
 #include "worker_operation.h"
 
-/* An operation that was added and not taken yet. */
+/* An operation that was added and not yet taken. */
 struct entry {
         struct operation_waiter waiter;
         struct ferry_worker_queue *queue;
         struct operation_store *store; /* lives as long as the operation */
         struct operation *operation;   /* a reference */
         void *context;
-        struct entry *prev, *next; /* of the list that it is in */
+        struct entry *prev, *next; /* of its list */
 };
 
 struct ferry_worker_queue {
@@ -25,7 +25,7 @@ struct ferry_worker_queue {
         int fd;              /* readable while there are ended ones */
 
         pthread_mutex_t lock; /* guards what follows; before the store's */
-        pthread_cond_t moved; /* one went from pending to ended */
+        pthread_cond_t moved; /* an entry moved from pending to ended */
         struct entry *pending, *ended;
 };
 
@@ -54,7 +54,7 @@ int ferry_worker_queue_fd(const struct ferry_worker_queue *queue)
         return queue->fd;
 }
 
-/* With the lock held. */
+/* Under the lock. */
 static void append_ended(struct ferry_worker_queue *queue, struct entry *entry)
 {
         if (!queue->ended)
@@ -138,7 +138,7 @@ struct ferry_worker_queue *ferry_worker_queue_free(struct ferry_worker_queue *qu
                 if (operation_unwait(entry->store, &entry->waiter)) {
                         DL_DELETE(queue->pending, entry);
                         (void)entry_free(entry);
-                } else { /* its wake is on its way here */
+                } else { /* its wake callback is running */
                         (void)pthread_cond_wait(&queue->moved, &queue->lock);
                 }
         }

@@ -10,7 +10,7 @@
 #include "worker_error.h"
 #include "worker_internal.h"
 
-/* Regions of the program: held by it until it removes them, whatever is asked over REST. */
+/* Regions of the program: REST cannot delete them. */
 
 _Static_assert((int)FERRY_WORKER_ID_SIZE == (int)FERRY_ID_TEXT_SIZE, "an id fits");
 
@@ -63,7 +63,7 @@ int ferry_worker_region_alloc(struct ferry_worker *worker, size_t size, const ch
         return r;
 }
 
-/* The region that the program holds, with a reference; NULL: there is none. */
+/* Finds a region of the program, and takes a reference. NULL: none. */
 static struct region *find_held(struct ferry_worker *worker, const char *id)
 {
         struct region *region;

@@ -7,15 +7,15 @@
 struct ferry_worker;
 struct ferry_worker_request;
 
-/* A request as the store takes it. Zero-initialise; slices_clear in any case. */
+/* A request's slices, in the store's form. Zero-initialise; call slices_clear in any case. */
 struct request_slices {
         struct operation_slice *items; /* with a reference on each region */
         size_t n;
 };
 
 /*
- * Finds the regions and checks the slices against them. 0 with *ret_spec, which borrows slices; the FERRY_E_* of
- * ferry_worker_operation_create, told by worker_fail.
+ * Finds the regions and checks the slices against them. 0 with *ret_spec, which borrows slices; else FERRY_E_*, set by
+ * worker_fail.
  */
 int request_resolve(const struct ferry_worker_request *request, struct ferry_worker *worker,
                     struct request_slices *slices, struct operation_spec *ret_spec);

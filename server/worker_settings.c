@@ -2,19 +2,15 @@
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 
 #include <ferry/metadata.h>
 
 #include "base/address.h"
-#include "base/log.h"
 #include "base/passed.h"
 #include "base/util.h"
 #include "memory/room.h"
@@ -22,122 +18,7 @@
 #include "worker_listen.h"
 #include "worker_settings.h"
 
-enum {
-        TOKEN_FILE_MAX = 4096,
-        PEM_FILE_MAX = 1 << 20,
-        PROCESS_ID_ROOM = 12, /* "-" and a process id at the end of the default name */
-};
-
-static int say(char *message, size_t message_size, int error, const char *format, ...)
-        __attribute__((format(printf, 4, 5)));
-static int say(char *message, size_t message_size, int error, const char *format, ...)
-{
-        va_list arguments;
-
-        va_start(arguments, format);
-        (void)vsnprintf(message, message_size, format, arguments);
-        va_end(arguments);
-        return error;
-}
-
-/* A whole file as a string. 0 or -errno; -EFBIG beyond max. */
-static int file_read(const char *path, size_t max, char **ret_text, struct stat *ret_stat)
-{
-        FERRY_CLEANUP(cleanup_close) int fd = open(path, O_RDONLY | O_CLOEXEC);
-        FERRY_CLEANUP(cleanup_free) char *text = NULL;
-        size_t size = 0;
-
-        if (fd < 0 || fstat(fd, ret_stat) < 0)
-                return -errno;
-        text = malloc(max + 1);
-        if (!text)
-                return -ENOMEM;
-        for (;;) {
-                ssize_t n = read(fd, text + size, max + 1 - size);
-
-                if (n < 0 && errno == EINTR)
-                        continue;
-                if (n < 0)
-                        return -errno;
-                if (n == 0)
-                        break;
-                size += (size_t)n;
-                if (size > max)
-                        return -EFBIG;
-        }
-        text[size] = '\0';
-        /* A NUL inside would silently cut what follows. */
-        if (strlen(text) != size)
-                return -EINVAL;
-        *ret_text = FERRY_STEAL(text);
-        return 0;
-}
-
-static int token_read(const char *flag, const char *path, char **ret_token, char *message, size_t message_size)
-{
-        FERRY_CLEANUP(cleanup_free) char *text = NULL;
-        struct stat status;
-        size_t length;
-        int r;
-
-        if (!path)
-                return 0;
-        r = file_read(path, TOKEN_FILE_MAX, &text, &status);
-        if (r < 0)
-                return say(message, message_size, r, "--%s: %s: %s", flag, path, strerror(-r));
-        length = strcspn(text, "\r\n");
-        if (text[length + strspn(text + length, "\r\n")])
-                return say(message, message_size, -EINVAL, "--%s: %s holds more than one line", flag, path);
-        text[length] = '\0';
-        if (length == 0)
-                return say(message, message_size, -EINVAL, "--%s: %s is empty", flag, path);
-        for (size_t i = 0; i < length; i++)
-                if (!isgraph((unsigned char)text[i]))
-                        return say(message, message_size, -EINVAL,
-                                   "--%s: %s: a token has only visible ASCII characters", flag, path);
-        if (S_ISREG(status.st_mode) && status.st_mode & (S_IRGRP | S_IROTH))
-                log_event(LOG_WARN, "token file readable by other users", LOG_S("file", path),
-                          LOG_S("advice", "chmod 600"));
-        *ret_token = FERRY_STEAL(text);
-        return 0;
-}
-
-static int pem_read(const char *flag, const char *path, char **ret_pem, char *message, size_t message_size)
-{
-        struct stat status;
-        int r;
-
-        if (!path)
-                return 0;
-        r = file_read(path, PEM_FILE_MAX, ret_pem, &status);
-        if (r < 0)
-                return say(message, message_size, r, "--%s: %s: %s", flag, path, strerror(-r));
-        if (!strstr(*ret_pem, "-----BEGIN "))
-                return say(message, message_size, -EINVAL, "--%s: %s is not a PEM file", flag, path);
-        return 0;
-}
-
-/* Files that libcurl opens itself, later; a mistake is better told now. */
-static int peer_files_check(const struct worker_options *options, char *message, size_t message_size)
-{
-        const struct {
-                const char *flag, *path;
-        } files[] = { { "peer-ca", options->peer_ca },
-                      { "peer-cert", options->peer_cert },
-                      { "peer-key", options->peer_key },
-                      { "registry-ca", options->registry_ca } };
-
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(files); i++) {
-                FERRY_CLEANUP(cleanup_free) char *pem = NULL;
-                int r = pem_read(files[i].flag, files[i].path, &pem, message, message_size);
-
-                if (pem)
-                        explicit_bzero(pem, strlen(pem));
-                if (r < 0)
-                        return r;
-        }
-        return 0;
-}
+enum { PROCESS_ID_ROOM = 12 }; /* "-" and a process id at the end of the default name */
 
 static const char *keep(struct worker_settings *settings, const char *text)
 {
@@ -177,8 +58,8 @@ static int passed_keep(struct worker_settings *settings, char *message, size_t m
                 return 0;
         int n_passed = passed_count();
         if (!n_passed)
-                return say(message, message_size, -EINVAL,
-                           "--listen systemd: no socket was passed (LISTEN_FDS and LISTEN_PID)");
+                return worker_refuse(message, message_size, -EINVAL,
+                                     "--listen systemd: no socket was passed (LISTEN_FDS and LISTEN_PID)");
         const char **list = calloc(options->n_listen + (size_t)n_passed, sizeof(*list));
         if (!list)
                 return -ENOMEM;
@@ -194,10 +75,11 @@ static int passed_keep(struct worker_settings *settings, char *message, size_t m
                 char text[sizeof(PASSED_PREFIX) + 12];
 
                 if (passed_address(fd, &address, &size) < 0)
-                        return say(message, message_size, -EINVAL,
-                                   "--listen systemd: descriptor %d is no listening stream socket (ListenStream=, "
-                                   "without Accept=yes)",
-                                   fd);
+                        return worker_refuse(
+                                message, message_size, -EINVAL,
+                                "--listen systemd: descriptor %d is no listening stream socket (ListenStream=, "
+                                "without Accept=yes)",
+                                fd);
                 (void)snprintf(text, sizeof(text), PASSED_PREFIX "%d", fd);
                 list[options->n_listen] = keep(settings, text);
                 if (!list[options->n_listen++])
@@ -238,7 +120,7 @@ static bool keep_strings(struct worker_settings *settings)
         return true;
 }
 
-/* Of a URL, the host is what the data plane and the check of Host names use. */
+/* Splits --advertise: of a URL, the data plane and the check of Host headers use the host. */
 static bool split_advertise(struct worker_settings *settings)
 {
         struct worker_options *options = &settings->options;
@@ -267,7 +149,7 @@ static bool keep_all(struct worker_settings *settings, const struct worker_optio
                keep_strings(settings) && split_advertise(settings);
 }
 
-/* "host-pid": tells workers of one machine, and of many, apart. */
+/* The default name, "HOST-PID": unique on one machine, and mostly among machines. */
 static const char *name_make(struct worker_settings *settings)
 {
         char name[FERRY_METADATA_NAME_SIZE] = "";
@@ -282,7 +164,7 @@ static const char *name_make(struct worker_settings *settings)
         return keep(settings, name);
 }
 
-/* Of the machine, or of the control group where that may have less. */
+/* Half of the memory of the machine, or of the control group if that has less. */
 static uint64_t half_of_memory(void)
 {
         struct room room;
@@ -291,7 +173,7 @@ static uint64_t half_of_memory(void)
         return room.total < UINT64_MAX ? room.total / 2 : UINT64_C(1) << 30;
 }
 
-/* Zeros become what --help says. Those of the engine and of libmicrohttpd's pool are their own business. */
+/* Fills in the defaults that --help names, except those of the engine and of the HTTP server. */
 static bool defaults_fill(struct worker_settings *settings)
 {
         struct worker_options *options = &settings->options;
@@ -319,7 +201,7 @@ static bool defaults_fill(struct worker_settings *settings)
         return options->name != NULL;
 }
 
-/* What a worker takes before its first connection, and some. */
+/* Open files that a worker needs before its first connection, with some reserve. */
 enum { FILES_MIN = 64 };
 
 static int check_files(char *message, size_t message_size)
@@ -328,8 +210,9 @@ static int check_files(char *message, size_t message_size)
 
         if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur >= FILES_MIN)
                 return 0;
-        return say(message, message_size, -EMFILE, "a worker needs %d open files; the limit is %llu (ulimit -n)",
-                   FILES_MIN, (unsigned long long)files.rlim_cur);
+        return worker_refuse(message, message_size, -EMFILE,
+                             "a worker needs %d open files; the limit is %llu (ulimit -n)", FILES_MIN,
+                             (unsigned long long)files.rlim_cur);
 }
 
 static int check_options(struct worker_settings *settings, char *message, size_t message_size)
@@ -342,113 +225,44 @@ static int check_options(struct worker_settings *settings, char *message, size_t
                         beyond = options->listen[i];
         settings->beyond_loopback = beyond != NULL;
         if (beyond && !options->token_file && !options->no_auth)
-                return say(message, message_size, -EINVAL,
-                           "--listen %s can be reached from other machines: give a token by --token-file, or say "
-                           "--no-auth if whoever reaches it may do everything",
-                           beyond);
+                return worker_refuse(
+                        message, message_size, -EINVAL,
+                        "--listen %s can be reached from other machines: give a token by --token-file, or say "
+                        "--no-auth if whoever reaches it may do everything",
+                        beyond);
         if (!options->tls_cert != !options->tls_key)
-                return say(message, message_size, -EINVAL, "--tls-cert and --tls-key need each other");
+                return worker_refuse(message, message_size, -EINVAL, "--tls-cert and --tls-key need each other");
         if (options->tls_client_ca && !options->tls_cert)
-                return say(message, message_size, -EINVAL, "--tls-client-ca needs --tls-cert");
+                return worker_refuse(message, message_size, -EINVAL, "--tls-client-ca needs --tls-cert");
         if (!options->peer_cert != !options->peer_key)
-                return say(message, message_size, -EINVAL, "--peer-cert and --peer-key need each other");
+                return worker_refuse(message, message_size, -EINVAL, "--peer-cert and --peer-key need each other");
         if (!options->registry && (options->registry_prefix || options->registry_ca || options->registry_user_file))
-                return say(message, message_size, -EINVAL,
-                           "--registry-prefix, --registry-ca and --registry-user-file need --registry");
+                return worker_refuse(message, message_size, -EINVAL,
+                                     "--registry-prefix, --registry-ca and --registry-user-file need --registry");
         if (!options->data_listen && (options->transports || options->interfaces))
-                return say(
+                return worker_refuse(
                         message, message_size, -EINVAL,
                         "--transports and --interfaces are of the network transport, which only --data-listen opens");
         if (options->chunk_size > UINT32_MAX || options->grace_ms > UINT32_MAX)
-                return say(message, message_size, -EINVAL, "--chunk-size or --grace is too large");
+                return worker_refuse(message, message_size, -EINVAL, "--chunk-size or --grace is too large");
         if (!ferry_metadata_is_name(options->name))
-                return say(message, message_size, -EINVAL,
-                           "the worker's name is not 1 to %d letters, digits, '.', '-' and '_'",
-                           FERRY_METADATA_NAME_SIZE - 1);
+                return worker_refuse(message, message_size, -EINVAL,
+                                     "the worker's name is not 1 to %d letters, digits, '.', '-' and '_'",
+                                     FERRY_METADATA_NAME_SIZE - 1);
         return 0;
-}
-
-static bool same_token(const char *a, const char *b)
-{
-        return a && b && strcmp(a, b) == 0;
-}
-
-static int check_tokens(const struct worker_settings *settings, char *message, size_t message_size)
-{
-        if (same_token(settings->token, settings->peer_token))
-                return say(
-                        message, message_size, -EINVAL,
-                        "--token-file and --peer-token-file hold the same token; a peer could do everything with it");
-        if (same_token(settings->token, settings->metrics_token) ||
-            same_token(settings->peer_token, settings->metrics_token))
-                return say(message, message_size, -EINVAL,
-                           "--metrics-token-file holds the token of another file; it is for /metrics alone");
-        if (settings->metrics_token && !settings->token)
-                return say(message, message_size, -EINVAL,
-                           "--metrics-token-file needs --token-file: without it /metrics is open to everybody");
-        return 0;
-}
-
-static int files_read(struct worker_settings *settings, char *message, size_t message_size)
-{
-        const struct worker_options *options = &settings->options;
-        int r;
-
-        r = token_read("token-file", options->token_file, &settings->token, message, message_size);
-        if (r == 0)
-                r = token_read("peer-token-file", options->peer_token_file, &settings->peer_token, message,
-                               message_size);
-        if (r == 0)
-                r = token_read("metrics-token-file", options->metrics_token_file, &settings->metrics_token, message,
-                               message_size);
-        if (r == 0)
-                r = pem_read("tls-cert", options->tls_cert, &settings->tls_cert_pem, message, message_size);
-        if (r == 0)
-                r = pem_read("tls-key", options->tls_key, &settings->tls_key_pem, message, message_size);
-        if (r == 0)
-                r = pem_read("tls-client-ca", options->tls_client_ca, &settings->tls_client_ca_pem, message,
-                             message_size);
-        if (r == 0)
-                r = peer_files_check(options, message, message_size);
-        if (r == 0)
-                r = token_read("registry-user-file", options->registry_user_file, &settings->registry_user, message,
-                               message_size);
-        if (r == 0 && settings->registry_user && !strchr(settings->registry_user, ':'))
-                r = say(message, message_size, -EINVAL, "--registry-user-file: %s does not hold NAME:PASSWORD",
-                        options->registry_user_file);
-        return r == 0 ? check_tokens(settings, message, message_size) : r;
-}
-
-static void secrets_free(struct worker_settings *settings)
-{
-        char **const secrets[] = { &settings->token,        &settings->peer_token,   &settings->metrics_token,
-                                   &settings->tls_key_pem,  &settings->tls_cert_pem, &settings->tls_client_ca_pem,
-                                   &settings->registry_user };
-
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(secrets); i++) {
-                if (*secrets[i])
-                        explicit_bzero(*secrets[i], strlen(*secrets[i]));
-                free(FERRY_STEAL(*secrets[i]));
-        }
 }
 
 int worker_settings_reread(struct worker_settings *settings, char *message, size_t message_size)
 {
-        struct worker_settings fresh = { .options = settings->options };
-        int r = files_read(&fresh, message, message_size);
+        struct worker_secrets fresh = { 0 };
+        int r = worker_secrets_read(&settings->options, &fresh, message, message_size);
 
         if (r < 0) {
-                secrets_free(&fresh);
+                worker_secrets_clear(&fresh);
                 return r;
         }
-        secrets_free(settings);
-        settings->token = fresh.token;
-        settings->peer_token = fresh.peer_token;
-        settings->metrics_token = fresh.metrics_token;
-        settings->tls_cert_pem = fresh.tls_cert_pem;
-        settings->tls_key_pem = fresh.tls_key_pem;
-        settings->tls_client_ca_pem = fresh.tls_client_ca_pem;
-        settings->registry_user = fresh.registry_user;
+        worker_secrets_clear(&settings->secrets);
+        settings->secrets = fresh;
         return 0;
 }
 
@@ -471,7 +285,7 @@ int worker_settings_new(const struct worker_options *options, struct worker_sett
         if (r == 0)
                 r = check_files(message, message_size);
         if (r == 0)
-                r = files_read(settings, message, message_size);
+                r = worker_secrets_read(&settings->options, &settings->secrets, message, message_size);
         if (r < 0)
                 return r;
         *ret_settings = FERRY_STEAL(settings);
@@ -482,7 +296,7 @@ struct worker_settings *worker_settings_free(struct worker_settings *settings)
 {
         if (!settings)
                 return NULL;
-        secrets_free(settings);
+        worker_secrets_clear(&settings->secrets);
         for (size_t i = 0; i < settings->n_owned; i++)
                 free(settings->owned[i]);
         free(settings->owned);

@@ -5,19 +5,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "options.h"
+#include "worker_secrets.h"
 
-/* A worker's options, checked, with defaults in place of zeros, and the files that they name read. Fixed once made. */
+/* A worker's options, checked and with defaults filled in, and the contents of the files they name. */
 
 struct worker_settings {
         struct worker_options options; /* strings are owned; the engine's and HTTP's own defaults stay 0; advertise is
                                           a host */
         const char *advertise_url;     /* "https://HOST:PORT"; NULL = none was given */
-        char *token, *peer_token, *metrics_token; /* NULL = none */
-        char *tls_cert_pem, *tls_key_pem;         /* NULL = no TLS */
-        char *tls_client_ca_pem;                  /* NULL = clients need no certificate */
-        char *registry_user;                      /* "NAME:PASSWORD"; NULL = none */
-        bool beyond_loopback;                     /* some listener can be reached from other machines */
+        struct worker_secrets secrets;
+        bool beyond_loopback; /* some listener can be reached from other machines */
         char **owned;
         size_t n_owned;
 };
@@ -26,7 +23,7 @@ struct worker_settings {
 int worker_settings_new(const struct worker_options *options, struct worker_settings **ret_settings, char *message,
                         size_t message_size);
 
-/* Reads the files anew. 0, or -errno with a sentence in message, and the settings are as before. */
+/* Reloads the files. 0; -errno with a sentence in message, and the settings are unchanged. */
 int worker_settings_reread(struct worker_settings *settings, char *message, size_t message_size);
 
 /* Wipes the secrets and frees. Takes NULL; returns NULL. */

@@ -26,12 +26,12 @@
 /* Files for all but HTTP connections. */
 enum { DESCRIPTORS_KEPT = 256 };
 
-/* One more descriptor for so many connections: no more than server/http/shard.h says. */
+/* A shard needs a descriptor, too; at most SHARD_CONNECTIONS (server/http/shard.h). */
 enum { CONNECTIONS_A_DESCRIPTOR = 32 };
 
 /* ---- downward calls' callbacks ---- */
 
-/* Thread: a maker's, or whoever makes a small region or adopts memory. */
+/* Thread: a maker thread, or the one that makes a small region or adopts memory. */
 static int on_register(void *context, const struct region *region, void **ret_registration)
 {
         const struct engine_memory spec = {
@@ -66,8 +66,8 @@ static ssize_t on_peers_page(void *context, uint64_t *cursor, struct engine_peer
 }
 
 /*
- * Thread: who runs the data plane. The engine is there before the store, so that worker->claims is NULL at first; its
- * thread ends (engine_stop) before the store does.
+ * Thread: the holder of the progress lock. The engine starts before the store, so worker->claims is NULL at first; its
+ * thread ends (engine_stop) before the store is freed.
  */
 static int on_claim(void *context, const struct engine_request *request, struct engine_offer *ret_offer)
 {
@@ -88,7 +88,7 @@ static void on_wake_waiters(void *context)
 
 /* ---- the layers, bottom up ---- */
 
-enum { HTTP_SPIN_PART = 3 }; /* there are more of these threads */
+enum { HTTP_SPIN_PART = 3 }; /* of the engine's spin time, since there are several HTTP threads */
 
 static uint32_t spin_us(const struct worker_options *options)
 {
@@ -113,7 +113,7 @@ static int start_allowlist(struct ferry_worker *worker)
 {
         const struct worker_settings *settings = worker->settings;
 
-        /* Beyond loopback, others could make this worker ask servers that listen on loopback because they trust it. */
+        /* A listener beyond loopback: others could make the worker send requests to servers that trust loopback. */
         return allowlist_new(settings->options.allow_peer, settings->options.n_allow_peer, settings->beyond_loopback,
                              &worker->allowlist);
 }
@@ -154,7 +154,7 @@ static int start_engine(struct ferry_worker *worker)
         return r < 0 ? r : data_plane_new(worker->engine, &worker->data_plane);
 }
 
-/* A constant 1 whose labels say which programs run where. */
+/* A constant 1, whose labels are the versions. */
 static int start_build_info(struct ferry_worker *worker)
 {
         static const char *const labels[] = { "version", "ucx_version", "worker" };
@@ -239,7 +239,7 @@ static int start_registry(struct ferry_worker *worker)
                 .url = options->registry,
                 .prefix = options->registry_prefix,
                 .ttl_ms = options->registry_ttl_ms,
-                .user = worker->settings->registry_user,
+                .user = worker->settings->secrets.registry_user,
                 .ca_file = options->registry_ca,
                 .cert_file = options->peer_cert,
                 .key_file = options->peer_key,
@@ -260,7 +260,7 @@ static int start_peers(struct ferry_worker *worker)
                        settings->options.name);
         const struct peers_config config = {
                 .allowlist = worker->allowlist,
-                .token = settings->peer_token,
+                .token = settings->secrets.peer_token,
                 .ca_file = settings->options.peer_ca,
                 .cert_file = settings->options.peer_cert,
                 .key_file = settings->options.peer_key,
@@ -277,7 +277,7 @@ static int start_peers(struct ferry_worker *worker)
         return r;
 }
 
-/* Connections that took the last descriptor would leave none for anything else. */
+/* The number of connections that leaves descriptors for everything else. */
 static uint64_t connections_possible(uint64_t wanted)
 {
         struct rlimit files;
@@ -300,12 +300,12 @@ static uint64_t connections_possible(uint64_t wanted)
 
 static struct http_secrets worker_secrets(const struct worker_settings *settings)
 {
-        return (struct http_secrets){ .token = settings->token,
-                                      .peer_token = settings->peer_token,
-                                      .metrics_token = settings->metrics_token,
-                                      .tls_cert = settings->tls_cert_pem,
-                                      .tls_key = settings->tls_key_pem,
-                                      .tls_client_ca = settings->tls_client_ca_pem };
+        return (struct http_secrets){ .token = settings->secrets.token,
+                                      .peer_token = settings->secrets.peer_token,
+                                      .metrics_token = settings->secrets.metrics_token,
+                                      .tls_cert = settings->secrets.tls_cert_pem,
+                                      .tls_key = settings->secrets.tls_key_pem,
+                                      .tls_client_ca = settings->secrets.tls_client_ca_pem };
 }
 
 int worker_reload(struct ferry_worker *worker, char *message, size_t message_size)
@@ -318,7 +318,7 @@ int worker_reload(struct ferry_worker *worker, char *message, size_t message_siz
         if (worker->http)
                 r = http_server_reload(worker->http, &secrets);
         if (r == 0)
-                r = peers_set_token(worker->peers, worker->settings->peer_token);
+                r = peers_set_token(worker->peers, worker->settings->secrets.peer_token);
         if (r < 0)
                 (void)snprintf(message, message_size, "%s",
                                r == -EINVAL ? "--tls-cert, --tls-key or --tls-client-ca is not usable" : strerror(-r));
@@ -357,7 +357,7 @@ static int start_http(struct ferry_worker *worker)
                 .limits = { .body_max = 8 << 20,
                             .bodies_max = 64 * (8 << 20),
                             .batch_max = 1024,
-                            .ids_max = 512, /* as many as fit into a head, with as much again for everything else */
+                            .ids_max = 512, /* they fill about half of a head */
                             .descriptors_max = FERRY_METADATA_DESCRIPTORS,
                             .wait_ms_max = 55 * 1000, /* proxies give up after 60 s of silence */
                             .waiters_max = options->max_waiters,
@@ -396,7 +396,7 @@ static int make_ready_line(struct ferry_worker *worker)
         return worker->ready_line ? 0 : -ENOMEM;
 }
 
-/* Last: who finds the name can use the worker. 0; -EADDRINUSE: another worker has the name. */
+/* Last, since peers may use the worker once they find its name. 0; -EADDRINUSE: another worker has the name. */
 static int join_registry(struct ferry_worker *worker, char *message, size_t message_size)
 {
         struct registry_entry self = { .epoch = worker->epoch, .version = FERRY_VERSION };
@@ -413,7 +413,7 @@ static int join_registry(struct ferry_worker *worker, char *message, size_t mess
 static const struct step {
         const char *what;
         int (*start)(struct ferry_worker *worker);
-        /* the sentence for -EINVAL and -ENODEV, which are the caller's fault; NULL = none of its options */
+        /* message for -EINVAL and -ENODEV, the caller's faults; NULL = cannot be the caller's */
         const char *invalid;
 } steps[] = {
         { "metrics", start_metrics, NULL },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a handle tells of its operation. */
+/* The getters of an operation's handle. */
 #include <errno.h>
 #include <string.h>
 

@@ -39,7 +39,7 @@ static bool take_host(const char *text, char host[ADDRESS_HOST_SIZE], const char
                 return false;
         memcpy(host, start, length);
         host[length] = '\0';
-        /* Brackets are for IPv6 alone, and what has colons outside them is no address. */
+        /* Brackets require an IPv6 literal, and a host with colons requires brackets. */
         if (*text == '[' && (!strchr(host, ':') || !address_is_literal(host)))
                 return false;
         return **ret_rest == '\0' || **ret_rest == ':';

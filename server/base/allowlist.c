@@ -53,7 +53,7 @@ static bool network_contains(const struct network *network, const uint8_t addres
         unsigned bytes = network->bits / 8;
         unsigned rest = network->bits % 8;
 
-        /* ::/0 means all of IPv6; it must not take in IPv4 only because of how we keep it. */
+        /* ::/0 means all of IPv6; it must not match IPv4 just because that is stored v4-mapped. */
         if (network->bits < MAPPED_BITS && address_is_mapped(address))
                 return false;
         if (memcmp(network->address, address, bytes) != 0)
@@ -116,7 +116,7 @@ static bool network_parse(const char *text, struct network *ret_network)
         return true;
 }
 
-/* A DNS name, not what merely fails to be an address: the last label has a letter. A final dot is not kept. */
+/* A DNS name: its last label must have a letter, so that a malformed address is refused. Drops a final dot. */
 static bool name_parse(const char *text, char ret_name[HOST_NAME_SIZE])
 {
         size_t length = strlen(text);
@@ -167,7 +167,7 @@ static int add_entry(struct allowlist *allowlist, const char *entry)
                 log_event(LOG_ERROR, "invalid --allow-peer entry", LOG_S("entry", entry));
                 return -EINVAL;
         }
-        /* Its meaning is fixed (RFC 6761), whatever a resolver says. */
+        /* RFC 6761 fixes its meaning, so no resolver is asked. */
         if (strcasecmp(name, "localhost") == 0) {
                 add_loopback(allowlist);
                 return 0;

@@ -9,12 +9,12 @@
 
 #include "base/util.h"
 
-enum { WORD_BITS = 64, FDS_MAX = 1 << 16 /* those beyond stay open in a child */ };
+enum { WORD_BITS = 64, FDS_MAX = 1 << 16 /* higher descriptors stay open in a child */ };
 
 static atomic_uint generation;
 static _Atomic uint64_t private_fds[FDS_MAX / WORD_BITS]; /* bit fd % 64 of word fd / 64 */
 
-/* Async-signal-safe: the child has one thread of many. */
+/* Must be async-signal-safe: other threads of the parent may have held any lock. */
 static void in_child(void)
 {
         atomic_fetch_add(&generation, 1);

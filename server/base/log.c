@@ -14,11 +14,11 @@
 
 enum {
         LINE_SIZE = 4096,
-        LINE_RESERVE = 64, /* room that a line which was cut needs to say so and to end well formed */
+        LINE_RESERVE = 64, /* room for the end of a truncated line */
         KEY_SIZE = 64,
 };
 
-/* A line being written. Once truncated, nothing more is taken but what line_force puts into the reserve. */
+/* A line being written. Once truncated, only line_force adds to it, in the reserve. */
 struct line {
         enum log_format format;
         size_t used;
@@ -37,7 +37,7 @@ _Static_assert(FERRY_ARRAY_SIZE(level_names) == LOG_LEVEL_COUNT, "every level ha
 static _Atomic int current_level = LOG_WARN;
 static _Atomic int current_format = LOG_LOGFMT;
 
-/* Never freed: another thread may be in one that is not current any more. */
+/* Never freed: another thread may still use a replaced one. */
 struct sink {
         void (*put)(void *context, enum log_level level, const char *line); /* NULL = standard error */
         void *context;
@@ -92,7 +92,7 @@ static void line_force(struct line *line, const char *text, size_t n)
         line->used += n;
 }
 
-/* Takes all n bytes or, when the line is full, none. */
+/* Adds all n bytes or, if the line is full, none. */
 static bool line_put(struct line *line, const char *text, size_t n)
 {
         if (line->truncated || line->used + n > (size_t)LINE_SIZE - LINE_RESERVE) {
@@ -156,7 +156,7 @@ static bool is_plain(const char *text)
         return true;
 }
 
-/* What comes before a value. Nothing when not all of it fits. */
+/* Adds the key of a field, or nothing if it does not fit. */
 static bool line_key(struct line *line, const char *key)
 {
         size_t before = line->used;
@@ -178,7 +178,7 @@ static void line_string(struct line *line, const char *key, const char *value)
                 return;
         if (line->format == LOG_LOGFMT && is_plain(value) && line_put(line, value, strlen(value)))
                 return;
-        /* A plain value that did not fit is cut within quotes, where the dots show. */
+        /* Retries a plain value that did not fit with quotes, inside which it is truncated visibly. */
         line->truncated = false;
         line_quote(line, value);
         if (line->truncated && line->text[line->used - 1] != '"')

@@ -18,10 +18,10 @@
 enum {
         LOOP_EVENTS = 32,
         LOOP_HEAP_FIRST = 64,
-        LOOP_HEAP_ARITY = 4, /* as many as share a line of the cache: half as many levels as of two */
+        LOOP_HEAP_ARITY = 4, /* children share a cache line, and there are half as many levels as with 2 */
 };
 
-/* The id of the event fd in epoll's data; those of watches begin at 1. */
+/* The event fd's id in epoll data; ids of watches begin at 1. */
 static const uint64_t wake_id = 0;
 static const uint64_t never = UINT64_MAX;
 
@@ -35,7 +35,7 @@ struct watch_entry {
         UT_hash_handle hh;
 };
 
-/* The deadline stands here, too: what compares them does not bring in timers that nobody has touched for long. */
+/* Repeats the deadline, so that comparisons do not load cold timers into the cache. */
 struct heap_entry {
         uint64_t deadline_us;
         struct loop_timer *timer;
@@ -48,7 +48,7 @@ struct loop {
 
         pthread_mutex_t lock; /* a leaf; guards all below, and slot, fd and id of timers and watches */
         bool stopping;
-        uint64_t wake_at;        /* when the sleeping thread wakes by itself; 0 = it is awake or has been woken */
+        uint64_t wake_at;        /* when the sleeping thread wakes by itself; 0 = awake or woken */
         struct heap_entry *heap; /* the earliest deadline first */
         size_t n_timers, capacity;
         struct watch_entry *watches;
@@ -61,7 +61,7 @@ static void heap_place(struct loop *loop, size_t i, struct heap_entry entry)
         entry.timer->slot = i + 1;
 }
 
-/* The earliest of those below slot i; n_timers or more = there is none. */
+/* The earliest child of slot i; n_timers or more = none. */
 static size_t heap_earliest_below(const struct loop *loop, size_t i)
 {
         size_t first = LOOP_HEAP_ARITY * i + 1, end = first + LOOP_HEAP_ARITY, earliest = first;
@@ -133,7 +133,7 @@ static int timeout_ms(uint64_t deadline_us)
         return ms > INT_MAX ? INT_MAX : (int)ms;
 }
 
-/* Notes until when the thread will sleep. false: it shall end. */
+/* Notes until when the thread will sleep. false: end the thread. */
 static bool loop_prepare(struct loop *loop, uint64_t *ret_deadline)
 {
         pthread_mutex_lock(&loop->lock);
@@ -144,7 +144,7 @@ static bool loop_prepare(struct loop *loop, uint64_t *ret_deadline)
         return go_on;
 }
 
-/* Returns how many timers are armed: no more than these fire before the next look at the file descriptors. */
+/* Returns the number of armed timers: at most so many fire before descriptors are polled again. */
 static size_t loop_awake(struct loop *loop)
 {
         pthread_mutex_lock(&loop->lock);
@@ -213,7 +213,7 @@ static void *loop_main(void *argument)
         return NULL;
 }
 
-/* The thread takes no signals: they belong to the program. */
+/* Blocks all signals in the thread: they belong to the program. */
 static int thread_start(struct loop *loop, const char *name)
 {
         sigset_t all, before;

@@ -12,7 +12,7 @@
 #include "base/metrics.h"
 #include "base/util.h"
 
-/* Of /proc/self/stat, counted from the field behind the name, which ends at the last ')'. */
+/* Fields of /proc/self/stat, counted from the one after the name, which ends at the last ')'. */
 enum { STAT_UTIME = 11, STAT_STIME, STAT_START = 19, STAT_VSIZE, STAT_RSS, STAT_FIELDS };
 
 enum value { CPU, RESIDENT, VIRTUAL, START, OPEN_FILES, MAX_FILES, VALUES };

@@ -29,7 +29,7 @@ static void put_escaped(FILE *out, const char *text, bool quote)
         }
 }
 
-/* The shortest of two forms that reads back as the same number. */
+/* Prints the shorter of two forms that parses back to the same number. */
 static void put_double(FILE *out, double value)
 {
         if (isinf(value)) {

@@ -137,8 +137,8 @@ TEST(a_token_is_one_line_without_its_end)
 
                 write_file(text, strlen(text));
                 assert_int_equal(worker_settings_new(&options, &settings, NULL, 0), 0);
-                assert_string_equal(settings->token, "s3cret");
-                assert_null(settings->peer_token);
+                assert_string_equal(settings->secrets.token, "s3cret");
+                assert_null(settings->secrets.peer_token);
                 worker_settings_free(settings);
         }
 }

@@ -29,8 +29,8 @@ bool address_is_literal(const char *host);
 bool address_is_wildcard(const char *host);
 
 /*
- * What peers are told instead of a bound "host:port": host becomes advertise when that is not NULL, else local_host
- * when the bound host is a wildcard and local_host is not "". Text that is not an address is copied as it is.
+ * The address for peers of a bound "host:port": its host is replaced by advertise if that is not NULL, else by
+ * local_host if the bound host is a wildcard and local_host is not "". Copies text that is not an address.
  */
 void address_publish(const char *bound, const char *advertise, const char *local_host, char *text, size_t size);
 

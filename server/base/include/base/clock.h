@@ -11,7 +11,7 @@ enum { CLOCK_TEXT_LENGTH = 24, CLOCK_TEXT_SIZE = 32 };
 /* CLOCK_MONOTONIC in microseconds; for deadlines and durations. */
 uint64_t clock_now_us(void);
 
-/* Unix time in milliseconds; for what people and peers see. */
+/* Unix time in milliseconds; for display and for peers. */
 uint64_t clock_unix_ms(void);
 
 /* "2026-11-20T11:01:52.123Z" of a Unix time in milliseconds. */

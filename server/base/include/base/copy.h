@@ -5,10 +5,11 @@
 #include <stddef.h>
 
 /*
- * memcpy for bulk that nobody will read soon: stores past the caches, so that the old content of the destination is not
- * read first. glibc does that as well, but only for copies of a good part of the last-level cache (180 MiB on a large
- * host), not for bulk that is copied in pieces. Measured in tests/bench/NOTES.md: 11.8 GB/s instead of 7.2 in pieces of
- * 1 MiB. Any thread. copy_past_caches_end must follow the last of a row of copies before anybody is told of the bytes.
+ * memcpy with non-temporal stores, for bulk that is not read soon: the old content of the destination is not loaded
+ * into the caches first. glibc does the same only for copies of a large part of the last-level cache (180 MiB on a
+ * large host), not for bulk copied in pieces. Measured in tests/bench/NOTES.md: 11.8 GB/s instead of 7.2 in pieces of 1
+ * MiB. Call copy_past_caches_end after the last of several copies, before another thread may read the bytes. Any
+ * thread.
  */
 void copy_past_caches(void *to, const void *from, size_t size);
 void copy_past_caches_end(void);

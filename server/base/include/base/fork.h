@@ -2,16 +2,14 @@
 #ifndef BASE_FORK_H
 #define BASE_FORK_H
 
-/*
- * A program that forks without exec gives its child copies of our descriptors, and none of our threads. Any thread.
- */
+/* For programs that fork without exec: the child has copies of our descriptors, but none of our threads. Any thread. */
 
-/* How many forks led to this process, as far as anything here was looked at: tells what was made by a parent. */
+/* The number of forks that led to this process: tells what a parent process has made. */
 unsigned fork_generation(void);
 
 /*
- * A socket whose end tells peers of our death: a forked child closes it at once. From then on only
- * fork_private_close may close it.
+ * Registers a socket whose end tells peers that this process has died: a forked child closes it at once. After this
+ * only fork_private_close may close it.
  */
 void fork_private(int fd);
 /* Closes it. fd -1 = none. */
