@@ -7,10 +7,11 @@
  * thread that calls it, so that a GPU that stands still would hold up every transfer, and it aborts the process where a
  * copy fails (ucp_mem_type_pack), so that a GPU that is gone would end the worker.
  *
- * UCX has RDMA reach such memory where the card's memory domain has registered it, which nvidia_peermem or DMA-BUF make
- * possible. It chooses between that and copies by what it finds faster, and tells nobody; but on endpoints with peer
- * error handling it has no pipeline of copies (UCX_RNDV_PIPELINE_ERROR_HANDLING), only single messages, so that a
- * rendezvous takes the card. This holds from 1.16 on; before, its rendezvous is another.
+ * UCX has a card reach such memory where the card's memory domain has registered it, which nvidia_peermem or DMA-BUF
+ * make possible. Between that and copies UCX chooses by its own estimates, and tells nobody. On endpoints with peer
+ * error handling it has no pipeline of copies (UCX_RNDV_PIPELINE_ERROR_HANDLING), so that copies are left for what fits
+ * into one fragment, 512 KiB, and for active messages: where card and GPU are near each other it takes neither. This
+ * holds from 1.16 on; before, its rendezvous is another.
  */
 
 static int no_cards(void *context, struct device_inventory *inventory)

@@ -119,5 +119,5 @@ const char *ucx_no_rdma(const struct ucx *ucx, const struct ucx_config *config)
                 return "--interfaces names no RDMA port";
         if (ucx_memlock_limit() < UCX_MEMLOCK_MIN)
                 return "the limit of locked memory is too small for RDMA (ulimit -l)";
-        return "this UCX cannot use the RDMA devices here: a provider library of libibverbs may be missing";
+        return "this UCX has no verbs for the RDMA devices here, or libibverbs lacks their provider library";
 }
