@@ -76,6 +76,7 @@ struct stranger {
         uint32_t status;            /* of the DONE_ACK that came, or of a DATA that is none */
         const struct stream *place; /* for the payload of a DATA; NULL = it is refused */
         bool took;                  /* it is on its way there */
+        bool has_another_key;
 };
 
 static void on_message(void *context, struct link *link, const struct wire_header *header, struct payload *payload)
@@ -141,6 +142,7 @@ static void stranger_read(struct stranger *s, const struct world *w, uint32_t se
                                           .length = length,
                                           .total = w->total };
         memcpy(m->header.key, w->key, sizeof(w->key));
+        m->header.key[5] ^= s->has_another_key;
         s->transport->ops->send(s->link, m);
 }
 
@@ -157,6 +159,57 @@ static void stranger_say_done(struct stranger *s, const struct world *w)
                                           .total = w->total };
         memcpy(m->header.key, w->key, sizeof(w->key));
         s->transport->ops->send(s->link, m);
+}
+
+static void stranger_hears(struct stranger *s, uint32_t status)
+{
+        WAIT_UNTIL(((void)s->transport->ops->progress(s->transport), s->status));
+        assert_int_equal(s->status, status);
+}
+
+static void stranger_go(struct stranger *s)
+{
+        s->transport->ops->shut_down(s->transport, 0);
+        s->transport->ops->free(s->transport);
+}
+
+/* Not the first one alone, which claims. */
+TEST(each_request_of_a_transfer_needs_the_key)
+{
+        enum { LENGTH = 4096 };
+        struct world *w = world_new(RING, 2 * LENGTH);
+        struct stranger s = { 0 };
+
+        world_offer(w, ENGINE_READ);
+        stranger_come(&s, w);
+        stranger_read(&s, w, 0, LENGTH);
+        s.has_another_key = true;
+        stranger_read(&s, w, 1, LENGTH);
+        stranger_hears(&s, FERRY_E_PEER_REFUSED);
+        assert_int_equal(w->passive.claims, 1);
+        stranger_go(&s);
+        end_wait(&w->passive, 1);
+        assert_int_equal(w->passive.outcome.bytes, LENGTH);
+}
+
+/* It says that it is lost, so that a requester whose link broke comes again with a transfer of its own. */
+TEST(a_transfer_is_served_to_the_peer_that_claimed_it)
+{
+        enum { LENGTH = 4096 };
+        struct world *w = world_new(RING, 2 * LENGTH);
+        struct stranger s = { 0 }, other = { 0 };
+
+        world_offer(w, ENGINE_READ);
+        stranger_come(&s, w);
+        stranger_come(&other, w);
+        stranger_read(&s, w, 0, LENGTH);
+        WAIT_UNTIL(w->passive.claims == 1);
+        stranger_read(&other, w, 1, LENGTH);
+        stranger_hears(&other, FERRY_E_PEER_LOST);
+        stranger_go(&other);
+        stranger_go(&s);
+        end_wait(&w->passive, 1);
+        assert_int_equal(w->passive.claims, 1);
 }
 
 /* Nobody can cancel a transfer that is complete. */
@@ -179,8 +232,7 @@ TEST(a_peer_that_is_done_and_keeps_what_it_was_lent_is_not_waited_for)
         stranger_say_done(&s, w);
         end_wait(&w->passive, 1);
         assert_int_equal(w->passive.outcome.error, 0);
-        s.transport->ops->shut_down(s.transport, 0);
-        s.transport->ops->free(s.transport);
+        stranger_go(&s);
         free(segment.address);
 }
 
@@ -202,14 +254,11 @@ TEST(a_peer_that_asks_for_too_much_ends_its_transfer)
                 end_wait(&w->passive, 1);
                 assert_int_equal(w->passive.outcome.error, FERRY_E_TRANSFER_FAILED);
                 assert_non_null(strstr(w->passive.outcome.detail, "more chunks at once"));
-                while (!s.status)
-                        (void)s.transport->ops->progress(s.transport);
-                assert_int_equal(s.status, FERRY_E_LIMIT_REACHED);
+                stranger_hears(&s, FERRY_E_LIMIT_REACHED);
                 world_start(w, ENGINE_READ, true);
                 end_wait(&w->active, 1);
                 assert_int_equal(w->active.outcome.error, 0);
-                s.transport->ops->shut_down(s.transport, 0);
-                s.transport->ops->free(s.transport);
+                stranger_go(&s);
                 world_free(w);
         }
 }
@@ -226,17 +275,14 @@ TEST(more_transfers_at_once_than_allowed_are_refused_and_others_go_on)
         for (int i = 0; i < CLAIMS; i++, s.transfer++)
                 stranger_read(&s, w, 0, SIZE);
         stranger_read(&s, w, 0, SIZE);
-        while (!s.status)
-                (void)s.transport->ops->progress(s.transport);
-        assert_int_equal(s.status, FERRY_E_LIMIT_REACHED);
+        stranger_hears(&s, FERRY_E_LIMIT_REACHED);
         assert_int_equal(w->passive.claims, CLAIMS);
         world_start(w, ENGINE_READ, false);
         end_wait(&w->active, 1);
         assert_int_equal(w->active.outcome.error, FERRY_E_LIMIT_REACHED);
         assert_non_null(strstr(w->active.outcome.detail, "claims_max"));
         assert_int_equal(w->passive.ended, 0);
-        s.transport->ops->shut_down(s.transport, 0);
-        s.transport->ops->free(s.transport);
+        stranger_go(&s);
         end_wait(&w->passive, CLAIMS);
         world_start(w, ENGINE_READ, false);
         end_wait(&w->active, 2);
