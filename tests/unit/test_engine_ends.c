@@ -128,11 +128,14 @@ static void stranger_come(struct stranger *s, const struct world *w)
         assert_int_equal(s->link->state, LINK_UP);
 }
 
-static void stranger_read(struct stranger *s, const struct world *w, uint32_t seq, uint64_t length)
+static void stranger_send(struct stranger *s, const struct world *w, enum wire_type type, uint32_t seq, uint64_t length)
 {
+        static uint8_t bytes[4096];
+        static struct segment segment = { .address = bytes, .size = sizeof(bytes) };
+        static struct stream stream;
         struct message *m = message_new(s->transport);
 
-        m->header = (struct wire_header){ .type = WIRE_READ,
+        m->header = (struct wire_header){ .type = type,
                                           .to_epoch = w->epoch[1],
                                           .from_epoch = s->epoch,
                                           .operation = OPERATION,
@@ -143,22 +146,22 @@ static void stranger_read(struct stranger *s, const struct world *w, uint32_t se
                                           .total = w->total };
         memcpy(m->header.key, w->key, sizeof(w->key));
         m->header.key[5] ^= s->has_another_key;
+        if (type == WIRE_WRITE) {
+                assert_int_equal(stream_init(&stream, &segment, 1), 0);
+                m->stream = &stream;
+                m->length = length;
+        }
         s->transport->ops->send(s->link, m);
+}
+
+static void stranger_read(struct stranger *s, const struct world *w, uint32_t seq, uint64_t length)
+{
+        stranger_send(s, w, WIRE_READ, seq, length);
 }
 
 static void stranger_say_done(struct stranger *s, const struct world *w)
 {
-        struct message *m = message_new(s->transport);
-
-        m->header = (struct wire_header){ .type = WIRE_DONE,
-                                          .to_epoch = w->epoch[1],
-                                          .from_epoch = s->epoch,
-                                          .operation = OPERATION,
-                                          .transfer = s->transfer,
-                                          .length = w->total,
-                                          .total = w->total };
-        memcpy(m->header.key, w->key, sizeof(w->key));
-        s->transport->ops->send(s->link, m);
+        stranger_send(s, w, WIRE_DONE, 0, w->total);
 }
 
 static void stranger_hears(struct stranger *s, uint32_t status)
@@ -190,6 +193,23 @@ TEST(each_request_of_a_transfer_needs_the_key)
         stranger_go(&s);
         end_wait(&w->passive, 1);
         assert_int_equal(w->passive.outcome.bytes, LENGTH);
+}
+
+TEST(a_write_is_not_done_before_all_of_it_has_come)
+{
+        enum { LENGTH = 4096 };
+        struct world *w = world_new(RING, 2 * LENGTH);
+        struct stranger s = { 0 };
+
+        world_offer(w, ENGINE_WRITE);
+        stranger_come(&s, w);
+        stranger_send(&s, w, WIRE_WRITE, 0, LENGTH);
+        stranger_say_done(&s, w);
+        stranger_hears(&s, FERRY_E_SIZE_MISMATCH);
+        end_wait(&w->passive, 1);
+        assert_int_equal(w->passive.outcome.error, FERRY_E_TRANSFER_FAILED);
+        assert_int_equal(w->passive.outcome.bytes, LENGTH);
+        stranger_go(&s);
 }
 
 /* It says that it is lost, so that a requester whose link broke comes again with a transfer of its own. */
