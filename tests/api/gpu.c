@@ -18,39 +18,27 @@ void gpu_set_faults(const struct gpu_scene *s, const char *words)
         assert_int_equal(rename(next, s->faults), 0);
 }
 
-int gpu_setup(void **state)
+static void gpu_release(void *scene)
 {
-        struct gpu_scene *s = calloc(1, sizeof(*s));
+        struct gpu_scene *s = scene;
 
-        assert_non_null(s);
+        gpu_set_faults(s, ""); /* for workers that are still to end */
+        (void)unlink(s->faults);
+        (void)unlink(s->counts_path);
+        (void)munmap(s->counts, sizeof(*s->counts));
+}
+
+void gpu_begin(struct gpu_scene *s)
+{
         (void)snprintf(s->faults, sizeof(s->faults), "/tmp/ferry-gpu-%d", (int)getpid());
         (void)setenv("CUDA_STANDIN_FAULTS", s->faults, 1);
         (void)snprintf(s->counts_path, sizeof(s->counts_path), "/tmp/ferry-gpu-counts-%d", (int)getpid());
         s->counts = standin_counts_new(s->counts_path);
         assert_non_null(s->counts);
+        test_keep(s, gpu_release);
         (void)unsetenv("CUDA_STANDIN_DEVICES");
         (void)unsetenv("CUDA_STANDIN_FIRST");
         gpu_set_faults(s, "");
-        *state = s;
-        return 0;
-}
-
-int gpu_teardown(void **state)
-{
-        struct gpu_scene *s = *state;
-
-        gpu_set_faults(s, "");
-        pair_clean(&s->pair);
-        (void)unlink(s->faults);
-        (void)unlink(s->counts_path);
-        (void)munmap(s->counts, sizeof(*s->counts));
-        free(s);
-        return 0;
-}
-
-void gpu_end(struct gpu_scene *s)
-{
-        pair_end(&s->pair);
 }
 
 /* A region on a device, with the pattern of seed; 0 = zeros. */

@@ -20,10 +20,8 @@ struct gpu_scene {
 };
 
 /* A test with a struct gpu_scene *s; its workers are gone afterwards. */
-#define WITH_GPUS(name) SCENE_OF(struct gpu_scene *s, name, gpu_setup, gpu_teardown, gpu_end)
-int gpu_setup(void **state);
-int gpu_teardown(void **state);
-void gpu_end(struct gpu_scene *s);
+#define WITH_GPUS(name) SCENE(struct gpu_scene, s, name, gpu_begin(s))
+void gpu_begin(struct gpu_scene *s);
 
 /* The words of CUDA_STANDIN_FAULTS, which the workers see from now on. */
 void gpu_set_faults(const struct gpu_scene *s, const char *words);

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "harness.h"
+#include "scene.h"
 
 /* ---- the directory of the local sockets ---- */
 
@@ -185,6 +185,7 @@ static void spawn(struct worker *w, const char *name, const char *const *argumen
         (void)close(out[1]);
         (void)close(errors);
         w->out = out[0];
+        worker_adopt(w);
         take_ready_line(w);
 }
 
@@ -316,11 +317,22 @@ size_t worker_files(const struct worker *w)
 
 static void forget_process(struct worker *w)
 {
+        worker_forget(w->pid);
         w->pid = 0;
         w->client = ferry_free(w->client);
         if (w->out >= 0)
                 (void)close(w->out);
         w->out = -1;
+}
+
+int worker_reap(struct worker *w)
+{
+        int status;
+
+        w->client = ferry_free(w->client);
+        assert_int_equal(waitpid(w->pid, &status, 0), w->pid);
+        forget_process(w);
+        return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
 void worker_stop(struct worker *w)
@@ -331,16 +343,14 @@ void worker_stop(struct worker *w)
         w->client = ferry_free(w->client);
         assert_int_equal(kill(w->pid, SIGTERM), 0);
         rest = read_all(w->out);
-        assert_int_equal(waitpid(w->pid, &status, 0), w->pid);
-        forget_process(w);
+        status = worker_reap(w);
         assert_string_equal(rest, "");
         free(rest);
-        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-                print_error("worker %s ended with status %#x; log:\n", w->name, status);
+        if (status != 0) {
+                print_error("worker %s ended with status %d; log:\n", w->name, status);
                 (void)fputs(worker_log(w), stderr); /* cmocka would cut it */
         }
-        assert_true(WIFEXITED(status));
-        assert_int_equal(WEXITSTATUS(status), 0);
+        assert_int_equal(status, 0);
         worker_assert_quiet(w);
         assert_int_equal(worker_files(w), 0);
         (void)unlink(w->log);
@@ -349,11 +359,8 @@ void worker_stop(struct worker *w)
 
 void worker_kill(struct worker *w)
 {
-        int status;
-
         assert_int_equal(kill(w->pid, SIGKILL), 0);
-        assert_int_equal(waitpid(w->pid, &status, 0), w->pid);
-        forget_process(w);
+        (void)worker_reap(w);
         (void)unlink(w->log);
         w->log[0] = '\0';
 }

@@ -71,11 +71,17 @@ void worker_assert_quiet(const struct worker *w);
  */
 void worker_stop(struct worker *w);
 
+/* Waits until it has ended: its exit status, or a signal's number, negative. Its log stays. */
+int worker_reap(struct worker *w);
+
 /* SIGKILL, and reaps it. Its socket stays, as after a crash, until a peer or the next worker finds nobody listening. */
 void worker_kill(struct worker *w);
 
 /* Ends whatever still runs and removes what it left. For teardown; asserts nothing. */
 void worker_clean(struct worker *w);
+
+/* A process that the test has started itself ends with the test until worker_reap, as those of worker_start do. */
+void worker_adopt(struct worker *w);
 
 /* Its log so far. */
 const char *worker_log(const struct worker *w);
@@ -181,63 +187,51 @@ bool operation_await_middle(struct worker *w, const char *id);
 /* ---- tests and their scenes ---- */
 
 /*
- * ON_WORKER(what_it_shows, flags…) { … } has a running struct worker *w; under WITH_WORKER the test starts it. When the
- * test has come to its end, worker_stop ends what still runs; after a failure it is killed. The same holds for all
- * below.
+ * SCENE(type, s, name, begin) { … } is a test with type *s, zeroed before and gone afterwards, which begins with the
+ * expression begin. When the test has come to its end, worker_stop ends those workers in *s that still run, the latest
+ * first; after a failure they are killed.
  */
-#define ON_WORKER(name, ...)                                                                                           \
-        static void name(struct worker *w);                                                                            \
-        SCENE_RUN(name, name, worker_start(*state, "w", STRINGS(__VA_ARGS__)), worker_end)                             \
-        TEST_REGISTER(name, #name, name##_test, worker_setup, worker_teardown)                                         \
-        static void name(struct worker *w)
-#define WITH_WORKER(name) SCENE_OF(struct worker *w, name, worker_setup, worker_teardown, worker_end)
-int worker_setup(void **state);
-int worker_teardown(void **state);
-void worker_end(struct worker *w);
+#define SCENE(type, s, name, begin)                                                                                    \
+        static void name(type *s);                                                                                     \
+        SCENE_TEST(type, s, name, name, begin)                                                                         \
+        static void name(type *s)
+
+/* ON_WORKER(what_it_shows, flags…) { … } has a running struct worker *w; under WITH_WORKER the test starts it. */
+#define ON_WORKER(name, ...) SCENE(struct worker, w, name, worker_start(w, "w", STRINGS(__VA_ARGS__)))
+#define WITH_WORKER(name) SCENE(struct worker, w, name, (void)0)
 
 /* struct pair *p on the local side. */
-#define ON_PAIR(name, ...)                                                                                             \
-        static void name(struct pair *p);                                                                              \
-        SCENE_RUN(name, name, pair_start_with(*state, false, STRINGS(__VA_ARGS__)), pair_end)                          \
-        TEST_REGISTER(name, #name, name##_test, pair_setup, pair_teardown)                                             \
-        static void name(struct pair *p)
+#define ON_PAIR(name, ...) SCENE(struct pair, p, name, pair_start_with(p, false, STRINGS(__VA_ARGS__)))
+#define WITH_PAIR(name) SCENE(struct pair, p, name, (void)0)
 /* Two tests, name_local and name_network: p->network tells them apart. */
 #define ON_EACH_PAIR(name, ...)                                                                                        \
         static void name(struct pair *p);                                                                              \
-        SCENE_RUN(name, name##_local, pair_start_with(*state, false, STRINGS(__VA_ARGS__)), pair_end)                  \
-        SCENE_RUN(name, name##_network, pair_start_with(*state, true, STRINGS(__VA_ARGS__)), pair_end)                 \
-        TEST_REGISTER(name##_local, #name "_local", name##_local_test, pair_setup, pair_teardown)                      \
-        TEST_REGISTER(name##_network, #name "_network", name##_network_test, pair_setup, pair_teardown)                \
+        SCENE_TEST(struct pair, p, name, name##_local, pair_start_with(p, false, STRINGS(__VA_ARGS__)))                \
+        SCENE_TEST(struct pair, p, name, name##_network, pair_start_with(p, true, STRINGS(__VA_ARGS__)))               \
         static void name(struct pair *p)
-#define WITH_PAIR(name) SCENE_OF(struct pair *p, name, pair_setup, pair_teardown, pair_end)
-int pair_setup(void **state);
-int pair_teardown(void **state);
-void pair_end(struct pair *p);
 
 /* A pair that nothing has been started of, and a fresh directory of mode 0700, which goes with all that is in it. */
 struct shared_scene {
         char path[64];
         struct pair pair;
 };
-#define WITH_SHARED(name)                                                                                              \
-        SCENE_OF(struct shared_scene *s, name, shared_scene_setup, shared_scene_teardown, shared_scene_end)
-int shared_scene_setup(void **state);
-int shared_scene_teardown(void **state);
-void shared_scene_end(struct shared_scene *s);
+#define WITH_SHARED(name) SCENE(struct shared_scene, s, name, directory_make(s->path, sizeof(s->path)))
+void directory_make(char *path, size_t size);
 
-/* A scene of a file's own whose end is asserted: void end(struct scene *s). */
-#define SCENE_OF(parameter, name, setup, teardown, end)                                                                \
-        static void name(parameter);                                                                                   \
-        SCENE_RUN(name, name, (void)0, end)                                                                            \
-        TEST_REGISTER(name, #name, name##_test, setup, teardown)                                                       \
-        static void name(parameter)
-#define SCENE_RUN(function, id, begin, end)                                                                            \
+#define SCENE_TEST(type, s, function, id, begin)                                                                       \
         static void id##_test(void **state)                                                                            \
         {                                                                                                              \
+                type *s = scene_new(sizeof(*s));                                                                       \
+                                                                                                                       \
+                (void)state;                                                                                           \
                 begin;                                                                                                 \
-                function(*state);                                                                                      \
-                end(*state);                                                                                           \
+                function(s);                                                                                           \
+                scene_end(s, sizeof(*s));                                                                              \
                 test_row(NULL);                                                                                        \
-        }
+        }                                                                                                              \
+        TEST_REGISTER(id, #id, id##_test, NULL, scene_teardown)
+void *scene_new(size_t size);
+void scene_end(const void *scene, size_t size);
+int scene_teardown(void **state);
 
 #endif

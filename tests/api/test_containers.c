@@ -95,6 +95,7 @@ static void container_start(struct shared_scene *s, struct worker *w, const char
                 (void)execvp(arguments[0], (char *const *)arguments);
                 _exit(127);
         }
+        worker_adopt(w);
         (void)close(out[1]);
         (void)close(errors);
         w->out = dup(out[0]);
@@ -115,13 +116,9 @@ static void container_start(struct shared_scene *s, struct worker *w, const char
 static void container_stop(struct worker *w)
 {
         const char *log = worker_log(w);
-        int status;
 
-        w->client = ferry_free(w->client);
         assert_int_equal(kill(child_of(w->pid), SIGTERM), 0);
-        assert_int_equal(waitpid(w->pid, &status, 0), w->pid);
-        w->pid = 0;
-        assert_int_equal(status, 0);
+        assert_int_equal(worker_reap(w), 0);
         assert_null(strstr(log, "level=warn"));
         assert_null(strstr(log, "level=error"));
         worker_clean(w);

@@ -21,15 +21,10 @@ static void await_draining(struct worker *w)
 /* Reaps the worker: its exit status, 128 + a signal's number. Its socket is gone. */
 static int reap(struct worker *w)
 {
-        int status;
+        int status = worker_reap(w);
 
-        w->client = ferry_free(w->client);
-        assert_int_equal(waitpid(w->pid, &status, 0), w->pid);
-        (void)close(w->out);
-        w->out = -1;
-        w->pid = 0;
         assert_int_equal(worker_files(w), 0);
-        return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+        return status;
 }
 
 WITH_PAIR(each_signal_lets_a_transfer_finish)

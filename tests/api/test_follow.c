@@ -22,24 +22,6 @@ struct scene {
         struct ferry_operation read;
 };
 
-static int setup(void **state)
-{
-        struct scene *s = calloc(1, sizeof(*s));
-
-        *state = s;
-        return s ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-        struct scene *s = *state;
-
-        worker_clean(&s->c);
-        pair_clean(&s->p);
-        free(s);
-        return 0;
-}
-
 static void follow(struct scene *s, const char *more, struct ferry_operation *ret_follower)
 {
         const char *text = text_format(",\"follow\":\"%s\"%s", s->running.active, more);
@@ -86,7 +68,7 @@ static void stop(struct scene *s)
 }
 
 /* Two readers of one follower, of which one comes late; and a follower of a part. */
-#define WITH_SCENE(name) TEST_OF(struct scene *s, name, setup, teardown)
+#define WITH_SCENE(name) SCENE(struct scene, s, name, (void)0)
 
 WITH_SCENE(followers_get_what_arrives_and_then_the_rest)
 {
@@ -205,7 +187,6 @@ WITH_SCENE(a_follower_that_ends_leaves_its_source_alone)
         region_assert_pattern(&s->p.b, s->running.local, SEED, 0, SIZE);
         ferry_operation_clear(&s->follower);
         ferry_operation_clear(&s->read);
-        pair_stop(&s->p);
 }
 
 /* A range that is there is answered at once, another one when it is. */

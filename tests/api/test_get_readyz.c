@@ -31,7 +31,6 @@ ON_PAIR(a_draining_worker_is_alive_but_not_ready)
         struct worker *a = &p->a;
         struct raw_answer answer;
         struct running running;
-        int status;
 
         running_start(p, FERRY_READABLE, 64 << 20, 5, &p->b, &running);
         assert_int_equal(kill(a->pid, SIGTERM), 0);
@@ -49,11 +48,6 @@ ON_PAIR(a_draining_worker_is_alive_but_not_ready)
         worker_resume(&p->b);
         operation_assert_end(&p->b, running.active, FERRY_COMPLETE, NULL);
         region_assert_pattern(&p->b, running.local, 5, 0, 64 << 20);
-        a->client = ferry_free(a->client);
-        assert_int_equal(waitpid(a->pid, &status, 0), a->pid);
-        (void)close(a->out);
-        a->pid = 0;
-        assert_true(WIFEXITED(status));
-        assert_int_equal(WEXITSTATUS(status), 0);
+        assert_int_equal(worker_reap(a), 0);
         assert_int_equal(worker_files(a), 0);
 }

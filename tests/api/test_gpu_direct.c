@@ -92,7 +92,6 @@ WITH_DIRECT(bytes_move_as_they_are_in_both_directions)
                                 /* What is short travels inside the message. */
                                 move(s, &c, sizes[k] > 8 * KIB ? "gpudirect" : "staged");
                         }
-        pair_stop(&s->pair);
 }
 
 WITH_DIRECT(no_buffer_of_the_host_is_used)
@@ -108,7 +107,6 @@ WITH_DIRECT(no_buffer_of_the_host_is_used)
         operation_assert_end(&s->pair.b, begun.active, FERRY_COMPLETE, NULL);
         assert_int_equal(s->counts->pinned, pinned);
         course_end(&s->pair, &c, &begun, "rc_verbs+gpudirect", "rc_verbs+gpudirect");
-        pair_stop(&s->pair);
 }
 
 /* Rows of it, as of a KV cache: long runs go as they are, short ones are gathered in a buffer of the host. */
@@ -139,7 +137,6 @@ WITH_DIRECT(rows_move)
                 region_drop(&s->pair.a, offered);
                 region_drop(&s->pair.b, local);
         }
-        pair_stop(&s->pair);
 }
 
 /* ---- ends ---- */

@@ -62,7 +62,6 @@ WITH_GPUS(a_peer_that_is_killed_ends_the_transfer)
         gpu_set_faults(s, "");
         operation_assert_error(&s->pair.b, active.id, FERRY_ERRORED, FERRY_E_PEER_LOST);
         region_drop(&s->pair.b, local);
-        worker_stop(&s->pair.b);
 }
 
 WITH_GPUS(a_gpu_that_falls_off_the_bus_ends_its_operations_and_nothing_else)

@@ -61,8 +61,6 @@ WITH_GPUS(a_peer_that_does_not_see_the_gpu_gets_its_memory_by_host_memory)
         (void)setenv("CUDA_STANDIN_FIRST", "4", 1);
         worker_start(&s->pair.b, "b", NULL);
         move_all(&s->pair, "cuda:0", "cuda:0", "shm+staged", "shm+staged");
-        worker_stop(&s->pair.a);
-        worker_stop(&s->pair.b);
 }
 
 WITH_GPUS(checksums_are_made_of_gpu_memory)

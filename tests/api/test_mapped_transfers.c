@@ -46,8 +46,7 @@ static void scene_start(struct scene *s, enum ferry_kind kind)
         s->offered = region_make(&s->pair.a, SIZE, kind == FERRY_READABLE ? SEED : 0);
         s->local = region_make(&s->pair.b, SIZE, kind == FERRY_READABLE ? 0 : SEED);
         s->memory = map_region(&s->pair.a, s->offered);
-        s->copy = malloc(SIZE);
-        assert_non_null(s->copy);
+        s->copy = test_keep(malloc(SIZE), free);
 }
 
 static void operations_clear(struct scene *s)
@@ -60,8 +59,6 @@ static void scene_stop(struct scene *s)
 {
         operations_clear(s);
         (void)munmap(s->memory, SIZE);
-        free(s->copy);
-        s->copy = NULL;
         region_drop(&s->pair.a, s->offered);
         if (s->pair.b.pid)
                 region_drop(&s->pair.b, s->local);
@@ -131,23 +128,7 @@ static void assert_both_serve(struct scene *s)
         pair_assert_serving(&s->pair);
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct scene));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        struct scene *s = *state;
-
-        pair_clean(&s->pair);
-        free(s->copy);
-        free(s);
-        return 0;
-}
-
-#define WITH_SCENE(name) TEST_OF(struct scene *s, name, setup, teardown)
+#define WITH_SCENE(name) SCENE(struct scene, s, name, (void)0)
 
 WITH_SCENE(a_cancel_of_the_offer_ends_both_and_is_quiet)
 {
@@ -265,5 +246,4 @@ WITH_SCENE(a_deleted_region_does_not_live_on_in_the_peer)
         operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
         region_drop(&p->a, offered);
         WAIT_UNTIL(!maps_a_deleted_file(&p->b));
-        pair_stop(p);
 }

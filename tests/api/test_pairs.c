@@ -104,20 +104,7 @@ static void story_kind(struct fixture *f)
         assert_still_good(f);
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct fixture));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        pair_clean(&((struct fixture *)*state)->p);
-        free(*state);
-        return 0;
-}
-
-#define CASE(name) TEST_OF(struct fixture *f, name, setup, teardown)
+#define CASE(name) SCENE(struct fixture, f, name, (void)0)
 
 CASE(metadata_of_the_other_kind_is_refused)
 {

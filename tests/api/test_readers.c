@@ -46,24 +46,7 @@ static void assert_readers(struct worker *w, const char *id, uint64_t done, enum
         assert_int_equal(now.status, status);
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct fixture));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        struct fixture *f = *state;
-
-        worker_clean(&f->c);
-        worker_clean(&f->d);
-        pair_clean(&f->p);
-        free(*state);
-        return 0;
-}
-
-#define CASE(name) TEST_OF(struct fixture *f, name, setup, teardown)
+#define CASE(name) SCENE(struct fixture, f, name, (void)0)
 
 CASE(many_readers_read_at_the_same_time)
 {
@@ -178,7 +161,4 @@ CASE(an_offer_to_many_ends_for_all_when_it_is_cancelled)
         operation_assert_error(&f->p.a, passive.id, FERRY_CANCELLED, FERRY_E_CANCELLED);
         begin_make(&f->p.b, FERRY_READ, local, passive.metadata, &late);
         operation_assert_error(&f->p.b, late.id, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
-        worker_stop(&f->c);
-        worker_stop(&f->d);
-        pair_stop(&f->p);
 }

@@ -338,7 +338,6 @@ WITH_SHARED(ferry_lists_workers_and_fetches_by_name)
                                      NULL, &output, &errors),
                          1);
         assert_non_null(strstr(errors, "no worker nobody is in the registry"));
-        pair_stop(p);
 }
 
 /* Runs until a signal ends it; *ret_output is read from. */

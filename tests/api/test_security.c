@@ -19,6 +19,12 @@ struct scene {
         char full[32], peer[32]; /* paths of token files */
 };
 
+static void remove_file(void *path)
+{
+        (void)unlink(path);
+}
+
+/* A file with a token, which goes with the test. */
 static void token_file(char *path, const char *token)
 {
         int fd;
@@ -28,6 +34,7 @@ static void token_file(char *path, const char *token)
         assert_true(fd >= 0);
         assert_int_equal(dprintf(fd, "%s\n", token), (int)strlen(token) + 1);
         (void)close(fd);
+        test_keep((char *)text_format("%s", path), remove_file);
 }
 
 /* A worker with both tokens, and more flags; its client has the full one. */
@@ -77,29 +84,7 @@ static const char *const guarded[][2] = {
 };
 enum { GUARDED = sizeof(guarded) / sizeof(guarded[0]) };
 
-static int setup(void **state)
-{
-        struct scene *s = calloc(1, sizeof(*s));
-
-        token_file(s->full, FULL);
-        token_file(s->peer, PEER);
-        *state = s;
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        struct scene *s = *state;
-
-        worker_clean(&s->a);
-        worker_clean(&s->b);
-        (void)unlink(s->full);
-        (void)unlink(s->peer);
-        free(s);
-        return 0;
-}
-
-#define WITH_SCENE(name) TEST_OF(struct scene *s, name, setup, teardown)
+#define WITH_SCENE(name) SCENE(struct scene, s, name, (token_file(s->full, FULL), token_file(s->peer, PEER)))
 
 WITH_SCENE(without_the_token_nothing_but_the_open_pages_is_served)
 {
@@ -129,7 +114,6 @@ WITH_SCENE(without_the_token_nothing_but_the_open_pages_is_served)
                 assert_int_equal(ask(&s->a, "GET", open[i], NULL, NULL), 200);
         assert_int_equal(ask(&s->a, "GET", "/v1/worker", "Bearer " FULL, NULL), 200);
         assert_int_equal(ask(&s->a, "GET", "/v1/worker", "bearer " FULL, NULL), 200); /* the scheme has no case */
-        worker_stop(&s->a);
 }
 
 /* A token in the URL would stand in every log on the way. */
@@ -138,7 +122,6 @@ WITH_SCENE(a_token_in_the_query_is_no_token)
         start(s, &s->a, "a", NULL);
         assert_int_equal(ask(&s->a, "GET", "/v1/worker?token=" FULL, NULL, NULL), 401);
         assert_int_equal(ask(&s->a, "GET", "/v1/worker?access_token=" FULL, NULL, NULL), 401);
-        worker_stop(&s->a);
 }
 
 WITH_SCENE(the_peer_token_fetches_metadata_and_the_worker_and_nothing_else)
@@ -161,7 +144,6 @@ WITH_SCENE(the_peer_token_fetches_metadata_and_the_worker_and_nothing_else)
                 (void)ask(&s->a, guarded[i][0], guarded[i][1], "Bearer " PEER, &answer);
                 answer_assert_problem(&answer, 403, "forbidden");
         }
-        worker_stop(&s->a);
 }
 
 WITH_SCENE(the_metrics_token_fetches_metrics_and_nothing_else)
@@ -235,8 +217,6 @@ WITH_SCENE(workers_with_the_peer_token_fetch_from_each_other)
         read_by_url(s, offer.id, target, id);
         operation_assert_error(&s->b, id, FERRY_ERRORED, FERRY_E_PEER_REFUSED);
         region_assert_pattern(&s->b, target, 0, 0, 77777);
-        worker_stop(&s->b);
-        worker_stop(&s->a);
 }
 
 WITH_SCENE(no_secret_stands_in_a_log)
@@ -265,8 +245,6 @@ WITH_SCENE(no_secret_stands_in_a_log)
                         assert_null(strstr(log, secrets[k]));
         }
         free(key);
-        worker_stop(&s->b);
-        worker_stop(&s->a);
 }
 
 WITH_SCENE(token_files_are_looked_at_closely)
@@ -285,7 +263,6 @@ WITH_SCENE(token_files_are_looked_at_closely)
         worker_expect(&s->a, "token file readable by other users");
         errors = worker_log(&s->a);
         assert_non_null(strstr(errors, "token file readable by other users"));
-        worker_stop(&s->a);
 }
 
 /* Whoever listens to everybody must say who may come; 0.0.0.0 is not opened here. */
@@ -317,8 +294,6 @@ WITH_SCENE(peers_that_are_not_allowed_are_not_asked)
         more = text_format(",\"remote_url\":\"%s\"", url);
         body = operation_body("read", target, more);
         assert_problem(&s->b, "POST", "/v1/operations", body, 403, "forbidden", NULL);
-        worker_stop(&s->b);
-        worker_stop(&s->a);
 }
 
 /* ---- TLS ---- */
@@ -370,7 +345,6 @@ WITH_SCENE(https_is_served_to_those_who_trust_the_certificate)
         /* Nobody is served in the clear on that port. */
         assert_int_equal(ask(&s->a, "GET", "/v1/worker", NULL, NULL), 0);
         assert_int_equal(ferry_get_livez(s->a.client), 0);
-        worker_stop(&s->a);
 }
 
 WITH_SCENE(a_metadata_url_by_https_needs_the_peer_ca)
@@ -398,7 +372,6 @@ WITH_SCENE(a_metadata_url_by_https_needs_the_peer_ca)
                 ferry_operation_clear(&offer);
                 worker_stop(&s->b);
         }
-        worker_stop(&s->a);
 }
 
 WITH_SCENE(certificates_that_cannot_be_used_are_refused)
@@ -445,7 +418,6 @@ WITH_SCENE(tls_older_than_1_2_is_refused)
         assert_int_equal(offer_tls(&s->a, 2), HANDSHAKE);
         assert_int_not_equal(offer_tls(&s->a, 1), HANDSHAKE);
         assert_int_not_equal(offer_tls(&s->a, 0), HANDSHAKE);
-        worker_stop(&s->a);
 }
 
 /* 0, or the error of a request on a connection of its own, with or without the certificate. */
@@ -474,7 +446,6 @@ WITH_SCENE(clients_need_a_certificate_where_the_worker_asks_for_one)
         worker_stop(&s->a);
         start_tls_alone(&s->a, "a", STRINGS("--tls-client-ca", tls("other-ca.pem")));
         assert_int_not_equal(reach(&s->a, true), 0);
-        worker_stop(&s->a);
 }
 
 /* ---- reading anew ---- */
@@ -522,7 +493,6 @@ WITH_SCENE(tokens_are_read_anew_at_a_hangup)
         hang_up(&s->a, "reloading tokens and certificates failed", 2);
         assert_int_equal(ask(&s->a, "GET", "/v1/regions", "Bearer " OTHER, NULL), 200);
         assert_int_equal(ask(&s->a, "GET", "/v1/regions", "Bearer " PEER, NULL), 403);
-        worker_stop(&s->a);
 }
 
 WITH_SCENE(certificates_are_read_anew_and_connections_live_on)

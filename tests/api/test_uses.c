@@ -71,24 +71,8 @@ static void assert_peer(struct pair *p, const struct offer *offer)
         assert_non_null(strstr(log, "label=again"));
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct fixture));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        struct fixture *f = *state;
-
-        worker_clean(&f->c);
-        pair_clean(&f->p);
-        free(f);
-        return 0;
-}
-
 /* Each write begins when the one before is complete where it was asked for. */
-#define CASE(name) TEST_OF(struct fixture *f, name, setup, teardown)
+#define CASE(name) SCENE(struct fixture, f, name, (void)0)
 
 CASE(writes_follow_each_other_at_once)
 {
@@ -140,7 +124,6 @@ CASE(what_is_read_is_what_the_memory_holds_each_time)
         assert_offer(&p->a, &source, 10, "COMPLETE");
         assert_peer(p, &source);
         offer_drop(&p->a, &source);
-        pair_stop(p);
 }
 
 /* Begins writes on b until it stands still in the middle of one. Returns how many were complete before. */
@@ -194,6 +177,4 @@ CASE(a_writer_that_dies_costs_only_its_own_attempt)
         region_assert_pattern(&p->a, target.region, SEED + 1, 0, LARGE);
         assert_int_equal(ferry_cancel_operation(p->a.client, target.id, NULL), 0);
         offer_drop(&p->a, &target);
-        worker_stop(&f->c);
-        worker_stop(&p->a);
 }

@@ -62,20 +62,7 @@ static void assert_silent(int fd)
         assert_int_equal(poll(&p, 1, 0), 0);
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct fixture));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        pair_clean(&((struct fixture *)*state)->p);
-        free(*state);
-        return 0;
-}
-
-#define CASE(name) TEST_OF(struct fixture *f, name, setup, teardown)
+#define CASE(name) SCENE(struct fixture, f, name, (void)0)
 
 CASE(a_wait_ends_with_the_operation)
 {
@@ -340,5 +327,4 @@ CASE(progress_can_be_followed)
         assert_int_equal(bytes, 64 * STEPS_MIB);
         operation_assert_end(&f->p.a, r.passive, FERRY_COMPLETE, NULL);
         running_drop(&f->p, &r);
-        pair_stop(&f->p);
 }

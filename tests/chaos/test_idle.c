@@ -42,30 +42,12 @@ static void assert_sleeps(struct scene *s)
 #endif
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct scene));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        struct scene *s = *state;
-
-        worker_clean(&s->quiet);
-        worker_clean(&s->local);
-        worker_clean(&s->network);
-        free(s);
-        return 0;
-}
-
-#define WITH_SCENE(name) TEST_OF(struct scene *s, name, setup, teardown)
+#define WITH_SCENE(name) SCENE(struct scene, s, name, (void)0)
 
 WITH_SCENE(a_fresh_worker_sleeps)
 {
         worker_start(&s->quiet, "quiet", NULL);
         assert_sleeps(s);
-        worker_stop(&s->quiet);
 }
 
 WITH_SCENE(a_worker_with_links_and_waiters_sleeps)

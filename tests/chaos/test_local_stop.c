@@ -193,25 +193,7 @@ static void measure(struct scene *s)
         }
 }
 
-static int setup(void **state)
-{
-        struct scene *s = calloc(1, sizeof(*s));
-
-        s->size = getenv("FERRY_CHAOS_ROUNDS") ? SIZE_LONG : SIZE_SHORT;
-        *state = s;
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        struct scene *s = *state;
-
-        pair_clean(&s->pair);
-        free(s);
-        return 0;
-}
-
-#define WITH_SCENE(name) TEST_OF(struct scene *s, name, setup, teardown)
+#define WITH_SCENE(name) SCENE(struct scene, s, name, s->size = getenv("FERRY_CHAOS_ROUNDS") ? SIZE_LONG : SIZE_SHORT)
 
 WITH_SCENE(a_stop_at_any_moment_ends_the_other_side_and_leaves_its_memory_alone)
 {
@@ -238,5 +220,4 @@ WITH_SCENE(a_stop_at_any_moment_ends_the_other_side_and_leaves_its_memory_alone)
         for (int i = 0; i < 2; i++)
                 (void)munmap(s->ends[i].memory, s->size);
         free(s->copy);
-        pair_stop(&s->pair);
 }

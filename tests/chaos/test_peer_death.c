@@ -144,22 +144,7 @@ static void survive(struct scene *s, bool network, bool verify)
         print_message("%s side: the slowest end came after %d ms\n", side_names[network], (int)s->slowest_ms);
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct scene));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        struct scene *s = *state;
-
-        pair_clean(&s->pair);
-        free(s);
-        return 0;
-}
-
-#define WITH_SCENE(name) TEST_OF(struct scene *s, name, setup, teardown)
+#define WITH_SCENE(name) SCENE(struct scene, s, name, (void)0)
 
 WITH_SCENE(survivor_ends_and_serves_on_the_local_side)
 {

@@ -19,24 +19,7 @@ static const char *bound(const struct worker *w)
         return w->url + strlen("http://");
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct scene));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        struct scene *s = *state;
-
-        worker_clean(&s->dead);
-        worker_clean(&s->other);
-        worker_clean(&s->again);
-        free(s);
-        return 0;
-}
-
-#define WITH_SCENE(name) TEST_OF(struct scene *s, name, setup, teardown)
+#define WITH_SCENE(name) SCENE(struct scene, s, name, (void)0)
 
 WITH_SCENE(the_next_start_removes_the_socket_of_a_dead_worker_only)
 {
@@ -54,8 +37,6 @@ WITH_SCENE(the_next_start_removes_the_socket_of_a_dead_worker_only)
         assert_int_equal(worker_files(&s->again), 1);
         region_assert_pattern(&s->other, other_region, 2, 0, SIZE);
         pair_assert_serving(&(struct pair){ .a = s->other, .b = s->again });
-        worker_stop(&s->again);
-        worker_stop(&s->other);
 }
 
 WITH_SCENE(a_peer_that_finds_nobody_listening_removes_the_socket)
@@ -76,7 +57,6 @@ WITH_SCENE(a_peer_that_finds_nobody_listening_removes_the_socket)
         assert_int_equal(worker_files(&s->dead), 0);
         assert_int_equal(worker_files(&s->other), 1);
         region_assert_pattern(&s->other, other_region, 2, 0, SIZE);
-        worker_stop(&s->other);
 }
 
 WITH_SCENE(a_worker_that_comes_back_has_its_addresses_and_another_epoch)
@@ -110,8 +90,6 @@ WITH_SCENE(a_worker_that_comes_back_has_its_addresses_and_another_epoch)
         operation_assert_error(&s->other, read.id, FERRY_ERRORED, FERRY_E_STALE_METADATA);
         region_assert_pattern(&s->other, target, 0, 0, SIZE);
         pair_assert_serving(&(struct pair){ .a = s->again, .b = s->other });
-        worker_stop(&s->again);
-        worker_stop(&s->other);
 }
 
 /* Files that look like a worker's socket, but are somebody's own. */

@@ -174,22 +174,7 @@ static void start(struct scene *s, bool network)
         worker_expect(&s->pair.b, "msg=\"operation ended\"");
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct scene));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        struct scene *s = *state;
-
-        pair_clean(&s->pair);
-        free(s);
-        return 0;
-}
-
-#define WITH_SCENE(name) TEST_OF(struct scene *s, name, setup, teardown)
+#define WITH_SCENE(name) SCENE(struct scene, s, name, (void)0)
 
 WITH_SCENE(the_stall_limit_ends_operations_with_a_stopped_peer)
 {

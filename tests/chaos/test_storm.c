@@ -281,23 +281,7 @@ static void assert_survivor_is_as_before(struct scene *s)
                 assert_true(rss_kb < s->rss_kb + RSS_GROWTH_KB);
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct scene));
-        return *state ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-        struct scene *s = *state;
-
-        for (size_t i = 0; i < STORM_WORKERS; i++)
-                worker_clean(&s->storm.places[i].w);
-        free(s);
-        return 0;
-}
-
-#define WITH_SCENE(name) TEST_OF(struct scene *s, name, setup, teardown)
+#define WITH_SCENE(name) SCENE(struct scene, s, name, (void)0)
 
 WITH_SCENE(whatever_happens_every_operation_ends_and_is_quiet)
 {
