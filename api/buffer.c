@@ -71,3 +71,20 @@ void ferry_buffer_clear(struct ferry_buffer *b, bool wipe)
         free(b->data);
         *b = (struct ferry_buffer){ 0 };
 }
+
+void *ferry_reserve(void *block, size_t *room, size_t n, size_t size)
+{
+        size_t wanted = *room ? *room : 16, bytes;
+
+        if (n <= *room)
+                return block;
+        while (wanted < n)
+                if (__builtin_mul_overflow(wanted, 2, &wanted))
+                        return NULL;
+        if (__builtin_mul_overflow(wanted, size, &bytes))
+                return NULL;
+        block = realloc(block, bytes);
+        if (block)
+                *room = wanted;
+        return block;
+}

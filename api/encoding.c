@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include <ferry/encoding.h>
+#include <ferry/util.h>
 
 enum { ID_DIGITS = 16 };
 
@@ -75,7 +76,7 @@ size_t ferry_utf8_length(const char *text, size_t size, uint32_t *ret_character)
         } forms[] = { { 0x80, 0x00, 0 }, { 0xe0, 0xc0, 0x80 }, { 0xf0, 0xe0, 0x800 }, { 0xf8, 0xf0, 0x10000 } };
         const unsigned char *at = (const unsigned char *)text;
 
-        for (size_t n = 1; n <= sizeof(forms) / sizeof(forms[0]) && n <= size; n++) {
+        for (size_t n = 1; n <= FERRY_ARRAY_SIZE(forms) && n <= size; n++) {
                 if ((at[0] & forms[n - 1].mask) != forms[n - 1].lead)
                         continue;
                 uint32_t c = at[0] & (unsigned char)~forms[n - 1].mask;
@@ -317,7 +318,7 @@ bool ferry_size_parse(const char *text, uint64_t *ret_size)
                 if (!parse_digits(&unit, &part, &scale))
                         return false;
         }
-        for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(units); i++) {
                 /* 128 bits: part is below 2^64 and no factor above 2^40. */
                 unsigned __int128 size = (unsigned __int128)whole * units[i].factor;
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include <ferry/error.h>
+#include <ferry/util.h>
 
 struct error_entry {
         int number;
@@ -70,7 +71,7 @@ int ferry_error_from_code(const char *code, int http)
 {
         int found = -1;
 
-        for (size_t i = 0; code && i < sizeof(entries) / sizeof(entries[0]); i++) {
+        for (size_t i = 0; code && i < FERRY_ARRAY_SIZE(entries); i++) {
                 if (strcmp(entries[i].code, code) != 0)
                         continue;
                 if (http == 0 || entries[i].http == http)

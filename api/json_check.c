@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <ferry/buffer.h>
 #include <ferry/error.h>
 #include <ferry/json.h>
 
@@ -14,7 +15,7 @@ static bool check_value(struct json_checker *c);
 
 static bool add_list(struct json_outline *outline, const struct json_list *list)
 {
-        struct json_list *lists = json_reserve(outline->lists, &outline->room, outline->n_lists + 1, sizeof(*lists));
+        struct json_list *lists = ferry_reserve(outline->lists, &outline->room, outline->n_lists + 1, sizeof(*lists));
 
         if (!lists)
                 return false;

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <ferry/buffer.h>
+
 struct ferry_json *json_document_new(void)
 {
         struct ferry_json *json = calloc(1, sizeof(*json));
@@ -94,7 +96,7 @@ static struct json_object *parse_outlined(struct ferry_json *json, const char *b
         const struct json_outline *outline = &json->outline;
         size_t n_before = strlen(before), n_after = strlen(after);
         size_t most = n_before + (size_t)(outline->end - text) + 2 * outline->n_lists + n_after;
-        char *joined = json_reserve(json->joined, &json->joined_room, most, 1), *at;
+        char *joined = ferry_reserve(json->joined, &json->joined_room, most, 1), *at;
 
         if (!joined)
                 return NULL;

@@ -6,26 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-void *json_reserve(void *block, size_t *room, size_t n, size_t size)
-{
-        size_t wanted = *room ? *room : 16, bytes;
-
-        if (n <= *room)
-                return block;
-        while (wanted < n)
-                if (__builtin_mul_overflow(wanted, 2, &wanted))
-                        return NULL;
-        if (__builtin_mul_overflow(wanted, size, &bytes))
-                return NULL;
-        block = realloc(block, bytes);
-        if (block)
-                *room = wanted;
-        return block;
-}
+#include <ferry/buffer.h>
 
 bool json_keys_push(struct json_keys *keys, const unsigned char *quote, const unsigned char *end)
 {
-        struct json_key *list = json_reserve(keys->keys, &keys->room, keys->n + 1, sizeof(*list));
+        struct json_key *list = ferry_reserve(keys->keys, &keys->room, keys->n + 1, sizeof(*list));
 
         if (!list)
                 return false;

@@ -5,9 +5,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Room for n elements of size bytes; grows twofold. NULL when memory is short, and the old block stays. */
-void *json_reserve(void *block, size_t *room, size_t n, size_t size);
-
 /* The keys of the objects that a checker is inside of, innermost last: a stack. They point into the text. */
 struct json_key {
         const unsigned char *text; /* between its quotes */

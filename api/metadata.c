@@ -9,11 +9,10 @@
 #include <ferry/error.h>
 #include <ferry/json.h>
 #include <ferry/json_write.h>
+#include <ferry/util.h>
 
 #include "metadata_blob.h"
 #include "metadata_scan.h"
-
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 enum { FOREIGN_KEY_MAX = 256 /* bytes; longer than ours, so that the blob tells whose the metadata are */ };
 
@@ -164,7 +163,8 @@ static int decode_descriptor(struct json_object *object, const char *list, size_
         struct descriptor d = { 0 };
         char rest[32];
 
-        if (!ferry_json_decode_element(object, descriptor_fields, COUNT(descriptor_fields), &d, list, i, errors))
+        if (!ferry_json_decode_element(object, descriptor_fields, FERRY_ARRAY_SIZE(descriptor_fields), &d, list, i,
+                                       errors))
                 return FERRY_E_INVALID_METADATA;
         if (!is_device(d.device, FERRY_METADATA_DEVICE_SIZE)) {
                 (void)snprintf(rest, sizeof(rest), "/%zu/device", i);
@@ -213,7 +213,7 @@ static int decode(struct json_object *object, const char *prefix, struct ferry_m
         char detail[FERRY_JSON_DETAIL_SIZE];
         int r;
 
-        if (!ferry_json_decode(object, document_fields, COUNT(document_fields), &d, prefix, errors))
+        if (!ferry_json_decode(object, document_fields, FERRY_ARRAY_SIZE(document_fields), &d, prefix, errors))
                 return FERRY_E_INVALID_METADATA;
         m->operation_kind = (int)d.operation_kind;
         r = decode_descriptors(d.descriptors, prefix, m, errors);

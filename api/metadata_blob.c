@@ -13,6 +13,7 @@
 
 #include <ferry/error.h>
 #include <ferry/json_write.h>
+#include <ferry/util.h>
 
 /*
  * "b64:" + base64 of a zlib stream of one JSON document. Every worker makes the same bytes of the same metadata, so
@@ -205,7 +206,7 @@ static bool take_fields(struct json_object *document, struct ferry_metadata *m, 
         struct ferry_json_errors errors = { 0 };
         struct blob blob = { 0 };
 
-        if (!ferry_json_decode(document, fields, sizeof(fields) / sizeof(fields[0]), &blob, "", &errors) ||
+        if (!ferry_json_decode(document, fields, FERRY_ARRAY_SIZE(fields), &blob, "", &errors) ||
             !ferry_id_parse("", blob.epoch, &m->epoch) || !ferry_id_parse("", blob.operation, &m->operation) ||
             strspn(blob.digest, "0123456789abcdef") != 16)
                 return false;

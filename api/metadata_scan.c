@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <ferry/buffer.h>
 #include <ferry/metadata.h>
 
-#include "json_keys.h"
 #include "metadata_blob.h"
 
 struct scan {
@@ -100,7 +100,7 @@ static bool take_descriptors(struct scan *s, struct ferry_metadata *m)
                 return false;
         do {
                 struct ferry_metadata_descriptor *list =
-                        json_reserve(m->descriptors, &room, m->n_descriptors + 1, sizeof(*list));
+                        ferry_reserve(m->descriptors, &room, m->n_descriptors + 1, sizeof(*list));
 
                 if (!list)
                         return false;

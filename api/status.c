@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include <ferry/status.h>
+#include <ferry/util.h>
 
 static const char *const kind_names[] = {
         [FERRY_READABLE] = "readable",
@@ -10,20 +11,20 @@ static const char *const kind_names[] = {
         [FERRY_WRITABLE] = "writable",
         [FERRY_WRITE] = "write",
 };
-_Static_assert(sizeof(kind_names) / sizeof(kind_names[0]) == FERRY_KIND_COUNT, "every kind has a name");
+_Static_assert(FERRY_ARRAY_SIZE(kind_names) == FERRY_KIND_COUNT, "every kind has a name");
 
 static const char *const status_names[] = {
         [FERRY_UNINITIALIZED] = "UNINITIALIZED", [FERRY_INITIALIZED] = "INITIALIZED",
         [FERRY_IN_PROGRESS] = "IN_PROGRESS",     [FERRY_COMPLETE] = "COMPLETE",
         [FERRY_CANCELLED] = "CANCELLED",         [FERRY_ERRORED] = "ERRORED",
 };
-_Static_assert(sizeof(status_names) / sizeof(status_names[0]) == FERRY_STATUS_COUNT, "every status has a name");
+_Static_assert(FERRY_ARRAY_SIZE(status_names) == FERRY_STATUS_COUNT, "every status has a name");
 
 static const char *const layout_names[] = {
         [FERRY_LAYOUT_PAIRWISE] = "pairwise",
         [FERRY_LAYOUT_STREAM] = "stream",
 };
-_Static_assert(sizeof(layout_names) / sizeof(layout_names[0]) == FERRY_LAYOUT_COUNT, "every layout has a name");
+_Static_assert(FERRY_ARRAY_SIZE(layout_names) == FERRY_LAYOUT_COUNT, "every layout has a name");
 
 static const char *name_of(const char *const *names, int n, int value)
 {

@@ -38,7 +38,7 @@ static void attempt_take_header(struct reply *reply, const char *line, size_t le
                 value++;
         while (end > value && strchr(" \t\r\n", end[-1]))
                 end--;
-        for (size_t i = 0; i < sizeof(attempt_headers) / sizeof(attempt_headers[0]); i++) {
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(attempt_headers); i++) {
                 if (strlen(attempt_headers[i].name) != name || strncasecmp(attempt_headers[i].name, line, name) != 0)
                         continue;
                 char *target = (char *)reply + attempt_headers[i].offset;
@@ -56,7 +56,7 @@ size_t attempt_on_header(char *line, size_t one, size_t length, void *context)
         (void)one;
         if (length >= 5 && strncasecmp(line, "HTTP/", 5) == 0) {
                 /* A further status line follows an interim answer, whose headers do not count. */
-                for (size_t i = 0; i < sizeof(attempt_headers) / sizeof(attempt_headers[0]); i++)
+                for (size_t i = 0; i < FERRY_ARRAY_SIZE(attempt_headers); i++)
                         *((char *)a->reply + attempt_headers[i].offset) = '\0';
         } else if (length <= 8192) {
                 attempt_take_header(a->reply, line, length);

@@ -105,7 +105,7 @@ static int operation_add(struct ferry *f, struct ferry_json_writer *writer, cons
                         { "uses", spec->uses },
                         { "ttl_ms", spec->ttl_ms },
                         { "timeout_ms", spec->timeout_ms } };
-        for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(numbers); i++) {
                 if (numbers[i].value)
                         ferry_json_add_uint(writer, numbers[i].name, numbers[i].value);
         }

@@ -20,7 +20,7 @@ static const struct decode_field peer_fields[] = {
 
 static int peer_decode(struct json_object *json, void *peer, const char **ret_field)
 {
-        return decode_object(json, peer_fields, sizeof(peer_fields) / sizeof(peer_fields[0]), peer, ret_field);
+        return decode_object(json, peer_fields, FERRY_ARRAY_SIZE(peer_fields), peer, ret_field);
 }
 
 static char *peer_body(const char *url)

@@ -11,6 +11,7 @@
 #include <ferry/ferry.h>
 #include <ferry/json.h>
 #include <ferry/status.h>
+#include <ferry/util.h>
 
 static bool decode_text(struct json_object *value, const struct decode_field *field, char *target)
 {
@@ -114,7 +115,7 @@ int decode_error(struct json_object *json, struct decode_error *error, const cha
         };
         if (!json)
                 return 0;
-        int r = decode_object(json, fields, sizeof(fields) / sizeof(fields[0]), error, ret_field);
+        int r = decode_object(json, fields, FERRY_ARRAY_SIZE(fields), error, ret_field);
         if (r == 0) {
                 int number = ferry_error_from_code(error->code, 0);
                 error->number = number > 0 ? number : FERRY_E_OTHER;

@@ -273,7 +273,7 @@ static int attempt_result(struct attempt *a, CURLcode code)
                 return a->abort;
         if (code == CURLE_COULDNT_CONNECT)
                 return attempt_connect_errno(a->f->easy);
-        for (size_t i = 0; i < sizeof(exchange_results) / sizeof(exchange_results[0]); i++) {
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(exchange_results); i++) {
                 if (exchange_results[i].code == code)
                         return exchange_results[i].result;
         }

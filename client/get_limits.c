@@ -48,13 +48,12 @@ static const struct decode_field limits_fields[] = {
         LIMIT(pieces_max),
         LIMIT(bodies_max),
 };
-_Static_assert(sizeof(limits_fields) / sizeof(limits_fields[0]) ==
-                       offsetof(struct ferry_limits, json) / sizeof(uint64_t),
+_Static_assert(FERRY_ARRAY_SIZE(limits_fields) == offsetof(struct ferry_limits, json) / sizeof(uint64_t),
                "every field is decoded");
 
 static int limits_decode(struct json_object *json, void *limits, const char **ret_field)
 {
-        return decode_object(json, limits_fields, sizeof(limits_fields) / sizeof(limits_fields[0]), limits, ret_field);
+        return decode_object(json, limits_fields, FERRY_ARRAY_SIZE(limits_fields), limits, ret_field);
 }
 
 int ferry_get_limits_sized(struct ferry *f, struct ferry_limits *ret_limits, const struct ferry_sizes *sizes)

@@ -34,11 +34,10 @@ static const struct decode_field worker_address_fields[] = {
 static int worker_decode(struct json_object *json, void *info, const char **ret_field)
 {
         struct worker_answer answer = { 0 };
-        int r = decode_object(json, worker_fields, sizeof(worker_fields) / sizeof(worker_fields[0]), &answer,
-                              ret_field);
+        int r = decode_object(json, worker_fields, FERRY_ARRAY_SIZE(worker_fields), &answer, ret_field);
         if (r == 0 && answer.addresses)
-                r = decode_object(answer.addresses, worker_address_fields,
-                                  sizeof(worker_address_fields) / sizeof(worker_address_fields[0]), &answer, ret_field);
+                r = decode_object(answer.addresses, worker_address_fields, FERRY_ARRAY_SIZE(worker_address_fields),
+                                  &answer, ret_field);
         if (r == 0 && answer.http && !json_object_is_type(answer.http, json_type_array))
                 r = -EPROTO;
         if (r < 0)

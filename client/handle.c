@@ -53,7 +53,7 @@ static int handle_set_options(struct ferry *f, const struct ferry_options *o)
                 const char *from;
                 char **to;
         } files[] = { { o->ca_file, &f->ca_file }, { o->cert_file, &f->cert_file }, { o->key_file, &f->key_file } };
-        for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(files); i++) {
                 int r = handle_copy_path(files[i].from, files[i].to);
                 if (r < 0)
                         return r;
@@ -108,7 +108,7 @@ int handle_clone(const struct ferry *f, CURLM *multi, struct ferry **ret_ferry)
                       { f->ca_file, &clone->ca_file },   { f->authorization, &clone->authorization },
                       { f->key_file, &clone->key_file }, { f->cert_file, &clone->cert_file } };
         int r = 0;
-        for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(texts); i++) {
                 *texts[i].to = texts[i].from ? strdup(texts[i].from) : NULL;
                 if (texts[i].from && !*texts[i].to)
                         r = -ENOMEM;

@@ -30,7 +30,7 @@ static int peer_decode(struct json_object *json, void *peer, const char **ret_fi
 {
         struct peer_answer answer = { 0 };
         struct decode_error error = { 0 };
-        int r = decode_object(json, peer_fields, sizeof(peer_fields) / sizeof(peer_fields[0]), &answer, ret_field);
+        int r = decode_object(json, peer_fields, FERRY_ARRAY_SIZE(peer_fields), &answer, ret_field);
         if (r == 0)
                 r = decode_error(answer.error, &error, ret_field);
         if (r < 0)

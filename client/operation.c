@@ -51,7 +51,7 @@ static const struct decode_field operation_fields[] = {
         DECODE_FIELD("error", DECODE_VALUE, false, struct operation_answer, error),
         DECODE_FIELD("metadata", DECODE_VALUE, false, struct operation_answer, metadata),
 };
-_Static_assert(sizeof(operation_fields) / sizeof(operation_fields[0]) <= DECODE_FIELDS_MAX, "too long a table");
+_Static_assert(FERRY_ARRAY_SIZE(operation_fields) <= DECODE_FIELDS_MAX, "too long a table");
 
 static const struct decode_field operation_peer_fields[] = {
         DECODE_FIELD("worker", DECODE_PROSE, false, struct ferry_operation, peer),
@@ -168,8 +168,7 @@ static int operation_decode_descriptors(struct json_object *list, struct ferry_o
         int r;
         while ((r = ferry_json_next(&elements, &item)) > 0) {
                 struct operation_slice slice = { .count = 1 };
-                r = decode_object(item, operation_slice_fields,
-                                  sizeof(operation_slice_fields) / sizeof(operation_slice_fields[0]), &slice,
+                r = decode_object(item, operation_slice_fields, FERRY_ARRAY_SIZE(operation_slice_fields), &slice,
                                   ret_field);
                 struct ferry_descriptor d = {
                         .offset = slice.offset, .size = slice.size, .count = slice.count, .stride = slice.stride
@@ -203,13 +202,12 @@ int operation_decode(struct json_object *json, void *operation, const char **ret
 {
         struct operation_answer answer = { 0 };
         struct ferry_operation *o = &answer.o;
-        int r = decode_object(json, operation_fields, sizeof(operation_fields) / sizeof(operation_fields[0]), &answer,
-                              ret_field);
+        int r = decode_object(json, operation_fields, FERRY_ARRAY_SIZE(operation_fields), &answer, ret_field);
         if (r == 0)
                 r = operation_decode_error(answer.error, o, ret_field);
         if (r == 0 && answer.peer)
-                r = decode_object(answer.peer, operation_peer_fields,
-                                  sizeof(operation_peer_fields) / sizeof(operation_peer_fields[0]), o, ret_field);
+                r = decode_object(answer.peer, operation_peer_fields, FERRY_ARRAY_SIZE(operation_peer_fields), o,
+                                  ret_field);
         if (r == 0)
                 r = operation_decode_transports(answer.transports, o, ret_field);
         if (r == 0)

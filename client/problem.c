@@ -62,7 +62,7 @@ int problem_decode(struct json_object *json, struct ferry_problem *p, const char
                 DECODE_FIELD("detail", DECODE_PROSE, false, struct ferry_problem, detail),
                 DECODE_FIELD("retryable", DECODE_BOOL, false, struct ferry_problem, retryable),
         };
-        int r = decode_object(json, fields, sizeof(fields) / sizeof(fields[0]), p, ret_field);
+        int r = decode_object(json, fields, FERRY_ARRAY_SIZE(fields), p, ret_field);
         if (r < 0)
                 return r;
         problem_take_complaint(p, json);
@@ -126,7 +126,7 @@ static int problem_proxy(struct ferry *f)
                 { 504, -ETIMEDOUT, "had no answer of it in time (nginx: proxy_read_timeout)" },
         };
         struct ferry_problem *p = &f->problem;
-        for (size_t i = 0; i < sizeof(proxies) / sizeof(proxies[0]); i++) {
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(proxies); i++) {
                 if (proxies[i].status != p->http_status)
                         continue;
                 snprintf(p->detail, sizeof(p->detail), "a proxy in front of the worker %s", proxies[i].means);

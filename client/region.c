@@ -31,8 +31,7 @@ int region_decode(struct json_object *json, void *region, const char **ret_field
 {
         struct region_answer answer = { 0 };
         struct decode_error error = { 0 };
-        int r = decode_object(json, region_fields, sizeof(region_fields) / sizeof(region_fields[0]), &answer,
-                              ret_field);
+        int r = decode_object(json, region_fields, FERRY_ARRAY_SIZE(region_fields), &answer, ret_field);
         if (r == 0)
                 r = decode_error(answer.error, &error, ret_field);
         if (r < 0)

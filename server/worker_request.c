@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <ferry/buffer.h>
 #include <ferry/encoding.h>
 #include <ferry/error.h>
 
@@ -48,15 +49,12 @@ struct ferry_worker_request *ferry_worker_request_new(enum ferry_kind kind)
 
 static int add_slice(struct ferry_worker_request *request, const char *region, struct request_slice given)
 {
-        if (request->n_slices == request->room) {
-                size_t room = request->room ? 2 * request->room : 4;
-                struct request_slice *slices = reallocarray(request->slices, room, sizeof(*slices));
+        struct request_slice *slices =
+                ferry_reserve(request->slices, &request->room, request->n_slices + 1, sizeof(*slices));
 
-                if (!slices)
-                        return worker_fail(-ENOMEM, NULL);
-                request->slices = slices;
-                request->room = room;
-        }
+        if (!slices)
+                return worker_fail(-ENOMEM, NULL);
+        request->slices = slices;
         (void)snprintf(given.region, sizeof(given.region), "%s", region);
         request->slices[request->n_slices++] = given;
         return 0;

@@ -98,7 +98,7 @@ static int bench_run(struct bench *b, uint64_t largest)
         int status = job_make_region(&b->theirs, largest, "ferry bench");
         if (status == CLI_OK)
                 status = job_make_region(&b->ours, largest, "ferry bench");
-        for (size_t i = 0; status == CLI_OK && i < sizeof(bench_sizes) / sizeof(bench_sizes[0]); i++) {
+        for (size_t i = 0; status == CLI_OK && i < FERRY_ARRAY_SIZE(bench_sizes); i++) {
                 if (bench_sizes[i] < largest)
                         status = bench_size(b, bench_sizes[i]);
         }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include <ferry/ferry.h>
+#include <ferry/util.h>
 
 /* The ferry command: one thread, the public interface of libferry only. */
 

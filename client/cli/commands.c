@@ -68,4 +68,4 @@ const struct cli_command cli_commands[] = {
         { "help", "[COMMAND]", "print help", NULL, 0, 1, cli_run_help },
         { "version", "", "print the version", NULL, 0, 0, cli_run_version },
 };
-const size_t cli_commands_count = sizeof(cli_commands) / sizeof(cli_commands[0]);
+const size_t cli_commands_count = FERRY_ARRAY_SIZE(cli_commands);

@@ -129,7 +129,7 @@ int cli_run_completion(struct cli *cli, int argc, char **argv)
                 const char *name;
                 void (*print)(const struct cli *cli);
         } shells[] = { { "bash", completion_bash }, { "zsh", completion_zsh }, { "fish", completion_fish } };
-        for (size_t i = 0; i < sizeof(shells) / sizeof(shells[0]); i++) {
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(shells); i++) {
                 if (strcmp(shells[i].name, argv[1]) == 0) {
                         shells[i].print(cli);
                         return CLI_OK;

@@ -41,11 +41,10 @@ static void devices_print(struct cli *cli, struct json_object *devices)
         struct json_object *memory, *gpu, *missing, *rows = devices_ports_of(devices);
         char text[512];
         if (json_object_object_get_ex(devices, "memory", &memory))
-                table_show(cli, memory, devices_memory, sizeof(devices_memory) / sizeof(devices_memory[0]),
-                           "No memory.");
+                table_show(cli, memory, devices_memory, FERRY_ARRAY_SIZE(devices_memory), "No memory.");
         putchar('\n');
         if (json_object_array_length(rows))
-                table_show(cli, rows, devices_ports, sizeof(devices_ports) / sizeof(devices_ports[0]), "");
+                table_show(cli, rows, devices_ports, FERRY_ARRAY_SIZE(devices_ports), "");
         else
                 puts("No RDMA devices.");
         json_object_put(rows);

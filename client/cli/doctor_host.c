@@ -117,7 +117,7 @@ static int host_speed(const char *interface)
 static bool host_is_bridge(const char *interface)
 {
         static const char *const names[] = { "docker", "cni", "br-", "virbr", "flannel", "cilium" };
-        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(names); i++) {
                 if (strncmp(interface, names[i], strlen(names[i])) == 0)
                         return true;
         }

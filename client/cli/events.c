@@ -27,7 +27,7 @@ static int events_print(const struct cli *cli, struct json_object *event)
         printf("%s %s", time, type);
         snprintf(family, sizeof(family), "%.*s", (int)strcspn(type, "."), type);
         if (json_object_object_get_ex(event, family, &object)) {
-                for (size_t i = 0; i < sizeof(events_columns) / sizeof(events_columns[0]); i++) {
+                for (size_t i = 0; i < FERRY_ARRAY_SIZE(events_columns); i++) {
                         if (!json_object_object_get_ex(object, events_columns[i].member, &value))
                                 continue;
                         table_format(object, &events_columns[i], text, sizeof(text));

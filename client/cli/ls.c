@@ -69,8 +69,7 @@ int cli_run_ls(struct cli *cli, int argc, char **argv)
                 status = table_get_all(&cli->worker, path, "operations", &list);
         free(path);
         if (status == CLI_OK)
-                status =
-                        table_show(cli, list, ls_columns, sizeof(ls_columns) / sizeof(ls_columns[0]), "No operations.");
+                status = table_show(cli, list, ls_columns, FERRY_ARRAY_SIZE(ls_columns), "No operations.");
         json_object_put(list);
         return status;
 }

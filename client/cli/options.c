@@ -42,7 +42,7 @@ const struct cli_option cli_options[] = {
         { "help", NULL, NULL, "print help, also of a command", 'h', NULL, AT(help) },
         { "version", NULL, NULL, "print the version", 'V', NULL, AT(version) },
 };
-const size_t cli_options_count = sizeof(cli_options) / sizeof(cli_options[0]);
+const size_t cli_options_count = FERRY_ARRAY_SIZE(cli_options);
 
 bool cli_option_applies(const struct cli_option *option, const struct cli_command *command)
 {
@@ -100,7 +100,7 @@ struct parser {
         struct cli *cli;
         char **argv;
         int argc, next, kept;
-        const struct cli_option *given[sizeof(cli_options) / sizeof(cli_options[0])];
+        const struct cli_option *given[FERRY_ARRAY_SIZE(cli_options)];
         size_t n_given;
 };
 

@@ -60,7 +60,7 @@ void cli_bytes_format(char *text, size_t size, double bytes)
 {
         static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
         size_t unit = 0;
-        while (bytes >= 1024 && unit + 1 < sizeof(units) / sizeof(units[0])) {
+        while (bytes >= 1024 && unit + 1 < FERRY_ARRAY_SIZE(units)) {
                 bytes /= 1024;
                 unit++;
         }

@@ -59,7 +59,7 @@ int cli_run_peers(struct cli *cli, int argc, char **argv)
         for (size_t i = 0; status == CLI_OK && !cli->json && i < json_object_array_length(list); i++)
                 peers_flatten(json_object_array_get_idx(list, i));
         if (status == CLI_OK)
-                status = table_show(cli, list, peers_columns, sizeof(peers_columns) / sizeof(peers_columns[0]),
+                status = table_show(cli, list, peers_columns, FERRY_ARRAY_SIZE(peers_columns),
                                     "Not connected to any worker.");
         json_object_put(list);
         return status;

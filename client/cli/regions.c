@@ -16,8 +16,7 @@ int cli_run_regions(struct cli *cli, int argc, char **argv)
         if (status == CLI_OK)
                 status = table_get_all(&cli->worker, "/v1/regions?limit=1000", "regions", &list);
         if (status == CLI_OK)
-                status = table_show(cli, list, regions_columns, sizeof(regions_columns) / sizeof(regions_columns[0]),
-                                    "No regions.");
+                status = table_show(cli, list, regions_columns, FERRY_ARRAY_SIZE(regions_columns), "No regions.");
         json_object_put(list);
         return status;
 }

@@ -23,7 +23,7 @@ static void table_age(const char *text, char *cell, size_t size)
         }
         clock_gettime(CLOCK_REALTIME, &now);
         double age = difftime(now.tv_sec, timegm(&tm));
-        for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(units); i++) {
                 if (age >= units[i].seconds) {
                         snprintf(cell, size, "%.0f%s", age / units[i].seconds, units[i].unit);
                         return;

@@ -148,7 +148,7 @@ static int top_draw(const struct top *top, struct json_object *list, double sum)
         if (top->live)
                 fputs("\033[H\033[J", stdout);
         printf("%s at %s: %zu operations, %s/s\n\n", top->name, top->cli->worker.url, n, rate);
-        table_print(stdout, rows, n < most ? n : most, top_columns, sizeof(top_columns) / sizeof(top_columns[0]));
+        table_print(stdout, rows, n < most ? n : most, top_columns, FERRY_ARRAY_SIZE(top_columns));
         if (n > most)
                 printf("… and %zu more\n", n - most);
         (void)fflush(stdout);

@@ -33,7 +33,7 @@ static bool value_parse(const char *text, const struct unit *units, size_t n, do
 bool cli_duration_parse(const char *text, uint64_t *ret_ms)
 {
         static const struct unit units[] = { { "", 1e3 }, { "s", 1e3 }, { "ms", 1 }, { "m", 60e3 }, { "h", 3600e3 } };
-        return value_parse(text, units, sizeof(units) / sizeof(units[0]), 1e15, ret_ms);
+        return value_parse(text, units, FERRY_ARRAY_SIZE(units), 1e15, ret_ms);
 }
 
 bool cli_number_parse(const char *text, uint64_t *ret_number)
@@ -47,5 +47,5 @@ bool cli_size_parse(const char *text, uint64_t *ret_bytes)
                 { "", 1 },          { "B", 1 },          { "K", 1024 },         { "KiB", 1024 }, { "M", 1048576 },
                 { "MiB", 1048576 }, { "G", 1073741824 }, { "GiB", 1073741824 }, { "T", 0x1p40 }, { "TiB", 0x1p40 },
         };
-        return value_parse(text, units, sizeof(units) / sizeof(units[0]), 0x1p62, ret_bytes) && *ret_bytes;
+        return value_parse(text, units, FERRY_ARRAY_SIZE(units), 0x1p62, ret_bytes) && *ret_bytes;
 }

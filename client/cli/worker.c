@@ -100,7 +100,7 @@ static bool workers_set(struct cli_worker *worker, const char *word)
                          { "ca-file=", &worker->ca_file },
                          { "cert=", &worker->cert },
                          { "key=", &worker->key } };
-        for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(settings); i++) {
                 size_t length = strlen(settings[i].name);
                 if (strncmp(word, settings[i].name, length) == 0) {
                         free(*settings[i].target);
@@ -177,7 +177,7 @@ int worker_open_with_defaults(struct cli *cli, struct cli_worker *worker, const 
                          { &worker->cert, cli->cert },
                          { &worker->key, cli->key } };
         int status = CLI_OK;
-        for (size_t i = 0; status == CLI_OK && i < sizeof(settings) / sizeof(settings[0]); i++)
+        for (size_t i = 0; status == CLI_OK && i < FERRY_ARRAY_SIZE(settings); i++)
                 status = worker_default(settings[i].setting, settings[i].value);
         return status == CLI_OK ? worker_open(worker) : status;
 }

@@ -112,7 +112,7 @@ static int workers_show(const struct cli *cli, struct json_object *list)
         if (cli->watch && cli->json)
                 status = workers_tell(cli, "joined", list, none);
         else
-                status = table_show(cli, list, workers_columns, sizeof(workers_columns) / sizeof(workers_columns[0]),
+                status = table_show(cli, list, workers_columns, FERRY_ARRAY_SIZE(workers_columns),
                                     "No worker is registered.");
         json_object_put(none);
         return fflush(stdout) != 0 ? CLI_PROBLEM : status;

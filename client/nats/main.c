@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <ferry/util.h>
+
 #include "bus.h"
 
 #define AT(field) offsetof(struct bus_options, field)
@@ -29,7 +31,7 @@ static const struct option {
         { "help", NULL, NULL, "print help", AT(help) },
         { "version", NULL, NULL, "print the version", AT(version) },
 };
-enum { OPTIONS = sizeof(options_table) / sizeof(options_table[0]) };
+enum { OPTIONS = FERRY_ARRAY_SIZE(options_table) };
 
 static void print_help(void)
 {

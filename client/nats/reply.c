@@ -6,11 +6,12 @@
 #include <string.h>
 
 #include <ferry/json.h>
+#include <ferry/util.h>
 
 static bool is_metadata(struct json_object *root)
 {
         static const char *const members[] = { "descriptors", "nixl_metadata", "notification_key", "operation_kind" };
-        for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++)
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(members); i++)
                 if (!json_object_object_get_ex(root, members[i], NULL))
                         return false;
         return true;

@@ -15,9 +15,10 @@
 
 #include <uthash.h>
 
+#include <ferry/buffer.h>
+
 enum {
         LOOP_EVENTS = 32,
-        LOOP_HEAP_FIRST = 64,
         LOOP_HEAP_ARITY = 4, /* children share a cache line, and there are half as many levels as with 2 */
 };
 
@@ -104,14 +105,10 @@ static void heap_remove(struct loop *loop, struct loop_timer *timer)
 
 static int heap_reserve(struct loop *loop)
 {
-        if (loop->n_timers < loop->capacity)
-                return 0;
-        size_t capacity = loop->capacity ? loop->capacity * 2 : LOOP_HEAP_FIRST;
-        struct heap_entry *heap = reallocarray(loop->heap, capacity, sizeof(*heap));
+        struct heap_entry *heap = ferry_reserve(loop->heap, &loop->capacity, loop->n_timers + 1, sizeof(*heap));
         if (!heap)
                 return -ENOMEM;
         loop->heap = heap;
-        loop->capacity = capacity;
         return 0;
 }
 

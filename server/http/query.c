@@ -8,6 +8,7 @@
 #include <ferry/encoding.h>
 #include <ferry/json.h>
 #include <ferry/status.h>
+#include <ferry/util.h>
 
 #include "events.h"
 
@@ -115,7 +116,7 @@ static const struct {
         [HTTP_PARAMETER_WAIT_FOR] = { "wait_for", "\"any\" or \"all\"", parse_wait_for },
         [HTTP_PARAMETER_WAIT_MS] = { "wait_ms", "a number of milliseconds", parse_number },
 };
-_Static_assert(sizeof(table) / sizeof(table[0]) == HTTP_PARAMETER_COUNT, "every parameter is in the table");
+_Static_assert(FERRY_ARRAY_SIZE(table) == HTTP_PARAMETER_COUNT, "every parameter is in the table");
 
 const char *http_parameter_name(int parameter)
 {

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
+#include <ferry/buffer.h>
+
 #include "base/util.h"
 #include "connection.h"
 #include "shard.h"
@@ -18,16 +20,13 @@ static int watch(const struct shard_list *list, const struct http_shard *shard)
 
 int shard_list_add(struct shard_list *list, bool tls)
 {
+        struct http_shard **shards =
+                ferry_reserve(list->shards, &list->capacity, list->n + 1, sizeof(struct http_shard *));
         struct http_shard *shard;
 
-        if (list->n == list->capacity) {
-                size_t capacity = list->capacity ? 2 * list->capacity : 4;
-                struct http_shard **shards = reallocarray(list->shards, capacity, sizeof(struct http_shard *));
-                if (!shards)
-                        return -ENOMEM;
-                list->shards = shards;
-                list->capacity = capacity;
-        }
+        if (!shards)
+                return -ENOMEM;
+        list->shards = shards;
         int error = shard_new(list->owner, tls, &shard);
         if (error)
                 return error;

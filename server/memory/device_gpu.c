@@ -2,6 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <ferry/util.h>
+
 #include "memory/device.h"
 
 static bool has_active_port(const struct device_inventory *inventory)
@@ -57,7 +59,7 @@ void device_gpu_direct(const struct device_inventory *inventory, struct device_g
                   "on)." },
                 { ucx->direct == DEVICE_DIRECT_OFF, true, "It is switched off: --gpu-direct off." },
         };
-        for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++)
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(checks); i++)
                 if (checks[i].missing) {
                         missing_add(ret_answer, checks[i].sentence);
                         ret_answer->memory &= !checks[i].memory;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <ferry/buffer.h>
 #include <ferry/error.h>
 
 #include "base/util.h"
@@ -13,7 +14,7 @@
 
 /* A table: the number and the bytes of its regions, and the limits. Its lists are in region_list.c. */
 
-enum { CAPACITY_FIRST = 16, MAKERS_MIN = 2, MAKERS_MAX = 8 };
+enum { MAKERS_MIN = 2, MAKERS_MAX = 8 };
 
 void region_table_publish(struct region_table *table)
 {
@@ -79,14 +80,11 @@ void region_table_unref(struct region_table *table)
 
 static int ordered_grow(struct region_table *table)
 {
-        if (table->n_regions + table->n_pending < table->capacity)
-                return 0;
-        size_t capacity = table->capacity ? table->capacity * 2 : CAPACITY_FIRST;
-        struct region **ordered = reallocarray(table->ordered, capacity, sizeof(struct region *));
+        struct region **ordered = ferry_reserve(table->ordered, &table->capacity,
+                                                table->n_regions + table->n_pending + 1, sizeof(struct region *));
         if (!ordered)
                 return -ENOMEM;
         table->ordered = ordered;
-        table->capacity = capacity;
         return 0;
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 
+#include <ferry/buffer.h>
+
 #include "operations_internal.h"
 
 enum { ORDER_SLACK = 64 };
@@ -19,15 +21,11 @@ static void order_compact(struct order *order)
 
 int order_append(struct order *order, struct operation *operation)
 {
-        if (order->n == order->capacity) {
-                size_t capacity = order->capacity ? 2 * order->capacity : ORDER_SLACK;
-                struct order_entry *entries = realloc(order->entries, capacity * sizeof(entries[0]));
+        struct order_entry *entries = ferry_reserve(order->entries, &order->capacity, order->n + 1, sizeof(entries[0]));
 
-                if (!entries)
-                        return -ENOMEM;
-                order->entries = entries;
-                order->capacity = capacity;
-        }
+        if (!entries)
+                return -ENOMEM;
+        order->entries = entries;
         order->entries[order->n++] = (struct order_entry){ operation->serial, operation };
         return 0;
 }

@@ -5,6 +5,8 @@
 #define XXH_STATIC_LINKING_ONLY /* the state's struct, to have it on the stack */
 #include <xxhash.h>
 
+#include <ferry/buffer.h>
+
 #include "base/space.h"
 #include "base/util.h"
 #include "wire/stream.h"
@@ -84,15 +86,13 @@ size_t stream_pieces(const struct stream *stream, uint64_t offset, uint64_t leng
                 uint8_t *address;
                 uint64_t run = stream_run(stream, offset, length, &address);
 
-                if (n == room) {
-                        struct iovec *more = realloc(pieces, (room = room ? 2 * room : 4) * sizeof(*pieces));
+                struct iovec *more = ferry_reserve(pieces, &room, n + 1, sizeof(*more));
 
-                        if (!more) {
-                                free(pieces);
-                                return 0;
-                        }
-                        pieces = more;
+                if (!more) {
+                        free(pieces);
+                        return 0;
                 }
+                pieces = more;
                 pieces[n++] = (struct iovec){ .iov_base = address, .iov_len = run };
                 offset += run;
                 length -= run;

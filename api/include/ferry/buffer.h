@@ -26,4 +26,7 @@ char *ferry_buffer_take(struct ferry_buffer *b);
 /* wipe: overwrite before freeing. */
 void ferry_buffer_clear(struct ferry_buffer *b, bool wipe);
 
+/* Room for n elements of size bytes; grows twofold. NULL when memory is short, and the old block stays. */
+void *ferry_reserve(void *block, size_t *room, size_t n, size_t size);
+
 #endif

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include <ferry/buffer.h>
+
 #include "base/log.h"
 #include "ucx_internal.h"
 
@@ -177,19 +179,13 @@ int ucx_late_register(struct transport *transport, struct memory *memory)
                 (void)pthread_mutex_unlock(&late->lock);
                 return ucx_register_memory(transport, memory);
         }
-        if (late->n == late->room) {
-                size_t room = late->room * 2 + 16;
-                struct memory **more = realloc(late->memories, room * sizeof(*more));
-
-                if (more) {
-                        late->memories = more;
-                        late->room = room;
-                } else {
-                        r = -ENOMEM;
-                }
-        }
-        if (r == 0)
+        struct memory **memories = ferry_reserve(late->memories, &late->room, late->n + 1, sizeof(struct memory *));
+        if (memories) {
+                late->memories = memories;
                 late->memories[late->n++] = memory;
+        } else {
+                r = -ENOMEM;
+        }
         (void)pthread_mutex_unlock(&late->lock);
         return r;
 }
