@@ -206,7 +206,6 @@ ON_WORKER(ids_that_name_nothing_cost_a_parked_request_little)
         for (int i = 0; i < CROWD; i++)
                 (void)close(fds[i]);
         worker_await_metric(w, PARKED, 0);
-        json_object_put(offered);
         free(path);
 }
 
