@@ -14,7 +14,7 @@
  */
 #define TRANSPORTS "^sm,ud_verbs,ud_mlx5"
 #define TRANSPORTS_NO_RDMA "^sm"               /* UCX complains of names that it does not have … */
-#define TRANSPORTS_CUDA TRANSPORTS ",cuda_ipc" /* … but not from 1.16 on: by CUDA's IPC peers write memory of GPUs */
+#define TRANSPORTS_CUDA TRANSPORTS ",cuda_ipc" /* … but not from 1.18 on: by CUDA's IPC peers write memory of GPUs */
 
 /*
  * TCP moves a rendezvous by PUT straight into its place, or in active messages of 64 KiB that are copied there: 256 MiB
@@ -72,7 +72,7 @@ static void apply(ucp_config_t *config, const struct setting *settings, size_t n
 static void configure(const struct ucx *ucx, const struct ucx_config *config, const char *interfaces,
                       ucp_config_t *ucp_config)
 {
-        const char *transports = !ucx_is_before(16) ? TRANSPORTS_CUDA
+        const char *transports = !ucx_is_before(18) ? TRANSPORTS_CUDA
                                  : ucx_has_rdma()   ? TRANSPORTS
                                                     : TRANSPORTS_NO_RDMA;
         const struct setting settings[] = {

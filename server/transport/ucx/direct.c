@@ -11,7 +11,7 @@
  * make possible. Between that and copies UCX chooses by its own estimates, and tells nobody. On endpoints with peer
  * error handling it has no pipeline of copies (UCX_RNDV_PIPELINE_ERROR_HANDLING), so that copies are left for what fits
  * into one fragment, 512 KiB, and for active messages: where card and GPU are near each other it takes neither. This
- * holds from 1.16 on; before, its rendezvous is another.
+ * holds from 1.16 on; from 1.18 on CUDA's IPC can be left out without a complaint (context.c).
  */
 
 static int no_cards(void *context, struct device_inventory *inventory)
@@ -41,7 +41,7 @@ void ucx_direct_open(struct ucx *ucx, const struct ucx_config *config)
                     (attr.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
 
         ucx->facts.device = (struct device_ucx){ .open = true,
-                                                 .cuda = cuda && !ucx_is_before(16),
+                                                 .cuda = cuda && !ucx_is_before(18),
                                                  .no_rdma = ucx_no_rdma(ucx, config),
                                                  .direct = config->gpu_direct };
         ucx->direct = is_possible(&ucx->facts.device);
