@@ -120,7 +120,7 @@ static int create(struct ferry_worker *worker, const struct operation_spec *spec
 
         if (ferry_kind_is_passive((int)spec->kind) != !remote)
                 return worker_fail(FERRY_E_INVALID_PARAMETER,
-                                   remote ? "A %s operation takes no metadata; it has some"
+                                   remote ? "A %s operation takes no metadata of a peer"
                                           : "A %s operation needs the metadata of its peer, or their URL",
                                    kind);
         if (remote)

@@ -211,7 +211,7 @@ static int resolve_slice(const struct ferry_worker *worker, const struct request
 
         slice->region = region_named(worker->regions, from->region, before);
         if (!slice->region)
-                return worker_fail(FERRY_E_NOT_FOUND, "Descriptor %zu: there is no region \"%s\"", i, from->region);
+                return worker_fail(FERRY_E_NOT_FOUND, "Descriptor %zu: no region \"%s\"", i, from->region);
         slice->offset = from->offset;
         slice->size = from->size;
         slice->count = from->count;

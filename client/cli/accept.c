@@ -4,7 +4,7 @@
 #include "content.h"
 #include "job.h"
 
-/* A region that is offered until a peer has written it, then saved. */
+/* Offers a region until a peer has written it, then saves it. */
 static int accept_run(struct job *job, struct content_output *output, uint64_t size)
 {
         struct ferry_operation_spec spec = { .kind = FERRY_WRITABLE };

@@ -10,7 +10,7 @@
 enum {
         BENCH_ROUNDS = 200, /* of one size at most */
         BENCH_LEAST = 5,
-        BENCH_MS = 400, /* spent on one size, when the rounds are slow */
+        BENCH_MS = 400, /* time for one size, if the rounds are slow */
         BENCH_WAIT_MS = 30000,
 };
 
@@ -27,7 +27,7 @@ struct bench {
         size_t printed;
 };
 
-/* Offer there, read here, until it is done. */
+/* One round: an offer there, a read here, until it is done. */
 static int bench_round(struct bench *b, uint64_t size)
 {
         struct job offer = { .cli = b->cli, .worker = &b->peer }, read = { .cli = b->cli, .worker = &b->cli->worker };
@@ -83,7 +83,7 @@ static void bench_print(struct bench *b, uint64_t size)
 
 static int bench_size(struct bench *b, uint64_t size)
 {
-        int status = bench_round(b, size); /* connects, touches the pages */
+        int status = bench_round(b, size); /* the first round connects, and touches the pages */
         uint64_t end = ferry_clock_ms() + BENCH_MS;
         b->rounds = 0;
         while (status == CLI_OK && b->rounds < BENCH_ROUNDS && (b->rounds < BENCH_LEAST || ferry_clock_ms() < end))
@@ -118,7 +118,7 @@ int cli_run_bench(struct cli *cli, int argc, char **argv)
         b->cli = cli;
         b->theirs = (struct job){ .cli = cli, .worker = &b->peer };
         b->ours = (struct job){ .cli = cli, .worker = &cli->worker };
-        cli->quiet = true; /* the table is the progress */
+        cli->quiet = true; /* the table shows the progress */
         int status = cli->size && !cli_size_parse(cli->size, &largest) ? cli_usage_error("not a size: %s", cli->size)
                                                                        : cli_connect(cli);
         if (status == CLI_OK)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli.h"
 
-/* All of them; the worst status. */
+/* Cancels all of them. Returns the worst status. */
 int cli_run_cancel(struct cli *cli, int argc, char **argv)
 {
         int status = cli_connect(cli);

@@ -13,8 +13,8 @@
 #include "mapping.h"
 
 /*
- * Bytes between two looks at signals. memcpy stores past the caches, 12 instead of 7 GB/s, from three quarters of the
- * last level's size on.
+ * Bytes between two checks for signals. CONTENT_COPY is large, so that memcpy bypasses the caches (12 instead of 7
+ * GB/s), which glibc does from three quarters of the last level's size on.
  */
 enum { CONTENT_PIECE = 8 << 20, CONTENT_COPY = 256 << 20 };
 
@@ -43,7 +43,7 @@ static int content_file_result(int r, const char *name)
         return r < 0 ? cli_usage_error("%s: %s", name, strerror(-r)) : CLI_OK;
 }
 
-/* What a callback of ours returned is the file's fault, all else the request's. */
+/* Tells a fault of the file, which a callback returned, from one of the request. */
 struct content_stream {
         int fd, error;
 };
@@ -222,7 +222,7 @@ int content_reserve(struct content_output *output, uint64_t size)
         output->map = mapping_new(output->fd, (size_t)size);
         if (output->map)
                 return 0;
-        /* Not posix_fallocate, which writes to each page where the file system cannot reserve. */
+        /* Not posix_fallocate, which writes to each page if the file system cannot reserve space. */
         int r = fallocate(output->fd, 0, 0, (off_t)size) < 0 ? -errno : 0;
         return r == -EOPNOTSUPP || r == -ENOSYS ? 0 : r;
 }
@@ -239,7 +239,7 @@ int content_keep(struct content_output *output)
         int status = CLI_OK;
         content_unmap(output);
         if (output->part) {
-                /* Some file systems tell of a full disk only here. */
+                /* Some file systems report a full disk only at close(). */
                 if (close(output->fd) < 0 || rename(output->part, output->file) < 0)
                         status = cli_usage_error("%s: %s", output->file, strerror(errno));
                 output->fd = -1;

@@ -5,11 +5,11 @@
 #include "cli.h"
 
 /*
- * Bytes between files and regions: through a mapping of the region where its worker runs here, as our user, else as
- * HTTP content.
+ * Moves bytes between files and regions: through a mapping if the region's worker runs here as the same user, else over
+ * HTTP.
  */
 
-/* File → region. size bytes of fd, or up to its end. CLI_OK, or an exit status after telling why. */
+/* Fills a region with size bytes of fd, or up to its end. CLI_OK; else an exit status, with a message. */
 int content_fill(const struct cli_worker *worker, const struct ferry_region *region, int fd, const char *name,
                  uint64_t size);
 
@@ -33,15 +33,15 @@ struct content_output {
         int fd;
         char *part; /* NULL = written in place: a device, a pipe */
         const char *file;
-        void *map; /* of a file in memory, NULL = to be written */
+        void *map; /* mapping of a file in memory; NULL = use write() */
         uint64_t size;
 };
 int content_create(const char *file, struct content_output *ret_output);
 
-/* Takes the room on the disk. 0 or -errno. */
+/* Reserves space on the disk. 0 or -errno. */
 int content_reserve(struct content_output *output, uint64_t size);
 
-/* Region → file, from its start. CLI_OK, or an exit status after telling why. */
+/* Saves a region to a file. CLI_OK; else an exit status, with a message. */
 int content_save(const struct cli_worker *worker, const struct ferry_region *region,
                  const struct content_output *output, uint64_t size);
 int content_keep(struct content_output *output);

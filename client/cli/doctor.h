@@ -6,7 +6,7 @@
 
 struct json_object;
 
-/* What ferry doctor finds: a sentence, and the command that mends it. */
+/* A finding of ferry doctor: a sentence, and the command that fixes it. */
 
 enum finding_level {
         FINDING_GOOD,

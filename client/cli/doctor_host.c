@@ -106,7 +106,7 @@ static int host_mtu(const char *interface)
         return host_read(path, line, sizeof(line)) ? atoi(line) : 0;
 }
 
-/* Mb/s, as far as the driver tells. */
+/* Mb/s; as reported by the driver. */
 static int host_speed(const char *interface)
 {
         char path[64 + IF_NAMESIZE], line[HOST_LINE];

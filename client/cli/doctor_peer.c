@@ -82,7 +82,7 @@ static void peer_refused(struct doctor *d, int r, struct json_object *peer)
         peer_data_port(d, peer);
 }
 
-/* What the worker says of the link that it has. */
+/* Why the worker's link to the peer uses nothing better. */
 static void peer_unused(struct doctor *d, const char *epoch)
 {
         struct json_object *list = NULL, *unused;

@@ -7,7 +7,7 @@
 #include "member.h"
 #include "table.h"
 
-/* What of the object of an event stands on its line; what is missing is left out. */
+/* The members of an event's object that its line shows, if present. */
 static const struct table_column events_columns[] = {
         { "", "id", TABLE_TEXT },           { "", "worker", TABLE_TEXT },    { "", "name", TABLE_TEXT },
         { "", "kind", TABLE_TEXT },         { "", "status", TABLE_TEXT },    { "", "bytes_done", TABLE_BYTES },
@@ -40,7 +40,7 @@ static int events_print(const struct cli *cli, struct json_object *event)
         return CLI_OK;
 }
 
-/* What the worker does not know any more is told on standard error: the lists say what is there. */
+/* Reports missed events on standard error. */
 static void events_missed(struct json_object *page)
 {
         const char *missed = member_text(page, "missed", NULL);

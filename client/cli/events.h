@@ -9,8 +9,8 @@ struct json_object;
 enum { EVENTS_WAIT_MS = 50000 }; /* of one request */
 
 /*
- * A page of the events after that one (NULL = from the oldest that the worker keeps), of --label where it was given,
- * for json_object_put(). Waits up to wait_ms for the first. An exit status.
+ * Gets a page of the events after one (NULL = from the oldest kept), filtered by --label if given, for
+ * json_object_put(). Waits up to wait_ms for the first. Returns an exit status.
  */
 int events_page(struct cli *cli, const char *after, unsigned wait_ms, struct json_object **ret_page);
 

@@ -6,7 +6,7 @@
 #include "job.h"
 #include "remote.h"
 
-/* The disk's room is taken while the worker makes the region: both clear memory where the file is in memory. */
+/* Reserves disk space on a thread while the worker makes the region: if the file is in memory, both clear pages. */
 struct fetch_room {
         struct content_output *output;
         uint64_t size;
@@ -39,7 +39,7 @@ static int fetch_run(struct job *job, const struct remote *remote, struct conten
 {
         struct ferry_operation_spec spec = { .kind = FERRY_READ, .remote_metadata = remote->metadata };
         int status = fetch_prepare(job, output, remote->size);
-        spec.layout = FERRY_LAYOUT_STREAM; /* the offer may have several descriptors, our region is one */
+        spec.layout = FERRY_LAYOUT_STREAM; /* the offer may have several descriptors, the region here has one */
         if (status == CLI_OK)
                 status = job_make_operation(job, &spec, job->region.id, remote->size);
         if (status == CLI_OK)

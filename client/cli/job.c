@@ -11,8 +11,8 @@
 
 enum {
         JOB_WATCH_MS = 200,
-        JOB_AWAY_MS = 3000,   /* a worker that started anew has neither our region nor our operation */
-        JOB_CANCEL_MS = 5000, /* a transfer under way is quiet by then, or its worker is in trouble */
+        JOB_AWAY_MS = 3000,   /* for a worker that restarts; it then has neither region nor operation */
+        JOB_CANCEL_MS = 5000, /* for a running transfer to end after a cancel */
 };
 
 int job_make_region(struct job *job, uint64_t size, const char *name)
@@ -71,7 +71,7 @@ int job_wait(struct job *job)
         return cli_operation_result(&job->operation);
 }
 
-/* As the worker tells it. */
+/* Prints the operation as the worker shows it. */
 int job_report(struct job *job)
 {
         struct ferry_answer answer;
@@ -85,7 +85,7 @@ int job_report(struct job *job)
         return status;
 }
 
-/* A missing resource is what we want. */
+/* A missing resource counts as deleted. */
 static int job_gone(int r)
 {
         return r == FERRY_E_NOT_FOUND || r == FERRY_E_GONE ? 0 : r;
@@ -110,7 +110,7 @@ void job_end(struct job *job)
                 r = job_gone(ferry_delete_operation(f, job->operation.id));
         if (job->region.id[0] && r >= 0)
                 r = job_gone(ferry_delete_region(f, job->region.id));
-        /* What a worker had that is gone is gone with it. */
+        /* A worker that has ended has no resources left. */
         if (r != 0 && r != -ECONNREFUSED && r != -ECONNRESET)
                 fprintf(stderr, "ferry: %s %s stays at %s (%s): remove it with ferry rm\n",
                         job->region.id[0] ? "region" : "operation",
@@ -121,7 +121,7 @@ void job_end(struct job *job)
         signals_resume();
 }
 
-/* The address that others use, where the worker knows one. For free(). */
+/* The worker's URL for others, if it knows one. For free(). */
 static char *job_public_url(const struct cli_worker *worker)
 {
         struct ferry_worker_info info = { 0 };

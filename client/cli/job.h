@@ -4,7 +4,7 @@
 
 #include "cli.h"
 
-/* A region and an operation that a command makes and that are gone when it ends, however it ends. Zero-initialise. */
+/* A region and an operation that a command makes, and removes however it ends. Zero-initialise. */
 struct job {
         struct cli *cli;
         struct cli_worker *worker; /* borrowed */
@@ -25,7 +25,7 @@ int job_wait(struct job *job);
 int job_report(struct job *job);
 void job_end(struct job *job);
 
-/* What offers have in common: the URL of the metadata on standard output. An exit status. */
+/* Prints the URL of an offer's metadata. Returns an exit status. */
 int job_announce(struct job *job, const char *use);
 
 #endif

@@ -19,7 +19,7 @@ static int link_make(const char *worker, size_t worker_size, const char *id, siz
         return 0;
 }
 
-/* After an id "/metadata" may stand, as an offer prints it. */
+/* The id may be followed by "/metadata", as an offer prints it. */
 static int link_take_id(const char *worker, size_t worker_size, const char *id, const char *prefix,
                         struct link *ret_link)
 {

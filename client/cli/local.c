@@ -107,7 +107,7 @@ bool local_is_worker(const char *url, pid_t pid)
 
 /* ---- regions ---- */
 
-/* A region is a memfd that can neither shrink nor grow, which no other file of that name is. */
+/* A region is a memfd sealed against shrinking and growing. */
 static bool local_is_region(int fd, uint64_t size)
 {
         struct stat file;

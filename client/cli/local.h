@@ -5,13 +5,13 @@
 #include "cli.h"
 
 /*
- * Whether process pid of this machine is what answers at url: it holds the listening socket. A worker behind a tunnel
- * or in another pid namespace has a pid, too, which is somebody else's here.
+ * Whether process pid of this machine has the listening socket of url. A worker behind a tunnel, or in another pid
+ * namespace, reports a pid that means another process here.
  */
 bool local_is_worker(const char *url, pid_t pid);
 
 /*
- * Opens a region of a local worker and maps it. NULL when that cannot be; the caller then takes HTTP. The mapping has
+ * Opens a region of a local worker and maps it. NULL if it cannot; the caller then uses HTTP. The mapping has
  * region->size bytes.
  */
 void *local_map(const char *url, const struct ferry_region *region, bool writable);

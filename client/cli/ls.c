@@ -14,7 +14,7 @@ static const struct table_column ls_columns[] = {
         { "LABEL", "label", TABLE_TEXT },
 };
 
-/* The names as the worker has them, so that "complete" is understood, too. */
+/* Checks a name, in any case, and maps it to the worker's. */
 static int ls_check(const char *what, const char *value, const char *(*name)(int), const char **ret_name)
 {
         if (!value)

@@ -33,7 +33,7 @@ int main(int argc, char **argv)
         int number = signals_caught();
         if (!number || status == CLI_OK)
                 return status;
-        /* So that a shell sees what ended us. */
+        /* Dies of the signal, so that a shell sees it. */
         fprintf(stderr, "ferry: %s: stopped, and nothing was left behind\n", strsignal(number));
         signal(number, SIG_DFL);
         raise(number);

@@ -18,9 +18,9 @@
 #define MADV_COLLAPSE 25
 #endif
 
-enum { HUGE = 2 << 20, MAPPING_MIN = 8 * HUGE, MAPPING_PIECE = 64 * HUGE /* bytes between two looks at signals */ };
+enum { HUGE = 2 << 20, MAPPING_MIN = 8 * HUGE, MAPPING_PIECE = 64 * HUGE /* bytes between two checks for signals */ };
 
-/* At a multiple of HUGE, without which huge pages could not be mapped. NULL when that fails. */
+/* Maps at a multiple of HUGE, which huge pages require. NULL on failure. */
 static char *mapping_place(int fd, size_t size)
 {
         char *start = mmap(NULL, size + HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -40,7 +40,7 @@ static char *mapping_place(int fd, size_t size)
         return map;
 }
 
-/* MADV_COLLAPSE makes huge pages of ranges that have a page. Errors where a touch would be SIGBUS. */
+/* MADV_COLLAPSE makes huge pages of ranges that have a page. It fails where an access would raise SIGBUS. */
 static bool mapping_collapse(char *map, size_t size)
 {
         for (size_t i = 0; i < size; i += HUGE)

@@ -2,7 +2,7 @@
 #include "content.h"
 #include "job.h"
 
-/* The file's bytes in a region, offered until a peer has read them. */
+/* Offers the file's bytes in a region until a peer has read them. */
 static int offer_run(struct job *job, const struct content_input *input)
 {
         struct ferry_operation_spec spec = { .kind = FERRY_READABLE };

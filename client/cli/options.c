@@ -78,11 +78,11 @@ static size_t suggest_distance(const char *a, const char *b)
         return row[n];
 }
 
-/* The name that is closest to a wrong one, of n strings each stride bytes after the other; NULL = none is close. */
+/* The closest of n names to a wrong one; the strings are stride bytes apart. NULL = none is close. */
 static const char *suggest(const char *wrong, const char *const *names, size_t n, size_t stride)
 {
         const char *best = NULL;
-        size_t least = strlen(wrong) < 4 ? 2 : 3; /* further away is another word */
+        size_t least = strlen(wrong) < 4 ? 2 : 3; /* a larger distance means another word */
         for (size_t i = 0; i < n; i++) {
                 const char *name = *(const char *const *)(const void *)((const char *)names + i * stride);
                 size_t distance = strncmp(name, wrong, strlen(wrong)) == 0 ? 1 : suggest_distance(wrong, name);

@@ -52,7 +52,7 @@ int cli_print(const char *text)
         if (r == 0 && (size == 0 || text[size - 1] != '\n'))
                 r = cli_write(STDOUT_FILENO, "\n", 1);
         if (r == -EPIPE)
-                return CLI_PROBLEM; /* the reader has seen enough */
+                return CLI_PROBLEM; /* EPIPE: the reader has closed the pipe */
         return r < 0 ? cli_usage_error("standard output: %s", strerror(-r)) : CLI_OK;
 }
 

@@ -13,7 +13,7 @@ static const struct table_column peers_columns[] = {
         { "WHY", "why", TABLE_TEXT },
 };
 
-/* Why it is not connected, or not by something better, as one text. */
+/* Adds one text: why the peer is not connected, or not by something better. */
 static void peers_add_why(struct json_object *peer)
 {
         struct json_object *error, *unused, *value;

@@ -9,7 +9,7 @@
 
 enum { POST_BODY_MAX = 64 * 1024 * 1024 };
 
-/* The whole file, "-" = standard input, for free(). */
+/* Reads a whole file, "-" = standard input, for free(). */
 static int post_slurp(const char *name, char **ret_data, size_t *ret_size)
 {
         int fd = strcmp(name, "-") == 0 ? dup(STDIN_FILENO) : open(name, O_RDONLY | O_CLOEXEC);

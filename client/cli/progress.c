@@ -10,7 +10,7 @@
 
 enum { PROGRESS_COLUMNS = 80, PROGRESS_TEXT = 60, PROGRESS_BAR_MAX = 50 };
 
-/* The remaining time; once done, the time that connecting took. */
+/* Formats the remaining time; once done, the time of connecting. */
 static void progress_time(char *text, size_t size, const struct ferry_operation *operation, double rate)
 {
         double left = (double)operation->bytes_total - (double)operation->bytes_done;

@@ -49,7 +49,7 @@ static int remote_refused(const struct remote *remote, const char *id, int r)
         return cli_result(&remote->worker, r);
 }
 
-/* nats://HOST:PORT/WORKER/op_ID: ferry-nats asks, which has the NATS library. */
+/* nats://HOST:PORT/WORKER/op_ID: runs ferry-nats, which has the NATS library. */
 static int remote_ask_nats(const char *url, enum ferry_kind kind, struct remote *remote)
 {
         int status = tool_output("ferry-nats", (const char *const[]){ "ferry-nats", "metadata", url, NULL },

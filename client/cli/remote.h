@@ -4,7 +4,7 @@
 
 #include "cli.h"
 
-/* The offer of another worker, as its metadata tell. */
+/* The offer of another worker, from its metadata. */
 struct remote {
         struct cli_worker worker;
         char *metadata; /* a secret */

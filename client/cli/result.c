@@ -29,7 +29,7 @@ static int worker_unreachable(const struct cli_worker *worker, int r)
         return CLI_UNREACHABLE;
 }
 
-/* What to do about a refusal, where that is not plain. */
+/* Advice about a refusal, where it is not obvious. */
 static const char *worker_advice(int error)
 {
         switch (error) {
@@ -51,9 +51,9 @@ int cli_result(const struct cli_worker *worker, int r)
         if (r == 0)
                 return CLI_OK;
         if (r == -EPIPE)
-                return CLI_PROBLEM; /* the reader of our output has seen enough */
+                return CLI_PROBLEM; /* EPIPE: the reader has closed the pipe */
         if (r == -ECANCELED && signals_caught())
-                return CLI_PROBLEM; /* main tells */
+                return CLI_PROBLEM; /* main reports it */
         if (r == -EINVAL || r == -ENOTSUP || r == -ENOMEM)
                 return cli_usage_error("%s", *ferry_last_message(worker->ferry) ? ferry_last_message(worker->ferry)
                                                                                 : strerror(-r));

@@ -12,7 +12,7 @@ static int rm_one(struct cli *cli, const char *id)
         return cli_usage_error("%s is neither an operation (op_…) nor a region (rgn_…)", id);
 }
 
-/* All of them; the worst status. */
+/* Removes all of them. Returns the worst status. */
 int cli_run_rm(struct cli *cli, int argc, char **argv)
 {
         int status = cli_connect(cli);

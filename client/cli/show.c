@@ -4,7 +4,7 @@
 
 #include "table.h"
 
-/* Any resource by its id, or the worker. */
+/* Shows any resource by its id, or the worker. */
 int cli_run_show(struct cli *cli, int argc, char **argv)
 {
         char path[128] = "/v1/worker";

@@ -42,7 +42,7 @@ static void spread_show(const struct spread *spread, struct cli_progress *progre
 
 /* ---- the chain ---- */
 
-/* The last one that reads: the others are done before it, or soon after. n = none. */
+/* The last member that reads: the others end before it, or soon after. n = none. */
 static size_t spread_last(const struct spread *spread)
 {
         for (size_t i = spread->n; i-- > 0;)
@@ -59,7 +59,7 @@ static bool spread_is_over(const struct spread *spread)
         return true;
 }
 
-/* Where nothing moves yet, a region that is being made is what to wait for. */
+/* While nothing moves yet, waits for a region that is being made. */
 static void spread_await_region(struct spread *spread)
 {
         struct ferry_answer answer;
@@ -136,7 +136,7 @@ static int spread_report_json(const struct spread *spread)
         return status;
 }
 
-/* A line for each region, as ferry copy and ferry rm take it. */
+/* Prints a line for each region, in the form that ferry copy and ferry rm take. */
 static int spread_report(const struct spread *spread)
 {
         int status = CLI_OK;
@@ -156,7 +156,7 @@ static int spread_report(const struct spread *spread)
         return status;
 }
 
-/* Those that have all keep it. */
+/* Removes all but the complete regions. */
 static int spread_end(struct spread *spread)
 {
         size_t n_done = 0;
@@ -231,7 +231,7 @@ int cli_run_spread(struct cli *cli, int argc, char **argv)
         for (size_t i = 0; spread.members && i < spread.n; i++)
                 member_end(&spread.members[i]);
         for (size_t i = 0; spread.members && i < spread.n; i++)
-                worker_close(&spread.members[i].worker); /* others had offers there */
+                worker_close(&spread.members[i].worker); /* last, since other members had offers there */
         job_end(&spread.source);
         remote_clear(&spread.remote);
         free(spread.members);

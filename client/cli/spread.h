@@ -6,14 +6,14 @@
 #include "remote.h"
 
 /*
- * The bytes of one offer or file into a region of each of many workers, the members, by a chain: the first member reads
- * from the source, each other one from the member before it, out of what that has read so far. Every link carries the
- * bytes once in each direction, and a member is behind the one before by about a request's bytes. A tree would be
- * nearer to the source, and share a member's link among its branches: for bulk that is the greater loss.
+ * Copies one offer or file into a region of each of many workers, the members, by a chain: the first member reads from
+ * the source, each other one from the member before it, while that still reads. Every link carries the bytes once in
+ * each direction, and each member is about one request behind the one before. A tree would have fewer hops, but its
+ * branches would share a member's link, which costs more for bulk.
  */
 
 enum member_state {
-        MEMBER_WAITS, /* its region is being made, or nothing that it lacks can be had just now */
+        MEMBER_WAITS, /* its region is being made, or nothing is available for it yet */
         MEMBER_READS,
         MEMBER_DONE,
         MEMBER_FAILED, /* left out */
@@ -26,11 +26,11 @@ struct member {
         struct job home; /* the region */
         bool ready;
         struct job read;  /* of [prefix, to) … */
-        struct job offer; /* … and what it reads: of the source or of an earlier member */
-        uint64_t prefix;  /* bytes from the start on that are in place */
+        struct job offer; /* … and the offer it reads from: of the source, or of an earlier member */
+        uint64_t prefix;  /* contiguous bytes in place from the start */
         uint64_t to;
-        uint64_t bytes;   /* in place, as far as is known */
-        unsigned strikes; /* reads that failed one after the other, without a byte */
+        uint64_t bytes;   /* in place, as far as known */
+        unsigned strikes; /* reads in a row that failed without a byte */
         char transport[64];
         char why[256]; /* of FAILED */
 };
@@ -47,16 +47,16 @@ struct spread {
 
 /* ---- spread_member.c ---- */
 
-/* Has its region made. */
+/* Starts to make the member's region. */
 void member_open(struct spread *spread, struct member *member);
-/* Starts to read what it lacks, if that is to be had. An exit status: of the source, which nobody can do without. */
+/* Starts to read missing bytes, if available. Returns an exit status, not CLI_OK only if the source fails. */
 int member_begin(struct spread *spread, size_t i);
-/* How its read goes; waits for its end for at most wait_ms. */
+/* Checks the member's read; waits for its end for at most wait_ms. */
 void member_look(struct spread *spread, size_t i, uint64_t wait_ms);
-/* Leaves it out, because of the last call's result r (negative: nothing answers there), or format. */
+/* Leaves the member out, because of the last call's result r (negative: no answer), or a formatted reason. */
 void member_fail(struct spread *spread, struct member *member, int r);
 void member_fail_because(struct spread *spread, struct member *member, const char *why);
-/* Ends and removes whatever it has made. */
+/* Removes what the member has made. */
 void member_end(struct member *member);
 
 /* ---- spread_digest.c ---- */

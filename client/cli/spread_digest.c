@@ -4,7 +4,7 @@
 
 #include "spread.h"
 
-enum { DIGEST_RANGE = 64 << 20 }; /* a worker makes digests of no more */
+enum { DIGEST_RANGE = 64 << 20 }; /* a worker's limit for a digest */
 
 enum { DIGEST_SIZE = sizeof(((struct ferry_answer *)0)->content_digest) };
 
@@ -41,7 +41,7 @@ static void check_range(struct spread *spread, uint64_t first, uint64_t last, co
         }
 }
 
-/* Whose region is the measure: the source's, or the first that is whole. */
+/* The region to compare with: the source's, or the first complete one. */
 static const struct job *reference(const struct spread *spread)
 {
         if (spread->source.region.id[0])

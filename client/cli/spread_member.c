@@ -25,7 +25,7 @@ void member_fail_because(struct spread *spread, struct member *member, const cha
         member_end(member);
 }
 
-/* What was at a worker that does not answer went with it, or with its time to live. */
+/* Forgets resources at a worker that does not answer: they ended with it, or will expire. */
 static void job_forget(struct job *job)
 {
         ferry_operation_clear(&job->operation);
@@ -48,7 +48,7 @@ void member_fail(struct spread *spread, struct member *member, int r)
         member_fail_because(spread, member, why);
 }
 
-/* It did not get a byte: it tries again, from one further back. */
+/* The read failed without a byte: the next try reads from a member further back. */
 static void member_strike(struct spread *spread, struct member *member, const char *why)
 {
         if (++member->strikes >= MEMBER_TRIES)
@@ -57,7 +57,7 @@ static void member_strike(struct spread *spread, struct member *member, const ch
 
 /* ---- its region ---- */
 
-/* All are made at once, which takes long where they are large. */
+/* Asynchronously, so that all regions are made at once. */
 void member_open(struct spread *spread, struct member *member)
 {
         static const char *const headers[] = { "Prefer: respond-async", NULL };
@@ -117,7 +117,7 @@ static struct member *member_before(struct spread *spread, size_t i)
         return NULL;
 }
 
-/* What a member can get next from another one. false: nothing now. */
+/* Finds the next bytes that a member can read from another one. false: none now. */
 static bool member_finds(const struct spread *spread, const struct member *member, const struct member *from,
                          uint64_t *ret_to, const char **ret_follow)
 {
@@ -211,7 +211,7 @@ int member_begin(struct spread *spread, size_t i)
                 member_starts(spread, member, member->offer.operation.metadata, to);
         else if (r < 0 || r == FERRY_E_NOT_FOUND)
                 member_fail(spread, from, r);
-        else if (r != FERRY_E_GONE) /* what it was to follow has just failed: its end is seen in a moment */
+        else if (r != FERRY_E_GONE) /* the read to follow has just failed; the next check will see that */
                 member_strike(spread, member, ferry_last_message(from->worker.ferry));
         return CLI_OK;
 }

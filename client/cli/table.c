@@ -73,7 +73,7 @@ void table_format(struct json_object *row, const struct table_column *column, ch
                 table_list(value, text, size);
                 break;
         }
-        /* What a worker sends must not steer the terminal. */
+        /* Replaces control characters: a worker's text must not control the terminal. */
         for (char *c = text; *c; c++) {
                 if ((unsigned char)*c < ' ' || *c == 0x7f)
                         *c = '?';

@@ -6,7 +6,7 @@
 
 struct json_object;
 
-/* JSON as a table for people, or as it came with --json. */
+/* JSON as a table or, with --json, as it came. */
 
 enum table_type {
         TABLE_TEXT,

@@ -26,10 +26,10 @@ struct top {
         bool live;
         char *name;                /* of the worker */
         char *after;               /* the latest event that was seen; NULL = none yet */
-        struct json_object *seen;  /* id → bytes_done, of the look before; NULL = none yet */
-        struct json_object *ended; /* id → operation, since the look before */
+        struct json_object *seen;  /* id → bytes_done, of the previous round; NULL = none yet */
+        struct json_object *ended; /* id → operation, since the previous round */
         uint64_t seen_ms;
-        bool moving; /* something is in progress, of which no event tells how far it is */
+        bool moving; /* an operation is in progress, whose bytes no event reports */
 };
 
 static double top_number(struct json_object *object, const char *name)
@@ -58,7 +58,7 @@ static size_t top_take(struct top *top, struct json_object *page)
         return n;
 }
 
-/* What has happened since the look before; wait_ms: first waits for something to happen. */
+/* Reads the events since the previous round; first waits up to wait_ms for one. */
 static int top_listen(struct top *top, unsigned wait_ms)
 {
         size_t n = 1;
@@ -81,7 +81,7 @@ static int top_listen(struct top *top, unsigned wait_ms)
 
 /* ---- a look ---- */
 
-/* Adds the rate since the look before. What came after it had moved nothing then. Returns the rate. */
+/* Adds the rate since the previous round, before which a new operation had moved nothing. Returns the rate. */
 static double top_rate(const struct top *top, struct json_object *operation, uint64_t now_ms)
 {
         struct json_object *before = NULL;
@@ -96,7 +96,8 @@ static double top_rate(const struct top *top, struct json_object *operation, uin
         return rate;
 }
 
-/* What runs, and then what has ended, with rates; keeps what the next look compares with. Returns the sum of rates. */
+/* Prints running, then ended operations with their rates; keeps the values for the next round. Returns the sum of
+ * rates. */
 static double top_rows(struct top *top, struct json_object *running, struct json_object *rows)
 {
         struct json_object *seen = json_object_new_object();
@@ -188,7 +189,7 @@ int cli_run_top(struct cli *cli, int argc, char **argv)
 {
         struct top top = { .cli = cli, .live = isatty(STDOUT_FILENO) && !cli->json, .ended = json_object_new_object() };
         uint64_t interval = TOP_INTERVAL_MS;
-        uint64_t left = top.live ? 0 : 1; /* 0 = for ever */
+        uint64_t left = top.live ? 0 : 1; /* 0 = no limit */
         if (cli->interval && (!cli_duration_parse(cli->interval, &interval) || interval > INT32_MAX))
                 return cli_usage_error("not a duration: %s", cli->interval);
         if (cli->count && !cli_number_parse(cli->count, &left))

@@ -8,7 +8,7 @@
 
 enum { WAIT_WATCH_MS = 200 };
 
-/* The operation as the worker tells it, then how it ended. */
+/* Prints the operation as the worker shows it, then how it ended. */
 static int wait_report(struct cli *cli, const struct ferry_operation *operation)
 {
         char path[64 + FERRY_ID_SIZE];
@@ -20,7 +20,7 @@ static int wait_report(struct cli *cli, const struct ferry_operation *operation)
         return status == CLI_OK ? cli_operation_result(operation) : status;
 }
 
-/* How one of several ended. With --any only those that did tell. */
+/* The exit status of one of several. With --any only ended ones count. */
 static int wait_result(const struct cli *cli, const struct ferry_operation_result *result, const char *id)
 {
         if (result->problem)

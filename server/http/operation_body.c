@@ -83,7 +83,7 @@ static void check_kind(const struct raw_body *raw, enum ferry_kind kind, struct 
         refuse(raw->readers > 1 && kind != FERRY_READABLE, "/readers", "readable", errors);
         if (raw->uses && raw->readers > 1 && raw->readers != raw->uses)
                 ferry_json_complain(errors, FERRY_E_INVALID_PARAMETER, "/readers",
-                                    "is another name of uses, and differs");
+                                    "must equal uses, of which it is an older name");
         refuse(raw->follow && kind != FERRY_READABLE, "/follow", "readable", errors);
         refuse(raw->relay && kind != FERRY_READ, "/relay", "read", errors);
         refuse(raw->ttl_ms && !passive, "/ttl_ms", "readable and writable", errors);
@@ -104,11 +104,11 @@ static void find_follow(const struct http_config *config, const char *name, stru
         uint64_t id;
 
         if (!ferry_id_parse("op_", name, &id))
-                ferry_json_complain(errors, FERRY_E_NOT_FOUND, "/follow", "there is no such operation");
+                ferry_json_complain(errors, FERRY_E_NOT_FOUND, "/follow", "no such operation");
         else if (operation_find(config->operations, id, &body->spec.follow) == OPERATION_GONE)
                 ferry_json_complain(errors, FERRY_E_GONE, "/follow", "the operation is gone");
         else if (!body->spec.follow)
-                ferry_json_complain(errors, FERRY_E_NOT_FOUND, "/follow", "there is no such operation");
+                ferry_json_complain(errors, FERRY_E_NOT_FOUND, "/follow", "no such operation");
 }
 
 /* The state of resolving a list of descriptors. */
@@ -153,7 +153,7 @@ static bool count_pieces(struct resolving *r, uint64_t count, const char *field)
                 return true;
         r->too_many = true;
         return refuse_field(r, FERRY_E_INVALID_PARAMETER, field,
-                            "an operation has %llu descriptors at most, these counted one by one",
+                            "an operation has at most %llu descriptors, pieces counted one by one",
                             (unsigned long long)max);
 }
 
@@ -165,9 +165,9 @@ static bool resolve_blocks(struct resolving *r, const struct raw_descriptor *raw
         uint64_t *blocks;
 
         if (raw->count || raw->stride)
-                return refuse_field(r, FERRY_E_INVALID_PARAMETER, "blocks", "does not go with count and stride");
+                return refuse_field(r, FERRY_E_INVALID_PARAMETER, "blocks", "cannot be combined with count and stride");
         if (!raw->size)
-                return refuse_field(r, FERRY_E_INVALID_PARAMETER, "size", "is needed with blocks");
+                return refuse_field(r, FERRY_E_INVALID_PARAMETER, "size", "is required with blocks");
         if (!count_pieces(r, n, "blocks"))
                 return false;
         slice->blocks = blocks = malloc(n * sizeof(blocks[0]));
@@ -191,7 +191,7 @@ static bool resolve_row(struct resolving *r, const struct raw_descriptor *raw, s
         slice->count = raw->count ? raw->count : 1;
         slice->stride = raw->stride ? raw->stride : slice->size;
         if (slice->count > 1 && !raw->size)
-                return refuse_field(r, FERRY_E_INVALID_PARAMETER, "size", "is needed with a count above 1");
+                return refuse_field(r, FERRY_E_INVALID_PARAMETER, "size", "is required with a count above 1");
         if (slice->stride < slice->size)
                 return refuse_field(r, FERRY_E_INVALID_PARAMETER, "stride", "must not be below the size");
         if (slice->size > room || !operation_slice_end(slice, &end) || end > slice->region->size)
@@ -218,7 +218,7 @@ static bool resolve_descriptor(struct resolving *r, struct json_object *document
                 return false;
         slice->region = region_named(r->config->regions, raw.region, before);
         if (!slice->region)
-                return refuse_field(r, FERRY_E_NOT_FOUND, "region", "there is no such region");
+                return refuse_field(r, FERRY_E_NOT_FOUND, "region", "no such region");
         uint64_t size = slice->region->size;
         if (raw.offset >= size)
                 return refuse_field(r, FERRY_E_OUT_OF_BOUNDS, "offset", "the region has %llu bytes",
