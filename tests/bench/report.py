@@ -176,8 +176,12 @@ def table():
         figure("the same from asyncio, by ferry.nixl_connect", "inside.asyncio", ("<=", 150)),
     ]
     rows["nixl"] = [
-        ratio("workers inside two C programs, 4 KiB: create to both ends seen", "nixl.small.ours", "nixl.small.theirs", None, "NIXL"),
-        ratio("local read, 256 MiB, through REST", "nixl.bulk.ours", "nixl.bulk.theirs", None, "NIXL"),
+        ratio(label, f"nixl.{size}.ours", f"nixl.{size}.{series}", None, against)
+        for label, size in (
+            ("workers inside two C programs, 4 KiB: create to both ends seen", "small"),
+            ("local read, 256 MiB, through REST", "bulk"),
+        )
+        for series, against in (("theirs", "NIXL, which polls"), ("theirs_shm", "the same, UCX_POSIX_ERROR_HANDLING=y"))
     ]
     rows["start"] = [
         row
