@@ -170,10 +170,12 @@ bool guard_authenticate(struct http_request *request)
         }
         if (error == FERRY_E_UNAUTHENTICATED)
                 request_header(request, "WWW-Authenticate", "Bearer");
-        request_problem(request, error, "%s",
-                        error == FERRY_E_FORBIDDEN
-                                ? "A peer's token may fetch metadata and /v1/worker only, a metrics token "
-                                  "/metrics only"
-                                : "Send the worker's token as Authorization: Bearer");
+        if (error == FERRY_E_FORBIDDEN)
+                request_problem(request, error,
+                                "A peer's token may fetch metadata and /v1/worker only, a metrics token /metrics only");
+        else if (guard_bearer(request->headers.authorization))
+                request_problem(request, error, "The token that came is not the worker's");
+        else
+                request_problem(request, error, "Send the worker's token as Authorization: Bearer");
         return false;
 }
