@@ -84,7 +84,7 @@ WITH_STORE(bytes_are_found_wherever_the_read_puts_them)
         struct operation *read, *follower;
         struct engine_offer offer;
 
-        assert_int_equal(operation_create(f->store, &spec, &read), 0);
+        assert_int_equal(make_spec(f, &spec, &read), 0);
         begin(f, read);
         follower = follow_slices(f, read, served, 2);
         assert_int_equal(claim(f, follower, &offer), 0);
@@ -111,7 +111,7 @@ WITH_STORE(only_what_a_read_fills_can_be_followed)
         assert_int_equal(refusal(f, read, &beyond), FERRY_E_OUT_OF_BOUNDS);
         assert_int_equal(refusal(f, read, &elsewhere), FERRY_E_OUT_OF_BOUNDS);
         assert_int_equal(refusal(f, writable, &inside), FERRY_E_KIND_MISMATCH);
-        assert_int_equal(operation_create(f->store, &spec, &overlapping), 0);
+        assert_int_equal(make_spec(f, &spec, &overlapping), 0);
         assert_int_equal(refusal(f, overlapping, twice), FERRY_E_INVALID_PARAMETER);
         spec = (struct operation_spec){ .kind = FERRY_WRITABLE, .slices = &inside, .n_slices = 1, .follow = read };
         assert_int_equal(operation_create(f->store, &spec, &follower), FERRY_E_INVALID_PARAMETER);
