@@ -118,12 +118,13 @@ const char *reply_field(const struct raw_answer *reply, const char *name)
         return result;
 }
 
-void expect_status(struct raw_answer reply, int status)
+struct raw_answer expect_status(struct raw_answer reply, int status)
 {
         if (reply.status != status)
                 fail_msg("%d instead of %d: %s\n%s", reply.status, status, reply.head, reply.body);
         if (status && !raw_header(&reply, "Request-Id"))
                 fail_msg("no Request-Id: %s", reply.head);
+        return reply;
 }
 
 void expect_problem(struct raw_answer reply, int status, const char *code)

@@ -52,7 +52,8 @@ const char *reply_field(const struct raw_answer *reply, const char *name);
 
 /* Fails the test unless the reply is the problem of that status and code. */
 void expect_problem(struct raw_answer reply, int status, const char *code);
-void expect_status(struct raw_answer reply, int status);
+/* Fails the test unless the reply has that status; returns it. */
+struct raw_answer expect_status(struct raw_answer reply, int status);
 
 /* Blocks until so many requests are parked. */
 void await_parked(struct http_fixture *h, size_t n);

@@ -138,9 +138,7 @@ TEST(options_stand_anywhere)
         START(s, { JSON("{}") }, { JSON("{}") }, { JSON("{}") });
         run(0, NULL, "", "get", "/a", "--url", s->url, NULL);
         run(0, NULL, "", "get", "-u", s->url, "--", "/a", NULL);
-        char joined[128];
-        snprintf(joined, sizeof(joined), "--url=%s", s->url);
-        run(0, NULL, "", joined, "get", "/a", NULL);
+        run(0, NULL, "", text_format("--url=%s", s->url), "get", "/a", NULL);
 }
 
 TEST(a_slip_of_the_pen_is_understood)
@@ -163,11 +161,11 @@ TEST(a_slip_of_the_pen_is_understood)
 TEST(workers_have_names)
 {
         START(s, { JSON("{}") }, { JSON("{}") });
-        char directory[] = "/tmp/ferry-test-XXXXXX", path[64], token[64];
+        char directory[] = "/tmp/ferry-test-XXXXXX", path[64];
         assert_non_null(mkdtemp(directory));
         snprintf(path, sizeof(path), "%s/ferry", directory);
         assert_int_equal(mkdir(path, 0700), 0);
-        snprintf(token, sizeof(token), "%s/token", directory);
+        const char *token = text_format("%s/token", directory);
         FILE *file = fopen(token, "we");
         assert_non_null(file);
         fputs("s3cret\n", file);
@@ -206,12 +204,11 @@ TEST(completions_are_scripts_of_their_shells)
                  "%s\nCOMP_WORDS=(ferry fe); COMP_CWORD=1; _ferry; echo \"${COMPREPLY[*]}\"\n"
                  "COMP_WORDS=(ferry fetch --ver); COMP_CWORD=2; _ferry; echo \"${COMPREPLY[*]}\"\n",
                  r.out);
-        char name[] = "/tmp/ferry-test-XXXXXX", command[64];
+        char name[] = "/tmp/ferry-test-XXXXXX";
         int fd = mkstemp(name);
         assert_true(fd >= 0);
         close(fd);
-        snprintf(command, sizeof(command), "bash >%s", name);
-        FILE *shell = popen(command, "we");
+        FILE *shell = popen(text_format("bash >%s", name), "we");
         assert_non_null(shell);
         fputs(script, shell);
         assert_int_equal(pclose(shell), 0);
@@ -280,11 +277,11 @@ TEST(no_worker_is_told)
 TEST(post_takes_its_body_from_anywhere)
 {
         START(s, { JSON("{}") }, { JSON("{}") }, { JSON("{}") }, { JSON("{}") });
-        char name[] = "/tmp/ferry-test-XXXXXX", at[40];
+        char name[] = "/tmp/ferry-test-XXXXXX";
         int fd = mkstemp(name);
         assert_int_equal(write(fd, "{\"c\":3}", 7), 7);
         close(fd);
-        snprintf(at, sizeof(at), "@%s", name);
+        const char *at = text_format("@%s", name);
         run(0, s->url, "", "post", "/v1/regions", "{\"a\":1}", NULL);
         run(0, s->url, "{\"b\":2}", "post", "/v1/regions", "-", NULL);
         run(0, s->url, "", "post", "/v1/regions", at, NULL);

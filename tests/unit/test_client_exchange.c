@@ -23,8 +23,7 @@
 static const char *header_of(const char *request, const char *name)
 {
         static char value[256];
-        char start[64];
-        snprintf(start, sizeof(start), "\r\n%s: ", name);
+        const char *start = text_format("\r\n%s: ", name);
         const char *line = strcasestr(request, start);
         snprintf(value, sizeof(value), "%.*s", line ? (int)strcspn(line + strlen(start), "\r") : 0,
                  line ? line + strlen(start) : "");
@@ -247,12 +246,11 @@ TEST(a_create_is_repeated_with_the_same_key)
 {
         START(x, { NULL, SERVER_RESET }, { NULL }, { CREATED_REGION }, { CREATED_REGION });
         struct ferry_region region;
-        char key[256];
         assert_int_equal(ferry_create_region(x->ferry, &(struct ferry_region_spec){ .size = 4096 }, &region), 0);
         assert_string_equal(region.id, "rgn_1");
         assert_int_equal(ferry_create_region(x->ferry, &(struct ferry_region_spec){ .size = 4096 }, &region), 0);
         assert_int_equal(served(x), 4);
-        snprintf(key, sizeof(key), "%s", header_of(request_of(x, 0), "Idempotency-Key"));
+        const char *key = text_format("%s", header_of(request_of(x, 0), "Idempotency-Key"));
         assert_int_equal(strlen(key), 32);
         assert_string_equal(header_of(request_of(x, 1), "Idempotency-Key"), key);
         assert_string_equal(header_of(request_of(x, 2), "Idempotency-Key"), key);

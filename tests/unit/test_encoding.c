@@ -278,9 +278,9 @@ TEST(numbers_are_written_in_decimal)
         static const uint64_t numbers[] = { 0, 1, 9, 10, 99, 100, 1234567890, UINT64_MAX - 1, UINT64_MAX };
 
         for (size_t i = 0; i < UNIT_COUNT(numbers); i++) {
-                char expected[32], text[FERRY_UINT_TEXT_SIZE];
+                char text[FERRY_UINT_TEXT_SIZE];
 
-                (void)snprintf(expected, sizeof(expected), "%llu", (unsigned long long)numbers[i]);
+                const char *expected = text_format("%llu", (unsigned long long)numbers[i]);
                 assert_int_equal(ferry_uint_format(numbers[i], text), strlen(expected));
                 assert_string_equal(text, expected);
         }

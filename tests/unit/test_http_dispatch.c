@@ -26,9 +26,8 @@ WITH_HTTP(head_has_the_head_of_get_and_no_body)
 {
         struct raw_answer get = http_call(h, "GET", "/livez", "", NULL);
         struct raw_answer head = http_call(h, "HEAD", "/livez", "", NULL);
-        char length[32];
 
-        snprintf(length, sizeof(length), "%zu", get.body_size);
+        const char *length = text_format("%zu", get.body_size);
         assert_int_equal(head.status, 200);
         assert_int_equal(head.body_size, 0);
         assert_string_equal(raw_header(&head, "Content-Length"), length);
@@ -86,10 +85,10 @@ WITH_HTTP(a_foreign_origin_is_refused)
         reply = http_call(h, "GET", "/nowhere", "Origin: https://ui.example\r\n", NULL);
         assert_string_equal(raw_header(&reply, "Access-Control-Allow-Origin"), "https://ui.example");
         expect_problem(reply, 404, "not-found");
-        reply = http_call(h, "OPTIONS", "/v1/regions",
-                          "Origin: https://ui.example\r\nAccess-Control-Request-Method: POST\r\n", NULL);
+        reply = expect_status(http_call(h, "OPTIONS", "/v1/regions",
+                                        "Origin: https://ui.example\r\nAccess-Control-Request-Method: POST\r\n", NULL),
+                              204);
         assert_non_null(strstr(raw_header(&reply, "Access-Control-Allow-Methods"), "POST"));
-        expect_status(reply, 204);
 }
 
 WITH_HTTP(tokens_open_what_they_are_for)
@@ -256,12 +255,11 @@ WITH_HTTP(requests_are_counted_by_route_and_code)
 
         expect_status(http_call(h, "GET", "/livez", "", NULL), 200);
         expect_problem(http_call(h, "GET", "/nowhere", "", NULL), 404, "not-found");
-        reply = http_call(h, "GET", "/metrics", "", NULL);
+        reply = expect_status(http_call(h, "GET", "/metrics", "", NULL), 200);
         assert_non_null(strstr(reply.body, "ferry_http_requests_total{route=\"getLivez\",code=\"200\"} 1\n"));
         assert_non_null(strstr(reply.body, "ferry_http_requests_total{route=\"none\",code=\"404\"} 1\n"));
         assert_non_null(strstr(reply.body, "ferry_http_waiters 0\n"));
         assert_memory_equal(raw_header(&reply, "Content-Type"), "text/plain; version=0.0.4", 25);
-        expect_status(reply, 200);
 }
 
 WITH_HTTP(the_documents_about_the_worker_are_there)
@@ -275,14 +273,12 @@ WITH_HTTP(the_documents_about_the_worker_are_there)
         struct raw_answer reply;
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(documents); i++) {
-                reply = http_call(h, "GET", documents[i].path, "", NULL);
+                reply = expect_status(http_call(h, "GET", documents[i].path, "", NULL), 200);
                 assert_non_null(reply_field(&reply, documents[i].field));
                 assert_string_equal(raw_header(&reply, "Cache-Control"), "no-store");
-                expect_status(reply, 200);
         }
-        reply = http_call(h, "GET", "/openapi.yaml", "", NULL);
+        reply = expect_status(http_call(h, "GET", "/openapi.yaml", "", NULL), 200);
         assert_non_null(strstr(reply.body, "openapi: 3."));
-        expect_status(reply, 200);
 }
 
 /* So many bytes of a body of size that does not end yet. */

@@ -72,7 +72,6 @@ WITH_HTTP(a_slow_reader_is_told_what_it_missed)
         enum { FIRST = 20000 };
         static struct received received;
         int small = 4096;
-        char last[64];
 
         restart(h, 0);
         memset(&received, 0, sizeof(received));
@@ -85,8 +84,7 @@ WITH_HTTP(a_slow_reader_is_told_what_it_missed)
         happen(h, FIRST);
         await_text(fd, &received, "event: missed\n");
         await_text(fd, &received, "\"type\":\"missed\",");
-        (void)snprintf(last, sizeof(last), "id: 0000000000001111-%d\n", FIRST);
-        await_text(fd, &received, last);
+        await_text(fd, &received, text_format("id: 0000000000001111-%d\n", FIRST));
         assert_non_null(strstr(received.text, "\"count\":"));
         close(fd);
 }

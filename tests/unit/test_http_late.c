@@ -146,13 +146,12 @@ static void connect_in_vain(struct http_fixture *h)
 CASE(a_connection_that_is_taken_in_late_is_served)
 {
         struct operation *operation = make(h->f, FERRY_READABLE);
-        char path[128], id[FERRY_ID_TEXT_SIZE];
+        char id[FERRY_ID_TEXT_SIZE];
         int first = raw_dial(h->port), second;
 
         ping(first);
         ferry_id_format("op_", look(h->f, operation).id, id);
-        snprintf(path, sizeof(path), "/v1/operations/%s?wait_ms=60000", id);
-        second = http_begin(h, "GET", path, "", NULL);
+        second = http_begin(h, "GET", text_format("/v1/operations/%s?wait_ms=60000", id), "", NULL);
         await_parked(h, 1);
         operation_cancel(h->f->store, operation);
         expect_status(raw_receive_last(second), 200);

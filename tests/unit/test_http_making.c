@@ -105,13 +105,12 @@ static int post(struct scene *s, const char *headers)
 /* The path of the only region, as its maker got it. */
 static void post_async(struct scene *s, const char *headers, char path[64])
 {
-        struct raw_answer reply = raw_receive_last(post(s, headers));
+        struct raw_answer reply = expect_status(raw_receive_last(post(s, headers)), 201);
 
         assert_string_equal(reply_field(&reply, "state"), "preparing");
         assert_string_equal(reply_field(&reply, "bytes_prepared"), "0");
         assert_null(reply_field(&reply, "path"));
         snprintf(path, 64, "%s", raw_header(&reply, "Location"));
-        expect_status(reply, 201);
 }
 
 #define WITH_SCENE(name) TEST_OF(struct scene *s, name, setup, teardown)
@@ -123,11 +122,10 @@ WITH_SCENE(the_request_is_parked_until_the_region_is_there)
         await_parked(s->h, 1);
         expect_status(http_call(s->h, "GET", "/livez", "", NULL), 200);
         gate_open(s, 0);
-        struct raw_answer reply = raw_receive_last(fd);
+        struct raw_answer reply = expect_status(raw_receive_last(fd), 201);
         assert_string_equal(reply_field(&reply, "state"), "ready");
         assert_memory_equal(reply_field(&reply, "path"), "/proc/", 6);
         assert_null(raw_header(&reply, "Preference-Applied"));
-        expect_status(reply, 201);
         assert_int_equal(n_regions(s), 1);
 }
 
@@ -180,13 +178,12 @@ WITH_SCENE(the_end_of_the_server_leaves_no_region)
 WITH_SCENE(another_may_delete_it_meanwhile)
 {
         int fd = post(s, "");
-        char path[64], *id;
+        char *id;
 
         await_parked(s->h, 1);
-        struct raw_answer reply = http_call(s->h, "GET", "/v1/regions", "", NULL);
+        struct raw_answer reply = expect_status(http_call(s->h, "GET", "/v1/regions", "", NULL), 200);
         id = strstr(reply.body, "rgn_");
-        snprintf(path, sizeof(path), "/v1/regions/%.20s", id);
-        expect_status(reply, 200);
+        const char *path = text_format("/v1/regions/%.20s", id);
         expect_status(http_call(s->h, "DELETE", path, "", NULL), 204);
         expect_problem(raw_receive_last(fd), 410, "gone");
         expect_problem(http_call(s->h, "GET", path, "", NULL), 404, "not-found");
@@ -198,28 +195,24 @@ WITH_SCENE(respond_async_answers_at_once_and_the_region_shows_its_progress)
 {
         char path[64], waiting[80];
 
-        struct raw_answer reply = raw_receive_last(post(s, "Prefer: respond-async\r\n"));
+        struct raw_answer reply = expect_status(raw_receive_last(post(s, "Prefer: respond-async\r\n")), 201);
         assert_string_equal(raw_header(&reply, "Preference-Applied"), "respond-async");
         snprintf(path, sizeof(path), "%s", raw_header(&reply, "Location"));
-        expect_status(reply, 201);
-        reply = http_call(s->h, "GET", path, "", NULL);
+        reply = expect_status(http_call(s->h, "GET", path, "", NULL), 200);
         assert_string_equal(reply_field(&reply, "state"), "preparing");
-        expect_status(reply, 200);
 
         snprintf(waiting, sizeof(waiting), "%s?wait_ms=1", path);
-        reply = http_call(s->h, "GET", waiting, "", NULL);
+        reply = expect_status(http_call(s->h, "GET", waiting, "", NULL), 200);
         assert_string_equal(reply_field(&reply, "state"), "preparing");
-        expect_status(reply, 200);
 
         snprintf(waiting, sizeof(waiting), "%s?wait_ms=60000", path);
         int fd = http_begin(s->h, "GET", waiting, "", NULL);
         await_parked(s->h, 1);
         gate_open(s, 0);
-        reply = raw_receive_last(fd);
+        reply = expect_status(raw_receive_last(fd), 200);
         assert_string_equal(reply_field(&reply, "state"), "ready");
         assert_null(reply_field(&reply, "bytes_prepared"));
         assert_non_null(reply_field(&reply, "path"));
-        expect_status(reply, 200);
 }
 
 WITH_SCENE(respond_async_may_wait_a_while)
@@ -228,9 +221,8 @@ WITH_SCENE(respond_async_may_wait_a_while)
 
         await_parked(s->h, 1);
         gate_open(s, 0);
-        struct raw_answer reply = raw_receive_last(fd);
+        struct raw_answer reply = expect_status(raw_receive_last(fd), 201);
         assert_string_equal(reply_field(&reply, "state"), "ready");
-        expect_status(reply, 201);
 }
 
 WITH_SCENE(a_region_that_failed_later_says_why_until_it_is_deleted)
@@ -240,10 +232,9 @@ WITH_SCENE(a_region_that_failed_later_says_why_until_it_is_deleted)
         post_async(s, "Prefer: respond-async\r\n", path);
         gate_open(s, -ENOMEM);
         snprintf(waiting, sizeof(waiting), "%s?wait_ms=60000", path);
-        struct raw_answer reply = http_call(s->h, "GET", waiting, "", NULL);
+        struct raw_answer reply = expect_status(http_call(s->h, "GET", waiting, "", NULL), 200);
         assert_string_equal(reply_field(&reply, "state"), "failed");
         assert_non_null(strstr(reply.body, "\"error\":{\"code\":\"limit-reached\",\"detail\":\"The machine's memory"));
-        expect_status(reply, 200);
         snprintf(waiting, sizeof(waiting), "%s/content", path);
         expect_problem(http_call(s->h, "GET", waiting, "", NULL), 409, "region-not-ready");
         expect_status(http_call(s->h, "DELETE", path, "", NULL), 204);
@@ -269,10 +260,10 @@ WITH_SCENE(a_repeated_key_waits_for_the_region_of_the_first)
         char path[64], id[64];
 
         post_async(s, "Prefer: respond-async\r\nIdempotency-Key: k\r\n", path);
-        struct raw_answer reply = raw_receive_last(post(s, "Prefer: respond-async\r\nIdempotency-Key: k\r\n"));
+        struct raw_answer reply =
+                expect_status(raw_receive_last(post(s, "Prefer: respond-async\r\nIdempotency-Key: k\r\n")), 201);
         assert_string_equal(raw_header(&reply, "Location"), path);
         assert_string_equal(reply_field(&reply, "state"), "preparing");
-        expect_status(reply, 201);
 
         /* One that leaves takes nothing with it; it is not its region. */
         int fd = post(s, "Idempotency-Key: k\r\n");
@@ -284,12 +275,11 @@ WITH_SCENE(a_repeated_key_waits_for_the_region_of_the_first)
         fd = post(s, "Idempotency-Key: k\r\n");
         await_parked(s->h, 1);
         gate_open(s, 0);
-        reply = raw_receive_last(fd);
+        reply = expect_status(raw_receive_last(fd), 201);
         snprintf(id, sizeof(id), "%s", reply_field(&reply, "id"));
         assert_string_equal(id, path + strlen("/v1/regions/"));
         assert_string_equal(reply_field(&reply, "state"), "ready");
         assert_string_equal(raw_header(&reply, "Idempotency-Replayed"), "true");
-        expect_status(reply, 201);
         assert_int_equal(n_regions(s), 1);
 }
 

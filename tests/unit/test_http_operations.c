@@ -28,13 +28,13 @@ static struct raw_answer post_active(struct http_fixture *h, enum ferry_kind kin
                                      const struct ferry_metadata *metadata)
 {
         struct ferry_json_writer writer = { 0 };
-        char format[4096], *document;
+        char *document;
 
         assert_int_equal(ferry_metadata_encode(metadata, &writer), 0);
         document = ferry_json_take(&writer, NULL);
-        snprintf(format, sizeof(format),
-                 "{\"kind\":\"%s\",\"descriptors\":[{\"region\":\"%%s\",\"size\":4096}],\"remote_metadata\":%s}",
-                 ferry_kind_name((int)kind), document);
+        const char *format = text_format(
+                "{\"kind\":\"%s\",\"descriptors\":[{\"region\":\"%%s\",\"size\":4096}],\"remote_metadata\":%s}",
+                ferry_kind_name((int)kind), document);
         free(document);
         return post(h, "", "", format);
 }
@@ -61,7 +61,8 @@ static size_t count_operations(struct http_fixture *h)
 
 WITH_HTTP(an_offer_is_made_with_its_defaults)
 {
-        struct raw_answer reply = post(h, "", "", "{\"kind\":\"writable\",\"descriptors\":[{\"region\":\"%s\"}]}");
+        struct raw_answer reply =
+                expect_status(post(h, "", "", "{\"kind\":\"writable\",\"descriptors\":[{\"region\":\"%s\"}]}"), 201);
 
         assert_string_equal(reply_field(&reply, "kind"), "writable");
         assert_string_equal(reply_field(&reply, "status"), "INITIALIZED");
@@ -69,23 +70,20 @@ WITH_HTTP(an_offer_is_made_with_its_defaults)
         assert_string_equal(raw_header(&reply, "ETag"), "\"r1\"");
         assert_memory_equal(raw_header(&reply, "Location"), "/v1/operations/op_", 18);
         assert_null(reply_field(&reply, "metadata"));
-        expect_status(reply, 201);
 }
 
 WITH_HTTP(metadata_come_with_the_answer_when_asked_for)
 {
-        struct raw_answer reply = post(h, "?include=metadata", "", readable), other;
-        char path[128], metadata[4096];
+        struct raw_answer reply = expect_status(post(h, "?include=metadata", "", readable), 201), other;
+        char metadata[4096];
 
         snprintf(metadata, sizeof(metadata), "%s", reply_field(&reply, "metadata"));
         assert_non_null(strstr(metadata, "notification_key"));
         assert_string_equal(raw_header(&reply, "Cache-Control"), "no-store");
-        snprintf(path, sizeof(path), "%s/metadata", raw_header(&reply, "Location"));
-        expect_status(reply, 201);
-        other = http_call(h, "GET", path, "", NULL);
+        other = http_call(h, "GET", text_format("%s/metadata", raw_header(&reply, "Location")), "", NULL);
+        expect_status(other, 200);
         assert_string_equal(raw_header(&other, "Cache-Control"), "no-store");
         assert_non_null(strstr(metadata, reply_field(&other, "notification_key")));
-        expect_status(other, 200);
         expect_problem(post(h, "?include=metadata", "",
                             "{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],\"remote_url\":\"http://x\"}"),
                        400, "invalid-parameter");
@@ -98,20 +96,18 @@ WITH_HTTP(metadata_name_this_worker_and_where_it_was_asked)
         struct ferry_metadata *metadata;
         struct raw_answer reply;
         const char *text;
-        char url[64];
 
         http_stop(h);
         strcpy(h->facts.data_address, "0.0.0.0:9400");
         http_start(h);
-        reply = post(h, "?include=metadata", "", readable);
+        reply = expect_status(post(h, "?include=metadata", "", readable), 201);
         text = reply_field(&reply, "metadata");
         assert_int_equal(ferry_metadata_decode(text, strlen(text), "", &metadata, &errors), 0);
-        snprintf(url, sizeof(url), "http://127.0.0.1:%u", h->port);
+        const char *url = text_format("http://127.0.0.1:%u", h->port);
         assert_string_equal(metadata->worker, "tester");
         assert_string_equal(metadata->http, url);
         assert_string_equal(metadata->data, "127.0.0.1:9400");
         metadata = ferry_metadata_free(metadata);
-        expect_status(reply, 201);
 }
 
 #define READABLE(slice, more) "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"" slice "}]" more "}"
@@ -183,11 +179,10 @@ WITH_HTTP(too_many_descriptors_are_refused)
 WITH_HTTP(an_active_operation_starts_with_its_metadata)
 {
         struct ferry_metadata *metadata = of_peer(FERRY_WRITE);
-        struct raw_answer reply = post_active(h, FERRY_WRITE, metadata);
+        struct raw_answer reply = expect_status(post_active(h, FERRY_WRITE, metadata), 201);
 
         assert_string_equal(reply_field(&reply, "kind"), "write");
         assert_int_equal(h->f->data_plane.n_started, 1);
-        expect_status(reply, 201);
         end_transfer(h->f, 0);
         metadata = ferry_metadata_free(metadata);
 }
@@ -216,10 +211,9 @@ WITH_HTTP(a_url_that_leads_nowhere_ends_the_operation)
                  "{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%%s\"}],"
                  "\"remote_url\":\"http://127.0.0.1:%u/v1/operations/op_0000000000000001/metadata\"}",
                  h->port);
-        reply = post(h, "", "Prefer: wait=30\r\n", format);
+        reply = expect_status(post(h, "", "Prefer: wait=30\r\n", format), 201);
         assert_string_equal(reply_field(&reply, "status"), "ERRORED");
         assert_non_null(strstr(reply_field(&reply, "error"), "stale-metadata"));
-        expect_status(reply, 201);
 }
 
 /* As generated clients send it: what every operation has anyhow is no mistake. */
@@ -228,23 +222,25 @@ WITH_HTTP(defaults_that_are_sent_are_taken_by_every_kind)
         static const char *const kinds[] = { "readable", "writable", "read", "write" };
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(kinds); i++) {
-                char format[512];
                 struct raw_answer reply;
 
-                snprintf(format, sizeof(format),
-                         "{\"kind\":\"%s\",\"descriptors\":[{\"region\":\"%%s\",\"offset\":0,\"count\":1}],\"readers\":"
-                         "1,"
-                         "\"uses\":1,\"verify\":false,\"layout\":\"pairwise\",\"label\":\"\\u00e9 7\"%s}",
-                         kinds[i],
-                         i < 2 ? ""
-                               : ",\"remote_url\":\"http://127.0.0.1:1/v1/operations/op_0000000000000001/metadata\"");
-                reply = post(h, "", "", format);
+                reply = expect_status(
+                        post(h, "", "",
+                             text_format(
+                                     "{\"kind\":\"%s\",\"descriptors\":[{\"region\":\"%%s\",\"offset\":0,\"count\":1}],"
+                                     "\"readers\":"
+                                     "1,"
+                                     "\"uses\":1,\"verify\":false,\"layout\":\"pairwise\",\"label\":\"\\u00e9 7\"%s}",
+                                     kinds[i],
+                                     i < 2 ? ""
+                                           : ",\"remote_url\":\"http://127.0.0.1:1/v1/operations/op_0000000000000001/"
+                                             "metadata\"")),
+                        201);
                 assert_string_equal(reply_field(&reply, "label"), "\303\251 7");
                 if (i < 2)
                         assert_string_equal(reply_field(&reply, "uses"), "1");
                 else
                         assert_null(reply_field(&reply, "uses"));
-                expect_status(reply, 201);
         }
 }
 
@@ -255,32 +251,28 @@ WITH_HTTP(readers_are_the_uses_of_a_readable)
         FOR_EACH_TEXT (field, "\"readers\":3", "\"uses\":3", "\"uses\":3,\"readers\":3", "\"uses\":3,\"readers\":1") {
                 snprintf(format, sizeof(format), "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%%s\"}],%s}",
                          field);
-                struct raw_answer reply = post(h, "", "", format);
+                struct raw_answer reply = expect_status(post(h, "", "", format), 201);
                 assert_string_equal(reply_field(&reply, "uses"), "3");
                 assert_string_equal(reply_field(&reply, "uses_done"), "0");
                 assert_string_equal(reply_field(&reply, "readers"), "3");
-                expect_status(reply, 201);
         }
 }
 
 WITH_HTTP(cancel_delete_and_renew_act_on_the_operation)
 {
-        struct raw_answer reply = post(h, "", "", readable);
-        char path[64], sub[80];
+        struct raw_answer reply = expect_status(post(h, "", "", readable), 201);
+        char sub[80];
 
-        snprintf(path, sizeof(path), "%s", raw_header(&reply, "Location"));
-        expect_status(reply, 201);
+        const char *path = text_format("%s", raw_header(&reply, "Location"));
         snprintf(sub, sizeof(sub), "%s/renew", path);
-        reply = http_call(h, "POST", sub, "", "{\"ttl_ms\":1234567}");
+        reply = expect_status(http_call(h, "POST", sub, "", "{\"ttl_ms\":1234567}"), 200);
         assert_string_equal(reply_field(&reply, "ttl_ms"), "1234567");
-        expect_status(reply, 200);
         expect_status(http_call(h, "POST", sub, "", NULL), 200);
         expect_problem(http_call(h, "POST", sub, "", "{\"ttl_ms\":0}"), 400, "invalid-parameter");
         expect_problem(http_call(h, "POST", sub, "", "{\"ttl\":1}"), 400, "unknown-field");
         snprintf(sub, sizeof(sub), "%s/cancel", path);
-        reply = http_call(h, "POST", sub, "", NULL);
+        reply = expect_status(http_call(h, "POST", sub, "", NULL), 200);
         assert_string_equal(reply_field(&reply, "status"), "CANCELLED");
-        expect_status(reply, 200);
         expect_status(http_call(h, "POST", sub, "", NULL), 200);
         snprintf(sub, sizeof(sub), "%s/renew", path);
         expect_problem(http_call(h, "POST", sub, "", NULL), 410, "gone");
@@ -306,16 +298,13 @@ WITH_HTTP(an_active_operation_has_no_metadata)
 WITH_HTTP(the_same_key_makes_one_operation)
 {
         static const char key[] = "Idempotency-Key: k\r\n";
-        struct raw_answer reply = post(h, "?include=metadata", key, readable);
-        char id[64];
+        struct raw_answer reply = expect_status(post(h, "?include=metadata", key, readable), 201);
 
-        snprintf(id, sizeof(id), "%s", reply_field(&reply, "id"));
-        expect_status(reply, 201);
-        reply = post(h, "?include=metadata", key, readable);
+        const char *id = text_format("%s", reply_field(&reply, "id"));
+        reply = expect_status(post(h, "?include=metadata", key, readable), 201);
         assert_string_equal(reply_field(&reply, "id"), id);
         assert_non_null(reply_field(&reply, "metadata"));
         assert_string_equal(raw_header(&reply, "Idempotency-Replayed"), "true");
-        expect_status(reply, 201);
         expect_problem(post(h, "", key, readable), 422, "idempotency-conflict");
         assert_int_equal(count_operations(h), 1);
 }
@@ -328,18 +317,16 @@ WITH_HTTP(operations_are_listed_by_kind_and_status)
 
         (void)make(h->f, FERRY_READ);
         ferry_id_format("op_", look(h->f, offer).id, id);
-        reply = http_call(h, "GET", "/v1/operations", "", NULL);
+        reply = expect_status(http_call(h, "GET", "/v1/operations", "", NULL), 200);
         assert_non_null(strstr(reply.body, id));
         assert_non_null(strstr(reply.body, "\"read\""));
         assert_null(strstr(reply.body, "notification_key"));
-        expect_status(reply, 200);
-        reply = http_call(h, "GET", "/v1/operations?kind=readable&status=INITIALIZED&limit=5", "", NULL);
+        reply = expect_status(http_call(h, "GET", "/v1/operations?kind=readable&status=INITIALIZED&limit=5", "", NULL),
+                              200);
         assert_non_null(strstr(reply.body, id));
         assert_null(strstr(reply.body, "\"read\""));
-        expect_status(reply, 200);
-        reply = http_call(h, "GET", "/v1/operations?status=COMPLETE", "", NULL);
+        reply = expect_status(http_call(h, "GET", "/v1/operations?status=COMPLETE", "", NULL), 200);
         assert_string_equal(reply.body, "{\"operations\":[]}\n");
-        expect_status(reply, 200);
 }
 
 /* Follows the links of a list to its end; how many elements it had. */
@@ -350,7 +337,7 @@ static size_t follow(struct http_fixture *h, const char *path, size_t *ret_pages
 
         snprintf(next, sizeof(next), "%s", path);
         for (*ret_pages = 0; *next; ++*ret_pages) {
-                struct raw_answer reply = http_call(h, "GET", next, "", NULL);
+                struct raw_answer reply = expect_status(http_call(h, "GET", next, "", NULL), 200);
                 const char *link = raw_header(&reply, "Link");
 
                 assert_true(!link == !reply_field(&reply, "next"));
@@ -361,7 +348,6 @@ static size_t follow(struct http_fixture *h, const char *path, size_t *ret_pages
                 }
                 for (const char *at = reply.body; (at = strstr(at, "\"id\":\"op_")); at++)
                         n++;
-                expect_status(reply, 200);
         }
         return n;
 }
@@ -397,10 +383,10 @@ WITH_HTTP(links_lead_through_a_list_with_its_filters)
 WITH_HTTP(a_region_in_use_names_its_operations)
 {
         struct operation *some[10];
-        char path[64], id[FERRY_ID_TEXT_SIZE];
+        char id[FERRY_ID_TEXT_SIZE];
         struct raw_answer reply;
 
-        snprintf(path, sizeof(path), "/v1/regions/%s", h->region);
+        const char *path = text_format("/v1/regions/%s", h->region);
         for (size_t i = 0; i < 10; i++)
                 some[i] = make(h->f, FERRY_READABLE);
         operation_cancel(h->f->store, some[0]);
@@ -421,29 +407,24 @@ WITH_HTTP(a_region_in_use_names_its_operations)
 WITH_HTTP(an_operation_names_its_request_and_its_peer)
 {
         struct ferry_metadata *metadata = of_peer(FERRY_READ);
-        struct raw_answer reply = post_active(h, FERRY_READ, metadata);
+        struct raw_answer reply = expect_status(post_active(h, FERRY_READ, metadata), 201);
 
         assert_string_equal(reply_field(&reply, "request_id"), raw_header(&reply, "Request-Id"));
         assert_string_equal(reply_field(&reply, "peer"), "{ \"worker\": \"peer\", \"epoch\": \"0000000000001112\" }");
-        expect_status(reply, 201);
         end_transfer(h->f, 0);
         metadata = ferry_metadata_free(metadata);
-        reply = post(h, "", "Request-Id: mine\r\n", readable);
+        reply = expect_status(post(h, "", "Request-Id: mine\r\n", readable), 201);
         assert_string_equal(reply_field(&reply, "request_id"), "mine");
         assert_null(reply_field(&reply, "peer"));
-        expect_status(reply, 201);
 }
 
 WITH_HTTP(an_etag_that_still_holds_is_304)
 {
-        struct raw_answer reply = post(h, "", "", readable);
-        char path[64];
+        struct raw_answer reply = expect_status(post(h, "", "", readable), 201);
 
-        snprintf(path, sizeof(path), "%s", raw_header(&reply, "Location"));
-        expect_status(reply, 201);
-        reply = http_call(h, "GET", path, "If-None-Match: \"r1\"\r\n", NULL);
+        const char *path = text_format("%s", raw_header(&reply, "Location"));
+        reply = expect_status(http_call(h, "GET", path, "If-None-Match: \"r1\"\r\n", NULL), 304);
         assert_int_equal(reply.body_size, 0);
         assert_string_equal(raw_header(&reply, "ETag"), "\"r1\"");
-        expect_status(reply, 304);
         expect_status(http_call(h, "GET", path, "If-None-Match: \"r2\"\r\n", NULL), 200);
 }

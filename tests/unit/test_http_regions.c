@@ -31,17 +31,16 @@ static int put(struct http_fixture *h, const char *query, const char *headers)
 
 WITH_HTTP(a_region_is_made_shown_and_deleted)
 {
-        struct raw_answer reply = http_call(h, "POST", "/v1/regions", "", "{\"size\":4096,\"name\":\"kv0\"}");
-        char path[64];
+        struct raw_answer reply =
+                expect_status(http_call(h, "POST", "/v1/regions", "", "{\"size\":4096,\"name\":\"kv0\"}"), 201);
 
-        snprintf(path, sizeof(path), "%s", raw_header(&reply, "Location"));
+        const char *path = text_format("%s", raw_header(&reply, "Location"));
         assert_string_equal(reply_field(&reply, "size"), "4096");
         assert_string_equal(reply_field(&reply, "device"), "cpu");
         assert_string_equal(reply_field(&reply, "name"), "kv0");
         assert_string_equal(reply_field(&reply, "in_use"), "0");
         assert_string_equal(reply_field(&reply, "state"), "ready");
         assert_memory_equal(reply_field(&reply, "path"), "/proc/", 6);
-        expect_status(reply, 201);
         expect_status(http_call(h, "GET", path, "", NULL), 200);
         expect_status(http_call(h, "DELETE", path, "", NULL), 204);
         expect_problem(http_call(h, "GET", path, "", NULL), 404, "not-found");
@@ -68,8 +67,7 @@ WITH_HTTP(a_bad_region_is_refused_with_the_place)
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++) {
                 struct raw_answer reply = http_call(h, "POST", "/v1/regions", "", bad[i].body);
-                char expected[128];
-                snprintf(expected, sizeof(expected), "\"pointer\":\"%s\"", bad[i].pointer);
+                const char *expected = text_format("\"pointer\":\"%s\"", bad[i].pointer);
                 if (!strstr(reply.body, expected))
                         fail_msg("%s: %s", bad[i].body, reply.body);
                 expect_problem(reply, bad[i].status, bad[i].code);
@@ -87,19 +85,15 @@ WITH_HTTP(a_region_beyond_the_memory_limit_is_507)
 WITH_HTTP(the_same_key_makes_one_region)
 {
         static const char key[] = "Idempotency-Key: k-1\r\n";
-        struct raw_answer reply = http_call(h, "POST", "/v1/regions", key, "{\"size\":4096}");
-        char id[64], path[80];
+        struct raw_answer reply = expect_status(http_call(h, "POST", "/v1/regions", key, "{\"size\":4096}"), 201);
 
-        snprintf(id, sizeof(id), "%s", reply_field(&reply, "id"));
+        const char *id = text_format("%s", reply_field(&reply, "id"));
         assert_null(raw_header(&reply, "Idempotency-Replayed"));
-        expect_status(reply, 201);
-        reply = http_call(h, "POST", "/v1/regions", key, "{\"size\":4096}");
+        reply = expect_status(http_call(h, "POST", "/v1/regions", key, "{\"size\":4096}"), 201);
         assert_string_equal(reply_field(&reply, "id"), id);
         assert_string_equal(raw_header(&reply, "Idempotency-Replayed"), "true");
-        expect_status(reply, 201);
         expect_problem(http_call(h, "POST", "/v1/regions", key, "{\"size\":4097}"), 422, "idempotency-conflict");
-        snprintf(path, sizeof(path), "/v1/regions/%s", id);
-        expect_status(http_call(h, "DELETE", path, "", NULL), 204);
+        expect_status(http_call(h, "DELETE", text_format("/v1/regions/%s", id), "", NULL), 204);
         expect_problem(http_call(h, "POST", "/v1/regions", key, "{\"size\":4096}"), 410, "gone");
         expect_problem(http_call(h, "POST", "/v1/regions", "Idempotency-Key: a b\r\n", "{\"size\":1}"), 400,
                        "invalid-parameter");
@@ -115,16 +109,13 @@ WITH_HTTP(a_key_whose_request_failed_is_free_again)
 
 WITH_HTTP(regions_come_in_pages)
 {
-        struct raw_answer reply = http_call(h, "GET", "/v1/regions?limit=1", "", NULL);
-        char path[128];
+        struct raw_answer reply = expect_status(http_call(h, "GET", "/v1/regions?limit=1", "", NULL), 200);
 
         assert_non_null(strstr(reply.body, h->region));
-        snprintf(path, sizeof(path), "/v1/regions?limit=1&after=%s", reply_field(&reply, "next"));
-        expect_status(reply, 200);
-        reply = http_call(h, "GET", path, "", NULL);
+        const char *path = text_format("/v1/regions?limit=1&after=%s", reply_field(&reply, "next"));
+        reply = expect_status(http_call(h, "GET", path, "", NULL), 200);
         assert_null(strstr(reply.body, h->region));
         assert_null(reply_field(&reply, "next"));
-        expect_status(reply, 200);
 }
 
 WITH_HTTP(content_comes_whole)
@@ -132,16 +123,14 @@ WITH_HTTP(content_comes_whole)
         struct raw_answer reply;
 
         fill(h);
-        reply = http_call(h, "GET", content_path(h, ""), "", NULL);
+        reply = expect_status(http_call(h, "GET", content_path(h, ""), "", NULL), 200);
         assert_int_equal(reply.body_size, REGION_SIZE);
         assert_memory_equal(reply.body, memory(h), REGION_SIZE);
         assert_string_equal(raw_header(&reply, "Accept-Ranges"), "bytes");
         assert_string_equal(raw_header(&reply, "Content-Type"), "application/octet-stream");
-        expect_status(reply, 200);
-        reply = http_call(h, "HEAD", content_path(h, ""), "", NULL);
+        reply = expect_status(http_call(h, "HEAD", content_path(h, ""), "", NULL), 200);
         assert_string_equal(raw_header(&reply, "Content-Length"), "65536");
         assert_int_equal(reply.body_size, 0);
-        expect_status(reply, 200);
         await_idle(h);
         assert_int_equal(region_in_use(h->f->region), 0);
 }
@@ -151,15 +140,13 @@ WITH_HTTP(content_comes_in_ranges)
         struct raw_answer reply;
 
         fill(h);
-        reply = http_call(h, "GET", content_path(h, ""), "Range: bytes=1000-1999\r\n", NULL);
+        reply = expect_status(http_call(h, "GET", content_path(h, ""), "Range: bytes=1000-1999\r\n", NULL), 206);
         assert_string_equal(raw_header(&reply, "Content-Range"), "bytes 1000-1999/65536");
         assert_int_equal(reply.body_size, 1000);
         assert_memory_equal(reply.body, memory(h) + 1000, 1000);
-        expect_status(reply, 206);
-        reply = http_call(h, "GET", content_path(h, ""), "Range: bytes=-1\r\n", NULL);
+        reply = expect_status(http_call(h, "GET", content_path(h, ""), "Range: bytes=-1\r\n", NULL), 206);
         assert_int_equal(reply.body_size, 1);
         assert_memory_equal(reply.body, memory(h) + REGION_SIZE - 1, 1);
-        expect_status(reply, 206);
         expect_status(http_call(h, "GET", content_path(h, ""), "Range: bytes=0-1\r\nIf-Range: \"x\"\r\n", NULL), 200);
         expect_status(http_call(h, "GET", content_path(h, ""), "Range: bytes=0-1,3-4\r\n", NULL), 200);
         reply = http_call(h, "GET", content_path(h, ""), "Range: bytes=65536-\r\n", NULL);
@@ -215,7 +202,6 @@ WITH_HTTP(a_chunked_upload_stops_at_the_end_of_the_region)
 WITH_HTTP(a_broken_upload_keeps_what_came_and_lets_the_region_go)
 {
         int fd = put(h, "", "Content-Length: 1000\r\n");
-        char path[64];
 
         raw_send(fd, "part", 4);
         shutdown(fd, SHUT_WR);
@@ -224,25 +210,22 @@ WITH_HTTP(a_broken_upload_keeps_what_came_and_lets_the_region_go)
         await_idle(h);
         assert_memory_equal(memory(h), "part", 4);
         assert_int_equal(region_in_use(h->f->region), 0);
-        snprintf(path, sizeof(path), "/v1/regions/%s", h->region);
-        expect_status(http_call(h, "DELETE", path, "", NULL), 204);
+        expect_status(http_call(h, "DELETE", text_format("/v1/regions/%s", h->region), "", NULL), 204);
 }
 
 WITH_HTTP(a_region_deleted_during_an_upload_ends_it_as_gone)
 {
         int fd = put(h, "", "Content-Length: 2\r\nExpect: 100-continue\r\n");
-        char path[64], answer[64] = "";
+        char answer[64] = "";
         struct raw_answer reply;
 
         /* 100 Continue says that the upload is on. */
         assert_true(recv(fd, answer, sizeof(answer) - 1, 0) > 0);
         assert_memory_equal(answer, "HTTP/1.1 100", 12);
-        snprintf(path, sizeof(path), "/v1/regions/%s", h->region);
-        expect_status(http_call(h, "DELETE", path, "", NULL), 204);
+        expect_status(http_call(h, "DELETE", text_format("/v1/regions/%s", h->region), "", NULL), 204);
         raw_send(fd, "ok", 2);
-        reply = raw_receive_last(fd);
+        reply = expect_status(raw_receive_last(fd), 410);
         assert_string_equal(reply_field(&reply, "code"), "gone");
-        expect_status(reply, 410);
 }
 
 WITH_HTTP(memory_of_the_program_is_read_but_neither_removed_nor_stored_into)
@@ -250,20 +233,19 @@ WITH_HTTP(memory_of_the_program_is_read_but_neither_removed_nor_stored_into)
         static char owned[] = "of the program";
         const struct region_spec spec = { .size = sizeof(owned) - 1, .device = "cpu", .held = true };
         struct region *region = NULL;
-        char path[64], content[80], upload[200], detail[REGION_DETAIL_SIZE];
+        char detail[REGION_DETAIL_SIZE];
 
         assert_int_equal(region_adopt(h->f->regions, owned, &spec, &region, detail), 0);
-        snprintf(path, sizeof(path), "/v1/regions/rgn_%016llx", (unsigned long long)region->id);
-        snprintf(content, sizeof(content), "%s/content", path);
-        snprintf(upload, sizeof(upload),
-                 "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nConnection: close\r\n\r\nby others",
-                 content);
+        const char *path = text_format("/v1/regions/rgn_%016llx", (unsigned long long)region->id);
+        const char *content = text_format("%s/content", path);
+        const char *upload = text_format(
+                "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nConnection: close\r\n\r\nby others",
+                content);
         expect_problem(http_call(h, "DELETE", path, "", NULL), 409, "region-held");
         expect_problem(http_raw(h, upload), 403, "forbidden");
         assert_string_equal(owned, "of the program");
-        struct raw_answer reply = http_call(h, "GET", content, "", NULL);
+        struct raw_answer reply = expect_status(http_call(h, "GET", content, "", NULL), 200);
         assert_string_equal(reply.body, "of the program");
-        expect_status(reply, 200);
         region_allow_content(region, true);
         expect_status(http_raw(h, upload), 204);
         assert_string_equal(owned, "by othersogram");

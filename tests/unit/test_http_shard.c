@@ -58,9 +58,8 @@ static void gather(struct http_fixture *h, struct operation *operation, int *fds
 static void expect_answers(int *fds, size_t n, const char *done)
 {
         for (size_t i = 0; i < n; i++) {
-                struct raw_answer reply = raw_receive_last(fds[i]);
+                struct raw_answer reply = expect_status(raw_receive_last(fds[i]), 200);
                 assert_string_equal(reply_field(&reply, "done"), done);
-                expect_status(reply, 200);
         }
 }
 

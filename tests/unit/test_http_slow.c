@@ -183,12 +183,11 @@ CASE(a_reader_must_read)
 CASE(a_parked_request_is_not_slow)
 {
         struct operation *operation = make(h->f, FERRY_READABLE);
-        char path[128], id[FERRY_ID_TEXT_SIZE];
+        char id[FERRY_ID_TEXT_SIZE];
         int fd;
 
         ferry_id_format("op_", look(h->f, operation).id, id);
-        snprintf(path, sizeof(path), "/v1/operations/%s?wait_ms=60000", id);
-        fd = http_begin(h, "GET", path, "", NULL);
+        fd = http_begin(h, "GET", text_format("/v1/operations/%s?wait_ms=60000", id), "", NULL);
         await_parked(h, 1);
         for (int i = 0; i < 5; i++)
                 pass(h, 11);

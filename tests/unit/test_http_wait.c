@@ -69,9 +69,8 @@ WITH_HTTP(a_parked_request_is_answered_when_the_operation_is_done)
         struct raw_answer reply;
 
         operation_cancel(h->f->store, operation);
-        reply = raw_receive_last(fd);
+        reply = expect_status(raw_receive_last(fd), 200);
         assert_string_equal(reply_field(&reply, "status"), "CANCELLED");
-        expect_status(reply, 200);
         await_parked(h, 0);
 }
 
@@ -114,9 +113,8 @@ WITH_HTTP(a_thread_that_looks_for_more_serves_wakes_and_stops)
         fd = park(h, operation, "?wait_ms=60000", 1);
         expect_status(http_call(h, "GET", "/livez", "", NULL), 200);
         operation_cancel(h->f->store, operation);
-        reply = raw_receive_last(fd);
+        reply = expect_status(raw_receive_last(fd), 200);
         assert_string_equal(reply_field(&reply, "status"), "CANCELLED");
-        expect_status(reply, 200);
         expect_status(http_call(h, "GET", path_of(h, operation, "?wait_ms=20&revision=99"), "", NULL), 200);
 }
 
@@ -138,10 +136,9 @@ WITH_HTTP(a_wait_for_a_revision_ends_with_the_next)
         struct raw_answer reply;
 
         assert_int_equal(claim(h->f, operation, &offer), 0);
-        reply = raw_receive_last(fd);
+        reply = expect_status(raw_receive_last(fd), 200);
         assert_string_equal(reply_field(&reply, "status"), "IN_PROGRESS");
         assert_string_equal(reply_field(&reply, "done"), "false");
-        expect_status(reply, 200);
         end_offer(h->f, &offer, 0);
 }
 
@@ -149,11 +146,11 @@ WITH_HTTP(at_the_time_limit_the_answer_says_not_done)
 {
         struct operation *operation = make(h->f, FERRY_READABLE);
         uint64_t start = clock_now_us();
-        struct raw_answer reply = http_call(h, "GET", path_of(h, operation, "?wait_ms=50"), "", NULL);
+        struct raw_answer reply =
+                expect_status(http_call(h, "GET", path_of(h, operation, "?wait_ms=50"), "", NULL), 200);
 
         assert_true(clock_now_us() - start >= 50000);
         assert_string_equal(reply_field(&reply, "done"), "false");
-        expect_status(reply, 200);
 }
 
 WITH_HTTP(a_wait_beyond_the_cap_is_capped)
@@ -165,9 +162,8 @@ WITH_HTTP(a_wait_beyond_the_cap_is_capped)
         h->config.limits.wait_ms_max = 10;
         http_start(h);
         expect_status(http_call(h, "GET", path_of(h, operation, "?wait_ms=9007199254740991"), "", NULL), 200);
-        reply = http_call(h, "GET", path_of(h, operation, ""), "Prefer: wait=9999999999\r\n", NULL);
+        reply = expect_status(http_call(h, "GET", path_of(h, operation, ""), "Prefer: wait=9999999999\r\n", NULL), 200);
         assert_string_equal(raw_header(&reply, "Preference-Applied"), "wait=0");
-        expect_status(reply, 200);
 }
 
 WITH_HTTP(prefer_waits_too_and_is_acknowledged)
@@ -178,34 +174,31 @@ WITH_HTTP(prefer_waits_too_and_is_acknowledged)
 
         await_parked(h, 1);
         operation_cancel(h->f->store, operation);
-        reply = raw_receive_last(fd);
+        reply = expect_status(raw_receive_last(fd), 200);
         assert_string_equal(raw_header(&reply, "Preference-Applied"), "wait=20");
         assert_string_equal(reply_field(&reply, "done"), "true");
-        expect_status(reply, 200);
 }
 
 static void post_waits(struct http_fixture *h, const char *path, const char *headers, const char *applied)
 {
         struct operation *page[2];
         uint64_t cursor = 0;
-        char body[256];
         struct raw_answer reply;
         int fd;
 
-        snprintf(body, sizeof(body), "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}]}", h->region);
-        fd = http_begin(h, "POST", path, headers, body);
+        fd = http_begin(h, "POST", path, headers,
+                        text_format("{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}]}", h->region));
         await_parked(h, 1);
         assert_int_equal(operation_page(h->f->store, NULL, &cursor, page, 2), 1);
         operation_cancel(h->f->store, page[0]);
         operation_unref(page[0]);
-        reply = raw_receive_last(fd);
+        reply = expect_status(raw_receive_last(fd), 201);
         assert_string_equal(reply_field(&reply, "status"), "CANCELLED");
         assert_non_null(raw_header(&reply, "Location"));
         if (applied)
                 assert_string_equal(raw_header(&reply, "Preference-Applied"), applied);
         else
                 assert_null(raw_header(&reply, "Preference-Applied"));
-        expect_status(reply, 201);
 }
 
 WITH_HTTP(a_post_that_prefers_to_wait_is_answered_at_the_end)
@@ -285,9 +278,8 @@ WITH_HTTP(draining_lets_parked_requests_wait)
         expect_status(http_call(h, "GET", "/livez", "", NULL), 200);
         await_parked(h, 1);
         operation_cancel(h->f->store, operation);
-        reply = raw_receive_last(fd);
+        reply = expect_status(raw_receive_last(fd), 200);
         assert_string_equal(reply_field(&reply, "done"), "true");
-        expect_status(reply, 200);
 }
 
 WITH_HTTP(the_end_of_the_server_answers_parked_requests)
@@ -297,9 +289,8 @@ WITH_HTTP(the_end_of_the_server_answers_parked_requests)
         struct raw_answer reply;
 
         http_stop(h);
-        reply = raw_receive_last(fd);
+        reply = expect_status(raw_receive_last(fd), 200);
         assert_string_equal(reply_field(&reply, "done"), "false");
-        expect_status(reply, 200);
 }
 
 /* It may touch the daemon until it has returned, although the connection runs again, or has even been closed. */
@@ -326,16 +317,14 @@ WITH_HTTP(the_end_of_the_server_waits_for_who_resumes)
 WITH_HTTP(a_connection_serves_on_after_it_was_parked)
 {
         struct operation *operation = make(h->f, FERRY_READABLE);
-        char text[512];
         struct raw_answer reply;
 
-        snprintf(text, sizeof(text),
-                 "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
-                 "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
-                 path_of(h, operation, "?wait_ms=20"));
-        reply = http_raw(h, text);
+        reply = expect_status(
+                http_raw(h, text_format("GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                                        "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+                                        path_of(h, operation, "?wait_ms=20"))),
+                200);
         assert_non_null(strstr(reply.rest, "\"live\""));
-        expect_status(reply, 200);
 }
 
 enum { ROUNDS = 200 };

@@ -196,10 +196,9 @@ TEST(integers_beyond_2_53_are_out_of_every_range)
 TEST(numbers_with_a_point_or_an_exponent_are_no_integers)
 {
         FOR_EACH_TEXT (other, "5.0", "5e0", "0.5e1", "5E+0", "5.5", "1e400", "-0.0", "50e-1") {
-                char text[128];
 
-                (void)snprintf(text, sizeof(text), "{\"name\":\"ab\",\"count\":%s}", other);
-                complains(text, FERRY_E_INVALID_PARAMETER, "/count", "expected an integer");
+                complains(text_format("{\"name\":\"ab\",\"count\":%s}", other), FERRY_E_INVALID_PARAMETER, "/count",
+                          "expected an integer");
         }
 }
 
@@ -217,13 +216,11 @@ TEST(each_type_takes_no_other)
 
         for (size_t i = 0; i < UNIT_COUNT(cases); i++)
                 for (size_t j = 0; j < UNIT_COUNT(values); j++) {
-                        char text[64], pointer[16];
 
                         if (j == cases[i].own)
                                 continue;
-                        (void)snprintf(text, sizeof(text), "{\"name\":\"ab\",\"%s\":%s}", cases[i].field, values[j]);
-                        (void)snprintf(pointer, sizeof(pointer), "/%s", cases[i].field);
-                        complains(text, FERRY_E_INVALID_PARAMETER, pointer, cases[i].detail);
+                        const char *text = text_format("{\"name\":\"ab\",\"%s\":%s}", cases[i].field, values[j]);
+                        complains(text, FERRY_E_INVALID_PARAMETER, text_format("/%s", cases[i].field), cases[i].detail);
                 }
 }
 
@@ -251,14 +248,13 @@ TEST(pointers_of_long_names_are_cut_but_whole)
                 struct ferry_json_errors errors = { 0 };
                 struct thing thing = { 0 };
                 struct ferry_json *object;
-                char name[512] = "...", text[600];
+                char name[512] = "...";
                 size_t n;
 
                 name[shift] = '\0';
                 while (strlen(name) < 400)
                         strcat(name, "~");
-                (void)snprintf(text, sizeof(text), "{\"%s\":null}", name);
-                object = parse(text);
+                object = parse(text_format("{\"%s\":null}", name));
                 assert_false(decode(object, &thing, "/prefix", &errors));
                 n = strlen(errors.items[0].pointer);
                 assert_true(n >= FERRY_JSON_POINTER_SIZE - 3 && n < FERRY_JSON_POINTER_SIZE);

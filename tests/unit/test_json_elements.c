@@ -138,9 +138,8 @@ TEST(a_kept_object_is_text_as_it_stood)
         static const char kept[] = "{ \"l\" : [ ] , \"k\":{\"k\":[{}]}, \"n\":1.50 }";
         struct ferry_json_errors errors = { 0 };
         struct ferry_json *json;
-        char text[256];
 
-        (void)snprintf(text, sizeof(text), "{\"e\":[],\"o\":{\"k\":{}},\"k\": %s ,\"l\":[],\"i\":7}", kept);
+        const char *text = text_format("{\"e\":[],\"o\":{\"k\":{}},\"k\": %s ,\"l\":[],\"i\":7}", kept);
         assert_int_equal(ferry_json_parse_in_place(text, strlen(text), "k", &json, &errors), 0);
         expect_text(json, "k", kept);
         assert_true(ferry_json_text(member(json, "k"), &(size_t){ 0 }) == strstr(text, kept));
@@ -158,9 +157,8 @@ TEST(only_an_object_is_kept)
         for (size_t i = 0; i < UNIT_COUNT(values); i++) {
                 struct ferry_json_errors errors = { 0 };
                 struct ferry_json *json;
-                char text[32];
 
-                (void)snprintf(text, sizeof(text), "{\"k\":%s}", values[i]);
+                const char *text = text_format("{\"k\":%s}", values[i]);
                 assert_int_equal(ferry_json_parse_in_place(text, strlen(text), "k", &json, &errors), 0);
                 expect_text(json, "k", values[i]);
                 assert_int_equal(json_object_is_type(member(json, "k"), json_type_array), i >= 3);

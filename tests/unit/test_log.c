@@ -109,9 +109,8 @@ TEST(logfmt_quotes_only_what_needs_it)
                 { "\xc3\xa4", "\"\xc3\xa4\"" },
         };
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(cases); i++) {
-                char expected[80];
-                snprintf(expected, sizeof(expected), "level=info msg=m v=%s\n", cases[i][1]);
-                assert_string_equal(after_time(logfmt_of("m", LOG_S("v", cases[i][0]))), expected);
+                assert_string_equal(after_time(logfmt_of("m", LOG_S("v", cases[i][0]))),
+                                    text_format("level=info msg=m v=%s\n", cases[i][1]));
         }
 }
 
@@ -125,9 +124,7 @@ TEST(invalid_utf8_becomes_the_replacement_character)
 {
         FOR_EACH_TEXT (item, "\xff", "\x80", "\xc3", "\xc0\xaf", "\xe2\x82", "\xed\xa0\x80", "\xf4\x90\x80\x80",
                        "\xf8\x88\x80\x80\x80") {
-                char value[16];
-                snprintf(value, sizeof(value), "<%s>", item);
-                struct json_object *object = json_line_of("m", LOG_S("v", value));
+                struct json_object *object = json_line_of("m", LOG_S("v", text_format("<%s>", item)));
                 char expected[32] = "<";
                 for (size_t k = 0; k < strlen(item); k++)
                         strcat(expected, "\xef\xbf\xbd");

@@ -14,16 +14,17 @@ static int manager_open(void)
 {
         struct sockaddr_un address = { .sun_family = AF_UNIX };
         socklen_t size = sizeof(sa_family_t);
-        char name[sizeof(address.sun_path) + 1];
         int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
         assert_true(fd >= 0);
         assert_int_equal(bind(fd, (struct sockaddr *)&address, size), 0);
         size = sizeof(address);
         assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &size), 0);
-        (void)snprintf(name, sizeof(name), "@%.*s", (int)(size - offsetof(struct sockaddr_un, sun_path)) - 1,
-                       address.sun_path + 1);
-        assert_int_equal(setenv("NOTIFY_SOCKET", name, 1), 0);
+        assert_int_equal(setenv("NOTIFY_SOCKET",
+                                text_format("@%.*s", (int)(size - offsetof(struct sockaddr_un, sun_path)) - 1,
+                                            address.sun_path + 1),
+                                1),
+                         0);
         return fd;
 }
 

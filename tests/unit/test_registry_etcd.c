@@ -335,10 +335,10 @@ TEST_WITH(a_worker_that_starts_without_its_registry_joins_it_later, each_setup, 
 TEST_WITH(the_next_endpoint_is_asked_when_one_fails, each_setup, NULL)
 {
         struct member members[4];
-        char url[160], name[8], message[256] = "";
+        char name[8], message[256] = "";
 
         NEEDS_ETCD();
-        (void)snprintf(url, sizeof(url), "etcd://127.0.0.1:1,127.0.0.1:2,127.0.0.1:%d", etcd.port);
+        const char *url = text_format("etcd://127.0.0.1:1,127.0.0.1:2,127.0.0.1:%d", etcd.port);
         for (size_t i = 0; i < UNIT_COUNT(members); i++) { /* they begin with any of them */
                 (void)snprintf(name, sizeof(name), "m%zu", i);
                 member_start_at(&members[i], url);

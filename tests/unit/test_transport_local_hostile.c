@@ -425,7 +425,6 @@ static void connect_falsely(uint64_t epoch, struct frame answer)
 {
         int listener = false_listener(epoch);
         struct link *link = worker_connect(&a, epoch);
-        char name[64];
 
         (void)close(raw);
         raw = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -433,8 +432,7 @@ static void connect_falsely(uint64_t epoch, struct frame answer)
         RUN_UNTIL(&a, NULL, a.ended == 1);
         assert_int_equal(a.error, FERRY_E_PEER_UNREACHABLE);
         (void)close(listener);
-        (void)snprintf(name, sizeof(name), "%s/%016llx.sock", fixture_directory, (unsigned long long)epoch);
-        assert_int_equal(unlink(name), 0);
+        assert_int_equal(unlink(text_format("%s/%016llx.sock", fixture_directory, (unsigned long long)epoch)), 0);
         (void)link;
 }
 

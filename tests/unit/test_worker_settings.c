@@ -54,7 +54,6 @@ TEST(defaults_take_the_place_of_zeros)
 {
         const struct worker_options options = { 0 };
         struct worker_settings *settings = NULL;
-        char end[32];
 
         assert_int_equal(worker_settings_new(&options, &settings, NULL, 0), 0);
         assert_int_equal(settings->options.n_listen, 0);
@@ -63,8 +62,7 @@ TEST(defaults_take_the_place_of_zeros)
         assert_int_equal(settings->options.stall_ms, 30000);
         assert_int_equal(settings->options.retention_ms, 600000);
         assert_false(settings->beyond_loopback);
-        (void)snprintf(end, sizeof(end), "-%ld", (long)getpid());
-        assert_non_null(strstr(settings->options.name, end));
+        assert_non_null(strstr(settings->options.name, text_format("-%ld", (long)getpid())));
         worker_settings_free(settings);
 }
 
