@@ -17,6 +17,7 @@
 #include "gate.h"
 #include "http_internal.h"
 #include "life.h"
+#include "operations/content.h"
 #include "quota.h"
 #include "request.h"
 
@@ -93,6 +94,7 @@ void connection_close(struct http_connection *connection)
 
         if (connection->ending)
                 connection->quota->n_ending--;
+        operation_content_disconnected(FERRY_STEAL(connection->transfer));
         pthread_mutex_lock(&connection->lock);
         connection->fd = -1;
         pthread_mutex_unlock(&connection->lock);
@@ -197,16 +199,24 @@ void connection_watch_peer(struct http_connection *connection)
         (void)setsockopt(connection->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 }
 
-/* Bytes are under way, of which TCP itself would despair after many minutes. */
-static uint64_t silence_deadline(const struct http_connection *connection, const struct tcp_info *info, uint64_t now)
+/*
+ * While bytes are in flight, of which TCP itself would take many minutes to despair. since: when they can have been
+ * sent at the earliest. 0 = none are in flight.
+ */
+static uint64_t silence_deadline(const struct http_connection *connection, uint64_t now, uint64_t since)
 {
-        uint64_t heard_us = now - (uint64_t)info->tcpi_last_ack_recv * 1000;
+        struct tcp_info info;
 
-        if (!connection->peer_watched || !info->tcpi_unacked)
-                return UINT64_MAX;
-        if (heard_us < connection->sent_us)
-                heard_us = connection->sent_us;
-        return heard_us + (uint64_t)CONNECTION_DEAD_S * 1000000;
+        if (!connection->peer_watched || !look_into(connection, &info) || !info.tcpi_unacked)
+                return 0;
+        uint64_t heard_us = now - (uint64_t)info.tcpi_last_ack_recv * 1000;
+        return (heard_us < since ? since : heard_us) + (uint64_t)CONNECTION_DEAD_S * 1000000;
+}
+
+/* The earlier one; 0 = none. */
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+        return !a || (b && b < a) ? b : a;
 }
 
 static uint64_t read_deadline(struct http_connection *connection, uint64_t now)
@@ -224,8 +234,7 @@ static uint64_t read_deadline(struct http_connection *connection, uint64_t now)
         }
         uint64_t slow_us = connection->sent_us + CONNECTION_READ_US +
                            (info.tcpi_bytes_acked - connection->sent) * 1000000 / CONNECTION_RATE;
-        uint64_t silent_us = silence_deadline(connection, &info, now);
-        return silent_us < slow_us ? silent_us : slow_us;
+        return earlier(slow_us, silence_deadline(connection, now, connection->sent_us));
 }
 
 uint64_t connection_look(struct http_connection *connection, uint64_t now)
@@ -237,7 +246,9 @@ uint64_t connection_look(struct http_connection *connection, uint64_t now)
         if (connection->ending || (request && request->resume)) /* a parked request has its own deadline */
                 return 0;
         if (!request) {
-                deadline = head_deadline(connection, now);
+                uint64_t silent = silence_deadline(connection, now, connection->since_us); /* the last answer's end */
+                deadline = earlier(head_deadline(connection, now), silent);
+                slow = silent && deadline == silent ? HTTP_SLOW_READER : HTTP_SLOW_HEAD;
         } else if (request->phase == REQUEST_NEW) {
                 deadline = connection->since_us + GATE_HEAD_US;
         } else if (request->phase != REQUEST_END) {

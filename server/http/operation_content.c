@@ -123,20 +123,24 @@ bool content_open(struct http_request *request, uint64_t first, uint64_t size)
                 .size = size,
                 .transport = request->server->tls && !request->listener->local ? "https" : "http",
         };
+        struct http_connection *connection = connection_of(request->connection);
         struct operation_content *content;
         int error;
 
         if (!read_transfer(request, &wanted.transfer))
                 return false;
         read_worker(request, &wanted);
-        connection_watch_peer(connection_of(request->connection));
+        connection_watch_peer(connection);
         error = operation_content_open(request->server->config.operations, request->operation, &wanted, &content);
         explicit_bzero(key, sizeof(key));
-        if (error)
+        if (error) {
                 refuse(request, error);
-        else
-                request_keep(request, content, clean_content);
-        return !error;
+                return false;
+        }
+        request_keep(request, content, clean_content);
+        operation_content_disconnected(connection->transfer);
+        connection->transfer = operation_content_connected(content);
+        return true;
 }
 
 bool content_end(struct http_request *request, bool *ret_complete)

@@ -294,6 +294,29 @@ void operation_content_close(struct operation_content *part, bool sent)
         free(part);
 }
 
+struct content_transfer *operation_content_connected(struct operation_content *part)
+{
+        struct content_transfer *transfer = part->transfer;
+
+        if (!transfer->id)
+                return NULL;
+        content_lock(transfer->operation->store);
+        transfer->n_connections++;
+        transfer->references++;
+        content_unlock(transfer->operation->store);
+        return transfer;
+}
+
+void operation_content_disconnected(struct content_transfer *transfer)
+{
+        if (!transfer)
+                return;
+        content_lock(transfer->operation->store);
+        transfer->n_connections--;
+        content_transfer_arm(transfer);
+        content_transfer_put_unlock(transfer);
+}
+
 void operation_content_fail(struct operation_content *part, int error)
 {
         content_lock(part->transfer->operation->store);

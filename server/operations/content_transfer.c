@@ -79,7 +79,7 @@ static void on_idle(struct loop_timer *timer)
 
         content_lock(store);
         transfer->timed = false;
-        if (!transfer->over && !transfer->parts && !transfer->copying) {
+        if (!transfer->over && !transfer->parts && !transfer->n_connections && !transfer->copying) {
                 (void)snprintf(detail, sizeof(detail), "The HTTP client left after %" PRIu64 " of %" PRIu64 " bytes",
                                transfer->moved.total, transfer->stream.total);
                 content_transfer_end_unlock(transfer, FERRY_E_PEER_LOST, detail);
@@ -93,7 +93,7 @@ void content_transfer_arm(struct content_transfer *transfer)
         struct operation_store *store = transfer->operation->store;
         uint64_t absence_ms = store->config.limits.absence_ms;
 
-        if (transfer->timed || transfer->over || transfer->parts)
+        if (transfer->timed || transfer->over || transfer->parts || transfer->n_connections)
                 return;
         if (transfer->id && absence_ms > ABSENCE_NAMED_MS)
                 absence_ms = ABSENCE_NAMED_MS;

@@ -19,7 +19,8 @@ struct content_transfer {
         char peer_name[FERRY_METADATA_NAME_SIZE]; /* "" = not known */
         struct engine_offer offer;                /* of the claim */
         struct stream stream;
-        unsigned references;             /* the operation's list, each open range, the timer */
+        unsigned references;             /* the operation's list, each open range, each connection, the timer */
+        unsigned n_connections;          /* over which its client can ask for more */
         unsigned copying;                /* threads that touch the memory: the transfer cannot end meanwhile */
         struct operation_content *parts; /* open ranges */
         size_t n_parts;
@@ -61,7 +62,10 @@ void content_transfer_end_due_unlock(struct content_transfer *transfer);
 /* Revokes it: it ends with reason, its client is told wire_reason. */
 void content_transfer_stop_unlock(struct content_transfer *transfer, int reason, int wire_reason);
 
-/* Ends it as peer-lost unless its client opens a range within absence_ms. If memory is short, the stall limit does. */
+/*
+ * Ends it as peer-lost unless its client, of which no range and no connection is open, opens a range within absence_ms.
+ * If memory is short, the stall limit does.
+ */
 void content_transfer_arm(struct content_transfer *transfer);
 /* A callback that runs already sees that there is an open range. */
 void content_transfer_disarm(struct content_transfer *transfer);

@@ -235,6 +235,36 @@ WITH_STORE(a_client_that_stays_away_is_lost)
         assert_ended(f, operation, FERRY_ERRORED, FERRY_E_PEER_LOST);
 }
 
+/* As long as one of its connections is open; a client without a name may have left it to a proxy. */
+WITH_STORE(a_worker_that_is_connected_is_not_away)
+{
+        struct operation_limits limits = default_limits;
+        struct operation_content *content[2];
+        struct content_transfer *transfer[2];
+        struct operation *operation;
+
+        limits.absence_ms = 30;
+        fixture_limits(f, &limits);
+        operation = make(f, FERRY_READABLE);
+        for (int i = 0; i < 2; i++) {
+                content[i] = must_open(f, operation, 7, (uint64_t)i, 1);
+                transfer[i] = operation_content_connected(content[i]);
+                assert_non_null(transfer[i]);
+        }
+        for (int i = 0; i < 2; i++) {
+                operation_content_close(content[i], true);
+                await_loop(f, clock_now_us() + 100000);
+                assert_ended(f, operation, FERRY_IN_PROGRESS, 0);
+        }
+        operation_content_disconnected(transfer[0]);
+        await_loop(f, clock_now_us() + 100000);
+        assert_ended(f, operation, FERRY_IN_PROGRESS, 0);
+        operation_content_disconnected(transfer[1]);
+        await(f, operation, 0);
+        assert_ended(f, operation, FERRY_ERRORED, FERRY_E_PEER_LOST);
+        operation_content_disconnected(NULL);
+}
+
 WITH_STORE(bytes_that_are_not_those_sent_fail_the_operation)
 {
         struct operation *operation = make(f, FERRY_WRITABLE);

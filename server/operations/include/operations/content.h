@@ -19,14 +19,15 @@ struct operation_store;
  *
  * A transfer is complete when its ranges cover every byte. Ranges of a readable count when the caller reports them as
  * sent, those of a writable as they are stored. A client that names its transfer reports the end itself
- * (operation_content_end), so that both sides agree on it. A transfer without an open range waits absence_ms for its
- * client, then fails as peer-lost. A revoke (cancel, expiry, stall, shutdown) waits for no client: when it returns, no
- * byte is copied any more.
+ * (operation_content_end), so that both sides agree on it. A transfer without an open range or connection waits
+ * absence_ms for its client, then fails as peer-lost. A revoke (cancel, expiry, stall, shutdown) waits for no client:
+ * when it returns, no byte is copied any more.
  *
  * All functions: any thread; the functions of one range from one thread at a time.
  */
 
 struct operation_content; /* one open range */
+struct content_transfer;
 
 enum { CONTENT_RANGES_MAX = 128 /* of one transfer, with gaps between them */ };
 
@@ -56,6 +57,15 @@ int operation_content_write(struct operation_content *content, const void *from,
 
 /* Closes and frees the range. sent: of a readable, all that was read has been sent to the client. Takes NULL. */
 void operation_content_close(struct operation_content *content, bool sent);
+
+/*
+ * A client that names its transfer is a worker, which keeps its connections: it is not absent while the connection of
+ * the range is open, for instance while its process is stopped. The result lasts until operation_content_disconnected;
+ * NULL: the transfer has no name.
+ */
+struct content_transfer *operation_content_connected(struct operation_content *content);
+/* The connection is closed, or has been used for another transfer. Takes NULL. */
+void operation_content_disconnected(struct content_transfer *transfer);
 
 /*
  * Whether the bytes of a range of a readable are there: all are, unless it follows a read that has not filled them yet.
