@@ -5,7 +5,7 @@
 #include "request.h"
 #include "requester_state.h"
 
-/* Only what a responder can have to say is believed; everything else is a refusal. */
+/* Maps a status to an error; one that a responder cannot send counts as a refusal. */
 static int error_of_status(uint32_t status)
 {
         switch (status) {
@@ -28,12 +28,12 @@ static int error_of_status(uint32_t status)
         }
 }
 
-/* The responder has ended, for the reason that it names; this side's own reason, if there is one, counts. */
+/* The responder has ended, for the reason in h; the requester's own reason, if any, takes precedence. */
 static void refused(struct requester *r, const struct wire_header *h)
 {
         int error = error_of_status(h->status);
 
-        /* It came again over a new link, and the peer does not remember what became of it. */
+        /* A retry over a new link, and the peer does not remember the transfer's end. */
         if (r->retried && r->final_sent && (error == FERRY_E_ALREADY_CLAIMED || error == FERRY_E_STALE_METADATA)) {
                 error = FERRY_E_PEER_LOST;
                 r->error = 0;
@@ -53,7 +53,7 @@ static struct requester *requester_of(struct engine *engine, struct peer *peer, 
 
         if (!r || r->peer != peer)
                 return NULL;
-        /* A worker that took the place of the one in the metadata answers with its own epoch, and refuses. */
+        /* Another worker at the address of the one in the metadata answers with its own epoch, and refuses. */
         if (h->from_epoch != r->spec.peer.epoch && h->status == 0)
                 return NULL;
         requester_note_started(r);
@@ -63,8 +63,8 @@ static struct requester *requester_of(struct engine *engine, struct peer *peer, 
 /* ---- DATA ---- */
 
 /*
- * Bytes of a READ are in place: as they were sent? If not, the transfer has failed. checksum: the transport's, of
- * memory off the host.
+ * Checks the bytes of a READ that are in place; fails the transfer if they differ. checksum: the transport's, of memory
+ * off the host.
  */
 static bool check_bytes(struct requester *r, const struct wire_header *data, uint64_t checksum)
 {
@@ -77,7 +77,7 @@ static bool check_bytes(struct requester *r, const struct wire_header *data, uin
         return false;
 }
 
-/* The bytes of a DATA are in place and right. */
+/* The bytes of a DATA are in place and checked. */
 static void data_is_there(struct requester *r, struct chunk *chunk, const struct wire_header *data)
 {
         uint64_t length = chunk->length;
@@ -110,7 +110,7 @@ static void data_received(struct message *message, enum message_result result)
                         data_is_there(r, chunk, &message->answer);
                 break;
         case MESSAGE_REVOKED:
-                /* Its DONE_ACK is on its way and says why. */
+                /* A DONE_ACK that says why will follow. */
                 r->word_awaited = r->error == 0;
                 requester_fail(r, FERRY_E_CANCELLED_BY_PEER, "the peer took its memory back");
                 break;
@@ -143,7 +143,7 @@ void reply_copied(struct message *message)
         requester_tell_progress(r);
 }
 
-/* Its turn has come; meanwhile the transfer may have been cancelled, or be gone. */
+/* Called when the transport is about to store: the transfer may have been cancelled or ended meanwhile. */
 static bool data_begins(struct message *message)
 {
         struct peer *peer = message->link->owner;
@@ -179,7 +179,7 @@ static void receive(struct requester *r, struct chunk *chunk, const struct wire_
         link->transport->ops->receive(link, message, payload);
 }
 
-/* What comes is the next part of the chunk, or all of it. */
+/* Whether h is the next part of the chunk, or all of it. */
 static bool is_expected(const struct requester *r, const struct chunk *chunk, const struct wire_header *h,
                         const struct payload *payload)
 {
@@ -225,7 +225,7 @@ void reply_on_held(struct engine *engine, struct peer *peer, const struct wire_h
             r->error || h->status || h->from_epoch != r->spec.peer.epoch)
                 return;
         requester_note_started(r);
-        requester_tell_progress(r); /* it has not stalled: its peer waits for the bytes, too */
+        requester_tell_progress(r); /* not a stall: the peer waits for the bytes, too */
 }
 
 /* ---- ACK, DONE_ACK ---- */
@@ -246,7 +246,7 @@ void reply_on_ack(struct engine *engine, struct peer *peer, const struct wire_he
                 return;
         }
         chunk->acked = true;
-        /* The other side is complete already; no DONE is needed, and neither a cancel nor its death changes that. */
+        /* The responder is complete; no DONE is needed, and neither a cancel nor the peer's death changes that. */
         if ((h->flags & WIRE_FINAL) && chunk->length == r->spec.total) {
                 r->final_sent = false;
                 r->peer_knows = true;
@@ -265,7 +265,7 @@ void reply_on_done_ack(struct engine *engine, struct peer *peer, const struct wi
         if (h->status) {
                 refused(r, h);
         } else if (r->state == REQUESTER_FINISHING || r->final_sent) {
-                r->peer_knows = true; /* a cancel that came after DONE came too late */
+                r->peer_knows = true; /* a cancel after DONE is too late */
                 r->final_sent = false;
                 requester_set_state(r, REQUESTER_COMPLETE);
                 requester_mark(r);

@@ -21,7 +21,7 @@ static void read_sent(struct message *message, enum message_result result)
                 requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
 }
 
-/* But for a WRITE's checksum. */
+/* Without a WRITE's checksum. */
 static struct wire_header request_header(const struct requester *r, const struct chunk *chunk, uint64_t offset,
                                          uint64_t length)
 {
@@ -33,7 +33,7 @@ static struct wire_header request_header(const struct requester *r, const struct
         h.length = length;
         if (r->spec.verify)
                 h.flags |= WIRE_VERIFY;
-        /* A READ is final only when its data come inside the message: nobody touches this side's memory afterwards. */
+        /* A READ is final only if its data come inside the message, so that its memory is not touched afterwards. */
         if (length == r->spec.total && (write || length <= WIRE_INLINE_MAX))
                 h.flags |= WIRE_FINAL;
         if (offset + length < chunk->offset + chunk->length)
@@ -54,7 +54,7 @@ static struct chunk *take_chunk(struct requester *r, uint64_t length)
         return chunk;
 }
 
-/* How much one READ asks for. */
+/* The size of the next READ. */
 static uint64_t read_size(const struct requester *r)
 {
         struct link *link = r->peer->link;
@@ -152,8 +152,8 @@ static bool send_part(struct requester *r, struct chunk *chunk, uint64_t offset,
 }
 
 /*
- * How much of the wanted bytes makes a chunk: what one message carries, or messages that carry their bytes inside.
- * Those arrive in order, so that the ACK of the last confirms all. 0 = there is no room for a message.
+ * The size of the next chunk of a write: what one message carries, or several messages with their bytes inside, which
+ * arrive in order, so that the ACK of the last confirms all. 0 = no room for a message.
  */
 static uint64_t write_size(const struct requester *r, uint64_t wanted)
 {

@@ -43,7 +43,7 @@ void requester_free(struct requester *r)
 
 /* ---- beginning ---- */
 
-/* Whether what carries the link is allowed. UCX chooses it when it connects. */
+/* Whether the link's carrier is allowed. UCX chooses it when it connects. */
 static bool is_allowed(const struct requester *r, const char *carrier)
 {
         unsigned carriers = r->spec.carriers;
@@ -138,7 +138,7 @@ void requester_resolved(struct requester *r)
 void requester_cancel(struct requester *r, int reason, const char *detail)
 {
         if (r->state == REQUESTER_FINISHING && r->error == 0) {
-                /* The peer decides whether it came in time; the grace time bounds how long that is waited for. */
+                /* The peer decides whether the cancel came in time; the grace time bounds the wait. */
                 r->error = reason;
                 (void)snprintf(r->detail, sizeof(r->detail), "%s", detail);
                 r->grace_deadline_us = engine_grace(r->engine);
@@ -159,7 +159,7 @@ static void leave_peer(struct requester *r)
         r->peer = NULL;
 }
 
-/* A link that was idle for long may have been cut unnoticed: nothing has moved over it, so a new one is tried, once. */
+/* An idle link may have been cut unnoticed: if nothing has moved over it, tries a new one, once. */
 static bool try_again(struct requester *r)
 {
         if (!r->was_up || r->retried || r->error || r->state != REQUESTER_MOVING || r->moved || r->engine->stopping ||
@@ -173,7 +173,7 @@ static bool try_again(struct requester *r)
         return true;
 }
 
-/* The peer may be complete, and will not say so any more: then no reason of this side's own is the end of both. */
+/* The peer may be complete, and can no longer say so: ends as peer-lost, whatever the own reason. */
 static void lose_answer(struct requester *r, int error, const char *detail)
 {
         if (r->state != REQUESTER_FINISHING && !r->final_sent)
@@ -227,7 +227,7 @@ void requester_tick(struct requester *r, uint64_t now_us)
                         requester_fail(r, FERRY_E_PEER_UNREACHABLE, "%s", unresolved);
                 }
         } else if (r->waiting && r->window.n_taken == 0 && r->peer->moved_us + ENGINE_TICK_MS * 2000 > now_us) {
-                requester_tell_progress(r); /* others move: it has not stalled, it waits for its turn */
+                requester_tell_progress(r); /* not a stall: others use the link, and it waits for its turn */
         }
 }
 
@@ -261,20 +261,20 @@ static void end(struct requester *r)
         requester_free(r);
 }
 
-/* Ends it when nobody touches the memory, and tells the peer. */
+/* Ends it once no transport touches its memory, and tells the peer. */
 static void end_when_quiet(struct requester *r)
 {
         bool usable = r->peer && peer_is_usable(r->peer);
 
         if (!requester_release_idle(r) || (r->peer && r->peer->link->state == LINK_FAILED)) {
-                if (!r->grace_deadline_us) /* it is complete, and the peer keeps what it was lent */
+                if (!r->grace_deadline_us) /* complete, but the peer does not release a lease */
                         r->grace_deadline_us = engine_grace(r->engine);
                 return;
         }
         if (r->state == REQUESTER_FAILING && r->word_awaited)
                 return;
         if (r->state == REQUESTER_FAILING && r->final_sent && usable) {
-                /* The one WRITE may have completed the operation: both sides shall say the same. */
+                /* The one WRITE may have completed the operation: asks, so that both workers report the same. */
                 requester_set_state(r, REQUESTER_FINISHING);
                 requester_send_done(r, 0);
                 return;
@@ -290,7 +290,7 @@ static void move(struct requester *r)
 {
         if (r->next < r->spec.total) {
                 if (r->next == 0 && r->spec.total <= WIRE_INLINE_MAX)
-                        (void)request_next(r); /* what fits inside one message does not wait for its turn */
+                        (void)request_next(r); /* a transfer that fits inside one message does not wait for its turn */
                 else
                         requester_wait_for_turn(r);
         } else if (r->done == r->spec.total) {

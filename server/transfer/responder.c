@@ -13,7 +13,7 @@
 
 /* ---- the link's end ---- */
 
-/* The requester may be complete, and will not say so any more: then no reason of this side's own is the end of both. */
+/* The requester may be complete, and can no longer say so: ends as peer-lost, whatever the own reason. */
 static void lose_done(struct responder *r, int error, const char *detail)
 {
         if (r->state != RESPONDER_SERVED)
@@ -32,7 +32,7 @@ void responder_link_ended(struct responder *r, int error, const char *detail)
 
 /* ---- DONE ---- */
 
-/* What the requester's reason means on this side. */
+/* Maps the requester's reason to the responder's error. */
 static int error_of_done(uint32_t status)
 {
         switch (status) {
@@ -48,20 +48,20 @@ static int error_of_done(uint32_t status)
         }
 }
 
-/* DONE of a transfer that has no responder here. */
+/* Answers a DONE of a transfer without a responder. */
 static void answer_late_done(struct engine *engine, struct peer *peer, const struct wire_header *h)
 {
         const struct tombstone *tombstone = tombstone_find(engine, h->transfer);
         int status = tombstone ? tombstone->wire_error : FERRY_E_STALE_METADATA;
 
-        /* Its first request may still be on its way: it must not claim any more. */
+        /* Its first request may come later: it must not claim then. */
         if (!tombstone && h->status != 0)
                 tombstone_add(engine, h->transfer, FERRY_E_CANCELLED_BY_PEER);
         if (!(h->flags & WIRE_QUIET))
                 responder_refuse(engine, peer, h, WIRE_DONE_ACK, status);
 }
 
-/* Whether the requester can be done with what was stored, or was there to be read. */
+/* Whether the requester can have all bytes: all are stored, or could be read. */
 static bool has_all(const struct responder *r)
 {
         if (r->state == RESPONDER_COMPLETE)
@@ -94,7 +94,7 @@ void responder_on_done(struct engine *engine, struct peer *peer, const struct wi
         } else if (h->length != r->stream.total || !has_all(r)) {
                 responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_SIZE_MISMATCH, "the peer says it is done too early");
         } else if (r->error == 0 || r->state == RESPONDER_SERVED) {
-                /* The reader has every byte, whatever our own sends say; a cancel in between came too late. */
+                /* The reader has every byte, whatever the results of the sends; a cancel meanwhile was too late. */
                 r->error = r->wire_error = 0;
                 r->detail[0] = '\0';
                 r->bytes = r->stream.total;
@@ -134,7 +134,7 @@ static void end(struct responder *r)
         metric_add(engine->metric_claims, -1);
         r->offer.ended(r->offer.context, &outcome);
         engine->wake_due = true;
-        /* Unasked when this side ended it, so that a requester that waits for nothing hears of it too. */
+        /* Unasked if the responder has failed, so that a requester that waits for no answer learns of it, too. */
         if (r->ack_wanted || (r->error && !r->done_came))
                 send_done_ack(r);
         peer_released(r->peer);
@@ -151,7 +151,7 @@ static void step(struct responder *r)
         /* A link that has failed may still bring bytes until it has ended. */
         if (r->in_flight == 0 && r->peer->link->state != LINK_FAILED)
                 end(r);
-        else if (!r->grace_deadline_us) /* it is complete, and the peer keeps what it was lent */
+        else if (!r->grace_deadline_us) /* complete, but the peer does not release a lease */
                 r->grace_deadline_us = engine_grace(r->engine);
 }
 

@@ -53,13 +53,14 @@ bool ucx_address_is_for_lanes(const struct ifaddrs *i)
         return !IN6_IS_ADDR_LINKLOCAL(host) && !(IN6_IS_ADDR_LOOPBACK(host) && ucx_is_before(14));
 }
 
-/* How well an address of an interface serves to listen on it: IPv4, else IPv6. 0 = not at all. */
+/* Ranks the addresses of an interface to listen on: IPv4, then IPv6; 0 = not usable. */
 static int rank(const struct ifaddrs *i)
 {
         return !ucx_address_is_for_lanes(i) ? 0 : i->ifa_addr->sa_family == AF_INET ? 2 : 1;
 }
 
-/* The address of an interface, which has a port already. 0; -ENODEV no such interface; -EADDRNOTAVAIL it has none. */
+/* Fills in an interface's address; the port is set already. 0; -ENODEV: no such interface; -EADDRNOTAVAIL: no address.
+ */
 static int interface_address(const char *name, struct ucx_address *a)
 {
         struct ifaddrs *list, *best = NULL;
@@ -87,7 +88,7 @@ static int interface_address(const char *name, struct ucx_address *a)
 _Static_assert(offsetof(struct sockaddr_in, sin_port) == offsetof(struct sockaddr_in6, sin6_port),
                "the port lies at one place");
 
-/* IPv4 where a name has both: all workers that reach each other have one family (ucx.c). */
+/* Prefers IPv4: workers can reach each other within one address family only (ucx.c). */
 static int resolve(const char *host, const char *port, struct ucx_address *a)
 {
         struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE }, *list, *best;
@@ -104,7 +105,7 @@ static int resolve(const char *host, const char *port, struct ucx_address *a)
         return 0;
 }
 
-/* Whether it may be the name of an interface that is not there. */
+/* Whether host may be the name of an interface that does not exist yet. */
 static bool is_interface_name(const char *host)
 {
         return *host && strlen(host) < IF_NAMESIZE && !strpbrk(host, ".:/");
@@ -128,7 +129,7 @@ static int parse(const char *text, struct ucx_address *a)
         return resolve(NULL, service, a); /* for the port */
 }
 
-/* UCX has one error for all that can be wrong with an address; the system tells them apart. */
+/* Tries to bind: UCX has one error for all faults of an address, the system tells them apart. */
 static int probe(const struct ucx_address *a)
 {
         FERRY_CLEANUP(cleanup_close) int fd = socket(a->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -141,7 +142,7 @@ static int probe(const struct ucx_address *a)
         return 0;
 }
 
-/* Whether UCX gets lanes there. An address that no interface has may be bound all the same. */
+/* Whether UCX gets lanes at the address; bind may succeed for one that no interface has. */
 static bool is_up(const struct ucx_address *a)
 {
         struct ifaddrs *list;

@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "ucx_internal.h"
 
-/* A peer of another version can never be understood: the end of the link tells both sides at once. */
+/* Fails the link to a peer of another protocol version, which tells both workers at once. */
 static void fail_version(struct ucx_link *link, unsigned version)
 {
         char detail[TRANSPORT_DETAIL_SIZE];
@@ -56,6 +56,6 @@ ucs_status_t ucx_message_arrived(void *context, const void *bytes, size_t size, 
                 handle(ucx, link, bytes, size, &payload);
         if (!rendezvous)
                 return UCS_OK;
-        /* UCX would tell the sender of a refusal from inside this callback. */
+        /* Refuses later: UCX would send the refusal from inside this callback. */
         return payload.taken || ucx_queue_refuse(ucx, data) ? UCS_INPROGRESS : UCS_OK;
 }

@@ -36,7 +36,8 @@ const char *ucx_carrier(struct link *base)
         char *save = NULL;
         char names[FERRY_ARRAY_SIZE(bulk_marks)][TRANSPORT_NAME_SIZE] = { { 0 } };
 
-        /* Before the first message the lanes are not complete, and after a failure UCX cannot tell. */
+        /* Only while the link is up: before the first message lanes may be missing, and after a failure UCX cannot
+         * tell. */
         if (base->carrier[0] || !link->endpoint || base->state != LINK_UP)
                 return base->carrier;
         out = open_memstream(&text, &size);

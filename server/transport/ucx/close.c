@@ -9,8 +9,8 @@
  *   ucx_link_fail   marks it, anywhere
  *   close           ucp_ep_close_nbx by force, outside UCX's callbacks
  *   drain_lanes     rounds of progress until its lanes are gone
- *   drop            what waits is lost or refused
- *   end             when UCX has closed it and every message is done: the engine hears of it
+ *   drop            waiting sends are lost, waiting receives refused
+ *   end             calls handlers->ended, once UCX has closed it and every message is done
  */
 
 static void close_done(void *request, ucs_status_t status, void *user_data)
@@ -44,9 +44,9 @@ static void close_endpoint(struct ucx_link *link, unsigned flags)
 }
 
 /*
- * UCX completes the requests of an endpoint that is closed by force before it destroys the lanes, which it leaves to
- * the next rounds of progress (ucp_worker_discard_uct_ep); until then a TCP lane may still store what it reads from its
- * socket. So these rounds are run before anything ends.
+ * UCX completes the requests of an endpoint closed by force before it destroys its lanes in the next rounds of progress
+ * (ucp_worker_discard_uct_ep); until then a TCP lane may still store what it reads from its socket. So run these rounds
+ * before anything ends.
  */
 static void drain_lanes(struct ucx *ucx)
 {
@@ -71,7 +71,7 @@ static bool close_failing(struct ucx *ucx)
         return closed != NULL;
 }
 
-/* What the settling of others has queued meanwhile belongs to links that have closed, too. */
+/* Drops what failed links still have queued, also what drain_lanes has queued. */
 static void drop_failing(struct ucx *ucx)
 {
         struct ucx_link *link;
@@ -91,7 +91,7 @@ static struct ucx_link *find_ended(struct ucx *ucx)
         return NULL;
 }
 
-/* The link may be gone afterwards. */
+/* May free the link. */
 static void end(struct ucx *ucx, struct ucx_link *link)
 {
         DL_DELETE2(ucx->failing, link, failing_prev, failing_next);
@@ -123,7 +123,7 @@ static bool is_idle(const struct ucx_link *link)
         return !link->under_way && !link->parts && !link->receives && !ucx_link_is_staging(link);
 }
 
-/* Closes in peace what has nothing under way any more. UCX flushes what it has sent. */
+/* Closes links without messages in flight; UCX flushes what it has sent. */
 static void close_idle(struct ucx *ucx)
 {
         struct link *base;
@@ -134,7 +134,7 @@ static void close_idle(struct ucx *ucx)
                 if (!link_is_usable(base) || !is_idle(link))
                         continue;
                 ucx_link_fail(link, FERRY_E_PEER_LOST, "the worker is shutting down");
-                /* Of a peer that never spoke nothing is to be flushed; UCX would wait for it, and in the end abort. */
+                /* By force if no message ever came: UCX would wait to flush, and in the end abort. */
                 close_endpoint(link, base->connect_us == 0 ? UCP_EP_CLOSE_FLAG_FORCE : 0);
         }
 }
@@ -175,7 +175,7 @@ static void fail_all(struct ucx *ucx)
                 ucx_link_fail(ucx_link_of(link), FERRY_E_PEER_LOST, "the worker is shutting down");
 }
 
-/* UCX's worker is gone, and with it every lane and every callback that has not run. */
+/* UCX's worker is destroyed, and with it every lane and every pending callback. */
 static void end_rest(struct ucx *ucx)
 {
         struct ucx_link *link;
@@ -209,7 +209,7 @@ void ucx_shut_down(struct transport *transport, uint64_t deadline_us)
         while (any_is_busy(ucx) && clock_now_us() < deadline_us)
                 run(ucx);
         (void)ucx_queue_flush(ucx);
-        /* UCX aborts the process when its worker is destroyed while somebody holds such a request. */
+        /* UCX aborts the process if its worker is destroyed before such a request is freed. */
         DL_FOREACH2(ucx->failing, link, failing_next)
         {
                 ucx_queue_drop(link);

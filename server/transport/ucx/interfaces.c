@@ -12,10 +12,10 @@
 #include "ucx_internal.h"
 
 /*
- * UCX takes every interface that is up as a lane for TCP. Bridges of containers and virtual machines (docker0, cni0,
- * virbr0) are on many hosts, often with the same address on all of them, and lead nowhere: peers then try them and
- * fail. So UCX gets the interface of the address that peers are told, and where that is a wildcard, all but those
- * bridges. Active RDMA ports are added to both.
+ * By default UCX uses every interface that is up as a lane for TCP. Bridges of containers and virtual machines
+ * (docker0, cni0, virbr0) exist on many hosts, often with the same address, and lead to no other host: peers would try
+ * them and fail. So UCX gets only the interface of the advertised address or, if that is a wildcard, all but those
+ * bridges, and the active RDMA ports in both cases.
  */
 
 enum { LIST_SIZE = 4096 };
@@ -32,7 +32,7 @@ static bool exists(const char *pattern, const char *name)
         return any;
 }
 
-/* A bridge without a port that leads out of the host: its ports are containers and virtual machines. */
+/* A bridge without a physical port: its ports are containers and virtual machines. */
 static bool is_inner_bridge(const char *name)
 {
         return exists("/sys/class/net/%s/bridge", name) && !exists("/sys/class/net/%s/brif/*/../device", name) &&
@@ -69,7 +69,7 @@ static bool has(const char *list, const char *name)
         return false;
 }
 
-/* The interface that has the address, or NULL. */
+/* The interface with the address; NULL = none. */
 static const char *interface_of(const struct ifaddrs *all, const struct sockaddr *address)
 {
         for (const struct ifaddrs *i = all; i; i = i->ifa_next)
@@ -79,9 +79,9 @@ static const char *interface_of(const struct ifaddrs *all, const struct sockaddr
 }
 
 /*
- * The two ends of a link order the TCP lanes of several interfaces by themselves. With UCX before 1.14, which was seen
- * with 1.13.1, each then takes another one for active messages, or waits for the other to connect it: now and then
- * nothing gets through. Loopback is no lane to another host.
+ * Whether UCX can use only one TCP interface. Before 1.14 (seen with 1.13.1), the two ends of a link may order the
+ * lanes of several interfaces differently, so that each uses another one for active messages, or waits for the other to
+ * connect: sometimes no message arrives. Loopback does not count: it is no lane to another host.
  */
 static bool one_only(void)
 {
@@ -134,7 +134,7 @@ int ucx_interfaces_check(const char *list)
         return 0;
 }
 
-/* The first of the addresses of advertise that this host has. Whether there is one. */
+/* Finds the first address of advertise that this host has. */
 static bool find_advertised(const struct ifaddrs *all, const char *advertise, struct sockaddr_storage *ret_address)
 {
         struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *found;
@@ -152,9 +152,8 @@ static bool find_advertised(const struct ifaddrs *all, const char *advertise, st
 }
 
 /*
- * UCX opens the TCP lanes of an interface at its first address alone, while peers look for them at the address of the
- * listener, or at that from which they were connected to. 0, or -EADDRNOTAVAIL with a logged sentence where the two
- * differ.
+ * Checks that the address is the first one of its interface: UCX opens TCP lanes only there, while peers connect to the
+ * listener's address. 0; -EADDRNOTAVAIL, logged.
  */
 static int check_lanes(const struct ifaddrs *all, const struct sockaddr *address, const char *interface)
 {
@@ -175,7 +174,7 @@ static int check_lanes(const struct ifaddrs *all, const struct sockaddr *address
         return -EADDRNOTAVAIL;
 }
 
-/* An interface's name in sysfs: that of an alias ends before its colon. */
+/* Copies an interface's name without the ":N" of an alias, which sysfs does not have. */
 static void copy_interface(char name[IF_NAMESIZE], const char *from)
 {
         (void)snprintf(name, IF_NAMESIZE, "%.*s", (int)strcspn(from, ":"), from);
@@ -223,7 +222,7 @@ int ucx_interfaces(const struct ucx_config *config, const struct ucx_address *ad
         freeifaddrs(all);
         if (r < 0)
                 return r;
-        if (!address->loopback) { /* there UCX must not open ports on other interfaces */
+        if (!address->loopback) { /* on loopback UCX must not open ports on other interfaces */
                 if (list[0] && ucx_check_memlock())
                         (void)ucx_rdma_ports(list, LIST_SIZE);
                 log_event(LOG_INFO, "network transport interfaces", LOG_S("interfaces", list[0] ? list : "all"));

@@ -13,9 +13,9 @@
 #include "ucx_internal.h"
 
 /*
- * A worker may start before its interface is up. UCX takes the interfaces that are there when it starts, so it is not
- * started before: until then the transport has no UCX worker, connects to nobody, and listens to what the kernel says
- * of interfaces and addresses.
+ * Waits for an interface or address that is not up yet. UCX uses the interfaces that exist when it starts, so its start
+ * is delayed: until then the transport has no UCX worker, opens no links, and listens to netlink for changes of
+ * interfaces and addresses.
  */
 
 struct ucx_late {
@@ -24,10 +24,10 @@ struct ucx_late {
         const char *missing;
         int netlink;
         int epoll;            /* the transport's descriptor: netlink, later UCX's instead */
-        bool looked;          /* since the kernel is listened to */
+        bool looked;          /* checked since netlink is open */
         pthread_mutex_t lock; /* guards what follows */
         bool opened;
-        struct memory **memories; /* that were registered before */
+        struct memory **memories; /* registered while waiting */
         size_t n, room;
 };
 
@@ -118,7 +118,7 @@ void ucx_late_free(struct ucx *ucx)
         ucx->late = NULL;
 }
 
-/* Whether the kernel has said anything. */
+/* Whether netlink has reported a change. */
 static bool has_changed(const struct ucx_late *late)
 {
         char message[8192];
@@ -135,7 +135,7 @@ static void register_all(struct ucx *ucx)
 
         (void)pthread_mutex_lock(&late->lock);
         late->opened = true;
-        for (size_t i = 0; i < late->n; i++) /* UCX takes what could not be registered all the same, only slower */
+        for (size_t i = 0; i < late->n; i++) /* on failure UCX registers it for each transfer, which is slower */
                 (void)ucx_register_memory(&ucx->base, late->memories[i]);
         late->n = 0;
         (void)pthread_mutex_unlock(&late->lock);
@@ -158,7 +158,7 @@ bool ucx_late_look(struct ucx *ucx)
         if (r == 0)
                 r = late->open(ucx, &late->config);
         if (r < 0)
-                return false; /* the next change may bring it */
+                return false; /* retried at the next change */
         fd = ucx->base.fd;
         ucx->base.fd = late->epoll;
         (void)epoll_ctl(late->epoll, EPOLL_CTL_DEL, late->netlink, NULL);

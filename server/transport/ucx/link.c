@@ -6,8 +6,8 @@
 #include "ucx_internal.h"
 
 /*
- * A link is a UCX endpoint with peer error handling. Messages that arrive name their link by the endpoint, so usable
- * links are hashed by it. A failed link leaves the hash at once and goes to close.c's list.
+ * A link is a UCX endpoint with peer error handling. Usable links are hashed by endpoint, since that is what UCX gives
+ * with a message. A failed link leaves the hash at once, and enters close.c's list.
  */
 
 static void on_endpoint_error(void *context, ucp_ep_h endpoint, ucs_status_t status)
@@ -42,7 +42,7 @@ ucs_status_t ucx_link_connect(struct ucx_link *link, ucp_ep_params_t *params)
                 return status;
         }
         other = ucx_link_find(ucx, link->endpoint);
-        if (other) /* UCX uses the address of a closed endpoint again */
+        if (other) /* UCX reuses the addresses of closed endpoints */
                 HASH_DEL(ucx->by_endpoint, other);
         HASH_ADD(hh, ucx->by_endpoint, endpoint, sizeof(link->endpoint), link);
         return link->hh.tbl ? UCS_OK : UCS_ERR_NO_MEMORY;

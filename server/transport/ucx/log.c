@@ -13,13 +13,13 @@
 #include "ucx_internal.h"
 
 /*
- * UCX writes its log to standard output and installs handlers of fatal signals when its library is loaded, before main:
- * its configuration comes too late, so both are taken away here by its own functions.
+ * When UCX's library is loaded, before main, it opens its log on standard output and installs handlers of fatal
+ * signals. Its configuration comes too late for that, so both are undone here, by UCX's own functions.
  */
 
 #define EVENTS_MAX "16384" /* sockets: 4096 links of peers and as many of our own, with a spare each */
 
-/* UCX calls a peer's death an error of its own; whose fault it is, our own lines say. */
+/* UCX logs a peer's death as an error; Ferry's own lines say whose fault it is. */
 static enum log_level level_of(ucs_log_level_t level)
 {
         switch (level) {
@@ -33,7 +33,7 @@ static enum log_level level_of(ucs_log_level_t level)
         }
 }
 
-/* UCX repeats some lines without end, for instance where memory cannot be locked. UCX logs on any thread. */
+/* Limits the rate: UCX repeats some lines without end, for example when memory cannot be locked. Any thread. */
 static bool may_log(uint64_t *ret_left_out)
 {
         static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -75,11 +75,11 @@ static void setup(void)
         struct sigaction now;
 
         ucs_log_push_handler(handler);
-        /* From 1.20 on UCX leaves them alone by default, and warns when told to leave what it has not taken. */
+        /* Not from 1.20 on: UCX installs no handlers by default, and warns if told to remove them. */
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(fatal); i++)
                 if (sigaction(fatal[i], NULL, &now) == 0 && now.sa_handler != SIG_DFL)
                         ucs_debug_disable_signal(fatal[i]);
-        /* With UCX's default of 1024 sockets about the 1,020th peer cannot be connected. 1.14 lifted the limit. */
+        /* Before 1.14 UCX's default of 1,024 sockets allows only about 1,020 peers. */
         if (ucx_is_before(14) && !getenv("UCX_ASYNC_MAX_EVENTS") &&
             ucs_global_opts_set_value("ASYNC_MAX_EVENTS", EVENTS_MAX) != UCS_OK)
                 log_event(LOG_DEBUG, "UCX setting unknown", LOG_S("key", "ASYNC_MAX_EVENTS"));

@@ -8,9 +8,9 @@
 #include "base/log.h"
 #include "ucx_internal.h"
 
-/* The transport itself: what the engine calls. */
+/* struct transport_ops. */
 
-/* Whether what the network transport waited for has come. */
+/* The address has come: opens the transport. */
 static bool open_late(struct ucx *ucx)
 {
         if (!ucx->late || !ucx_late_look(ucx))
@@ -60,7 +60,7 @@ static struct link *connect_link(struct transport *transport, const struct trans
                 .flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER,
                 .sockaddr = { .addr = peer->address, .addrlen = peer->address_length },
         };
-        struct ucx_address local = ucx->listen; /* peers look for our lanes where the connection comes from */
+        struct ucx_address local = ucx->listen; /* peers look for the lanes at the connection's source address */
         struct ucx_link *link;
         ucs_status_t status;
 
@@ -93,7 +93,7 @@ static struct link *connect_link(struct transport *transport, const struct trans
         status = ucx_link_connect(link, &params);
         if (status == UCS_OK)
                 return &link->base;
-        if (link->endpoint) { /* to be closed */
+        if (link->endpoint) { /* close it */
                 ucx_link_broke(link, status);
                 return &link->base;
         }
@@ -186,8 +186,8 @@ static bool has_tcp(const struct ucx *ucx)
 }
 
 /*
- * Faults of UCX that nothing above it can prevent: its listener aborts the process on 28 bytes that are none of its
- * own, and its tcp transport stores what the wire says where the wire says.
+ * Warns of faults of UCX that nothing above it can prevent: a certain message of 28 bytes to its listener aborts the
+ * process, and its tcp transport stores incoming bytes at the address that the message names.
  */
 static void warn_of_network(const struct ucx *ucx)
 {
@@ -215,7 +215,7 @@ static void warn_of_network(const struct ucx *ucx)
                   LOG_S("data", data), LOG_S("advice", "use a network on which every host is trusted"));
 }
 
-/* The address is there. Leaves nothing behind when it fails. */
+/* Opens UCX at an address that is up. Leaves nothing behind on failure. */
 static int open_network(struct ucx *ucx, const struct ucx_config *config)
 {
         int r = ucx_context_open(ucx, config);

@@ -12,18 +12,18 @@
 #include "ucx_internal.h"
 
 /*
- * A host that is gone, or cut off. TCP alone finds that out after 15 minutes, and UCX turns its keep-alive on for some
- * sockets only. So this process looks through its sockets for those to peers, and
+ * Detects hosts that are down or cut off. TCP alone takes 15 minutes for that, and UCX enables keep-alive on some
+ * sockets only. So this file finds the process's sockets to peers, and does two things:
  *
- * First, it has the kernel probe them where nothing is to be sent, which ends a connection 5 s after the last sign of
- * life also while this process sleeps. Second, it fails the links to a host that owes an answer, to data or to a probe,
- * and gives no sign of life for UCX_SILENT_MS.
+ * It sets kernel keep-alive on them, which ends a connection 5 s after the last packet, also while this process sleeps.
+ * And it fails the links to a host that owes an acknowledgement, of data or of a probe, and has sent nothing for
+ * UCX_SILENT_MS.
  *
- * TCP_USER_TIMEOUT is not for us: it also ends a connection whose peer closes its window, as one that is stopped does
- * while its host is well. Such a host acknowledges all that it has let us send.
+ * TCP_USER_TIMEOUT does not fit: it also ends a connection whose peer keeps its window closed, as a stopped process
+ * does on a healthy host, which still acknowledges what was sent.
  *
- * It looks while something moves, and until the first probe afterwards has been answered; then it sleeps: an idle
- * worker costs nothing.
+ * The checks run while something moves, and until the first probe afterwards is answered; then they stop, so that an
+ * idle worker uses no processor time.
  */
 
 #ifndef TCP_RTO_MAX_MS
@@ -35,16 +35,16 @@ struct host_key {
         uint8_t address[16];
 };
 
-/* A host that a link leads to. */
+/* The host of one or more links. */
 struct ucx_host {
         struct host_key key;
-        bool linked;       /* seen in this look … */
-        bool owes_ack;     /* … data to it are not acknowledged … */
-        bool owes_answer;  /* … a probe is not answered … */
-        uint64_t heard_us; /* … and when it said something last */
-        uint64_t rtt_us;   /* of one of its connections, as the kernel has it; 0 = not known */
-        bool owes;         /* either, and the look before … */
-        uint64_t since_us; /* … since then, and has said nothing */
+        bool linked;       /* seen in this check */
+        bool owes_ack;     /* data to it are not acknowledged */
+        bool owes_answer;  /* a probe is not answered */
+        uint64_t heard_us; /* when its last packet came */
+        uint64_t rtt_us;   /* of one of its connections, by the kernel; 0 = not known */
+        bool owes;         /* either of them, at the previous check */
+        uint64_t since_us; /* since when it owes an answer and has sent nothing */
         UT_hash_handle hh;
 };
 
@@ -93,7 +93,7 @@ static void remove_host(struct ucx *ucx, struct ucx_host *host)
         free(host);
 }
 
-/* The hosts of all usable links, and no others. */
+/* Updates the table to the hosts of all usable links. */
 static void renew_hosts(struct ucx *ucx, uint64_t now_us)
 {
         struct ucx_host *host, *next;
@@ -125,7 +125,7 @@ static void set(int fd, int level, int option, int value)
         (void)setsockopt(fd, level, option, &value, sizeof(value));
 }
 
-/* Five seconds of silence, of which three may be a cut that is mended. */
+/* Keep-alive that ends a connection after 5 s of silence, but survives an interruption of 3 s. */
 static void set_probes(int fd)
 {
         int on = 0;
@@ -178,7 +178,7 @@ static void look_at_all(struct ucx *ucx, uint64_t now_us)
         (void)closedir(directory);
 }
 
-/* What a link has not measured itself: over a new one nothing is answered without bulk before that. */
+/* Gives links the kernel's round trip until they have measured their own. */
 static void tell_rtt(struct ucx *ucx)
 {
         struct link *link;
@@ -223,7 +223,7 @@ void ucx_watch_run(struct ucx *ucx)
 
         if (now_us < ucx->watch_us)
                 return;
-        if (ucx->watch_asleep) { /* an answer that is owed since then is owed since now */
+        if (ucx->watch_asleep) { /* restart the clocks: time asleep does not count */
                 HASH_ITER (hh, ucx->hosts, host, next)
                         host->since_us = now_us;
                 ucx->watch_asleep = false;
