@@ -13,7 +13,7 @@ const struct cli_command cli_commands[] = {
           "output, which must not "
           "be a terminal. The file has its name once it is complete; until then it is FILE.part-PID.",
           1, 1, cli_run_fetch },
-        { "accept", "", "accept bytes of one peer into a file (-o FILE --size SIZE)",
+        { "accept", "-o FILE --size SIZE", "accept bytes of one peer into a file",
           "Prints the URL that ferry send takes.", 0, 0, cli_run_accept },
         { "send", "FILE URL", "send a file to a peer that accepts it",
           "URL is what ferry accept prints, or @NAME/op_ID. - is standard input.", 2, 2, cli_run_send },

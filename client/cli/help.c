@@ -4,7 +4,7 @@
 
 #include "cli.h"
 
-enum { HELP_LEFT = 30 };
+enum { HELP_LEFT = 30, HELP_WIDTH = 80 };
 
 static void help_option(const struct cli_option *option)
 {
@@ -36,11 +36,26 @@ static void help_all(const struct cli *cli)
              "arguments, or a local file failed; 3 no worker answered; 4 the time limit was reached.");
 }
 
+/* Breaks a paragraph into lines. */
+static void help_paragraph(const char *text)
+{
+        size_t at = 0;
+        for (size_t length; *text; text += length + (text[length] == ' ')) {
+                length = strcspn(text, " ");
+                if (at > 0)
+                        putchar(at + 1 + length > HELP_WIDTH ? '\n' : ' ');
+                at = at > 0 && at + 1 + length <= HELP_WIDTH ? at + 1 + length : length;
+                printf("%.*s", (int)length, text);
+        }
+        putchar('\n');
+}
+
 static void help_one(const struct cli_command *command)
 {
-        printf("Usage: ferry %s %s\n%s%c%s.\n%s%s", command->name, command->arguments, "",
-               toupper((unsigned char)command->help[0]), command->help + 1, command->text ? command->text : "",
-               command->text ? "\n" : "");
+        printf("Usage: ferry [@WORKER] %s %s%s[OPTION]...\n%c%s.\n", command->name, command->arguments,
+               *command->arguments ? " " : "", toupper((unsigned char)command->help[0]), command->help + 1);
+        if (command->text)
+                help_paragraph(command->text);
         const char *title = "\nOptions:\n";
         for (size_t i = 0; i < cli_options_count; i++) {
                 if (!cli_options[i].commands || !cli_option_applies(&cli_options[i], command))
@@ -49,6 +64,7 @@ static void help_one(const struct cli_command *command)
                 title = "";
                 help_option(&cli_options[i]);
         }
+        puts("\nferry --help lists the options of every command, --url and --token-file among them.");
 }
 
 /* ---- the same for the manual ---- */

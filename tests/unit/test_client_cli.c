@@ -118,6 +118,14 @@ TEST(help_names_every_command)
                 contains(r.out, part);
         run(0, NULL, "", "wait", "--help", NULL);
         contains(r.out, "--timeout");
+        run(0, NULL, "", "accept", "--help", NULL);
+        contains(r.out, "Usage: ferry [@WORKER] accept -o FILE --size SIZE [OPTION]...\n");
+        run(0, NULL, "", "spread", "--help", NULL);
+        for (const char *line = r.out, *end; strncmp(line, "Options:", strlen("Options:")) != 0; line = end + 1) {
+                end = strchr(line, '\n');
+                assert_non_null(end);
+                assert_in_range(end - line, 0, 80);
+        }
 }
 
 /* The table of commands is the one source: the manual has what it prints, word for word. */
