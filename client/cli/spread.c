@@ -107,7 +107,7 @@ static int spread_run(struct spread *spread)
 
 /* ---- the result ---- */
 
-static void report_member(const struct spread *spread, const struct member *member, struct json_object *list)
+static void report_member(const struct member *member, struct json_object *list)
 {
         struct json_object *object = json_object_new_object();
         bool done = member->state == MEMBER_DONE;
@@ -129,7 +129,7 @@ static int spread_report_json(const struct spread *spread)
         json_object_object_add(report, "duration_ms",
                                json_object_new_int64((int64_t)(spread->ended_ms - spread->start_ms)));
         for (size_t i = 0; i < spread->n; i++)
-                report_member(spread, &spread->members[i], list);
+                report_member(&spread->members[i], list);
         json_object_object_add(report, "members", list);
         int status = cli_print(json_object_to_json_string_ext(report, JSON_C_TO_STRING_NOSLASHESCAPE));
         json_object_put(report);

@@ -55,7 +55,7 @@ int member_begin(struct spread *spread, size_t i);
 void member_look(struct spread *spread, size_t i, uint64_t wait_ms);
 /* Leaves the member out, because of the last call's result r (negative: no answer), or a formatted reason. */
 void member_fail(struct spread *spread, struct member *member, int r);
-void member_fail_because(struct spread *spread, struct member *member, const char *why);
+void member_fail_because(struct member *member, const char *why);
 /* Removes what the member has made. */
 void member_end(struct member *member);
 

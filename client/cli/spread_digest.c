@@ -36,7 +36,7 @@ static void check_range(struct spread *spread, uint64_t first, uint64_t last, co
                 } else if (!*digest || strcmp(digest, wanted) != 0) {
                         snprintf(why, sizeof(why), "%s in bytes %" PRIu64 " to %" PRIu64,
                                  *digest ? "another digest" : "no digest", first, last);
-                        member_fail_because(spread, member, why);
+                        member_fail_because(member, why);
                 }
         }
 }

@@ -17,7 +17,7 @@ void member_end(struct member *member)
         job_end(&member->home);
 }
 
-void member_fail_because(struct spread *spread, struct member *member, const char *why)
+void member_fail_because(struct member *member, const char *why)
 {
         member->state = MEMBER_FAILED;
         snprintf(member->why, sizeof(member->why), "%s", why);
@@ -45,14 +45,14 @@ void member_fail(struct spread *spread, struct member *member, int r)
                         if (spread->members[i].offer.worker == &member->worker)
                                 job_forget(&spread->members[i].offer);
         }
-        member_fail_because(spread, member, why);
+        member_fail_because(member, why);
 }
 
 /* The read failed without a byte: the next try reads from a member further back. */
-static void member_strike(struct spread *spread, struct member *member, const char *why)
+static void member_strike(struct member *member, const char *why)
 {
         if (++member->strikes >= MEMBER_TRIES)
-                member_fail_because(spread, member, why);
+                member_fail_because(member, why);
 }
 
 /* ---- its region ---- */
@@ -84,7 +84,7 @@ void member_open(struct spread *spread, struct member *member)
         if (r != 0)
                 member_fail(spread, member, r);
         else if (!member->home.region.id[0])
-                member_fail_because(spread, member, "what answers is no worker");
+                member_fail_because(member, "what answers is no worker");
         json_object_put(made);
         json_object_put(body);
         ferry_answer_clear(&answer);
@@ -97,7 +97,7 @@ static void member_await_region(struct spread *spread, struct member *member)
         if (r != 0)
                 member_fail(spread, member, r);
         else if (strcmp(region.state, "failed") == 0)
-                member_fail_because(spread, member, "its region could not be made");
+                member_fail_because(member, "its region could not be made");
         else
                 member->ready = strcmp(region.state, "preparing") != 0;
 }
@@ -212,7 +212,7 @@ int member_begin(struct spread *spread, size_t i)
         else if (r < 0 || r == FERRY_E_NOT_FOUND)
                 member_fail(spread, from, r);
         else if (r != FERRY_E_GONE) /* the read to follow has just failed; the next check will see that */
-                member_strike(spread, member, ferry_last_message(from->worker.ferry));
+                member_strike(member, ferry_last_message(from->worker.ferry));
         return CLI_OK;
 }
 
@@ -232,7 +232,7 @@ static void member_ended(struct spread *spread, struct member *member, const str
         if (member->prefix > before)
                 member->strikes = 0;
         else
-                member_strike(spread, member, why);
+                member_strike(member, why);
 }
 
 void member_look(struct spread *spread, size_t i, uint64_t wait_ms)

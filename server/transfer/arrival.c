@@ -23,7 +23,7 @@ static void on_hello_ack(struct engine *engine, struct peer *peer, const struct 
                          struct payload *payload)
 {
         reply_on_held(engine, peer, header);
-        connect_on_hello_ack(engine, peer, header, payload);
+        connect_on_hello_ack(engine, peer, header);
 }
 
 /* The handler of each type of message, and the answer to one that was meant for another worker. */

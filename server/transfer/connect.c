@@ -153,8 +153,7 @@ void connect_on_hello(struct engine *engine, struct peer *peer, const struct wir
         peer_send(peer, &h);
 }
 
-void connect_on_hello_ack(struct engine *engine, struct peer *peer, const struct wire_header *header,
-                          struct payload *payload)
+void connect_on_hello_ack(struct engine *engine, struct peer *peer, const struct wire_header *header)
 {
         struct connect *c;
 

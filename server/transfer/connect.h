@@ -29,7 +29,6 @@ void connects_tick(struct engine *engine, uint64_t now_us);
 
 void connect_on_hello(struct engine *engine, struct peer *peer, const struct wire_header *header,
                       struct payload *payload);
-void connect_on_hello_ack(struct engine *engine, struct peer *peer, const struct wire_header *header,
-                          struct payload *payload);
+void connect_on_hello_ack(struct engine *engine, struct peer *peer, const struct wire_header *header);
 
 #endif

@@ -115,7 +115,7 @@ void pulls_receive(struct link *link, struct message *message, struct payload *p
 }
 
 /* Calls begin. Whether the pull still exists. */
-static bool pull_begin(struct local *local, struct pull *pull)
+static bool pull_begin(struct pull *pull)
 {
         if (pull->begun)
                 return true;
@@ -211,7 +211,7 @@ static uint64_t pull_step(struct local *local, struct pull *pull, uint64_t limit
 
         if (!link_is_usable(&pull->channel->link) || pull->copying)
                 return 0; /* the next progress() or its task ends it */
-        if (!pull_begin(local, pull)) {
+        if (!pull_begin(pull)) {
                 *ret_did = true;
                 return 0;
         }
