@@ -6,11 +6,10 @@
 
 void gpu_set_faults(const struct gpu_scene *s, const char *words)
 {
-        char next[80];
         FILE *file;
 
         /* The workers read it while it changes. */
-        (void)snprintf(next, sizeof(next), "%s.next", s->faults);
+        const char *next = text_format("%s.next", s->faults);
         file = fopen(next, "we");
         assert_non_null(file);
         assert_true(fputs(words, file) >= 0);

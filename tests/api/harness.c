@@ -1,20 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <arpa/inet.h>
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <json-c/json.h>
-#include <limits.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/timerfd.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "scene.h"
@@ -210,7 +203,7 @@ void worker_start_plain(struct worker *w, const char *name, const char *const *f
         spawn(w, name, arguments);
 }
 
-static char *read_all(int fd)
+char *read_all(int fd)
 {
         size_t n = 0, room = 4096;
         char *text = malloc(room);
@@ -377,37 +370,6 @@ void worker_clean(struct worker *w)
         *w = (struct worker){ .out = -1 };
 }
 
-uint64_t worker_status_kb(const struct worker *w, const char *field)
-{
-        char path[64], line[256];
-        uint64_t value = 0;
-        FILE *f;
-
-        (void)snprintf(path, sizeof(path), "/proc/%d/status", (int)w->pid);
-        f = fopen(path, "re");
-        assert_non_null(f);
-        while (fgets(line, sizeof(line), f))
-                if (strncmp(line, field, strlen(field)) == 0 && line[strlen(field)] == ':')
-                        value = strtoull(line + strlen(field) + 1, NULL, 10);
-        (void)fclose(f);
-        return value;
-}
-
-size_t worker_descriptors(const struct worker *w)
-{
-        char path[64];
-        size_t n = 0;
-        DIR *d;
-
-        (void)snprintf(path, sizeof(path), "/proc/%d/fd", (int)w->pid);
-        d = opendir(path);
-        assert_non_null(d);
-        for (struct dirent *e; (e = readdir(d));)
-                n += e->d_name[0] != '.';
-        (void)closedir(d);
-        return n;
-}
-
 /* ---- pairs ---- */
 
 const char *const side_names[2] = { "local", "network" };
@@ -453,13 +415,15 @@ int raw_connect(const struct worker *w)
         return raw_dial((uint16_t)atoi(colon + 1));
 }
 
-void raw_exchange(const struct worker *w, const char *request, struct raw_answer *ret_answer)
+struct raw_answer raw_exchange(const struct worker *w, const char *request)
 {
+        struct raw_answer answer;
         int fd = raw_connect(w);
 
         raw_send(fd, request, strlen(request));
-        raw_receive(fd, strncmp(request, "HEAD ", 5) == 0, ret_answer);
+        raw_receive(fd, strncmp(request, "HEAD ", 5) == 0, &answer);
         (void)close(fd);
+        return answer;
 }
 
 /* ---- problems ---- */
@@ -488,100 +452,4 @@ void assert_problem(struct worker *w, const char *method, const char *path, cons
         if (pointer)
                 assert_string_equal(problem->pointer, pointer);
         ferry_answer_clear(&answer);
-}
-
-/* ---- other processes, other clients ---- */
-
-static int unlinked_file(const char *content)
-{
-        char path[] = "/tmp/ferry-test-XXXXXX";
-        int fd = mkostemp(path, O_CLOEXEC);
-
-        assert_true(fd >= 0);
-        (void)unlink(path);
-        if (content) {
-                assert_int_equal(write(fd, content, strlen(content)), (ssize_t)strlen(content));
-                (void)lseek(fd, 0, SEEK_SET);
-        }
-        return fd;
-}
-
-static void hand_over(int fd, const char **ret_text)
-{
-        (void)lseek(fd, 0, SEEK_SET);
-        if (ret_text)
-                *ret_text = text_keep(read_all(fd));
-        (void)close(fd);
-}
-
-int command_run(const char *const *argv, const char *input, const char **ret_output, const char **ret_errors)
-{
-        int in = unlinked_file(input), out = unlinked_file(NULL), errors = unlinked_file(NULL), status;
-        pid_t parent = getpid(), pid = fork();
-
-        if (pid == 0) {
-                (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-                if (getppid() != parent)
-                        _exit(127);
-                (void)dup2(in, 0);
-                (void)dup2(out, 1);
-                (void)dup2(errors, 2);
-                (void)close_range(3, ~0U, 0);
-                execvp(argv[0], (char *const *)argv);
-                _exit(127);
-        }
-        assert_true(pid > 0);
-        assert_int_equal(waitpid(pid, &status, 0), pid);
-        (void)close(in);
-        hand_over(out, ret_output);
-        hand_over(errors, ret_errors);
-        return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-uint64_t worker_wakeups(const struct worker *w)
-{
-        char path[PATH_MAX], line[256];
-        uint64_t sum = 0;
-        DIR *d;
-
-        (void)snprintf(path, sizeof(path), "/proc/%d/task", (int)w->pid);
-        d = opendir(path);
-        assert_non_null(d);
-        for (struct dirent *e; (e = readdir(d));) {
-                FILE *f;
-
-                if (e->d_name[0] == '.')
-                        continue;
-                (void)snprintf(path, sizeof(path), "/proc/%d/task/%s/status", (int)w->pid, e->d_name);
-                f = fopen(path, "re");
-                while (f && fgets(line, sizeof(line), f))
-                        if (strncmp(line, "voluntary_ctxt_switches:", 24) == 0)
-                                sum += strtoull(line + 24, NULL, 10);
-                if (f)
-                        (void)fclose(f);
-        }
-        (void)closedir(d);
-        return sum;
-}
-
-uint64_t worker_processor_ms(const struct worker *w)
-{
-        struct timespec time;
-        clockid_t clock;
-
-        assert_int_equal(clock_getcpuclockid(w->pid, &clock), 0);
-        assert_int_equal(clock_gettime(clock, &time), 0);
-        return (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
-}
-
-void pass_time(unsigned ms)
-{
-        int timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
-        const struct itimerspec time = { .it_value = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L } };
-        uint64_t expired;
-
-        assert_true(timer >= 0);
-        assert_int_equal(timerfd_settime(timer, 0, &time, NULL), 0);
-        assert_int_equal(read(timer, &expired, sizeof(expired)), sizeof(expired));
-        (void)close(timer);
 }

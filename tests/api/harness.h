@@ -151,7 +151,7 @@ void operation_assert_error(struct worker *w, const char *id, enum ferry_status 
 /* A TCP connection to the worker's first listener. */
 int raw_connect(const struct worker *w);
 /* One connection, one request (NUL-terminated bytes as they go on the wire), one answer. */
-void raw_exchange(const struct worker *w, const char *request, struct raw_answer *ret_answer);
+struct raw_answer raw_exchange(const struct worker *w, const char *request);
 
 /* ---- problems ---- */
 

@@ -128,9 +128,8 @@ const char *operation_body(const char *kind, const char *region, const char *mor
 
 struct json_object *operation_json(struct worker *w, const char *id)
 {
-        char path[128];
+        const char *path = text_format("/v1/operations/%s", id);
 
-        (void)snprintf(path, sizeof(path), "/v1/operations/%s", id);
         return call_json(w, 200, "GET", path, NULL);
 }
 
@@ -150,6 +149,13 @@ const char *metadata_with(const char *metadata, const char *name, struct json_ob
                 assert_int_equal(json_object_object_add(object, name, value), 0);
         text = text_keep(strdup(json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN)));
         return text;
+}
+
+const char *json_request(const char *path, const char *headers, const char *body)
+{
+        return text_format("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                           "%sContent-Length: %zu\r\n\r\n%s",
+                           path, headers, strlen(body), body);
 }
 
 int raw_ask(const struct worker *w, const char *method, const char *target)

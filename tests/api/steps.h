@@ -44,6 +44,9 @@ const char *metadata_url(const struct worker *w, const char *id);
 /* A copy of metadata with one member replaced (value NULL: removed). value is given up. */
 const char *metadata_with(const char *metadata, const char *name, struct json_object *value);
 
+/* POST of a JSON body, as it goes on the wire; headers: "" or lines that end in \r\n. */
+const char *json_request(const char *path, const char *headers, const char *body);
+
 /* A request without a body on a connection of its own, whose answer is read later by raw_receive. */
 int raw_ask(const struct worker *w, const char *method, const char *target);
 

@@ -181,7 +181,6 @@ ON_WORKER(the_limit_of_connections_is_not_the_end, "--max-connections", "16", "-
 {
         enum { CLIENTS = 64 }; /* four times the limit */
         static const char request[] = "GET /livez HTTP/1.1\r\n" HOST "\r\n";
-        struct raw_answer answer;
         int clients[CLIENTS];
         size_t sockets;
 
@@ -192,6 +191,6 @@ ON_WORKER(the_limit_of_connections_is_not_the_end, "--max-connections", "16", "-
         for (int i = 0; i < CLIENTS; i++)
                 (void)close(clients[i]);
         worker_await_sockets(w, sockets);
-        raw_exchange(w, request, &answer);
+        struct raw_answer answer = raw_exchange(w, request);
         assert_int_equal(answer.status, 200);
 }

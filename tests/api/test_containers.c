@@ -58,11 +58,10 @@ static bool containers_are_allowed(const struct shared_scene *s)
 /* The only child of unshare: the worker. */
 static pid_t child_of(pid_t parent)
 {
-        char path[64];
         int child = 0;
         FILE *f;
+        const char *path = text_format("/proc/%d/task/%d/children", (int)parent, (int)parent);
 
-        (void)snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)parent, (int)parent);
         f = fopen(path, "re");
         assert_non_null(f);
         assert_int_equal(fscanf(f, "%d", &child), 1);

@@ -102,16 +102,13 @@ ON_PAIR(absent_fields_are_left_out)
 
 ON_WORKER(the_answer_names_the_new_operation)
 {
-        struct raw_answer answer;
         struct json_object *object;
         const char *body, *request, *location, *etag, *wanted;
         const char *region = region_make(w, SIZE, 0);
 
         body = operation_body("readable", region, "");
-        request = text_format("POST /v1/operations HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                              "Content-Length: %zu\r\n\r\n%s",
-                              strlen(body), body);
-        raw_exchange(w, request, &answer);
+        request = json_request("/v1/operations", "", body);
+        struct raw_answer answer = raw_exchange(w, request);
         assert_int_equal(answer.status, 201);
         object = json_parse(answer.body);
         wanted = text_format("/v1/operations/%s", json_text(object, "id"));
@@ -125,13 +122,12 @@ ON_WORKER(the_answer_names_the_new_operation)
 
 ON_WORKER(metadata_comes_in_the_same_answer_when_asked_for)
 {
-        char path[128];
         const char *body;
         struct json_object *operation, *metadata;
         const char *region = region_make(w, SIZE, 0);
 
         operation = create(w, 201, "/v1/operations?include=metadata", "writable", region, "");
-        (void)snprintf(path, sizeof(path), "/v1/operations/%s/metadata", json_text(operation, "id"));
+        const char *path = text_format("/v1/operations/%s/metadata", json_text(operation, "id"));
         metadata = call_json(w, 200, "GET", path, NULL);
         assert_true(json_object_equal(json_member(operation, "metadata"), metadata));
         body = operation_body("read", region, ",\"remote_url\":\"http://127.0.0.1:9/v1/operations/x/metadata\"");

@@ -140,9 +140,7 @@ static void ask_served(struct worker *w, int listener, const char *url, const ch
         struct raw_answer answer;
         int fd = raw_connect(w);
 
-        request = text_format("POST /v1/peers HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                              "Content-Length: %zu\r\n\r\n%s",
-                              strlen(body), body);
+        request = json_request("/v1/peers", "", body);
         raw_send(fd, request, strlen(request));
         served = serve_once(listener, text);
         assert_non_null(strstr(served, "GET /v1/worker HTTP/1.1\r\n"));
@@ -269,9 +267,7 @@ ON_PAIR(a_client_that_closes_its_end_is_let_go_at_once)
         struct raw_answer answer;
 
         body = text_format("{\"url\":\"%s\"}", url);
-        request = text_format("POST /v1/peers HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                              "Content-Length: %zu\r\n\r\n%s",
-                              strlen(body), body);
+        request = json_request("/v1/peers", "", body);
         fd = raw_connect(&p->b);
         raw_send(fd, request, strlen(request));
         asked = accept(listener, NULL, NULL); /* the worker waits for it: the request is whole */
@@ -288,8 +284,6 @@ ON_PAIR(a_client_that_closes_its_end_is_let_go_at_once)
 /* The request waits for a server that says nothing; the end of the worker answers it. */
 ON_PAIR(the_end_of_the_worker_answers_who_waits)
 {
-        static const char form[] = "POST /v1/peers HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                                   "Content-Length: %zu\r\n\r\n%s";
         char url[URL_SIZE];
         const char *body, *request;
         int listener = listen_somewhere(url, sizeof(url), ""), fd;
@@ -297,7 +291,7 @@ ON_PAIR(the_end_of_the_worker_answers_who_waits)
         struct raw_answer answer;
 
         body = text_format("{\"url\":\"%s\"}", url);
-        request = text_format(form, strlen(body), body);
+        request = json_request("/v1/peers", "", body);
         fd = raw_connect(&p->b);
         raw_send(fd, request, strlen(request));
         assert_int_equal(poll(&asked, 1, WAIT_MS), 1);

@@ -29,13 +29,9 @@ ON_WORKER(the_answer_is_the_region)
 {
         struct json_object *region, *again;
         static const char body[] = "{\"size\":1048577,\"device\":\"cpu\",\"name\":\"kv0 \xc3\xa9\xe2\x82\xac\"}";
-        struct raw_answer answer;
         const char *names, *location;
 
-        wire_ask(w, &answer,
-                 "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                 "Content-Length: %zu\r\n\r\n%s",
-                 strlen(body), body);
+        struct raw_answer answer = raw_exchange(w, json_request("/v1/regions", "", body));
         assert_int_equal(answer.status, 201);
         region = json_parse(answer.body);
         names = json_names(region);
@@ -69,11 +65,10 @@ ON_WORKER(a_local_program_can_map_it)
         struct ferry_region region;
         struct stat status;
         uint8_t *mapped, *wanted = malloc(SIZE);
-        char prefix[32];
         int fd;
 
         assert_int_equal(create_sized(w, SIZE, &region), 0);
-        (void)snprintf(prefix, sizeof(prefix), "/proc/%d/fd/", (int)w->pid);
+        const char *prefix = text_format("/proc/%d/fd/", (int)w->pid);
         assert_memory_equal(region.path, prefix, strlen(prefix));
         assert_int_equal(stat(region.path, &status), 0);
         assert_int_equal(status.st_mode, S_IFREG | 0600);
@@ -159,13 +154,9 @@ ON_WORKER(a_size_must_be_positive)
 
 static void assert_no_room(struct worker *w, const char *body)
 {
-        struct raw_answer answer;
         const char *retry;
 
-        wire_ask(w, &answer,
-                 "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                 "Content-Length: %zu\r\n\r\n%s",
-                 strlen(body), body);
+        struct raw_answer answer = raw_exchange(w, json_request("/v1/regions", "", body));
         retry = raw_header(&answer, "Retry-After");
         assert_non_null(retry);
         assert_in_range(strtoul(retry, NULL, 10), 1, 60);
@@ -191,15 +182,11 @@ ON_WORKER(the_memory_limit_holds_and_gives_back, "--memory-limit", "1M")
 
 ON_WORKER(the_number_of_regions_has_a_limit, "--max-regions", "3")
 {
-        struct raw_answer answer;
         const char *ids[3];
 
         for (int i = 0; i < 3; i++)
                 ids[i] = region_make(w, 1, 0);
-        raw_exchange(w,
-                     "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                     "Content-Length: 10\r\n\r\n{\"size\":1}",
-                     &answer);
+        struct raw_answer answer = raw_exchange(w, json_request("/v1/regions", "", "{\"size\":1}"));
         answer_assert_header(&answer, "Retry-After", "1");
         answer_assert_problem(&answer, 429, "limit-reached");
         region_drop(w, ids[1]);
@@ -211,15 +198,12 @@ ON_WORKER(the_number_of_regions_has_a_limit, "--max-regions", "3")
 ON_WORKER(a_large_region_comes_ready_or_later_as_the_client_prefers, "--memory-limit", "512M")
 {
         enum { SIZE = 256 * MIB };
-        struct raw_answer answer;
         struct json_object *region;
-        char path[80];
         const char *id[2];
 
         id[0] = region_make(w, SIZE, 0);
-        wire_ask(w, &answer,
-                 "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                 "Prefer: respond-async\r\nContent-Length: 18\r\n\r\n{\"size\":268435456}");
+        struct raw_answer answer =
+                raw_exchange(w, json_request("/v1/regions", "Prefer: respond-async\r\n", "{\"size\":268435456}"));
         assert_int_equal(answer.status, 201);
         answer_assert_header(&answer, "Preference-Applied", "respond-async");
         region = json_parse(answer.body);
@@ -227,7 +211,7 @@ ON_WORKER(a_large_region_comes_ready_or_later_as_the_client_prefers, "--memory-l
         assert_in_range(json_number(region, "bytes_prepared"), 0, SIZE);
         assert_false(json_object_object_get_ex(region, "path", NULL));
         id[1] = json_text(region, "id");
-        (void)snprintf(path, sizeof(path), "/v1/regions/%s?wait_ms=30000", id[1]);
+        const char *path = text_format("/v1/regions/%s?wait_ms=30000", id[1]);
         region = call_json(w, 200, "GET", path, NULL);
         assert_string_equal(json_text(region, "state"), "ready");
         region_assert_pattern(w, id[1], 0, SIZE - MIB, MIB);
@@ -246,11 +230,8 @@ ON_WORKER(a_worker_ends_while_it_makes_a_region)
         struct json_object *region;
 
         for (int i = 0; i < 4; i++) {
-                struct raw_answer answer;
-
-                wire_ask(w, &answer,
-                         "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                         "Prefer: respond-async\r\nContent-Length: 18\r\n\r\n{\"size\":268435456}");
+                struct raw_answer answer = raw_exchange(
+                        w, json_request("/v1/regions", "Prefer: respond-async\r\n", "{\"size\":268435456}"));
                 region = json_parse(answer.body);
                 assert_string_equal(json_text(region, "state"), "preparing");
         }
@@ -263,12 +244,11 @@ ON_WORKER(nobody_else_can_write_a_sealed_region)
         enum { SIZE = 12345 };
         struct json_object *region;
         uint8_t *mapped, wanted[SIZE];
-        char id[FERRY_ID_SIZE];
         int fd;
 
         region = create(w, "{\"size\":12345,\"sealed\":true}");
         assert_true(json_object_get_boolean(json_object_object_get(region, "sealed")));
-        (void)snprintf(id, sizeof(id), "%s", json_text(region, "id"));
+        const char *id = text_format("%s", json_text(region, "id"));
         fd = open(json_text(region, "path"), O_RDWR | O_CLOEXEC);
         if (fd >= 0) {
                 assert_ptr_equal(mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
@@ -297,12 +277,7 @@ ON_WORKER(nobody_else_can_write_a_sealed_region)
 
 static void assert_refused_by(struct worker *w, const char *body, const char *limit)
 {
-        struct raw_answer answer;
-
-        wire_ask(w, &answer,
-                 "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                 "Content-Length: %zu\r\n\r\n%s",
-                 strlen(body), body);
+        struct raw_answer answer = raw_exchange(w, json_request("/v1/regions", "", body));
         if (!strstr(answer.body, limit))
                 print_error("%s\n", answer.body);
         assert_non_null(strstr(answer.body, limit));
@@ -354,10 +329,9 @@ static bool group_make(const char *limit, char path[128], const char **ret_name)
 
 static bool group_enter(const char *path, pid_t pid)
 {
-        char file[192], text[16];
+        const char *file = text_format("%s/cgroup.procs", path);
+        const char *text = text_format("%d", (int)pid);
 
-        (void)snprintf(file, sizeof(file), "%s/cgroup.procs", path);
-        (void)snprintf(text, sizeof(text), "%d", (int)pid);
         return write_file(file, text);
 }
 
@@ -416,14 +390,11 @@ WITH_WORKER(a_region_takes_nothing_of_shared_memory)
 
 static char *create_keyed(struct worker *w, const char *key, const char *body, int status)
 {
-        struct raw_answer answer;
         struct json_object *object;
         char *id;
 
-        wire_ask(w, &answer,
-                 "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                 "Idempotency-Key: %s\r\nContent-Length: %zu\r\n\r\n%s",
-                 key, strlen(body), body);
+        struct raw_answer answer =
+                raw_exchange(w, json_request("/v1/regions", text_format("Idempotency-Key: %s\r\n", key), body));
         if (answer.status != status)
                 print_error("key %.40s, %s:\n%s%s\n", key, body, answer.head, answer.body);
         assert_int_equal(answer.status, status);

@@ -9,9 +9,8 @@ enum { MIB = 1 << 20 };
 
 static void assert_in_use(struct worker *w, const char *id)
 {
-        struct raw_answer answer;
+        struct raw_answer answer = wire_ask(w, "DELETE %s HTTP/1.1\r\nHost: localhost\r\n\r\n", region_path(id, ""));
 
-        wire_ask(w, &answer, "DELETE %s HTTP/1.1\r\nHost: localhost\r\n\r\n", region_path(id, ""));
         answer_assert_problem(&answer, 409, "region-in-use");
 }
 
@@ -19,13 +18,13 @@ ON_WORKER(nothing_of_it_is_left)
 {
         struct ferry_region region;
         struct ferry_region_spec spec = { .size = 100 };
-        struct raw_answer answer;
         size_t descriptors;
 
         descriptors = worker_descriptors(w) + 1; /* the client's connection */
         assert_int_equal(ferry_create_region(w->client, &spec, &region), 0);
         assert_int_equal(access(region.path, F_OK), 0);
-        wire_ask(w, &answer, "DELETE %s HTTP/1.1\r\nHost: localhost\r\n\r\n", region_path(region.id, ""));
+        struct raw_answer answer =
+                wire_ask(w, "DELETE %s HTTP/1.1\r\nHost: localhost\r\n\r\n", region_path(region.id, ""));
         assert_int_equal(answer.status, 204);
         assert_int_equal(answer.body_size, 0);
         assert_int_equal(access(region.path, F_OK), -1);

@@ -192,7 +192,6 @@ WITH_SCENE(a_follower_that_ends_leaves_its_source_alone)
 /* A range that is there is answered at once, another one when it is. */
 WITH_SCENE(content_of_a_follower_waits_for_its_range)
 {
-        struct raw_answer answer;
         uint8_t *pattern = malloc(SIZE);
         const char *path, *ask;
         int fd;
@@ -204,7 +203,7 @@ WITH_SCENE(content_of_a_follower_waits_for_its_range)
         ask = text_format("GET %s HTTP/1.1\r\nHost: localhost\r\nRange: bytes=0-9999\r\n"
                           "Ferry-Transfer: xfr_0123456789abcdef\r\n\r\n",
                           path);
-        raw_exchange(&s->p.b, ask, &answer);
+        struct raw_answer answer = raw_exchange(&s->p.b, ask);
         assert_int_equal(answer.status, 206);
         pattern_fill(SEED, 0, pattern, SIZE);
         assert_memory_equal(answer.body, pattern, 10000);

@@ -379,9 +379,8 @@ ON_WORKER(pipelined_requests_are_answered_in_order)
         assert_int_equal(text_count(said, "HTTP/1.1 20"), N);
         answer = said;
         for (int i = 0; i < N; i++) {
-                char id[32];
+                const char *id = text_format("Request-Id: n%d\r\n", i);
 
-                (void)snprintf(id, sizeof(id), "Request-Id: n%d\r\n", i);
                 answer = strstr(answer, id);
                 assert_non_null(answer);
         }

@@ -20,8 +20,8 @@ enum { DOCUMENTS = sizeof(documents) / sizeof(documents[0]) };
 
 static void get(const struct worker *w, size_t i, const char *headers, struct raw_answer *ret_answer)
 {
-        wire_ask(w, ret_answer, "GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: %s\r\n%s\r\n", documents[i].path,
-                 documents[i].accept, headers);
+        *ret_answer = wire_ask(w, "GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: %s\r\n%s\r\n", documents[i].path,
+                               documents[i].accept, headers);
 }
 
 ON_WORKER(documents_have_tags_by_which_clients_keep_them)
@@ -87,7 +87,7 @@ ON_WORKER(only_a_browser_gets_the_page)
         struct raw_answer answer;
 
         for (size_t i = 0; i < sizeof(json) / sizeof(json[0]); i++) {
-                wire_ask(w, &answer, "GET / HTTP/1.1\r\nHost: localhost\r\n%s\r\n", json[i]);
+                answer = wire_ask(w, "GET / HTTP/1.1\r\nHost: localhost\r\n%s\r\n", json[i]);
                 answer_assert_header(&answer, "Content-Type", "application/json");
                 answer_assert_header(&answer, "Vary", "Accept");
         }

@@ -3,9 +3,8 @@
 
 ON_WORKER(a_worker_that_answers_lives)
 {
-        struct raw_answer answer;
+        struct raw_answer answer = raw_exchange(w, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n");
 
-        raw_exchange(w, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", &answer);
         assert_int_equal(answer.status, 200);
         answer_assert_header(&answer, "Content-Type", "application/json");
         answer_assert_header(&answer, "Cache-Control", "no-store");

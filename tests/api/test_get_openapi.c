@@ -7,7 +7,6 @@
 WITH_WORKER(it_is_the_document_byte_for_byte)
 {
         const char *path = getenv("FERRY_OPENAPI");
-        struct raw_answer answer;
         char *wanted;
         size_t size;
         FILE *f;
@@ -24,7 +23,7 @@ WITH_WORKER(it_is_the_document_byte_for_byte)
         assert_true(size > 1000);
 
         worker_start(w, "w", NULL);
-        raw_exchange(w, "GET /openapi.yaml HTTP/1.1\r\nHost: localhost\r\n\r\n", &answer);
+        struct raw_answer answer = raw_exchange(w, "GET /openapi.yaml HTTP/1.1\r\nHost: localhost\r\n\r\n");
         assert_int_equal(answer.status, 200);
         answer_assert_header(&answer, "Content-Type", "application/yaml");
         assert_int_equal(answer.body_size, size);

@@ -57,9 +57,8 @@ static struct raw_answer get(struct worker *w, const char *method, const char *i
 {
         const char *request =
                 text_format("%s /v1/operations/%s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", method, id, headers);
-        struct raw_answer answer;
+        struct raw_answer answer = raw_exchange(w, request);
 
-        raw_exchange(w, request, &answer);
         return answer;
 }
 

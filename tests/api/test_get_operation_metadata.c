@@ -95,14 +95,13 @@ ON_WORKER(it_is_not_to_be_stored_and_every_offer_has_its_own_key)
 {
         OPERATION one, two;
         struct json_object *first, *second;
-        struct raw_answer answer;
         const char *request, *control;
         const char *region = region_make(w, 100, 0);
 
         offer_make(w, FERRY_READABLE, region, &one);
         offer_make(w, FERRY_READABLE, region, &two);
         request = text_format("GET /v1/operations/%s/metadata HTTP/1.1\r\nHost: localhost\r\n\r\n", one.id);
-        raw_exchange(w, request, &answer);
+        struct raw_answer answer = raw_exchange(w, request);
         assert_int_equal(answer.status, 200);
         control = raw_header(&answer, "Cache-Control");
         assert_string_equal(control, "no-store");
@@ -150,12 +149,11 @@ static const char *all_answers(struct worker *w, const char *id)
 
         for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
                 struct ferry_answer answer;
-                char path[256];
                 const char *percent = strstr(requests[i].form, "%s");
+                const char *path = text_format(
+                        "%.*s%s%s", percent ? (int)(percent - requests[i].form) : (int)strlen(requests[i].form),
+                        requests[i].form, percent ? id : "", percent ? percent + 2 : "");
 
-                (void)snprintf(path, sizeof(path), "%.*s%s%s",
-                               percent ? (int)(percent - requests[i].form) : (int)strlen(requests[i].form),
-                               requests[i].form, percent ? id : "", percent ? percent + 2 : "");
                 (void)ferry_request(w->client, requests[i].method, path, requests[i].body ? "application/json" : NULL,
                                     requests[i].body, requests[i].body ? strlen(requests[i].body) : 0, &answer);
                 all = text_format("%s%s", all, answer.body ? answer.body : "");

@@ -7,10 +7,8 @@
 
 WITH_PAIR(a_started_worker_is_ready)
 {
-        struct raw_answer answer;
-
         worker_start(&p->a, "w", NULL);
-        raw_exchange(&p->a, "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n", &answer);
+        struct raw_answer answer = raw_exchange(&p->a, "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n");
         assert_int_equal(answer.status, 200);
         assert_string_equal(answer.body, "{\"status\":\"ready\"}\n");
         assert_int_equal(ferry_get_readyz(p->a.client), 0);
@@ -29,13 +27,12 @@ static void await_draining(struct worker *w)
 ON_PAIR(a_draining_worker_is_alive_but_not_ready)
 {
         struct worker *a = &p->a;
-        struct raw_answer answer;
         struct running running;
 
         running_start(p, FERRY_READABLE, 64 << 20, 5, &p->b, &running);
         assert_int_equal(kill(a->pid, SIGTERM), 0);
         await_draining(a);
-        raw_exchange(a, "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n", &answer);
+        struct raw_answer answer = raw_exchange(a, "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n");
         answer_assert_header(&answer, "Retry-After", "5");
         answer_assert_problem(&answer, 503, "draining");
         assert_int_equal(ferry_get_livez(a->client), 0);

@@ -16,10 +16,10 @@ static const char *make_digits(struct worker *w)
 
 ON_WORKER(the_whole_is_raw_octets)
 {
-        struct raw_answer answer;
         const char *id = make_digits(w);
 
-        wire_ask(w, &answer, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", region_path(id, "/content"));
+        struct raw_answer answer =
+                wire_ask(w, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", region_path(id, "/content"));
         assert_int_equal(answer.status, 200);
         answer_assert_header(&answer, "Content-Type", "application/octet-stream");
         answer_assert_header(&answer, "Content-Length", "10");
@@ -80,10 +80,9 @@ WITH_WORKER(ranges_are_those_of_rfc_9110)
         worker_start(w, "w", NULL);
         const char *id = make_digits(w);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                struct raw_answer answer;
+                struct raw_answer answer = wire_ask(w, "GET %s HTTP/1.1\r\nHost: localhost\r\nRange: %s\r\n\r\n",
+                                                    region_path(id, "/content"), rows[i].range);
 
-                wire_ask(w, &answer, "GET %s HTTP/1.1\r\nHost: localhost\r\nRange: %s\r\n\r\n",
-                         region_path(id, "/content"), rows[i].range);
                 if (answer.status != rows[i].status)
                         print_error("Range: %s\n", rows[i].range);
                 assert_int_equal(answer.status, rows[i].status);
@@ -101,11 +100,11 @@ WITH_WORKER(ranges_are_those_of_rfc_9110)
 /* Content has no entity tag, so that no If-Range can hold. */
 ON_WORKER(if_range_gives_the_whole)
 {
-        struct raw_answer answer;
         const char *id = make_digits(w);
 
-        wire_ask(w, &answer, "GET %s HTTP/1.1\r\nHost: localhost\r\nRange: bytes=1-2\r\nIf-Range: \"x\"\r\n\r\n",
-                 region_path(id, "/content"));
+        struct raw_answer answer =
+                wire_ask(w, "GET %s HTTP/1.1\r\nHost: localhost\r\nRange: bytes=1-2\r\nIf-Range: \"x\"\r\n\r\n",
+                         region_path(id, "/content"));
         assert_int_equal(answer.status, 200);
         assert_string_equal(answer.body, "0123456789");
 }
@@ -160,11 +159,11 @@ ON_WORKER(a_digest_comes_to_who_wants_it)
 
         assert_int_equal(ferry_put_region_content(w->client, other, 1, "0123456789", 10), 0);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                struct raw_answer answer;
                 const char *digest;
 
-                wire_ask(w, &answer, "%s %s HTTP/1.1\r\nHost: localhost\r\nRange: bytes=%s\r\n%s\r\n\r\n",
-                         rows[i].method, region_path(rows[i].region, "/content"), rows[i].range, rows[i].want);
+                struct raw_answer answer =
+                        wire_ask(w, "%s %s HTTP/1.1\r\nHost: localhost\r\nRange: bytes=%s\r\n%s\r\n\r\n",
+                                 rows[i].method, region_path(rows[i].region, "/content"), rows[i].range, rows[i].want);
                 assert_int_equal(answer.status, 206);
                 digest = raw_header(&answer, "Content-Digest");
                 assert_int_equal(digest != NULL, rows[i].given);

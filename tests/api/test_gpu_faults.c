@@ -120,11 +120,10 @@ static void standing_run(struct gpu_scene *s, const struct standing *t)
 {
         const struct course beside = { t->kind, "cpu", "cpu", 3 * MIB, NULL };
         const struct course c = { t->kind, "cuda:0", "cuda:1", t->size, t->more };
-        char stuck[32];
         struct course_state begun;
 
         gpu_set_faults(s, t->faults);
-        (void)snprintf(stuck, sizeof(stuck), "stuck %s", t->faults);
+        const char *stuck = text_format("stuck %s", t->faults);
         pair_start(&s->pair, t->network);
         course_prepare(&s->pair, &c, &begun);
         gpu_set_faults(s, stuck);

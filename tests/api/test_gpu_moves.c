@@ -171,7 +171,6 @@ WITH_GPUS(a_read_into_a_gpu_can_be_followed)
 {
         for (int network = 0; network < 2; network++) {
                 const struct course c = { FERRY_READABLE, "cuda:0", "cuda:1", 32 * MIB, NULL };
-                char read[FERRY_ID_SIZE];
                 struct course_state first;
                 struct json_object *follower, *reader;
                 const char *body;
@@ -187,7 +186,7 @@ WITH_GPUS(a_read_into_a_gpu_can_be_followed)
                 body = text_format("{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],\"remote_metadata\":%s}",
                                    target, json_object_to_json_string(json_member(follower, "metadata")));
                 reader = call_json(&s->pair.a, 201, "POST", "/v1/operations", body);
-                (void)snprintf(read, sizeof(read), "%s", json_text(reader, "id"));
+                const char *read = text_format("%s", json_text(reader, "id"));
                 operation_assert_end(&s->pair.a, read, FERRY_COMPLETE, NULL);
                 gpu_set_faults(s, "");
                 region_assert_pattern(&s->pair.a, target, SEED, 0, c.size);

@@ -115,11 +115,10 @@ ON_WORKER(heads_that_hide_something_are_refused_wherever_they_stand)
 WITH_WORKER(they_are_refused_within_tls)
 {
         static const char good[] = POST "Content-Length: 10\r\nX:\r\nY: \t z\r\n\r\n" GOOD;
-        char certificate[512], key[512];
 
         assert_non_null(getenv("FERRY_TEST_TLS"));
-        (void)snprintf(certificate, sizeof(certificate), "%s/server.pem", getenv("FERRY_TEST_TLS"));
-        (void)snprintf(key, sizeof(key), "%s/server-key.pem", getenv("FERRY_TEST_TLS"));
+        const char *certificate = text_format("%s/server.pem", getenv("FERRY_TEST_TLS"));
+        const char *key = text_format("%s/server-key.pem", getenv("FERRY_TEST_TLS"));
         worker_start_plain(w, "w", STRINGS("--listen", "127.0.0.1:0", "--tls-cert", certificate, "--tls-key", key));
         assert_all_refused(w, say_by_tls);
         assert_non_null(strstr(say_by_tls(w, good, strlen(good)), "HTTP/1.1 201"));

@@ -90,7 +90,7 @@ ON_WORKER(a_foreign_origin_is_refused, "--allow-origin", "https://app.example")
         struct raw_answer answer;
 
         for (size_t i = 0; i < sizeof(origins) / sizeof(origins[0]); i++) {
-                wire_ask(w, &answer, "GET /v1/worker HTTP/1.1\r\n" HOST "Origin: %s\r\n\r\n", origins[i]);
+                answer = wire_ask(w, "GET /v1/worker HTTP/1.1\r\n" HOST "Origin: %s\r\n\r\n", origins[i]);
                 answer_assert_header(&answer, "Access-Control-Allow-Origin", NULL);
                 answer_assert_problem(&answer, 403, "origin-refused");
                 wire_refused(w, 403, "origin-refused",
@@ -107,19 +107,17 @@ ON_WORKER(a_foreign_origin_is_refused, "--allow-origin", "https://app.example")
 
 ON_WORKER(an_allowed_origin_may_read_the_answers, "--allow-origin", "https://app.example")
 {
-        struct raw_answer answer;
-
-        wire_ask(w, &answer, "GET /v1/worker HTTP/1.1\r\n" HOST "Origin: https://app.example\r\n\r\n");
+        struct raw_answer answer =
+                wire_ask(w, "GET /v1/worker HTTP/1.1\r\n" HOST "Origin: https://app.example\r\n\r\n");
         assert_int_equal(answer.status, 200);
         answer_assert_header(&answer, "Access-Control-Allow-Origin", "https://app.example");
         answer_assert_header(&answer, "Vary", "Origin");
-        wire_ask(w, &answer,
-                 "OPTIONS /v1/regions HTTP/1.1\r\n" HOST "Origin: https://app.example\r\n"
-                 "Access-Control-Request-Method: POST\r\n\r\n");
+        answer = wire_ask(w, "OPTIONS /v1/regions HTTP/1.1\r\n" HOST "Origin: https://app.example\r\n"
+                             "Access-Control-Request-Method: POST\r\n\r\n");
         assert_int_equal(answer.status, 204);
         answer_assert_header(&answer, "Access-Control-Allow-Origin", "https://app.example");
         /* A problem can be read as well; the name of the host is checked all the same. */
-        wire_ask(w, &answer, "GET /nowhere HTTP/1.1\r\n" HOST "Origin: https://app.example\r\n\r\n");
+        answer = wire_ask(w, "GET /nowhere HTTP/1.1\r\n" HOST "Origin: https://app.example\r\n\r\n");
         answer_assert_header(&answer, "Access-Control-Allow-Origin", "https://app.example");
         answer_assert_problem(&answer, 404, "not-found");
         wire_refused(w, 421, "host-refused",

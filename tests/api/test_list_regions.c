@@ -32,9 +32,8 @@ static char *assert_page(struct worker *w, unsigned limit, const char *after, co
 
 ON_WORKER(no_regions_are_an_empty_list)
 {
-        struct raw_answer answer;
+        struct raw_answer answer = raw_exchange(w, "GET /v1/regions HTTP/1.1\r\nHost: localhost\r\n\r\n");
 
-        raw_exchange(w, "GET /v1/regions HTTP/1.1\r\nHost: localhost\r\n\r\n", &answer);
         assert_int_equal(answer.status, 200);
         answer_assert_header(&answer, "Content-Type", "application/json");
         assert_string_equal(answer.body, "{\"regions\":[]}\n");

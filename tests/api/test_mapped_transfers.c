@@ -219,11 +219,11 @@ WITH_SCENE(a_worker_can_leave_while_a_mover_stands_still)
 static bool maps_a_deleted_file(void *context)
 {
         const struct worker *w = context;
-        char path[64], line[512];
+        char line[512];
         bool found = false;
         FILE *maps;
+        const char *path = text_format("/proc/%d/maps", (int)w->pid);
 
-        (void)snprintf(path, sizeof(path), "/proc/%d/maps", (int)w->pid);
         maps = fopen(path, "re");
         assert_non_null(maps);
         while (fgets(line, sizeof(line), maps))

@@ -97,12 +97,11 @@ WITH_PAIR(a_transfer_over_http_ends_on_both_sides)
 
 WITH_PAIR(the_key_opens_its_own_operation_alone)
 {
-        char file[64];
         const char *key, *other_key, *path;
         OPERATION offer, other;
         FILE *token;
+        const char *file = text_format("/tmp/ferry-test-token-%ld", (long)getpid());
 
-        (void)snprintf(file, sizeof(file), "/tmp/ferry-test-token-%ld", (long)getpid());
         (void)umask(077);
         token = fopen(file, "w");
         assert_non_null(token);
@@ -145,12 +144,11 @@ WITH_PAIR(a_program_without_a_worker_reads_and_writes)
         static const char secret[] = "an-only-slightly-secret-token-of-the-worker";
         static char bytes[SMALL], wanted[SMALL];
         enum { FIRST = 100000 };
-        char file[64];
         OPERATION readable, writable, end;
         struct ferry *peer;
         size_t size = 0;
+        const char *file = text_format("/tmp/ferry-test-token-%ld", (long)getpid());
 
-        (void)snprintf(file, sizeof(file), "/tmp/ferry-test-token-%ld", (long)getpid());
         (void)umask(077);
         FILE *token = fopen(file, "w");
         assert_non_null(token);
@@ -215,11 +213,10 @@ ON_WORKER(who_asks_is_known_by_a_name_if_it_is_one)
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 char *offer = offer_abc(w, "readable", region);
                 struct json_object *now, *peer;
-                struct raw_answer answer;
+                struct raw_answer answer = wire_ask(
+                        w, "GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\nFerry-Worker: %s\r\n\r\n",
+                        offer, rows[i].header);
 
-                wire_ask(w, &answer,
-                         "GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\nFerry-Worker: %s\r\n\r\n", offer,
-                         rows[i].header);
                 assert_int_equal(answer.status, 200);
                 operation_assert_end(w, offer, FERRY_COMPLETE, NULL);
                 now = operation_json(w, offer);
@@ -290,10 +287,11 @@ WITH_WORKER(an_upload_that_is_not_what_its_digest_says_fails)
                             "PUT /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n"
                             "Repr-Digest: %s\r\n\r\nab",
                             offer, rows[i].digest);
-                wire_ask(w, &answer,
-                         "PUT /v1/operations/%s/content?offset=2 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n"
-                         "Repr-Digest: %s\r\n\r\n%s",
-                         offer, rows[i].digest, rows[i].last);
+                answer = wire_ask(
+                        w,
+                        "PUT /v1/operations/%s/content?offset=2 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n"
+                        "Repr-Digest: %s\r\n\r\n%s",
+                        offer, rows[i].digest, rows[i].last);
                 assert_int_equal(answer.status, rows[i].status);
                 if (rows[i].status == 204)
                         operation_assert_end(w, offer, FERRY_COMPLETE, NULL);
@@ -316,12 +314,11 @@ ON_WORKER(ranges_apart_from_each_other_are_counted)
         const char *region = region_make(w, digest_max + 1, 0);
         offer_make(w, FERRY_READABLE, region, &offer);
         for (uint64_t i = 0; i <= max; i++) {
-                struct raw_answer answer;
-
-                wire_ask(w, &answer,
-                         "GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\nRange: bytes=%" PRIu64
-                         "-%" PRIu64 "\r\nWant-Repr-Digest: sha-256=1\r\n\r\n",
-                         offer.id, 2 * i, 2 * i);
+                struct raw_answer answer =
+                        wire_ask(w,
+                                 "GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\nRange: bytes=%" PRIu64
+                                 "-%" PRIu64 "\r\nWant-Repr-Digest: sha-256=1\r\n\r\n",
+                                 offer.id, 2 * i, 2 * i);
                 answer_assert_header(&answer, "Repr-Digest", NULL); /* of so much, none is told */
                 if (i < max) {
                         assert_int_equal(answer.status, 206);
@@ -348,14 +345,13 @@ static const char *tls_file(const char *name)
 WITH_PAIR(an_untrusted_network_is_crossed_by_https)
 {
         static const char token[] = "an-only-slightly-secret-token-of-the-worker";
-        char file[64];
         const char *target, *body;
         const char *const authorities[] = { "other-ca.pem", "ca.pem" };
         struct ferry_operation offer;
         struct json_object *read;
         int fd;
+        const char *file = text_format("/tmp/ferry-test-token-%ld", (long)getpid());
 
-        (void)snprintf(file, sizeof(file), "/tmp/ferry-test-token-%ld", (long)getpid());
         fd = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
         assert_int_equal(write(fd, token, strlen(token)), (ssize_t)strlen(token));
         (void)close(fd);
@@ -367,8 +363,6 @@ WITH_PAIR(an_untrusted_network_is_crossed_by_https)
         worker_connect(&p->a, NULL, &(struct ferry_options){ .token = token, .ca_file = tls_file("ca.pem") });
         const char *region = region_make(&p->a, SIZE, 6);
         for (int i = 0; i < 2; i++) {
-                char id[FERRY_ID_SIZE];
-
                 worker_start(&p->b, "b", STRINGS("--peer-ca", tls_file(authorities[i])));
                 target = region_make(&p->b, SIZE, 0);
                 offer_make(&p->a, FERRY_READABLE, region, &offer);
@@ -376,7 +370,7 @@ WITH_PAIR(an_untrusted_network_is_crossed_by_https)
                                    "\"descriptors\":[{\"region\":\"%s\"}],\"remote_metadata\":%s}",
                                    target, offer.metadata);
                 read = call_json(&p->b, 201, "POST", "/v1/operations", body);
-                (void)snprintf(id, sizeof(id), "%s", json_text(read, "id"));
+                const char *id = text_format("%s", json_text(read, "id"));
                 if (i == 0) {
                         worker_expect(&p->b, "error=peer-unreachable");
                         operation_assert_error(&p->b, id, FERRY_ERRORED, FERRY_E_PEER_UNREACHABLE);

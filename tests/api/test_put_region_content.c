@@ -40,10 +40,9 @@ WITH_WORKER(bytes_go_where_offset_says)
         worker_start(w, "w", NULL);
         const char *id = digits_make(w);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                struct raw_answer answer;
-
-                wire_ask(w, &answer, "PUT %s%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n%s",
-                         region_path(id, "/content"), rows[i].query, strlen(rows[i].bytes), rows[i].bytes);
+                struct raw_answer answer =
+                        wire_ask(w, "PUT %s%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n%s",
+                                 region_path(id, "/content"), rows[i].query, strlen(rows[i].bytes), rows[i].bytes);
                 if (rows[i].code) {
                         answer_assert_problem(&answer, rows[i].status, rows[i].code);
                 } else {
@@ -105,13 +104,12 @@ static bool library_may_refuse_extensions(void)
 
 ON_WORKER(chunk_extensions_are_ignored)
 {
-        struct raw_answer answer;
         const char *id = digits_make(w);
+        struct raw_answer answer = wire_ask(w,
+                                            "PUT %s HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+                                            "1\r\na\r\n3;ext=\"x\"\r\nbcd\r\n0\r\n\r\n",
+                                            region_path(id, "/content?offset=1"));
 
-        wire_ask(w, &answer,
-                 "PUT %s HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
-                 "1\r\na\r\n3;ext=\"x\"\r\nbcd\r\n0\r\n\r\n",
-                 region_path(id, "/content?offset=1"));
         if (answer.status != 400 || !library_may_refuse_extensions()) {
                 assert_int_equal(answer.status, 204);
                 digits_assert(w, id, ".abcd.....");
@@ -183,11 +181,10 @@ WITH_WORKER(only_octets_are_taken)
         worker_start(w, "w", NULL);
         const char *id = digits_make(w);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                struct raw_answer answer;
+                struct raw_answer answer = wire_ask(
+                        w, "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: 1\r\n\r\n#",
+                        region_path(id, "/content"), rows[i].type);
 
-                wire_ask(w, &answer,
-                         "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: 1\r\n\r\n#",
-                         region_path(id, "/content"), rows[i].type);
                 if (rows[i].status == 204) {
                         assert_int_equal(answer.status, 204);
                         digits_assert(w, id, "#.........");

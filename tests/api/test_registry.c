@@ -45,15 +45,13 @@ WITH_PAIR(a_read_names_the_worker_that_offers)
         NEEDS_ETCD();
         pair_register(p);
         for (size_t i = 0; i < 2; i++) {
-                char url[96];
                 OPERATION passive;
                 struct json_object *operation;
                 const char *offered = region_make(&p->a, SIZE, 1 + i);
                 const char *local = region_make(&p->b, SIZE, 0);
 
                 offer_make(&p->a, FERRY_READABLE, offered, &passive);
-                (void)snprintf(url, sizeof(url), i ? "ferry://a/v1/operations/%s/metadata" : "ferry://a/%s",
-                               passive.id);
+                const char *url = text_format(i ? "ferry://a/v1/operations/%s/metadata" : "ferry://a/%s", passive.id);
                 operation = begin(&p->b, local, url);
                 operation_assert_end(&p->b, json_text(operation, "id"), FERRY_COMPLETE, NULL);
                 region_assert_pattern(&p->b, local, 1 + i, 0, SIZE);

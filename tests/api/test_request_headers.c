@@ -31,12 +31,11 @@ WITH_WORKER(a_resumed_upload_goes_where_content_range_says)
         worker_start(w, "w", NULL);
         const char *id = digits_make(w);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                struct raw_answer answer;
+                struct raw_answer answer = wire_ask(
+                        w, "PUT %s%s HTTP/1.1\r\nHost: localhost\r\nContent-Range: %s\r\nContent-Length: %zu\r\n\r\n%s",
+                        region_path(id, "/content"), rows[i].query, rows[i].range, strlen(rows[i].bytes),
+                        rows[i].bytes);
 
-                wire_ask(w, &answer,
-                         "PUT %s%s HTTP/1.1\r\nHost: localhost\r\nContent-Range: %s\r\nContent-Length: %zu\r\n\r\n%s",
-                         region_path(id, "/content"), rows[i].query, rows[i].range, strlen(rows[i].bytes),
-                         rows[i].bytes);
                 if (rows[i].code) {
                         answer_assert_problem(&answer, rows[i].status, rows[i].code);
                 } else {
@@ -137,11 +136,10 @@ ON_WORKER(names_of_requests_put_nothing_of_their_own_into_the_log, "--log-level"
                     "GET /livez HTTP/1.1\r\nHost: localhost\r\nRequest-Id: good-1\r\nConnection: close\r\n"
                     "traceparent: " TRACE "\r\n\r\n");
         for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
-                struct raw_answer answer;
+                struct raw_answer answer = wire_ask(
+                        w, "GET /livez HTTP/1.1\r\nHost: localhost\r\nRequest-Id: %s\r\ntraceparent: %s\r\n\r\n",
+                        ids[i], ids[i]);
 
-                wire_ask(w, &answer,
-                         "GET /livez HTTP/1.1\r\nHost: localhost\r\nRequest-Id: %s\r\ntraceparent: %s\r\n\r\n", ids[i],
-                         ids[i]);
                 assert_int_equal(answer.status, 200);
                 assert_non_null(strstr(answer.head, "Request-Id: req_"));
                 assert_null(strstr(answer.head, "owned"));

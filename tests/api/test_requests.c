@@ -94,11 +94,10 @@ WITH_WORKER(a_wrong_method_is_told_the_right_ones)
                 const char *path = scene_path(&scene, i);
 
                 for (size_t m = 0; m < sizeof(methods) / sizeof(methods[0]); m++) {
-                        struct raw_answer answer;
-
                         if (list_has(resources[i].allow, methods[m]))
                                 continue;
-                        wire_ask(w, &answer, "%s %s HTTP/1.1\r\n" HOST "Content-Length: 0\r\n\r\n", methods[m], path);
+                        struct raw_answer answer =
+                                wire_ask(w, "%s %s HTTP/1.1\r\n" HOST "Content-Length: 0\r\n\r\n", methods[m], path);
                         if (answer.status != 405)
                                 print_error("%s %s\n", methods[m], path);
                         answer_assert_header(&answer, "Allow", resources[i].allow);
@@ -130,11 +129,10 @@ static const char *stable_head(const char *head)
 /* HEAD and GET of one path over one connection each; asserts the same head and, for HEAD, nothing behind it. */
 static void assert_head_like_get(struct worker *w, const char *path, const char *headers, bool same_length)
 {
-        struct raw_answer get;
         const char *request, *head, *rest, *from_get, *from_head;
         int fd = raw_connect(w);
+        struct raw_answer get = wire_ask(w, "GET %s HTTP/1.1\r\n" HOST "%sConnection: close\r\n\r\n", path, headers);
 
-        wire_ask(w, &get, "GET %s HTTP/1.1\r\n" HOST "%sConnection: close\r\n\r\n", path, headers);
         request = text_format("HEAD %s HTTP/1.1\r\n" HOST "%sConnection: close\r\n\r\n", path, headers);
         raw_send(fd, request, strlen(request));
         head = raw_read_head(fd);
@@ -332,7 +330,7 @@ ON_WORKER(a_request_id_comes_back_or_is_made)
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 const char *id;
 
-                wire_ask(w, &answer, "GET /livez HTTP/1.1\r\n" HOST "Request-Id: %s\r\n\r\n", rows[i].given);
+                answer = wire_ask(w, "GET /livez HTTP/1.1\r\n" HOST "Request-Id: %s\r\n\r\n", rows[i].given);
                 assert_int_equal(answer.status, 200);
                 id = raw_header(&answer, "Request-Id");
                 assert_non_null(id);
@@ -350,10 +348,10 @@ ON_WORKER(a_request_id_comes_back_or_is_made)
         free(first);
 
         /* Also on what is refused. */
-        wire_ask(w, &answer, "GET /nowhere HTTP/1.1\r\n" HOST "Request-Id: abc\r\n\r\n");
+        answer = wire_ask(w, "GET /nowhere HTTP/1.1\r\n" HOST "Request-Id: abc\r\n\r\n");
         answer_assert_header(&answer, "Request-Id", "abc");
         answer_assert_problem(&answer, 404, "not-found");
-        wire_ask(w, &answer, "GET /livez HTTP/1.1\r\nHost: evil.example\r\nRequest-Id: abc\r\n\r\n");
+        answer = wire_ask(w, "GET /livez HTTP/1.1\r\nHost: evil.example\r\nRequest-Id: abc\r\n\r\n");
         answer_assert_header(&answer, "Request-Id", "abc");
         answer_assert_problem(&answer, 421, "host-refused");
 }

@@ -34,7 +34,6 @@ ON_WORKER(an_ended_operation_is_kept_for_the_retention_then_gone, "--retention",
 ON_WORKER(live_operations_are_bounded_and_ended_ones_make_room, "--max-operations", "4")
 {
         struct ferry_operation operations[6], now;
-        struct raw_answer answer;
         const char *body, *request, *retry;
         const char *region = region_make(w, 100, 0);
 
@@ -42,10 +41,8 @@ ON_WORKER(live_operations_are_bounded_and_ended_ones_make_room, "--max-operation
                 offer_make(w, FERRY_READABLE, region, &operations[i]);
         body = operation_body("readable", region, "");
         assert_problem(w, "POST", "/v1/operations", body, 429, "limit-reached", NULL);
-        request = text_format("POST /v1/operations HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                              "Content-Length: %zu\r\n\r\n%s",
-                              strlen(body), body);
-        raw_exchange(w, request, &answer);
+        request = json_request("/v1/operations", "", body);
+        struct raw_answer answer = raw_exchange(w, request);
         assert_int_equal(answer.status, 429);
         assert_non_null(strstr(answer.body, "\"retryable\":true"));
         retry = raw_header(&answer, "Retry-After");

@@ -52,11 +52,11 @@ static void start(struct scene *s, struct worker *w, const char *name, const cha
 static int ask(const struct worker *w, const char *method, const char *target, const char *authorization,
                struct raw_answer *ret_answer)
 {
-        struct raw_answer answer;
         int status;
 
-        wire_ask(w, &answer, "%s %s HTTP/1.1\r\nHost: localhost\r\n%s%s%s\r\n", method, target,
-                 authorization ? "Authorization: " : "", authorization ?: "", authorization ? "\r\n" : "");
+        struct raw_answer answer =
+                wire_ask(w, "%s %s HTTP/1.1\r\nHost: localhost\r\n%s%s%s\r\n", method, target,
+                         authorization ? "Authorization: " : "", authorization ?: "", authorization ? "\r\n" : "");
         status = answer.status;
         if (ret_answer)
                 *ret_answer = answer;

@@ -16,11 +16,9 @@ static const char hello[] = "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
 
 static void start_tls(struct worker *w)
 {
-        char certificate[512], key[512];
-
         assert_non_null(getenv("FERRY_TEST_TLS"));
-        (void)snprintf(certificate, sizeof(certificate), "%s/server.pem", getenv("FERRY_TEST_TLS"));
-        (void)snprintf(key, sizeof(key), "%s/server-key.pem", getenv("FERRY_TEST_TLS"));
+        const char *certificate = text_format("%s/server.pem", getenv("FERRY_TEST_TLS"));
+        const char *key = text_format("%s/server-key.pem", getenv("FERRY_TEST_TLS"));
         worker_start_plain(
                 w, "w",
                 STRINGS("--listen", "127.0.0.1:0", "--tls-cert", certificate, "--tls-key", key, "--http-threads", "1"));

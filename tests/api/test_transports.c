@@ -12,7 +12,6 @@ static const char *const both[] = { "--data-listen", "127.0.0.1:0", "--transport
 /* Reads the offer with that list; transport NULL = no peer is reached so. */
 static void read_by(struct pair *p, const char *transports, const char *transport)
 {
-        char id[FERRY_ID_SIZE];
         const char *body;
         OPERATION offer;
         struct ferry_operation end;
@@ -27,7 +26,7 @@ static void read_by(struct pair *p, const char *transports, const char *transpor
         read = call_json(&p->b, 201, "POST", "/v1/operations", body);
         assert_string_equal(json_object_to_json_string_ext(json_member(read, "transports"), JSON_C_TO_STRING_PLAIN),
                             transports);
-        (void)snprintf(id, sizeof(id), "%s", json_text(read, "id"));
+        const char *id = text_format("%s", json_text(read, "id"));
         if (transport) {
                 operation_assert_end(&p->b, id, FERRY_COMPLETE, &end);
                 assert_string_equal(end.transport, transport);

@@ -181,9 +181,7 @@ CASE(a_post_waits_too)
         url = metadata_url(&f->p.a, f->operation.id);
         more = text_format(",\"remote_url\":\"%s\"", url);
         body = operation_body("read", local, more);
-        request = text_format("POST /v1/operations HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                              "Prefer: wait=20\r\nContent-Length: %zu\r\n\r\n%s",
-                              strlen(body), body);
+        request = json_request("/v1/operations", "Prefer: wait=20\r\n", body);
         fd = raw_connect(b);
         raw_send(fd, request, strlen(request));
         worker_await_metric(b, PARKED, 1);
@@ -201,17 +199,16 @@ CASE(a_post_waits_too)
 
 CASE(an_unchanged_operation_is_not_sent_again)
 {
-        struct raw_answer answer;
         const char *request;
 
         fixture_start(f);
         request = text_format("GET /v1/operations/%s?wait_ms=30 HTTP/1.1\r\nHost: localhost\r\n"
                               "If-None-Match: \"r1\"\r\n\r\n",
                               f->operation.id);
-        raw_exchange(&f->p.a, request, &answer);
+        struct raw_answer answer = raw_exchange(&f->p.a, request);
         assert_int_equal(answer.status, 304);
         assert_int_equal(ferry_renew_operation(f->p.a.client, f->operation.id, 60000, NULL), 0);
-        raw_exchange(&f->p.a, request, &answer);
+        answer = raw_exchange(&f->p.a, request);
         assert_int_equal(answer.status, 200);
         fixture_stop(f);
 }

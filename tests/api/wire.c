@@ -7,21 +7,23 @@
 
 #include "wire.h"
 
-static void ask(const struct worker *w, struct raw_answer *ret_answer, const char *format, va_list arguments)
+static struct raw_answer ask(const struct worker *w, const char *format, va_list arguments)
 {
         char *request;
 
         assert_true(vasprintf(&request, format, arguments) >= 0);
-        raw_exchange(w, text_keep(request), ret_answer);
+        return raw_exchange(w, text_keep(request));
 }
 
-void wire_ask(const struct worker *w, struct raw_answer *ret_answer, const char *format, ...)
+struct raw_answer wire_ask(const struct worker *w, const char *format, ...)
 {
+        struct raw_answer answer;
         va_list arguments;
 
         va_start(arguments, format);
-        ask(w, ret_answer, format, arguments);
+        answer = ask(w, format, arguments);
         va_end(arguments);
+        return answer;
 }
 
 void wire_expect(const struct worker *w, int status, const char *format, ...)
@@ -30,7 +32,7 @@ void wire_expect(const struct worker *w, int status, const char *format, ...)
         va_list arguments;
 
         va_start(arguments, format);
-        ask(w, &answer, format, arguments);
+        answer = ask(w, format, arguments);
         va_end(arguments);
         if (answer.status != status)
                 print_error("%.300s\n→ %s%s\n", format, answer.head, answer.body);
@@ -43,7 +45,7 @@ void wire_refused(const struct worker *w, int status, const char *code, const ch
         va_list arguments;
 
         va_start(arguments, format);
-        ask(w, &answer, format, arguments);
+        answer = ask(w, format, arguments);
         va_end(arguments);
         if (answer.status != status)
                 print_error("%.300s\n", format);

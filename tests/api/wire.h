@@ -8,8 +8,7 @@
 /* What several of the tests of the HTTP surface do beyond harness.h and steps.h. Every function asserts. */
 
 /* One request as printf makes it, on a connection of its own. */
-void wire_ask(const struct worker *w, struct raw_answer *ret_answer, const char *format, ...)
-        __attribute__((format(printf, 3, 4)));
+struct raw_answer wire_ask(const struct worker *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* The same; asserts the status. For what the answer is not looked at otherwise. */
 void wire_expect(const struct worker *w, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));

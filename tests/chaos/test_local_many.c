@@ -95,9 +95,8 @@ static void scene_start(struct scene *s, bool own_pointers)
 {
         s->own_pointers = own_pointers;
         for (int i = 0; i < SERVERS; i++) {
-                char name[16];
+                const char *name = text_format("server-%d", i);
 
-                (void)snprintf(name, sizeof(name), "server-%d", i);
                 if (own_pointers)
                         inside_start(&s->servers[i], name);
                 else

@@ -64,7 +64,6 @@ WITH_SCENE(a_worker_that_comes_back_has_its_addresses_and_another_epoch)
         static const char *const network[] = { "--data-listen", "127.0.0.1:0", "--local", "off", NULL };
         char old_epoch[sizeof(((struct worker *)0)->epoch)];
         OPERATION offer, read;
-        char http[160], data[160];
 
         worker_start(&s->dead, "w", network);
         worker_start(&s->other, "other", network);
@@ -73,8 +72,8 @@ WITH_SCENE(a_worker_that_comes_back_has_its_addresses_and_another_epoch)
         const char *target = region_make(&s->other, SIZE, 0);
         offer_make(&s->dead, FERRY_READABLE, region, &offer);
         pair_assert_serving(&(struct pair){ .a = s->dead, .b = s->other });
-        (void)snprintf(http, sizeof(http), "%s", bound(&s->dead));
-        (void)snprintf(data, sizeof(data), "%s", s->dead.data);
+        const char *http = text_format("%s", bound(&s->dead));
+        const char *data = text_format("%s", s->dead.data);
         (void)snprintf(old_epoch, sizeof(old_epoch), "%s", s->dead.epoch);
         worker_kill(&s->dead);
 

@@ -90,9 +90,8 @@ static void place_fill(struct place *p, size_t number)
                                       "--retention",
                                       "60s",
                                       NULL };
-        char name[16];
+        const char *name = text_format("storm-%zu", number);
 
-        (void)snprintf(name, sizeof(name), "storm-%zu", number);
         worker_start_plain(&p->w, name, flags);
         worker_connect(&p->w, NULL, &(struct ferry_options){ .ca_file = tls_file(0) });
         for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++)

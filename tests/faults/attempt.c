@@ -97,11 +97,11 @@ static void assert_lives(const char *ready)
 {
         struct worker w = { 0 };
         const char *url = strstr(ready, "http://");
-        struct raw_answer answer;
 
         assert_non_null(url);
         (void)snprintf(w.url, sizeof(w.url), "%.*s", (int)strcspn(url, "\""), url);
-        raw_exchange(&w, "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", &answer);
+        struct raw_answer answer =
+                raw_exchange(&w, "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         assert_int_equal(answer.status, 200);
 }
 

@@ -178,10 +178,9 @@ static bool group_make(void)
 
 static void group_join(pid_t pid)
 {
-        char path[300];
         int fd;
+        const char *path = text_format("%s/cgroup.procs", group);
 
-        (void)snprintf(path, sizeof(path), "%s/cgroup.procs", group);
         fd = open(path, O_WRONLY | O_CLOEXEC);
         assert_true(fd >= 0);
         assert_true(dprintf(fd, "%ld", (long)pid) > 0);
