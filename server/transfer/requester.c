@@ -173,7 +173,7 @@ static bool try_again(struct requester *r)
         return true;
 }
 
-/* The peer may be complete, and can no longer say so: ends as peer-lost, whatever the own reason. */
+/* The peer may be complete, and can no longer say so: the link's error replaces any reason of this worker. */
 static void lose_answer(struct requester *r, int error, const char *detail)
 {
         if (r->state != REQUESTER_FINISHING && !r->final_sent)

@@ -13,7 +13,7 @@
 
 /* ---- the link's end ---- */
 
-/* The requester may be complete, and can no longer say so: ends as peer-lost, whatever the own reason. */
+/* The requester may be complete, and can no longer say so: the link's error replaces any reason of this worker. */
 static void lose_done(struct responder *r, int error, const char *detail)
 {
         if (r->state != RESPONDER_SERVED)

@@ -200,7 +200,7 @@ bool operation_await_middle(struct worker *w, const char *id);
 #define ON_WORKER(name, ...) SCENE(struct worker, w, name, worker_start(w, "w", STRINGS(__VA_ARGS__)))
 #define WITH_WORKER(name) SCENE(struct worker, w, name, (void)0)
 
-/* struct pair *p on the local side. */
+/* struct pair *p over the local transport. */
 #define ON_PAIR(name, ...) SCENE(struct pair, p, name, pair_start_with(p, false, STRINGS(__VA_ARGS__)))
 #define WITH_PAIR(name) SCENE(struct pair, p, name, (void)0)
 /* Two tests, name_local and name_network: p->network tells them apart. */

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "ucx_fixture.h"
 
-/* How links and the network side begin and end, and what UCX is told. */
+/* How links and the network transport begin and end, and what UCX is told. */
 
 TEST(a_shut_down_flushes_what_was_sent)
 {

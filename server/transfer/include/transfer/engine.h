@@ -22,10 +22,10 @@ struct space;
  * passive side (responder) answers out of its own table of operations; PROTOCOL.md says how. Transports below carry
  * messages and bytes: local (a Unix socket and mapped memory) and UCX.
  *
- * One thread at a time runs the engine: its own, or for a moment a thread that waits for a short transfer which it has
- * started (awaited, below). The functions below may be called from any other thread; they queue a command and wake the
- * engine's. Callbacks run on the thread that runs the engine, with no lock of the caller's held, and must not block;
- * they may call engine_transfer_start, engine_transfer_cancel, engine_offer_revoke and engine_offers_look.
+ * One thread at a time runs the engine: its own, or for a moment a thread that has started a short transfer and waits
+ * for its end (awaited, below). The functions below may be called from any other thread; they queue a command and wake
+ * the engine's thread. Callbacks run on the thread that runs the engine, without the caller's locks, and must not
+ * block; they may call engine_transfer_start, engine_transfer_cancel, engine_offer_revoke and engine_offers_look.
  */
 
 struct engine;
@@ -35,7 +35,7 @@ enum engine_direction {
         ENGINE_WRITE, /* the active side puts bytes into the passive side */
 };
 
-/* What may carry the bytes of a transfer. */
+/* The carriers of a transfer's bytes. */
 enum engine_carrier {
         ENGINE_CARRIER_SHM = 1,
         ENGINE_CARRIER_TCP = 2,
@@ -45,11 +45,11 @@ enum engine_carrier {
         ENGINE_CARRIER_UCX = ENGINE_CARRIER_TCP | ENGINE_CARRIER_RDMA,
 };
 
-/* What users call them: "shm", "tcp", "rdma". 0 when there is none of that name; NULL beyond the last. */
+/* The names for users: "shm", "tcp", "rdma". 0 = no such name; NULL beyond the last. */
 unsigned engine_carrier_from_name(const char *name, size_t length);
 const char *engine_carrier_name(size_t i);
 
-/* Each takes some KiB, and one operation may serve any number at once. */
+/* Each claim takes some KiB, and one operation may serve any number at once. */
 enum { ENGINE_CLAIMS_MAX = 1 << 16 };
 
 enum { ENGINE_TRANSPORT_SIZE = 32, ENGINE_ADDRESS_SIZE = 280, ENGINE_SPIN_DEFAULT_US = 500 };
@@ -61,9 +61,9 @@ struct engine_outcome {
         /* What carried the bytes: "shm", or by UCX's name "tcp", "rc_verbs", …, and gpu_path_name; "" = none did.
          */
         char transport[ENGINE_TRANSPORT_SIZE];
-        char detail[128];    /* for people; may be "" */
-        uint64_t connect_us; /* of the active side: from the link's creation to the peer's first message; 0 = it was
-                                there already, or the peer was never heard */
+        char detail[128];    /* for display; may be "" */
+        uint64_t connect_us; /* active side: from the link's creation to the peer's first message; 0 = the link was up
+                                already, or no message came */
 };
 
 /* ---- passive side: what the engine asks of the operations ---- */
@@ -73,9 +73,9 @@ struct engine_request {
         uint64_t operation;
         uint64_t transfer; /* drawn at random by the active side; one claim has one */
         enum engine_direction direction;
-        uint64_t total;        /* bytes that the active side means to move */
+        uint64_t total;        /* bytes that the active side will move */
         uint64_t peer_epoch;   /* 0 = not known */
-        const char *peer_name; /* as that worker has said, which nothing proves; NULL = not known */
+        const char *peer_name; /* as the peer says, not authenticated; NULL = not known */
         uint8_t key[FERRY_KEY_SIZE];
 };
 
@@ -84,11 +84,12 @@ struct engine_offer {
         const struct segment *segments; /* stay valid, memory too, until ended */
         size_t n_segments;
         uint64_t total;
-        /* Bytes moved so far by this transfer; cheap, often called. The same number again: it waits, and is alive. */
+        /* Bytes moved so far; called often. The same number again means that the transfer waits, and has not stalled.
+         */
         void (*progress)(void *context, uint64_t bytes);
         /*
-         * How many bytes of [offset, offset + length) from its start on may be read now. A READ of others is held until
-         * engine_offers_look. Bytes that are there stay. NULL = all are there.
+         * How many bytes from offset on, of length, can be read now. A READ of missing bytes is held until
+         * engine_offers_look. Bytes that have arrived stay. NULL = all are there.
          */
         uint64_t (*there)(void *context, uint64_t offset, uint64_t length);
         void *context; /* for progress, there and ended */
@@ -107,8 +108,8 @@ struct engine_operations {
          */
         int (*claim)(void *context, const struct engine_request *request, struct engine_offer *ret_offer);
         /*
-         * Transfers of either side have ended since the last call, and the messages that say so are on their way: time
-         * to wake whoever waits here, which may take this core away. May be NULL.
+         * Transfers have ended since the last call, and the messages about it were sent: wake their waiters now, which
+         * may take this core away. May be NULL.
          */
         void (*wake_waiters)(void *context);
         void *context;
@@ -239,9 +240,9 @@ struct engine_transfer {
         /* Of a read: these bytes are in place, and checked where verify asks for that. Each once. NULL = nobody cares.
          */
         void (*arrived)(void *context, uint64_t offset, uint64_t length);
-        /* How many bytes one request asks for at most, as things are. NULL = as many as suit the link. */
+        /* The most bytes of one request now. NULL = as suits the link. */
         uint64_t (*request_max)(void *context);
-        /* Why its end was asked for; 0 = it was not. For whoever moves it after the engine could not. Until ended. */
+        /* Why the end was requested; 0 = it was not. For HTTP, if the engine cannot move the transfer. Until ended. */
         int (*stopping)(void *context);
         /* Over and quiet. Exactly once for every successful engine_transfer_start. */
         void (*ended)(void *context, const struct engine_outcome *outcome);
@@ -285,13 +286,13 @@ enum engine_peer_state {
         ENGINE_PEER_DISCONNECTED, /* forgotten ten minutes later, or earlier where there are many */
 };
 
-/* A kind of link that would be better than the one in use, and is not there. */
+/* A better kind of link than the one in use, and why it is not used. */
 struct engine_unused {
         const char *transport; /* "shm", "rdma", "tcp" */
         const char *reason;    /* for people */
 };
 
-/* A worker that this one has a link to, or tried to connect to lately. */
+/* A worker with a link to this one, or that this one has tried to connect to lately. */
 struct engine_peer_view {
         uint64_t epoch;
         char name[64], url[512], data[ENGINE_ADDRESS_SIZE]; /* "" = not known */
@@ -300,7 +301,7 @@ struct engine_peer_view {
         bool accepted;                         /* the peer opened that link */
         uint64_t connected_unix_ms;            /* of that link; 0 = not connected */
         uint64_t connect_us;                   /* the same */
-        size_t n_transfers;                    /* that run, both directions, by whatever way */
+        size_t n_transfers;                    /* running, in both directions, over any carrier */
         uint64_t n_completed, bytes;           /* of those that have ended, while this worker has known it */
         int error;                             /* DISCONNECTED: FERRY_E_*; 0 = the link was closed for want of use */
         char detail[128];                      /* of error */
@@ -315,12 +316,12 @@ struct engine_peer_view {
  */
 ssize_t engine_peers_page(struct engine *engine, uint64_t *cursor, struct engine_peer_view *page, size_t max);
 
-/* The begin or the end of a transfer that is not the engine's: the peers' client or the HTTP server moves it. */
+/* The begin or the end of a transfer over HTTP, which the engine does not move. */
 struct engine_visit {
-        struct engine_peer peer;              /* epoch 0 = not known: nobody is told of it. Copied */
+        struct engine_peer peer;              /* copied; epoch 0 = not known: ignored */
         const char *transport;                /* "http", "https"; a literal */
         bool accepted;                        /* the peer began it */
-        bool chosen;                          /* and nothing else was tried, as "transports" says */
+        bool chosen;                          /* "transports" allowed nothing else */
         const struct engine_outcome *outcome; /* copied; NULL = it begins */
 };
 
@@ -342,7 +343,7 @@ void engine_transfer_cancel(struct engine *engine, uint64_t id, int reason);
  */
 void engine_offer_revoke(struct engine *engine, uint64_t operation, int reason, int wire_reason);
 
-/* More bytes of some offer may be there: READs that were held are looked at again. Never fails. */
+/* More bytes of an offer may have arrived: retries the held READs. Never fails. */
 void engine_offers_look(struct engine *engine);
 
 #endif
