@@ -26,11 +26,8 @@ static void check(size_t to_shift, size_t from_shift, size_t size)
 
 TEST(every_alignment_and_size_is_copied_exactly)
 {
-        static const size_t sizes[] = { 0,    1,    15,   16,    63,    64,    65,    127,
-                                        4095, 4096, 4097, 16383, 16384, 16385, 16500, 70000 };
-
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(sizes); i++)
+        FOR_EACH (size_t, size, 0, 1, 15, 16, 63, 64, 65, 127, 4095, 4096, 4097, 16383, 16384, 16385, 16500, 70000)
                 for (size_t to = 0; to < 20; to += 3)
                         for (size_t from = 0; from < 20; from += 5)
-                                check(to, from, sizes[i]);
+                                check(to, from, size);
 }

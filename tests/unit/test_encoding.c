@@ -15,15 +15,13 @@ TEST(an_id_is_its_prefix_and_sixteen_digits)
 
 TEST(an_id_survives_the_round_trip)
 {
-        static const uint64_t ids[] = { 1, 0xf, UINT64_C(0x8000000000000000), UINT64_MAX,
-                                        UINT64_C(0x0123456789abcdef) };
         char text[FERRY_ID_TEXT_SIZE];
         uint64_t id;
 
-        for (size_t i = 0; i < UNIT_COUNT(ids); i++) {
-                ferry_id_format("rgn_", ids[i], text);
+        FOR_EACH (uint64_t, each, 1, 0xf, UINT64_C(0x8000000000000000), UINT64_MAX, UINT64_C(0x0123456789abcdef)) {
+                ferry_id_format("rgn_", each, text);
                 assert_true(ferry_id_parse("rgn_", text, &id));
-                assert_true(id == ids[i]);
+                assert_true(id == each);
         }
 }
 
@@ -275,13 +273,11 @@ TEST(sizes_of_2_53_and_above_are_refused)
 
 TEST(numbers_are_written_in_decimal)
 {
-        static const uint64_t numbers[] = { 0, 1, 9, 10, 99, 100, 1234567890, UINT64_MAX - 1, UINT64_MAX };
-
-        for (size_t i = 0; i < UNIT_COUNT(numbers); i++) {
+        FOR_EACH (uint64_t, number, 0, 1, 9, 10, 99, 100, 1234567890, UINT64_MAX - 1, UINT64_MAX) {
                 char text[FERRY_UINT_TEXT_SIZE];
 
-                const char *expected = text_format("%llu", (unsigned long long)numbers[i]);
-                assert_int_equal(ferry_uint_format(numbers[i], text), strlen(expected));
+                const char *expected = text_format("%llu", (unsigned long long)number);
+                assert_int_equal(ferry_uint_format(number, text), strlen(expected));
                 assert_string_equal(text, expected);
         }
 }

@@ -44,21 +44,12 @@ static void transfer_and_compare(enum carrier way, size_t size, enum engine_dire
 
 TEST(moves_every_size_both_ways_on_both_sides)
 {
-        static const size_t sizes[] = { 1,         511,
-                                        512,       4095,
-                                        4096,      4097,
-                                        7936,      7937,
-                                        8193,      (256 << 10) - 1,
-                                        256 << 10, (256 << 10) + 1,
-                                        5 << 20,   (20 << 20) + 3 };
-
         for (int way = 0; way < WAYS; way++)
-                for (size_t i = 0; i < FERRY_ARRAY_SIZE(sizes); i++)
+                FOR_EACH (size_t, size, 1, 511, 512, 4095, 4096, 4097, 7936, 7937, 8193, (256 << 10) - 1, 256 << 10,
+                          (256 << 10) + 1, 5 << 20, (20 << 20) + 3)
                         for (int direction = ENGINE_READ; direction <= ENGINE_WRITE; direction++) {
-                                transfer_and_compare((enum carrier)way, sizes[i], (enum engine_direction)direction,
-                                                     false);
-                                transfer_and_compare((enum carrier)way, sizes[i], (enum engine_direction)direction,
-                                                     true);
+                                transfer_and_compare((enum carrier)way, size, (enum engine_direction)direction, false);
+                                transfer_and_compare((enum carrier)way, size, (enum engine_direction)direction, true);
                         }
 }
 
@@ -139,7 +130,6 @@ TEST(small_pieces_travel_together)
         enum { N = 1000, PIECE = 16 << 10, CHUNKS_MAX = 66 }; /* the first and the last may be short */
 
         FOR_EACH_WORLD (w, MAPPED, 20 << 20) {
-
                 scatter_both(w, N, PIECE, PIECE + 3);
                 world_offer(w, w->direction);
                 world_start(w, w->direction, false);
@@ -205,7 +195,6 @@ TEST(transfers_to_one_peer_share_a_window)
         enum { N = 32, WINDOW = 4 };
 
         FOR_EACH_CARRIER (w, MAPPED, 16 << 20) {
-
                 world_offer(w, ENGINE_READ);
                 w->many = true;
                 w->on_progress = note_claims;
@@ -241,7 +230,6 @@ TEST(a_refused_claim_ends_the_active_side_with_the_peers_reason)
 TEST(a_wrong_key_is_refused_and_the_next_transfer_works)
 {
         FOR_EACH_CARRIER (w, WAYS, 1 << 20) {
-
                 world_offer(w, ENGINE_READ);
                 w->given[5] ^= 1;
                 world_start(w, ENGINE_READ, false);
@@ -441,7 +429,6 @@ static void stop_at_a_quarter(struct world *w, uint64_t bytes)
 TEST(stopping_an_engine_ends_what_moves_over_it)
 {
         FOR_EACH_CARRIER (w, WAYS, 48 << 20) {
-
                 world_offer(w, ENGINE_READ);
                 w->on_progress = stop_at_a_quarter;
                 world_start(w, ENGINE_READ, false);
@@ -473,7 +460,6 @@ static void revoke_in_between(struct world *w, uint64_t bytes)
 TEST(a_revoke_after_a_short_reads_bytes_comes_too_late)
 {
         FOR_EACH_CARRIER (w, WAYS, 4096) {
-
                 world_offer(w, ENGINE_READ);
                 w->on_progress = revoke_in_between;
                 world_start(w, ENGINE_READ, false);
@@ -498,7 +484,6 @@ static void note_starts(struct world *w)
 TEST(a_transfer_over_a_connection_that_stands_starts_when_it_asks)
 {
         FOR_EACH_WORLD (w, MAPPED, 1 << 20) {
-
                 starts = 0;
                 w->many = true;
                 w->on_started = count_start;
@@ -524,7 +509,6 @@ static void await_peer(struct world *w)
 TEST(an_engine_wakes_waiters_when_the_peer_was_told)
 {
         FOR_EACH_WORLD (w, WAYS, 1 << 20) {
-
                 peer_was_told = false;
                 w->on_wake_waiters[1] = await_peer;
                 world_offer(w, w->direction);
@@ -587,7 +571,6 @@ TEST(many_transfers_run_at_once)
         enum { N = 100 };
 
         FOR_EACH_CARRIER (w, WAYS, 3 << 20) {
-
                 world_offer(w, ENGINE_READ);
                 w->many = true;
                 for (int i = 0; i < N; i++)

@@ -97,13 +97,11 @@ TEST(unknown_codes_are_minus_one)
 
 TEST(unknown_numbers_are_internal)
 {
-        static const int unknown[] = { 0, -1, -12, 31, 39, 52, 1000000, -2147483647 - 1 };
-
-        for (size_t i = 0; i < UNIT_COUNT(unknown); i++) {
-                assert_string_equal(ferry_error_code(unknown[i]), "internal");
-                assert_true(strlen(ferry_error_title(unknown[i])) > 10);
-                assert_int_equal(ferry_error_http(unknown[i]), 500);
-                assert_int_equal(ferry_error_retryable(unknown[i]), 0);
+        FOR_EACH (int, number, 0, -1, -12, 31, 39, 52, 1000000, -2147483647 - 1) {
+                assert_string_equal(ferry_error_code(number), "internal");
+                assert_true(strlen(ferry_error_title(number)) > 10);
+                assert_int_equal(ferry_error_http(number), 500);
+                assert_int_equal(ferry_error_retryable(number), 0);
         }
 }
 

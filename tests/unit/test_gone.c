@@ -17,19 +17,17 @@ static uint64_t draw(uint64_t *state)
 
 TEST(the_last_ids_are_there_and_no_others)
 {
-        static const size_t sizes[] = { 1, 2, 7, 64, 1000 };
-
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(sizes); i++) {
+        FOR_EACH (size_t, size, 1, 2, 7, 64, 1000) {
                 uint64_t seed = 1, ids[3000];
                 struct gone gone;
 
-                assert_int_equal(gone_init(&gone, sizes[i]), 0);
+                assert_int_equal(gone_init(&gone, size), 0);
                 assert_false(gone_has(&gone, 0));
                 for (size_t n = 1; n <= FERRY_ARRAY_SIZE(ids); n++) {
                         gone_add(&gone, ids[n - 1] = draw(&seed));
                         if (n % 97 == 0)
                                 for (size_t k = 0; k < n; k++)
-                                        assert_int_equal(gone_has(&gone, ids[k]), k + sizes[i] >= n);
+                                        assert_int_equal(gone_has(&gone, ids[k]), k + size >= n);
                 }
                 gone_clear(&gone);
         }

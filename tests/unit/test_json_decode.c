@@ -196,7 +196,6 @@ TEST(integers_beyond_2_53_are_out_of_every_range)
 TEST(numbers_with_a_point_or_an_exponent_are_no_integers)
 {
         FOR_EACH_TEXT (other, "5.0", "5e0", "0.5e1", "5E+0", "5.5", "1e400", "-0.0", "50e-1") {
-
                 complains(text_format("{\"name\":\"ab\",\"count\":%s}", other), FERRY_E_INVALID_PARAMETER, "/count",
                           "expected an integer");
         }
@@ -216,7 +215,6 @@ TEST(each_type_takes_no_other)
 
         for (size_t i = 0; i < UNIT_COUNT(cases); i++)
                 for (size_t j = 0; j < UNIT_COUNT(values); j++) {
-
                         if (j == cases[i].own)
                                 continue;
                         const char *text = text_format("{\"name\":\"ab\",\"%s\":%s}", cases[i].field, values[j]);

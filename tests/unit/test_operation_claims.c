@@ -337,11 +337,10 @@ WITH_STORE(pieces_that_touch_are_one_run_of_memory)
 
 WITH_STORE(blocks_outside_the_region_are_refused)
 {
-        static const uint64_t bad[] = { REGION_SIZE / 16, UINT64_MAX / 16, UINT64_MAX / 16 + 1, UINT64_MAX };
         struct operation *operation;
 
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++) {
-                const uint64_t blocks[] = { 0, bad[i], 1 };
+        FOR_EACH (uint64_t, number, REGION_SIZE / 16, UINT64_MAX / 16, UINT64_MAX / 16 + 1, UINT64_MAX) {
+                const uint64_t blocks[] = { 0, number, 1 };
                 struct operation_slice slice = { f->region, 0, 16, 3, .blocks = blocks };
                 struct operation_spec spec = { .kind = FERRY_READABLE, .slices = &slice, .n_slices = 1 };
 

@@ -53,17 +53,15 @@ TEST_WITH(region_is_sealed_zeros_that_others_can_map, setup, teardown)
 /* Odd sizes about the pieces in which large regions are filled, and about huge pages. */
 TEST_WITH(every_size_is_filled, setup, teardown)
 {
-        static const size_t sizes[] = { 2048 * KIB,      2048 * KIB + 1,  4096 * KIB - 1,    32768 * KIB,
-                                        32768 * KIB + 1, 65536 * KIB - 1, 40960 * KIB - 4096 };
-
         region_table_free(table);
         assert_int_equal(make_table(UINT64_MAX, 4), 0);
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(sizes); i++) {
-                struct region *region = create(sizes[i]);
-                size_t pages = (sizes[i] + 4095) / 4096;
+        FOR_EACH (size_t, size, 2048 * KIB, 2048 * KIB + 1, 4096 * KIB - 1, 32768 * KIB, 32768 * KIB + 1,
+                  65536 * KIB - 1, 40960 * KIB - 4096) {
+                struct region *region = create(size);
+                size_t pages = (size + 4095) / 4096;
                 unsigned char *present = calloc(pages, 1);
 
-                assert_int_equal(mincore(region->address, sizes[i], present), 0);
+                assert_int_equal(mincore(region->address, size, present), 0);
                 for (size_t k = 0; k < pages; k++)
                         assert_true(present[k] & 1);
                 free(present);
@@ -121,10 +119,8 @@ TEST_WITH(bad_parameters_are_refused, setup, teardown)
 
 TEST_WITH(sizes_beyond_the_limit_are_refused_and_cost_nothing, setup, teardown)
 {
-        static const uint64_t sizes[] = { LIMIT + 1, (uint64_t)INT64_MAX, (uint64_t)INT64_MAX + 1, UINT64_MAX - 1,
-                                          UINT64_MAX };
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(sizes); i++)
-                assert_int_equal(create_fails(sizes[i], "cpu"), FERRY_E_NO_SPACE);
+        FOR_EACH (uint64_t, size, LIMIT + 1, (uint64_t)INT64_MAX, (uint64_t)INT64_MAX + 1, UINT64_MAX - 1, UINT64_MAX)
+                assert_int_equal(create_fails(size, "cpu"), FERRY_E_NO_SPACE);
         struct region *all = create(LIMIT);
         assert_int_equal(create_fails(1, "cpu"), FERRY_E_NO_SPACE);
         /* The memory is there until the last stream has ended, and counts. */

@@ -39,12 +39,10 @@ TEST(every_name_leads_back_to_its_value)
 
 TEST(values_outside_have_no_name)
 {
-        static const int outside[] = { -1, 6, 1000000, -2147483647 - 1 };
-
-        for (size_t i = 0; i < UNIT_COUNT(outside); i++) {
-                assert_null(ferry_kind_name(outside[i]));
-                assert_null(ferry_status_name(outside[i]));
-                assert_null(ferry_layout_name(outside[i]));
+        FOR_EACH (int, number, -1, 6, 1000000, -2147483647 - 1) {
+                assert_null(ferry_kind_name(number));
+                assert_null(ferry_status_name(number));
+                assert_null(ferry_layout_name(number));
         }
         assert_null(ferry_kind_name(FERRY_KIND_COUNT));
         assert_null(ferry_layout_name(FERRY_LAYOUT_COUNT));

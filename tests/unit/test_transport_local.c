@@ -35,21 +35,19 @@ TEST_WITH(a_header_arrives_as_it_was_sent, setup, teardown)
 
 TEST_WITH(bytes_of_every_size_arrive, setup, teardown)
 {
-        static const size_t sizes[] = { 1,       4096,         WIRE_INLINE_MAX, WIRE_INLINE_MAX + 1, 65536, MIB,
-                                        MIB + 1, 3 * MIB + 17, 9 * MIB };
-
-        for (size_t i = 0; i < UNIT_COUNT(sizes); i++)
+        FOR_EACH (size_t, size, 1, 4096, WIRE_INLINE_MAX, WIRE_INLINE_MAX + 1, 65536, MIB, MIB + 1, 3 * MIB + 17,
+                  9 * MIB)
                 for (int files = 0; files < 4; files++) {
                         struct segment first, second;
                         struct stream source, place;
                         struct block x, y;
 
-                        block_new(&x, &a, sizes[i], files & 1);
-                        block_new(&y, &b, sizes[i], files & 2);
+                        block_new(&x, &a, size, files & 1);
+                        block_new(&y, &b, size, files & 2);
                         stream_of_block(&source, &first, &x);
                         stream_of_block(&place, &second, &y);
-                        carry(&a, a_to_b, &b, &source, &place, 0, sizes[i]);
-                        assert_memory_equal(x.memory.address, y.memory.address, sizes[i]);
+                        carry(&a, a_to_b, &b, &source, &place, 0, size);
+                        assert_memory_equal(x.memory.address, y.memory.address, size);
                         block_free(&x);
                         block_free(&y);
                 }
@@ -73,11 +71,10 @@ static void scatter(struct stream *stream, struct segment *segments, size_t n, s
 TEST_WITH(scattered_bytes_arrive_at_scattered_places, setup, teardown)
 {
         enum { PIECES = 600 };
-        static const size_t sizes[] = { 13, 500, 4096, 20000 };
 
-        for (size_t i = 0; i < UNIT_COUNT(sizes); i++)
+        FOR_EACH (size_t, each, 13, 500, 4096, 20000)
                 for (int mixed = 0; mixed < 2; mixed++) {
-                        size_t size = sizes[i], total = PIECES * size;
+                        size_t size = each, total = PIECES * size;
                         struct segment first[PIECES], second[PIECES / 4];
                         struct stream source, place;
                         struct block x, y, u, v;

@@ -68,28 +68,25 @@ TEST(the_facts_name_what_ucx_has)
 
 TEST(moves_every_size_both_ways)
 {
-        static const size_t sizes[] = { 1,         4096,          WIRE_INLINE_MAX, WIRE_INLINE_MAX + 1,
-                                        60 << 10,  64 << 10,      (64 << 10) + 1,  (256 << 10) - 1,
-                                        256 << 10, (4 << 20) + 1, MEMORY_SIZE };
         struct pair *p = pair_connected();
 
-        for (size_t i = 0; i < UNIT_COUNT(sizes); i++)
+        FOR_EACH (size_t, size, 1, 4096, WIRE_INLINE_MAX, WIRE_INLINE_MAX + 1, 60 << 10, 64 << 10, (64 << 10) + 1,
+                  (256 << 10) - 1, 256 << 10, (4 << 20) + 1, MEMORY_SIZE)
                 for (int from = 0; from < 2; from++) {
                         forget_bytes(&p->n[!from]);
-                        move(p, from, sizes[i]);
+                        move(p, from, size);
                 }
 }
 
 /* UCX 1.13 aborts on a message of 16 pieces over TCP, and only of so many. */
 TEST(moves_pieces_of_any_number)
 {
-        static const size_t sizes[] = { 10, 300, 4000, 16 << 10, 100 << 10, 300 << 10 };
         struct pair *p = pair_connected();
 
-        for (size_t i = 0; i < UNIT_COUNT(sizes); i++)
+        FOR_EACH (size_t, each, 10, 300, 4000, 16 << 10, 100 << 10, 300 << 10)
                 for (size_t n = 1; n <= 40; n++)
                         for (int from = 0; from < 2; from++) {
-                                size_t size = sizes[i], other = n % 2 ? 1 : n;
+                                size_t size = each, other = n % 2 ? 1 : n;
 
                                 if (n * (size + 3) > MEMORY_SIZE)
                                         continue;
@@ -112,20 +109,19 @@ TEST(moves_a_thousand_pieces)
 
 TEST(a_refused_payload_leaves_the_link_usable)
 {
-        static const size_t sizes[] = { 100, 1 << 20 };
         struct pair *p = pair_connected();
 
-        for (size_t i = 0; i < UNIT_COUNT(sizes); i++) {
+        FOR_EACH (size_t, size, 100, 1 << 20) {
                 struct outcome o = { 0 };
                 int before = p->n[1].messages;
 
                 p->n[1].take = false;
-                post(&p->n[0], WIRE_DATA, 0, sizes[i], &o);
+                post(&p->n[0], WIRE_DATA, 0, size, &o);
                 AWAIT(p, o.done == 1 && p->n[1].messages == before + 1);
                 assert_int_equal(o.result, MESSAGE_OK);
                 assert_int_equal(p->n[1].bytes[1], 0);
                 p->n[1].take = true;
-                move(p, 0, sizes[i]);
+                move(p, 0, size);
                 forget_bytes(&p->n[1]);
         }
 }

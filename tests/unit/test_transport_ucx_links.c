@@ -204,7 +204,6 @@ TEST(the_chunk_grows_with_the_round_trip)
 
 TEST(the_chunk_stays_within_what_was_asked_for)
 {
-        static const uint32_t wrong[] = { 1, UCX_CHUNK_MIN - 1, WIRE_CHUNK_MAX + 1 };
         struct ucx_config config = { .data_listen = "127.0.0.1:0", .chunk_size = UCX_CHUNK_MIN, .window = 2 };
         struct node node = { 0 };
         struct ucx_link *link;
@@ -218,8 +217,8 @@ TEST(the_chunk_stays_within_what_was_asked_for)
         assert_int_equal(ucx_window(&link->base), 2 * UCX_CHUNK_MIN);
         ucx_link_free(link);
         node.transport->ops->free(node.transport);
-        for (size_t i = 0; i < UNIT_COUNT(wrong); i++) {
-                config.chunk_size = wrong[i];
+        FOR_EACH (uint32_t, number, 1, UCX_CHUNK_MIN - 1, WIRE_CHUNK_MAX + 1) {
+                config.chunk_size = number;
                 assert_int_equal(node_open_with(&node, &config), -EINVAL);
         }
 }

@@ -16,6 +16,13 @@
         for (const char *const *text##_ = (const char *const[]){ __VA_ARGS__, NULL }, *text;                           \
              (text = test_row(*text##_)); text##_++)
 
+/* The same of numbers: FOR_EACH (size_t, size, 1, 4096) assert_true(is_moved(size)); */
+#define FOR_EACH(type, number, ...)                                                                                    \
+        for (type number##_all[] = { __VA_ARGS__ }, *number##_at = number##_all, number = 0;                           \
+             test_row(number##_at == number##_all + UNIT_COUNT(number##_all)                                           \
+                              ? NULL                                                                                   \
+                              : text_format(#number " %lld", (long long)(number = *number##_at++)));)
+
 /* Memory for a test itself, which goes no further without it. */
 static inline void *unit_alloc(size_t size)
 {
