@@ -114,6 +114,12 @@ bool cli_number_parse(const char *text, uint64_t *ret_number);
 /* "4096", "64K", "1.5GiB": powers of 1024. Not 0. */
 bool cli_size_parse(const char *text, uint64_t *ret_bytes);
 
+/*
+ * Host, IPv6 addresses in their brackets, and port of "HOST:PORT" or of a URL, whose port may be that of its scheme.
+ * false: there is none, as in "unix:/PATH".
+ */
+bool cli_host_port(const char *text, char *host, size_t host_size, char *port, size_t port_size);
+
 /* ---- worker.c ---- */
 
 /* Reads the token and makes the handle. CLI_OK or CLI_USAGE. worker_close frees everything. */

@@ -10,25 +10,11 @@
 #include "member.h"
 #include "table.h"
 
-/* "HOST:PORT" of a URL or an address, into two texts. */
-static bool peer_split(const char *text, char *host, size_t host_size, char *port, size_t port_size)
-{
-        const char *start = strstr(text, "://");
-        start = start ? start + 3 : text;
-        size_t length = strcspn(start, "/");
-        const char *colon = memrchr(start, ':', length);
-        if (!colon || strncmp(text, "unix:", 5) == 0)
-                return false;
-        snprintf(host, host_size, "%.*s", (int)(colon - start), start);
-        snprintf(port, port_size, "%.*s", (int)(length - (size_t)(colon - start) - 1), colon + 1);
-        return true;
-}
-
 static void peer_route(struct doctor *d, const char *url)
 {
         char host[256], port[16], interface[IF_NAMESIZE + 1];
         int mtu = 0;
-        if (!peer_split(url, host, sizeof(host), port, sizeof(port)))
+        if (!cli_host_port(url, host, sizeof(host), port, sizeof(port)))
                 return;
         if (doctor_route(host, port, interface, sizeof(interface), &mtu))
                 doctor_find(d, FINDING_GOOD, NULL, "The route to %s leaves by interface %s, MTU %d.", host, interface,
@@ -49,7 +35,7 @@ static void peer_data_port(struct doctor *d, struct json_object *peer)
                             "The peer's network transport is closed: from another machine only HTTP reaches it.");
                 return;
         }
-        if (!peer_split(data, host, sizeof(host), port, sizeof(port)))
+        if (!cli_host_port(data, host, sizeof(host), port, sizeof(port)))
                 return;
         int r = doctor_reach(host, port);
         if (r == 0)

@@ -84,14 +84,8 @@ static bool local_holds(pid_t pid, const unsigned long *inodes, size_t n)
 
 static unsigned local_port(const char *url)
 {
-        const char *host = strstr(url, "://");
-        if (!host)
-                return 0;
-        host += 3;
-        const char *end = host + strcspn(host, "/"), *colon = memrchr(host, ':', (size_t)(end - host));
-        if (!colon || memchr(colon, ']', (size_t)(end - colon)))
-                return strncmp(url, "https", 5) == 0 ? 443 : 80;
-        return (unsigned)strtoul(colon + 1, NULL, 10);
+        char host[256], port[16];
+        return cli_host_port(url, host, sizeof(host), port, sizeof(port)) ? (unsigned)strtoul(port, NULL, 10) : 0;
 }
 
 bool local_is_worker(const char *url, pid_t pid)

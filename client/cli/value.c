@@ -49,3 +49,19 @@ bool cli_size_parse(const char *text, uint64_t *ret_bytes)
         };
         return value_parse(text, units, FERRY_ARRAY_SIZE(units), 0x1p62, ret_bytes) && *ret_bytes;
 }
+
+bool cli_host_port(const char *text, char *host, size_t host_size, char *port, size_t port_size)
+{
+        const char *scheme = strstr(text, "://"), *start = scheme ? scheme + 3 : text;
+        const char *end = start + strcspn(start, "/"), *colon = memrchr(start, ':', (size_t)(end - start));
+        if (!scheme && (!colon || strncmp(text, "unix:", 5) == 0))
+                return false;
+        if (colon && memchr(colon, ']', (size_t)(end - colon)))
+                colon = NULL; /* within an IPv6 address */
+        if (colon)
+                snprintf(port, port_size, "%.*s", (int)(end - colon - 1), colon + 1);
+        else
+                snprintf(port, port_size, "%s", strncmp(text, "https", 5) == 0 ? "443" : "80");
+        snprintf(host, host_size, "%.*s", (int)((colon ? colon : end) - start), start);
+        return true;
+}
