@@ -11,7 +11,7 @@ static const struct table_column ls_columns[] = {
         { "STATUS", "status", TABLE_TEXT },     { "DONE", "bytes_done", TABLE_BYTES },
         { "SIZE", "bytes_total", TABLE_BYTES }, { "TIME", "duration_us", TABLE_MICROS },
         { "AGE", "created_at", TABLE_AGE },     { "TRANSPORT", "transport", TABLE_TEXT },
-        { "LABEL", "label", TABLE_TEXT },
+        { "PEER", "peer", TABLE_PEER },         { "LABEL", "label", TABLE_TEXT },
 };
 
 /* Checks a name, in any case, and maps it to the worker's. */

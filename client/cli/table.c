@@ -45,6 +45,14 @@ static void table_list(struct json_object *array, char *cell, size_t size)
         }
 }
 
+static void table_peer(struct json_object *peer, char *cell, size_t size)
+{
+        struct json_object *name = NULL;
+        if (!json_object_object_get_ex(peer, "worker", &name))
+                (void)json_object_object_get_ex(peer, "epoch", &name);
+        snprintf(cell, size, "%s", name ? json_object_get_string(name) : "-");
+}
+
 void table_format(struct json_object *row, const struct table_column *column, char *text, size_t size)
 {
         struct json_object *value = NULL;
@@ -71,6 +79,9 @@ void table_format(struct json_object *row, const struct table_column *column, ch
                 break;
         case TABLE_LIST:
                 table_list(value, text, size);
+                break;
+        case TABLE_PEER:
+                table_peer(value, text, size);
                 break;
         }
         /* Replaces control characters: a worker's text must not control the terminal. */

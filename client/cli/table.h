@@ -15,6 +15,7 @@ enum table_type {
         TABLE_AGE,    /* a time, as "3m" ago */
         TABLE_MICROS, /* as "1.3 ms" */
         TABLE_LIST,   /* texts, joined by blanks */
+        TABLE_PEER,   /* a worker: its name, else its epoch */
 };
 
 struct table_column {

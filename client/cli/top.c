@@ -18,7 +18,8 @@ static const struct table_column top_columns[] = {
         { "OPERATION", "id", TABLE_TEXT },        { "KIND", "kind", TABLE_TEXT },
         { "STATUS", "status", TABLE_TEXT },       { "DONE", "bytes_done", TABLE_BYTES },
         { "SIZE", "bytes_total", TABLE_BYTES },   { "RATE/s", "rate", TABLE_BYTES },
-        { "TRANSPORT", "transport", TABLE_TEXT }, { "LABEL", "label", TABLE_TEXT },
+        { "TRANSPORT", "transport", TABLE_TEXT }, { "PEER", "peer", TABLE_PEER },
+        { "LABEL", "label", TABLE_TEXT },
 };
 
 struct top {

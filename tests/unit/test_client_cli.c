@@ -393,6 +393,17 @@ TEST(several_are_waited_for_by_one_request)
         contains(request_of(s, 1), "GET /v1/operations?ids=op_1,op_2 HTTP/1.1\r\n");
 }
 
+TEST(ls_names_the_peer_or_its_epoch)
+{
+        START(s, { PAGE("{\"id\":\"op_1\",\"kind\":\"readable\",\"peer\":{\"worker\":\"reader-1\",\"epoch\":\"00ff\"}},"
+                        "{\"id\":\"op_2\",\"kind\":\"readable\",\"peer\":{\"epoch\":\"00fe\"}},{\"id\":\"op_3\"}") });
+        run(0, s->url, "", "ls", NULL);
+        contains(r.out, "PEER");
+        contains(r.out, "reader-1");
+        contains(r.out, "00fe");
+        assert_null(strstr(r.out, "00ff"));
+}
+
 TEST(ls_filters_at_the_worker)
 {
         START(s, { PAGE() });
