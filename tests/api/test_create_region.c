@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -273,149 +271,30 @@ ON_WORKER(nobody_else_can_write_a_sealed_region)
         assert_problem(w, "POST", "/v1/regions", "{\"size\":1,\"sealed\":1}", 400, "invalid-parameter", "/sealed");
 }
 
-/* ---- limits of the system ---- */
-
-static void assert_refused_by(struct worker *w, const char *body, const char *limit)
-{
-        struct raw_answer answer = raw_exchange(w, json_request("/v1/regions", "", body));
-        if (!strstr(answer.body, limit))
-                print_error("%s\n", answer.body);
-        assert_non_null(strstr(answer.body, limit));
-        answer_assert_problem(&answer, 507, "limit-reached");
-}
-
-ON_WORKER(the_limit_that_refuses_is_named, "--memory-limit", "4096T")
-{
-        assert_refused_by(w, "{\"size\":9007199254740991}", "--memory-limit is 4503599627370496 bytes");
-        assert_refused_by(w, "{\"size\":4503599627370496}", "bytes are needed, and ");
-        worker_await_metric(w, "ferry_regions", 0);
-        worker_await_metric(w, "ferry_region_bytes", 0);
-        worker_assert_serving(w);
-}
-
-static bool write_file(const char *path, const char *text)
-{
-        int fd = open(path, O_WRONLY | O_CLOEXEC);
-        bool ok = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
-
-        if (fd >= 0)
-                (void)close(fd);
-        return ok;
-}
-
-/* The directory of a new control group with this memory limit; false: the system does not let us. */
-static bool group_make(const char *limit, char path[128], const char **ret_name)
-{
-        static const struct {
-                const char *root, *file, *name;
-        } versions[] = {
-                { "/sys/fs/cgroup", "memory.max", "memory.max" },
-                { "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.limit_in_bytes" },
-        };
-        char file[192];
-
-        for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
-                (void)snprintf(path, 128, "%s/ferry-test-%d", versions[i].root, (int)getpid());
-                if (mkdir(path, 0700) != 0)
-                        continue;
-                (void)snprintf(file, sizeof(file), "%s/%s", path, versions[i].file);
-                *ret_name = versions[i].name;
-                if (write_file(file, limit))
-                        return true;
-                (void)rmdir(path);
-        }
-        return false;
-}
-
-static bool group_enter(const char *path, pid_t pid)
-{
-        const char *file = text_format("%s/cgroup.procs", path);
-        const char *text = text_format("%d", (int)pid);
-
-        return write_file(file, text);
-}
-
-/* Where the kernel would kill the worker. */
-WITH_WORKER(a_full_control_group_is_refused_and_kills_nobody)
-{
-        char path[128];
-        const char *name = NULL;
-
-        if (!group_make("536870912", path, &name))
-                skip();
-        worker_start(w, "w", NULL);
-        if (!group_enter(path, w->pid)) {
-                worker_clean(w);
-                (void)rmdir(path);
-                skip();
-        }
-        assert_refused_by(w, "{\"size\":536870912}", name);
-        const char *id = region_make(w, 256 * MIB, 0);
-        assert_refused_by(w, "{\"size\":268435456}", name);
-        region_assert_pattern(w, id, 0, 255 * MIB, MIB);
-        region_drop(w, id);
-        id = region_make(w, 256 * MIB, 0);
-        worker_stop(w);
-        (void)rmdir(path);
-}
-
-/* From here on this process and its workers see a /dev/shm of their own. false: the system does not let us. */
-static bool small_shared_memory(const char *options)
-{
-        char users[32], groups[32];
-
-        if (geteuid() != 0) {
-                (void)snprintf(users, sizeof(users), "0 %u 1", (unsigned)geteuid());
-                (void)snprintf(groups, sizeof(groups), "0 %u 1", (unsigned)getegid());
-                /* A tmpfs refuses files of a group without a mapping (EOVERFLOW). */
-                if (unshare(CLONE_NEWUSER) != 0 || !write_file("/proc/self/uid_map", users) ||
-                    !write_file("/proc/self/setgroups", "deny") || !write_file("/proc/self/gid_map", groups))
-                        return false;
-        }
-        return unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-               mount("tmpfs", "/dev/shm", "tmpfs", 0, options) == 0;
-}
-
-/* A container's usual 64 MiB. The last test of this file: what it mounts stays until the process ends. */
-WITH_WORKER(a_region_takes_nothing_of_shared_memory)
-{
-        if (!small_shared_memory("size=64m"))
-                skip();
-        worker_start(w, "w", NULL);
-        const char *id = region_make(w, 128 * MIB, 1);
-        region_assert_pattern(w, id, 1, 0, 128 * MIB);
-}
-
 /* ---- Idempotency-Key ---- */
 
-static char *create_keyed(struct worker *w, const char *key, const char *body, int status)
+static const char *create_keyed(struct worker *w, const char *key, const char *body, int status)
 {
         struct json_object *object;
-        char *id;
-
         struct raw_answer answer =
                 raw_exchange(w, json_request("/v1/regions", text_format("Idempotency-Key: %s\r\n", key), body));
+
         if (answer.status != status)
                 print_error("key %.40s, %s:\n%s%s\n", key, body, answer.head, answer.body);
         assert_int_equal(answer.status, status);
         object = json_parse(answer.body);
-        id = strdup(json_text(object, status == 201 ? "id" : "code"));
-        return id;
+        return json_text(object, status == 201 ? "id" : "code");
 }
 
 static void assert_keyed(struct worker *w, const char *key, const char *body, int status, const char *wanted)
 {
-        char *text = create_keyed(w, key, body, status);
-
-        assert_string_equal(text, wanted);
-        free(text);
+        assert_string_equal(create_keyed(w, key, body, status), wanted);
 }
 
 ON_WORKER(the_same_key_makes_one_region)
 {
-        char *id, *other;
+        const char *id = create_keyed(w, "key-1", "{\"size\":7}", 201), *other;
 
-        id = create_keyed(w, "key-1", "{\"size\":7}", 201);
         for (int i = 0; i < 3; i++)
                 assert_keyed(w, "key-1", "{\"size\":7}", 201, id);
         other = create_keyed(w, "key-2", "{\"size\":7}", 201);
@@ -430,15 +309,13 @@ ON_WORKER(the_same_key_makes_one_region)
         region_drop(w, id);
         assert_keyed(w, "key-1", "{\"size\":7}", 410, "gone");
         worker_await_metric(w, "ferry_regions", 1);
-        free(id);
-        free(other);
 }
 
 ON_WORKER(a_refused_request_does_not_use_up_its_key, "--memory-limit", "1M")
 {
         assert_keyed(w, "key", "{\"size\":0}", 400, "invalid-parameter");
         assert_keyed(w, "key", "{\"size\":1048577}", 507, "limit-reached");
-        free(create_keyed(w, "key", "{\"size\":1}", 201));
+        (void)create_keyed(w, "key", "{\"size\":1}", 201);
 }
 
 ON_WORKER(a_key_has_limits)
@@ -447,7 +324,7 @@ ON_WORKER(a_key_has_limits)
 
         memset(key, 'k', sizeof(key));
         key[255] = '\0';
-        free(create_keyed(w, key, "{\"size\":1}", 201));
+        (void)create_keyed(w, key, "{\"size\":1}", 201);
         key[255] = 'k';
         key[256] = '\0';
         assert_keyed(w, key, "{\"size\":1}", 400, "invalid-parameter");
@@ -465,26 +342,24 @@ ON_WORKER(a_race_with_one_key_makes_one_region)
         static const char request[] = "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\n"
                                       "Content-Type: application/json\r\nIdempotency-Key: race\r\n"
                                       "Content-Length: 16\r\n\r\n{\"size\":8388608}";
+        const char *id = NULL;
         int fds[RACERS];
-        char *id;
 
         for (int i = 0; i < RACERS; i++)
                 fds[i] = raw_connect(w);
         for (int i = 0; i < RACERS; i++)
                 raw_send(fds[i], request, strlen(request));
-        id = NULL;
         for (int i = 0; i < RACERS; i++) {
                 struct raw_answer answer;
 
                 raw_receive(fds[i], false, &answer);
                 (void)close(fds[i]);
                 if (answer.status == 201) {
-                        struct json_object *region = json_parse(answer.body);
+                        const char *made = json_text(json_parse(answer.body), "id");
 
                         if (id)
-                                assert_string_equal(json_text(region, "id"), id);
-                        else
-                                id = strdup(json_text(region, "id"));
+                                assert_string_equal(made, id);
+                        id = made;
                 } else {
                         answer_assert_header(&answer, "Retry-After", "1");
                         answer_assert_problem(&answer, 422, "idempotency-conflict");
@@ -493,5 +368,4 @@ ON_WORKER(a_race_with_one_key_makes_one_region)
         assert_non_null(id);
         assert_keyed(w, "race", "{\"size\":8388608}", 201, id);
         worker_await_metric(w, "ferry_regions", 1);
-        free(id);
 }

@@ -109,6 +109,7 @@ ON_WORKER(an_allowed_origin_may_read_the_answers, "--allow-origin", "https://app
 {
         struct raw_answer answer =
                 wire_ask(w, "GET /v1/worker HTTP/1.1\r\n" HOST "Origin: https://app.example\r\n\r\n");
+
         assert_int_equal(answer.status, 200);
         answer_assert_header(&answer, "Access-Control-Allow-Origin", "https://app.example");
         answer_assert_header(&answer, "Vary", "Origin");
