@@ -137,14 +137,14 @@ void requester_resolved(struct requester *r)
 
 void requester_cancel(struct requester *r, int reason, const char *detail)
 {
-        if (r->state == REQUESTER_FINISHING && r->error == 0) {
+        if (r->state != REQUESTER_FINISHING) {
+                requester_fail(r, reason, "%s", detail);
+        } else if (r->error == 0) {
                 /* The peer decides whether the cancel came in time; the grace time bounds the wait. */
                 r->error = reason;
                 (void)snprintf(r->detail, sizeof(r->detail), "%s", detail);
                 r->grace_deadline_us = engine_grace(r->engine);
-                return;
         }
-        requester_fail(r, reason, "%s", detail);
 }
 
 static void leave_peer(struct requester *r)

@@ -160,3 +160,33 @@ TEST(a_repeated_part_does_not_stand_for_a_lost_one)
                 world_free(w);
         }
 }
+
+static struct world *cancelled;
+static uint64_t cancelled_id;
+
+static enum fault cancel_twice_before_the_answer(void *context, const struct wire_header *header)
+{
+        if (header->type != WIRE_DONE_ACK)
+                return FAULT_NONE;
+        engine_transfer_cancel(cancelled->engine[0], cancelled_id, FERRY_E_CANCELLED);
+        engine_transfer_cancel(cancelled->engine[0], cancelled_id, FERRY_E_TIMEOUT);
+        return FAULT_DELAY;
+}
+
+/* It decides. A second cancel, as of a worker that shuts down, must not end the wait for its answer. */
+TEST(two_cancels_do_not_take_back_what_the_peer_has_been_told)
+{
+        const struct faulty_plan plan = { .delay_us = 30000, .seed = 1, .script = cancel_twice_before_the_answer };
+
+        faulty_set_plan(&plan);
+        FOR_EACH_CARRIER (w, WAYS, 200 << 10) {
+                world_offer(w, ENGINE_READ);
+                cancelled = w;
+                cancelled_id = world_start(w, ENGINE_READ, true);
+                end_wait(&w->active, 1);
+                end_wait(&w->passive, 1);
+                assert_int_equal(w->passive.outcome.error, 0);
+                assert_int_equal(w->active.outcome.error, 0);
+        }
+        assert_int_equal(faulty_count(FAULT_DELAY), WAYS);
+}
