@@ -38,8 +38,11 @@ static int remote_decode(struct remote *remote, enum ferry_kind kind)
 
 static int remote_refused(const struct remote *remote, const char *id, int r)
 {
-        if (r == FERRY_E_NOT_FOUND || r == FERRY_E_GONE)
+        if (r == FERRY_E_GONE)
                 return cli_problem("%s at %s has ended: offer it again", id, remote->worker.url);
+        if (r == FERRY_E_NOT_FOUND)
+                return cli_problem("%s has no %s, or no longer: use the URL that ferry offer or accept prints",
+                                   remote->worker.url, id);
         if (r == FERRY_E_NOT_PASSIVE)
                 return cli_problem("%s at %s is no offer: use the URL that ferry offer or accept prints", id,
                                    remote->worker.url);
