@@ -398,11 +398,11 @@ static void revoke_at_once(struct world *w)
         engine_offer_revoke(w->engine[1], OPERATION, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
 }
 
-/* The sockets of this host may hold all of it: only what is taken back before it comes there is not sent. */
+/* A link's window, 16 MiB, may be under way already: only what is taken back before that is not sent. */
 TEST(a_revoke_takes_back_the_parts_that_wait)
 {
-        enum { N = 1000, PIECE = 16 << 10, UNDER_WAY_MAX = 8 << 20 };
-        struct world *w = world_new_with(NETWORK, 20 << 20, (struct world_knobs){ .chunk_size = 4 << 20 });
+        enum { N = 1000, PIECE = 48 << 10, UNDER_WAY_MAX = 24 << 20 };
+        struct world *w = world_new_with(NETWORK, N * (PIECE + 3), (struct world_knobs){ .chunk_size = 4 << 20 });
 
         scatter_both(w, N, PIECE, PIECE + 3);
         world_offer(w, ENGINE_READ);
