@@ -57,6 +57,15 @@
                 test_group(setup, teardown);                                                                           \
         }
 
+/* Time limits that a test sets and asserts are longer in a build with a sanitizer, those of workers ten times. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1, SLOWNESS = 10 }; /* freed memory is kept, too: the size of a worker says little */
+#define LIMIT_MS(ms) #ms "0ms"
+#else
+enum { SANITIZED = 0, SLOWNESS = 1 };
+#define LIMIT_MS(ms) #ms "ms"
+#endif
+
 enum { WAIT_MS = 30000 };
 uint64_t now_ms(void);
 

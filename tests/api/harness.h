@@ -17,16 +17,6 @@
  * directory of the test process's own, which goes with it.
  */
 
-/* Time limits that a test sets for its workers and asserts of them are ten times as long in a build with a sanitizer.
- */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SANITIZED = 1, SLOWNESS = 10 }; /* freed memory is kept, too: the size of a worker says little */
-#define LIMIT_MS(ms) #ms "0ms"
-#else
-enum { SANITIZED = 0, SLOWNESS = 1 };
-#define LIMIT_MS(ms) #ms "ms"
-#endif
-
 /* A list of strings with NULL behind them, for flags and arguments. */
 #define STRINGS(...) ((const char *const[]){ "", ##__VA_ARGS__, NULL } + 1)
 

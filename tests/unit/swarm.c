@@ -22,7 +22,7 @@ enum {
         TOTAL_MAX = 400 << 10, /* several chunks */
         AREA = TOTAL_MAX + 64 * PIECES_MAX,
         CHUNK = 160 << 10, /* of several parts over TCP */
-        CONNECT_MS = 400,
+        CONNECT_MS = SANITIZED ? 4000 : 400,
         PATIENCE_MS = 20000, /* beyond all limits: it hangs */
         GAP = 0x5a,          /* memory outside of a transfer */
         SCRIBBLE = 0xee,     /* what a source is made when its side has ended */

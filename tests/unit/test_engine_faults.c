@@ -162,14 +162,13 @@ TEST(a_repeated_part_does_not_stand_for_a_lost_one)
 }
 
 static struct world *cancelled;
-static uint64_t cancelled_id;
 
 static enum fault cancel_twice_before_the_answer(void *context, const struct wire_header *header)
 {
         if (header->type != WIRE_DONE_ACK)
                 return FAULT_NONE;
-        engine_transfer_cancel(cancelled->engine[0], cancelled_id, FERRY_E_CANCELLED);
-        engine_transfer_cancel(cancelled->engine[0], cancelled_id, FERRY_E_TIMEOUT);
+        engine_transfer_cancel(cancelled->engine[0], header->transfer, FERRY_E_CANCELLED);
+        engine_transfer_cancel(cancelled->engine[0], header->transfer, FERRY_E_TIMEOUT);
         return FAULT_DELAY;
 }
 
@@ -182,7 +181,7 @@ TEST(two_cancels_do_not_take_back_what_the_peer_has_been_told)
         FOR_EACH_CARRIER (w, WAYS, 200 << 10) {
                 world_offer(w, ENGINE_READ);
                 cancelled = w;
-                cancelled_id = world_start(w, ENGINE_READ, true);
+                (void)world_start(w, ENGINE_READ, true);
                 end_wait(&w->active, 1);
                 end_wait(&w->passive, 1);
                 assert_int_equal(w->passive.outcome.error, 0);

@@ -27,7 +27,7 @@ enum {
         GUARD = 64,
         AREA = TOTAL_MAX + 2 * GUARD,
         CHUNK = 64 << 10,
-        CONNECT_MS = 400,
+        CONNECT_MS = SANITIZED ? 4000 : 400,
         DELAY_US = 3000,
         LIMIT_MS = 150,
         GRACE_MS = 40,
