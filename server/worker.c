@@ -207,7 +207,7 @@ static uint64_t end_time_ms(const struct ferry_worker *worker)
         return (worker->settings->options.grace_ms ?: GRACE_DEFAULT_MS) + END_MARGIN_MS;
 }
 
-/* Cancels the passive operations that no peer has claimed: none can be claimed any more. */
+/* Cancels the passive operations that no peer has claimed. A peer that claims one meanwhile is cancelled as well. */
 static void cancel_unclaimed(struct ferry_worker *worker)
 {
         const struct operation_filter waiting = { .kind = -1, .status = FERRY_INITIALIZED, .done = -1 };

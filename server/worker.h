@@ -19,7 +19,7 @@ int worker_new(const struct worker_options *options, struct ferry_worker **ret_w
 
 /*
  * Reloads the files of tokens and certificates, for new requests and connections. 0; -errno with a sentence in message,
- * and nothing has changed. One thread at a time.
+ * and what was in use before stays in use. One thread at a time.
  */
 int worker_reload(struct ferry_worker *worker, char *message, size_t message_size);
 

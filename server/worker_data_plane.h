@@ -17,10 +17,10 @@ struct data_plane;
 /* 0 or -ENOMEM. */
 int data_plane_new(struct engine *engine, struct data_plane **ret_data_plane);
 
-/* Allows transfers over HTTP. operations must outlive the data plane. */
+/* Allows transfers over HTTP. operations must exist until peers_free has returned. */
 void data_plane_set_peers(struct data_plane *data_plane, struct peers *peers, struct operation_store *operations);
 
-/* Ends transfers over HTTP. Call before peers_free. */
+/* No transfer starts or is cancelled over HTTP any more. Call before peers_free, which ends those that run. */
 void data_plane_drop_peers(struct data_plane *data_plane);
 
 /* No transfer may run. Takes NULL; returns NULL. */

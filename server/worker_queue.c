@@ -138,7 +138,7 @@ struct ferry_worker_queue *ferry_worker_queue_free(struct ferry_worker_queue *qu
                 if (operation_unwait(entry->store, &entry->waiter)) {
                         DL_DELETE(queue->pending, entry);
                         (void)entry_free(entry);
-                } else { /* its wake callback is running */
+                } else { /* its wake callback was called, or will be shortly */
                         (void)pthread_cond_wait(&queue->moved, &queue->lock);
                 }
         }

@@ -10,7 +10,7 @@
 #include <ferry/ferry.h>
 #include <ferry/util.h>
 
-/* The ferry command: one thread, the public interface of libferry only. */
+/* The ferry command: one thread, over libferry. */
 
 #define CLI_DEFAULT_URL "http://127.0.0.1:9300"
 

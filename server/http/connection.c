@@ -124,6 +124,8 @@ void connection_end_request(struct http_connection *connection)
         connection->since_us = clock_now_us();
         connection->head_us = connection->sent_us = 0;
         request_free(request);
+        if (operation_content_is_over(connection->transfer))
+                operation_content_disconnected(FERRY_STEAL(connection->transfer));
         if (entered)
                 life_leave(&connection->server->life);
 }

@@ -139,7 +139,7 @@ bool content_open(struct http_request *request, uint64_t first, uint64_t size)
         }
         request_keep(request, content, clean_content);
         operation_content_disconnected(connection->transfer);
-        connection->transfer = operation_content_connected(content);
+        connection->transfer = wanted.peer_epoch ? operation_content_connected(content) : NULL;
         return true;
 }
 

@@ -317,6 +317,18 @@ void operation_content_disconnected(struct content_transfer *transfer)
         content_transfer_put_unlock(transfer);
 }
 
+bool operation_content_is_over(struct content_transfer *transfer)
+{
+        bool over;
+
+        if (!transfer)
+                return false;
+        content_lock(transfer->operation->store);
+        over = transfer->over;
+        content_unlock(transfer->operation->store);
+        return over;
+}
+
 void operation_content_fail(struct operation_content *part, int error)
 {
         content_lock(part->transfer->operation->store);

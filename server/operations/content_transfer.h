@@ -56,7 +56,10 @@ void content_transfer_put_unlock(struct content_transfer *transfer);
 /* Ends the transfer. No thread copies. error 0 = complete. */
 void content_transfer_end_unlock(struct content_transfer *transfer, int error, const char *detail);
 
-/* Ends it if it was revoked or every byte has moved, and no thread copies. */
+/*
+ * Ends it if no thread copies and it was revoked, or its client has no id for it, every byte has moved, and no range is
+ * open.
+ */
 void content_transfer_end_due_unlock(struct content_transfer *transfer);
 
 /* Revokes it: it ends with reason, its client is told wire_reason. */
@@ -67,7 +70,7 @@ void content_transfer_stop_unlock(struct content_transfer *transfer, int reason,
  * If memory is short, the stall limit does.
  */
 void content_transfer_arm(struct content_transfer *transfer);
-/* A callback that runs already sees that there is an open range. */
+/* A callback that runs already sees an open range, or that the transfer is over. */
 void content_transfer_disarm(struct content_transfer *transfer);
 
 /* ---- without it ---- */

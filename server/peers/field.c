@@ -2,7 +2,6 @@
 #include "field.h"
 
 #include <json-c/json.h>
-#include <string.h>
 
 #include <ferry/encoding.h>
 

@@ -2,15 +2,12 @@
 #include "http_transfer.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 #include <ferry/encoding.h>
 #include <ferry/error.h>
-#include <ferry/json.h>
 
 #include "base/clock.h"
 #include "base/space.h"

@@ -259,6 +259,7 @@ WITH_STORE(a_worker_that_is_connected_is_not_away)
         operation_content_disconnected(transfer[0]);
         await_loop(f, clock_now_us() + 100000);
         assert_ended(f, operation, FERRY_IN_PROGRESS, 0);
+        assert_false(operation_content_is_over(transfer[1]));
         operation_content_disconnected(transfer[1]);
         await(f, operation, 0);
         assert_ended(f, operation, FERRY_ERRORED, FERRY_E_PEER_LOST);

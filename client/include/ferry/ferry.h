@@ -31,6 +31,7 @@
  *   -EIO           anything else
  *   FERRY_E_UNAUTHENTICATED, FERRY_E_FORBIDDEN, FERRY_E_HOST_REFUSED, FERRY_E_LIMIT_REACHED, FERRY_E_DRAINING,
  *   FERRY_E_INTERNAL, FERRY_E_OTHER (a code that this library does not know)
+ *   FERRY_E_TOO_LARGE  the body is larger than the worker, or a proxy in front of it, takes
  * "Errors:" at a call lists what it can return beside these.
  *
  * Threads. A handle is used by one thread at a time, except for ferry_abort(); different handles are independent.
@@ -629,8 +630,9 @@ struct ferry_exchange {
 };
 
 /*
- * Performs any request. 0 for 2xx and 3xx; a positive number for a problem answer; -EPROTO for any other. *ret_answer
- * is set whenever an answer came, also with a problem (else zero), and goes to ferry_answer_clear().
+ * Performs any request. 0 for 2xx and 3xx; a positive number for a problem answer; what the common errors say of a
+ * proxy's answer; -EPROTO for any other. *ret_answer is set whenever an answer came, also with a problem (else zero),
+ * and goes to ferry_answer_clear().
  * Errors: every FERRY_E_*, and what sink and source return.
  */
 FERRY_SIZED int ferry_exchange_perform(struct ferry *f, const struct ferry_exchange *exchange,

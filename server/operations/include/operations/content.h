@@ -59,13 +59,15 @@ int operation_content_write(struct operation_content *content, const void *from,
 void operation_content_close(struct operation_content *content, bool sent);
 
 /*
- * A client that names its transfer is a worker, which keeps its connections: it is not absent while the connection of
- * the range is open, for instance while its process is stopped. The result lasts until operation_content_disconnected;
+ * For a client that is a worker, which keeps its connections: it is not absent while the connection of the range is
+ * open, for instance while its process is stopped. The result lasts until operation_content_disconnected;
  * NULL: the transfer has no name.
  */
 struct content_transfer *operation_content_connected(struct operation_content *content);
 /* The connection is closed, or has been used for another transfer. Takes NULL. */
 void operation_content_disconnected(struct content_transfer *transfer);
+/* Whether it has ended, so that its connections need not keep its memory any longer. NULL has not. */
+bool operation_content_is_over(struct content_transfer *transfer);
 
 /*
  * Whether the bytes of a range of a readable are there: all are, unless it follows a read that has not filled them yet.

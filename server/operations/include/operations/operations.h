@@ -299,7 +299,7 @@ bool operation_is_past(struct operation_store *store, struct operation *operatio
 bool operation_wait(struct operation_store *store, struct operation *operation, uint64_t revision,
                     struct operation_waiter *waiter);
 
-/* true: it was waiting and wake will not be called. false: wake was called, or is being called. */
+/* true: it was waiting and wake will not be called. false: wake was called, or will be shortly. */
 bool operation_unwait(struct operation_store *store, struct operation_waiter *waiter);
 
 /* ---- listing ---- */
