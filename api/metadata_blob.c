@@ -175,7 +175,7 @@ char *metadata_blob_encode(const struct ferry_metadata *m)
         return text;
 }
 
-/* ---- decoding ---- */
+/* ---- why a blob is refused ---- */
 
 #define FOREIGN "the blob does not come from a Ferry worker"
 #define FOREIGN_NIXL "the blob comes from a NIXL agent: only the metadata of a Ferry worker can be used here"
@@ -185,6 +185,36 @@ static int refuse(char detail[FERRY_JSON_DETAIL_SIZE], const char *text)
 {
         (void)snprintf(detail, FERRY_JSON_DETAIL_SIZE, "%s", text);
         return FERRY_E_INVALID_METADATA;
+}
+
+/* The document within a blob. Takes any compression, so that a blob of a later protocol can be told as such. */
+static int unpack(const char *text, char **ret_document, size_t *ret_size, char detail[FERRY_JSON_DETAIL_SIZE])
+{
+        size_t n = strlen(prefix), size;
+        uLongf inflated = INFLATED_MAX;
+        uLong used;
+        void *stream;
+        char *document;
+        int r;
+
+        if (strncmp(text, prefix, n) != 0)
+                return refuse(detail, "the blob does not begin with b64:");
+        r = ferry_base64_decode(text + n, strlen(text + n), &stream, &size);
+        if (r == -ENOMEM)
+                return r;
+        if (r)
+                return refuse(detail, "the blob is not base64");
+        document = malloc(INFLATED_MAX);
+        used = size;
+        r = document ? uncompress2((Bytef *)document, &inflated, stream, &used) : Z_MEM_ERROR;
+        free(stream);
+        if (r == Z_OK && used == size) {
+                *ret_document = document;
+                *ret_size = inflated;
+                return 0;
+        }
+        free(document);
+        return r == Z_MEM_ERROR ? -ENOMEM : refuse(detail, "the blob is not one zlib stream of bounded size");
 }
 
 /* A later protocol may have other fields: its number is looked at first, and alone. */
@@ -200,8 +230,7 @@ static bool is_foreign_protocol(struct json_object *document, char detail[FERRY_
         return true;
 }
 
-/* digest: as text, with the document's life. */
-static bool take_fields(struct json_object *document, struct ferry_metadata *m, const char **ret_digest)
+static bool take_fields(struct json_object *document, struct ferry_metadata *m, uint64_t *ret_digest)
 {
         struct ferry_json_errors errors = { 0 };
         struct blob blob = { 0 };
@@ -210,7 +239,7 @@ static bool take_fields(struct json_object *document, struct ferry_metadata *m, 
             !ferry_id_parse("", blob.epoch, &m->epoch) || !ferry_id_parse("", blob.operation, &m->operation) ||
             strspn(blob.digest, "0123456789abcdef") != 16)
                 return false;
-        *ret_digest = blob.digest;
+        *ret_digest = strtoull(blob.digest, NULL, 16);
         m->protocol = (uint32_t)blob.protocol;
         m->expires_ms = blob.expires;
         memcpy(m->worker, blob.worker, strlen(blob.worker) + 1);
@@ -219,14 +248,9 @@ static bool take_fields(struct json_object *document, struct ferry_metadata *m, 
         return metadata_blob_valid(m);
 }
 
-/* What was read is right if it makes the same bytes again: that covers frame and checksum, and base64 has one form. */
-static int decode_document(struct json_object *document, const void *stream, size_t size, struct ferry_metadata *m,
-                           char detail[FERRY_JSON_DETAIL_SIZE])
+static int explain_document(struct json_object *document, struct ferry_metadata *m, char detail[FERRY_JSON_DETAIL_SIZE])
 {
-        uint8_t again[DOCUMENT_SIZE + ZLIB_FRAME];
-        char own[FERRY_ID_TEXT_SIZE];
-        const char *said;
-        size_t n;
+        uint64_t said;
 
         if (!json_object_is_type(document, json_type_object))
                 return refuse(detail, FOREIGN);
@@ -234,58 +258,137 @@ static int decode_document(struct json_object *document, const void *stream, siz
                 return FERRY_E_INVALID_METADATA;
         if (!take_fields(document, m, &said))
                 return refuse(detail, FOREIGN);
-        ferry_id_format("", digest(m), own);
-        if (strcmp(said, own) != 0)
+        if (said != digest(m))
                 return refuse(detail,
                               "the blob and the rest do not belong together: pass metadata on as it was fetched");
-        n = make_stream(m, again);
-        if (!n)
-                return -ENOMEM;
-        if (n != size || memcmp(again, stream, n) != 0)
-                return refuse(detail, "the blob is not as a Ferry worker writes it: pass it on as it was fetched");
-        return 0;
+        return refuse(detail, "the blob is not as a Ferry worker writes it: pass it on as it was fetched");
 }
 
-/* Takes any compression, so that a blob of a later protocol can be told as such. text has room for INFLATED_MAX. */
-static int decode_stream(const void *stream, size_t size, char *text, struct ferry_metadata *m,
-                         char detail[FERRY_JSON_DETAIL_SIZE])
+static int explain(const char *text, struct ferry_metadata *m, char detail[FERRY_JSON_DETAIL_SIZE])
 {
         struct ferry_json_errors errors = { 0 };
         struct ferry_json *document = NULL;
-        uLongf n = INFLATED_MAX;
-        uLong used = size;
-        int r = uncompress2((Bytef *)text, &n, stream, &used);
+        char *json;
+        size_t size;
+        bool nixl;
+        int r = unpack(text, &json, &size, detail);
 
-        if (r == Z_MEM_ERROR)
-                return -ENOMEM;
-        if (r != Z_OK || used != size)
-                return refuse(detail, "the blob is not one zlib stream of bounded size");
-        r = ferry_json_parse_in_place(text, n, NULL, &document, &errors);
+        if (r)
+                return r;
+        nixl = memmem(json, size, nixl_mark, strlen(nixl_mark)) != NULL;
+        r = ferry_json_parse(json, size, &document, &errors);
+        free(json);
         if (r < 0)
                 return r;
         if (document)
-                r = decode_document(ferry_json_root(document), stream, size, m, detail);
+                r = explain_document(ferry_json_root(document), m, detail);
         else
-                r = refuse(detail, memmem(text, n, nixl_mark, strlen(nixl_mark)) ? FOREIGN_NIXL : FOREIGN);
+                r = refuse(detail, nixl ? FOREIGN_NIXL : FOREIGN);
         (void)ferry_json_free(document);
         return r;
 }
 
+/* ---- decoding ---- */
+
+static bool skip(const char **at, const char *text)
+{
+        size_t n = strlen(text);
+
+        if (strncmp(*at, text, n) != 0)
+                return false;
+        *at += n;
+        return true;
+}
+
+/* A key and its number. */
+static bool take_number(const char **at, const char *key, uint64_t *ret_number)
+{
+        char *end;
+
+        if (!skip(at, key))
+                return false;
+        *ret_number = strtoull(*at, &end, 10);
+        *at = end;
+        return true;
+}
+
+/* A key and its string, up to the quote. */
+static bool take_text(const char **at, const char *key, char *ret_text, size_t size)
+{
+        size_t n;
+
+        if (!skip(at, key))
+                return false;
+        n = strcspn(*at, "\"");
+        if (n >= size)
+                return false;
+        memcpy(ret_text, *at, n);
+        ret_text[n] = '\0';
+        *at += n;
+        return true;
+}
+
+static bool take_id(const char **at, const char *key, uint64_t *ret_id)
+{
+        char text[FERRY_ID_TEXT_SIZE];
+
+        return take_text(at, key, text, sizeof(text)) && ferry_id_parse("", text, ret_id);
+}
+
+/* The members of a document that follows the format. What does not may be taken for something else. */
+static bool scan(const char *at, struct ferry_metadata *m)
+{
+        uint64_t protocol;
+        bool good = take_number(&at, "{\"protocol\":", &protocol) &&
+                    take_text(&at, ",\"worker\":\"", m->worker, sizeof(m->worker)) &&
+                    take_id(&at, "\",\"epoch\":\"", &m->epoch) && take_id(&at, "\",\"operation\":\"", &m->operation) &&
+                    take_text(&at, "\",\"data\":\"", m->data, sizeof(m->data)) &&
+                    take_text(&at, "\",\"http\":\"", m->http, sizeof(m->http)) &&
+                    take_number(&at, "\",\"expires\":", &m->expires_ms);
+
+        if (good)
+                m->protocol = (uint32_t)protocol;
+        return good && metadata_blob_valid(m);
+}
+
+/* Fills m from what is in a blob, if it is one stored block. */
+static bool scan_stream(const uint8_t *stream, size_t size, struct ferry_metadata *m)
+{
+        char document[DOCUMENT_SIZE];
+
+        if (size <= ZLIB_FRAME || size - ZLIB_FRAME >= sizeof(document))
+                return false;
+        memcpy(document, stream + ZLIB_HEAD, size - ZLIB_FRAME);
+        document[size - ZLIB_FRAME] = '\0';
+        return scan(document, m);
+}
+
+/* What was scanned is right if it makes the same bytes again: that covers frame, checksum and digest, and base64 has
+ * one form. 0; -EINVAL; -ENOMEM. */
+static int decode_stream(const uint8_t *stream, size_t size, struct ferry_metadata *m)
+{
+        uint8_t again[DOCUMENT_SIZE + ZLIB_FRAME];
+        size_t n;
+
+        if (!scan_stream(stream, size, m))
+                return -EINVAL;
+        n = make_stream(m, again);
+        if (!n)
+                return -ENOMEM;
+        return n == size && memcmp(again, stream, n) == 0 ? 0 : -EINVAL;
+}
+
+/* Only for a blob that is refused does it matter what JSON and zlib say. */
 int metadata_blob_decode(const char *text, struct ferry_metadata *m, char ret_detail[FERRY_JSON_DETAIL_SIZE])
 {
         size_t n = strlen(prefix), size;
         void *stream;
-        char *document;
-        int r;
+        int r = strncmp(text, prefix, n) == 0 ? ferry_base64_decode(text + n, strlen(text + n), &stream, &size)
+                                              : -EINVAL;
 
-        if (strncmp(text, prefix, n) != 0)
-                return refuse(ret_detail, "the blob does not begin with b64:");
-        r = ferry_base64_decode(text + n, strlen(text + n), &stream, &size);
-        if (r)
-                return r == -ENOMEM ? r : refuse(ret_detail, "the blob is not base64");
-        document = malloc(INFLATED_MAX);
-        r = document ? decode_stream(stream, size, document, m, ret_detail) : -ENOMEM;
-        free(document);
-        free(stream);
-        return r;
+        if (r == 0) {
+                r = decode_stream(stream, size, m);
+                free(stream);
+        }
+        return r == -EINVAL ? explain(text, m, ret_detail) : r;
 }

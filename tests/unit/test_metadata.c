@@ -168,15 +168,15 @@ struct json_object *__wrap_json_tokener_parse_ex(struct json_tokener *tokener, c
         return __real_json_tokener_parse_ex(tokener, text, size);
 }
 
-/* A thousand descriptors are a thousand trees to it, the blob one. */
-TEST(of_what_a_worker_writes_json_c_reads_the_blob_alone)
+/* A thousand descriptors are a thousand trees to it. */
+TEST(what_a_worker_writes_is_read_without_json_c)
 {
         struct ferry_metadata m = sample();
         const char *text = encode_text(&m);
 
         calls_of_json_c = 0;
         read_back(text, &m);
-        assert_int_equal(calls_of_json_c, 1);
+        assert_int_equal(calls_of_json_c, 0);
 }
 
 /* Each mark becomes a piece of white space. */
