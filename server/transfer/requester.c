@@ -289,9 +289,9 @@ static void end_when_quiet(struct requester *r)
 static void move(struct requester *r)
 {
         if (r->next < r->spec.total) {
-                if (r->next == 0 && r->spec.total <= WIRE_INLINE_MAX)
-                        (void)request_next(r); /* a transfer that fits inside one message does not wait for its turn */
-                else
+                bool at_once = r->next == 0 && r->spec.total <= WIRE_INLINE_MAX; /* inside one message */
+
+                if ((!at_once || !request_next(r)) && !r->error)
                         requester_wait_for_turn(r);
         } else if (r->done == r->spec.total) {
                 requester_set_state(r, REQUESTER_FINISHING);

@@ -309,6 +309,28 @@ TEST(more_transfers_at_once_than_allowed_are_refused_and_others_go_on)
         assert_int_equal(w->active.outcome.error, 0);
 }
 
+/* ---- a peer that is slow to take messages ---- */
+
+/* Of writes that fit inside a message, more than the socket and the link's queue take: the rest wait for room. */
+TEST(short_writes_wait_for_room_on_the_link)
+{
+        enum { MANY = 200, SIZE = 7936 };
+        struct world *w = world_new(RING, SIZE);
+        const struct engine_memory spec = { .address = w->memory[0], .size = SIZE, .fd = -1, .id = 0x99 };
+        struct memory *memory;
+
+        w->many = true;
+        world_offer(w, ENGINE_WRITE);
+        pthread_mutex_lock(&w->gate); /* the peer's thread stands still in the first claim */
+        for (int i = 0; i < MANY; i++)
+                world_start(w, ENGINE_WRITE, false);
+        /* The engine's thread does this after all it was told before. */
+        assert_int_equal(engine_memory_register(w->engine[0], &spec, &memory), 0);
+        pthread_mutex_unlock(&w->gate);
+        end_wait(&w->active, MANY);
+        engine_memory_deregister(w->engine[0], memory);
+}
+
 /* ---- short memory ---- */
 
 TEST(a_cancel_and_a_revoke_need_no_memory)
