@@ -53,7 +53,7 @@ void device_gpu_direct(const struct device_inventory *inventory, struct device_g
                   "The driver lets no RDMA card reach the memory of these GPUs: that takes data centre or RTX ones." },
                 { !ucx->open, true, "The network transport is not open: ferryd --data-listen opens it." },
                 { ucx->open && !ucx->cuda, true,
-                  "This UCX cannot move CUDA memory: install one of 1.18 or newer that was built --with-cuda." },
+                  "This UCX cannot move CUDA memory: take 1.19 or newer, --with-cuda, and cuda_copy in --transports." },
                 { !inventory->peer_memory && is_auto, true,
                   "No peer memory kernel module is loaded: modprobe nvidia_peermem (or, with DMA-BUF, --gpu-direct "
                   "on)." },

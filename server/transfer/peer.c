@@ -75,6 +75,15 @@ struct peer *peer_find_address(struct engine *engine, const char *address)
         return usable(peer);
 }
 
+/* Without a HELLO over UCX nothing else is sent: the link would wait for its answer. */
+static void greeted(struct message *message, enum message_result result)
+{
+        struct peer *peer = message->link->owner;
+
+        if (result == MESSAGE_NO_MEMORY && peer)
+                peer_fail(peer, FERRY_E_TRANSFER_FAILED, "out of memory");
+}
+
 static void send_with(struct peer *peer, const struct wire_header *header, const struct stream *payload)
 {
         struct message *message;
@@ -89,6 +98,7 @@ static void send_with(struct peer *peer, const struct wire_header *header, const
         message->header = *header;
         message->stream = payload;
         message->length = payload ? payload->total : 0;
+        message->done = header->type == WIRE_HELLO ? greeted : NULL;
         peer->link->transport->ops->send(peer->link, message);
 }
 

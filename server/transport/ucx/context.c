@@ -97,6 +97,8 @@ static void configure(const struct ucx *ucx, const struct ucx_config *config, co
                  * 4 KiB. From 30 on UCX 1.13 aborts: it allows itself 1,200 bytes of stack for the list.
                  */
                 { "TCP_MAX_IOV", "20", true },
+                /* Of a GPU's memory the region alone, not all of the program's allocation around it. */
+                { "MEMTYPE_REG_WHOLE_ALLOC_TYPES", "", true },
                 /*
                  * Parts are copied into UCX's buffers, at 15 to 20 % of the speed of 64 KiB to 4 MiB on loopback, and
                  * at none of a network's. Sent from where they are, they abort the worker once in about 1,000 ends of a

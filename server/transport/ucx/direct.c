@@ -11,7 +11,8 @@
  * make possible. Between that and copies UCX chooses by its own estimates, and tells nobody. On endpoints with peer
  * error handling it has no pipeline of copies (UCX_RNDV_PIPELINE_ERROR_HANDLING), so that copies are left for what fits
  * into one fragment, 512 KiB, and for active messages: where card and GPU are near each other it takes neither. This
- * holds from 1.16 on; from 1.18 on CUDA's IPC can be left out without a complaint (context.c).
+ * holds from 1.16 on; from 1.18 on CUDA's IPC can be left out without a complaint (context.c); from 1.19 on UCX asks
+ * the driver about memory in that memory's context, before in that of the calling thread, which has none.
  */
 
 static int no_cards(void *context, struct device_inventory *inventory)
@@ -41,10 +42,19 @@ void ucx_direct_open(struct ucx *ucx, const struct ucx_config *config)
                     (attr.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
 
         ucx->facts.device = (struct device_ucx){ .open = true,
-                                                 .cuda = cuda && !ucx_is_before(18),
+                                                 .cuda = cuda && !ucx_is_before(19),
                                                  .no_rdma = ucx_no_rdma(ucx, config),
                                                  .direct = config->gpu_direct };
         ucx->direct = is_possible(&ucx->facts.device);
+}
+
+/*
+ * Whether a card stops serving a peer when its endpoint is closed. Over DC it serves all that have the key, until the
+ * memory is deregistered, which UCX does not do to memory that its user has registered.
+ */
+static bool is_closed_with_its_endpoint(const char *carrier)
+{
+        return ucx_is_rdma(carrier) && strncmp(carrier, "dc_", 3) != 0;
 }
 
 uint64_t ucx_direct_run(struct ucx_link *link, const struct stream *stream, uint64_t offset, uint64_t limit,
@@ -53,7 +63,7 @@ uint64_t ucx_direct_run(struct ucx_link *link, const struct stream *stream, uint
         const struct ucx *ucx = ucx_of_link(link);
         uint64_t run;
 
-        if (!ucx->direct || limit <= WIRE_INLINE_MAX || !ucx_is_rdma(ucx_carrier(&link->base)))
+        if (!ucx->direct || limit <= WIRE_INLINE_MAX || !is_closed_with_its_endpoint(ucx_carrier(&link->base)))
                 return 0;
         run = stream_run_in_segment(stream, offset, limit, ret_address, ret_memory);
         if (run < limit && run < UCX_GATHER_BELOW)
