@@ -10,8 +10,8 @@
 #include <ferry/error.h>
 
 #include "base/log.h"
-#include "event.h"
 #include "http/server.h"
+#include "latch.h"
 #include "peers/peers.h"
 
 struct connecting {
@@ -21,14 +21,14 @@ struct connecting {
         uint64_t own_epoch;
         char url[FERRY_METADATA_URL_SIZE]; /* "" = it was too long to keep */
         atomic_uint references;
-        struct http_event over;
+        struct http_latch over;
         struct connecting_result result; /* written by the work until over */
 };
 
 struct connecting *connecting_unref(struct connecting *c)
 {
         if (c && atomic_fetch_sub(&c->references, 1) == 1) {
-                event_destroy(&c->over);
+                latch_destroy(&c->over);
                 free(c);
         }
         return NULL;
@@ -39,7 +39,7 @@ static void finish(struct connecting *c, int error, const char *detail)
 {
         c->result.error = error;
         (void)snprintf(c->result.detail, sizeof(c->result.detail), "%s", detail);
-        event_happen(&c->over);
+        latch_set(&c->over);
         connecting_unref(c);
 }
 
@@ -100,14 +100,14 @@ int connecting_begin(const struct http_config *config, const char *url, struct c
         if (strlen(url) < sizeof(c->url))
                 strcpy(c->url, url);
         atomic_init(&c->references, 2);
-        int error = event_init(&c->over);
+        int error = latch_init(&c->over);
         if (error) {
                 free(c);
                 return error;
         }
         error = peers_fetch_worker(config->peers, url, on_fetched, c, detail, detail_size);
         if (error) {
-                event_destroy(&c->over);
+                latch_destroy(&c->over);
                 free(c);
                 return error;
         }
@@ -115,12 +115,12 @@ int connecting_begin(const struct http_config *config, const char *url, struct c
         return 0;
 }
 
-struct http_event *connecting_over(struct connecting *c)
+struct http_latch *connecting_over(struct connecting *c)
 {
         return &c->over;
 }
 
 const struct connecting_result *connecting_look(struct connecting *c)
 {
-        return event_has_happened(&c->over) ? &c->result : NULL;
+        return latch_is_set(&c->over) ? &c->result : NULL;
 }

@@ -11,7 +11,7 @@
 #include "transfer/engine.h"
 
 struct http_config;
-struct http_event;
+struct http_latch;
 
 /*
  * Connecting to the worker of a URL: fetches the worker's description over HTTP, then has the engine connect.
@@ -39,7 +39,7 @@ int connecting_begin(const struct http_config *config, const char *url, struct c
 struct connecting *connecting_unref(struct connecting *connecting);
 
 /* Happens at the end. Valid as long as the reference. */
-struct http_event *connecting_over(struct connecting *connecting);
+struct http_latch *connecting_over(struct connecting *connecting);
 
 /* NULL = not over. Valid as long as the reference. */
 const struct connecting_result *connecting_look(struct connecting *connecting);

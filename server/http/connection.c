@@ -29,7 +29,7 @@ static void connection_unref(struct http_connection *connection)
 
         if (atomic_fetch_sub(&connection->references, 1) != 1)
                 return;
-        event_destroy(&connection->end);
+        latch_destroy(&connection->end);
         pthread_mutex_destroy(&connection->lock);
         free(connection->origin);
         free(connection);
@@ -41,7 +41,7 @@ static void on_end(struct loop_watch *watch, uint32_t events)
 {
         struct http_connection *connection = FERRY_CONTAINER_OF(watch, struct http_connection, watch);
 
-        event_happen(&connection->end);
+        latch_set(&connection->end);
         pthread_mutex_lock(&connection->lock);
         if (connection->fd >= 0)
                 (void)shutdown(connection->fd, SHUT_RD);
@@ -57,12 +57,12 @@ struct http_connection *connection_new(struct http_quota *quota, struct event_re
 
         if (!connection)
                 return NULL;
-        if (event_init(&connection->end)) {
+        if (latch_init(&connection->end)) {
                 free(connection);
                 return NULL;
         }
         if (pthread_mutex_init(&connection->lock, NULL)) {
-                event_destroy(&connection->end);
+                latch_destroy(&connection->end);
                 free(connection);
                 return NULL;
         }
@@ -270,6 +270,6 @@ uint64_t connection_look(struct http_connection *connection, uint64_t now)
 
 void connection_repeat_end(struct http_connection *connection)
 {
-        if (event_has_happened(&connection->end))
+        if (latch_is_set(&connection->end))
                 (void)shutdown(connection->fd, SHUT_RD);
 }

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "base/loop.h"
-#include "event.h"
+#include "latch.h"
 
 struct event_readers;
 struct http_listener;
@@ -59,7 +59,7 @@ struct http_connection {
         uint64_t sent_us, sent; /* since when bytes of the answer are unsent, and bytes acknowledged then; 0 = not */
         struct loop_watch watch;
         atomic_uint references;
-        struct http_event end; /* the client has shut down its direction; a parked request waits for it */
+        struct http_latch end; /* the client has shut down its direction; a parked request waits for it */
         pthread_mutex_t lock;  /* a leaf */
         int fd;                /* lock; -1 = closed */
 };
@@ -114,7 +114,7 @@ static inline struct http_connection *connection_of(struct MHD_Connection *conne
 /* Whether the client has shut down its direction. Only from libmicrohttpd's callbacks. */
 static inline bool connection_has_ended(struct MHD_Connection *connection)
 {
-        return event_has_happened(&connection_of(connection)->end);
+        return latch_is_set(&connection_of(connection)->end);
 }
 
 /* Makes libmicrohttpd see an end that it may have missed. Call after bytes were read, and after an answer. */

@@ -11,9 +11,9 @@
 #include "base/util.h"
 #include "connecting.h"
 #include "connection.h"
-#include "event.h"
 #include "handlers.h"
 #include "http_internal.h"
+#include "latch.h"
 #include "problem.h"
 #include "request.h"
 #include "wait.h"
@@ -118,5 +118,5 @@ void create_peer(struct http_request *request)
                 return;
         }
         request_keep(request, connecting, end);
-        wait_event_or_answer(request, connecting_over(connecting), WAIT_MS, answer);
+        wait_latch_or_answer(request, connecting_over(connecting), WAIT_MS, answer);
 }

@@ -148,7 +148,7 @@ static bool wait_made(struct http_request *request, struct region *region, void 
                 resume(request);
                 return true;
         }
-        switch (wait_park_event(request, making_over(request->state), wait_ms, resume)) {
+        switch (wait_park_latch(request, making_over(request->state), wait_ms, resume)) {
         case WAIT_PARKED:
                 break;
         case WAIT_NEEDLESS:

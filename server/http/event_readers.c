@@ -2,8 +2,8 @@
 #include "event_readers.h"
 
 #include "base/clock.h"
-#include "event.h"
 #include "http_internal.h"
+#include "latch.h"
 #include "run_queue.h"
 
 static uint64_t beat_interval_us(const struct event_readers *readers)
@@ -18,7 +18,7 @@ static bool is_wanted(const struct event_readers *readers, const struct event_re
 {
         struct http_server *server = readers->server;
 
-        return atomic_load(&server->events_stopped) || (reader->left && event_has_happened(reader->left)) ||
+        return atomic_load(&server->events_stopped) || (reader->left && latch_is_set(reader->left)) ||
                event_log_has(server->config.events, &reader->filter, &reader->place);
 }
 

@@ -9,7 +9,7 @@
 
 #include "events.h"
 
-struct http_event;
+struct http_latch;
 struct http_server;
 struct run_queue;
 
@@ -27,7 +27,7 @@ enum {
 struct event_reader {
         /* Called after the reader was taken off the list; may free it. */
         void (*wake)(struct event_reader *reader);
-        struct http_event *left; /* the client's end; NULL = watched elsewhere */
+        struct http_latch *left; /* the client's end; NULL = watched elsewhere */
         bool beats;              /* also woken every EVENT_BEAT_MS */
         struct event_filter filter;
         struct event_place place;

@@ -129,7 +129,7 @@ static ssize_t read_stream(void *context, uint64_t position, char *buffer, size_
         while (stream->sent == stream->text.size) {
                 ferry_buffer_clear(&stream->text, false);
                 stream->sent = 0;
-                if (event_has_happened(&stream->connection->end))
+                if (latch_is_set(&stream->connection->end))
                         return MHD_CONTENT_READER_END_OF_STREAM;
                 bool stopped = atomic_load(&stream->server->events_stopped);
                 read_log(stream);

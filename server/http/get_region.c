@@ -37,7 +37,7 @@ void get_region(struct http_request *request)
         if (!wait_ms || region_state(region) != REGION_PREPARING || making_begin(request, region) < 0) {
                 answer(request, region);
                 region_unref(region);
-        } else if (wait_park_event(request, making_over(request->state), wait_ms, answer_in_time) != WAIT_PARKED) {
+        } else if (wait_park_latch(request, making_over(request->state), wait_ms, answer_in_time) != WAIT_PARKED) {
                 answer_in_time(request);
         }
 }

@@ -7,19 +7,19 @@
 #include "base/metrics.h"
 #include "base/util.h"
 #include "connection.h"
-#include "event.h"
 #include "event_readers.h"
 #include "event_stream.h"
 #include "handlers.h"
 #include "http_internal.h"
+#include "latch.h"
 #include "page.h"
 #include "request.h"
 #include "wait.h"
 
-/* The state of a request that waits for events. Connection's thread; come may happen on any. */
+/* The state of a request that waits for events. Connection's thread; come may be set on any. */
 struct event_wait {
         struct event_reader reader;
-        struct http_event come;
+        struct http_latch come;
         struct event_readers *readers;
 };
 
@@ -28,13 +28,13 @@ static void event_wait_end(struct http_request *request)
         struct event_wait *wait = request->state;
 
         event_reader_leave(wait->readers, &wait->reader);
-        event_destroy(&wait->come);
+        latch_destroy(&wait->come);
         free(wait);
 }
 
 static void on_come(struct event_reader *reader)
 {
-        event_happen(&FERRY_CONTAINER_OF(reader, struct event_wait, reader)->come);
+        latch_set(&FERRY_CONTAINER_OF(reader, struct event_wait, reader)->come);
 }
 
 /* NULL: no memory. */
@@ -45,7 +45,7 @@ static struct event_wait *event_wait_new(struct http_request *request, const str
 
         if (!wait)
                 return NULL;
-        if (event_init(&wait->come)) {
+        if (latch_init(&wait->come)) {
                 free(wait);
                 return NULL;
         }
@@ -110,7 +110,7 @@ static void answer_later(struct http_request *request, const struct event_filter
                 answer_events(request, filter, *place);
                 return;
         }
-        wait_event_or_answer(request, &wait->come, wait_ms, answer_in_time);
+        wait_latch_or_answer(request, &wait->come, wait_ms, answer_in_time);
 }
 
 /* ---- asking ---- */

@@ -5,9 +5,9 @@
 #include <ferry/json_write.h>
 
 #include "connection.h"
-#include "event.h"
 #include "handlers.h"
 #include "http_internal.h"
+#include "latch.h"
 #include "page.h"
 #include "problem.h"
 #include "registered.h"
@@ -110,5 +110,5 @@ void list_registered(struct http_request *request)
                 return;
         }
         request_keep(request, registered, end);
-        wait_event_or_answer(request, registered_over(registered), query.wait_ms + WAIT_MS, answer);
+        wait_latch_or_answer(request, registered_over(registered), query.wait_ms + WAIT_MS, answer);
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/util.h"
-#include "event.h"
+#include "latch.h"
 #include "memory/region.h"
 #include "request.h"
 
@@ -14,14 +14,14 @@ struct making {
         struct region *region;  /* a reference, the request's */
         atomic_uint references; /* the request's, and the region's until its callback */
         struct region_waiter waiter;
-        struct http_event over;
+        struct http_latch over;
 };
 
 static void making_unref(struct making *making)
 {
         if (atomic_fetch_sub(&making->references, 1) != 1)
                 return;
-        event_destroy(&making->over);
+        latch_destroy(&making->over);
         free(making);
 }
 
@@ -30,7 +30,7 @@ static void on_over(struct region_waiter *waiter)
 {
         struct making *making = FERRY_CONTAINER_OF(waiter, struct making, waiter);
 
-        event_happen(&making->over);
+        latch_set(&making->over);
         making_unref(making);
 }
 
@@ -51,7 +51,7 @@ int making_begin(struct http_request *request, struct region *region)
 
         if (!making)
                 return -ENOMEM;
-        error = event_init(&making->over);
+        error = latch_init(&making->over);
         if (error) {
                 free(making);
                 return error;
@@ -65,7 +65,7 @@ int making_begin(struct http_request *request, struct region *region)
         return 0;
 }
 
-struct http_event *making_over(struct making *making)
+struct http_latch *making_over(struct making *making)
 {
         return &making->over;
 }

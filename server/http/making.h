@@ -4,13 +4,13 @@
 
 #include <stdbool.h>
 
-struct http_event;
+struct http_latch;
 struct http_request;
 struct region;
 
 /*
  * A request's wait for a region being prepared. It is the request's state, and ends with it. Other threads touch only
- * the event.
+ * the latch.
  */
 struct making;
 
@@ -18,7 +18,7 @@ struct making;
 int making_begin(struct http_request *request, struct region *region);
 
 /* Happens when the region is ready or has failed. */
-struct http_event *making_over(struct making *making);
+struct http_latch *making_over(struct making *making);
 
 struct region *making_region(const struct making *making);
 

@@ -12,8 +12,8 @@
 #include <ferry/status.h>
 
 #include "base/util.h"
-#include "event.h"
 #include "http_internal.h"
+#include "latch.h"
 #include "metadata_json.h"
 #include "operation_json.h"
 #include "operations/operations.h"
@@ -33,8 +33,8 @@ struct operation_entry {
 struct operation_set {
         struct operation_store *store;
         atomic_uint references; /* the request's, and one for each registered waiter */
-        atomic_uint missing;    /* results that must be done before the event happens */
-        struct http_event over;
+        atomic_uint missing;    /* results that must be done before over is set */
+        struct http_latch over;
         size_t n;
         struct operation_entry entries[];
 };
@@ -48,7 +48,7 @@ static void set_unref(struct operation_set *set, unsigned n)
                 operation_unref(set->entries[i].operation);
                 free(set->entries[i].problem);
         }
-        event_destroy(&set->over);
+        latch_destroy(&set->over);
         free(set);
 }
 
@@ -69,7 +69,7 @@ int operation_set_begin(struct http_request *request, size_t n)
 
         if (!set)
                 return -ENOMEM;
-        error = event_init(&set->over);
+        error = latch_init(&set->over);
         if (error) {
                 free(set);
                 return error;
@@ -123,7 +123,7 @@ void operation_set_find(struct operation_set *set, size_t i, const char *id)
 static void count_done(struct operation_set *set)
 {
         if (atomic_fetch_sub(&set->missing, 1) == 1)
-                event_happen(&set->over);
+                latch_set(&set->over);
 }
 
 static void on_done(struct operation_waiter *waiter)
@@ -134,7 +134,7 @@ static void on_done(struct operation_waiter *waiter)
         set_unref(set, 1);
 }
 
-struct http_event *operation_set_wait(struct operation_set *set, bool any)
+struct http_latch *operation_set_wait(struct operation_set *set, bool any)
 {
         /* All: one more than n, until every waiter is registered. Any: later results count below 0, without effect. */
         atomic_store(&set->missing, any ? 1 : (unsigned)set->n + 1);

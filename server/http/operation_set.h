@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 struct ferry_json_writer;
-struct http_event;
+struct http_latch;
 struct http_request;
 struct operation;
 struct operation_set;
@@ -15,7 +15,7 @@ struct refusal;
 
 /*
  * The results of a request about several operations, in the request's order: each an operation or a problem. The
- * request's state; used by its thread only, but the event may happen on any.
+ * request's state; used by its thread only, but the latch may be set on any.
  */
 
 /* Makes a set of n results, which becomes the request's state. 0 or -errno. */
@@ -32,10 +32,10 @@ void operation_set_refuse(struct operation_set *set, size_t i, const struct http
 void operation_set_find(struct operation_set *set, size_t i, const char *id);
 
 /*
- * Returns an event that happens when all results, or any, are done. Problems and deleted operations count as done. Call
- * once at most. The event is valid until the request ends.
+ * Returns a latch that is set when all results, or any, are done. Problems and deleted operations count as done. Call
+ * once at most. The latch is valid until the request ends.
  */
-struct http_event *operation_set_wait(struct operation_set *set, bool any);
+struct http_latch *operation_set_wait(struct operation_set *set, bool any);
 
 /*
  * Writes the array of present results. metadata: include the metadata of passive operations that have not ended. Once

@@ -9,11 +9,11 @@
 
 #include <ferry/error.h>
 
-#include "event.h"
+#include "latch.h"
 
 struct registered {
         atomic_uint references;
-        struct http_event over;
+        struct http_latch over;
         struct registered_result result; /* written by the work until over */
         struct registry_entry *entries;  /* owned; the page's */
 };
@@ -21,7 +21,7 @@ struct registered {
 struct registered *registered_unref(struct registered *r)
 {
         if (r && atomic_fetch_sub(&r->references, 1) == 1) {
-                event_destroy(&r->over);
+                latch_destroy(&r->over);
                 free(r->entries);
                 free(r);
         }
@@ -44,7 +44,7 @@ static void on_found(void *context, int error, const char *detail, const struct 
                         r->result.error = FERRY_E_INTERNAL;
                 r->result.page.entries = r->entries;
         }
-        event_happen(&r->over);
+        latch_set(&r->over);
         registered_unref(r);
 }
 
@@ -56,14 +56,14 @@ int registered_begin(struct registry *registry, const struct registry_query *que
         if (!r)
                 return -ENOMEM;
         atomic_init(&r->references, 2);
-        error = event_init(&r->over);
+        error = latch_init(&r->over);
         if (error) {
                 free(r);
                 return error;
         }
         error = registry_find(registry, query, on_found, r);
         if (error) {
-                event_destroy(&r->over);
+                latch_destroy(&r->over);
                 free(r);
                 return error;
         }
@@ -71,12 +71,12 @@ int registered_begin(struct registry *registry, const struct registry_query *que
         return 0;
 }
 
-struct http_event *registered_over(struct registered *r)
+struct http_latch *registered_over(struct registered *r)
 {
         return &r->over;
 }
 
 const struct registered_result *registered_look(struct registered *r)
 {
-        return event_has_happened(&r->over) ? &r->result : NULL;
+        return latch_is_set(&r->over) ? &r->result : NULL;
 }

@@ -7,7 +7,7 @@
 
 #include "peers/registry.h"
 
-struct http_event;
+struct http_latch;
 
 /*
  * A request to the registry for a page of workers. References: the caller's, and that of the work, which runs on the
@@ -29,7 +29,7 @@ int registered_begin(struct registry *registry, const struct registry_query *que
 struct registered *registered_unref(struct registered *registered);
 
 /* Happens at the end. Valid as long as the reference. */
-struct http_event *registered_over(struct registered *registered);
+struct http_latch *registered_over(struct registered *registered);
 
 /* NULL = not over. Valid as long as the reference. */
 const struct registered_result *registered_look(struct registered *registered);

@@ -15,15 +15,15 @@
 #include "base/metrics.h"
 #include "base/util.h"
 #include "connection.h"
-#include "event.h"
 #include "events.h"
 #include "http_internal.h"
+#include "latch.h"
 #include "life.h"
 #include "operations/operations.h"
 #include "request.h"
 #include "shard.h"
 
-enum { SOURCES = 3 /* that can wake it: the client's end, the operation or event, the deadline */ };
+enum { SOURCES = 3 /* that can wake it: the client's end, the operation or latch, the deadline */ };
 
 /*
  * One parked request. References: one for each armed source, dropped when its callback has run or can no longer run,
@@ -34,11 +34,11 @@ struct http_park {
         struct MHD_Connection *connection; /* suspended while parked */
         struct http_connection *ours;      /* of connection; valid while parked */
         struct http_shard *shard;          /* of connection */
-        struct operation *operation;       /* a reference; NULL = waits for the event */
-        struct http_event *event;          /* the request's; invalid once the connection is resumed; NULL = none */
+        struct operation *operation;       /* a reference; NULL = waits for the latch */
+        struct http_latch *latch;          /* the request's; invalid once the connection is resumed; NULL = none */
         atomic_uint references;
         struct operation_waiter waiter;
-        struct http_event_waiter event_waiter, end_waiter;
+        struct http_latch_waiter latch_waiter, end_waiter;
         struct loop_timer timer;
         /* waits.lock: */
         bool parked;
@@ -95,16 +95,16 @@ static void park_unref(struct http_park *park)
 /* Registers the waiter. false: it has happened already. */
 static bool park_wait(struct http_park *park, uint64_t revision)
 {
-        if (park->event)
-                return event_wait(park->event, &park->event_waiter);
+        if (park->latch)
+                return latch_wait(park->latch, &park->latch_waiter);
         return operation_wait(park->server->config.operations, park->operation, revision, &park->waiter);
 }
 
 /* true: it was registered, and its callback will not run. */
 static bool park_unwait(struct http_park *park)
 {
-        if (park->event)
-                return event_unwait(park->event, &park->event_waiter);
+        if (park->latch)
+                return latch_unwait(park->latch, &park->latch_waiter);
         return operation_unwait(park->server->config.operations, &park->waiter);
 }
 
@@ -135,9 +135,9 @@ static void park_wake(struct http_park *park)
         event_log_used(server->config.events, EVENT_LIMIT_WAITERS, n_parked);
 
         /* Before the resume: it may free the connection and the request. */
-        if (park->event && event_unwait(park->event, &park->event_waiter))
+        if (park->latch && latch_unwait(park->latch, &park->latch_waiter))
                 park_unref(park);
-        if (event_unwait(&park->ours->end, &park->end_waiter))
+        if (latch_unwait(&park->ours->end, &park->end_waiter))
                 park_unref(park);
         MHD_resume_connection(park->connection);
         shard_wake(park->shard);
@@ -155,12 +155,12 @@ static void park_end(struct http_park *park)
         park_unref(park);
 }
 
-static void on_event(struct http_event_waiter *waiter)
+static void on_latch(struct http_latch_waiter *waiter)
 {
-        park_end(FERRY_CONTAINER_OF(waiter, struct http_park, event_waiter));
+        park_end(FERRY_CONTAINER_OF(waiter, struct http_park, latch_waiter));
 }
 
-static void on_client_end(struct http_event_waiter *waiter)
+static void on_client_end(struct http_latch_waiter *waiter)
 {
         park_end(FERRY_CONTAINER_OF(waiter, struct http_park, end_waiter));
 }
@@ -184,21 +184,21 @@ static bool park_arm(struct http_park *park, uint64_t revision, uint64_t wait_ms
         const struct http_config *config = &park->server->config;
 
         atomic_fetch_add(&park->references, SOURCES);
-        bool ends = event_wait(&park->ours->end, &park->end_waiter);
+        bool ends = latch_wait(&park->ours->end, &park->end_waiter);
         bool waits = ends && park_wait(park, revision);
         if (waits && loop_timer_start(config->loop, &park->timer, clock_now_us() + wait_ms * 1000) >= 0)
                 return true;
         /* A source that has fired meanwhile drops its reference by itself. */
         unsigned unused = 1;
         unused += !waits || park_unwait(park);
-        unused += !ends || event_unwait(&park->ours->end, &park->end_waiter);
+        unused += !ends || latch_unwait(&park->ours->end, &park->end_waiter);
         atomic_fetch_sub(&park->references, unused);
         return false;
 }
 
-/* One of operation and event is NULL. */
+/* One of operation and latch is NULL. */
 static enum wait_result park_request(struct http_request *request, struct operation *operation, uint64_t revision,
-                                     struct http_event *event, uint64_t wait_ms,
+                                     struct http_latch *latch, uint64_t wait_ms,
                                      void (*resume)(struct http_request *request))
 {
         struct http_server *server = request->server;
@@ -213,9 +213,9 @@ static enum wait_result park_request(struct http_request *request, struct operat
         park->ours = connection_of(request->connection);
         park->shard = park->ours->shard;
         park->operation = operation ? operation_ref(operation) : NULL;
-        park->event = event;
+        park->latch = latch;
         park->waiter.wake = on_operation;
-        park->event_waiter.wake = on_event;
+        park->latch_waiter.wake = on_latch;
         park->end_waiter.wake = on_client_end;
         park->timer.fired = on_deadline;
         atomic_init(&park->references, 1);
@@ -255,10 +255,10 @@ enum wait_result wait_park(struct http_request *request, uint64_t revision, uint
         return park_request(request, request->operation, revision, NULL, wait_ms, resume);
 }
 
-enum wait_result wait_park_event(struct http_request *request, struct http_event *event, uint64_t wait_ms,
+enum wait_result wait_park_latch(struct http_request *request, struct http_latch *latch, uint64_t wait_ms,
                                  void (*resume)(struct http_request *request))
 {
-        return park_request(request, NULL, 0, event, wait_ms, resume);
+        return park_request(request, NULL, 0, latch, wait_ms, resume);
 }
 
 void wait_refuse(struct http_request *request)
@@ -292,10 +292,10 @@ void wait_or_answer(struct http_request *request, uint64_t revision, uint64_t wa
         answer_unless_parked(request, wait_park(request, revision, wait_ms, answer), answer);
 }
 
-void wait_event_or_answer(struct http_request *request, struct http_event *event, uint64_t wait_ms,
+void wait_latch_or_answer(struct http_request *request, struct http_latch *latch, uint64_t wait_ms,
                           void (*answer)(struct http_request *request))
 {
-        answer_unless_parked(request, wait_park_event(request, event, wait_ms, answer), answer);
+        answer_unless_parked(request, wait_park_latch(request, latch, wait_ms, answer), answer);
 }
 
 void waits_stop(struct http_waits *waits)

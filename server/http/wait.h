@@ -8,15 +8,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct http_event;
+struct http_latch;
 struct http_park;
 struct http_request;
 struct metric;
 
 /*
  * Parked requests: their connections are suspended and occupy no thread. The first of these wakes a request, exactly
- * once: its operation or event, its deadline, the client's end (connection.h), the end of the server. Lock order: the
- * lock here, then those of libmicrohttpd, of events, of the operation store and of the loop.
+ * once: its operation or latch, its deadline, the client's end (connection.h), the end of the server. Lock order: the
+ * lock here, then those of libmicrohttpd, of latches, of the operation store and of the loop.
  */
 struct http_waits {
         pthread_mutex_t lock;
@@ -51,18 +51,18 @@ enum wait_result {
 enum wait_result wait_park(struct http_request *request, uint64_t revision, uint64_t wait_ms,
                            void (*resume)(struct http_request *request));
 
-/* The same until the event happens; it must stay until the request is answered. */
-enum wait_result wait_park_event(struct http_request *request, struct http_event *event, uint64_t wait_ms,
+/* The same until the latch is set; it must stay until the request is answered. */
+enum wait_result wait_park_latch(struct http_request *request, struct http_latch *latch, uint64_t wait_ms,
                                  void (*resume)(struct http_request *request));
 
 /* Answers after WAIT_FULL. */
 void wait_refuse(struct http_request *request);
 
-/* As wait_park and wait_park_event, but they answer in any case: at once after WAIT_NEEDLESS, refused after WAIT_FULL.
+/* As wait_park and wait_park_latch, but they answer in any case: at once after WAIT_NEEDLESS, refused after WAIT_FULL.
  */
 void wait_or_answer(struct http_request *request, uint64_t revision, uint64_t wait_ms,
                     void (*answer)(struct http_request *request));
-void wait_event_or_answer(struct http_request *request, struct http_event *event, uint64_t wait_ms,
+void wait_latch_or_answer(struct http_request *request, struct http_latch *latch, uint64_t wait_ms,
                           void (*answer)(struct http_request *request));
 
 #endif
