@@ -31,22 +31,24 @@ static void cleanup_metadata(struct ferry_metadata **metadata)
         *metadata = ferry_metadata_free(*metadata);
 }
 
+/* On failure the error is told (worker_fail). */
 static int handle_new(struct ferry_worker *worker, const struct operation_spec *spec,
                       struct ferry_worker_operation **ret_handle)
 {
         FERRY_CLEANUP(cleanup_handle) struct ferry_worker_operation *handle = calloc(1, sizeof(*handle));
+        char detail[OPERATION_DETAIL_SIZE];
         struct operation_view view;
         int r;
 
         if (!handle)
-                return -ENOMEM;
+                return worker_fail(-ENOMEM, NULL);
         handle->generation = worker->generation;
         handle->worker = worker;
         handle->store = worker->operations;
         (void)pthread_mutex_init(&handle->lock, NULL);
-        r = operation_create(worker->operations, spec, &handle->operation);
+        r = operation_create(worker->operations, spec, &handle->operation, detail);
         if (r)
-                return r;
+                return worker_fail(r, *detail ? "%s" : NULL, detail);
         operation_look(handle->store, handle->operation, &view);
         ferry_id_format("op_", view.id, handle->id);
         *ret_handle = FERRY_STEAL(handle);
@@ -87,7 +89,7 @@ static int create_with_metadata(struct ferry_worker *worker, const struct operat
                 return worker_fail(r, *detail ? "%s" : NULL, detail);
         r = handle_new(worker, spec, &handle);
         if (r)
-                return worker_fail(r, NULL);
+                return r;
         r = operation_begin(worker->operations, handle->operation, metadata, true, detail);
         if (r)
                 return unmake(handle, r, detail);
@@ -104,7 +106,7 @@ static int create_with_url(struct ferry_worker *worker, const struct operation_s
 
         r = handle_new(worker, spec, &handle);
         if (r)
-                return worker_fail(r, NULL);
+                return r;
         r = remote_begin(worker->operations, worker->peers, handle->operation, url, detail, sizeof(detail));
         if (r)
                 return unmake(handle, r, detail);
@@ -116,7 +118,6 @@ static int create(struct ferry_worker *worker, const struct operation_spec *spec
                   struct ferry_worker_operation **ret_handle)
 {
         const char *kind = ferry_kind_name((int)spec->kind);
-        int r;
 
         if (ferry_kind_is_passive((int)spec->kind) != !remote)
                 return worker_fail(FERRY_E_INVALID_PARAMETER,
@@ -127,8 +128,7 @@ static int create(struct ferry_worker *worker, const struct operation_spec *spec
                 return strncmp(remote, "http", 4) == 0 || strncmp(remote, "ferry:", 6) == 0
                                ? create_with_url(worker, spec, remote, ret_handle)
                                : create_with_metadata(worker, spec, remote, ret_handle);
-        r = handle_new(worker, spec, ret_handle);
-        return r ? worker_fail(r, NULL) : 0;
+        return handle_new(worker, spec, ret_handle);
 }
 
 int ferry_worker_operation_create(struct ferry_worker *worker, const struct ferry_worker_request *request,

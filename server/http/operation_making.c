@@ -65,18 +65,8 @@ static bool start(const struct http_config *config, struct operation *operation,
 }
 
 /* Fills in why the store refused to create the operation. */
-static void refuse_creation(const struct http_config *config, const struct operation_spec *spec, int error,
-                            struct refusal *refusal)
+static void refuse_creation(const struct operation_spec *spec, int error, const char *detail, struct refusal *refusal)
 {
-        const struct operation_limits *limits = config->operation_limits;
-        char limit[96];
-
-        if (operation_store_live(config->operations) < limits->operations_max)
-                snprintf(limit, sizeof(limit), "pieces_max is %zu, and operations that have not ended leave too few",
-                         limits->pieces_max);
-        else
-                snprintf(limit, sizeof(limit), "--max-operations is %zu, and as many have not ended",
-                         limits->operations_max);
         if (spec->follow && error == FERRY_E_OUT_OF_BOUNDS)
                 (void)refuse_at(refusal, error, "/descriptors", "not all of it lies in what the read of follow fills");
         else if (spec->follow && error == FERRY_E_KIND_MISMATCH)
@@ -86,10 +76,7 @@ static void refuse_creation(const struct http_config *config, const struct opera
         else if (spec->follow && error == FERRY_E_GONE)
                 (void)refuse_at(refusal, error, "/follow", "the read has ended without all of its bytes");
         else
-                (void)refuse(refusal, error,
-                             error == FERRY_E_LIMIT_REACHED ? limit
-                             : error == FERRY_E_DRAINING    ? PROBLEM_DRAINING
-                                                            : NULL);
+                (void)refuse(refusal, error, error == FERRY_E_DRAINING ? PROBLEM_DRAINING : *detail ? detail : NULL);
 }
 
 struct operation *operation_make(struct http_request *request, struct json_object *document, bool passive, bool awaited,
@@ -97,6 +84,7 @@ struct operation *operation_make(struct http_request *request, struct json_objec
 {
         FERRY_CLEANUP(operation_body_clear) struct operation_body body = { 0 };
         const struct http_config *config = &request->server->config;
+        char detail[OPERATION_DETAIL_SIZE] = "";
         struct operation *operation;
         int error;
 
@@ -105,9 +93,9 @@ struct operation *operation_make(struct http_request *request, struct json_objec
                 return NULL;
         body.spec.request_id = request->id;
         if (!error)
-                error = operation_create(config->operations, &body.spec, &operation);
+                error = operation_create(config->operations, &body.spec, &operation, detail);
         if (error) {
-                refuse_creation(config, &body.spec, error, refusal);
+                refuse_creation(&body.spec, error, detail, refusal);
                 return NULL;
         }
         return start(config, operation, &body, awaited, refusal) ? operation : NULL;

@@ -176,7 +176,7 @@ static int operation_new(struct operation_store *store, const struct operation_s
 }
 
 /* With the lock held. Whether the store accepts it: 0; FERRY_E_GONE; FERRY_E_DRAINING; FERRY_E_LIMIT_REACHED. */
-static int admit(struct operation_store *store, const struct operation *operation)
+static int admit(struct operation_store *store, const struct operation *operation, char detail[OPERATION_DETAIL_SIZE])
 {
         const struct operation *source = operation->follow ? operation->follow->source : NULL;
 
@@ -184,7 +184,7 @@ static int admit(struct operation_store *store, const struct operation *operatio
                 return FERRY_E_GONE;
         if (store->draining)
                 return FERRY_E_DRAINING;
-        return retention_make_room(store, operation);
+        return retention_make_room(store, operation, detail);
 }
 
 /* From now on a failure of its source ends it. */
@@ -198,7 +198,8 @@ static void follow_begin(struct operation *operation)
         atomic_fetch_add(&source->n_followers, 1);
 }
 
-int operation_create(struct operation_store *store, const struct operation_spec *spec, struct operation **ret_operation)
+int operation_create(struct operation_store *store, const struct operation_spec *spec, struct operation **ret_operation,
+                     char detail[OPERATION_DETAIL_SIZE])
 {
         FERRY_CLEANUP(operation_unref_p) struct operation *operation = NULL;
         struct deferred_actions deferred = { 0 };
@@ -206,6 +207,7 @@ int operation_create(struct operation_store *store, const struct operation_spec 
         uint64_t total;
         int r;
 
+        detail[0] = '\0';
         if (!spec_valid(&store->config.limits, spec, &total, &pieces))
                 return FERRY_E_INVALID_PARAMETER;
         r = operation_new(store, spec, total, &operation);
@@ -215,7 +217,7 @@ int operation_create(struct operation_store *store, const struct operation_spec 
         store_lock(store);
         if (operation->ttl_created_ms)
                 deadline_expire_after(operation, operation->ttl_created_ms);
-        r = admit(store, operation);
+        r = admit(store, operation, detail);
         if (!r)
                 r = store_insert(store, operation);
         if (!r && operation->follow)

@@ -332,8 +332,9 @@ void retention_keep(struct operation *operation);
 void retention_forget(struct operation *operation);
 /* Evicts the oldest terminal operation. false: there is none. */
 bool retention_evict(struct operation_store *store);
-/* Evicts until the limits have room for a new operation. 0 or FERRY_E_LIMIT_REACHED. */
-int retention_make_room(struct operation_store *store, const struct operation *operation);
+/* Evicts until the limits have room for a new operation. 0; FERRY_E_LIMIT_REACHED, and detail names the limit. */
+int retention_make_room(struct operation_store *store, const struct operation *operation,
+                        char detail[OPERATION_DETAIL_SIZE]);
 /* Without the lock. */
 void retention_fired(struct loop_timer *timer);
 

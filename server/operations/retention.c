@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
 #include "operations_internal.h"
 
-/* Terminal operations that are kept for a while, oldest first. */
+/* Terminal operations that are kept for a while, oldest first, and the limits into which a new operation must fit. */
 
 #define RETENTION_SLACK_US UINT64_C(1000000) /* least time between two runs: idle workers sleep */
 
@@ -55,19 +57,25 @@ void retention_keep(struct operation *operation)
         retention_arm(store, 0);
 }
 
-static bool has_room(const struct operation_store *store, const struct operation *operation)
+int retention_make_room(struct operation_store *store, const struct operation *operation,
+                        char detail[OPERATION_DETAIL_SIZE])
 {
         const struct operation_limits *limits = &store->config.limits;
+        bool full;
 
-        return store->n_live + store->n_terminal < limits->operations_max &&
-               operation->n_pieces <= limits->pieces_max - store->n_pieces;
-}
-
-int retention_make_room(struct operation_store *store, const struct operation *operation)
-{
-        while (!has_room(store, operation))
-                if (!retention_evict(store))
-                        return FERRY_E_LIMIT_REACHED;
+        while ((full = store->n_live + store->n_terminal >= limits->operations_max) ||
+               operation->n_pieces > limits->pieces_max - store->n_pieces) {
+                if (retention_evict(store))
+                        continue;
+                if (full)
+                        (void)snprintf(detail, OPERATION_DETAIL_SIZE,
+                                       "--max-operations is %zu, and as many have not ended", limits->operations_max);
+                else
+                        (void)snprintf(detail, OPERATION_DETAIL_SIZE,
+                                       "pieces_max is %zu, and operations that have not ended leave too few",
+                                       limits->pieces_max);
+                return FERRY_E_LIMIT_REACHED;
+        }
         return 0;
 }
 

@@ -151,7 +151,7 @@ int make_spec(struct fixture *f, const struct operation_spec *spec, struct opera
                 copy.slices = &slice;
                 copy.n_slices = 1;
         }
-        r = operation_create(f->store, &copy, ret_operation);
+        r = operation_create(f->store, &copy, ret_operation, f->detail);
         if (r == 0)
                 (void)keep_operation(*ret_operation);
         return r;

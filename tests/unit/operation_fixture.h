@@ -44,6 +44,7 @@ struct fixture {
         struct region *region, *other;
         struct operation_store *store;
         struct fake_data_plane data_plane;
+        char detail[OPERATION_DETAIL_SIZE]; /* of the last operation_create */
 };
 
 /* Long enough that no deadline is met by accident. */

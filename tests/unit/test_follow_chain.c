@@ -230,10 +230,11 @@ static int make(struct net *net, struct flight *f, unsigned i, struct operation_
                 struct operation **ret_operation)
 {
         struct operation_slice slice = slice_of(net, f, i);
+        char detail[OPERATION_DETAIL_SIZE];
 
         spec.slices = &slice;
         spec.n_slices = 1;
-        return operation_create(net->nodes[i].store, &spec, ret_operation);
+        return operation_create(net->nodes[i].store, &spec, ret_operation, detail);
 }
 
 /* false: what it was to read from has ended already. */

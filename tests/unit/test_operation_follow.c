@@ -30,7 +30,7 @@ static int refusal(struct fixture *f, struct operation *source, const struct ope
         const struct operation_spec spec = { .kind = FERRY_READABLE, .slices = slice, .n_slices = 1, .follow = source };
         struct operation *operation;
 
-        return operation_create(f->store, &spec, &operation);
+        return operation_create(f->store, &spec, &operation, f->detail);
 }
 
 static struct operation *make_read(struct fixture *f)
@@ -114,7 +114,7 @@ WITH_STORE(only_what_a_read_fills_can_be_followed)
         assert_int_equal(make_spec(f, &spec, &overlapping), 0);
         assert_int_equal(refusal(f, overlapping, twice), FERRY_E_INVALID_PARAMETER);
         spec = (struct operation_spec){ .kind = FERRY_WRITABLE, .slices = &inside, .n_slices = 1, .follow = read };
-        assert_int_equal(operation_create(f->store, &spec, &follower), FERRY_E_INVALID_PARAMETER);
+        assert_int_equal(operation_create(f->store, &spec, &follower, f->detail), FERRY_E_INVALID_PARAMETER);
         follower = follow_slices(f, read, &inside, 1);
         end_transfer(f, FERRY_E_PEER_LOST);
         assert_int_equal(refusal(f, read, &inside), FERRY_E_GONE);

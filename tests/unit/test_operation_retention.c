@@ -139,6 +139,7 @@ WITH_STORE(pieces_are_counted_and_live_ones_do_not_make_room)
         assert_int_equal(make_row(f, 40, &live[1]), 0);
         assert_int_equal(find(f, ended), OPERATION_GONE);
         assert_int_equal(make_row(f, 1, &none), FERRY_E_LIMIT_REACHED);
+        assert_non_null(strstr(f->detail, "pieces_max is 100"));
         assert_int_equal(value(f, "\nferry_operation_pieces "), 100);
         operation_delete(f->store, live[1]);
         assert_int_equal(value(f, "\nferry_operation_pieces "), 60);

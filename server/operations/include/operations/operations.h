@@ -92,7 +92,8 @@ struct operation_observer {
 
 /*
  * Pieces of all operations together, with the terminal ones that are kept: a row of 65,536 pieces is asked for in 100
- * bytes, and takes 2 MiB. At this limit they take some 100 MiB as rows and blocks, four times that as descriptors.
+ * bytes, and takes 2 MiB. A piece is one of the equal parts of a slice; the pieces of makers, pulls and messages are
+ * others. At this limit they take some 100 MiB as rows and blocks, four times that as descriptors.
  */
 enum { OPERATION_PIECES_MAX = 1 << 22 };
 
@@ -173,10 +174,10 @@ struct operation_spec {
  * *ret_operation has a reference. 0; FERRY_E_INVALID_PARAMETER; FERRY_E_LIMIT_REACHED; FERRY_E_NOT_FOUND (a region was
  * deleted meanwhile); FERRY_E_DRAINING; -ENOMEM. With follow: FERRY_E_KIND_MISMATCH (not a read); FERRY_E_OUT_OF_BOUNDS
  * (it does not fill all of the bytes); FERRY_E_INVALID_PARAMETER (it fills some twice, or they lie in too many pieces);
- * FERRY_E_GONE (it has failed).
+ * FERRY_E_GONE (it has failed). On failure detail names the limit that is reached, or is "".
  */
-int operation_create(struct operation_store *store, const struct operation_spec *spec,
-                     struct operation **ret_operation);
+int operation_create(struct operation_store *store, const struct operation_spec *spec, struct operation **ret_operation,
+                     char detail[OPERATION_DETAIL_SIZE]);
 
 /*
  * Starts an active operation with a peer's metadata (borrowed). Checks first; if a check fails, the operation is
