@@ -91,7 +91,8 @@ static int passed_keep(struct worker_settings *settings, char *message, size_t m
 static bool keep_strings(struct worker_settings *settings)
 {
         struct worker_options *options = &settings->options;
-        const char **strings[] = { &options->data_listen,
+        const char **strings[] = { &options->local,
+                                   &options->data_listen,
                                    &options->transports,
                                    &options->interfaces,
                                    &options->advertise,

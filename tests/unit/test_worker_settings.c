@@ -68,15 +68,17 @@ TEST(defaults_take_the_place_of_zeros)
 
 TEST(strings_are_copied)
 {
-        char name[] = "first", listen[] = "127.0.0.1:1";
+        char name[] = "first", local[] = "/a", listen[] = "127.0.0.1:1";
         const char *const list[] = { listen };
-        const struct worker_options options = { .name = name, .listen = list, .n_listen = 1 };
+        const struct worker_options options = { .name = name, .local = local, .listen = list, .n_listen = 1 };
         struct worker_settings *settings = NULL;
 
         assert_int_equal(worker_settings_new(&options, &settings, NULL, 0), 0);
         memset(name, 'x', sizeof(name) - 1);
+        memset(local, 'x', sizeof(local) - 1);
         memset(listen, 'x', sizeof(listen) - 1);
         assert_string_equal(settings->options.name, "first");
+        assert_string_equal(settings->options.local, "/a");
         assert_string_equal(settings->options.listen[0], "127.0.0.1:1");
         worker_settings_free(settings);
 }
