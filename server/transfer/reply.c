@@ -43,8 +43,9 @@ static void refused(struct requester *r, const struct wire_header *h)
         r->peer_knows = true;
         r->word_awaited = r->final_sent = false;
         requester_fail(r, error, "the peer answered: %s",
-                       error == FERRY_E_LIMIT_REACHED ? "it has claims_max transfers under way, try again later"
-                                                      : ferry_error_title(error));
+                       error == FERRY_E_LIMIT_REACHED
+                               ? "its limit of transfers (claims_max), or of requests of one transfer, is reached"
+                               : ferry_error_title(error));
 }
 
 static struct requester *requester_of(struct engine *engine, struct peer *peer, const struct wire_header *h)
@@ -103,7 +104,7 @@ static void data_received(struct message *message, enum message_result result)
 
         requester_note_gpu_path(r, message->gpu_path);
         chunk->receives--;
-        r->copying -= message->answer.total;
+        r->copying -= message->counted;
         switch (result) {
         case MESSAGE_OK:
                 if (r->error == 0 && check_bytes(r, &message->answer, message->checksum))
@@ -135,10 +136,10 @@ bool reply_owns(const struct message *message)
 void reply_copied(struct message *message)
 {
         struct requester *r = message->owner;
-        uint64_t before = message->answer.total; /* not used in a receive: what was counted of it so far */
+        uint64_t before = message->counted;
 
         r->copying += message->copied - before;
-        message->answer.total = message->copied;
+        message->counted = message->copied;
         peer_moved(r->peer, message->copied - before);
         requester_tell_progress(r);
 }
@@ -175,7 +176,6 @@ static void receive(struct requester *r, struct chunk *chunk, const struct wire_
         message->transfer = r->spec.id;
         message->seq = chunk->seq;
         message->answer = *h;
-        message->answer.total = 0;
         link->transport->ops->receive(link, message, payload);
 }
 

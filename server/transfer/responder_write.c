@@ -53,7 +53,7 @@ static void write_received(struct message *message, enum message_result result)
 
         responder_note_gpu_path(r, message->gpu_path);
         r->in_flight--;
-        r->copying -= message->answer.total;
+        r->copying -= message->counted;
         if (result == MESSAGE_OK)
                 stored(r, &message->answer, message->checksum);
         else if (result == MESSAGE_NO_MEMORY)
@@ -86,10 +86,10 @@ bool responder_owns(const struct message *message)
 void responder_copied(struct message *message)
 {
         struct responder *r = message->owner;
-        uint64_t before = message->answer.total; /* unused in a receive: here, the bytes counted so far */
+        uint64_t before = message->counted;
 
         r->copying += message->copied - before;
-        message->answer.total = message->copied;
+        message->counted = message->copied;
         peer_moved(r->peer, message->copied - before);
         responder_tell_progress(r);
 }
@@ -141,6 +141,5 @@ void responder_on_write(struct engine *engine, struct peer *peer, const struct w
         message->transfer = r->transfer;
         message->responder = r->number;
         message->answer = *h;
-        message->answer.total = 0;
         peer->link->transport->ops->receive(peer->link, message, payload);
 }

@@ -87,10 +87,10 @@ static void tell(struct copy_pool *pool)
                 ;
 }
 
-/* Claims the next piece of the job; drops a job without one. Under the lock. */
+/* Takes the next piece of the job; drops a job without one. Under the lock. */
 static bool claim_of_job(struct copy_pool *pool, struct piece *ret_piece)
 {
-        if (pool->job && pull_claim(pool->job, PULL_PIECE, ret_piece))
+        if (pool->job && pull_take(pool->job, PULL_PIECE, ret_piece))
                 return true;
         pool->job = NULL;
         return false;
@@ -169,7 +169,7 @@ uint64_t copy_pool_copy(struct copy_pool *pool, struct pull *pull, uint64_t limi
         bool claimed, valid;
 
         (void)pthread_mutex_lock(&pool->lock);
-        claimed = pull_claim(pull, limit, &piece);
+        claimed = pull_take(pull, limit, &piece);
         (void)pthread_mutex_unlock(&pool->lock);
         if (!claimed)
                 return 0;

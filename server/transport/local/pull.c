@@ -20,7 +20,7 @@ void pull_free(struct pull *pull, struct mappings *mappings)
         free(pull);
 }
 
-bool pull_claim(struct pull *pull, uint64_t limit, struct piece *ret_piece)
+bool pull_take(struct pull *pull, uint64_t limit, struct piece *ret_piece)
 {
         uint64_t rest = pull->length - pull->claimed, length = rest < limit ? rest : limit;
 

@@ -81,8 +81,8 @@ int pull_copy(const struct pull *pull);
 /* memcpy; a separate function for tests/tsan.supp, since programs order the accesses to regions. Any thread. */
 void local_copy(void *to, const void *from, size_t size, bool past_caches);
 
-/* Claims the next piece, of at most limit bytes. false: none is left. Under the lock. */
-bool pull_claim(struct pull *pull, uint64_t limit, struct piece *ret_piece);
+/* Takes the next piece, of at most limit bytes. false: none is left. Under the lock. */
+bool pull_take(struct pull *pull, uint64_t limit, struct piece *ret_piece);
 /* Copies a piece. false: the lease has ended, so the piece does not count. Any thread, without the lock. */
 bool piece_copy(const struct piece *piece);
 /* Counts a copied piece; valid: piece_copy's result. Under the lock. */

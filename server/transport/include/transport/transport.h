@@ -16,8 +16,8 @@
  * with payloads on them, and reports their end. It knows nothing of operations, keys or claims.
  *
  * Thread: whoever holds the engine's progress lock; one thread at a time makes all calls here, and all handlers run on
- * it, inside progress(), send(), receive() or close(). What may be called from other threads says so. A transport's own
- * helper threads (copying) report through its descriptor.
+ * it, inside progress(), send(), receive(), fail(), cancel() or shut_down(). What may be called from other threads says
+ * so. A transport's own helper threads (copying) report through its descriptor.
  *
  * A payload is the bytes [offset, offset + length) of a stream. The transport chooses how it travels: inside the
  * message, by rendezvous, or lent for the receiver to copy. In every case the receiver's engine gets the message first
@@ -108,6 +108,7 @@ struct message {
         uint64_t responder;
         uint32_t seq;
         struct wire_header answer;
+        uint64_t counted; /* of a long receive: how much of copied the engine has counted */
         /* The transport's own. */
         struct link *link;
         struct message *prev, *next;
@@ -233,7 +234,7 @@ struct transport_ops {
          */
         uint64_t (*fit)(struct link *link, const struct stream *stream, uint64_t offset, uint64_t limit,
                         bool *ret_inside);
-        /* Bytes of requests that may be in flight over the link. */
+        /* Bytes of requests that may be in flight over the link, of all transfers: so many chunks (--window). */
         uint64_t (*window)(struct link *link);
         /* The carrier of bulk: "shm", "tcp", "rc_verbs", …; "" = not known yet. Also kept in link->carrier. */
         const char *(*carrier)(struct link *link);
