@@ -7,8 +7,9 @@
 struct http_request;
 
 /*
- * The handlers, each in the file of its name. Called on the connection's thread when the request has arrived whole;
- * those of HTTP_BODY_STREAM also before the body (see request->phase). Each answers the request or parks it.
+ * The handlers, each in the file of its name; get_openapi*, get_docs and get_page* in asset.c. Called on the
+ * connection's thread when the request has arrived whole; those of HTTP_BODY_STREAM also before the body (see
+ * request->phase). Each answers the request or parks it.
  */
 void get_root(struct http_request *request);
 void get_worker(struct http_request *request);
@@ -44,7 +45,7 @@ void get_page(struct http_request *request);
 void get_page_script(struct http_request *request);
 void get_page_style(struct http_request *request);
 
-/* Store the next bytes of an upload that the handler has accepted. */
+/* Store the next bytes of an upload that the handler has accepted; beside their put_*. */
 void take_operation_content(struct http_request *request, const char *data, size_t size);
 void take_region_content(struct http_request *request, const char *data, size_t size);
 

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <ucs/memory/memory_type.h>
 #include <unistd.h>
 
 #include "arrival.h"
@@ -179,6 +178,7 @@ int engine_new(const struct engine_config *config, struct engine **ret_engine)
         struct engine *engine;
         int r;
 
+        /* A transfer has at most ENGINE_WINDOW_MAX chunks in flight, and could not fill a larger window of its link. */
         if ((config->chunk_size && (config->chunk_size < ENGINE_CHUNK_MIN || config->chunk_size > WIRE_CHUNK_MAX)) ||
             config->window > ENGINE_WINDOW_MAX)
                 return -EINVAL;

@@ -22,7 +22,8 @@
  * a field or function says otherwise: the engine's own, now and then another one.
  *
  * Requesters and responders are driven by their state: what happens (a message, the end of a send, a cancel) changes
- * the state and marks them; the next pass takes the step that the state asks for. So nothing ends inside a callback.
+ * the state and marks them; the next pass takes the step that the state asks for. So nothing ends inside a callback,
+ * but for a new claim, which ends finished ones first (claim.c).
  */
 
 struct command;

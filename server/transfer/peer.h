@@ -13,7 +13,7 @@ struct engine;
 struct requester;
 struct responder;
 
-/* A link to another worker, with its transfers. Thread: the holder of the progress lock. */
+/* One link, with its transfers; a worker (contact.h) may have several. Thread: the holder of the progress lock. */
 struct peer {
         struct engine *engine;
         struct link *link;

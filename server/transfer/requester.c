@@ -70,7 +70,7 @@ void requester_link_up(struct requester *r)
         if (r->state != REQUESTER_ROUTING)
                 return;
         if (!is_allowed(r, carrier)) {
-                r->peer_knows = true; /* nothing */
+                r->peer_knows = true; /* nothing was sent that it must be told the end of */
                 requester_fail(r, FERRY_E_PEER_UNREACHABLE,
                                "UCX carries this link by %s, which \"transports\" does not allow", carrier);
                 return;

@@ -8,7 +8,8 @@
 #include "engine_limits.h"
 
 /*
- * The chunks of a transfer that are in flight. Pure.
+ * The chunks of one transfer that are in flight. The window of the link (struct transport_ops) bounds the bytes of all
+ * transfers to the peer. Pure.
  *
  *   READ   taken when READ is sent; announced grows as DATA say what comes, arrived as it is in place; released when
  *          all of it has arrived.

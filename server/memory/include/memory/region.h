@@ -117,10 +117,11 @@ struct region_spec {
 };
 
 /*
- * Creates a region of zeros. A small one is ready on return; a large one is being prepared (region_state). 0 with
- * *ret_region; FERRY_E_UNKNOWN_DEVICE; FERRY_E_INVALID_PARAMETER (size 0); FERRY_E_NO_SPACE (memory limit, or the
- * system's); FERRY_E_LIMIT_REACHED (too many regions or open files); -errno. On failure detail (may be NULL) names the
- * limit, or is "". A region that is being prepared may fail with the same errors.
+ * Creates a region of zeros. A small one is ready on return, unless it must wait for bytes of deleted regions; a large
+ * one is being prepared (region_state). 0 with *ret_region; FERRY_E_UNKNOWN_DEVICE; FERRY_E_INVALID_PARAMETER (size 0);
+ * FERRY_E_NO_SPACE (memory limit, or the system's); FERRY_E_LIMIT_REACHED (too many regions or open files); -errno. On
+ * failure detail (may be NULL) names the limit, or is "". A region that is being prepared may fail with the same
+ * errors.
  */
 int region_create(struct region_table *table, const struct region_spec *spec, struct region **ret_region,
                   char detail[REGION_DETAIL_SIZE]);

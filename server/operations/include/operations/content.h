@@ -20,8 +20,9 @@ struct operation_store;
  * A transfer is complete when its ranges cover every byte. Ranges of a readable count when the caller reports them as
  * sent, those of a writable as they are stored. A client that names its transfer reports the end itself
  * (operation_content_end), so that both sides agree on it. A transfer without an open range or connection waits
- * absence_ms for its client, then fails as peer-lost. A revoke (cancel, expiry, stall, shutdown) waits for no client:
- * when it returns, no byte is copied any more.
+ * absence_ms for its client, then fails as peer-lost. A revoke (cancel, expiry, stall, shutdown) waits for no client
+ * and for no copy: no new one begins, and the thread whose copy is under way (of 1 MiB at most for a GET) ends the
+ * transfer after it.
  *
  * All functions: any thread; the functions of one range from one thread at a time.
  */

@@ -23,9 +23,10 @@ struct space;
  * messages and bytes: local (a Unix socket and mapped memory) and UCX.
  *
  * One thread at a time runs the engine: its own, or for a moment a thread that has started a short transfer and waits
- * for its end (awaited, below). The functions below may be called from any other thread; they queue a command and wake
- * the engine's thread. Callbacks run on the thread that runs the engine, without the caller's locks, and must not
- * block; they may call engine_transfer_start, engine_transfer_cancel, engine_offer_revoke and engine_offers_look.
+ * for its end (awaited, below). The functions below may be called from any other thread; those that concern transfers,
+ * links and peers queue a command and wake the engine's thread. Callbacks run on the thread that runs the engine,
+ * without the caller's locks, and must not block; they may call engine_transfer_start, engine_transfer_cancel,
+ * engine_offer_revoke and engine_offers_look.
  */
 
 struct engine;
@@ -45,7 +46,7 @@ enum engine_carrier {
         ENGINE_CARRIER_UCX = ENGINE_CARRIER_TCP | ENGINE_CARRIER_RDMA,
 };
 
-/* The names for users: "shm", "tcp", "rdma". 0 = no such name; NULL beyond the last. */
+/* The names for users: "shm", "tcp", "rdma", "http", "https". 0 = no such name; NULL beyond the last. */
 unsigned engine_carrier_from_name(const char *name, size_t length);
 const char *engine_carrier_name(size_t i);
 
@@ -137,7 +138,7 @@ struct engine_config {
         const char *interfaces;  /* of UCX, as UCX_NET_DEVICES; NULL = by the addresses above */
         enum device_direct gpu_direct;
         uint32_t chunk_size; /* bytes of one request at most; 0 = each transport's default */
-        uint32_t window;     /* chunks in flight to one peer; 0 = default */
+        uint32_t window;     /* chunks in flight to one peer, of all transfers together, at most 64; 0 = default */
         uint32_t spin_us;    /* how long the thread polls, after something moved, before it sleeps; 0 = default */
         uint32_t grace_ms;   /* how long a cancel waits for bytes in flight before it closes the link; 0 = default */
         uint32_t max_links;  /* that peers open; 0 = default */
