@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Holds the table of limits in server/http/README.md against openapi.yaml and the sources: every limit has a row, which
-names its trace, and every metric and code of the table exists.
+names its trace, and every metric, code and function of the table exists.
 
 check_limits.py SOURCES
 """
@@ -32,5 +32,8 @@ for name in sorted(limits & set(shown) - NO_TRACE):
 for word in sorted({word for row in rows for word in re.findall(r"`([\w-]+)", row[1] + row[2])} - limits):
     if f'"{word}"' not in code:
         faults.append(f"no source knows {word}")
+for file, name in re.findall(r"`([\w/]+\.c):(\w+)`", "".join(row[4] for row in rows if len(row) > 4)):
+    if not re.search(rf"^\w.*\b{name}\(", (sources / "server" / file).read_text(), re.M):
+        faults.append(f"{file} has no {name}")
 print("\n".join(faults) or f"{len(limits)} limits")
 sys.exit(bool(faults))
