@@ -5,10 +5,11 @@
 #include <stdbool.h>
 
 /*
- * Threads that wait for a GPU in place of the progress thread: for copies, and for opening a peer's memory. Each GPU
- * has its own, so that one that stands still holds up no other, and each thread has its own stream, so that the next
- * copy is queued on the device while another is waited for. Tasks that name no GPU have threads of their own, too. The
- * threads of a GPU start with its first task. Tasks of one GPU start in order, and may end in any.
+ * Threads that wait for a GPU in place of the progress thread: for copies, and for opening a peer's memory. For copies
+ * each GPU has its own, so that one that stands still holds up no other, and each thread has its own stream, so that
+ * the next copy is queued on the device while another is waited for. Tasks that name no GPU, as openings do, share
+ * threads of their own; and the driver's calls that open or share memory take turns (memory/gpu_share.c), whatever the
+ * GPU. The threads of a GPU start with its first task. Tasks of one GPU start in order, and may end in any.
  */
 
 struct copier;
