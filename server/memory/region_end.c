@@ -45,7 +45,7 @@ static void release_end(struct maker_job *job)
         region_private_free(private);
 }
 
-/* Frees a region without references and its memory, which is owned; large memory by a maker thread. */
+/* Frees the memory, which is owned, of a region that nobody refers to, then the region; large memory by a maker. */
 static void memory_release(struct region_private *private)
 {
         static const struct maker_kind kind = { .end = release_end };

@@ -147,7 +147,7 @@ void region_retire(struct region_private *private);
 /* Frees the worker's own memory, of either kind. Harmless when there is none. */
 void region_memory_free(struct region_private *private);
 
-/* Frees a region without references or memory. Returns NULL. */
+/* Frees the struct of a region that nobody refers to; owned memory is freed already. Returns NULL. */
 struct region_private *region_private_free(struct region_private *private);
 
 /* ---- region_list.c ---- */

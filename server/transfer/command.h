@@ -53,7 +53,7 @@ void commands_clear(struct engine *engine);
 int command_post(struct engine *engine, const struct command *command);
 /* The same without waking the thread: the caller takes the progress lock, or calls engine_wake. */
 int command_post_quietly(struct engine *engine, const struct command *command);
-/* The same, but never fails for want of memory. 0 or -ESHUTDOWN. Any thread. */
+/* As command_post, but never fails for want of memory. 0 or -ESHUTDOWN. Any thread. */
 int command_post_surely(struct engine *engine, const struct command *command);
 /* Posts COMMAND_RESOLVED. Any thread. */
 void command_post_resolved(struct engine *engine);

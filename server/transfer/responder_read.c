@@ -114,8 +114,8 @@ static void answer_reads(struct responder *r)
                         return;
                 send_data(r, read, read->offset + read->sent, part, inside);
                 read->sent += part;
-                if (read->sent < read->length)
-                        continue;
+                if (read->sent < read->length || r->error)
+                        continue; /* a part of it is sent, or sending it has failed */
                 r->first_read = (r->first_read + 1) % ENGINE_READS_MAX;
                 r->n_reads--;
         }

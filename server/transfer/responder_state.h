@@ -74,7 +74,7 @@ struct responder *responder_find(struct engine *engine, uint64_t transfer);
 /* Makes the header of an answer to a request, which need not have a responder. */
 struct wire_header responder_answer_to(const struct engine *engine, const struct wire_header *request,
                                        enum wire_type type, int status);
-/* Refuses a request: error is FERRY_E_*. */
+/* Refuses a request: status is FERRY_E_*. */
 void responder_refuse(struct engine *engine, struct peer *peer, const struct wire_header *request, enum wire_type type,
                       int status);
 /* Makes the header of a message to the requester. */
