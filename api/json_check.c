@@ -33,7 +33,7 @@ static bool is_kept(const struct json_checker *c, const unsigned char *key)
         return kept && c->depth == 1 && n == strlen(kept) && memcmp(key + 1, kept, n) == 0;
 }
 
-/* An object stands in the outline like a list; any other value is nothing special. */
+/* Checks the value of the kept member. An object goes into the outline like a list; any other value does not. */
 static bool check_kept(struct json_checker *c)
 {
         struct json_outline *outline = c->outline;
@@ -74,7 +74,7 @@ static bool check_member(struct json_checker *c)
         return kept ? check_kept(c) : check_value(c);
 }
 
-/* What stands between two brackets, and the closing one. */
+/* Checks the elements or members up to the closing bracket, and that bracket. */
 static bool check_elements(struct json_checker *c, unsigned char close, bool (*check)(struct json_checker *c),
                            size_t *ret_n)
 {
@@ -121,7 +121,7 @@ static bool count_value(struct json_checker *c, size_t n)
         return c->values <= FERRY_JSON_VALUES || json_fault_at(c, "more values than any document has");
 }
 
-/* Of a long list an element is read alone: its values are there only while it is looked at. */
+/* Counts the values of each element anew: an element of a long list is read alone. */
 static bool check_element(struct json_checker *c)
 {
         c->values = 0;
@@ -241,7 +241,7 @@ int json_check_elements(const char *text, size_t length, struct json_outline *ou
         size_t n = 0;
 
         for (;;) {
-                /* All of it has been checked before: only memory can be short. */
+                /* The text has passed json_check(): only memory can be short. */
                 c.values = 0;
                 if (!check_value(&c))
                         return -ENOMEM;

@@ -12,23 +12,23 @@ enum {
         JSON_BATCH = 4096,      /* bytes of such elements that are made at once */
 };
 
-/* What is wrong with a text, and where. */
+/* The first error of a text, and its place. */
 struct json_fault {
         const char *what;
         size_t line, column; /* from 1; columns count characters */
 };
 
-/* A list, or the value that is kept, as it stands in the text, brackets included. */
+/* A list, or the kept value, as it stands in the text, with its brackets. */
 struct json_list {
         const char *text;
         size_t size, n; /* bytes, elements of a list */
 };
 
-/* What a checker has seen. One may serve many checks, one after the other, and keeps its memory. */
+/* The result of a check. Can serve several checks in turn, and keeps its memory between them. */
 struct json_outline {
         const char *kept;        /* set before: the root's member of this name counts as a long list; NULL = none */
         const char *end;         /* of the value */
-        struct json_list *lists; /* those that are in no other one and are long or empty, in the order of the text */
+        struct json_list *lists; /* outermost lists that are long or empty, in the order of the text */
         size_t n_lists, room;
         size_t n_values; /* outside of those lists, without nulls */
         struct json_keys keys;

@@ -129,7 +129,7 @@ static bool decode_bool(struct json_object *value, const struct ferry_json_field
         return true;
 }
 
-/* In its place is an array, and so is any array. */
+/* An empty array stands for the kept object; the text tells it from a real array. */
 static bool decode_kept(struct json_object *value, const struct ferry_json_field *field, const struct place *place)
 {
         size_t size;

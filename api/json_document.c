@@ -42,7 +42,7 @@ struct json_object *ferry_json_root(const struct ferry_json *json)
         return json->root;
 }
 
-/* A list as text: as it stood. */
+/* json-c's serializer of a long list: its original text. */
 static int write_list(struct json_object *array, struct printbuf *buffer, int level, int flags)
 {
         const struct json_list *list = json_object_get_userdata(array);
@@ -121,10 +121,10 @@ int json_document_read(struct ferry_json *json, const char *text, size_t length,
 
         if (r)
                 return r;
-        /* A number alone goes on until something else comes. */
+        /* The space ends a root that is a number: json-c would wait for more digits. */
         json->root = parse_outlined(json, "", text, " ");
         lists = (struct untied){ json->outline.lists, json->outline.n_lists };
-        /* Only memory can have stopped it. It does not always say so, and then gives a part of the tree. */
+        /* json-c can only have run out of memory. It may then return part of a tree without an error. */
         return tie(json->root, false, &lists) == json->outline.n_values ? 0 : -ENOMEM;
 }
 

@@ -65,7 +65,7 @@ struct ferry_metadata *ferry_metadata_free(struct ferry_metadata *m)
 
 /* ---- what both directions hold a document against ---- */
 
-/* "cpu", "cuda:0": which of them there are is for the worker to say. */
+/* Whether a text has the form of a device's name ("cpu", "cuda:0"). The worker knows which devices exist. */
 static bool is_device(const char *text, size_t size)
 {
         size_t n = strnlen(text, size);
@@ -227,7 +227,7 @@ static int decode(struct json_object *object, const char *prefix, struct ferry_m
         return 0;
 }
 
-/* By json-c, which takes any order and form, and says what is wrong. */
+/* The slow path: json-c takes the members in any order, and complaints name the error. */
 static int decode_text(const char *text, size_t size, const char *prefix, struct ferry_metadata *m,
                        struct ferry_json_errors *errors)
 {
@@ -240,7 +240,7 @@ static int decode_text(const char *text, size_t size, const char *prefix, struct
         return r;
 }
 
-/* As workers write it: 0. -EINVAL: it is for decode_text to tell what is the matter. -ENOMEM. */
+/* The fast path, for the form that workers write. 0; -EINVAL: decode_text() must decide; -ENOMEM. */
 static int scan(const char *text, size_t size, struct ferry_metadata *m)
 {
         char detail[FERRY_JSON_DETAIL_SIZE], *blob;

@@ -144,7 +144,7 @@ static void write_document(const struct ferry_metadata *m, struct ferry_json_wri
         ferry_json_end_object(writer);
 }
 
-/* What a blob is base64 of; returns its size, 0 when memory is short. */
+/* Makes the zlib stream of a blob; returns its size in bytes, 0 when memory is short. */
 static size_t make_stream(const struct ferry_metadata *m, uint8_t stream[DOCUMENT_SIZE + ZLIB_FRAME])
 {
         struct ferry_json_writer writer = { 0 };
@@ -378,7 +378,7 @@ static int decode_stream(const uint8_t *stream, size_t size, struct ferry_metada
         return n == size && memcmp(again, stream, n) == 0 ? 0 : -EINVAL;
 }
 
-/* Only for a blob that is refused does it matter what JSON and zlib say. */
+/* JSON and zlib are needed only to explain why a blob is refused. */
 int metadata_blob_decode(const char *text, struct ferry_metadata *m, char ret_detail[FERRY_JSON_DETAIL_SIZE])
 {
         size_t n = strlen(prefix), size;

@@ -92,7 +92,7 @@ void aio_call_back(struct aio_call *c, int r, const struct aio_outcome *outcome)
         aio_call_free(c);
 }
 
-/* The next attempt starts after a while. */
+/* Schedules the next attempt. */
 static void aio_later(struct aio_call *c, uint64_t delay_ms)
 {
         c->due_ms = ferry_clock_ms() + delay_ms;
@@ -160,7 +160,7 @@ static bool aio_wait_goes_on(struct aio_call *c, int *r, bool done)
 
 /* ---- attempts ---- */
 
-/* A good answer, in our layout. */
+/* Decodes a 2xx answer, in our layout. */
 static int aio_decode(struct aio_call *c, struct aio_outcome *outcome, bool *ret_done)
 {
         int r = 0;
@@ -294,7 +294,7 @@ int ferry_aio_create_operations_sized(struct ferry_aio *aio, const struct ferry_
         return aio_create(aio, &(struct operation_specs){ specs, n, true }, done, context, sizes);
 }
 
-/* Until when it waits; then the first request. */
+/* Sets the deadline of a wait and prepares its first request. */
 static int aio_wait_start(struct aio_call *c, uint64_t timeout_ms, int r)
 {
         c->waits = true;

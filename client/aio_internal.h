@@ -9,10 +9,10 @@
 
 #define AIO_NEVER UINT64_MAX
 
-/* What a good answer is. */
+/* The document in a 2xx answer. */
 enum aio_answer { AIO_NOTHING, AIO_OPERATION, AIO_BATCH, AIO_PAGE };
 
-/* What came. */
+/* The decoded answer of a call, in our layout. */
 struct aio_outcome {
         struct ferry_operation operation;
         struct ferry_operation_results results;
@@ -37,7 +37,7 @@ struct aio_call {
         bool waits;           /* until it is done */
         uint64_t deadline_ms; /* of a wait */
         uint64_t seen_ms, asked_ms;
-        /* What the program knows of the structs that it is given. */
+        /* Sizes in bytes of the structs that the program was compiled with. */
         size_t descriptor_size, operation_size, result_size;
         char *id;   /* of a wait for one */
         char *many; /* the path of a wait for several; their ids are in it */
@@ -63,13 +63,13 @@ struct ferry_aio {
 
 /* ---- aio_call.c ---- */
 
-/* Out of its set's list. */
+/* Removes a call from the list of its set. */
 void aio_unlink(struct aio_call *c);
 
-/* The callback, then the end of the call, which is in no list any more. */
+/* Runs the callback, then frees the call, which must be unlinked. */
 void aio_call_back(struct aio_call *c, int r, const struct aio_outcome *outcome);
 
-/* One request of a call; both may call back and free it. */
+/* Begin and end one attempt of a call's request. Both may run the callback and free the call. */
 void aio_attempt_begin(struct aio_call *c);
 void aio_attempt_end(struct aio_call *c, CURLcode code);
 

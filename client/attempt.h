@@ -24,7 +24,7 @@ struct attempt {
         struct curl_slist *headers;
 };
 
-/* What libcurl calls; context is the handle whose attempt this is. */
+/* Callbacks of libcurl; context is the handle (struct ferry) of the attempt. */
 size_t attempt_on_header(char *line, size_t one, size_t length, void *context);
 size_t attempt_on_body(char *data, size_t one, size_t size, void *context);
 size_t attempt_on_source(char *data, size_t one, size_t size, void *context);

@@ -17,7 +17,7 @@ static bool call_type_is(const struct reply *reply, const char *type)
                (reply->content_type[length] == '\0' || strchr("; \t", reply->content_type[length]));
 }
 
-/* What reading an answer's text gave, in words. */
+/* Turns the result of parsing a body into that of the call. */
 static int call_judge(struct ferry *f, int r, const struct ferry_json_errors *errors, bool is_object)
 {
         if (r > 0)
@@ -34,7 +34,7 @@ int call_type_judge(struct ferry *f, const struct reply *reply)
         return problem_protocol(f, "the content type is not application/json", reply->content_type);
 }
 
-/* The document is about the reply's own text. Metadata are only passed on. */
+/* Parses the reply's body in place: the body must outlive *ret_json. Metadata are passed on unread. */
 static int call_parse(struct ferry *f, const struct reply *reply, struct ferry_json **ret_json)
 {
         struct ferry_json_errors errors = { 0 };

@@ -53,7 +53,7 @@ struct ferry {
         char message[CLIENT_MESSAGE_SIZE];
 };
 
-/* What the library knows about a request beyond what the public struct says. */
+/* A request, with the options that only the library sets. */
 struct request {
         struct ferry_exchange exchange;
         bool repeatable;           /* a POST that may be repeated although it has no Idempotency-Key */
@@ -87,7 +87,7 @@ struct reply {
 
 void reply_clear(struct reply *reply);
 
-/* Forgets what one attempt brought, but not what it did. */
+/* Empties the reply for the next attempt; secret and lost stay. */
 void reply_restart(struct reply *reply);
 
 /* ---- exchange.c: one attempt ---- */
@@ -95,11 +95,11 @@ void reply_restart(struct reply *reply);
 /* Makes the libcurl handles of a handle whose other fields are set; multi only where none is. 0; -EINVAL; -ENOMEM. */
 int exchange_init(struct ferry *f);
 
-/* The two ends of an attempt, whose f, request and reply are set. 0 or -errno; exchange_begin has ended it then. */
+/* Begin and end an attempt, whose f, request and reply are set. 0 or -errno; a failed exchange_begin() has ended it. */
 int exchange_begin(struct attempt *a);
 int exchange_end(struct attempt *a, CURLcode code);
 
-/* ferry_clock_ms() at which an attempt has failed. */
+/* ferry_clock_ms() at which an attempt times out. */
 uint64_t exchange_deadline(const struct attempt *a);
 
 /* Sends once. 0 when an answer came, of any status; -errno as in ferry.h, reply->fault says why. */
@@ -163,7 +163,7 @@ int call_decode_reply(struct ferry *f, const struct reply *reply, call_decoder d
 /* The answer must have one of the content types, a list that ends with NULL. */
 int call_text(struct ferry *f, const char *path, const char *const *types, char **ret_text);
 
-/* Any 2xx will do, and the body does not matter. */
+/* Performs a request whose answer's body is ignored. */
 int call_plain(struct ferry *f, const struct request *request);
 
 /* A DELETE; see ferry_delete_region. */
@@ -202,7 +202,7 @@ struct operation_request {
         char path[80];
 };
 
-/* What it makes, as the program has it. A batch is an array, also of one. */
+/* The program's specs. A batch is sent as an array, even of one. */
 struct operation_specs {
         const struct ferry_operation_spec *items;
         size_t n;

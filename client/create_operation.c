@@ -71,7 +71,8 @@ static void operation_add_transports(struct ferry_json_writer *writer, const cha
         ferry_json_end_array(writer);
 }
 
-/* What the worker makes of the metadata is its business; here it only must not break out of the body. */
+/* Checks that the metadata are one JSON value, so that they cannot break out of the body. The worker checks the rest.
+ */
 static int operation_add_metadata(struct ferry_json_writer *writer, const char *metadata)
 {
         struct ferry_json_errors errors = { 0 };
@@ -125,8 +126,8 @@ static int operation_add(struct ferry *f, struct ferry_json_writer *writer, cons
         return r;
 }
 
-/* The body of n specs, an array where they are a batch. What a request says once is what any, the longest, the first
- * says. */
+/* The body of n specs, an array for a batch. *ret_request gets the options of the whole request: include_metadata of
+ * any spec, the longest wait_ms, the first idempotency_key. */
 static int operation_body(struct ferry *f, const struct operation_specs *specs, const struct ferry_sizes *sizes,
                           struct ferry_operation_spec *ret_request, char **ret_text)
 {

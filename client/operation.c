@@ -230,7 +230,7 @@ void ferry_operation_clear_sized(struct ferry_operation *operation, const struct
         ferry_secret_free(ours.metadata);
 }
 
-/* They point into their own allocation, which moves. */
+/* The descriptors point into their own allocation: after a copy their pointers are set anew. */
 int operation_give_descriptors(struct ferry_operation *o, size_t size)
 {
         size_t n = o->n_descriptors;

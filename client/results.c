@@ -34,7 +34,7 @@ void ferry_operation_results_clear_sized(struct ferry_operation_results *results
         free(ours.items);
 }
 
-/* A problem has a code; its status stands in it. */
+/* An element with a "code" is a problem document; any other is an operation. */
 static int result_decode(struct json_object *json, void *item, const char **ret_field)
 {
         struct ferry_operation_result *result = item;

@@ -6,9 +6,9 @@
 #include <stdbool.h>
 
 /*
- * libcurl itself sends with MSG_NOSIGNAL. TLS libraries write to sockets without MSG_NOSIGNAL: a connection that broke
- * would kill the program. Changing the signal's disposition would be the program's business, so it is held back from
- * this thread and taken away.
+ * Keeps SIGPIPE from the program. libcurl sends with MSG_NOSIGNAL, but TLS libraries do not: a broken connection would
+ * kill the program. The signal's disposition belongs to the program, so the guard blocks the signal in this thread and
+ * discards it before unblocking.
  */
 struct sigpipe_guard {
         bool held; /* else there was no need */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { URL_MAX = 16384 }; /* as many ids as a worker takes */
+enum { URL_MAX = 16384 }; /* bytes; room for the ids of the longest ferry_wait_operations() */
 
 static bool url_text_is_plain(const char *text)
 {

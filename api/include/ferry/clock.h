@@ -14,7 +14,7 @@ static inline uint64_t ferry_clock_us(void)
         return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
-/* Milliseconds of the same clock; never 0. */
+/* Milliseconds of the same clock; never 0, which can stand for "none". */
 static inline uint64_t ferry_clock_ms(void)
 {
         return ferry_clock_us() / 1000 + 1;

@@ -9,22 +9,22 @@
 /* Text forms of binary things. All functions are pure and may be called from any thread. */
 
 enum {
-        FERRY_KEY_SIZE = 32,      /* bytes of a notification key */
-        FERRY_KEY_TEXT_SIZE = 44, /* its base64url text without padding, and the final NUL */
-        FERRY_ID_TEXT_SIZE = 24,  /* "op_" or "rgn_", 16 hexadecimal digits, and the final NUL */
-        FERRY_UINT_TEXT_SIZE = 21,
+        FERRY_KEY_SIZE = 32,       /* bytes of a notification key */
+        FERRY_KEY_TEXT_SIZE = 44,  /* its base64url text without padding, and the final NUL */
+        FERRY_ID_TEXT_SIZE = 24,   /* "op_" or "rgn_", 16 hexadecimal digits, and the final NUL */
+        FERRY_UINT_TEXT_SIZE = 21, /* 20 digits and the final NUL */
 };
 
-/* A number in decimal into text; returns how many digits. A tenth of what printf takes for it. */
+/* Writes a number in decimal; returns the number of digits. Ten times as fast as printf. */
 size_t ferry_uint_format(uint64_t number, char text[FERRY_UINT_TEXT_SIZE]);
 
 /*
- * Reads the decimal digits at the begin of text. Returns where they end; NULL when there are none. A number that is
- * larger than UINT64_MAX saturates at that.
+ * Reads the decimal digits at the start of text. Returns where they end; NULL without a digit. A larger number than
+ * UINT64_MAX saturates.
  */
 const char *ferry_uint_read(const char *text, uint64_t *ret_number);
 
-/* The same of a text that is nothing but digits. false: it is not, or the number is larger than max. */
+/* Reads a text of digits alone. false: another character, no digit, or a number above max. */
 bool ferry_uint_parse(const char *text, uint64_t max, uint64_t *ret_number);
 
 /* "op_" / "rgn_" + 16 lower case hexadecimal digits into text[FERRY_ID_TEXT_SIZE]. */
@@ -51,7 +51,7 @@ size_t ferry_utf8_length(const char *text, size_t size, uint32_t *ret_character)
 /* Compares two keys in time that does not depend on their content. */
 bool ferry_key_equal(const uint8_t a[FERRY_KEY_SIZE], const uint8_t b[FERRY_KEY_SIZE]);
 
-/* Compares two strings in time that depends only on the length of the first. */
+/* Compares two strings in time that depends on their lengths alone. */
 bool ferry_secret_equal(const char *given, const char *secret);
 
 enum { FERRY_DIGEST_TEXT_SIZE = 24 }; /* "xxh3=:" 12 characters ":" and the NUL */
@@ -59,7 +59,7 @@ enum { FERRY_DIGEST_TEXT_SIZE = 24 }; /* "xxh3=:" 12 characters ":" and the NUL 
 /* An XXH3-64 as a Content-Digest header has it (RFC 9530): "xxh3=:BASE64:", most significant byte first. */
 void ferry_digest_format(uint64_t digest, char text[FERRY_DIGEST_TEXT_SIZE]);
 
-/* Finds it in such a header's value, among others. false: it is not there. */
+/* Finds the XXH3-64 among the digests of a Content-Digest value of size bytes. false: no valid one. */
 bool ferry_digest_parse(const char *value, size_t size, uint64_t *ret_digest);
 
 /* Standard base64 with padding. Returns a string for free(), or NULL when memory is short. */

@@ -78,15 +78,16 @@ const char *ferry_error_code(int error);
 /* One English sentence without a full stop; never NULL. Any thread. */
 const char *ferry_error_title(int error);
 
-/* HTTP status of the problem answer; 0 for errors that occur only inside an operation; 500 for unknown numbers. */
+/* HTTP status of the problem answer; 0 for errors that occur only inside an operation; 500 for unknown ones. Any
+ * thread. */
 int ferry_error_http(int error);
 
-/* Whether the same request may succeed later. */
+/* 1 = the same request may succeed later; 0 also for unknown numbers. Any thread. */
 int ferry_error_retryable(int error);
 
 /*
- * Number of an error by its code. http tells the two limit-reached apart (429, 507); 0 = do not care.
- * Returns -1 when the code is not known.
+ * Number of an error by its code. http selects one of two errors with the same code (limit-reached: 429, 507); 0, or a
+ * status that no such error has, selects the first. Returns -1 for an unknown code. Any thread.
  */
 int ferry_error_from_code(const char *code, int http);
 

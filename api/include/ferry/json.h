@@ -9,10 +9,10 @@
 struct json_object;
 
 /*
- * Strict JSON in, by tables. The text is checked against RFC 8259, which json-c does not do to the letter; json-c reads
- * the values. Lists of 65,536 descriptors come in here, and a tree of all of them takes 80 MB: so a long list is an
- * empty array in json-c's tree, and its elements are made a few at a time, when they are asked for. All
- * functions: any thread; one text and what belongs to it, one thread at a time.
+ * Strict JSON decoding, by tables. Our own check enforces RFC 8259 to the letter, which json-c does not; json-c reads
+ * the values. A tree of 65,536 descriptors would take 80 MB: a long list is therefore an empty array in json-c's tree,
+ * and its elements are read in small batches on demand. All functions: any thread; one text and its values belong to
+ * one thread at a time.
  */
 
 enum {
@@ -42,10 +42,10 @@ struct ferry_json_errors {
 void ferry_json_complain(struct ferry_json_errors *errors, int error, const char *pointer, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
 
-/* The check of ferry_json_parse alone, for who needs no values. The same results. */
+/* The check of ferry_json_parse alone, for callers that need no values. The same results. */
 int ferry_json_check(const char *text, size_t length, struct ferry_json_errors *errors);
 
-/* A text that was parsed. */
+/* A parsed text. */
 struct ferry_json;
 
 /*
@@ -68,13 +68,13 @@ int ferry_json_parse_in_place(const char *text, size_t length, const char *kept,
 struct ferry_json *ferry_json_free(struct ferry_json *json);
 
 /*
- * The value, for json-c's functions to read; NULL = null. Borrowed. Integers beyond 64 bits are the last within. Of a
- * long list they know the text only: the elements of arrays are for the functions below.
+ * The root value, for json-c's functions; NULL = null. Borrowed. Integers saturate at the 64-bit limits. json-c sees a
+ * long list as an empty array: read the elements of every array with the functions below.
  */
 struct json_object *ferry_json_root(const struct ferry_json *json);
 
-/* The text of a value of a parsed text, not ended by NUL: as it stood where the value is kept or a long list. Borrowed;
- * NULL when memory is short. */
+/* A value as text, not NUL-terminated: the original text of a kept value or a long list, json-c's text of any other.
+ * Borrowed; NULL when memory is short. */
 const char *ferry_json_text(struct json_object *value, size_t *ret_size);
 
 /* How many elements an array has. Only for arrays of a parsed text. */
@@ -89,10 +89,10 @@ struct ferry_json_elements {
         struct ferry_json *batch; /* owned: what the array belongs to if they are made from the text; NULL = none yet */
 };
 
-/* For ferry_json_elements_clear; the array must outlive it. Only for arrays of a parsed text. */
+/* Starts at the first element. For ferry_json_elements_clear; the array, of a parsed text, must outlive it. */
 struct ferry_json_elements ferry_json_elements(struct json_object *array);
 
-/* 1 with the next element, which is there until the one after it is asked for; 0: there is none; -ENOMEM. */
+/* 1 with the next element, borrowed until the next call; 0 after the last; -ENOMEM. */
 int ferry_json_next(struct ferry_json_elements *elements, struct json_object **ret_element);
 
 void ferry_json_elements_clear(struct ferry_json_elements *elements);

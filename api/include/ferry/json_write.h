@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 /*
- * JSON out, written as text at once: a tree of objects takes 1.2 times as long in a small cycle and twice as long for
- * lists of descriptors, and four times the memory. Commas come by themselves. One writer belongs to one thread at a
+ * JSON encoding, straight to text: a tree of objects takes 1.2 times as long for small documents, twice as long for
+ * lists of descriptors, and four times the memory. The writer adds the commas. One writer belongs to one thread at a
  * time.
  */
 

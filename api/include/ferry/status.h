@@ -41,15 +41,15 @@ const char *ferry_kind_name(int kind);
 const char *ferry_status_name(int status);
 const char *ferry_layout_name(int layout);
 
-/* Value of a name; -1 when it is not known. Case matters. */
+/* Value of a name; -1 for NULL and unknown names. Case matters. Any thread. */
 int ferry_kind_from_name(const char *name);
 int ferry_status_from_name(const char *name);
 int ferry_layout_from_name(const char *name);
 
-/* Whether a kind offers memory (readable, writable). */
+/* Whether a kind offers memory (readable, writable). Any thread. */
 int ferry_kind_is_passive(int kind);
 
-/* Whether a status is final (COMPLETE, CANCELLED, ERRORED). */
+/* Whether a status is final (COMPLETE, CANCELLED, ERRORED). Any thread. */
 int ferry_status_is_terminal(int status);
 
 #pragma GCC visibility pop

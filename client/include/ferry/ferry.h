@@ -36,10 +36,11 @@
  *
  * Threads. A handle is used by one thread at a time, except for ferry_abort(); different handles are independent.
  *
- * Retries. Requests that can be repeated without harm (all GETs, PUTs and DELETEs; POSTs with an Idempotency-Key, which
- * every create sends; cancel, renew and ferry_connect_peer) are repeated when the connection failed and when the worker
- * answered 429 or 503, after the delay that Retry-After asks for, else after a growing one. Workers are reached
- * directly: proxies of the environment are not used, redirects are not followed.
+ * Retries. The library repeats a request that can be repeated without harm (every GET, PUT and DELETE; a POST with an
+ * Idempotency-Key, which every create sends; cancel, renew and ferry_connect_peer) when the connection failed or the
+ * worker answered 429 or 503. It repeats any request whose connection was refused. It waits as long as Retry-After asks
+ * for, else for a growing delay; an answer whose Retry-After exceeds 10 s goes to the caller. The library connects to
+ * the worker directly: it ignores the proxies of the environment and follows no redirect.
  *
  * Compatibility. Structs grow at their end only. A function marked FERRY_SIZED passes the sizes of the structs that the
  * program was compiled with to the library (<ferry/sizes.h>), so a program runs with any later library of the same
@@ -52,7 +53,7 @@ extern "C" {
 
 #pragma GCC visibility push(default)
 
-/* A function of <ferry/sizes.h>, where the name of the exported symbol stands. */
+/* Marks a function that <ferry/sizes.h> defines; the exported symbol has the name that stands there. */
 #define FERRY_SIZED static inline
 
 #define FERRY_FOREVER UINT64_MAX      /* as timeout_ms of a wait */
@@ -61,7 +62,7 @@ extern "C" {
 enum {
         FERRY_ID_SIZE = 40,   /* an id and its NUL, with room for the future */
         FERRY_TIME_SIZE = 40, /* RFC 3339, "2026-01-31T12:00:00.000Z" */
-        FERRY_E_OTHER = 9999, /* no, with a code this library does not know: see ferry_last_problem */
+        FERRY_E_OTHER = 9999, /* an error with a code that this library does not know: see ferry_last_problem */
 };
 
 /* ---- the handle ---- */
@@ -75,9 +76,9 @@ struct ferry_options {
         const char *cert_file;       /* PEM, client certificate */
         const char *key_file;        /* PEM, its key */
         unsigned connect_timeout_ms; /* 0 = 5000 */
-        unsigned timeout_ms;         /* of an answer, beside the wait asked for; for content, of a silence; 0 = 30000 */
-        int retries;                 /* how often a request is repeated; 0 = 4, negative = never */
-        size_t answer_max;           /* bytes of an answer kept in memory; 0 = 64 MiB */
+        unsigned timeout_ms; /* for an answer, beside the wait asked for; for content, longest silence; 0 = 30000 */
+        int retries;         /* how often a request is repeated; 0 = 4, negative = never */
+        size_t answer_max;   /* bytes of an answer kept in memory; 0 = 64 MiB */
 };
 
 /*
@@ -104,7 +105,7 @@ void ferry_resume(struct ferry *f);
 /* Version of the library, "0.1.0". Any thread. */
 const char *ferry_version(void);
 
-/* What went wrong in the latest call on a handle. Allocated by the library, which may add fields. */
+/* The error of the latest call on a handle. Allocated by the library, which may add fields. */
 struct ferry_problem {
         int http_status; /* 0 = there was no answer */
         int error;       /* FERRY_E_*; 0 = not a worker's problem */
@@ -143,7 +144,7 @@ struct ferry_worker_info {
         char *json; /* the whole answer, with all addresses */
         char started_at[FERRY_TIME_SIZE];
         uint64_t pid;
-        bool local;     /* it takes peers of its machine by shared memory */
+        bool local;     /* peers on its machine can connect by shared memory */
         char url[512];  /* the first http or https address, as others reach it; "" = none */
         char data[128]; /* HOST:PORT of the network transport; "" = not open */
 };
@@ -159,19 +160,19 @@ int ferry_get_root(struct ferry *f, char **ret_json);
 /* Memory devices, RDMA devices and transports as JSON text, for free(). Errors: the common ones. */
 int ferry_get_devices(struct ferry *f, char **ret_json);
 
-/* Limits and timeouts of a worker. Sizes are in bytes; 0 = the worker does not tell. */
+/* Limits and timeouts of a worker. Sizes are in bytes, …_ms in milliseconds; 0 = the worker does not tell. */
 struct ferry_limits {
         uint64_t body_max;        /* of a JSON body */
         uint64_t batch_max;       /* operations of one ferry_create_operations() */
         uint64_t ids_max;         /* ids of one ferry_wait_operations() */
-        uint64_t descriptors_max; /* of one operation; the pieces of a row and blocks count one by one */
+        uint64_t descriptors_max; /* of one operation; each piece of a row and each block counts */
         uint64_t wait_ms_max;     /* longest wait of one request */
         uint64_t waiters_max;     /* requests that wait at the same time */
         uint64_t connections_max, address_connections_max;      /* in all, and of one address */
         uint64_t page_max;                                      /* elements of one page */
         uint64_t regions_max, memory_limit;                     /* how many, and bytes of all */
-        uint64_t idempotency_max;                               /* keys that are remembered */
-        uint64_t links_max;                                     /* that other workers have opened */
+        uint64_t idempotency_max;                               /* Idempotency-Keys that the worker remembers */
+        uint64_t links_max;                                     /* connections that other workers have opened */
         uint64_t head_max, head_ms, body_ms, read_ms, rate_min; /* of an HTTP request; rate_min in bytes a second */
         uint64_t content_ranges_max; /* ranges of an operation's content that are sent at the same time */
         uint64_t digest_max;         /* longest range that a Content-Digest is made of */
@@ -196,10 +197,10 @@ FERRY_SIZED void ferry_limits_clear(struct ferry_limits *limits);
 FERRY_SIZED int ferry_get_limits(struct ferry *f, struct ferry_limits *ret_limits);
 
 /*
- * What happened after the event whose id is after ("next" of an earlier answer; NULL = from the oldest that the worker
- * keeps), at most 1,000 events as JSON text, for free(). label: only events of operations with it; NULL = all. When
- * there is none yet, the worker waits for wait_ms. "next" says where to go on, "missed" how many were not kept any
- * more. Errors: the common ones.
+ * Lists the events that follow the event with the id after ("next" of an earlier answer; NULL = from the oldest that
+ * the worker keeps), at most 1,000, as JSON text, for free(). label selects the events of operations with that label;
+ * NULL = all. Without such an event the worker waits for one, at most wait_ms milliseconds. "next" in the answer is the
+ * after of the next call; "missed" counts the events that the worker no longer kept. Errors: the common ones.
  */
 int ferry_list_events(struct ferry *f, const char *after, const char *label, unsigned wait_ms, char **ret_json);
 
@@ -221,7 +222,7 @@ int ferry_get_readyz(struct ferry *f);
 struct ferry_peer {
         char worker[128]; /* its name */
         char epoch[32];
-        char transport[64];  /* what bytes will go over */
+        char transport[64];  /* that will carry the bytes */
         uint64_t connect_us; /* 0 = reused */
         bool reused;         /* the connection was there already */
         char *json;          /* the whole answer */
@@ -242,7 +243,7 @@ struct ferry_peer_info {
         char worker[128]; /* its name; "" = not known */
         char epoch[32];
         char status[16];    /* "connecting", "connected", "disconnected" */
-        char transport[64]; /* what bytes go over; "" = not connected */
+        char transport[64]; /* that carries the bytes; "" = not connected */
         char connected_at[FERRY_TIME_SIZE];
         uint64_t connect_us;
         uint64_t transfers; /* that run now */
@@ -303,7 +304,7 @@ struct ferry_region_list {
 FERRY_SIZED void ferry_region_list_clear(struct ferry_region_list *list);
 
 /*
- * Registers memory. Returns when the region is ready, at most 4 s per GiB after the usual timeout of an answer.
+ * Allocates a region. Returns when the region is ready; the time limit is timeout_ms plus 4 s per GiB.
  * Errors: FERRY_E_INVALID_PARAMETER; FERRY_E_UNKNOWN_DEVICE; FERRY_E_NO_SPACE; FERRY_E_IDEMPOTENCY_CONFLICT.
  */
 FERRY_SIZED int ferry_create_region(struct ferry *f, const struct ferry_region_spec *spec,
@@ -320,15 +321,15 @@ FERRY_SIZED int ferry_list_regions(struct ferry *f, unsigned limit, const char *
                                    struct ferry_region_list *ret_list);
 
 /*
- * Releases a region. When the answer to a first attempt was lost and the repeated one finds no region, that is success.
+ * Deletes a region. If the answer to the first request was lost and its repetition finds no region, the call succeeds.
  * Errors: FERRY_E_NOT_FOUND; FERRY_E_REGION_IN_USE: an operation uses it.
  */
 int ferry_delete_region(struct ferry *f, const char *id);
 
-/* Takes bytes. 0, or a negative errno that ends the transfer and becomes its result. */
+/* Takes size bytes. Returns 0, or a negative errno that ends the transfer and becomes its result. */
 typedef int (*ferry_sink)(void *context, const void *data, size_t size);
 
-/* Gives up to size bytes: how many, 0 at the end, or a negative errno that ends the transfer and becomes its result. */
+/* Gives at most size bytes. Returns their number, 0 at the end, or a negative errno that becomes the call's result. */
 typedef ssize_t (*ferry_source)(void *context, void *buffer, size_t size);
 
 /*
@@ -379,7 +380,7 @@ int ferry_put_region_content_fd(struct ferry *f, const char *id, uint64_t offset
 struct ferry_descriptor {
         const char *region;
         uint64_t offset;
-        uint64_t size;   /* of each; 0, given to a create = the rest of the region */
+        uint64_t size;   /* of each; 0 in a create = the rest of the region */
         uint64_t count;  /* 0 and 1 = one; never 0 in an answer */
         uint64_t stride; /* from the start of one to that of the next; 0, given to a create = size; 0 in an answer = one
                           */
@@ -397,14 +398,14 @@ struct ferry_operation {
         uint64_t bytes_total, bytes_done;
         uint64_t readers, readers_done; /* 0 = not asked for */
         uint64_t duration_us;           /* once done */
-        uint64_t connect_us;            /* once done: what connecting took; 0 = nothing had to be connected */
-        char transport[64];             /* what carried the bytes; "" = nothing yet */
+        uint64_t connect_us;            /* once done: time to connect; 0 = the connection was there already */
+        char transport[64];             /* that carried the bytes; "" = none yet */
         int error;                      /* FERRY_E_*; FERRY_E_OTHER = see error_code; 0 = none */
         char error_code[64];
         char error_detail[512];
         char created_at[FERRY_TIME_SIZE];
         char ended_at[FERRY_TIME_SIZE];   /* "" = it runs */
-        char expires_at[FERRY_TIME_SIZE]; /* "" = it does not */
+        char expires_at[FERRY_TIME_SIZE]; /* "" = never */
         size_t n_descriptors;
         struct ferry_descriptor *descriptors; /* owned, with their region strings */
         char *metadata;                       /* JSON text, a secret; NULL = not asked for */
@@ -418,8 +419,8 @@ struct ferry_operation {
         uint64_t ttl_ms, timeout_ms;          /* as asked for; 0 = none */
         char transports[64];                  /* that it is restricted to, "shm,tcp"; "" = any */
         char follow[FERRY_ID_SIZE];           /* the read that it follows, or has followed; "" = none */
-        uint64_t bytes_prefix;                /* of a read that has failed: those from the start on that are in place */
-        bool relay;                           /* others were to follow it */
+        uint64_t bytes_prefix;                /* of a failed read: how many bytes from the start on are in place */
+        bool relay;                           /* other operations may follow it */
 };
 /* Frees what the operation owns, wipes the metadata, and zeroes the struct. Any thread. */
 FERRY_SIZED void ferry_operation_clear(struct ferry_operation *operation);
@@ -440,9 +441,9 @@ struct ferry_operation_spec {
         const char *idempotency_key; /* NULL = a random one */
         const char *label;           /* the client's own, at most 64 bytes; NULL = none */
         uint64_t uses;               /* passive: transfers that it serves; 0 = one */
-        const char *transports;      /* active: nothing else carries the bytes, "shm,tcp"; NULL = any */
-        const char *follow;          /* readable: the id of a read that fills its descriptors; NULL = all is there */
-        bool relay;                  /* read: others will follow it */
+        const char *transports;      /* active: the only ones that may carry the bytes, "shm,tcp"; NULL = any */
+        const char *follow; /* readable: the id of a read that fills its descriptors; NULL = all bytes are there */
+        bool relay;         /* read: other operations will follow it */
 };
 
 /* NULL or zero = any. Names as ferry_kind_name and ferry_status_name give them. */
@@ -474,7 +475,7 @@ FERRY_SIZED void ferry_operation_list_clear(struct ferry_operation_list *list);
 FERRY_SIZED int ferry_create_operation(struct ferry *f, const struct ferry_operation_spec *spec,
                                        struct ferry_operation *ret_operation);
 
-/* One of several operations that a call was about. */
+/* The result for one of several operations. */
 struct ferry_operation_result {
         int result;                        /* 0 = operation; FERRY_E_* = problem */
         struct ferry_operation *operation; /* owned; NULL = none */
@@ -490,8 +491,9 @@ FERRY_SIZED void ferry_operation_results_clear(struct ferry_operation_results *r
 
 /*
  * ferry_create_operation() of n operations by one request. ret_results, one for each spec in their order, goes to
- * ferry_operation_results_clear(); its former content is overwritten. A spec that is refused does not spoil the others.
- * include_metadata of any spec and the longest wait_ms hold for all; the idempotency_key is that of the first.
+ * ferry_operation_results_clear(); its former content is overwritten. The worker treats each spec on its own: a refused
+ * one does not affect the others. include_metadata of any spec and the longest wait_ms apply to all; the request has
+ * the idempotency_key of the first spec.
  * Errors: FERRY_E_INVALID_PARAMETER: n is beyond the worker's batch_max; FERRY_E_TOO_LARGE;
  * FERRY_E_IDEMPOTENCY_CONFLICT. All others of ferry_create_operation() are in the results.
  */
@@ -499,16 +501,18 @@ FERRY_SIZED int ferry_create_operations(struct ferry *f, const struct ferry_oper
                                         struct ferry_operation_results *ret_results);
 
 /*
- * wait_ms 0: the operation as it is now. Else: when it is done, or (revision not 0) has passed that revision, or after
- * wait_ms, which the worker caps; done tells. A failed transfer is not an error of this call: see status and error.
+ * Gets an operation. wait_ms 0 returns its present state. Otherwise the worker answers once the operation is done, or
+ * (revision not 0) has passed that revision, or after wait_ms milliseconds, which the worker caps: see done. A failed
+ * transfer is not an error of this call: see status and error. ret_operation goes to ferry_operation_clear().
  * Errors: FERRY_E_NOT_FOUND; FERRY_E_GONE: it was deleted, or ended long ago.
  */
 FERRY_SIZED int ferry_get_operation(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision,
                                     struct ferry_operation *ret_operation);
 
 /*
- * Waits until the operation is done, over as many requests as that takes. Reconnects until the timeout; with
- * FERRY_FOREVER until the worker was away for a minute.
+ * Waits until the operation is done, at most timeout_ms milliseconds, with as many requests as that takes. Reconnects
+ * until the timeout; with FERRY_FOREVER until the worker has not answered for a minute. ret_operation goes to
+ * ferry_operation_clear().
  * Errors: as ferry_get_operation(); after -ETIMEDOUT *ret_operation has the latest state, zero if none was seen.
  */
 FERRY_SIZED int ferry_wait_operation(struct ferry *f, const char *id, uint64_t timeout_ms,
@@ -522,15 +526,15 @@ enum ferry_wait_for {
 
 /*
  * ferry_wait_operation() for n operations at once. ret_results, one for each id in their order, goes to
- * ferry_operation_results_clear(); its former content is overwritten. An id that names nothing is a problem among them
- * (FERRY_E_NOT_FOUND, FERRY_E_GONE), and counts as done.
+ * ferry_operation_results_clear(); its former content is overwritten. An id without an operation has a problem as its
+ * result (FERRY_E_NOT_FOUND, FERRY_E_GONE), and counts as done.
  * Errors: FERRY_E_INVALID_PARAMETER: n is beyond the worker's ids_max; after -ETIMEDOUT *ret_results has the latest
  * states, none if none were seen.
  */
 FERRY_SIZED int ferry_wait_operations(struct ferry *f, const char *const *ids, size_t n, enum ferry_wait_for wait_for,
                                       uint64_t timeout_ms, struct ferry_operation_results *ret_results);
 
-/* How to watch an operation. The operation that progress receives is the library's. */
+/* How to watch an operation. progress borrows the operation during the call. */
 struct ferry_watch {
         uint64_t timeout_ms;
         unsigned interval_ms;                                                    /* 0 = 500 */
@@ -554,19 +558,21 @@ FERRY_SIZED int ferry_list_operations(struct ferry *f, const struct ferry_operat
                                       struct ferry_operation_list *ret_list);
 
 /*
- * Cancels and forgets an operation. A lost answer is treated as in ferry_delete_region().
+ * Cancels and deletes an operation. A lost answer is treated as in ferry_delete_region().
  * Errors: FERRY_E_NOT_FOUND; FERRY_E_GONE.
  */
 int ferry_delete_operation(struct ferry *f, const char *id);
 
 /*
- * Requests the end of an operation. Its memory may be reused once it is done. ret_operation may be NULL.
+ * Asks the worker to cancel an operation. The program may reuse the memory once the operation is done. ret_operation,
+ * which may be NULL, goes to ferry_operation_clear().
  * Errors: FERRY_E_NOT_FOUND; FERRY_E_GONE.
  */
 FERRY_SIZED int ferry_cancel_operation(struct ferry *f, const char *id, struct ferry_operation *ret_operation);
 
 /*
- * Restarts the time to live of a passive operation; ttl_ms 0 = its first one. ret_operation may be NULL.
+ * Restarts the time to live of a passive operation, in milliseconds; ttl_ms 0 = as at its creation. ret_operation,
+ * which may be NULL, goes to ferry_operation_clear().
  * Errors: FERRY_E_NOT_FOUND; FERRY_E_GONE; FERRY_E_NOT_PASSIVE; FERRY_E_INVALID_PARAMETER: ttl_ms.
  */
 FERRY_SIZED int ferry_renew_operation(struct ferry *f, const char *id, uint64_t ttl_ms,
@@ -582,9 +588,9 @@ int ferry_get_operation_metadata(struct ferry *f, const char *id, char **ret_jso
  * Reads size bytes from offset of what a readable operation offers, its descriptors one after the other, over HTTP;
  * fewer where they end. *ret_size (may be NULL) is their number. key is the notification_key of the metadata; NULL =
  * the handle's token. The first call claims the operation, which completes when every byte was sent; between two calls
- * it waits for ten seconds. For programs without a worker of their own. A call that fails may have overwritten the
- * buffer. Errors: FERRY_E_NOT_FOUND; FERRY_E_GONE; FERRY_E_ALREADY_CLAIMED; FERRY_E_NOT_PASSIVE; FERRY_E_KIND_MISMATCH;
- * FERRY_E_RANGE_NOT_SATISFIABLE: offset.
+ * the operation waits for at most ten seconds. For programs without a worker of their own. A call that fails may have
+ * overwritten the buffer. Errors: FERRY_E_NOT_FOUND; FERRY_E_GONE; FERRY_E_ALREADY_CLAIMED; FERRY_E_NOT_PASSIVE;
+ * FERRY_E_KIND_MISMATCH; FERRY_E_RANGE_NOT_SATISFIABLE: offset.
  */
 int ferry_get_operation_content(struct ferry *f, const char *id, const char *key, uint64_t offset, void *buffer,
                                 size_t size, size_t *ret_size);
@@ -630,7 +636,7 @@ struct ferry_exchange {
 };
 
 /*
- * Performs any request. 0 for 2xx and 3xx; a positive number for a problem answer; what the common errors say of a
+ * Performs any request. Returns 0 for 2xx and 3xx; a positive number for a problem document; the common error for a
  * proxy's answer; -EPROTO for any other. *ret_answer is set whenever an answer came, also with a problem (else zero),
  * and goes to ferry_answer_clear().
  * Errors: every FERRY_E_*, and what sink and source return.
@@ -638,7 +644,10 @@ struct ferry_exchange {
 FERRY_SIZED int ferry_exchange_perform(struct ferry *f, const struct ferry_exchange *exchange,
                                        struct ferry_answer *ret_answer);
 
-/* ferry_exchange_perform() of a request without options. A POST is not repeated. Errors: every FERRY_E_*. */
+/*
+ * ferry_exchange_perform() of a request without options. A POST is repeated only if the connection was refused.
+ * Errors: every FERRY_E_*.
+ */
 FERRY_SIZED int ferry_request(struct ferry *f, const char *method, const char *path, const char *content_type,
                               const void *body, size_t size, struct ferry_answer *ret_answer);
 

@@ -10,8 +10,8 @@
 
 /*
  * libferry-worker: a Ferry worker inside your own process. The program offers its own memory, or memory that the worker
- * allocates, starts transfers and hears of their ends without HTTP; with a listener, the same regions and operations
- * are there over REST as well. ferryd is this library and a main.
+ * allocates, starts transfers and learns of their ends without HTTP. With a listener, REST serves the same regions and
+ * operations. ferryd is this library and a main().
  *
  * Errors. Functions that return int return 0, a positive FERRY_E_* (the caller's or the peer's fault, ferry/error.h) or
  * -errno (ours or the system's). ferry_worker_error() has a sentence. Outputs are set only on success. Each function
@@ -20,12 +20,12 @@
  *
  * Threads. Every function may be called from any thread, and several at once, unless it says otherwise. The worker has
  * threads of its own, which block all signals. A callback runs on one of them, or on a thread that is inside a function
- * of this library; it must return within microseconds, for bytes wait meanwhile, and must not call a function that is
- * marked "not from a callback".
+ * of this library; it must return within microseconds, because transfers wait for it, and must not call a function that
+ * is marked "not from a callback".
  *
- * Ownership. What a _new or _create function gives is the caller's, for the matching _free, which takes NULL, returns
- * nothing of use but NULL, and may be called after ferry_worker_free. Strings and memory that are given to a function
- * are copied, but for the memory of ferry_worker_region_add.
+ * Ownership. The caller owns the result of a _new or _create function until the matching _free, which accepts NULL,
+ * returns NULL, and may be called after ferry_worker_free. The library copies the strings and arrays that it is given,
+ * but not the memory of ferry_worker_region_add.
  *
  * Fork. A worker belongs to the process that made it; a forked child may make one of its own. The child closes what
  * would keep peers from noticing the parent's death, or others from listening where the parent did.
@@ -39,13 +39,13 @@ extern "C" {
 
 /* One started worker. */
 struct ferry_worker;
-/* What a worker is told before it starts. One thread at a time. */
+/* The options of a worker, set before its start. One thread at a time. */
 struct ferry_worker_options;
-/* What an operation is to be. May be used for several operations. One thread at a time. */
+/* The description of an operation to create. Can serve several operations. One thread at a time. */
 struct ferry_worker_request;
-/* A handle of one operation. The operation itself goes on without it. */
+/* A handle of one operation. Freeing it does not end the operation. */
 struct ferry_worker_operation;
-/* Tells of ends of operations through a file descriptor, for programs with an event loop. */
+/* Reports ended operations through a file descriptor, for programs with an event loop. */
 struct ferry_worker_queue;
 
 /* The version of the library: "0.1.0". */
@@ -58,8 +58,8 @@ const char *ferry_worker_version(void);
 const char *ferry_worker_error(void);
 
 /*
- * Where this process's log lines go and which ones: level is "error", "warn" (as from the start), "info" or "debug";
- * NULL = as it is. sink gets one line, without a newline, in the format of ferryd --log-format logfmt; NULL = standard
+ * Sets the level and the destination of the log. level is "error", "warn" (the default), "info" or "debug"; NULL keeps
+ * the present one. sink gets one line, without a newline, in the format of ferryd --log-format logfmt; NULL = standard
  * error. It may be called from several threads at once, also while this function changes it. All workers of the process
  * share the log. -EINVAL: no such level.
  */
@@ -68,7 +68,7 @@ int ferry_worker_log(const char *level, void (*sink)(void *context, const char *
 
 /* ---- options ---- */
 
-/* The defaults of ferryd, except that no HTTP is served. NULL = no memory. */
+/* Makes options with the defaults of ferryd, except that the worker serves no HTTP. NULL when memory is short. */
 struct ferry_worker_options *ferry_worker_options_new(void);
 
 /*
@@ -104,22 +104,22 @@ const char *ferry_worker_ready_line(const struct ferry_worker *worker);
 const char *ferry_worker_url(const struct ferry_worker *worker, size_t i);
 
 /*
- * Refuses new operations, then waits until every operation is terminal, at most timeout_ms; those that are left are
- * cancelled. Returns how many were cancelled. Not from a callback.
+ * Refuses new operations, waits at most timeout_ms milliseconds until every operation is terminal, and cancels those
+ * that are left. Returns how many it cancelled. Not from a callback.
  */
 size_t ferry_worker_drain(struct ferry_worker *worker, unsigned timeout_ms);
 
 /*
- * Cancels every operation, waits until all are quiet (at most about the "grace" time), frees. Afterwards no memory of
- * the program is read or written, and no callback runs. Handles of operations and queues live on until they are freed:
- * all of them tell of the end. No other function that takes this worker may run. Takes NULL; returns NULL. Not from a
- * callback.
+ * Cancels every operation, waits until all are quiet (at most about the "grace" time), frees. Afterwards the worker
+ * neither reads nor writes memory of the program, and no callback runs. Handles of operations and queues stay valid
+ * until they are freed, and report the end of their operations. No other function that takes this worker may run. Takes
+ * NULL; returns NULL. Not from a callback.
  */
 struct ferry_worker *ferry_worker_free(struct ferry_worker *worker);
 
 /*
- * For a program that must end at once, without ferry_worker_free: unlinks the sockets of every worker of this process.
- * Ends nothing. Also while another thread drains or frees. Not from a signal handler.
+ * Unlinks the sockets of every worker of this process, for a program that must exit at once, without ferry_worker_free.
+ * Stops no worker. May run while another thread drains or frees. Not from a signal handler.
  */
 void ferry_worker_abandon(void);
 
@@ -140,8 +140,8 @@ enum { FERRY_WORKER_ID_SIZE = 24 }; /* bytes of an id as text, with the NUL */
  * is undefined, as for host memory that is unmapped under an operation.
  *
  * FERRY_E_INVALID_PARAMETER (no address, size 0, name too long, not memory of that device); FERRY_E_UNKNOWN_DEVICE;
- * FERRY_E_LIMIT_REACHED
- * ("max-regions"); FERRY_E_NO_SPACE (the system will not lock the memory for RDMA); -ENOMEM; another -errno.
+ * FERRY_E_LIMIT_REACHED ("max-regions"); FERRY_E_NO_SPACE (the system will not lock the memory for RDMA); -ENOMEM;
+ * another -errno.
  */
 int ferry_worker_region_add(struct ferry_worker *worker, void *address, size_t size, const char *device,
                             const char *name, char ret_id[FERRY_WORKER_ID_SIZE]);
@@ -157,23 +157,22 @@ int ferry_worker_region_alloc(struct ferry_worker *worker, size_t size, const ch
                               void **ret_address, char ret_id[FERRY_WORKER_ID_SIZE]);
 
 /*
- * What others may do to a region of the two functions above over REST, where the worker listens and they have the
- * token: read its content; use it in operations of all four kinds, which is what a worker is for. They may not remove
- * it (409 region-held), and may not store into it by PUT …/content (403 forbidden) unless content_writes is 1 here.
- * FERRY_E_NOT_FOUND.
+ * Sets whether REST clients may write a region of the two functions above by PUT …/content: 1 = yes; 0 (the default) =
+ * 403 forbidden. Clients with the token may always read its content and use it in operations of all four kinds; they
+ * may never remove it (409 region-held). FERRY_E_NOT_FOUND.
  */
 int ferry_worker_region_allow(struct ferry_worker *worker, const char *id, int content_writes);
 
 /*
- * 0 when the memory is free of Ferry, and that of ferry_worker_region_alloc must not be touched any more.
- * FERRY_E_REGION_IN_USE (an operation that is not terminal, or a content request); FERRY_E_NOT_FOUND. Not from a
- * callback.
+ * Removes a region. After 0 Ferry no longer uses its memory, and the program must not touch that of
+ * ferry_worker_region_alloc any more. FERRY_E_REGION_IN_USE (an operation that is not terminal, or a content request);
+ * FERRY_E_NOT_FOUND. Not from a callback.
  */
 int ferry_worker_region_remove(struct ferry_worker *worker, const char *id);
 
 /* ---- requests ---- */
 
-/* NULL = no memory, or no such kind. */
+/* Makes a request for an operation of a kind. NULL when memory is short, or the kind is unknown. */
 struct ferry_worker_request *ferry_worker_request_new(enum ferry_kind kind);
 
 /*
@@ -193,8 +192,8 @@ int ferry_worker_request_add_blocks(struct ferry_worker_request *request, const 
                                     uint64_t size, const uint64_t *blocks, size_t n_blocks);
 
 /*
- * Sets what POST /v1/operations calls name: ("ttl_ms", "60000"), ("timeout_ms", "5000"), ("uses", "4"), ("verify",
- * "true"), ("layout", "stream"), ("transports", "shm,tcp"), ("label", "layer 7"). FERRY_E_UNKNOWN_FIELD;
+ * Sets the field of POST /v1/operations with that name: ("ttl_ms", "60000"), ("timeout_ms", "5000"), ("uses", "4"),
+ * ("verify", "true"), ("layout", "stream"), ("transports", "shm,tcp"), ("label", "layer 7"). FERRY_E_UNKNOWN_FIELD;
  * FERRY_E_INVALID_PARAMETER.
  */
 int ferry_worker_request_set(struct ferry_worker_request *request, const char *name, const char *value);
@@ -212,8 +211,8 @@ struct ferry_worker_request *ferry_worker_request_free(struct ferry_worker_reque
  * FERRY_E_INVALID_PARAMETER (a field that the kind does not have, a limit, remote missing or given to the wrong kind);
  * FERRY_E_NOT_FOUND (no such region); FERRY_E_OUT_OF_BOUNDS; FERRY_E_INVALID_METADATA; FERRY_E_KIND_MISMATCH (a read
  * given a writable's metadata, or the reverse); FERRY_E_SIZE_MISMATCH; FERRY_E_METADATA_EXPIRED; FERRY_E_FORBIDDEN (the
- * URL's host is not of allow-peer); FERRY_E_LIMIT_REACHED; FERRY_E_DRAINING; -ENOMEM. Whatever happens later is told by
- * the operation's status.
+ * URL's host is not of allow-peer); FERRY_E_LIMIT_REACHED; FERRY_E_DRAINING; -ENOMEM. Later failures appear in the
+ * operation's status.
  */
 int ferry_worker_operation_create(struct ferry_worker *worker, const struct ferry_worker_request *request,
                                   const char *remote, struct ferry_worker_operation **ret_operation);
@@ -231,15 +230,15 @@ int ferry_worker_operation_metadata(struct ferry_worker_operation *operation, co
 enum ferry_status ferry_worker_operation_status(struct ferry_worker_operation *operation);
 
 /*
- * Waits until the operation is terminal, at most timeout_ms (-1 = for ever). Its memory is quiet then: nothing is
- * written into it by this operation any more. 0: COMPLETE; FERRY_E_*: what it ended with, and ferry_worker_error() has
+ * Waits until the operation is terminal, at most timeout_ms milliseconds (-1 = for ever). From then on this operation
+ * no longer writes its memory. 0: COMPLETE; FERRY_E_*: the error that ended it, and ferry_worker_error() has
  * the detail; -ETIMEDOUT: not yet. Not from a callback.
  */
 int ferry_worker_operation_wait(struct ferry_worker_operation *operation, int timeout_ms);
 
 /*
- * Has ended called once, as soon as the operation is terminal; from inside this function when it is already. The handle
- * may be freed before. -ENOMEM.
+ * Calls ended once, when the operation becomes terminal; if it already is, from inside this function. The handle may be
+ * freed before. -ENOMEM.
  */
 int ferry_worker_operation_notify(struct ferry_worker_operation *operation, void (*ended)(void *context),
                                   void *context);
@@ -250,7 +249,7 @@ int ferry_worker_operation_notify(struct ferry_worker_operation *operation, void
  */
 int ferry_worker_operation_result(struct ferry_worker_operation *operation);
 
-/* Bytes moved so far, and of how many. */
+/* Bytes moved so far, and bytes in all. */
 uint64_t ferry_worker_operation_bytes_done(struct ferry_worker_operation *operation);
 uint64_t ferry_worker_operation_bytes_total(struct ferry_worker_operation *operation);
 
@@ -272,32 +271,32 @@ const char *ferry_worker_operation_peer(struct ferry_worker_operation *operation
 const char *ferry_worker_operation_peer_epoch(struct ferry_worker_operation *operation);
 
 /*
- * Asks for the end: CANCELLED at once when nothing is in flight, else when it is quiet, which
- * ferry_worker_operation_wait tells. Without effect on a terminal operation.
+ * Cancels the operation: CANCELLED at once if nothing is in flight, else once its memory is quiet, for which
+ * ferry_worker_operation_wait waits. Without effect on a terminal operation.
  */
 void ferry_worker_operation_cancel(struct ferry_worker_operation *operation);
 
-/* Lets go of the handle. Not while another thread uses it. Takes NULL; returns NULL. */
+/* Frees the handle, not the operation. Not while another thread uses it. Takes NULL; returns NULL. */
 struct ferry_worker_operation *ferry_worker_operation_free(struct ferry_worker_operation *operation);
 
 /* ---- queues ---- */
 
-/* -EMFILE, -ENFILE, -ENOMEM. */
+/* Makes an empty queue. -EMFILE, -ENFILE, -ENOMEM. */
 int ferry_worker_queue_new(struct ferry_worker_queue **ret_queue);
 
-/* An eventfd that is readable while ferry_worker_queue_take has something to give. The queue's; do not read it. */
+/* An eventfd, readable while ferry_worker_queue_take has an operation to return. The queue owns it; do not read it. */
 int ferry_worker_queue_fd(const struct ferry_worker_queue *queue);
 
 /*
- * Has the queue tell of the operation's end. context comes back from ferry_worker_queue_take. The handle may be freed
+ * Adds an operation. ferry_worker_queue_take returns context once the operation is terminal. The handle may be freed
  * before. -ENOMEM.
  */
 int ferry_worker_queue_add(struct ferry_worker_queue *queue, struct ferry_worker_operation *operation, void *context);
 
-/* 1 with the context of an operation that is terminal, each once, in the order of their ends; 0: none is now. */
+/* 1 with the context of a terminal operation, each once, in the order of their ends; 0: no further one is terminal. */
 int ferry_worker_queue_take(struct ferry_worker_queue *queue, void **ret_context);
 
-/* Forgets what was added. Not while another thread uses the queue. Takes NULL; returns NULL. */
+/* Frees the queue, not its operations. Not while another thread uses the queue. Takes NULL; returns NULL. */
 struct ferry_worker_queue *ferry_worker_queue_free(struct ferry_worker_queue *queue);
 
 #pragma GCC visibility pop
