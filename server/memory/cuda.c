@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/util.h"
 
-/* Filled in once, by open_driver. */
+/* Set once, by open_driver. */
 static struct cuda_driver driver;
 static bool driver_works;
 static char driver_reason[CUDA_REASON_SIZE];

@@ -6,14 +6,14 @@
 #include <stdint.h>
 
 /*
- * The part of the CUDA driver API that Ferry calls, declared here, so that it builds without CUDA. Types and numbers
- * are those of the CUDA Driver API reference (docs.nvidia.com/cuda/cuda-driver-api), and belong to its ABI. Names with
- * a version are what libcuda.so.1 exports for the current prototypes.
+ * The part of the CUDA driver API that Ferry calls, declared here so that Ferry builds without CUDA. Types and numbers
+ * are from the CUDA Driver API reference (docs.nvidia.com/cuda/cuda-driver-api) and part of its ABI. Names with a
+ * version (_v2) are those that libcuda.so.1 exports for the current prototypes.
  */
 
 typedef int cuda_result;       /* CUresult */
 typedef int cuda_device;       /* CUdevice */
-typedef uint64_t cuda_pointer; /* CUdeviceptr, since API 3.2 (…_v2) of the size of a host pointer */
+typedef uint64_t cuda_pointer; /* CUdeviceptr; as long as a host pointer since API 3.2 (_v2) */
 typedef void *cuda_context;    /* CUcontext */
 typedef void *cuda_stream;     /* CUstream */
 typedef void *cuda_event;      /* CUevent */
@@ -118,8 +118,8 @@ struct cuda_driver {
 enum { CUDA_REASON_SIZE = 160 };
 
 /*
- * Opens libcuda.so.1 and initialises it, once a process; it stays until the end of the process. NULL: it is not here,
- * is too old or does not start, and *ret_reason says why, as a sentence for users. Any thread.
+ * Opens and initialises libcuda.so.1 at the first call; it stays open until the process ends. NULL: the library is
+ * missing, too old or does not start; *ret_reason says which, as a sentence for users. Any thread.
  */
 const struct cuda_driver *cuda_open(const char **ret_reason);
 

@@ -21,7 +21,7 @@ static void missing_add(struct device_gpu_direct *answer, const char *sentence)
                 (void)snprintf(answer->missing[answer->n_missing++], sizeof(answer->missing[0]), "%s", sentence);
 }
 
-/* Of the cards, the memory, and who tells UCX of it: the one place that decides. */
+/* The only place that decides about GPUDirect. Each check says whether it rules out GPU memory in UCX, too. */
 void device_gpu_direct(const struct device_inventory *inventory, struct device_gpu_direct *ret_answer)
 {
         const struct device_ucx *ucx = &inventory->ucx;

@@ -14,7 +14,7 @@
 /* ---- devices ---- */
 
 static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct gpu_device devices[GPU_MAX]; /* each is fixed once its context is there; the lock */
+static struct gpu_device devices[GPU_MAX]; /* devices_lock guards it; an entry with a context is fixed */
 
 bool gpu_parse(const char *device, unsigned *ret_n)
 {
@@ -73,7 +73,7 @@ const struct cuda_driver *gpu_driver(void)
         return cuda_open(&reason);
 }
 
-/* With the lock. 0 or a result of the driver. */
+/* devices_lock is held. Retains the primary context of device n. */
 static cuda_result device_start(struct gpu_device *device, unsigned n)
 {
         const struct cuda_driver *cuda = gpu_driver();
@@ -142,7 +142,7 @@ void gpu_leave(void)
 
 /* ---- failures ---- */
 
-/* What ends the context ends the memory on it. */
+/* A result of the driver as -errno. -ENODEV: the context is lost, and the memory on it with it. */
 static int classify(cuda_result result)
 {
         switch (result) {
@@ -160,7 +160,7 @@ static int classify(cuda_result result)
         case CUDA_ERROR_UNKNOWN:
                 return -ENODEV;
         default:
-                /* From 700 to 799 a kernel, ours or the program's, has broken the context for good. */
+                /* From 700 to 799: a kernel has broken the context for good. */
                 return result >= CUDA_ERROR_ILLEGAL_ADDRESS && result < 800 &&
                                        result != CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
                                ? -ENODEV

@@ -8,23 +8,23 @@
 
 /* ---- streams: one for each thread and device ---- */
 
-enum { SPIN_BYTES = 1 << 20 }; /* a copy of less is over before a thread has gone to sleep */
+enum { SPIN_BYTES = 1 << 20 }; /* a smaller copy ends before a thread could fall asleep */
 
-/* Of one thread on one device. */
+/* The copies of one thread on one device. */
 struct gpu_lane {
         cuda_stream stream; /* NULL = none yet */
-        cuda_event event;   /* the end of what is queued; waiting for it sleeps, where a stream's wait spins */
+        cuda_event event;   /* marks the end of the queue; a wait for an event sleeps, a wait for a stream spins */
         uint64_t queued;    /* bytes; 0 = nothing */
 };
 
 struct gpu_thread {
         struct gpu_lane lanes[GPU_MAX];
-        const struct gpu_memory *checked[2];
+        const struct gpu_memory *checked[2]; /* target and source that check_once has passed in this batch */
 };
 
 static pthread_key_t thread_key;
 
-/* At the end of the thread. The driver may be gone already, and says so. */
+/* Runs when the thread ends. The driver may have shut down already; its calls fail then. */
 static void thread_free(void *context)
 {
         struct gpu_thread *thread = context;
@@ -46,7 +46,7 @@ static void make_key(void)
         (void)pthread_key_create(&thread_key, thread_free);
 }
 
-/* NULL when memory is short. */
+/* NULL: out of memory. */
 static struct gpu_thread *thread_of_caller(void)
 {
         static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -64,7 +64,7 @@ static struct gpu_thread *thread_of_caller(void)
         return thread;
 }
 
-/* With the context. A result of the driver, after which a failure leaves nothing behind. */
+/* The context is current. On failure nothing is left to destroy. */
 static cuda_result lane_make(struct gpu_lane *lane)
 {
         const struct cuda_driver *cuda = gpu_driver();
@@ -103,7 +103,10 @@ int gpu_stream(const struct gpu_device *device, uint64_t bytes, cuda_stream *ret
 
 /* ---- copies ---- */
 
-/* Once for each memory and batch: it costs a microsecond. */
+/*
+ * gpu_check, once per memory and batch, because it takes a microsecond. i: 0 = target, 1 = source. A batch ends with
+ * gpu_finish.
+ */
 static int check_once(const struct gpu_memory *memory, size_t i)
 {
         struct gpu_thread *thread = thread_of_caller();
@@ -167,7 +170,7 @@ static int gpu_copy(const struct space *to_space, void *to, const struct space *
         return r;
 }
 
-/* With the context. */
+/* The context is current. Waits for everything queued on the lane. */
 static cuda_result lane_wait(const struct gpu_lane *lane, uint64_t queued)
 {
         const struct cuda_driver *cuda = gpu_driver();
@@ -193,7 +196,7 @@ static int finish_device(struct gpu_thread *thread, unsigned n)
         return result == CUDA_SUCCESS ? 0 : gpu_fail(device, "copy", result);
 }
 
-/* Of this thread's copies on all devices: one that was queued with two spaces is on the stream of one of them. */
+/* Waits on all devices: a copy between two devices is on the stream of only one of them. Returns the first error. */
 static int gpu_finish(const struct space *space)
 {
         struct gpu_thread *thread = thread_of_caller();

@@ -2,14 +2,15 @@
 #include "gpu_internal.h"
 
 /*
- * Host memory that the driver knows.
+ * Pinned host memory.
  *
- * A copy between a GPU and memory that is not pinned goes through a buffer of the driver's: the processor copies it
- * once more, at 5 to 12 GB/s, where the bus moves 25 to 55, and the call blocks. A pipeline of our own buffers would do
- * the same with several threads, and would need five or more of them to reach 0.9 of the bus. So what is copied again
- * and again is pinned where it is. That costs about 0.25 ns a byte, once, and saves about 0.1 ns of each byte that is
- * copied afterwards: it is done once as many bytes have been copied as the memory has, so that it never costs more than
- * a small multiple of what those copies cost, and memory that is used once is not pinned at all.
+ * The driver copies between a GPU and host memory that is not pinned through a buffer of its own: the processor copies
+ * each byte once more, at 5 to 12 GB/s where the bus moves 25 to 55, and the call blocks. A pipeline of our own buffers
+ * would need five or more threads to reach 0.9 of the bus. So memory that is copied repeatedly is pinned in place.
+ *
+ * Pinning takes about 0.25 ns a byte, once, and saves about 0.1 ns on each byte copied later. A range is pinned once as
+ * many bytes have been copied as the range is long. So pinning takes at most a few times as long as the copies before
+ * it, and memory that is used once is never pinned.
  */
 
 enum { PIN_MIN = 64 << 10 }; /* bytes; smaller copies take as long either way */
@@ -34,12 +35,12 @@ void gpu_host_free(void *address)
         const struct gpu_device *device = address ? gpu_device_any() : NULL;
 
         if (!device || !gpu_enter(device))
-                return; /* it went with the context */
+                return; /* freed with the context */
         (void)gpu_driver()->host_free(address);
         gpu_leave();
 }
 
-/* false: it cannot be pinned, or the program has done so itself. */
+/* false: the memory cannot be pinned, or the program has pinned it already. */
 static bool pin(const struct gpu_pin *p)
 {
         const struct gpu_device *device = gpu_device_any();
@@ -83,8 +84,8 @@ void gpu_pin_end(struct gpu_pin *p)
 
         if (!device || !gpu_enter(device))
                 return;
-        (void)gpu_driver()->host_unregister(
-                (void *)(uintptr_t)p->address); /* fails where the pin went with the context */
+        /* Fails if the pin was lost with the context. */
+        (void)gpu_driver()->host_unregister((void *)(uintptr_t)p->address);
         gpu_leave();
         atomic_store(&p->state, PIN_NONE);
 }

@@ -5,7 +5,7 @@
 #include "cuda_internal.h"
 #include "memory/gpu.h"
 
-/* A device that is in use. Fixed once gpu_device_use has returned it. */
+/* A device with its context. Fixed once gpu_device_use has returned it. */
 struct gpu_device {
         unsigned number;
         cuda_device device;
@@ -13,48 +13,48 @@ struct gpu_device {
         struct cuda_uuid uuid;
 };
 
-/* Memory on a device: allocated, adopted, or opened from another process. Fixed, but for opens. */
+/* Memory on a device: allocated, adopted, or opened from another process. All fields but opens are fixed. */
 struct gpu_memory {
         struct space space;
         const struct gpu_device *device;
         cuda_pointer address;
         size_t size;
         enum { GPU_ALLOCATED, GPU_ADOPTED, GPU_OPENED } kind;
-        uint64_t buffer_id;        /* ADOPTED: of the allocation that the program made */
-        struct gpu_import *import; /* OPENED */
-        unsigned opens;            /* by other processes; gpu_share.c's opens_lock */
+        uint64_t buffer_id;        /* GPU_ADOPTED: CUDA's id of the program's allocation */
+        struct gpu_import *import; /* GPU_OPENED from another process; else NULL */
+        unsigned opens;            /* opens by other processes; gpu_share.c's opens_lock guards it */
 };
 
 /* The driver; only after gpu_device_use has succeeded. */
 const struct cuda_driver *gpu_driver(void);
 
 /*
- * Device n with its context. 0 with *ret_device; FERRY_E_UNKNOWN_DEVICE: there is none, or it does not start, which
- * detail says.
+ * Starts device n if it is not in use yet. 0 with *ret_device; FERRY_E_UNKNOWN_DEVICE: no such device, or it does not
+ * start; detail gets the reason of the latter only.
  */
 int gpu_device_use(unsigned n, const struct gpu_device **ret_device, char detail[GPU_DETAIL_SIZE]);
 
-/* One that gpu_device_use has returned before. */
+/* Device n, which gpu_device_use has returned before. */
 const struct gpu_device *gpu_device(unsigned n);
-/* One that is in use; NULL = none is. */
+/* Any device in use; NULL = none. */
 const struct gpu_device *gpu_device_any(void);
 
-/* The context becomes current, until leave. false: the device is gone. */
+/* Makes the device's context current until gpu_leave. false: the device is gone. */
 bool gpu_enter(const struct gpu_device *device);
 void gpu_leave(void);
 
-/* A failure of the driver as -errno, logged. NULL device: of none. */
+/* Logs a failed driver call on the device and returns it as -errno. */
 int gpu_fail(const struct gpu_device *device, const char *action, cuda_result result);
 
-/* Whether the program still has the memory that it gave: 0, -EFAULT, -ENODEV. */
+/* 0: usable; of adopted memory: -EFAULT, the program has freed it, -ENODEV, the device is gone, or another -errno. */
 int gpu_check(const struct gpu_memory *memory);
 
-/* Forgets what gpu_share has told of the memory. */
+/* Removes what gpu_share has recorded of the memory. */
 void gpu_unshare(const struct gpu_memory *memory);
 
 extern const struct space_ops gpu_space_ops;
 
-/* This thread's stream on the device, for work on so many bytes. 0 or -errno. Its context is current. */
+/* The calling thread's stream on the device, to queue work on bytes. The device's context is current. 0 or -errno. */
 int gpu_stream(const struct gpu_device *device, uint64_t bytes, cuda_stream *ret_stream);
 
 #endif

@@ -16,7 +16,7 @@ static int gone(const char *name, char detail[GPU_DETAIL_SIZE])
         return FERRY_E_UNKNOWN_DEVICE;
 }
 
-/* Device "cuda:N". Results as of gpu_allocate. */
+/* Starts device "cuda:N". Results as of gpu_allocate. */
 static int use(const char *name, const struct gpu_device **ret_device, char detail[GPU_DETAIL_SIZE])
 {
         unsigned n;
@@ -36,7 +36,7 @@ static struct gpu_memory *memory_new(const struct gpu_device *device, size_t siz
         return memory;
 }
 
-/* With the context. 0 or a result of the driver, after which nothing is allocated. */
+/* The context is current. On failure nothing stays allocated. */
 static cuda_result allocate_zeros(struct gpu_memory *memory, cuda_stream stream)
 {
         const struct cuda_driver *cuda = gpu_driver();
@@ -82,12 +82,12 @@ int gpu_allocate(const char *name, size_t size, const struct space **ret_space, 
                 return r == -ENODEV ? gone(name, detail) : r;
         }
         *ret_space = &memory->space;
-        *ret_address = (void *)(uintptr_t)memory->address; /* one address space for hosts and devices */
+        *ret_address = (void *)(uintptr_t)memory->address; /* hosts and devices share one address space */
         memory = NULL;
         return 0;
 }
 
-/* With the context. Whether size bytes at the address are this device's: 0, FERRY_E_INVALID_PARAMETER. */
+/* The context is current. 0: size bytes at the address are memory of the device; FERRY_E_INVALID_PARAMETER. */
 static int adopt_check(const struct gpu_device *device, cuda_pointer address, size_t size, char detail[GPU_DETAIL_SIZE])
 {
         const struct cuda_driver *cuda = gpu_driver();
@@ -148,8 +148,8 @@ void gpu_free(const struct space *space)
                 return;
         gpu_unshare(memory);
         if (memory->kind == GPU_ALLOCATED && gpu_enter(memory->device)) {
-                (void)gpu_driver()->mem_free(
-                        memory->address); /* fails on a device that is gone, and with it went this */
+                /* Fails if the device is gone, which has freed the memory. */
+                (void)gpu_driver()->mem_free(memory->address);
                 gpu_leave();
         }
         free(memory);

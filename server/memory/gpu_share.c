@@ -10,9 +10,9 @@
 #include "gpu_internal.h"
 
 /*
- * Memory of other processes on this host, by CUDA's IPC handles. A process opens a handle once for each of its
- * contexts, and cannot open its own ones; so one table has what is open, with the number of its users, and one what
- * this process has shared. A handle names a whole allocation.
+ * GPU memory shared between processes of this host by CUDA's IPC handles. A process can open a handle once in each of
+ * its contexts, and cannot open a handle of its own. So imports holds the open handles, each with the number of its
+ * users, and exports the memory that this process has shared. A handle names a whole allocation.
  */
 
 _Static_assert(sizeof(((struct gpu_share *)0)->handle) == sizeof(struct cuda_ipc_handle), "a handle fits");
@@ -33,13 +33,13 @@ struct gpu_export {
         struct gpu_export *prev, *next;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;       /* a leaf, but for the driver's; guards the two */
-static pthread_mutex_t opens_lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf, and never held for long; guards opens */
-static pthread_cond_t closed = PTHREAD_COND_INITIALIZER;       /* CLOCK_REALTIME: a step of it only changes a limit */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;       /* guards imports and exports; held over driver calls */
+static pthread_mutex_t opens_lock = PTHREAD_MUTEX_INITIALIZER; /* guards gpu_memory.opens; never held over them */
+static pthread_cond_t closed = PTHREAD_COND_INITIALIZER;       /* by CLOCK_REALTIME: a step only moves the timeout */
 static struct gpu_import *imports;
 static struct gpu_export *exports;
 
-/* ---- out ---- */
+/* ---- exports ---- */
 
 int gpu_share(const struct space *space, struct gpu_share *ret_share)
 {
@@ -56,7 +56,7 @@ int gpu_share(const struct space *space, struct gpu_share *ret_share)
                 free(export);
                 return r;
         }
-        /* Memory of pools, managed and mapped memory have no such handles. */
+        /* Pool memory, managed memory and mapped memory have no IPC handles. */
         if (gpu_driver()->ipc_get(&handle, memory->address) != CUDA_SUCCESS ||
             gpu_driver()->mem_range(&base, &size, memory->address) != CUDA_SUCCESS)
                 r = -ENOTSUP;
@@ -130,7 +130,7 @@ bool gpu_await_closed(const struct space *space, unsigned ms)
         return r == 0;
 }
 
-/* ---- in ---- */
+/* ---- imports ---- */
 
 static int device_of_uuid(const uint8_t uuid[GPU_UUID_SIZE], const struct gpu_device **ret_device)
 {
@@ -150,7 +150,7 @@ static int device_of_uuid(const uint8_t uuid[GPU_UUID_SIZE], const struct gpu_de
         return -ENODEV;
 }
 
-/* With the lock. What this process has shared itself; NULL = another process has. */
+/* The lock is held. The memory if this process has shared it; NULL = another process has. */
 static const struct gpu_memory *find_export(const struct gpu_share *share)
 {
         struct gpu_export *export;
@@ -161,7 +161,7 @@ static const struct gpu_memory *find_export(const struct gpu_share *share)
         return NULL;
 }
 
-/* With the lock and the context. 0 or a result of the driver. */
+/* The lock is held and the context current. */
 static cuda_result import_open(struct gpu_import *import)
 {
         const struct cuda_driver *cuda = gpu_driver();
@@ -176,7 +176,7 @@ static cuda_result import_open(struct gpu_import *import)
         return result;
 }
 
-/* With the lock. An import with one more user; NULL with *ret_error. */
+/* The lock is held. Opens the handle, or adds a user to an open one. NULL with *ret_error = -errno. */
 static struct gpu_import *import_get(const struct gpu_device *device, const struct gpu_share *share, int *ret_error)
 {
         struct gpu_import *import;
@@ -210,7 +210,7 @@ static struct gpu_import *import_get(const struct gpu_device *device, const stru
         return import;
 }
 
-/* With the lock. */
+/* The lock is held. Closes the handle after its last user. */
 static void import_put(struct gpu_import *import)
 {
         if (--import->users > 0)
@@ -223,7 +223,7 @@ static void import_put(struct gpu_import *import)
         free(import);
 }
 
-/* With the lock. */
+/* The lock is held. Opens memory of another process. Errors as of gpu_open. */
 static int open_foreign(struct gpu_memory *memory, const struct gpu_share *share)
 {
         uint64_t end;
@@ -242,7 +242,7 @@ static int open_foreign(struct gpu_memory *memory, const struct gpu_share *share
         return 0;
 }
 
-/* The same memory by another name: the program may free it, as it may free its own. */
+/* Opens memory that this process has shared itself. Adopted memory stays adopted: the program may free it any time. */
 static int open_own(struct gpu_memory *memory, const struct gpu_memory *own)
 {
         if (memory->size > own->size)

@@ -8,33 +8,33 @@
 #include "ucx_internal.h"
 
 /*
- * All transports but shared memory, which the local transport is for, and ud. UCX treats a failed completion of ud as
- * fatal, so that one link flap aborts the process, also where ud is only the auxiliary of rc: so it is left out by
- * name. rc_verbs connects by TCP's connection manager then.
+ * All transports except shared memory, which the local transport serves, and ud. UCX treats a failed completion of ud
+ * as fatal, so one link flap aborts the process, even if ud is only the auxiliary transport of rc. So ud is excluded by
+ * name; rc_verbs then connects by TCP's connection manager.
  */
 #define TRANSPORTS "^sm,ud_verbs,ud_mlx5"
-#define TRANSPORTS_NO_RDMA "^sm"               /* UCX complains of names that it does not have … */
-#define TRANSPORTS_CUDA TRANSPORTS ",cuda_ipc" /* … but not from 1.18 on: by CUDA's IPC peers write memory of GPUs */
+#define TRANSPORTS_NO_RDMA "^sm"               /* Before 1.18 UCX warns about unknown names. */
+#define TRANSPORTS_CUDA TRANSPORTS ",cuda_ipc" /* by CUDA's IPC peers write GPU memory */
 
 /*
- * TCP moves a rendezvous by PUT straight into its place, or in active messages of 64 KiB that are copied there: 256 MiB
- * in 42 or 62 ms (loopback, 1.13.1). But the death of a peer while its PUT is not confirmed can abort this process, by
- * an assertion in uct_tcp_ep_handle_put_ack (uct/tcp/tcp_ep.c, the same from 1.13 to 1.22; on in Debian's build):
+ * TCP moves a rendezvous by PUT straight into its place, or by active messages of 64 KiB that are copied there: 256 MiB
+ * take 42 or 62 ms (loopback, 1.13.1). But if a peer dies before it has confirmed our PUT, this process can abort by an
+ * assertion in uct_tcp_ep_handle_put_ack (uct/tcp/tcp_ep.c, the same from 1.13 to 1.22; on in Debian's build):
  *
- *   uct_tcp_ep_progress_am_rx handles all messages that one recv has brought, one after the other. When the handling of
- *   one of them sends, and the send finds the connection reset, UCX forgets all PUTs. If the confirmation of the last
- *   PUT lies behind that message in the same buffer, it confirms a PUT that nobody waits for: abort.
+ *   uct_tcp_ep_progress_am_rx handles all messages of one recv, one after the other. If the handler of one of them
+ *   sends, and the send finds the connection reset, UCX forgets all PUTs. If the confirmation of the last PUT follows
+ *   that message in the same buffer, it matches no outstanding PUT: abort.
  *
- * So nothing that is read in front of the confirmation of our last PUT may send over the same endpoint:
- *   - our own messages, receives and refusals: they are deferred until ucp_worker_progress is over (queue.c);
+ * So no message received ahead of the confirmation of our last PUT may cause a send over the same endpoint:
+ *   - our own messages, receives and refusals: they are deferred until ucp_worker_progress returns (queue.c);
  *   - UCX's PUT, when it reads the peer's RTR (ready to receive), and UCX's ATP (all is put), when it reads an earlier
  *     confirmation: every worker, whatever its UCX, posts one receive at a time for each endpoint, so the next RTR
  *     leaves after the confirmation, and a second PUT does not exist;
  *   - UCX's confirmation of a PUT of the peer: sent inside that loop only for a PUT that lies in the buffer as a whole,
  *     and a rendezvous that would fit into the buffer travels without PUT (UCX_PUT_ABOVE).
- * Nothing else that can stand there sends: eager messages, RTS, ATP, ATS, data, keep-alive.
+ * The other messages cause no send: eager messages, RTS, ATP, ATS, data, keep-alive.
  *
- * From 1.16 on, UCX's rendezvous is another (UCX_PROTO_ENABLE), for which this was not shown: there PUT stays off.
+ * From 1.16 on UCX uses another rendezvous (UCX_PROTO_ENABLE), for which this is not proven: there PUT stays off.
  */
 static bool put_is_safe(void)
 {
@@ -43,7 +43,7 @@ static bool put_is_safe(void)
 
 struct setting {
         const char *key, *value; /* NULL = UCX's default */
-        bool force;              /* also against UCX_<KEY> in the environment */
+        bool force;              /* overrides UCX_<KEY> in the environment */
 };
 
 /* Before 1.17, a program names the settings of a transport without its prefix; the environment always has it. */
@@ -79,12 +79,12 @@ static void configure(const struct ucx *ucx, const struct ucx_config *config, co
                 { "TLS", config->transports ? config->transports : transports, config->transports != NULL },
                 { "NET_DEVICES", config->interfaces ? config->interfaces : interfaces, config->interfaces != NULL },
                 /*
-                 * Lanes of one family alone, that of the listener: UCX 1.13 writes beyond its memory when a lane of
-                 * IPv4 gets a peer of IPv6.
+                 * Only lanes of the listener's address family: UCX 1.13 writes out of bounds if a lane of IPv4 gets a
+                 * peer of IPv6.
                  */
                 { "TCP_AF_PRIO", ucx->listen.address.ss_family == AF_INET ? "inet" : "inet6", true },
                 { "KEEPALIVE_INTERVAL", "1s", false },
-                /* As watch.c has it, which sets it for all sockets. */
+                /* The same as watch.c sets on all sockets. */
                 { "TCP_KEEPIDLE", "1s", false },
                 { "TCP_KEEPINTVL", "1s", false },
                 { "TCP_KEEPCNT", "4", false },
@@ -93,28 +93,28 @@ static void configure(const struct ucx *ucx, const struct ucx_config *config, co
                 /* UCX packs pieces into buffers of this size: 1,000 of 16 KiB at 2.5 GB/s, with its 8 KiB at 2.0. */
                 { "TCP_TX_SEG_SIZE", "64k", false },
                 /*
-                 * So many pieces go out from where they are, without being packed; UCX's 6 are too few for pieces of
-                 * 4 KiB. From 30 on UCX 1.13 aborts: it allows itself 1,200 bytes of stack for the list.
+                 * The number of pieces that UCX sends in place, without packing them; its default of 6 is too few for
+                 * pieces of 4 KiB. From 30 on UCX 1.13 aborts: it limits the list to 1,200 bytes of stack.
                  */
                 { "TCP_MAX_IOV", "20", true },
-                /* Of a GPU's memory the region alone, not all of the program's allocation around it. */
+                /* Of GPU memory register only the region, not the program's whole allocation around it. */
                 { "MEMTYPE_REG_WHOLE_ALLOC_TYPES", "", true },
                 /*
-                 * Parts are copied into UCX's buffers, at 15 to 20 % of the speed of 64 KiB to 4 MiB on loopback, and
-                 * at none of a network's. Sent from where they are, they abort the worker once in about 1,000 ends of a
-                 * link: when the connection manager's socket tells of the peer's end before the data's does, UCX 1.13
-                 * completes the request of a part of which the socket has taken a piece, and uct_tcp completes it once
-                 * more when it finds its socket reset (uct_iface.h, comp->count > 0).
+                 * Parts are copied into UCX's buffers. That costs 15 to 20 % of the speed of 64 KiB to 4 MiB on
+                 * loopback, and nothing over a network. Without the copy, about one link end in 1,000 aborts the
+                 * worker: if the connection manager's socket reports the end of the peer before the data socket does,
+                 * UCX 1.13 completes the request of a partly sent part, and uct_tcp completes it again when it finds
+                 * its socket reset (uct_iface.h, comp->count > 0).
                  */
                 { "ZCOPY_THRESH", ucx_is_before(16) ? "inf" : NULL, false },
                 /*
-                 * The kernel grows the buffer of a socket beyond what the cache holds: on loopback 256 MiB take 43 ms
-                 * with this size, 47 without. Over a wire the buffer has to grow with the delay.
+                 * The kernel grows socket buffers beyond the size of the cache: on loopback 256 MiB take 43 ms with
+                 * this size, 47 ms without. Over a network the buffer has to grow with the delay.
                  */
                 { "TCP_SNDBUF", ucx->listen.loopback ? "256k" : NULL, false },
-                /* Else a restart finds its port taken for as long as the kernel remembers old connections. */
+                /* Else a restart cannot bind its port while old connections are in TIME_WAIT. */
                 { "CM_REUSEADDR", "y", false },
-                /* Connections by rdmacm abort the process when an RDMA link is deleted. */
+                /* With connections by rdmacm, the deletion of an RDMA link aborts the process. */
                 { "SOCKADDR_TLS_PRIORITY", "tcp", false },
         };
 
@@ -122,11 +122,12 @@ static void configure(const struct ucx *ucx, const struct ucx_config *config, co
 }
 
 /*
- * UCX caches registrations where it can see memory go: not with UCX_MEM_EVENTS=n, with ThreadSanitizer, or where code
- * may not be patched (systemd's MemoryDenyWriteExecute). Without its cache, 1.16 to 1.21 crash when a peer fails during
- * a rendezvous whose memory UCX has registered itself (openucx/ucx#11467), so message.c gives it our own registration
- * then. Not otherwise: UCX ends a peer's access to what is its own alone, which DC needs. With its cache, requests of
- * an endpoint that 1.16 closes by force may never complete.
+ * UCX can cache registrations only if it sees memory being unmapped: not with UCX_MEM_EVENTS=n, with ThreadSanitizer,
+ * or where code may not be patched (systemd's MemoryDenyWriteExecute). Without the cache, 1.16 to 1.21 crash if a peer
+ * fails during a rendezvous whose memory UCX has registered itself (openucx/ucx#11467), so message.c then passes our
+ * own registration. With the cache it does not: UCX revokes a peer's access only to memory that UCX has registered
+ * itself, and DC needs that. 1.16 goes without the cache: with it, requests of an endpoint closed by force may never
+ * complete.
  */
 static ucs_status_t init_context(struct ucx *ucx, const ucp_params_t *params, ucp_config_t *config)
 {
@@ -213,14 +214,14 @@ int ucx_register_memory(struct transport *transport, struct memory *memory)
         uint64_t limit;
 
         if (memory->space && !ucx_of(transport)->direct)
-                return 0; /* it is staged */
+                return 0; /* transfers stage it */
         status = ucp_mem_map(ucx_of(transport)->context, &params, &handle);
         if (status == UCS_OK) {
                 memory->handles[transport->index] = handle;
                 return 0;
         }
         if (memory->space) {
-                log_event(LOG_INFO, "memory of a GPU cannot be registered: it goes by way of host memory",
+                log_event(LOG_INFO, "GPU memory cannot be registered: transfers copy it through host memory",
                           LOG_S("transport", transport->name), LOG_U("size", memory->size),
                           LOG_S("reason", ucs_status_string(status)));
                 return 0;
@@ -248,7 +249,7 @@ void ucx_deregister_memory(struct transport *transport, struct memory *memory)
 
 /* ---- facts ---- */
 
-/* "#   resource 0  :  md 0  dev 0  flags ---- tcp/lo" */
+/* Adds the transport of a line such as "#   resource 0  :  md 0  dev 0  flags ---- tcp/lo", once. */
 static void add_lane(struct ucx *ucx, char *line)
 {
         char *slash = strchr(line, '/'), *start = slash;

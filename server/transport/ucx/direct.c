@@ -2,17 +2,17 @@
 #include "ucx_internal.h"
 
 /*
- * Memory of GPUs that UCX gets as it is, so that an RDMA card reads and writes it. All other payloads off the host are
- * staged (staged.c), also where UCX could copy them itself, which it does over TCP: it waits for each copy on the
- * thread that calls it, so that a GPU that stands still would hold up every transfer, and it aborts the process where a
- * copy fails (ucp_mem_type_pack), so that a GPU that is gone would end the worker.
+ * GPU memory that is passed to UCX in place, so that an RDMA card reads and writes it. All other payloads in device
+ * memory are staged (staged.c), even if UCX could copy them itself, as over TCP. UCX waits for each copy on the calling
+ * thread, so a GPU that hangs would block every transfer; and it aborts the process if a copy fails
+ * (ucp_mem_type_pack), so a lost GPU would end the worker.
  *
- * UCX has a card reach such memory where the card's memory domain has registered it, which nvidia_peermem or DMA-BUF
- * make possible. Between that and copies UCX chooses by its own estimates, and tells nobody. On endpoints with peer
- * error handling it has no pipeline of copies (UCX_RNDV_PIPELINE_ERROR_HANDLING), so that copies are left for what fits
- * into one fragment, 512 KiB, and for active messages: where card and GPU are near each other it takes neither. This
- * holds from 1.16 on; from 1.18 on CUDA's IPC can be left out without a complaint (context.c); from 1.19 on UCX asks
- * the driver about memory in that memory's context, before in that of the calling thread, which has none.
+ * A card can reach GPU memory that its memory domain has registered, through nvidia_peermem or DMA-BUF. UCX chooses
+ * between the card and copies by its own estimates, and does not report the choice. On endpoints with peer error
+ * handling UCX has no pipeline of copies (UCX_RNDV_PIPELINE_ERROR_HANDLING), which leaves copies for payloads within
+ * one fragment, 512 KiB, and for active messages; if card and GPU are close, it takes neither. This holds from 1.16 on.
+ * From 1.18 on CUDA's IPC can be excluded without a warning (context.c). From 1.19 on UCX queries memory in the context
+ * of that memory; before, in the context of the calling thread, which has none.
  */
 
 static int no_cards(void *context, struct device_inventory *inventory)
@@ -20,14 +20,14 @@ static int no_cards(void *context, struct device_inventory *inventory)
         return 0;
 }
 
-/* Whether UCX is given memory of GPUs; device_gpu_direct decides. */
+/* Whether UCX gets GPU memory; device_gpu_direct decides. */
 static bool is_possible(const struct device_ucx *ucx)
 {
         static const struct device_source source = { .fill = no_cards };
         struct device_inventory *inventory;
         struct device_gpu_direct answer;
 
-        /* Else the CUDA driver would be started for nothing. */
+        /* Decided first, because the inventory starts the CUDA driver. */
         if (!ucx->cuda || ucx->direct == DEVICE_DIRECT_OFF || device_inventory_new(ucx, &source, &inventory) < 0)
                 return false;
         device_gpu_direct(inventory, &answer);
@@ -49,8 +49,8 @@ void ucx_direct_open(struct ucx *ucx, const struct ucx_config *config)
 }
 
 /*
- * Whether a card stops serving a peer when its endpoint is closed. Over DC it serves all that have the key, until the
- * memory is deregistered, which UCX does not do to memory that its user has registered.
+ * Whether a card stops serving a peer once its endpoint is closed. Over DC a card serves every peer that has the key
+ * until the memory is deregistered, and UCX does not deregister memory that its user has registered.
  */
 static bool is_closed_with_its_endpoint(const char *carrier)
 {

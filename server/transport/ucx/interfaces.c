@@ -14,8 +14,8 @@
 /*
  * By default UCX uses every interface that is up as a lane for TCP. Bridges of containers and virtual machines
  * (docker0, cni0, virbr0) exist on many hosts, often with the same address, and lead to no other host: peers would try
- * them and fail. So UCX gets only the interface of the advertised address or, if that is a wildcard, all but those
- * bridges, and the active RDMA ports in both cases.
+ * them and fail. So UCX gets only the interface of the address listened on or advertised or, if neither names one, all
+ * but those bridges. Unless the address is loopback, it also gets the active RDMA ports.
  */
 
 enum { LIST_SIZE = 4096 };
@@ -40,7 +40,7 @@ static bool is_inner_bridge(const char *name)
                !exists("/sys/class/net/%s/brif/*/../lower_*", name);
 }
 
-/* How bridges are named that nobody has to see as such, in a container for example; and their ports. */
+/* Common names of such bridges and their ports: inside a container, for example, sysfs does not show a bridge. */
 static bool has_inner_name(const char *name)
 {
         static const char *const names[] = { "docker", "br-", "cni", "virbr", "veth", "lxcbr", "lxdbr", "podman" };
@@ -69,7 +69,7 @@ static bool has(const char *list, const char *name)
         return false;
 }
 
-/* The interface with the address; NULL = none. */
+/* The name of the interface that has the address; NULL = none. */
 static const char *interface_of(const struct ifaddrs *all, const struct sockaddr *address)
 {
         for (const struct ifaddrs *i = all; i; i = i->ifa_next)
@@ -80,8 +80,8 @@ static const char *interface_of(const struct ifaddrs *all, const struct sockaddr
 
 /*
  * Whether UCX can use only one TCP interface. Before 1.14 (seen with 1.13.1), the two ends of a link may order the
- * lanes of several interfaces differently, so that each uses another one for active messages, or waits for the other to
- * connect: sometimes no message arrives. Loopback does not count: it is no lane to another host.
+ * lanes of several interfaces differently. Then each end uses another lane for active messages, or waits for the other
+ * to connect, and sometimes no message arrives. Loopback does not count: it leads to no other host.
  */
 static bool one_only(void)
 {
@@ -134,7 +134,7 @@ int ucx_interfaces_check(const char *list)
         return 0;
 }
 
-/* Finds the first address of advertise that this host has. */
+/* Finds the first address of the name or address in --advertise that this host has. */
 static bool find_advertised(const struct ifaddrs *all, const char *advertise, struct sockaddr_storage *ret_address)
 {
         struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *found;

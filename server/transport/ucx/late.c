@@ -13,19 +13,19 @@
 #include "ucx_internal.h"
 
 /*
- * Waits for an interface or address that is not up yet. UCX uses the interfaces that exist when it starts, so its start
- * is delayed: until then the transport has no UCX worker, opens no links, and listens to netlink for changes of
- * interfaces and addresses.
+ * Waits for an interface or address that is not up yet. UCX uses only the interfaces that exist when it starts, so it
+ * starts later. Until then the transport has no UCX worker and opens no links; netlink reports changes of interfaces
+ * and addresses.
  */
 
 struct ucx_late {
-        struct ucx_config config; /* its strings are owned */
+        struct ucx_config config; /* owns its strings */
         int (*open)(struct ucx *ucx, const struct ucx_config *config);
         const char *missing;
         int netlink;
-        int epoll;            /* the transport's descriptor: netlink, later UCX's instead */
-        bool looked;          /* checked since netlink is open */
-        pthread_mutex_t lock; /* guards what follows */
+        int epoll;            /* the transport's descriptor: watches netlink, once open UCX's descriptor instead */
+        bool looked;          /* the address was checked since netlink was opened */
+        pthread_mutex_t lock; /* guards the fields below */
         bool opened;
         struct memory **memories; /* registered while waiting */
         size_t n, room;
@@ -135,7 +135,7 @@ static void register_all(struct ucx *ucx)
 
         (void)pthread_mutex_lock(&late->lock);
         late->opened = true;
-        for (size_t i = 0; i < late->n; i++) /* on failure UCX registers it for each transfer, which is slower */
+        for (size_t i = 0; i < late->n; i++) /* if this fails, UCX registers it for each transfer, which is slower */
                 (void)ucx_register_memory(&ucx->base, late->memories[i]);
         late->n = 0;
         (void)pthread_mutex_unlock(&late->lock);

@@ -37,9 +37,9 @@ void ucx_message_end(struct ucx_message *m, enum message_result result)
         struct ucx *ucx = ucx_of_link(link);
 
         if (m->base.stage && link->base.state == LINK_FAILED)
-                ucx->sweep_wanted = true; /* it may be able to end now */
+                ucx->sweep_wanted = true; /* the link may be able to end now */
         if (m->base.stage && link->base.state == LINK_CONNECTING) {
-                link->room = true; /* another message may open it (ucx_fit) */
+                link->room = true; /* another message may open the link (ucx_fit) */
                 ucx_link_ready(link);
         }
         if (m->base.done)
@@ -69,7 +69,7 @@ bool ucx_message_place(struct ucx_message *m)
         return stage_new(ucx_of_link(link)->staging, &m->base, address);
 }
 
-/* In the order in which they came. */
+/* Ends stored receives in order of arrival. */
 static void stored(struct message *message)
 {
         struct ucx_link *link = ucx_link_of(message->link);
@@ -89,7 +89,7 @@ void ucx_message_store(struct ucx_message *m)
 {
         struct ucx_link *link = link_of(m);
 
-        if (!staging_copier(ucx_of_link(link)->staging)) { /* the worker stops */
+        if (!staging_copier(ucx_of_link(link)->staging)) { /* the worker is stopping */
                 ucx_message_end(m, MESSAGE_LOST);
                 return;
         }
@@ -97,7 +97,7 @@ void ucx_message_store(struct ucx_message *m)
         stage_run(&m->base, m->device ? STAGING_CHECK : STAGING_STORE, stored);
 }
 
-/* ---- what UCX is done with ---- */
+/* ---- completions ---- */
 
 static enum message_result result_of(ucs_status_t status)
 {
@@ -128,7 +128,7 @@ static void finished(struct ucx_message *m, ucs_status_t status)
                 ucx_of_link(link)->sweep_wanted = true;
         else
                 ucx_link_ready(link);
-        /* the link stays: it ends in ucx_sweep */
+        /* The link is still there: only ucx_sweep ends links. */
         if (status == UCS_OK && m->receive && m->base.stage)
                 ucx_message_store(m);
         else
@@ -147,7 +147,7 @@ static void receive_callback(void *request, ucs_status_t status, size_t length, 
         finished(user_data, status);
 }
 
-/* The three results of an _nbx call meet here: done, failed, or a request whose callback will run. */
+/* Handles the result of an _nbx call: done (NULL), failed, or a request whose callback will run. */
 static void started(struct ucx_message *m, ucs_status_ptr_t result)
 {
         if (result == NULL)
@@ -156,20 +156,20 @@ static void started(struct ucx_message *m, ucs_status_ptr_t result)
                 finished(m, UCS_PTR_STATUS(result));
 }
 
-/* ---- what UCX gets ---- */
+/* ---- sends and receives ---- */
 
-/* A payload as UCX takes it. */
+/* A payload as passed to UCX. */
 struct buffer {
         void *address;
         size_t count; /* bytes, or pieces */
         bool list;
-        struct memory *memory; /* whose registration UCX is to use; NULL = UCX makes its own */
+        struct memory *memory; /* UCX uses its registration; NULL = UCX registers the payload itself */
 };
 
 /*
- * Where the payload is: contiguous, or m->pieces. UCX takes PUT for what is contiguous, which must not fit into the
- * buffer that TCP receives into (context.c says why); a list of pieces, if only of one, travels as active messages.
- * false when memory is short.
+ * Finds the payload: one run of memory, or m->pieces. UCX moves one run by PUT, and a list of pieces, even of one, by
+ * active messages. A PUT must not fit into TCP's receive buffer (context.c says why), so a short run is passed as a
+ * list. false: out of memory.
  */
 static bool find_payload(struct ucx_message *m, struct buffer *ret_buffer)
 {
@@ -202,10 +202,10 @@ static bool find_payload(struct ucx_message *m, struct buffer *ret_buffer)
 }
 
 /*
- * Packs the pieces of a message that carries its bytes, where they are many. UCX sends up to 15 of them and our header
- * at once, and more in several messages, except that 1.13 aborts when they are just 16: it counts the header twice in
- * the first of those, which then finds that it has taken all (ucp_do_am_zcopy_multi; UCP_MAX_IOV is 16, TCP's own limit
- * is above it). So many pieces are so short that packing them is quicker anyway. false when memory is short.
+ * Packs the pieces of an eager message if there are more than UCX_PART_PIECES. UCX sends up to 15 pieces and our header
+ * at once, and more in several messages. But UCX 1.13 aborts on exactly 16: it counts the header twice in the first of
+ * those messages, which then takes all the bytes (ucp_do_am_zcopy_multi; UCP_MAX_IOV is 16, TCP's own limit is higher).
+ * So many pieces are so short that packing them is faster anyway. false: out of memory.
  */
 static bool pack(struct ucx_message *m, struct buffer *buffer)
 {
@@ -224,7 +224,7 @@ static bool pack(struct ucx_message *m, struct buffer *buffer)
         return true;
 }
 
-/* UCX is told where the payload is, so that it does not ask the CUDA driver, which may take its time. */
+/* Tells UCX the kind of memory, so that it does not ask the CUDA driver, which may block. */
 static void set_kind(const struct ucx *ucx, ucp_request_param_t *param, const struct buffer *buffer)
 {
         param->op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
@@ -233,7 +233,7 @@ static void set_kind(const struct ucx *ucx, ucp_request_param_t *param, const st
                 param->op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
                 param->datatype = ucp_dt_make_iov();
         }
-#if UCP_API_VERSION >= UCP_VERSION(1, 13) /* 1.12 cannot be told, and need not be */
+#if UCP_API_VERSION >= UCP_VERSION(1, 13) /* 1.12 takes no registration, and needs none */
         if (!buffer->list && buffer->memory && buffer->memory->handles[ucx->base.index]) {
                 param->op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
                 param->memh = buffer->memory->handles[ucx->base.index];
@@ -241,7 +241,7 @@ static void set_kind(const struct ucx *ucx, ucp_request_param_t *param, const st
 #endif
 }
 
-/* The link keeps it among those that UCX works on. */
+/* Adds the message to those that UCX works on. */
 static void enter(struct ucx_message *m)
 {
         struct ucx_link *link = link_of(m);

@@ -3,21 +3,21 @@
 #include "ucx_internal.h"
 
 /*
- * How much one request asks for.
+ * The size of one request.
  *
- * Over TCP one rendezvous at a time is posted (queue.c), and nothing moves for two of its round trips: while the
- * permission to send travels, and while PUT is confirmed. So the chunk of a link grows with its delay: it doubles as
- * long as a rendezvous takes no more than GROW_ROUNDS round trips, nor UCX_RENDEZVOUS_US, because one that is under way
- * cannot be cancelled; and halves when one takes more than twice as long. Where the delay is small it stays at its
- * first size, which suits the caches best; on loopback always.
+ * Over TCP one rendezvous at a time is posted (queue.c), and it idles for two round trips: while the permission to send
+ * travels, and while PUT is confirmed. So the chunk of a link grows with the delay. It doubles if a rendezvous of twice
+ * the size would still take at most GROW_ROUNDS round trips and at most UCX_RENDEZVOUS_US, because a posted rendezvous
+ * cannot be cancelled. It halves after a rendezvous that took more than twice that limit. With a small delay the chunk
+ * stays at its first size, which suits the caches best; on loopback always.
  *
- *   The round trip is the shortest time seen between a request and the answer to it that needs no bulk: READ and its
- *   DATA, whose header comes before its bytes, DONE, HELLO, and WRITE inside its message. One request at a time is
- *   watched, on a link that is up already, because the first exchange has to connect. Until then the kernel's estimate
- *   counts (watch.c).
+ *   The round trip is the shortest time measured between a request and an answer that waits for no bulk: READ and its
+ *   DATA, whose header precedes the bytes, DONE, HELLO, and WRITE with the bytes inside the message. One request at a
+ *   time is measured, and only on a link that is up, because the first exchange includes the connect. Before the first
+ *   measurement the kernel's estimate is used (watch.c).
  *
- *   The time of a rendezvous is counted from the end of the one before it, or from its own begin where that is later:
- *   those that are sent at once are received one after the other.
+ *   The duration of a rendezvous counts from its post or from the end of the rendezvous before it, whichever is later:
+ *   rendezvous sent together are received one after the other.
  */
 
 enum { GROW_ROUNDS = 64 };
@@ -38,13 +38,13 @@ uint64_t ucx_request_size(struct link *base, const struct stream *own, uint64_t 
         uint8_t *address;
         uint64_t run = stream_run(own, offset, most, &address);
 
-        /* Pieces that are not worth a rendezvous each travel together. */
+        /* Runs that are too short for a rendezvous each share one. */
         if (run < UCX_GATHER_BELOW && run < limit)
                 return least(most, UCX_GATHER_SIZE);
         return run;
 }
 
-/* Off the host, so that the device copies the next chunk, while UCX moves the last. */
+/* Device memory: chunk by chunk, so that the device copies the next chunk while UCX moves the last. */
 static uint64_t fit_off_host(struct ucx_link *link, const struct stream *stream, uint64_t offset, uint64_t limit)
 {
         uint8_t *address;
@@ -60,13 +60,12 @@ static uint64_t fit_off_host(struct ucx_link *link, const struct stream *stream,
 }
 
 /*
- * Over TCP, parts inside messages are better than a rendezvous
- *   - for pieces: UCX packs those of a rendezvous into a buffer and sends that, but parts go from where they are to the
- *     socket;
- *   - for what is short: parts take one way, a rendezvous three. On loopback 64 KiB take 15 us instead of 24, 256 KiB
- *     36 instead of 43, 1 MiB as long.
+ * Over TCP, parts inside messages are faster than a rendezvous
+ *   - for pieces of memory, which UCX packs into a buffer for a rendezvous;
+ *   - for short payloads: parts cross the network once, a rendezvous three times. On loopback 64 KiB take 15 us instead
+ *     of 24, 256 KiB 36 instead of 43, and 1 MiB the same.
  *
- * The message that opens a link is a whole chunk, so that the peer answers it (queue.c); parts wait for the answer.
+ * The message that opens a link carries a whole payload, so that the peer answers it (queue.c); parts wait for that.
  */
 uint64_t ucx_fit(struct link *base, const struct stream *stream, uint64_t offset, uint64_t limit, bool *ret_inside)
 {
@@ -83,7 +82,7 @@ uint64_t ucx_fit(struct link *base, const struct stream *stream, uint64_t offset
         return *ret_inside ? least(limit, UCX_PART_SIZE) : limit;
 }
 
-/* ---- what is measured ---- */
+/* ---- measurements ---- */
 
 static bool is_answered_at_once(const struct wire_header *header)
 {
@@ -128,7 +127,7 @@ void ucx_pace_bulk(struct ucx_link *link, uint64_t length, uint64_t posted_us)
                 return;
         if (took_us > 2 * most_us && link->chunk / 2 >= ucx->chunk_first)
                 link->chunk /= 2;
-        /* Twice as much takes twice as long at most. */
+        /* Assumes that twice the bytes take twice as long. */
         for (; 2 * took_us <= most_us && link->chunk <= ucx->chunk_max / 2; took_us *= 2) {
                 link->chunk *= 2;
                 link->room = true;

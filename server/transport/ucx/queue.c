@@ -2,23 +2,23 @@
 #include "ucx_internal.h"
 
 /*
- * What waits before UCX gets it.
+ * Messages that wait before they are passed to UCX.
  *
- * Nothing is sent, posted or refused inside ucp_worker_progress, and over TCP one receive at a time is posted for each
- * endpoint. That makes PUT safe (context.c says why), and it costs nothing: bytes that move one chunk after the other
- * stay in the cache, however many transfers share the endpoint.
+ * Nothing is sent, posted or refused inside ucp_worker_progress, and over TCP one receive at a time is posted on each
+ * endpoint. That makes PUT safe (context.c says why) and costs nothing: chunks that move one after the other stay in
+ * the cache, however many transfers share the endpoint.
  *
- * A part is a send whose bytes travel inside messages, or one that must keep its place among such. UCX keeps whatever
- * the socket does not take, and parts that had to be packed take memory, so UCX gets parts only
- * UCX_PARTS_BYTES at a time. What waits here can still be taken back by a cancel.
+ * A part is a send whose bytes travel inside messages, or a send that must keep its order among such sends. UCX buffers
+ * what the socket does not take, and packed parts take memory, so UCX holds at most UCX_PARTS_BYTES of parts of a link.
+ * A cancel can still remove messages that wait here.
  *
- * UCX does not keep the order of what it gets while it connects. So until the peer was heard, it gets one message that
- * the peer answers; one that the peer does not answer ends its transfer, and nothing of that follows.
+ * UCX may reorder messages while it connects. So before the first message of the peer, UCX gets only one message that
+ * the peer answers. A message that the peer does not answer may go too: it is the last of its transfer.
  */
 
 /* ---- sends ---- */
 
-/* Whether parts of a transfer wait: a later message must not overtake them. */
+/* Whether parts of the transfer wait, which a later message must not overtake. */
 static bool has_parts(const struct ucx_link *link, uint64_t transfer)
 {
         const struct message *m;
@@ -41,7 +41,7 @@ static bool is_answered(const struct wire_header *header)
         return header->type != WIRE_DONE || !(header->flags & WIRE_QUIET);
 }
 
-/* Whether the link is still being made, by the one message that UCX has for it. */
+/* Whether the link is connecting and UCX already has the one message that opens it. */
 static bool is_opening(const struct ucx_link *link)
 {
         return link->base.state == LINK_CONNECTING && link->opened;
@@ -59,7 +59,7 @@ static void send_or_end(struct ucx_message *m)
                 ucx_message_end(m, MESSAGE_LOST);
         } else if (!ucx_message_begin(m)) {
                 ucx_message_end(m, MESSAGE_CANCELLED);
-        } else if (!link_is_usable(m->base.link)) { /* begin may have failed it */
+        } else if (!link_is_usable(m->base.link)) { /* begin may have failed the link */
                 ucx_message_end(m, MESSAGE_LOST);
         } else {
                 ucx_link_of(m->base.link)->opened |= is_answered(&m->base.header);
@@ -67,7 +67,7 @@ static void send_or_end(struct ucx_message *m)
         }
 }
 
-/* Those of a transfer leave in the order in which they came. */
+/* Sends loaded messages in the order in which they were queued. */
 static void loaded(struct message *message)
 {
         struct ucx_link *link = ucx_link_of(message->link);
@@ -132,7 +132,7 @@ static bool pump_parts(struct ucx_link *link)
 
 /* ---- receives ---- */
 
-/* At once, in host memory: a link that ends right after the message takes nothing back. */
+/* Stores into host memory at once, so that the bytes survive if the link ends right after the message. */
 static void store_inside(struct ucx_message *m, const void *bytes)
 {
         if (!ucx_message_begin(m)) {
@@ -159,7 +159,7 @@ void ucx_receive(struct link *base, struct message *message, struct payload *pay
                 return;
         }
         m->descriptor = payload->descriptor;
-        if (!link_is_usable(base)) { /* the engine has failed it meanwhile */
+        if (!link_is_usable(base)) { /* the engine has failed the link meanwhile */
                 put_off(ucx_of_link(link), m, UCX_REFUSE);
                 return;
         }
@@ -173,7 +173,7 @@ static void refuse(struct ucx *ucx, struct ucx_message *m)
         ucx_message_drop(ucx, m);
 }
 
-/* Over TCP one at a time; elsewhere as much as one window, so that many transfers do not thrash the cache. */
+/* Over TCP one at a time; otherwise up to one window, so that many transfers do not thrash the cache. */
 static bool may_post(struct ucx_link *link, uint64_t length)
 {
         if (link->receiving == 0)
@@ -190,7 +190,7 @@ static bool needs_no_buffer(struct ucx_link *link, const struct message *m)
                ucx_direct_run(link, m->stream, m->offset, m->length, &address, &memory) == m->length;
 }
 
-/* The first that a place can be found for; NULL = none. */
+/* The first receive that needs no staging buffer or can have one; NULL = none. */
 static struct message *next_receive(struct ucx_link *link)
 {
         struct message *m;
@@ -263,7 +263,7 @@ bool ucx_queue_flush(struct ucx *ucx)
         return any;
 }
 
-/* The first of a list that belongs to the transfer and has a payload. */
+/* The first message of the list with a payload of the transfer that is not being refused. */
 static struct message *find_waiting(struct message *list, const struct link *link, uint64_t transfer)
 {
         struct message *m;
@@ -317,7 +317,7 @@ void ucx_queue_drop(struct ucx_link *link)
                 ucx_message_end(ucx_message_of(m), MESSAGE_LOST);
                 next = ucx->deferred; /* done may have changed the list */
         }
-        while ((m = link->receives)) { /* not begun: nobody waits for its end */
+        while ((m = link->receives)) { /* begin has not run, so done is not due */
                 DL_DELETE(link->receives, m);
                 refuse(ucx, ucx_message_of(m));
         }

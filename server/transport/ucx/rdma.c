@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "ucx_internal.h"
 
-/* RDMA devices as the kernel shows them in sysfs: libibverbs is not needed to name them. */
+/* RDMA ports as listed in sysfs, without libibverbs. */
 
 #define PORTS "/sys/class/infiniband/*/ports/*/state"
 
@@ -21,7 +21,7 @@ bool ucx_has_rdma(void)
         return any;
 }
 
-/* "4: ACTIVE" */
+/* path: a state file of sysfs, which holds "4: ACTIVE" or another state. */
 static bool is_active(const char *path)
 {
         FILE *in = fopen(path, "re");

@@ -4,9 +4,10 @@
 #include "ucx_internal.h"
 
 /*
- * Payloads off the host. A send is loaded into host memory before it waits for its turn with UCX (queue.c), and a
- * receive is stored when UCX is done with it (message.c), both by threads (transport/staging.h), while UCX goes on with
- * others. So with a window of chunks, the device copies one, while UCX moves another.
+ * Payloads in device memory. The staging threads (transport/staging.h) load a send into host memory before it is queued
+ * for UCX (queue.c), and store a receive into device memory after UCX has received it (message.c). So the device copies
+ * one chunk of the window while UCX moves another. UCX moves a payload that it gets in place (direct.c) without copies;
+ * its stage only checks the device memory.
  *
  *   send:     link->loading → ucx_send → … → end
  *   receive:  … → finished by UCX → link->storing → end

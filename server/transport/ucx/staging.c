@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ucx_internal.h"
 
-/* The threads and buffers for payloads off the host. */
+/* The threads and buffers that copy payloads in device memory. */
 
-/* Thread: the staging's. Its threads end before UCX's worker does. */
+/* Runs on a staging thread. These threads end before UCX's worker does. */
 static void notify(void *context)
 {
         const struct ucx *ucx = context;

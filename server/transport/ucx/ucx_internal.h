@@ -21,11 +21,11 @@
 #include "ucx_limits.h"
 
 /*
- * Everything here belongs to the thread that holds the engine's progress lock, unless a function says otherwise. UCX
- * calls back inside ucp_worker_progress, on the same thread. No UCX call that sends, posts, refuses or closes is made
- * from inside such a callback: queue.c and close.c do it afterwards.
+ * Only the thread that holds the engine's progress lock may use what is declared here, unless a function says
+ * otherwise. UCX runs callbacks inside ucp_worker_progress, on the same thread. No callback makes a UCX call that
+ * sends, posts, refuses or closes: queue.c and close.c do that afterwards.
  *
- * Each file calls those above it in this header alone, but for callbacks that are handed down.
+ * A file calls only the files above it in this header, except through callbacks that it is handed.
  */
 
 struct ucx_link;
@@ -33,7 +33,7 @@ struct ucx_message;
 struct ucx_host;
 
 struct ucx_address {
-        char interface[IF_NAMESIZE]; /* "" = it was not named by one */
+        char interface[IF_NAMESIZE]; /* "" = the address was not named by its interface */
         struct sockaddr_storage address;
         socklen_t length;
         bool loopback, wildcard;
@@ -48,27 +48,27 @@ struct ucx {
         ucp_listener_h listener;
         struct ucx_facts facts;
         char *lanes[UCX_LANES_MAX]; /* facts.transports */
-        uint32_t chunk_first;       /* of a new link; the chunk of a link grows from it … */
-        uint32_t chunk_max;         /* … to this at most */
+        uint32_t chunk_first;       /* bytes; of a new link; grows from here … */
+        uint32_t chunk_max;         /* … at most to this */
         uint32_t window;            /* chunks */
         bool put;                   /* TCP moves bulk by PUT */
-        bool cached;                /* UCX caches what it registers (context.c) */
-        bool direct;                /* it gets memory of GPUs (direct.c) */
+        bool cached;                /* UCX caches registrations (context.c) */
+        bool direct;                /* UCX gets GPU memory (direct.c) */
         struct ucx_address listen;  /* loopback: so is every peer */
-        struct ucx_late *late;      /* it had to wait for its address; NULL = not at all */
+        struct ucx_late *late;      /* NULL = the address was there at the start */
         bool stopping;
         bool in_progress;             /* inside ucp_worker_progress, where nothing may be sent */
-        struct message *deferred;     /* utlist; what must wait until that is over, in order */
+        struct message *deferred;     /* utlist; sends and refusals that wait for its end, in order */
         struct ucx_link *ready;       /* utlist; links with something to do in the next flush */
         struct ucx_link *failing;     /* utlist; links that have failed and not ended */
-        bool sweep_wanted;            /* one of them may have come further */
+        bool sweep_wanted;            /* a link in failing may have made progress */
         struct ucx_link *by_endpoint; /* uthash; usable links */
         /* watch.c */
-        struct ucx_host *hosts; /* uthash; of the usable links, at the last look */
-        uint64_t watch_us;      /* when it looks next */
-        unsigned watch_quiet;   /* looks since something moved */
+        struct ucx_host *hosts; /* uthash; of the usable links, at the last check */
+        uint64_t watch_us;      /* time of the next check */
+        unsigned watch_quiet;   /* checks since a message moved */
         bool watch_asleep;
-        bool moved; /* something did since the last look */
+        bool moved; /* a message did since the last check */
         struct staging *staging;
 };
 
@@ -78,22 +78,22 @@ struct ucx_link {
         ucp_ep_h endpoint;            /* NULL = none was made, or UCX has closed it */
         bool opened;                  /* UCX got a message for it that the peer answers */
         bool closing;                 /* ucp_ep_close_nbx was called */
-        bool closed;                  /* … and is over */
+        bool closed;                  /* … and has completed */
         void *close_request;          /* of ucp_ep_close_nbx while it runs */
         struct message *under_way;    /* utlist; messages that UCX works on */
         struct message *parts;        /* utlist; sends that wait for room in parts_sending, or for the link */
-        uint64_t parts_sending;       /* bytes of those that UCX works on */
+        uint64_t parts_sending;       /* bytes of parts that UCX works on */
         struct message *receives;     /* utlist; rendezvous that have arrived and wait to be posted */
-        uint64_t receiving;           /* bytes of those that are posted */
-        struct message *loading;      /* utlist; sends off the host that are brought here; staged.c */
-        struct message *storing;      /* utlist; receives off the host that are brought there */
-        bool wants_stage;             /* a message waits for room in the staging */
+        uint64_t receiving;           /* bytes of posted receives */
+        struct message *loading;      /* utlist; sends being loaded from a device (staged.c) */
+        struct message *storing;      /* utlist; receives being stored to a device */
+        bool wants_stage;             /* a message waits for room in staging */
         bool is_ready;                /* in ucx->ready */
         /* pace.c */
-        uint32_t chunk;    /* bytes of one request now */
+        uint32_t chunk;    /* bytes; size of a request */
         bool room;         /* the chunk has grown, or the link is up: handlers->room is owed */
         uint64_t rtt_us;   /* the shortest round trip so far; 0 = not known */
-        uint64_t probe_us; /* when the request was sent whose answer is awaited; 0 = none */
+        uint64_t probe_us; /* when the measured request was sent; 0 = none */
         uint64_t probe_transfer;
         uint32_t probe_seq;
         uint64_t bulk_done_us; /* end of the latest rendezvous */
@@ -109,13 +109,13 @@ struct ucx_message {
         uint8_t header[WIRE_SIZE]; /* of a send, encoded; UCX reads it until the send is done */
         enum ucx_act act;          /* while it is deferred */
         bool receive;
-        bool part;             /* it goes, or went, through link->parts */
+        bool part;             /* counts in parts_sending; ordered with link->parts */
         void *descriptor;      /* of a receive: UCX's */
         uint64_t posted_us;    /* of a rendezvous: when UCX got it */
         struct iovec *pieces;  /* owned; NULL = contiguous */
         struct iovec piece;    /* the only one, where UCX must see a list */
         void *packed;          /* owned; a copy of the payload, or NULL */
-        struct memory *device; /* a GPU's, in which the stage's bytes lie; NULL = they are in host memory */
+        struct memory *device; /* the GPU memory that holds the stage's bytes; NULL = host memory */
 };
 
 static inline bool ucx_link_is_staging(const struct ucx_link *link)
@@ -148,11 +148,11 @@ static inline struct ucx_message *ucx_message_of(struct message *message)
         return FERRY_CONTAINER_OF(message, struct ucx_message, base);
 }
 
-/* ---- version.c: what this UCX is. Any thread ---- */
+/* ---- version.c: the version of the loaded UCX. Any thread ---- */
 
 /* Whether the UCX that is loaded is older than 1.<minor>. */
 bool ucx_is_before(unsigned minor);
-/* 0, or -ENOTSUP with a logged sentence for a version that is known not to work. */
+/* 0, or -ENOTSUP, logged, for a version that is known not to work. */
 int ucx_check_version(void);
 int ucx_errno(ucs_status_t status);
 /* Logs that a step of the start failed; returns its -errno. */
@@ -163,8 +163,8 @@ int ucx_failed(const char *step, ucs_status_t status);
 /* 0 or -errno with a logged reason. */
 int ucx_address_parse(const char *data_listen, struct ucx_address *ret_address);
 /*
- * Whether it can be listened on now: looks up the address of an interface, and tries to bind. 0; -EAGAIN when it may
- * come later, *ret_missing says what is missing; other -errno with a logged reason.
+ * Checks that the address can be listened on: looks up the address of an interface, and tries to bind. 0; -EAGAIN: it
+ * may come up later, *ret_missing says what is missing; other -errno with a logged reason.
  */
 int ucx_address_look(struct ucx_address *address, const char **ret_missing);
 /* Whether two addresses name one host; a may be NULL. */
@@ -177,27 +177,27 @@ int ucx_address_format(const struct sockaddr_storage *address, char *text, size_
 /* ---- rdma.c: RDMA devices and locked memory ---- */
 
 bool ucx_has_rdma(void);
-/* Appends ",mlx5_0:1" for each active port to list. Whether there is one. */
+/* Appends ",mlx5_0:1" for each active port to list, unless list is NULL. Whether a port is active. */
 bool ucx_rdma_ports(char *list, size_t size);
-/* The limit of locked memory; UINT64_MAX = none, also for those who may exceed it. */
+/* The limit of locked memory in bytes; UINT64_MAX = none, or this process may exceed it. */
 uint64_t ucx_memlock_limit(void);
-/* How to raise it. */
+/* How to raise the limit. */
 #define UCX_MEMLOCK_ADVICE "ulimit -l unlimited, LimitMEMLOCK=infinity, --ulimit memlock=-1"
-/* Warns of a limit that is too small for RDMA. Whether RDMA can start at all. */
+/* Warns if the limit is too low for RDMA. Whether RDMA can start at all. */
 bool ucx_check_memlock(void);
 /* Whether a lane's name is one of RDMA: "rc_verbs", "dc_mlx5", …. */
 bool ucx_is_rdma(const char *lane);
-/* Why UCX, as it was opened, has no RDMA here, for people; NULL = it has. */
+/* Why the opened UCX uses no RDMA, a text for users; NULL = it uses RDMA. */
 const char *ucx_no_rdma(const struct ucx *ucx, const struct ucx_config *config);
 
 /* ---- interfaces.c: which network interfaces UCX may use ---- */
 
 /*
- * For UCX_NET_DEVICES; *ret_list is to be freed, NULL = leave it to UCX. 0; -EADDRNOTAVAIL with a logged sentence when
- * peers would not find UCX's lanes at that address; other -errno.
+ * The value of UCX_NET_DEVICES; the caller frees *ret_list, NULL = UCX's default. 0; -EADDRNOTAVAIL, logged: peers
+ * would not find UCX's lanes at that address; other -errno.
  */
 int ucx_interfaces(const struct ucx_config *config, const struct ucx_address *address, char **ret_list);
-/* Whether UCX can use what --interfaces names together: 0, or -EINVAL with a logged sentence. */
+/* Checks that UCX can use all interfaces in list together. 0; -EINVAL, logged; -ENOMEM. */
 int ucx_interfaces_check(const char *list);
 
 /* ---- context.c: settings, ucp_init, the worker ---- */
@@ -206,110 +206,110 @@ int ucx_context_open(struct ucx *ucx, const struct ucx_config *config);
 int ucx_worker_open(struct ucx *ucx, ucp_am_recv_callback_t arrived);
 int ucx_register_memory(struct transport *transport, struct memory *memory);
 void ucx_deregister_memory(struct transport *transport, struct memory *memory);
-/* Fills in what the facts say of the context. */
+/* Fills in the transports of ucx->facts. */
 void ucx_context_facts(struct ucx *ucx);
 
-/* ---- carrier.c: UCX's name for what carries bulk ---- */
+/* ---- carrier.c: the UCX transport that carries bulk ---- */
 
 const char *ucx_carrier(struct link *link);
-/* Whether it is TCP, or not known yet: one receive at a time is posted, and short runs travel in parts. */
+/* Whether the carrier is TCP or not known yet. Then one receive at a time is posted, and short runs travel in parts. */
 bool ucx_link_is_tcp(struct ucx_link *link);
 
 /* ---- link.c: an endpoint to a peer ---- */
 
-/* A usable link without an endpoint. NULL when memory is short. */
+/* A usable link without an endpoint. NULL: out of memory. */
 struct ucx_link *ucx_link_new(struct ucx *ucx, bool accepted);
-/* Makes the endpoint; params' error handling is filled in. UCS_OK or why not. */
+/* Makes the endpoint, with error handling added to params. */
 ucs_status_t ucx_link_connect(struct ucx_link *link, ucp_ep_params_t *params);
 void ucx_link_free(struct ucx_link *link);
 /* The usable link of an endpoint, or NULL. */
 struct ucx_link *ucx_link_find(struct ucx *ucx, ucp_ep_h endpoint);
-/* Puts the link on the list that queue_flush works off. */
+/* Adds the link to those that ucx_queue_flush serves. */
 void ucx_link_ready(struct ucx_link *link);
 /* Marks the link as failed; close.c does the rest. Safe inside UCX callbacks. The first reason counts. */
 void ucx_link_fail(struct ucx_link *link, int error, const char *detail);
-/* The same for a reason that UCX gives. */
+/* The same with a status of UCX. */
 void ucx_link_broke(struct ucx_link *link, ucs_status_t status);
 
-/* ---- watch.c: hosts that are gone ---- */
+/* ---- watch.c: detects dead hosts ---- */
 
-/* Something moves, or a link was made: looks at the sockets for a while. Safe inside UCX callbacks. */
+/* After a message or a new link: has the sockets checked for a while. Safe inside UCX callbacks. */
 void ucx_watch_wake(struct ucx *ucx);
-/* Looks, where it is time (ucx->watch_us); fails the links to hosts that are gone. Not inside UCX callbacks. */
+/* Checks the sockets if it is time (ucx->watch_us); fails the links to dead hosts. Not inside UCX callbacks. */
 void ucx_watch_run(struct ucx *ucx);
 void ucx_watch_end(struct ucx *ucx);
 
-/* ---- staging.c: threads and buffers for payloads off the host ---- */
+/* ---- staging.c: threads and buffers for payloads in device memory ---- */
 
 /* 0 or -errno. */
 int ucx_staging_new(struct ucx *ucx);
-/* Waits for what a device is at work on, and ends the threads. Before UCX's worker goes. */
+/* Waits for running copies, and ends the threads. To be called before UCX's worker is destroyed. */
 void ucx_staging_stop(struct ucx *ucx);
-/* Whether a message can be staged now; false: the link becomes ready when it is worth another try. */
+/* Whether length bytes can be staged now; false: the link becomes ready once staging has room again. */
 bool ucx_staging_has_room(struct ucx_link *link, uint64_t length);
 
-/* ---- direct.c: memory of GPUs that UCX gets as it is ---- */
+/* ---- direct.c: GPU memory that is passed to UCX in place ---- */
 
-/* What the facts say of devices. Once the network transport is open. */
+/* Fills in ucx->facts.device and ucx->direct. To be called once the context is open. */
 void ucx_direct_open(struct ucx *ucx, const struct ucx_config *config);
 /*
- * How much of [offset, offset + limit) UCX gets as one piece of a GPU's memory: it is registered, and an RDMA card
- * carries the link. 0 = nothing, it is staged.
+ * How many bytes from offset, at most limit, UCX gets in place: one run of registered GPU memory, on a link that an
+ * RDMA card carries. 0 = none, the payload is staged.
  */
 uint64_t ucx_direct_run(struct ucx_link *link, const struct stream *stream, uint64_t offset, uint64_t limit,
                         uint8_t **ret_address, struct memory **ret_memory);
 
-/* ---- pace.c: how much one request asks for ---- */
+/* ---- pace.c: the size of one request ---- */
 
 uint64_t ucx_request_size(struct link *link, const struct stream *own, uint64_t offset, uint64_t limit);
 uint64_t ucx_fit(struct link *link, const struct stream *stream, uint64_t offset, uint64_t limit, bool *ret_inside);
 uint64_t ucx_window(struct link *link);
-/* A header is sent, or has arrived: the round trip is measured. */
+/* To be called for each header sent and received: they measure the round trip. */
 void ucx_pace_sent(struct ucx_link *link, const struct wire_header *header);
 void ucx_pace_heard(struct ucx_link *link, const struct wire_header *header);
-/* A rendezvous has moved: the chunk is made to fit the round trip. */
+/* To be called after each rendezvous: adapts the chunk. length in bytes; posted_us: when UCX got it. */
 void ucx_pace_bulk(struct ucx_link *link, uint64_t length, uint64_t posted_us);
 
-/* ---- message.c: what UCX gets ---- */
+/* ---- message.c: passes messages to UCX ---- */
 
-/* Whether somebody still wants it (begin). */
+/* Runs begin. false: the message is no longer wanted. */
 bool ucx_message_begin(struct ucx_message *message);
-/* Runs done and frees it. It is in no list. */
+/* Runs done and frees the message, which must be in no list. */
 void ucx_message_end(struct ucx_message *message, enum message_result result);
-/* Frees it without done. Its link may be gone. */
+/* Frees the message without running done. Its link may be gone. */
 void ucx_message_drop(struct ucx *ucx, struct ucx_message *message);
-/* A payload off the host gets a stage in host memory. false when memory is short. */
+/* Gives a payload in device memory a stage in host memory. false: out of memory. */
 bool ucx_message_stage(struct ucx_message *message);
-/* A rendezvous off the host gets one where the payload is, if UCX can have it so, else in host memory. The same. */
+/* The same, but the stage is the device memory itself if UCX can get it in place. false: out of memory. */
 bool ucx_message_place(struct ucx_message *message);
-/* The bytes of such a receive have come: stores them, and ends it. Safe inside UCX callbacks. */
+/* Stores the staged bytes of a receive, then ends it. Safe inside UCX callbacks. */
 void ucx_message_store(struct ucx_message *message);
-/* UCX gets the message, which must have begun. */
+/* Pass the message, which must have begun, to UCX. Not inside UCX callbacks. */
 void ucx_message_send_now(struct ucx_message *message);
 void ucx_message_receive_now(struct ucx_message *message);
 
-/* ---- staged.c: payloads off the host ---- */
+/* ---- staged.c: payloads in device memory ---- */
 
-/* A send that has not begun; loaded is called when its stage has run. */
+/* Begins a send and loads its bytes; then calls loaded. */
 void ucx_staged_load(struct ucx_message *message, void (*loaded)(struct message *message));
-/* A receive that has not begun, and whose bytes came inside the message: stores them. Safe inside UCX callbacks. */
+/* Begins a receive whose bytes came inside the message, and stores them. Safe inside UCX callbacks. */
 void ucx_staged_inside(struct ucx_message *message, const void *bytes);
 void ucx_staged_cancel(struct ucx_link *link, uint64_t transfer);
 /* The link has failed. */
 void ucx_staged_drop(struct ucx_link *link);
 
-/* ---- queue.c: what waits before UCX gets it ---- */
+/* ---- queue.c: messages that wait for UCX ---- */
 
 void ucx_send(struct link *link, struct message *message);
 void ucx_receive(struct link *link, struct message *message, struct payload *payload);
 void ucx_cancel(struct link *link, uint64_t transfer);
-/* Refuses a rendezvous as soon as that may be. false: memory is short. */
+/* Refuses a rendezvous at the next flush. Safe inside UCX callbacks. false: out of memory. */
 bool ucx_queue_refuse(struct ucx *ucx, void *descriptor);
-/* Does what had to wait. Not inside UCX callbacks. Whether there was anything. */
+/* Sends, posts and refuses what waited. Not inside UCX callbacks. Whether anything waited. */
 bool ucx_queue_flush(struct ucx *ucx);
-/* The link has failed: what waits to be sent is lost, what waits to be received is refused. */
+/* Of a failed link: ends waiting sends as lost, and refuses waiting receives. */
 void ucx_queue_drop(struct ucx_link *link);
-/* ucp_worker_progress, within which sends are deferred. Every call goes through here. */
+/* Calls ucp_worker_progress; sends are deferred meanwhile. The only caller of it. */
 unsigned ucx_worker_progress(struct ucx *ucx);
 
 /* ---- arrive.c: UCX's callback for every active message ---- */
@@ -317,13 +317,13 @@ unsigned ucx_worker_progress(struct ucx *ucx);
 ucs_status_t ucx_message_arrived(void *ucx, const void *header, size_t header_length, void *data, size_t length,
                                  const ucp_am_recv_param_t *param);
 
-/* ---- late.c: an address that is not there yet ---- */
+/* ---- late.c: waits for the address to come up ---- */
 
-/* Waits for ucx->listen. open is called when it is there, with a copy of config. 0 or -errno with a logged reason. */
+/* Waits for ucx->listen, then calls open with a copy of config. 0 or -errno with a logged reason. */
 int ucx_late_new(struct ucx *ucx, const struct ucx_config *config, const char *missing,
                  int (*open)(struct ucx *ucx, const struct ucx_config *config));
 void ucx_late_free(struct ucx *ucx);
-/* Looks, when something has changed. Whether it has opened. */
+/* Checks the address if netlink has reported a change. Whether this call has opened the transport. */
 bool ucx_late_look(struct ucx *ucx);
 int ucx_late_register(struct transport *transport, struct memory *memory);
 void ucx_late_deregister(struct transport *transport, struct memory *memory);
@@ -334,7 +334,7 @@ int ucx_listener_open(struct ucx *ucx);
 
 /* ---- close.c: the end of links ---- */
 
-/* Closes what has failed, and ends what is closed. Not inside UCX callbacks. Whether anything was done. */
+/* Closes failed links, and ends closed ones. Not inside UCX callbacks. Whether anything was done. */
 bool ucx_sweep(struct ucx *ucx);
 void ucx_shut_down(struct transport *transport, uint64_t deadline_us);
 
