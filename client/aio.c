@@ -45,11 +45,11 @@ static void aio_run_due(struct ferry_aio *aio)
         for (struct aio_call *c = aio->calls; c;) {
                 struct aio_call *next = c->next;
                 uint64_t now = ferry_clock_ms();
-                bool late = c->running && exchange_deadline(&c->attempt) <= now, due = !c->running && c->due_ms <= now;
+                bool late = c->running && exchange_deadline(&c->http_try) <= now, due = !c->running && c->due_ms <= now;
                 if (late)
-                        aio_attempt_end(c, CURLE_OPERATION_TIMEDOUT);
+                        aio_http_try_end(c, CURLE_OPERATION_TIMEDOUT);
                 else if (due)
-                        aio_attempt_begin(c);
+                        aio_http_try_begin(c);
                 c = late || due ? aio->calls : next;
         }
 }
@@ -61,7 +61,7 @@ static void aio_collect(struct ferry_aio *aio)
                 struct aio_call *c = NULL;
                 CURLcode code = m->data.result;
                 if (m->msg == CURLMSG_DONE && curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &c) == CURLE_OK)
-                        aio_attempt_end(c, code);
+                        aio_http_try_end(c, code);
         }
 }
 
@@ -139,7 +139,7 @@ struct ferry_aio *ferry_aio_free(struct ferry_aio *aio)
         while (aio->calls) {
                 struct aio_call *c = aio->calls;
                 if (c->running)
-                        (void)exchange_end(&c->attempt, CURLE_ABORTED_BY_CALLBACK);
+                        (void)exchange_end(&c->http_try, CURLE_ABORTED_BY_CALLBACK);
                 (void)problem_judge(c->lane, c->request, &c->reply, -ECANCELED);
                 aio_unlink(c);
                 aio_call_back(c, -ECANCELED, NULL);

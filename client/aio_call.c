@@ -221,24 +221,24 @@ static void aio_finish(struct aio_call *c, int r)
         ferry_operation_results_clear(&outcome.results);
 }
 
-void aio_attempt_end(struct aio_call *c, CURLcode code)
+void aio_http_try_end(struct aio_call *c, CURLcode code)
 {
         uint64_t delay;
         c->running = false;
-        int r = exchange_end(&c->attempt, code);
+        int r = exchange_end(&c->http_try, code);
         if (perform_again(c->lane, c->request, &c->reply, r, c->attempts, &delay))
                 aio_later(c, delay);
         else
                 aio_finish(c, r);
 }
 
-void aio_attempt_begin(struct aio_call *c)
+void aio_http_try_begin(struct aio_call *c)
 {
         c->attempts++;
         c->reply.secret = c->request->secret;
-        c->attempt = (struct attempt){ .f = c->lane, .request = c->request, .reply = &c->reply };
+        c->http_try = (struct http_try){ .f = c->lane, .request = c->request, .reply = &c->reply };
         curl_easy_setopt(c->lane->easy, CURLOPT_PRIVATE, c);
-        int r = exchange_begin(&c->attempt);
+        int r = exchange_begin(&c->http_try);
         if (r < 0)
                 aio_finish(c, r);
         else

@@ -4,8 +4,8 @@
 
 #include <ferry/aio.h>
 
-#include "attempt.h"
 #include "client_internal.h"
+#include "http_try.h"
 
 #define AIO_NEVER UINT64_MAX
 
@@ -24,7 +24,7 @@ struct aio_call {
         struct aio_call *next, **link;
         struct ferry_aio *aio;
         struct ferry *lane; /* a handle of its own in the set's multi handle */
-        struct attempt attempt;
+        struct http_try http_try;
         bool running;      /* the attempt is in the multi handle */
         unsigned attempts; /* of this request */
         uint64_t due_ms;   /* when the next attempt starts, while none runs */
@@ -70,8 +70,8 @@ void aio_unlink(struct aio_call *c);
 void aio_call_back(struct aio_call *c, int r, const struct aio_outcome *outcome);
 
 /* Begin and end one attempt of a call's request. Both may run the callback and free the call. */
-void aio_attempt_begin(struct aio_call *c);
-void aio_attempt_end(struct aio_call *c, CURLcode code);
+void aio_http_try_begin(struct aio_call *c);
+void aio_http_try_end(struct aio_call *c, CURLcode code);
 
 /* ---- aio_timer.c ---- */
 

@@ -15,7 +15,7 @@
 
 #include "url.h"
 
-struct attempt;
+struct http_try;
 struct json_object;
 
 static inline void cleanup_secret(char **secret)
@@ -39,10 +39,10 @@ struct ferry {
         bool multi_shared;   /* it belongs to a ferry_aio */
         atomic_bool aborted; /* any thread */
         CURL *easy;
-        CURLU *url;              /* base, taken apart */
-        struct attempt *attempt; /* what the easy handle does just now; NULL = nothing */
-        char *base;              /* "http://host:port/prefix", without a final slash */
-        const char *prefix;      /* within it: what every path begins with, or "" */
+        CURLU *url;                /* base, taken apart */
+        struct http_try *http_try; /* what the easy handle does just now; NULL = nothing */
+        char *base;                /* "http://host:port/prefix", without a final slash */
+        const char *prefix;        /* within it: what every path begins with, or "" */
         bool tls;
         char *unix_socket; /* NULL = TCP */
         char *authorization;
@@ -96,14 +96,14 @@ void reply_restart(struct reply *reply);
 int exchange_init(struct ferry *f);
 
 /* Begin and end an attempt, whose f, request and reply are set. 0 or -errno; a failed exchange_begin() has ended it. */
-int exchange_begin(struct attempt *a);
-int exchange_end(struct attempt *a, CURLcode code);
+int exchange_begin(struct http_try *a);
+int exchange_end(struct http_try *a, CURLcode code);
 
 /* ferry_clock_ms() at which an attempt times out. */
-uint64_t exchange_deadline(const struct attempt *a);
+uint64_t exchange_deadline(const struct http_try *a);
 
 /* Sends once. 0 when an answer came, of any status; -errno as in ferry.h, reply->fault says why. */
-int exchange_attempt(struct ferry *f, const struct request *request, struct reply *reply);
+int exchange_try(struct ferry *f, const struct request *request, struct reply *reply);
 
 /* Waits; the connections stay. Ends early when the handle is aborted. */
 void exchange_pause(struct ferry *f, uint64_t ms);

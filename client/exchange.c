@@ -5,8 +5,8 @@
 
 #include <ferry/clock.h>
 
-#include "attempt.h"
 #include "client_internal.h"
+#include "http_try.h"
 #include "sigpipe.h"
 
 enum {
@@ -20,7 +20,7 @@ enum {
 /* ---- setting up ---- */
 
 /* A body that may take longer than a time-out as long as it moves. */
-static bool attempt_is_streamed(const struct attempt *a)
+static bool http_try_is_streamed(const struct http_try *a)
 {
         const struct ferry_exchange *e = &a->request->exchange;
         return e->source || e->sink || e->size >= EXCHANGE_STREAMED;
@@ -35,7 +35,7 @@ static char *exchange_join(const char *a, const char *b, const char *c)
         return joined;
 }
 
-static bool attempt_header_add(struct curl_slist **list, const char *line)
+static bool http_try_header_add(struct curl_slist **list, const char *line)
 {
         struct curl_slist *longer = curl_slist_append(*list, line);
         if (longer)
@@ -43,28 +43,28 @@ static bool attempt_header_add(struct curl_slist **list, const char *line)
         return longer != NULL;
 }
 
-static bool attempt_header_format(struct curl_slist **list, const char *name, const char *value)
+static bool http_try_header_format(struct curl_slist **list, const char *name, const char *value)
 {
         FERRY_CLEANUP(cleanup_free) char *line = exchange_join(name, ": ", value);
-        return line && attempt_header_add(list, line);
+        return line && http_try_header_add(list, line);
 }
 
-static struct curl_slist *attempt_headers(const struct attempt *a)
+static struct curl_slist *http_try_headers(const struct http_try *a)
 {
         const struct ferry_exchange *e = &a->request->exchange;
         struct curl_slist *list = NULL;
         /* An empty Content-Type keeps libcurl from naming a form. */
-        bool ok = e->content_type ? attempt_header_format(&list, "Content-Type", e->content_type)
-                                  : attempt_header_add(&list, "Content-Type:");
+        bool ok = e->content_type ? http_try_header_format(&list, "Content-Type", e->content_type)
+                                  : http_try_header_add(&list, "Content-Type:");
         /* As CURLOPT_USERAGENT libcurl would format it twice. */
-        ok = ok && attempt_header_add(&list, "User-Agent: libferry/" FERRY_VERSION);
+        ok = ok && http_try_header_add(&list, "User-Agent: libferry/" FERRY_VERSION);
         const char *authorization = a->request->authorization ? a->request->authorization : a->f->authorization;
         if (ok && authorization)
-                ok = attempt_header_add(&list, authorization);
+                ok = http_try_header_add(&list, authorization);
         if (ok && e->idempotency_key)
-                ok = attempt_header_format(&list, "Idempotency-Key", e->idempotency_key);
+                ok = http_try_header_format(&list, "Idempotency-Key", e->idempotency_key);
         for (const char *const *line = e->headers; ok && line && *line; line++)
-                ok = attempt_header_add(&list, *line);
+                ok = http_try_header_add(&list, *line);
         if (ok)
                 return list;
         curl_slist_free_all(list);
@@ -72,7 +72,7 @@ static struct curl_slist *attempt_headers(const struct attempt *a)
 }
 
 /*
- * Taken apart once: what a request asks for is its target, see attempt_set. The copy that libcurl takes of a CURLU
+ * Taken apart once: what a request asks for is its target, see http_try_set. The copy that libcurl takes of a CURLU
  * lacks the zone of an IPv6 address ("%25eth0"; seen in 7.88): such a URL is taken apart each time.
  */
 static CURLcode exchange_set_url(struct ferry *f)
@@ -109,13 +109,13 @@ static bool exchange_set_fixed(struct ferry *f)
         curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)f->connect_timeout_ms);
         curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)EXCHANGE_CHUNK);
         curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, (long)EXCHANGE_CHUNK);
-        curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, attempt_on_header);
+        curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, http_try_on_header);
         curl_easy_setopt(easy, CURLOPT_HEADERDATA, f);
-        curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, attempt_on_body);
+        curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, http_try_on_body);
         curl_easy_setopt(easy, CURLOPT_WRITEDATA, f);
-        curl_easy_setopt(easy, CURLOPT_READFUNCTION, attempt_on_source);
+        curl_easy_setopt(easy, CURLOPT_READFUNCTION, http_try_on_source);
         curl_easy_setopt(easy, CURLOPT_READDATA, f);
-        curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, attempt_on_progress);
+        curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, http_try_on_progress);
         curl_easy_setopt(easy, CURLOPT_XFERINFODATA, f);
         return ok;
 }
@@ -139,7 +139,7 @@ int exchange_init(struct ferry *f)
 }
 
 /* HTTPGET first: it takes back what the other methods set. */
-static bool attempt_set_method(struct attempt *a)
+static bool http_try_set_method(struct http_try *a)
 {
         const struct ferry_exchange *e = &a->request->exchange;
         CURL *easy = a->f->easy;
@@ -160,7 +160,7 @@ static bool attempt_set_method(struct attempt *a)
 }
 
 /* false: memory is short. */
-static bool attempt_set(struct attempt *a, const char *target, struct curl_slist *headers)
+static bool http_try_set(struct http_try *a, const char *target, struct curl_slist *headers)
 {
         const struct ferry_exchange *e = &a->request->exchange;
         CURL *easy = a->f->easy;
@@ -172,35 +172,35 @@ static bool attempt_set(struct attempt *a, const char *target, struct curl_slist
         curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, once || e->source ? 1L : 0L);
         curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
         curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, a->reply->fault);
-        curl_easy_setopt(easy, CURLOPT_NOPROGRESS, attempt_is_streamed(a) ? 0L : 1L);
+        curl_easy_setopt(easy, CURLOPT_NOPROGRESS, http_try_is_streamed(a) ? 0L : 1L);
         /* Not as part of the URL, which is then the same for all. The path goes out as it is. */
-        return curl_easy_setopt(easy, CURLOPT_REQUEST_TARGET, target) == CURLE_OK && attempt_set_method(a);
+        return curl_easy_setopt(easy, CURLOPT_REQUEST_TARGET, target) == CURLE_OK && http_try_set_method(a);
 }
 
 /* The handle must not keep pointers to what ends with the attempt. */
-static void attempt_unset(struct attempt *a)
+static void http_try_unset(struct http_try *a)
 {
         CURL *easy = a->f->easy;
         curl_easy_setopt(easy, CURLOPT_HTTPHEADER, NULL);
         curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, NULL);
         curl_easy_setopt(easy, CURLOPT_POSTFIELDS, NULL);
-        a->f->attempt = NULL;
+        a->f->http_try = NULL;
 }
 
 /* ---- running ---- */
 
-uint64_t exchange_deadline(const struct attempt *a)
+uint64_t exchange_deadline(const struct http_try *a)
 {
         const struct ferry_exchange *e = &a->request->exchange;
         uint64_t wait = e->wait_ms < EXCHANGE_WAIT_MAX ? e->wait_ms : EXCHANGE_WAIT_MAX;
-        uint64_t deadline = (attempt_is_streamed(a) ? a->moved_ms : a->start_ms) + a->f->timeout_ms + wait;
+        uint64_t deadline = (http_try_is_streamed(a) ? a->moved_ms : a->start_ms) + a->f->timeout_ms + wait;
         if (a->request->deadline_ms && a->request->deadline_ms < deadline)
                 deadline = a->request->deadline_ms;
         return deadline;
 }
 
 /* The handle is in the multi handle; CURLE_OPERATION_TIMEDOUT when our own time is over. */
-static CURLcode attempt_run(struct attempt *a)
+static CURLcode http_try_run(struct http_try *a)
 {
         struct ferry *f = a->f;
         for (;;) {
@@ -221,7 +221,7 @@ static CURLcode attempt_run(struct attempt *a)
         }
 }
 
-static int attempt_connect_errno(CURL *easy)
+static int http_try_connect_errno(CURL *easy)
 {
         long code = 0;
         curl_easy_getinfo(easy, CURLINFO_OS_ERRNO, &code);
@@ -267,12 +267,12 @@ static const struct {
         { CURLE_SSL_ISSUER_ERROR, -EACCES },
 };
 
-static int attempt_result(struct attempt *a, CURLcode code)
+static int http_try_result(struct http_try *a, CURLcode code)
 {
         if (a->abort < 0)
                 return a->abort;
         if (code == CURLE_COULDNT_CONNECT)
-                return attempt_connect_errno(a->f->easy);
+                return http_try_connect_errno(a->f->easy);
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(exchange_results); i++) {
                 if (exchange_results[i].code == code)
                         return exchange_results[i].result;
@@ -280,7 +280,7 @@ static int attempt_result(struct attempt *a, CURLcode code)
         return -EIO;
 }
 
-static void attempt_finish(struct attempt *a, CURLcode code, int result)
+static void http_try_finish(struct http_try *a, CURLcode code, int result)
 {
         struct reply *reply = a->reply;
         long status = 0;
@@ -298,38 +298,39 @@ static void attempt_finish(struct attempt *a, CURLcode code, int result)
                 snprintf(reply->fault, sizeof(reply->fault), "%s", curl_easy_strerror(code));
 }
 
-int exchange_begin(struct attempt *a)
+int exchange_begin(struct http_try *a)
 {
         struct ferry *f = a->f;
         a->start_ms = a->moved_ms = ferry_clock_ms();
         a->target = exchange_join(f->prefix, "", a->request->exchange.path);
-        a->headers = a->target ? attempt_headers(a) : NULL;
-        f->attempt = a;
-        if (a->headers && attempt_set(a, a->target, a->headers) && curl_multi_add_handle(f->multi, f->easy) == CURLM_OK)
+        a->headers = a->target ? http_try_headers(a) : NULL;
+        f->http_try = a;
+        if (a->headers && http_try_set(a, a->target, a->headers) &&
+            curl_multi_add_handle(f->multi, f->easy) == CURLM_OK)
                 return 0;
         return exchange_end(a, CURLE_OUT_OF_MEMORY);
 }
 
-int exchange_end(struct attempt *a, CURLcode code)
+int exchange_end(struct http_try *a, CURLcode code)
 {
         curl_multi_remove_handle(a->f->multi, a->f->easy);
-        int result = attempt_result(a, code);
-        attempt_finish(a, code, result);
-        attempt_unset(a);
+        int result = http_try_result(a, code);
+        http_try_finish(a, code, result);
+        http_try_unset(a);
         curl_slist_free_all(a->headers);
         free(a->target);
         return result;
 }
 
-int exchange_attempt(struct ferry *f, const struct request *request, struct reply *reply)
+int exchange_try(struct ferry *f, const struct request *request, struct reply *reply)
 {
-        struct attempt a = { .f = f, .request = request, .reply = reply };
+        struct http_try a = { .f = f, .request = request, .reply = reply };
         if (atomic_load(&f->aborted))
                 return -ECANCELED;
         struct sigpipe_guard guard = sigpipe_block(f->tls);
         int result = exchange_begin(&a);
         if (result == 0)
-                result = exchange_end(&a, attempt_run(&a));
+                result = exchange_end(&a, http_try_run(&a));
         sigpipe_restore(&guard);
         return result;
 }

@@ -58,7 +58,7 @@ int perform(struct ferry *f, const struct request *request, struct reply *ret_re
                 return problem_argument(f, wrong);
         for (unsigned attempt = 1;; attempt++) {
                 uint64_t delay;
-                int r = exchange_attempt(f, request, ret_reply);
+                int r = exchange_try(f, request, ret_reply);
                 if (!perform_again(f, request, ret_reply, r, attempt, &delay))
                         return problem_judge(f, request, ret_reply, r);
                 exchange_pause(f, delay);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "attempt.h"
+#include "http_try.h"
 
 #include <errno.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 static const struct {
         const char *name;
         size_t offset, size;
-} attempt_headers[] = {
+} http_try_headers[] = {
         HEADER("content-type", content_type),
         HEADER("etag", etag),
         HEADER("location", location),
@@ -27,7 +27,7 @@ static const struct {
 #undef HEADER
 };
 
-static void attempt_take_header(struct reply *reply, const char *line, size_t length)
+static void http_try_take_header(struct reply *reply, const char *line, size_t length)
 {
         const char *colon = memchr(line, ':', length);
         if (!colon)
@@ -38,33 +38,33 @@ static void attempt_take_header(struct reply *reply, const char *line, size_t le
                 value++;
         while (end > value && strchr(" \t\r\n", end[-1]))
                 end--;
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(attempt_headers); i++) {
-                if (strlen(attempt_headers[i].name) != name || strncasecmp(attempt_headers[i].name, line, name) != 0)
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(http_try_headers); i++) {
+                if (strlen(http_try_headers[i].name) != name || strncasecmp(http_try_headers[i].name, line, name) != 0)
                         continue;
-                char *target = (char *)reply + attempt_headers[i].offset;
+                char *target = (char *)reply + http_try_headers[i].offset;
                 size_t size = (size_t)(end - value);
-                if (size >= attempt_headers[i].size)
-                        size = attempt_headers[i].size - 1;
+                if (size >= http_try_headers[i].size)
+                        size = http_try_headers[i].size - 1;
                 memcpy(target, value, size);
                 target[size] = '\0';
         }
 }
 
-size_t attempt_on_header(char *line, size_t one, size_t length, void *context)
+size_t http_try_on_header(char *line, size_t one, size_t length, void *context)
 {
-        struct attempt *a = ((struct ferry *)context)->attempt;
+        struct http_try *a = ((struct ferry *)context)->http_try;
         (void)one;
         if (length >= 5 && strncasecmp(line, "HTTP/", 5) == 0) {
                 /* A further status line follows an interim answer, whose headers do not count. */
-                for (size_t i = 0; i < FERRY_ARRAY_SIZE(attempt_headers); i++)
-                        *((char *)a->reply + attempt_headers[i].offset) = '\0';
+                for (size_t i = 0; i < FERRY_ARRAY_SIZE(http_try_headers); i++)
+                        *((char *)a->reply + http_try_headers[i].offset) = '\0';
         } else if (length <= 8192) {
-                attempt_take_header(a->reply, line, length);
+                http_try_take_header(a->reply, line, length);
         }
         return length;
 }
 
-static bool attempt_sink_wants(const struct attempt *a)
+static bool http_try_sink_wants(const struct http_try *a)
 {
         const struct request *request = a->request;
         if (!request->exchange.sink)
@@ -72,15 +72,15 @@ static bool attempt_sink_wants(const struct attempt *a)
         return request->sink_status ? a->reply->status == request->sink_status : a->reply->status / 100 == 2;
 }
 
-size_t attempt_on_body(char *data, size_t one, size_t size, void *context)
+size_t http_try_on_body(char *data, size_t one, size_t size, void *context)
 {
-        struct attempt *a = ((struct ferry *)context)->attempt;
+        struct http_try *a = ((struct ferry *)context)->http_try;
         struct reply *reply = a->reply;
         long status = 0;
         (void)one;
         curl_easy_getinfo(a->f->easy, CURLINFO_RESPONSE_CODE, &status);
         reply->status = (int)status;
-        if (attempt_sink_wants(a)) {
+        if (http_try_sink_wants(a)) {
                 reply->delivered = true;
                 a->abort = a->request->exchange.sink(a->request->exchange.sink_context, data, size);
                 if (a->abort > 0)
@@ -94,9 +94,9 @@ size_t attempt_on_body(char *data, size_t one, size_t size, void *context)
         return a->abort < 0 ? 0 : size;
 }
 
-size_t attempt_on_source(char *data, size_t one, size_t size, void *context)
+size_t http_try_on_source(char *data, size_t one, size_t size, void *context)
 {
-        struct attempt *a = ((struct ferry *)context)->attempt;
+        struct http_try *a = ((struct ferry *)context)->http_try;
         const struct ferry_exchange *exchange = &a->request->exchange;
         bool known = a->source_left != FERRY_SIZE_UNKNOWN;
         (void)__builtin_mul_overflow(size, one, &size); /* libcurl's own buffer: cannot overflow */
@@ -117,9 +117,9 @@ size_t attempt_on_source(char *data, size_t one, size_t size, void *context)
         return CURL_READFUNC_ABORT;
 }
 
-int attempt_on_progress(void *context, curl_off_t dl_total, curl_off_t dl_now, curl_off_t ul_total, curl_off_t ul_now)
+int http_try_on_progress(void *context, curl_off_t dl_total, curl_off_t dl_now, curl_off_t ul_total, curl_off_t ul_now)
 {
-        struct attempt *a = ((struct ferry *)context)->attempt;
+        struct http_try *a = ((struct ferry *)context)->http_try;
         (void)dl_total;
         (void)ul_total;
         if (dl_now + ul_now != a->moved) {

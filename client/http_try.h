@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CLIENT_ATTEMPT_H
-#define CLIENT_ATTEMPT_H
+#ifndef CLIENT_HTTP_TRY_H
+#define CLIENT_HTTP_TRY_H
 
 #include <curl/curl.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@ struct request;
 struct reply;
 
 /* One attempt under way, between exchange_begin and exchange_end. */
-struct attempt {
+struct http_try {
         struct ferry *f;
         const struct request *request;
         struct reply *reply;
@@ -25,9 +25,9 @@ struct attempt {
 };
 
 /* Callbacks of libcurl; context is the handle (struct ferry) of the attempt. */
-size_t attempt_on_header(char *line, size_t one, size_t length, void *context);
-size_t attempt_on_body(char *data, size_t one, size_t size, void *context);
-size_t attempt_on_source(char *data, size_t one, size_t size, void *context);
-int attempt_on_progress(void *context, curl_off_t dl_total, curl_off_t dl_now, curl_off_t ul_total, curl_off_t ul_now);
+size_t http_try_on_header(char *line, size_t one, size_t length, void *context);
+size_t http_try_on_body(char *data, size_t one, size_t size, void *context);
+size_t http_try_on_source(char *data, size_t one, size_t size, void *context);
+int http_try_on_progress(void *context, curl_off_t dl_total, curl_off_t dl_now, curl_off_t ul_total, curl_off_t ul_now);
 
 #endif
