@@ -52,7 +52,7 @@ class Faults(Case):
     def test_a_url_that_is_not_ours(self):
         for url in ("http://127.0.0.1:1/x", "nonsense", "http://127.0.0.1:1/v1/regions/rgn_1", "op_"):
             self.complains("is not the URL of an offer", "fetch", url, "-o", "/nonexistent/x", "-u", self.b.url, status=2)
-        self.complains("has ended", "fetch", self.a.url + "/v1/operations/op_1234567890abcdef/metadata", "-o",
+        self.complains("has no op_1234567890abcdef", "fetch", self.a.url + "/v1/operations/op_1234567890abcdef/metadata", "-o",
                        self.directory / "x", "-u", self.b.url, status=1)
         self.complains("is a worker running at", "fetch", "http://127.0.0.1:1/v1/operations/op_1/metadata", "-o",
                        self.directory / "x", "-u", self.b.url, status=3)
