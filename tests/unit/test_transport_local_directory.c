@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -80,6 +81,34 @@ TEST_WITH(the_directory_is_made_for_its_user_alone, setup, teardown)
         assert_int_equal(st.st_mode & 07777, 0600);
         transport->ops->free(transport);
         assert_int_equal(access(name, F_OK), -1);
+}
+
+static int n_swept, n_renames;
+
+int __real_renameat(int from, const char *name, int to, const char *other);
+int __wrap_renameat(int from, const char *name, int to, const char *other);
+
+/* Another worker's sweep comes first, so often. */
+int __wrap_renameat(int from, const char *name, int to, const char *other)
+{
+        if (n_renames++ < n_swept)
+                assert_int_equal(unlinkat(from, name, 0), 0);
+        return __real_renameat(from, name, to, other);
+}
+
+TEST_WITH(a_start_survives_the_sweeps_of_other_workers, setup, teardown)
+{
+        struct transport *transport;
+        char name[TEXT];
+
+        n_swept = 3;
+        n_renames = 0;
+        assert_int_equal(open_in(path, 0xabc, &transport), 0);
+        assert_int_equal(n_renames, n_swept + 1);
+        n_swept = 0;
+        socket_path(path, 0xabc, name);
+        assert_int_equal(access(name, F_OK), 0);
+        transport->ops->free(transport);
 }
 
 TEST_WITH(auto_is_the_users_runtime_directory, setup, teardown)
