@@ -157,6 +157,15 @@ void peer_moved(struct peer *peer, uint64_t bytes)
                 engine->bulk_us = peer->moved_us;
 }
 
+uint64_t peer_count_copied(struct peer *peer, struct message *message)
+{
+        uint64_t bytes = message->copied - message->counted;
+
+        message->counted = message->copied;
+        peer_moved(peer, bytes);
+        return bytes;
+}
+
 void peers_sweep(struct engine *engine)
 {
         struct peer *peer, *next;

@@ -70,6 +70,8 @@ void peer_ready(struct peer *peer);
 void peer_released(struct peer *peer);
 /* Bytes moved. */
 void peer_moved(struct peer *peer, uint64_t bytes);
+/* How many bytes of a message its transport has copied since the last call; they count as moved. */
+uint64_t peer_count_copied(struct peer *peer, struct message *message);
 bool peer_is_busy(const struct peer *peer);
 /* Frees ended peers without transfers. */
 void peers_sweep(struct engine *engine);

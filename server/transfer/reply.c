@@ -136,11 +136,8 @@ bool reply_owns(const struct message *message)
 void reply_copied(struct message *message)
 {
         struct requester *r = message->owner;
-        uint64_t before = message->counted;
 
-        r->copying += message->copied - before;
-        message->counted = message->copied;
-        peer_moved(r->peer, message->copied - before);
+        r->copying += peer_count_copied(r->peer, message);
         requester_tell_progress(r);
 }
 

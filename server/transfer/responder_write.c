@@ -86,11 +86,8 @@ bool responder_owns(const struct message *message)
 void responder_copied(struct message *message)
 {
         struct responder *r = message->owner;
-        uint64_t before = message->counted;
 
-        r->copying += message->copied - before;
-        message->counted = message->copied;
-        peer_moved(r->peer, message->copied - before);
+        r->copying += peer_count_copied(r->peer, message);
         responder_tell_progress(r);
 }
 
