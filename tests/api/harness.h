@@ -82,9 +82,10 @@ const char *worker_directory(void);
  */
 size_t worker_files(const struct worker *w);
 
-/* "VmRSS"-like field of /proc/<pid>/status in kB, and the number of open descriptors. */
+/* "VmRSS"-like field of /proc/<pid>/status in kB, the number of open descriptors, and how many of them are sockets. */
 uint64_t worker_status_kb(const struct worker *w, const char *field);
 size_t worker_descriptors(const struct worker *w);
+size_t worker_sockets(const struct worker *w);
 
 /* ---- two workers ---- */
 

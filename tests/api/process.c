@@ -30,19 +30,33 @@ uint64_t worker_status_kb(const struct worker *w, const char *field)
         return value;
 }
 
-size_t worker_descriptors(const struct worker *w)
+/* Its open files whose target begins with a text. */
+static size_t count_files(const struct worker *w, const char *target)
 {
-        char path[64];
+        char path[64], text[PATH_MAX];
         size_t n = 0;
         DIR *d;
 
         (void)snprintf(path, sizeof(path), "/proc/%d/fd", (int)w->pid);
         d = opendir(path);
         assert_non_null(d);
-        for (struct dirent *e; (e = readdir(d));)
-                n += e->d_name[0] != '.';
+        for (struct dirent *e; (e = readdir(d));) {
+                ssize_t size = readlinkat(dirfd(d), e->d_name, text, sizeof(text)); /* of . and .., an error */
+
+                n += size >= (ssize_t)strlen(target) && memcmp(text, target, strlen(target)) == 0;
+        }
         (void)closedir(d);
         return n;
+}
+
+size_t worker_descriptors(const struct worker *w)
+{
+        return count_files(w, "");
+}
+
+size_t worker_sockets(const struct worker *w)
+{
+        return count_files(w, "socket:");
 }
 
 uint64_t worker_wakeups(const struct worker *w)

@@ -106,25 +106,29 @@ ON_WORKER(a_page_holds_what_the_limit_says)
         }
 }
 
-/* n rows of 65,536 pieces each, in one request of some 100 bytes a row. */
-static struct json_object *make_rows(struct worker *w, const char *region, size_t n)
+/* "[ELEMENT,ELEMENT,…]". */
+static const char *list_of(size_t n, const char *element)
 {
-        struct json_object *results;
         size_t size;
-        char *body;
-        FILE *file = open_memstream(&body, &size);
+        char *list;
+        FILE *file = open_memstream(&list, &size);
 
         assert_non_null(file);
         for (size_t i = 0; i < n; i++)
-                (void)fprintf(file,
-                              "%c{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\",\"size\":1,"
-                              "\"count\":65536,\"stride\":2}]}",
-                              i ? ',' : '[', region);
+                (void)fprintf(file, "%c%s", i ? ',' : '[', element);
         (void)fputc(']', file);
         (void)fclose(file);
-        results = call_json(w, 200, "POST", "/v1/operations", body);
-        free(body);
-        return results;
+        return text_keep(list);
+}
+
+/* n rows of 65,536 pieces each, in one request of some 100 bytes a row. */
+static struct json_object *make_rows(struct worker *w, const char *region, size_t n)
+{
+        const char *row = text_format("{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\",\"size\":1,"
+                                      "\"count\":65536,\"stride\":2}]}",
+                                      region);
+
+        return call_json(w, 200, "POST", "/v1/operations", list_of(n, row));
 }
 
 ON_WORKER(short_rows_take_no_more_memory_than_the_limit_on_pieces)
@@ -234,22 +238,12 @@ ON_PAIR(a_claim_is_counted_until_its_transfer_ends)
         worker_await_metric(&p->a, "ferry_claims", 0);
 }
 
-/* "[{…},{…}]": reads of a worker whose name is to be asked of the registry. */
+/* Reads of a worker whose name is to be asked of the registry. */
 static const char *reads_by_name(const char *region, size_t n)
 {
-        size_t size;
-        char *body;
-        FILE *file = open_memstream(&body, &size);
-
-        assert_non_null(file);
-        for (size_t i = 0; i < n; i++)
-                (void)fprintf(file,
-                              "%c{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],"
-                              "\"remote_url\":\"ferry://somebody/op_0123456789abcdef\"}",
-                              i ? ',' : '[', region);
-        (void)fputc(']', file);
-        (void)fclose(file);
-        return text_keep(body);
+        return list_of(n, text_format("{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],"
+                                      "\"remote_url\":\"ferry://somebody/op_0123456789abcdef\"}",
+                                      region));
 }
 
 WITH_WORKER(a_silent_registry_is_asked_so_many_questions_at_once)

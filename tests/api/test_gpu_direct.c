@@ -91,7 +91,7 @@ WITH_DIRECT(bytes_move_as_they_are_in_both_directions)
                                                           .size = sizes[k],
                                                           .more = k == 2 ? ",\"verify\":true" : "" };
 
-                                /* What is short travels inside the message. */
+                                /* Short payloads travel inside the message. */
                                 move(s, &c, sizes[k] > 8 * KIB ? "gpudirect" : "staged");
                         }
 }

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <dirent.h>
 #include <poll.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -221,21 +220,6 @@ const char *region_await_room(struct worker *w, uint64_t size)
         } while (status == 507);
         assert_int_equal(status, 201);
         return id;
-}
-
-size_t worker_sockets(const struct worker *w)
-{
-        char path[64], target[64];
-        size_t n = 0;
-        DIR *d;
-
-        (void)snprintf(path, sizeof(path), "/proc/%d/fd", (int)w->pid);
-        d = opendir(path);
-        assert_non_null(d);
-        for (struct dirent *e; (e = readdir(d));)
-                n += readlinkat(dirfd(d), e->d_name, target, sizeof(target)) > 7 && memcmp(target, "socket:", 7) == 0;
-        (void)closedir(d);
-        return n;
 }
 
 void worker_await_sockets(struct worker *w, size_t most)

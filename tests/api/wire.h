@@ -50,9 +50,6 @@ int wire_stalled_reader(const struct worker *w, const char *target);
 /* Rounds of POST until the worker has room for a region of that size, which it then makes. Returns its id. */
 const char *region_await_room(struct worker *w, uint64_t size);
 
-/* How many sockets the worker has, connections and others. */
-size_t worker_sockets(const struct worker *w);
-
 /* With a new client, rounds of GET /livez until the worker has no more sockets than that. */
 void worker_await_sockets(struct worker *w, size_t most);
 
