@@ -33,7 +33,7 @@ static struct wire_header request_header(const struct requester *r, const struct
         h.length = length;
         if (r->spec.verify)
                 h.flags |= WIRE_VERIFY;
-        /* A READ is final only if its data come inside the message, so that its memory is not touched afterwards. */
+        /* A READ is final only if its data come inline, so that its memory is not touched afterwards. */
         if (length == r->spec.total && (write || length <= WIRE_INLINE_MAX))
                 h.flags |= WIRE_FINAL;
         if (offset + length < chunk->offset + chunk->length)
@@ -122,7 +122,7 @@ static void write_sent(struct message *message, enum message_result result)
         requester_mark(r);
 }
 
-static bool send_part(struct requester *r, struct chunk *chunk, uint64_t offset, uint64_t length, bool inside)
+static bool send_part(struct requester *r, struct chunk *chunk, uint64_t offset, uint64_t length, bool force_inline)
 {
         struct wire_header header = request_header(r, chunk, offset, length);
         struct message *message = message_new(r->peer->link->transport);
@@ -137,7 +137,7 @@ static bool send_part(struct requester *r, struct chunk *chunk, uint64_t offset,
         message->stream = &r->stream;
         message->offset = offset;
         message->length = length;
-        message->inside = inside;
+        message->force_inline = force_inline;
         message->verify = r->spec.verify;
         message->begin = still_wanted;
         message->done = write_sent;
@@ -152,19 +152,20 @@ static bool send_part(struct requester *r, struct chunk *chunk, uint64_t offset,
 }
 
 /*
- * The size of the next chunk of a write: what one message carries, or several messages with their bytes inside, which
+ * The size of the next chunk of a write: what one message carries, or several messages with their bytes inline, which
  * arrive in order, so that the ACK of the last confirms all. 0 = no room for a message.
  */
 static uint64_t write_size(const struct requester *r, uint64_t wanted)
 {
         struct link *link = r->peer->link;
-        bool inside = false;
-        uint64_t size = link->transport->ops->fit(link, &r->stream, r->next, wanted, &inside);
+        bool force_inline = false;
+        uint64_t size = link->transport->ops->fit(link, &r->stream, r->next, wanted, &force_inline);
 
-        while (inside && size < wanted) {
-                uint64_t more = link->transport->ops->fit(link, &r->stream, r->next + size, wanted - size, &inside);
+        while (force_inline && size < wanted) {
+                uint64_t more =
+                        link->transport->ops->fit(link, &r->stream, r->next + size, wanted - size, &force_inline);
 
-                if (inside)
+                if (force_inline)
                         size += more;
         }
         return size;
@@ -183,10 +184,10 @@ static bool ask_write(struct requester *r)
                 return false;
         chunk->sends++; /* it is not over before all of it is sent */
         for (uint64_t sent = 0; sent < size; sent += part) {
-                bool inside = false;
+                bool force_inline = false;
 
-                part = ops->fit(link, &r->stream, chunk->offset + sent, size - sent, &inside);
-                if (!send_part(r, chunk, chunk->offset + sent, part, inside))
+                part = ops->fit(link, &r->stream, chunk->offset + sent, size - sent, &force_inline);
+                if (!send_part(r, chunk, chunk->offset + sent, part, force_inline))
                         break;
         }
         chunk->sends--;

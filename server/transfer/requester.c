@@ -289,7 +289,7 @@ static void end_when_quiet(struct requester *r)
 static void move(struct requester *r)
 {
         if (r->next < r->spec.total) {
-                bool at_once = r->next == 0 && r->spec.total <= WIRE_INLINE_MAX; /* inside one message */
+                bool at_once = r->next == 0 && r->spec.total <= WIRE_INLINE_MAX; /* inline in one message */
 
                 if ((!at_once || !request_next(r)) && !r->error)
                         requester_wait_for_turn(r);

@@ -48,7 +48,7 @@ static bool data_wanted(struct message *message)
 
 /* Sends a READ's bytes, or a part of them. */
 static void send_data(struct responder *r, const struct responder_read *read, uint64_t offset, uint64_t length,
-                      bool inside)
+                      bool force_inline)
 {
         struct wire_header header = responder_header(r, WIRE_DATA);
         struct message *message = message_new(r->peer->link->transport);
@@ -72,7 +72,7 @@ static void send_data(struct responder *r, const struct responder_read *read, ui
         message->stream = &r->stream;
         message->offset = offset;
         message->length = length;
-        message->inside = inside;
+        message->force_inline = force_inline;
         message->verify = read->verify;
         message->begin = data_wanted;
         message->done = data_sent;
@@ -100,7 +100,7 @@ static void answer_reads(struct responder *r)
 
         while (r->n_reads > 0 && r->state == RESPONDER_SERVING && peer_is_usable(r->peer)) {
                 struct responder_read *read = &r->reads[r->first_read];
-                bool inside = false;
+                bool force_inline = false;
                 uint64_t part;
 
                 if (r->peer->serving >= window)
@@ -109,10 +109,10 @@ static void answer_reads(struct responder *r)
                 responder_set_held(r, part == 0);
                 if (part == 0)
                         return;
-                part = ops->fit(link, &r->stream, read->offset + read->sent, part, &inside);
+                part = ops->fit(link, &r->stream, read->offset + read->sent, part, &force_inline);
                 if (part == 0)
                         return;
-                send_data(r, read, read->offset + read->sent, part, inside);
+                send_data(r, read, read->offset + read->sent, part, force_inline);
                 read->sent += part;
                 if (read->sent < read->length || r->error)
                         continue; /* a part of it is sent, or sending it has failed */

@@ -215,7 +215,7 @@ WITH_SCENE(a_stop_at_any_moment_ends_the_other_side_and_leaves_its_memory_alone)
                       (int)s->usual_us[0], (int)s->usual_us[1]);
         first = (unsigned)draw(s, 16);
         for (unsigned i = 0; i < times(s); i++)
-                stop_once(s, first + 5 * i); /* 5: each of the 16 ways once before any comes again */
+                stop_once(s, first + 5 * i); /* 5: each of the 16 carriers once before any comes again */
         print_message("%u of %u were stopped before their end\n", s->in_the_middle, times(s));
         for (int i = 0; i < 2; i++)
                 (void)munmap(s->ends[i].memory, s->size);

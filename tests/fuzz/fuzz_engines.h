@@ -47,7 +47,7 @@ struct fuzz_engines {
         size_t n;
 };
 
-/* mapped: memory that can be lent; else it goes through the transport's ring. */
+/* mapped: memory that peers can map; else its bytes go through the transport's bounce buffers. */
 void engines_open(struct fuzz_engines *engines, bool mapped);
 
 /*

@@ -24,13 +24,13 @@
 enum {
         SOCKETS = 4,
         FDS_MAX = 3,
-        LENT_SIZE = 256 << 10,
+        MAPPED_SIZE = 256 << 10,
         FLIGHTS_HOSTILE = FLIGHTS_MAX - 1, /* one is left for the honest peer */
         HONEST_PASSES = 40,
 };
 
 /* What a datagram may carry. */
-enum { FD_PAGE, FD_LENT, FD_SHRINKS, FD_SMALL, FD_PIPE, FD_DEVICE, FD_KINDS };
+enum { FD_PAGE, FD_MAPPED, FD_SHRINKS, FD_SMALL, FD_PIPE, FD_DEVICE, FD_KINDS };
 
 static int kinds[FD_KINDS];
 static struct lease_slot *page;
@@ -63,7 +63,7 @@ static void prepare(void)
 
         if (!page) {
                 kinds[FD_PAGE] = file_of(size, F_SEAL_SHRINK);
-                kinds[FD_LENT] = file_of(LENT_SIZE, F_SEAL_SHRINK);
+                kinds[FD_MAPPED] = file_of(MAPPED_SIZE, F_SEAL_SHRINK);
                 kinds[FD_SHRINKS] = file_of(size, 0);
                 kinds[FD_SMALL] = file_of(size - 1, F_SEAL_SHRINK);
                 FUZZ_CHECK(pipe2(ends, O_CLOEXEC) == 0);
@@ -128,19 +128,19 @@ static void greet(struct hostile *h)
         send_frame(h, frame, (how & 15) <= FD_KINDS ? (int)(how & 15) - (how & 15 ? 1 : 0) : -1);
 }
 
-static void lend(struct hostile *h)
+static void map_memory(struct hostile *h)
 {
-        struct frame frame = frame_of(FRAME_LEND);
+        struct frame frame = frame_of(FRAME_MAP);
         unsigned how = tape_byte(&h->tape);
 
         frame.id = how >> 4;
-        frame.size = how & 8 ? tape_number(&h->tape, 8) : LENT_SIZE;
-        send_frame(h, frame, how & 7 ? (int)(how & 7) % FD_KINDS : FD_LENT);
+        frame.size = how & 8 ? tape_number(&h->tape, 8) : MAPPED_SIZE;
+        send_frame(h, frame, how & 7 ? (int)(how & 7) % FD_KINDS : FD_MAPPED);
 }
 
 static void take_back(struct hostile *h)
 {
-        struct frame frame = frame_of(FRAME_FORGET);
+        struct frame frame = frame_of(FRAME_UNMAP);
 
         frame.id = tape_below(&h->tape, 16);
         send_frame(h, frame, -1);
@@ -190,12 +190,12 @@ static struct wire_header next_header(struct hostile *h)
         return header;
 }
 
-static void send_inside(struct hostile *h)
+static void send_inline(struct hostile *h)
 {
         static uint8_t bytes[FRAME_DATAGRAM_MAX + 1];
         struct frame frame = frame_of(FRAME_MESSAGE);
         struct wire_header header = next_header(h);
-        size_t size = header.length <= FRAME_INSIDE_MAX ? header.length : 0;
+        size_t size = header.length <= FRAME_INLINE_MAX ? header.length : 0;
         struct segment segment = { .address = bytes + FRAME_PAYLOAD, .size = size };
         struct stream stream;
 
@@ -210,7 +210,7 @@ static void send_inside(struct hostile *h)
         send_bytes(h, bytes, FRAME_PAYLOAD + size, NULL, 0);
 }
 
-static void send_lent(struct hostile *h)
+static void send_mapped(struct hostile *h)
 {
         struct wire_header header = next_header(h);
         uint8_t bytes[FRAME_PAYLOAD + 3 * sizeof(struct frame_extent)];
@@ -239,7 +239,7 @@ static void send_anything(struct hostile *h)
 {
         struct frame frame = frame_of((enum frame_type)tape_below(&h->tape, 8));
         unsigned how = tape_byte(&h->tape);
-        int fds[FDS_MAX] = { kinds[how % FD_KINDS], kinds[FD_PAGE], kinds[FD_LENT] };
+        int fds[FDS_MAX] = { kinds[how % FD_KINDS], kinds[FD_PAGE], kinds[FD_MAPPED] };
         uint8_t bytes[sizeof(frame) + 256];
         size_t n = tape_byte(&h->tape);
 
@@ -346,8 +346,8 @@ static void hang_up(struct hostile *h)
 }
 
 static void (*const steps[])(struct hostile *h) = {
-        begin,   connect_to_engine, accept_engine, greet, lend,   send_inside, send_lent, send_anything,
-        release, take_back,         hear,          run,   cancel, pass_time,   end_lease, hang_up,
+        begin,   connect_to_engine, accept_engine, greet, map_memory, send_inline, send_mapped, send_anything,
+        release, take_back,         hear,          run,   cancel,     pass_time,   end_lease,   hang_up,
 };
 
 static void step(struct hostile *h)

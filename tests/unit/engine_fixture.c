@@ -144,7 +144,7 @@ const char *local_directory(void)
 static void memory_new(struct world *w, int i)
 {
         w->file[i] = -1;
-        if (w->way != MAPPED) {
+        if (w->carrier != MAPPED) {
                 w->memory[i] = aligned_alloc(4096, (w->size + 4095) / 4096 * 4096);
                 return;
         }
@@ -158,7 +158,7 @@ static void memory_new(struct world *w, int i)
 
 static void memory_free(struct world *w, int i)
 {
-        if (w->way != MAPPED) {
+        if (w->carrier != MAPPED) {
                 free(w->memory[i]);
                 return;
         }
@@ -179,17 +179,17 @@ static void world_release(void *object)
         free(w);
 }
 
-struct world *world_new(enum carrier way, size_t size)
+struct world *world_new(enum carrier carrier, size_t size)
 {
-        return world_new_with(way, size, (struct world_knobs){ 0 });
+        return world_new_with(carrier, size, (struct world_knobs){ 0 });
 }
 
-struct world *world_new_with(enum carrier way, size_t size, struct world_knobs knobs)
+struct world *world_new_with(enum carrier carrier, size_t size, struct world_knobs knobs)
 {
         struct world *w = calloc(1, sizeof(*w));
-        bool network = way == NETWORK;
+        bool network = carrier == NETWORK;
 
-        w->way = way;
+        w->carrier = carrier;
         w->size = size;
         random_bytes(w->key, sizeof(w->key));
         memcpy(w->given, w->key, sizeof(w->given));
@@ -236,20 +236,21 @@ void world_free(struct world *w)
 
 struct world *world_next(struct world *w, enum carrier n, bool both_directions, size_t size)
 {
-        static const char *const names[WAYS] = { "ring", "network", "mapped" };
-        enum carrier way = w ? w->way + 1 : 0;
+        static const char *const names[CARRIERS] = { "bounced", "network", "mapped" };
+        enum carrier carrier = w ? w->carrier + 1 : 0;
         enum engine_direction direction = ENGINE_READ;
 
         if (w && both_directions && !w->second) {
-                way = w->way;
+                carrier = w->carrier;
                 direction = ENGINE_WRITE;
         }
         if (w)
                 world_free(w);
-        test_row(way < n ? text_format("%s, %s", names[way], direction == ENGINE_READ ? "read" : "write") : NULL);
-        if (way == n)
+        test_row(carrier < n ? text_format("%s, %s", names[carrier], direction == ENGINE_READ ? "read" : "write")
+                             : NULL);
+        if (carrier == n)
                 return NULL;
-        w = world_new(way, size);
+        w = world_new(carrier, size);
         w->direction = direction;
         w->second = direction == ENGINE_WRITE;
         return w;

@@ -17,8 +17,8 @@
  * passive one are faked: a single offer with a key, which the test arms.
  */
 
-/* How the bytes go: local out of memory that is no file (the ring), by TCP, or local out of memfds. */
-enum carrier { RING, NETWORK, MAPPED, WAYS };
+/* How the bytes go: local out of memory that is no file (the bounce buffers), by TCP, or local out of memfds. */
+enum carrier { BOUNCED, NETWORK, MAPPED, CARRIERS };
 
 enum { TIMEOUT_S = 20, OPERATION = 0x4242, MEMORY_ID = 0x77, SEGMENTS_MAX = 1024 };
 
@@ -33,7 +33,7 @@ struct end {
 };
 
 struct world {
-        enum carrier way;
+        enum carrier carrier;
         uint64_t epoch[2];
         struct engine *engine[2];
         struct memory *registered[2];
@@ -58,12 +58,12 @@ struct world {
 };
 
 /* The test's, which frees it in its end. */
-struct world *world_new(enum carrier way, size_t size);
+struct world *world_new(enum carrier carrier, size_t size);
 /* 0 = the default; of chunk_size, 256 KiB. */
 struct world_knobs {
         uint32_t spin_us, chunk_size, max_claims;
 };
-struct world *world_new_with(enum carrier way, size_t size, struct world_knobs knobs);
+struct world *world_new_with(enum carrier carrier, size_t size, struct world_knobs knobs);
 /* Now; stops both engines. */
 void world_free(struct world *world);
 /* Each of the first n carriers, in a world of its own, which a failure names. w->direction is READ until it is set. */

@@ -40,7 +40,7 @@ struct delivery {
         struct link *link;
         enum stage stage;
         bool ordered; /* later messages of its transfer wait for it */
-        bool inside;
+        bool is_inline;
         bool again; /* it is handed over once more */
         bool flip;
         uint64_t due_us;
@@ -179,7 +179,7 @@ static void fetch(struct delivery *d, struct payload *payload)
         if (payload->bytes || payload->length == 0) {
                 memcpy(d->buffer.address, payload->bytes ? payload->bytes : "", payload->length);
                 d->stage = STAGE_WAITING;
-                d->inside = true;
+                d->is_inline = true;
                 spoil(d);
                 return;
         }
@@ -210,7 +210,7 @@ static void repeat(struct delivery *d)
 
         memcpy(copy->buffer.address, d->buffer.address, d->length);
         copy->stage = STAGE_WAITING;
-        copy->inside = d->inside;
+        copy->is_inline = d->is_inline;
         copy->result = d->result;
         copy->due_us = later(d->faulty);
         d->again = false;
@@ -220,7 +220,7 @@ static void hand_over(struct delivery *d)
 {
         struct faulty *f = d->faulty;
         struct payload payload = { .length = d->length,
-                                   .bytes = d->inside ? d->buffer.address : NULL,
+                                   .bytes = d->is_inline ? d->buffer.address : NULL,
                                    .descriptor = d };
 
         if (!link_is_usable(d->link)) {

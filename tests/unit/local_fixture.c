@@ -85,8 +85,8 @@ static void on_message(void *context, struct link *link, const struct wire_heade
         worker->link = link;
         if (payload->bytes) {
                 worker->bytes += payload->length;
-                assert_true(payload->length <= sizeof(worker->inside));
-                memcpy(worker->inside, payload->bytes, payload->length);
+                assert_true(payload->length <= sizeof(worker->last_inline));
+                memcpy(worker->last_inline, payload->bytes, payload->length);
         } else if (payload->length > 0 && worker->place) {
                 bool refuses = worker->received.refuses;
                 int times = worker->received.done;

@@ -32,8 +32,8 @@ struct worker {
         /* Messages. */
         size_t n;
         struct wire_header headers[HEADERS_MAX]; /* the first ones */
-        uint64_t bytes;                          /* of payloads that came inside */
-        uint8_t inside[1 << 16];                 /* the last of them */
+        uint64_t bytes;                          /* of payloads that came inline */
+        uint8_t last_inline[1 << 16];            /* the last of them */
         /* Where payloads are received, at the offset that their header says; NULL = they are refused. */
         const struct stream *place;
         struct outcome received;

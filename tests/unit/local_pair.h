@@ -9,7 +9,7 @@
 #include "base/util.h"
 #include "local_fixture.h"
 
-/* Two local transports in one process with a link between them, and a message that lends memory. */
+/* Two local transports in one process with a link between them, and a message whose payload is mapped. */
 
 enum { MIB = 1 << 20, TRANSFER = 77 };
 
@@ -63,7 +63,7 @@ static inline int teardown(void **state)
         if (b.transport)
                 worker_close(&b);
         assert_int_equal(count_descriptors(), descriptors);
-        assert_int_equal(count_mappings("ferry-ring") + count_mappings("ferry-leases"), 0);
+        assert_int_equal(count_mappings("ferry-bounce") + count_mappings("ferry-leases"), 0);
         return fixture_teardown(state);
 }
 
@@ -85,8 +85,8 @@ static inline void carry(struct worker *from, struct link *link, struct worker *
         to->place = place;
         for (uint64_t end = offset + length; offset < end;) {
                 struct outcome outcome = { 0 };
-                bool inside;
-                uint64_t n = from->transport->ops->fit(link, source, offset, end - offset, &inside);
+                bool force_inline;
+                uint64_t n = from->transport->ops->fit(link, source, offset, end - offset, &force_inline);
                 size_t seen = to->n;
                 struct message *message;
 
@@ -95,14 +95,14 @@ static inline void carry(struct worker *from, struct link *link, struct worker *
                         continue;
                 }
                 message = message_make(from, source, offset, n, TRANSFER, &outcome);
-                message->inside = inside;
+                message->force_inline = force_inline;
                 worker_send(link, message);
                 RUN_UNTIL(from, to, outcome.done && to->n > seen);
                 assert_int_equal(outcome.done, 1);
                 assert_int_equal(outcome.begun, 1);
                 assert_int_equal(outcome.result, MESSAGE_OK);
-                if (n <= WIRE_INLINE_MAX || inside)
-                        stream_store(place, offset, to->inside, n);
+                if (n <= WIRE_INLINE_MAX || force_inline)
+                        stream_store(place, offset, to->last_inline, n);
                 offset += n;
         }
 }
@@ -112,7 +112,7 @@ static struct stream from, to;
 static struct outcome sent;
 
 /* Until the end of the test, or until the next ones. */
-static inline void lend_blocks(size_t size, bool is_file)
+static inline void export_blocks(size_t size, bool is_file)
 {
         block_free(&from_block);
         block_free(&to_block);

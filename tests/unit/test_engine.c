@@ -9,9 +9,9 @@
 #include "faulty_transport.h"
 #include "unit.h"
 
-static const char *transport_of(enum carrier way)
+static const char *transport_of(enum carrier carrier)
 {
-        return way == NETWORK ? "tcp" : "shm";
+        return carrier == NETWORK ? "tcp" : "shm";
 }
 
 static void end_both(struct world *w, const char *transport)
@@ -21,10 +21,10 @@ static void end_both(struct world *w, const char *transport)
         assert_string_equal(w->passive.outcome.transport, transport);
 }
 
-static void transfer_and_compare(enum carrier way, size_t size, enum engine_direction direction, bool verify)
+static void transfer_and_compare(enum carrier carrier, size_t size, enum engine_direction direction, bool verify)
 {
-        struct world *w = world_new(way, size);
-        const char *transport = transport_of(way);
+        struct world *w = world_new(carrier, size);
+        const char *transport = transport_of(carrier);
 
         world_offer(w, direction);
         world_start(w, direction, verify);
@@ -44,12 +44,14 @@ static void transfer_and_compare(enum carrier way, size_t size, enum engine_dire
 
 TEST(moves_every_size_both_ways_on_both_sides)
 {
-        for (int way = 0; way < WAYS; way++)
+        for (int carrier = 0; carrier < CARRIERS; carrier++)
                 FOR_EACH (size_t, size, 1, 511, 512, 4095, 4096, 4097, 7936, 7937, 8193, (256 << 10) - 1, 256 << 10,
                           (256 << 10) + 1, 5 << 20, (20 << 20) + 3)
                         for (int direction = ENGINE_READ; direction <= ENGINE_WRITE; direction++) {
-                                transfer_and_compare((enum carrier)way, size, (enum engine_direction)direction, false);
-                                transfer_and_compare((enum carrier)way, size, (enum engine_direction)direction, true);
+                                transfer_and_compare((enum carrier)carrier, size, (enum engine_direction)direction,
+                                                     false);
+                                transfer_and_compare((enum carrier)carrier, size, (enum engine_direction)direction,
+                                                     true);
                         }
 }
 
@@ -79,16 +81,16 @@ TEST(moves_scattered_memory)
                 { { 300, 100 }, { 10000, 30000 } },
         };
 
-        for (int way = 0; way < WAYS; way++) {
+        for (int carrier = 0; carrier < CARRIERS; carrier++) {
                 for (size_t i = 0; i < FERRY_ARRAY_SIZE(cases); i++) {
                         for (int direction = ENGINE_READ; direction <= ENGINE_WRITE; direction++) {
-                                struct world *w = world_new((enum carrier)way, 20 << 20);
+                                struct world *w = world_new((enum carrier)carrier, 20 << 20);
 
                                 for (int side = 0; side < 2; side++)
                                         scatter(w, side, cases[i].n[side], cases[i].piece[side],
                                                 cases[i].piece[side] + 3);
                                 world_offer(w, (enum engine_direction)direction);
-                                world_start(w, (enum engine_direction)direction, way != MAPPED);
+                                world_start(w, (enum engine_direction)direction, carrier != MAPPED);
                                 world_ends(w, 1, 0, 0);
                                 world_assert_streams_equal(w);
                                 world_free(w);
@@ -156,7 +158,7 @@ TEST(pieces_travel_in_parts_over_tcp)
                 end_wait(&w->passive, 1);
                 assert_int_equal(w->active.outcome.error, 0);
                 world_assert_streams_equal(w);
-                assert_int_equal(w->passive.steps >= N * PIECE / MESSAGE_MAX, w->way == NETWORK);
+                assert_int_equal(w->passive.steps >= N * PIECE / MESSAGE_MAX, w->carrier == NETWORK);
         }
 }
 
@@ -165,12 +167,12 @@ TEST(pieces_of_any_number_fit_into_a_message)
 {
         static const size_t counts[] = { 15, 16, 17, 40, 200 }, sizes[] = { 10, 300, 4000 };
 
-        for (int way = 0; way < MAPPED; way++) {
+        for (int carrier = 0; carrier < MAPPED; carrier++) {
                 for (size_t i = 0; i < FERRY_ARRAY_SIZE(counts) * FERRY_ARRAY_SIZE(sizes) * 2; i++) {
                         enum engine_direction direction = i % 2 ? ENGINE_WRITE : ENGINE_READ;
                         size_t n = counts[i / 2 % FERRY_ARRAY_SIZE(counts)];
                         size_t size = sizes[i / 2 / FERRY_ARRAY_SIZE(counts)];
-                        struct world *w = world_new((enum carrier)way, 1 << 20);
+                        struct world *w = world_new((enum carrier)carrier, 1 << 20);
 
                         scatter_both(w, n, size, size + 3);
                         world_offer(w, direction);
@@ -211,7 +213,7 @@ TEST(transfers_to_one_peer_share_a_window)
 
 TEST(a_refused_claim_ends_the_active_side_with_the_peers_reason)
 {
-        FOR_EACH_WORLD (w, WAYS, 4 << 20) {
+        FOR_EACH_WORLD (w, CARRIERS, 4 << 20) {
                 uint8_t *before = malloc(w->size);
 
                 memcpy(before, w->memory[1], w->size);
@@ -229,7 +231,7 @@ TEST(a_refused_claim_ends_the_active_side_with_the_peers_reason)
 
 TEST(a_wrong_key_is_refused_and_the_next_transfer_works)
 {
-        FOR_EACH_CARRIER (w, WAYS, 1 << 20) {
+        FOR_EACH_CARRIER (w, CARRIERS, 1 << 20) {
                 world_offer(w, ENGINE_READ);
                 w->given[5] ^= 1;
                 world_start(w, ENGINE_READ, false);
@@ -258,7 +260,7 @@ TEST(metadata_of_an_earlier_worker_is_stale)
 
 TEST(an_absent_worker_is_unreachable)
 {
-        struct world *w = world_new(RING, 1 << 20);
+        struct world *w = world_new(BOUNCED, 1 << 20);
 
         world_offer(w, ENGINE_READ);
         w->epoch[1] ^= 2;
@@ -282,9 +284,9 @@ static void cancel_at_a_quarter(struct world *w, uint64_t bytes)
 /* Moves for long enough to be stopped, whole and in pieces. */
 static void over_long_moves(void (*stop)(struct world *w))
 {
-        FOR_EACH_WORLD (w, WAYS, 32 << 20)
+        FOR_EACH_WORLD (w, CARRIERS, 32 << 20)
                 stop(w);
-        FOR_EACH_WORLD (w, WAYS, 16 << 20) {
+        FOR_EACH_WORLD (w, CARRIERS, 16 << 20) {
                 scatter_both(w, 1000, 15 << 10, 16 << 10);
                 stop(w);
         }
@@ -358,7 +360,7 @@ TEST(a_transfer_has_started_before_its_first_answer)
 {
         for (int i = 0; i < 4; i++) {
                 enum engine_direction direction = i % 2 ? ENGINE_WRITE : ENGINE_READ;
-                struct world *w = world_new(i / 2 ? MAPPED : RING, 1 << 20);
+                struct world *w = world_new(i / 2 ? MAPPED : BOUNCED, 1 << 20);
                 struct timespec limit;
 
                 assert_int_equal(sem_init(&has_started, 0, 0), 0);
@@ -398,7 +400,7 @@ static void revoke_at_once(struct world *w)
         engine_offer_revoke(w->engine[1], OPERATION, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
 }
 
-/* A link's window, 16 MiB, may be under way already: only what is taken back before that is not sent. */
+/* A link's window, 16 MiB, may be under carrier already: only what is taken back before that is not sent. */
 TEST(a_revoke_takes_back_the_parts_that_wait)
 {
         enum { N = 1000, PIECE = 48 << 10, UNDER_WAY_MAX = 24 << 20 };
@@ -428,7 +430,7 @@ static void stop_at_a_quarter(struct world *w, uint64_t bytes)
 
 TEST(stopping_an_engine_ends_what_moves_over_it)
 {
-        FOR_EACH_CARRIER (w, WAYS, 48 << 20) {
+        FOR_EACH_CARRIER (w, CARRIERS, 48 << 20) {
                 world_offer(w, ENGINE_READ);
                 w->on_progress = stop_at_a_quarter;
                 world_start(w, ENGINE_READ, false);
@@ -459,7 +461,7 @@ static void revoke_in_between(struct world *w, uint64_t bytes)
 
 TEST(a_revoke_after_a_short_reads_bytes_comes_too_late)
 {
-        FOR_EACH_CARRIER (w, WAYS, 4096) {
+        FOR_EACH_CARRIER (w, CARRIERS, 4096) {
                 world_offer(w, ENGINE_READ);
                 w->on_progress = revoke_in_between;
                 world_start(w, ENGINE_READ, false);
@@ -508,7 +510,7 @@ static void await_peer(struct world *w)
 /* Who is woken then may take the core; the peer waits for the last answer no longer than it must. */
 TEST(an_engine_wakes_waiters_when_the_peer_was_told)
 {
-        FOR_EACH_WORLD (w, WAYS, 1 << 20) {
+        FOR_EACH_WORLD (w, CARRIERS, 1 << 20) {
                 peer_was_told = false;
                 w->on_wake_waiters[1] = await_peer;
                 world_offer(w, w->direction);
@@ -536,7 +538,7 @@ static void note_steps_at_wake(struct world *w)
                 steps_at_wake = w->active.steps;
 }
 
-/* Beside a copy under way, one that the peer refuses. */
+/* Beside a copy under carrier, one that the peer refuses. */
 static void start_another(struct world *w, uint64_t bytes)
 {
         struct engine_transfer another = world_transfer(w, ENGINE_READ, false);
@@ -570,7 +572,7 @@ TEST(many_transfers_run_at_once)
 {
         enum { N = 100 };
 
-        FOR_EACH_CARRIER (w, WAYS, 3 << 20) {
+        FOR_EACH_CARRIER (w, CARRIERS, 3 << 20) {
                 world_offer(w, ENGINE_READ);
                 w->many = true;
                 for (int i = 0; i < N; i++)

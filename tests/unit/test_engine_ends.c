@@ -180,7 +180,7 @@ static void stranger_go(struct stranger *s)
 TEST(each_request_of_a_transfer_needs_the_key)
 {
         enum { LENGTH = 4096 };
-        struct world *w = world_new(RING, 2 * LENGTH);
+        struct world *w = world_new(BOUNCED, 2 * LENGTH);
         struct stranger s = { 0 };
 
         world_offer(w, ENGINE_READ);
@@ -198,7 +198,7 @@ TEST(each_request_of_a_transfer_needs_the_key)
 TEST(a_write_is_not_done_before_all_of_it_has_come)
 {
         enum { LENGTH = 4096 };
-        struct world *w = world_new(RING, 2 * LENGTH);
+        struct world *w = world_new(BOUNCED, 2 * LENGTH);
         struct stranger s = { 0 };
 
         world_offer(w, ENGINE_WRITE);
@@ -216,7 +216,7 @@ TEST(a_write_is_not_done_before_all_of_it_has_come)
 TEST(a_transfer_is_served_to_the_peer_that_claimed_it)
 {
         enum { LENGTH = 4096 };
-        struct world *w = world_new(RING, 2 * LENGTH);
+        struct world *w = world_new(BOUNCED, 2 * LENGTH);
         struct stranger s = { 0 }, other = { 0 };
 
         world_offer(w, ENGINE_READ);
@@ -233,7 +233,7 @@ TEST(a_transfer_is_served_to_the_peer_that_claimed_it)
 }
 
 /* Nobody can cancel a transfer that is complete. */
-TEST(a_peer_that_is_done_and_keeps_what_it_was_lent_is_not_waited_for)
+TEST(a_peer_that_is_done_and_keeps_its_leases_is_not_waited_for)
 {
         enum { SIZE = 4 << 20 }; /* more than is copied at once */
 
@@ -261,10 +261,10 @@ TEST(a_peer_that_asks_for_too_much_ends_its_transfer)
 {
         enum { LENGTH = 256 << 10, READS = 100 };
 
-        static const enum carrier ways[] = { RING, MAPPED };
+        static const enum carrier carriers[] = { BOUNCED, MAPPED };
 
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(ways); i++) {
-                struct world *w = world_new(ways[i], READS * LENGTH);
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(carriers); i++) {
+                struct world *w = world_new(carriers[i], READS * LENGTH);
                 struct stranger s = { 0 };
 
                 world_offer(w, ENGINE_READ);
@@ -315,7 +315,7 @@ TEST(more_transfers_at_once_than_allowed_are_refused_and_others_go_on)
 TEST(short_writes_wait_for_room_on_the_link)
 {
         enum { MANY = 200, SIZE = 7936 };
-        struct world *w = world_new(RING, SIZE);
+        struct world *w = world_new(BOUNCED, SIZE);
         const struct engine_memory spec = { .address = w->memory[0], .size = SIZE, .fd = -1, .id = 0x99 };
         struct memory *memory;
 
@@ -336,7 +336,7 @@ TEST(short_writes_wait_for_room_on_the_link)
 TEST(a_cancel_and_a_revoke_need_no_memory)
 {
         enum { MANY = 500 };
-        struct world *w = world_new(RING, 1 << 20);
+        struct world *w = world_new(BOUNCED, 1 << 20);
         uint64_t id;
 
         world_offer(w, ENGINE_READ);
@@ -361,7 +361,7 @@ TEST(memory_is_deregistered_without_memory_for_the_command)
         struct memory *memory;
 
         assert_int_equal(engine_memory_register(w->engine[0], &spec, &memory), 0);
-        assert_int_equal(count_descriptors(), n_before + 1); /* the one that would be lent */
+        assert_int_equal(count_descriptors(), n_before + 1); /* the one that a peer would map */
         memory_left = 0;
         engine_memory_deregister(w->engine[0], memory);
         memory_left = -1;

@@ -38,9 +38,9 @@ static void run(struct faulty_plan plan, struct swarm_rules rules)
         rules.limit_ms = rules.agreement == AGREE_ALWAYS ? PATIENT_MS : LIMIT_MS;
         rules.grace_ms = rules.agreement <= AGREE_UNLESS_LOST ? PATIENT_MS : GRACE_MS;
         for (unsigned round = 0; round < rounds() || (!all_met(&plan, met) && round < ROUNDS_MAX); round++)
-                for (int way = 0; way < WAYS; way++) {
-                        plan.seed = round * WAYS + (unsigned)way + 1;
-                        swarm_run((enum carrier)way, &plan, &rules, TRANSFERS);
+                for (int carrier = 0; carrier < CARRIERS; carrier++) {
+                        plan.seed = round * CARRIERS + (unsigned)carrier + 1;
+                        swarm_run((enum carrier)carrier, &plan, &rules, TRANSFERS);
                         for (enum fault fault = FAULT_NONE; fault < FAULTS; fault++)
                                 met[fault] += faulty_count(fault);
                 }
@@ -178,7 +178,7 @@ TEST(two_cancels_do_not_take_back_what_the_peer_has_been_told)
         const struct faulty_plan plan = { .delay_us = 30000, .seed = 1, .script = cancel_twice_before_the_answer };
 
         faulty_set_plan(&plan);
-        FOR_EACH_CARRIER (w, WAYS, 200 << 10) {
+        FOR_EACH_CARRIER (w, CARRIERS, 200 << 10) {
                 world_offer(w, ENGINE_READ);
                 cancelled = w;
                 (void)world_start(w, ENGINE_READ, true);
@@ -187,5 +187,5 @@ TEST(two_cancels_do_not_take_back_what_the_peer_has_been_told)
                 assert_int_equal(w->passive.outcome.error, 0);
                 assert_int_equal(w->active.outcome.error, 0);
         }
-        assert_int_equal(faulty_count(FAULT_DELAY), WAYS);
+        assert_int_equal(faulty_count(FAULT_DELAY), CARRIERS);
 }

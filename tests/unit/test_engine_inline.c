@@ -12,9 +12,9 @@ enum { SMALL = 4096, PATIENT_US = 5000000, SOON_US = 50000 };
 
 TEST(a_short_transfer_that_is_awaited_runs_on_the_callers_thread)
 {
-        for (int way = 0; way < WAYS; way++) {
+        for (int carrier = 0; carrier < CARRIERS; carrier++) {
                 for (int direction = ENGINE_READ; direction <= ENGINE_WRITE; direction++) {
-                        struct world *w = world_new_with((enum carrier)way, way == MAPPED ? 64 << 10 : SMALL,
+                        struct world *w = world_new_with((enum carrier)carrier, carrier == MAPPED ? 64 << 10 : SMALL,
                                                          (struct world_knobs){ .spin_us = PATIENT_US });
 
                         int ended = 0;
@@ -48,7 +48,7 @@ static void read_without_inline(struct world *w)
 
 TEST(a_transfer_that_nobody_awaits_does_not)
 {
-        struct world *w = world_new_with(RING, SMALL, (struct world_knobs){ .spin_us = PATIENT_US });
+        struct world *w = world_new_with(BOUNCED, SMALL, (struct world_knobs){ .spin_us = PATIENT_US });
 
         world_offer(w, ENGINE_READ);
         read_without_inline(w);
@@ -66,8 +66,8 @@ TEST(a_long_transfer_leaves_the_caller_alone)
 /* With the least that --spin-us takes nothing runs inline, and everything works. */
 TEST(without_spinning_nothing_runs_inline)
 {
-        for (int way = 0; way < WAYS; way++) {
-                struct world *w = world_new_with((enum carrier)way, SMALL, (struct world_knobs){ .spin_us = 1 });
+        for (int carrier = 0; carrier < CARRIERS; carrier++) {
+                struct world *w = world_new_with((enum carrier)carrier, SMALL, (struct world_knobs){ .spin_us = 1 });
 
                 w->awaited = true;
                 world_offer(w, ENGINE_READ);
@@ -121,8 +121,9 @@ static bool is_asleep(struct engine *engine)
 /* The other engine's message finds a thread that slept through inline progress. */
 TEST(a_thread_that_sleeps_through_a_visit_still_hears_messages)
 {
-        for (int way = 0; way < MAPPED; way++) {
-                struct world *w = world_new_with((enum carrier)way, SMALL, (struct world_knobs){ .spin_us = SOON_US });
+        for (int carrier = 0; carrier < MAPPED; carrier++) {
+                struct world *w =
+                        world_new_with((enum carrier)carrier, SMALL, (struct world_knobs){ .spin_us = SOON_US });
                 struct greeting greeting = { 0 };
                 struct engine_connect connect = { .peer.epoch = w->epoch[0],
                                                   .peer.data = engine_get_facts(w->engine[0])->data_address,
@@ -162,8 +163,8 @@ static void *start_each(void *context)
 
 TEST(inline_progress_alternates)
 {
-        for (int way = 0; way < WAYS; way++) {
-                struct world *w = world_new((enum carrier)way, way == MAPPED ? 64 << 10 : SMALL);
+        for (int carrier = 0; carrier < CARRIERS; carrier++) {
+                struct world *w = world_new((enum carrier)carrier, carrier == MAPPED ? 64 << 10 : SMALL);
                 pthread_t threads[THREADS];
 
                 w->awaited = w->many = true;
@@ -198,7 +199,7 @@ static void *start_until_it_stops(void *context)
 /* Every transfer that was taken ends, whoever came while the engine stopped. */
 TEST(an_engine_stops_while_others_want_its_lock)
 {
-        FOR_EACH_CARRIER (w, WAYS, SMALL) {
+        FOR_EACH_CARRIER (w, CARRIERS, SMALL) {
                 pthread_t threads[THREADS];
 
                 accepted = 0;

@@ -101,12 +101,12 @@ TEST_WITH(scattered_bytes_arrive_at_scattered_places, setup, teardown)
 }
 TEST_AGAIN(scattered_bytes_arrive_at_scattered_places, threads, setup_threads, teardown)
 
-TEST_WITH(fit_never_mixes_what_is_lent_with_what_is_copied, setup, teardown)
+TEST_WITH(fit_never_mixes_what_is_mapped_with_what_is_copied, setup, teardown)
 {
         struct segment segments[3];
         struct stream source;
         struct block file, private;
-        bool inside;
+        bool force_inline;
 
         block_new(&file, &a, MIB, true);
         block_new(&private, &a, 2 * MIB, false);
@@ -114,12 +114,12 @@ TEST_WITH(fit_never_mixes_what_is_lent_with_what_is_copied, setup, teardown)
         segments[1] = (struct segment){ private.memory.address, 2 * MIB, &private.memory };
         segments[2] = (struct segment){ file.memory.address + MIB / 2, MIB / 2, &file.memory };
         stream_of(&source, segments, 3);
-        assert_int_equal(a.transport->ops->fit(a_to_b, &source, 0, 3 * MIB, &inside), MIB / 2);
-        assert_int_equal(a.transport->ops->fit(a_to_b, &source, MIB / 2, 3 * MIB - MIB / 2, &inside), MIB);
-        assert_int_equal(a.transport->ops->fit(a_to_b, &source, 2 * MIB, MIB, &inside), MIB / 2);
-        assert_int_equal(a.transport->ops->fit(a_to_b, &source, 5 * MIB / 2, MIB / 2, &inside), MIB / 2);
-        assert_int_equal(a.transport->ops->fit(a_to_b, &source, 0, 1, &inside), 1);
-        assert_false(inside);
+        assert_int_equal(a.transport->ops->fit(a_to_b, &source, 0, 3 * MIB, &force_inline), MIB / 2);
+        assert_int_equal(a.transport->ops->fit(a_to_b, &source, MIB / 2, 3 * MIB - MIB / 2, &force_inline), MIB);
+        assert_int_equal(a.transport->ops->fit(a_to_b, &source, 2 * MIB, MIB, &force_inline), MIB / 2);
+        assert_int_equal(a.transport->ops->fit(a_to_b, &source, 5 * MIB / 2, MIB / 2, &force_inline), MIB / 2);
+        assert_int_equal(a.transport->ops->fit(a_to_b, &source, 0, 1, &force_inline), 1);
+        assert_false(force_inline);
         stream_clear(&source);
         block_free(&file);
         block_free(&private);
@@ -127,7 +127,7 @@ TEST_WITH(fit_never_mixes_what_is_lent_with_what_is_copied, setup, teardown)
 
 TEST_WITH(progress_of_a_long_receive_is_told, setup, teardown)
 {
-        lend_blocks(8 * MIB, true);
+        export_blocks(8 * MIB, true);
         send_it(8 * MIB);
         RUN_UNTIL(&a, &b, sent.done && b.received.done);
         assert_int_equal(b.received.result, MESSAGE_OK);
@@ -159,7 +159,7 @@ TEST_WITH(a_copy_lets_messages_pass_sooner_where_transfers_share_the_thread, set
 {
         uint64_t alone;
 
-        lend_blocks(8 * MIB, true);
+        export_blocks(8 * MIB, true);
         b.on_copied = note_first_part;
         alone = part_copied_at_once(false);
         assert_in_range(part_copied_at_once(true), 1, alone / 4);
@@ -176,7 +176,7 @@ static void take_back(struct worker *worker, struct message *message)
 
 TEST_WITH(what_is_taken_back_in_mid_copy_never_ends_well, setup, teardown)
 {
-        lend_blocks(16 * MIB, true);
+        export_blocks(16 * MIB, true);
         b.on_copied = take_back;
         send_it(16 * MIB);
         RUN_UNTIL(&a, &b, b.received.done && sent.done);
@@ -195,7 +195,7 @@ TEST_AGAIN(what_is_taken_back_in_mid_copy_never_ends_well, threads, setup_thread
 TEST_WITH(what_is_taken_back_before_it_is_copied_is_revoked, setup, teardown)
 {
         for (int is_file = 0; is_file < 2; is_file++) {
-                lend_blocks(MIB, is_file);
+                export_blocks(MIB, is_file);
                 clear_place();
                 b.received.done = 0;
                 send_it(MIB);
@@ -215,7 +215,7 @@ TEST_WITH(what_is_taken_back_before_it_is_copied_is_revoked, setup, teardown)
 
 TEST_WITH(a_refused_payload_sets_the_sender_free, setup, teardown)
 {
-        lend_blocks(MIB, true);
+        export_blocks(MIB, true);
         clear_place();
         b.place = NULL;
         send_it(MIB);
@@ -226,7 +226,7 @@ TEST_WITH(a_refused_payload_sets_the_sender_free, setup, teardown)
 
 TEST_WITH(a_receive_that_is_not_wanted_any_more_is_refused, setup, teardown)
 {
-        lend_blocks(MIB, true);
+        export_blocks(MIB, true);
         clear_place();
         b.received.refuses = true;
         send_it(MIB);
@@ -238,7 +238,7 @@ TEST_WITH(a_receive_that_is_not_wanted_any_more_is_refused, setup, teardown)
 
 TEST_WITH(a_send_that_is_not_wanted_any_more_is_not_sent, setup, teardown)
 {
-        lend_blocks(MIB, true);
+        export_blocks(MIB, true);
         sent.refuses = true;
         send_it(MIB);
         assert_int_equal(sent.done, 1);
@@ -254,7 +254,7 @@ static void stop_receiving(struct worker *worker, struct message *message)
 
 TEST_WITH(a_receive_ends_with_its_piece_when_it_is_cancelled, setup, teardown)
 {
-        lend_blocks(16 * MIB, true);
+        export_blocks(16 * MIB, true);
         b.on_copied = stop_receiving;
         send_it(16 * MIB);
         RUN_UNTIL(&a, &b, sent.done);
@@ -271,7 +271,7 @@ static void fail_receiving(struct worker *worker, struct message *message)
 
 TEST_WITH(a_receive_ends_with_its_link, setup, teardown)
 {
-        lend_blocks(16 * MIB, true);
+        export_blocks(16 * MIB, true);
         b.on_copied = fail_receiving;
         send_it(16 * MIB);
         RUN_UNTIL(&a, &b, sent.done && b.received.done);
@@ -287,7 +287,7 @@ static void cancel_at_once(struct worker *worker, struct link *link, const struc
 
 TEST_WITH(a_receive_that_waits_is_refused_when_it_is_cancelled, setup, teardown)
 {
-        lend_blocks(MIB, true);
+        export_blocks(MIB, true);
         b.on_message = cancel_at_once;
         send_it(MIB);
         RUN_UNTIL(&a, &b, sent.done);
@@ -301,7 +301,7 @@ TEST_WITH(several_copies_go_on_in_turn, setup, teardown)
         struct outcome outcomes[COPIES];
 
         memset(outcomes, 0, sizeof(outcomes));
-        lend_blocks(COPIES * 4 * MIB, true);
+        export_blocks(COPIES * 4 * MIB, true);
         for (size_t i = 0; i < COPIES; i++)
                 worker_send(a_to_b, message_make(&a, &from, i * 4 * MIB, 4 * MIB, TRANSFER + i, &outcomes[i]));
         for (size_t i = 0; i < COPIES; i++)

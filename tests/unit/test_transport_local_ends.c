@@ -6,45 +6,45 @@
 
 /* ---- bounds ---- */
 
-TEST_WITH(a_full_ring_asks_to_wait_and_tells_when_there_is_room, setup, teardown)
+TEST_WITH(full_bounce_buffers_ask_to_wait_and_tell_when_there_is_room, setup, teardown)
 {
         struct outcome outcomes[8];
-        bool inside;
+        bool force_inline;
 
         memset(outcomes, 0, sizeof(outcomes));
-        lend_blocks(9 * MIB, false);
+        export_blocks(9 * MIB, false);
         for (size_t i = 0; i < UNIT_COUNT(outcomes); i++) {
-                assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, 9 * MIB, &inside), MIB);
+                assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, 9 * MIB, &force_inline), MIB);
                 worker_send(a_to_b, message_make(&a, &from, i * MIB, MIB, TRANSFER, &outcomes[i]));
         }
-        assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, 9 * MIB, &inside), 0);
+        assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, 9 * MIB, &force_inline), 0);
         assert_int_equal(a.room, 0);
         RUN_UNTIL(&a, &b, b.received.done == 8 && outcomes[7].done);
         assert_int_equal(a.room, 1);
-        assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, 9 * MIB, &inside), MIB);
+        assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, 9 * MIB, &force_inline), MIB);
 }
 
 TEST_WITH(leases_are_bounded, setup, teardown)
 {
         struct outcome outcomes[256];
-        bool inside;
+        bool force_inline;
 
         memset(outcomes, 0, sizeof(outcomes));
-        lend_blocks(MIB, true);
+        export_blocks(MIB, true);
         b.place = NULL;
         for (size_t i = 0; i < UNIT_COUNT(outcomes); i++) {
-                assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, MIB, &inside), MIB);
+                assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, MIB, &force_inline), MIB);
                 worker_send(a_to_b, message_make(&a, &from, 0, MIB, TRANSFER, &outcomes[i]));
         }
-        assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, MIB, &inside), 0);
+        assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, MIB, &force_inline), 0);
         /* Taken back or not: a slot is free when the peer says so. */
         a.transport->ops->cancel(a_to_b, TRANSFER);
         assert_int_equal(outcomes[255].result, MESSAGE_CANCELLED);
-        assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, MIB, &inside), 0);
+        assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, MIB, &force_inline), 0);
         send_it(MIB);
         assert_int_equal(sent.result, MESSAGE_NO_MEMORY);
         RUN_UNTIL(&a, &b, a.room > 0);
-        assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, MIB, &inside), MIB);
+        assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, MIB, &force_inline), MIB);
 }
 
 TEST_WITH(a_peer_that_does_not_read_harms_its_own_link_alone, setup, teardown)
@@ -55,7 +55,7 @@ TEST_WITH(a_peer_that_does_not_read_harms_its_own_link_alone, setup, teardown)
         worker_open(&c, 0);
         a_to_c = worker_connect(&a, c.epoch);
         RUN_UNTIL(&a, &c, a_to_c->state == LINK_UP);
-        lend_blocks(MIB, true);
+        export_blocks(MIB, true);
         /* Until the queue is full. */
         for (int i = 0; i < 100000 && a_to_b->state == LINK_UP; i++) {
                 struct outcome outcome = { 0 };
@@ -63,9 +63,9 @@ TEST_WITH(a_peer_that_does_not_read_harms_its_own_link_alone, setup, teardown)
                 worker_send(a_to_b, message_make(&a, NULL, 0, 0, TRANSFER, &outcome));
                 assert_int_equal(outcome.done, 1);
                 if (i == 10000) { /* what waits is enough to send no payload */
-                        bool inside;
+                        bool force_inline;
 
-                        assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, 1, &inside), 0);
+                        assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, 1, &force_inline), 0);
                 }
         }
         assert_int_equal(a_to_b->state, LINK_FAILED);
@@ -81,7 +81,7 @@ TEST_WITH(what_waits_in_the_queue_arrives_in_order, setup, teardown)
 {
         enum { MESSAGES = 20000 };
 
-        lend_blocks(MIB, true);
+        export_blocks(MIB, true);
         for (uint32_t i = 0; i < MESSAGES; i++) {
                 struct message *message = message_make(&a, &from, i % 1000, i % 5 == 0 ? 100 : 0, i + 1, &sent);
 
@@ -99,7 +99,7 @@ TEST_WITH(what_waits_in_the_queue_arrives_in_order, setup, teardown)
 
 TEST_WITH(a_peer_that_closes_ends_all_sends, setup, teardown)
 {
-        lend_blocks(16 * MIB, true);
+        export_blocks(16 * MIB, true);
         send_it(16 * MIB);
         worker_step(&b, NULL);
         assert_int_equal(b.received.begun, 1);
@@ -116,7 +116,7 @@ TEST_WITH(a_peer_that_closes_ends_all_sends, setup, teardown)
 
 TEST_WITH(a_sender_that_dies_in_mid_copy_ends_the_receive, setup, teardown)
 {
-        lend_blocks(16 * MIB, true);
+        export_blocks(16 * MIB, true);
         send_it(16 * MIB);
         worker_step(&b, NULL);
         a.transport->ops->shut_down(a.transport, 0);
@@ -130,7 +130,7 @@ TEST_WITH(a_link_that_the_engine_fails_ends_later_and_for_its_reason, setup, tea
 {
         struct outcome late = { 0 };
 
-        lend_blocks(MIB, true);
+        export_blocks(MIB, true);
         send_it(MIB);
         (a.transport->ops->fail)(a_to_b, FERRY_E_STALLED, "nothing moves");
         (a.transport->ops->fail)(a_to_b, FERRY_E_TIMEOUT, "again");
@@ -157,7 +157,7 @@ static void fail_at_once(struct worker *worker, struct link *link, const struct 
 
 TEST_WITH(a_link_can_be_failed_inside_a_handler, setup, teardown)
 {
-        lend_blocks(MIB, true);
+        export_blocks(MIB, true);
         b.on_message = fail_at_once;
         send_it(MIB);
         send_it(MIB);
@@ -227,7 +227,7 @@ TEST_WITH(a_killed_peer_is_noticed_at_once_and_leaves_nothing, setup, teardown)
         int error;
 
         RUN_UNTIL(&a, NULL, link->state == LINK_UP);
-        lend_blocks(MIB, true);
+        export_blocks(MIB, true);
         assert_int_equal(kill(child, SIGSTOP), 0);
         assert_int_equal(waitpid(child, NULL, WUNTRACED), child);
         worker_send(link, message_make(&a, &from, 0, MIB, TRANSFER, &sent));
@@ -257,7 +257,7 @@ TEST_WITH(a_shutdown_flushes_what_was_sent, setup, teardown)
         enum { MESSAGES = 5000 };
         pthread_t thread;
 
-        lend_blocks(16 * MIB, true);
+        export_blocks(16 * MIB, true);
         for (uint32_t i = 0; i < MESSAGES; i++) {
                 struct outcome outcome = { 0 };
 
@@ -299,7 +299,7 @@ TEST_WITH(memory_that_goes_is_unmapped_by_its_peers, setup, teardown)
 {
         int before, open;
 
-        lend_blocks(MIB, true);
+        export_blocks(MIB, true);
         before = count_mappings("ferry-test-block");
         open = count_descriptors();
         send_it(MIB);
@@ -314,7 +314,7 @@ TEST_WITH(memory_that_goes_is_unmapped_by_its_peers, setup, teardown)
 
 TEST_WITH(memory_that_goes_may_still_be_named_by_what_was_taken_back, setup, teardown)
 {
-        lend_blocks(MIB, true);
+        export_blocks(MIB, true);
         send_it(MIB);
         a.transport->ops->cancel(a_to_b, TRANSFER);
         a.transport->ops->deregister_memory(a.transport, &from_block.memory);

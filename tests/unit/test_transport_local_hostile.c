@@ -65,9 +65,9 @@ static void greet(void)
         send_frame(frame, file_of(PAGE, F_SEAL_SHRINK));
 }
 
-static void lend(uint64_t id, uint64_t size, int fd)
+static void map_memory(uint64_t id, uint64_t size, int fd)
 {
-        struct frame frame = frame_of(FRAME_LEND);
+        struct frame frame = frame_of(FRAME_MAP);
 
         frame.id = id;
         frame.size = size;
@@ -75,7 +75,7 @@ static void lend(uint64_t id, uint64_t size, int fd)
 }
 
 /* A message with one extent. */
-static void send_lent(uint32_t slot, uint64_t number, uint64_t length, struct frame_extent extent)
+static void send_mapped(uint32_t slot, uint64_t number, uint64_t length, struct frame_extent extent)
 {
         struct wire_header header = {
                 .type = WIRE_DATA, .to_epoch = 1, .from_epoch = 1, .operation = 1, .transfer = 1
@@ -93,7 +93,7 @@ static void send_lent(uint32_t slot, uint64_t number, uint64_t length, struct fr
         raw_send(bytes, sizeof(bytes), NULL, 0);
 }
 
-static void send_inside(size_t length, uint8_t wire_version, size_t cut)
+static void send_inline(size_t length, uint8_t wire_version, size_t cut)
 {
         struct wire_header header = {
                 .type = WIRE_DATA, .to_epoch = 1, .from_epoch = 1, .operation = 1, .transfer = 1
@@ -132,7 +132,7 @@ static void says_one_byte(const struct bad_peer *bad)
 
 static void sends_a_message(const struct bad_peer *bad)
 {
-        send_inside(0, WIRE_VERSION, 0);
+        send_inline(0, WIRE_VERSION, 0);
 }
 
 static void greets_with_a_small_page(const struct bad_peer *bad)
@@ -184,7 +184,7 @@ static void sends_frame(const struct bad_peer *bad)
 
 static void sends_half_a_frame(const struct bad_peer *bad)
 {
-        struct frame frame = frame_of(FRAME_FORGET);
+        struct frame frame = frame_of(FRAME_UNMAP);
 
         raw_send(&frame, sizeof(frame) / 2, NULL, 0);
 }
@@ -208,58 +208,58 @@ static void sends_a_foreign_message(const struct bad_peer *bad)
 
 static void sends_less_than_it_says(const struct bad_peer *bad)
 {
-        send_inside(100, WIRE_VERSION, 1);
+        send_inline(100, WIRE_VERSION, 1);
 }
 
 static void sends_more_than_a_datagram_holds(const struct bad_peer *bad)
 {
-        send_inside(FRAME_INSIDE_MAX + 1, WIRE_VERSION, 0);
+        send_inline(FRAME_INLINE_MAX + 1, WIRE_VERSION, 0);
 }
 
-static void lends_what_can_shrink(const struct bad_peer *bad)
+static void maps_what_can_shrink(const struct bad_peer *bad)
 {
-        lend(1, PAGE, file_of(PAGE, 0));
+        map_memory(1, PAGE, file_of(PAGE, 0));
 }
 
-static void lends_page_as(const struct bad_peer *bad)
+static void maps_page_as(const struct bad_peer *bad)
 {
-        lend(1, bad->length, file_of(PAGE, F_SEAL_SHRINK));
+        map_memory(1, bad->length, file_of(PAGE, F_SEAL_SHRINK));
 }
 
-static void lends_a_device(const struct bad_peer *bad)
+static void maps_a_device(const struct bad_peer *bad)
 {
-        lend(1, 4096, open("/dev/zero", O_RDONLY | O_CLOEXEC));
+        map_memory(1, 4096, open("/dev/zero", O_RDONLY | O_CLOEXEC));
 }
 
-static void lends_many(const struct bad_peer *bad)
+static void maps_many(const struct bad_peer *bad)
 {
         for (uint64_t i = 0; i < bad->n; i++) {
-                lend(bad->frame.id ?: i + 1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
+                map_memory(bad->frame.id ?: i + 1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
                 worker_step(&a, NULL);
         }
 }
 
-static void lends_too_much(const struct bad_peer *bad)
+static void maps_too_much(const struct bad_peer *bad)
 {
-        lend(1, UINT64_C(1) << 43, file_of(UINT64_C(1) << 43, F_SEAL_SHRINK));
-        lend(2, UINT64_C(1) << 43, file_of((UINT64_C(1) << 43) + 4096, F_SEAL_SHRINK));
+        map_memory(1, UINT64_C(1) << 43, file_of(UINT64_C(1) << 43, F_SEAL_SHRINK));
+        map_memory(2, UINT64_C(1) << 43, file_of((UINT64_C(1) << 43) + 4096, F_SEAL_SHRINK));
 }
 
 /* Lends memory 1, and sends what is in that extent. */
 static void names(const struct bad_peer *bad)
 {
-        lend(1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
-        send_lent(bad->frame.slot, 1, bad->length, bad->extent);
+        map_memory(1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
+        send_mapped(bad->frame.slot, 1, bad->length, bad->extent);
 }
 
 static void names_memory_that_it_took_back(const struct bad_peer *bad)
 {
-        struct frame frame = frame_of(FRAME_FORGET);
+        struct frame frame = frame_of(FRAME_UNMAP);
 
-        lend(1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
+        map_memory(1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
         frame.id = 1;
         send_frame(frame, -1);
-        send_lent(0, 1, 10, (struct frame_extent){ 1, 0, 10 });
+        send_mapped(0, 1, 10, (struct frame_extent){ 1, 0, 10 });
 }
 
 /* ---- tests ---- */
@@ -316,28 +316,29 @@ static const struct bad_peer bad_peers[] = {
         { "eight descriptors", greets_with_descriptors, .n = 8 },
         { "two greetings", greets, true },
         { "an unknown type", sends_frame, true, .frame = { .type = FRAME_TYPE_END } },
-        { "reserved bits", sends_frame, true, .frame = { .type = FRAME_FORGET, .gpu_path = 1 } },
+        { "reserved bits", sends_frame, true, .frame = { .type = FRAME_UNMAP, .gpu_path = 1 } },
         { "half a frame", sends_half_a_frame, true },
         { "descriptors with nothing", sends_descriptors_with_nothing, true },
         { "a foreign message", sends_a_foreign_message, true },
         { "less than it says", sends_less_than_it_says, true },
         { "more than a datagram holds", sends_more_than_a_datagram_holds, true },
-        { "memory that can shrink", lends_what_can_shrink, true },
-        { "more memory than there is", lends_page_as, true, .length = PAGE + 1 },
-        { "no memory", lends_page_as, true, .length = 0 },
-        { "a device", lends_a_device, true },
-        { "the same twice", lends_many, true, .n = 2, .frame.id = 1 },
-        { "too many", lends_many, true, .n = FRAME_MEMORIES_MAX + 1 },
-        { "too much", lends_too_much, true },
-        { "memory that it did not lend", names, true, .length = 10, .extent = { 5, 0, 10 } },
+        { "memory that can shrink", maps_what_can_shrink, true },
+        { "more memory than there is", maps_page_as, true, .length = PAGE + 1 },
+        { "no memory", maps_page_as, true, .length = 0 },
+        { "a device", maps_a_device, true },
+        { "the same twice", maps_many, true, .n = 2, .frame.id = 1 },
+        { "too many", maps_many, true, .n = FRAME_MEMORIES_MAX + 1 },
+        { "too much", maps_too_much, true },
+        { "memory that it did not have mapped", names, true, .length = 10, .extent = { 5, 0, 10 } },
         { "bytes outside", names, true, .length = 10, .extent = { 1, PAGE - 9, 10 } },
         { "bytes that wrap around", names, true, .length = 10, .extent = { 1, UINT64_MAX - 4, 10 } },
         { "an empty extent", names, true, .length = 10, .extent = { 1, 0, 0 } },
         { "extents of another length", names, true, .length = 11, .extent = { 1, 0, 10 } },
         { "a slot outside the page", names, true, .frame.slot = FRAME_LEASES, .length = 10, .extent = { 1, 0, 10 } },
         { "memory that it took back", names_memory_that_it_took_back, true },
-        { "to take back what it did not lend", sends_frame, true, .frame = { .type = FRAME_FORGET, .id = 1 } },
-        { "to release what it was not lent", sends_frame, true, .frame = { .type = FRAME_RELEASE, .number = 1 } },
+        { "to unmap what it did not have mapped", sends_frame, true, .frame = { .type = FRAME_UNMAP, .id = 1 } },
+        { "to release a lease that it does not hold", sends_frame, true,
+          .frame = { .type = FRAME_RELEASE, .number = 1 } },
         { "to release a slot outside the page", sends_frame, true,
           .frame = { .type = FRAME_RELEASE, .number = 1, .slot = FRAME_LEASES } },
 };
@@ -376,9 +377,9 @@ TEST_WITH(a_slot_serves_one_message_at_a_time, setup, teardown)
         assert_int_equal(stream_init(&place, &segment, 1), 0);
         a.place = &place;
         greet();
-        lend(1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
-        send_lent(3, 1, 10, (struct frame_extent){ 1, 0, 10 });
-        send_lent(3, 2, 10, (struct frame_extent){ 1, 0, 10 });
+        map_memory(1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
+        send_mapped(3, 1, 10, (struct frame_extent){ 1, 0, 10 });
+        send_mapped(3, 2, 10, (struct frame_extent){ 1, 0, 10 });
         RUN_UNTIL(&a, NULL, a.ended);
         assert_int_equal(a.n, 1);
         assert_int_equal(a.received.done, 0); /* it had not begun */
@@ -401,7 +402,7 @@ TEST_WITH(another_version_of_the_framing_is_named, setup, teardown)
 TEST_WITH(another_version_of_the_protocol_is_named, setup, teardown)
 {
         greet();
-        send_inside(0, WIRE_VERSION + 1, 0);
+        send_inline(0, WIRE_VERSION + 1, 0);
         RUN_UNTIL(&a, NULL, a.ended);
         assert_int_equal(a.error, FERRY_E_PEER_UNREACHABLE);
         assert_non_null(strstr(a.detail, "version 3"));
@@ -472,7 +473,7 @@ TEST_WITH(a_flood_does_not_starve_the_others, setup, teardown)
         RUN_UNTIL(&a, NULL, a.link && a.link->peer_epoch == 4711);
         a.n = 0;
         for (int i = 0; i < 200; i++)
-                send_inside(0, WIRE_VERSION, 0);
+                send_inline(0, WIRE_VERSION, 0);
         worker_send(good_to_a, message_make(&good, NULL, 0, 0, 99, &outcome));
         for (bool heard = false; !heard; steps++) {
                 worker_step(&a, NULL);

@@ -175,7 +175,7 @@ TEST(parts_that_wait_are_taken_back)
                 struct message *m =
                         make_message(&p->n[0], WIRE_DATA, (uint64_t)i * UCX_PART_SIZE, UCX_PART_SIZE, &o[i]);
 
-                m->inside = true;
+                m->force_inline = true;
                 p->n[0].transport->ops->send(p->n[0].link, m);
         }
         (void)p->n[0].transport->ops->progress(p->n[0].transport);
@@ -225,7 +225,7 @@ static void keep(struct node *node, const struct wire_header *header, struct pay
         take(node, header, payload);
 }
 
-/* The peer goes without a word while bytes move both ways. */
+/* The peer goes without a word while bytes move both carriers. */
 TEST(a_peer_that_goes_loses_what_is_in_flight)
 {
         struct pair *p = pair_connected();

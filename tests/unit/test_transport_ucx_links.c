@@ -163,20 +163,20 @@ TEST(short_payloads_and_pieces_travel_in_parts)
         struct pair *p = pair_connected();
         struct node *n = &p->n[0];
         const struct transport_ops *ops = n->transport->ops;
-        bool inside;
+        bool force_inline;
 
-        assert_int_equal(ops->fit(n->link, &n->stream, 0, WIRE_INLINE_MAX, &inside), WIRE_INLINE_MAX);
-        assert_false(inside);
-        assert_int_equal(ops->fit(n->link, &n->stream, 0, 512 << 10, &inside), UCX_PART_SIZE);
-        assert_true(inside);
-        assert_int_equal(ops->fit(n->link, &n->stream, 0, 4 << 20, &inside), 4 << 20);
-        assert_false(inside);
+        assert_int_equal(ops->fit(n->link, &n->stream, 0, WIRE_INLINE_MAX, &force_inline), WIRE_INLINE_MAX);
+        assert_false(force_inline);
+        assert_int_equal(ops->fit(n->link, &n->stream, 0, 512 << 10, &force_inline), UCX_PART_SIZE);
+        assert_true(force_inline);
+        assert_int_equal(ops->fit(n->link, &n->stream, 0, 4 << 20, &force_inline), 4 << 20);
+        assert_false(force_inline);
         assert_int_equal(ops->request_size(n->link, &n->stream, 0, MEMORY_SIZE), 4 << 20);
         assert_int_equal(ops->request_size(n->link, &n->stream, 0, 1000), 1000);
         assert_int_equal(ops->window(n->link), 16 << 20);
         node_set_stream(n, 1000, 16 << 10, 20 << 10);
-        assert_int_equal(ops->fit(n->link, &n->stream, 0, 4 << 20, &inside), UCX_PART_SIZE);
-        assert_true(inside);
+        assert_int_equal(ops->fit(n->link, &n->stream, 0, 4 << 20, &force_inline), UCX_PART_SIZE);
+        assert_true(force_inline);
         assert_int_equal(ops->request_size(n->link, &n->stream, 0, 16000 << 10), 2 << 20);
 }
 

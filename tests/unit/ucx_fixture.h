@@ -320,13 +320,13 @@ static inline void move(struct pair *p, int from, uint64_t length)
 
         receiver->received_bytes = 0;
         for (uint64_t offset = 0; offset < length;) {
-                bool inside;
-                uint64_t size =
-                        sender->transport->ops->fit(sender->link, &sender->stream, offset, length - offset, &inside);
+                bool force_inline;
+                uint64_t size = sender->transport->ops->fit(sender->link, &sender->stream, offset, length - offset,
+                                                            &force_inline);
                 struct message *m = make_message(sender, WIRE_DATA, offset, size, &o[n]);
 
                 assert_true(n < UNIT_COUNT(o) && size > 0);
-                m->inside = inside;
+                m->force_inline = force_inline;
                 sender->transport->ops->send(sender->link, m);
                 offset += size;
                 n++;

@@ -49,14 +49,14 @@ static int watch(struct channel *channel, int operation, uint32_t events)
 int channel_greet(struct channel *channel)
 {
         struct frame frame = frame_of(FRAME_HELLO);
-        int r = channel->has_greeted ? 0 : loans_new(&channel->loans);
+        int r = channel->has_greeted ? 0 : leases_new(&channel->leases);
 
         if (r < 0 || channel->has_greeted)
                 return r;
         channel->has_greeted = true;
         frame.id = channel_local(channel)->epoch;
-        channel_post_frame(channel, frame, channel->loans.memfd);
-        channel->loans.memfd = memfd_drop(channel->loans.memfd);
+        channel_post_frame(channel, frame, channel->leases.memfd);
+        channel->leases.memfd = memfd_drop(channel->leases.memfd);
         return 0;
 }
 
@@ -92,29 +92,29 @@ int channel_new(struct local *local, int fd, uint64_t epoch, struct channel **re
 
 static void queue_drop(struct channel *channel)
 {
-        struct waiting *waiting = channel->queue;
+        struct queued_datagram *queued = channel->queue;
 
-        channel->queue = waiting->next;
+        channel->queue = queued->next;
         if (!channel->queue)
                 channel->queue_end = &channel->queue;
-        channel->queue_bytes -= waiting->size;
-        (void)memfd_drop(waiting->memfd);
-        explicit_bzero(waiting->bytes, waiting->size); /* the header may contain a key */
-        free(waiting);
+        channel->queue_bytes -= queued->size;
+        (void)memfd_drop(queued->memfd);
+        explicit_bzero(queued->bytes, queued->size); /* the header may contain a key */
+        free(queued);
 }
 
 /* The peer has died, or has closed the memory. */
-void lent_free(struct lent *lent)
+void export_free(struct export *export)
 {
-        if (lent->space)
-                gpu_note_closed(lent->space);
-        free(lent);
+        if (export->space)
+                gpu_note_closed(export->space);
+        free(export);
 }
 
 void channel_close(struct channel *channel)
 {
         struct local *local = channel_local(channel);
-        struct lent *lent, *next;
+        struct export *export, *next;
 
         /* Explicitly: a child process may have the socket open, so that closing does not end the watch. */
         (void)watch(channel, EPOLL_CTL_DEL, 0);
@@ -122,16 +122,16 @@ void channel_close(struct channel *channel)
         channel->fd = -1;
         while (channel->queue)
                 queue_drop(channel);
-        HASH_ITER (hh, channel->lent_by_id, lent, next) {
-                HASH_DEL(channel->lent_by_id, lent);
-                lent_free(lent);
+        HASH_ITER (hh, channel->exports, export, next) {
+                HASH_DEL(channel->exports, export);
+                export_free(export);
         }
-        HASH_ITER (hh, channel->closing_by_id, lent, next) {
-                HASH_DEL(channel->closing_by_id, lent);
-                lent_free(lent);
+        HASH_ITER (hh, channel->exports_closing, export, next) {
+                HASH_DEL(channel->exports_closing, export);
+                export_free(export);
         }
         mappings_clear(&channel->mappings);
-        loans_clear(&channel->loans, local->copier);
+        leases_clear(&channel->leases, local->copier);
         if (channel->peer_page)
                 (void)munmap((void *)(uintptr_t)channel->peer_page, channel->peer_page_size);
         channel->peer_page = NULL;
@@ -224,26 +224,26 @@ static bool may_retry(struct channel *channel, int r)
 
 static void enqueue(struct channel *channel, const struct iovec *pieces, size_t n, struct memfd *memfd)
 {
-        struct waiting *waiting;
+        struct queued_datagram *queued;
         size_t size = 0;
         uint8_t *to;
 
         for (size_t i = 0; i < n; i++)
                 size += pieces[i].iov_len;
-        waiting = channel->queue_bytes + size <= CHANNEL_QUEUE_MAX ? malloc(sizeof(*waiting) + size) : NULL;
-        if (!waiting) {
+        queued = channel->queue_bytes + size <= CHANNEL_QUEUE_MAX ? malloc(sizeof(*queued) + size) : NULL;
+        if (!queued) {
                 log_event(LOG_WARN, "local peer does not read its messages",
                           LOG_S("peer_epoch", channel_peer_epoch(channel, (char[FERRY_ID_TEXT_SIZE]){ 0 })),
                           LOG_U("waiting", channel->queue_bytes));
                 channel_fail(channel, FERRY_E_PEER_LOST, "it does not read its messages");
                 return;
         }
-        *waiting = (struct waiting){ .size = size, .memfd = memfd ? memfd_hold(memfd) : NULL };
-        to = waiting->bytes;
+        *queued = (struct queued_datagram){ .size = size, .memfd = memfd ? memfd_hold(memfd) : NULL };
+        to = queued->bytes;
         for (size_t i = 0; i < n; i++)
                 to = (uint8_t *)mempcpy(to, pieces[i].iov_base, pieces[i].iov_len);
-        *channel->queue_end = waiting;
-        channel->queue_end = &waiting->next;
+        *channel->queue_end = queued;
+        channel->queue_end = &queued->next;
         channel->queue_bytes += size;
 }
 
@@ -275,9 +275,9 @@ void channel_post_frame(struct channel *channel, struct frame frame, struct memf
 void channel_flush(struct channel *channel)
 {
         while (channel->queue && link_is_usable(&channel->link) && !channel->peer_closed) {
-                struct waiting *waiting = channel->queue;
-                struct iovec piece = { waiting->bytes, waiting->size };
-                int r = write_datagram(channel->fd, &piece, 1, waiting->memfd);
+                struct queued_datagram *queued = channel->queue;
+                struct iovec piece = { queued->bytes, queued->size };
+                int r = write_datagram(channel->fd, &piece, 1, queued->memfd);
 
                 if (r < 0 && may_retry(channel, r))
                         return;

@@ -10,7 +10,7 @@
 #include "copy_pool.h"
 #include "directory.h"
 #include "frame.h"
-#include "loan.h"
+#include "leases.h"
 #include "mapping.h"
 #include "pull.h"
 #include "transport/local.h"
@@ -52,29 +52,30 @@ struct local {
         struct pull *pulls; /* of all links, in the order of their next pieces */
 
         /* Callbacks to files that come later in README.md's order. */
-        void (*close_memory)(struct mappings *mappings, uint64_t id, const struct space *space); /* opening.h */
+        void (*close_memory)(struct mappings *mappings, uint64_t id, const struct space *space); /* gpu_mapping.h */
         bool (*may_leave)(const struct channel *channel, const struct message *message);         /* outgoing.h */
         void (*leave)(struct channel *channel, struct message *message);
 };
 
 /* A datagram queued for room in the socket. */
-struct waiting {
-        struct waiting *next;
+struct queued_datagram {
+        struct queued_datagram *next;
         struct memfd *memfd;
         size_t size;
         uint8_t bytes[];
 };
 
-/* A memory lent to the peer, or offered: GPU memory, which the peer may not be able to open. */
-struct lent {
+/* A memory that the peer was told to map. GPU memory is mapped only once the peer has answered that it can open it. */
+struct export
+{
         uint64_t id;
-        enum { LENT, LENT_ASKED, LENT_REFUSED } state;
+        enum { EXPORT_MAPPED, EXPORT_PENDING, EXPORT_REFUSED } state;
         const struct space *space; /* of GPU memory that the peer has opened, or may open; else NULL */
         UT_hash_handle hh;
 };
 
 /* A peer's GPU memory being opened. */
-struct opening {
+struct gpu_opening {
         struct copier_task task;
         struct channel *channel;
         struct mapping *mapping; /* in use */
@@ -82,16 +83,16 @@ struct opening {
         int result; /* of the task, as the next two */
         const struct space *space;
         const void *address;
-        struct opening *prev, *next;
+        struct gpu_opening *prev, *next;
 };
 
-/* A peer's GPU memory being closed; FRAME_CLOSED follows. */
-struct closing {
+/* A peer's GPU memory being closed; FRAME_UNMAPPED follows. */
+struct gpu_closing {
         struct copier_task task;
         struct channel *channel;
         uint64_t id;
         const struct space *space; /* NULL = opening failed */
-        struct closing *prev, *next;
+        struct gpu_closing *prev, *next;
 };
 
 struct channel {
@@ -108,21 +109,21 @@ struct channel {
         struct channel *prev, *next;  /* local->channels */
         struct channel *next_closing; /* or ending */
 
-        struct waiting *queue, **queue_end;
+        struct queued_datagram *queue, **queue_end;
         size_t queue_bytes;
 
-        struct loans loans;
-        struct lent *lent_by_id;
-        struct lent *closing_by_id; /* deregistered GPU memory that the peer has not closed yet */
-        struct message *loading;    /* utlist; sends off the host; staged.c */
-        struct message *storing;    /* utlist; receives into memory off the host whose bytes came inside */
+        struct leases leases;
+        struct export *exports;         /* by id */
+        struct export *exports_closing; /* by id; deregistered GPU memory that the peer has not closed yet */
+        struct message *loading;        /* utlist; sends off the host; staged.c */
+        struct message *storing;        /* utlist; receives into memory off the host whose bytes came inline */
 
         const struct lease_slot *peer_page;
         size_t peer_page_size;
         struct mappings mappings;
-        struct opening *openings;   /* utlist; GPU memory that the copier opens … */
-        struct closing *closings;   /* utlist; … or closes */
-        bool pulling[FRAME_LEASES]; /* the peer's lease slots that this worker has not released */
+        struct gpu_opening *openings; /* utlist; GPU memory that the copier opens … */
+        struct gpu_closing *closings; /* utlist; … or closes */
+        bool pulling[FRAME_LEASES];   /* the peer's lease slots that this worker has not released */
 };
 
 /* ---- its life ---- */
@@ -158,7 +159,7 @@ static inline struct local *channel_local(const struct channel *channel)
 const char *channel_peer_epoch(const struct channel *channel, char text[FERRY_ID_TEXT_SIZE]);
 
 /* Frees the record of memory that the peer has closed. */
-void lent_free(struct lent *lent);
+void export_free(struct export *export);
 
 /* Calls done and frees a send or a receive. */
 void message_finish(struct message *message, enum message_result result);

@@ -12,7 +12,7 @@ _Static_assert(sizeof(struct gpu_share) == 88, "no padding");
 enum { FRAME_MAGIC = 0x4c435246 }; /* "FRCL" in memory order */
 
 _Static_assert(sizeof(struct frame) == 40 && sizeof(struct frame_extent) == 24, "no padding");
-_Static_assert(FRAME_EXTENTS_MAX * sizeof(struct frame_extent) <= FRAME_INSIDE_MAX, "extents fit into a datagram");
+_Static_assert(FRAME_EXTENTS_MAX * sizeof(struct frame_extent) <= FRAME_INLINE_MAX, "extents fit into a datagram");
 
 /* Which fields each type uses; the others must be 0. */
 static const struct {
@@ -22,12 +22,12 @@ static const struct {
 } shapes[FRAME_TYPE_END] = {
         [FRAME_HELLO] = { .id = true, .descriptors = 1 },
         [FRAME_MESSAGE] = { .size = true, .number = true, .gpu_path = true },
-        [FRAME_LEND] = { .id = true, .size = true, .descriptors = 1 },
+        [FRAME_MAP] = { .id = true, .size = true, .descriptors = 1 },
         [FRAME_RELEASE] = { .number = true, .gpu_path = true },
-        [FRAME_FORGET] = { .id = true },
-        [FRAME_LEND_GPU] = { .id = true, .size = true, .body = sizeof(struct gpu_share) },
-        [FRAME_LENT] = { .id = true, .n_max = 1 },
-        [FRAME_CLOSED] = { .id = true },
+        [FRAME_UNMAP] = { .id = true },
+        [FRAME_MAP_GPU] = { .id = true, .size = true, .body = sizeof(struct gpu_share) },
+        [FRAME_MAPPED] = { .id = true, .n_max = 1 },
+        [FRAME_UNMAPPED] = { .id = true },
 };
 
 struct frame frame_of(enum frame_type type)
@@ -41,7 +41,7 @@ static bool is_message(const struct frame *f, size_t size)
                 return false;
         size -= FRAME_PAYLOAD;
         if (f->number == 0)
-                return f->n == 0 && f->slot == 0 && f->size == size && size <= FRAME_INSIDE_MAX;
+                return f->n == 0 && f->slot == 0 && f->size == size && size <= FRAME_INLINE_MAX;
         return f->n > 0 && f->n <= FRAME_EXTENTS_MAX && f->slot < FRAME_LEASES && f->size > 0 &&
                size == f->n * sizeof(struct frame_extent);
 }

@@ -13,19 +13,20 @@ enum {
         FRAME_VERSION = 3,
         FRAME_LEASES = 256,          /* slots of a link's lease page */
         FRAME_EXTENTS_MAX = 256,     /* of one message */
-        FRAME_MEMORIES_MAX = 4096,   /* lent over one link at a time */
-        FRAME_INSIDE_MAX = 64 << 10, /* bytes of a payload inside the datagram */
+        FRAME_MEMORIES_MAX = 4096,   /* mapped over one link at a time */
+        FRAME_INLINE_MAX = 64 << 10, /* bytes of a payload inside the datagram */
 };
 
 enum frame_type {
         FRAME_HELLO = 1, /* each worker's first. id: epoch. Carries the sender's lease page */
         FRAME_MESSAGE,   /* a wire header; then the payload (number 0), or n extents under the lease slot, number */
-        FRAME_LEND,      /* id, size: of a memory, whose descriptor it carries; before its first use */
+        FRAME_MAP,       /* id, size: of a memory, whose descriptor it carries; before its first use */
         FRAME_RELEASE,   /* slot, number: the receiver is done with that lease, or refused it; once for each */
-        FRAME_FORGET,    /* id: the memory is gone */
-        FRAME_LEND_GPU, /* id, size: of a memory on a GPU; a struct gpu_share follows. Used only after its FRAME_LENT */
-        FRAME_LENT,     /* id; n: 1 = the receiver has opened that memory, 0 = it cannot; once for each LEND_GPU */
-        FRAME_CLOSED, /* id: a memory of a GPU that was taken back is not open here any more; once for each LEND_GPU */
+        FRAME_UNMAP,     /* id: of a memory that the sender has deregistered */
+        FRAME_MAP_GPU,   /* id, size: of a memory on a GPU; a struct gpu_share follows. Used only after its FRAME_MAPPED
+                          */
+        FRAME_MAPPED,    /* id; n: 1 = the receiver has opened that memory, 0 = it cannot; once for each MAP_GPU */
+        FRAME_UNMAPPED, /* id: answers the UNMAP of a GPU's memory, which is not open any more; once for each MAP_GPU */
         FRAME_TYPE_END
 };
 
@@ -33,22 +34,22 @@ struct frame {
         uint32_t magic; /* magic and version keep their offsets in every version */
         uint16_t version;
         uint8_t type;
-        uint8_t gpu_path; /* enum gpu_path. MESSAGE: of the lender. RELEASE: of the receiver */
+        uint8_t gpu_path; /* enum gpu_path. MESSAGE: of the sender. RELEASE: of the receiver */
         uint64_t id;
-        uint64_t size; /* MESSAGE: of the payload. LEND: of the memory */
+        uint64_t size; /* MESSAGE: of the payload. MAP: of the memory */
         uint64_t number;
         uint32_t slot;
         uint32_t n;
 };
 
-/* A run of bytes in a lent memory. */
+/* A run of bytes in a memory that the receiver maps. */
 struct frame_extent {
         uint64_t memory, offset, size;
 };
 
 enum {
         FRAME_PAYLOAD = sizeof(struct frame) + WIRE_SIZE, /* offset of the payload or the extents */
-        FRAME_DATAGRAM_MAX = FRAME_PAYLOAD + FRAME_INSIDE_MAX,
+        FRAME_DATAGRAM_MAX = FRAME_PAYLOAD + FRAME_INLINE_MAX,
 };
 
 /* Makes a frame of a type; the caller fills in the other fields. */

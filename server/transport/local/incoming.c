@@ -9,8 +9,8 @@
 #include <ferry/error.h>
 
 #include "base/log.h"
-#include "lending.h"
-#include "opening.h"
+#include "export.h"
+#include "gpu_mapping.h"
 #include "outgoing.h"
 #include "pulls.h"
 
@@ -73,8 +73,8 @@ static void hand_over(struct channel *channel, const struct wire_header *header,
         local->base.handlers.message(local->base.handlers.context, &channel->link, header, payload);
 }
 
-static const char *on_lent(struct channel *channel, const struct frame *frame, const struct wire_header *header,
-                           const uint8_t *extents)
+static const char *on_mapped_message(struct channel *channel, const struct frame *frame,
+                                     const struct wire_header *header, const uint8_t *extents)
 {
         struct payload payload = { .length = frame->size };
         const char *wrong;
@@ -109,21 +109,21 @@ static const char *on_message(struct channel *channel, const struct frame *frame
                 return NULL;
         }
         if (frame->number != 0)
-                return on_lent(channel, frame, &header, rest);
+                return on_mapped_message(channel, frame, &header, rest);
         datagram->urgent = true;
         hand_over(channel, &header, &payload);
         return NULL;
 }
 
-static const char *on_lend(struct channel *channel, const struct frame *frame, struct datagram *datagram)
+static const char *on_map(struct channel *channel, const struct frame *frame, struct datagram *datagram)
 {
         switch (mappings_add(&channel->mappings, frame->id, frame->size, datagram->fds[0])) {
         case 0:
                 return NULL;
         case -EBADMSG:
-                return "it lent what cannot be lent";
+                return "its memory cannot be mapped: known already, or not sealed";
         case -ENOSPC:
-                return "it lent too much";
+                return "it wants more memory mapped than one link may have";
         default:
                 return "its memory cannot be mapped";
         }
@@ -134,46 +134,46 @@ static const char *on_release(struct channel *channel, const struct frame *frame
         (void)datagram;
         return outgoing_released(channel, frame->slot, frame->number, (enum gpu_path)frame->gpu_path)
                        ? NULL
-                       : "it released what it was not lent";
+                       : "it released a lease that it does not hold";
 }
 
-static const char *on_forget(struct channel *channel, const struct frame *frame, struct datagram *datagram)
+static const char *on_unmap(struct channel *channel, const struct frame *frame, struct datagram *datagram)
 {
         (void)datagram;
-        return mappings_forget(&channel->mappings, frame->id) == 0 ? NULL : "it took back what it had not lent";
+        return mappings_remove(&channel->mappings, frame->id) == 0 ? NULL : "it unmapped memory that is not mapped";
 }
 
-static const char *on_lend_gpu(struct channel *channel, const struct frame *frame, struct datagram *datagram)
+static const char *on_map_gpu(struct channel *channel, const struct frame *frame, struct datagram *datagram)
 {
-        switch (opening_new(channel, frame->id, frame->size, datagram->bytes + sizeof(*frame))) {
+        switch (gpu_mapping_open(channel, frame->id, frame->size, datagram->bytes + sizeof(*frame))) {
         case 0:
                 return NULL;
         case -EBADMSG:
-                return "it lent what cannot be lent";
+                return "its memory cannot be mapped: known already, or not sealed";
         default:
-                return "it lent too much";
+                return "it wants more memory mapped than one link may have";
         }
 }
 
-static const char *on_lent_answer(struct channel *channel, const struct frame *frame, struct datagram *datagram)
+static const char *on_mapped(struct channel *channel, const struct frame *frame, struct datagram *datagram)
 {
         (void)datagram;
-        lending_answered(channel, frame->id, frame->n == 1);
+        export_answered(channel, frame->id, frame->n == 1);
         return NULL;
 }
 
-static const char *on_closed(struct channel *channel, const struct frame *frame, struct datagram *datagram)
+static const char *on_unmapped(struct channel *channel, const struct frame *frame, struct datagram *datagram)
 {
         (void)datagram;
-        lending_closed(channel, frame->id);
+        export_unmapped(channel, frame->id);
         return NULL;
 }
 
 static const char *(*const handlers[FRAME_TYPE_END])(struct channel *channel, const struct frame *frame,
                                                      struct datagram *datagram) = {
-        [FRAME_HELLO] = on_hello,      [FRAME_MESSAGE] = on_message, [FRAME_LEND] = on_lend,
-        [FRAME_RELEASE] = on_release,  [FRAME_FORGET] = on_forget,   [FRAME_LEND_GPU] = on_lend_gpu,
-        [FRAME_LENT] = on_lent_answer, [FRAME_CLOSED] = on_closed,
+        [FRAME_HELLO] = on_hello,     [FRAME_MESSAGE] = on_message,   [FRAME_MAP] = on_map,
+        [FRAME_RELEASE] = on_release, [FRAME_UNMAP] = on_unmap,       [FRAME_MAP_GPU] = on_map_gpu,
+        [FRAME_MAPPED] = on_mapped,   [FRAME_UNMAPPED] = on_unmapped,
 };
 
 static const char *handle(struct channel *channel, struct datagram *datagram)

@@ -15,10 +15,10 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "channel.h"
+#include "export.h"
+#include "gpu_mapping.h"
 #include "incoming.h"
-#include "lending.h"
 #include "listener.h"
-#include "opening.h"
 #include "outgoing.h"
 #include "progress.h"
 #include "pulls.h"
@@ -81,7 +81,7 @@ static void tell_copied(void *context)
                 ;
 }
 
-/* staging's own buffers are not used here: a staged payload is in the ring of its link, or short. */
+/* staging's own buffers are not used here: a staged payload is in a bounce buffer of its link, or short. */
 static void ignore_room(void *context)
 {
         (void)context;
@@ -166,8 +166,8 @@ static const struct transport_ops ops = {
         .progress = local_progress,
         .arm = local_arm,
         .deadline = local_deadline,
-        .register_memory = lending_register,
-        .deregister_memory = lending_deregister,
+        .register_memory = export_register,
+        .deregister_memory = export_deregister,
         .connect = connect_link,
         .send = outgoing_send,
         .receive = pulls_receive,
@@ -238,7 +238,7 @@ int local_transport_new(const struct local_config *config, const struct transpor
                 return -ENOMEM;
         transport_init(&local->base, &ops, "local", index, handlers);
         local->epoch = config->epoch;
-        local->close_memory = opening_close;
+        local->close_memory = gpu_mapping_close;
         local->may_leave = outgoing_may_leave;
         local->leave = outgoing_leave;
         local->chunk_size = config->chunk_size ? config->chunk_size : CHUNK_DEFAULT;

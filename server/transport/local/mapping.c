@@ -6,7 +6,7 @@
 
 #include "frame.h"
 #include "memfd.h"
-#include "range.h"
+#include "unmap.h"
 
 static const uint64_t bytes_max = UINT64_C(1) << 44; /* a tenth of what a process can address */
 
@@ -79,7 +79,7 @@ int mappings_add_gpu(struct mappings *mappings, uint64_t id, uint64_t size, stru
         return 0;
 }
 
-int mappings_forget(struct mappings *mappings, uint64_t id)
+int mappings_remove(struct mappings *mappings, uint64_t id)
 {
         struct mapping *mapping;
 
@@ -113,7 +113,7 @@ void mapping_put(struct mappings *mappings, struct mapping *mapping)
         mappings->n--;
         mappings->bytes -= mapping->range.size;
         if (mapping->range.size)
-                range_unmap(&mapping->range, mappings->copier);
+                unmap_range(&mapping->range, mappings->copier);
         else
                 mappings->close(mappings, mapping->id, mapping->space);
         free(mapping);

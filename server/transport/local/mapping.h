@@ -9,13 +9,13 @@
 
 #include <uthash.h>
 
-/* The memory that a peer has lent over one link, mapped or opened here. The progress thread. */
+/* A peer's memory, mapped or opened here. The progress thread. */
 
 struct mapping {
         uint64_t id;
         const uint8_t *address;    /* NULL = GPU memory that is not open */
         const struct space *space; /* of the address; NULL = host memory */
-        uint64_t size;             /* as lent */
+        uint64_t size;             /* as the peer says */
         struct gpu_pin range;      /* the whole file; size 0 = GPU memory */
         unsigned users;
         UT_hash_handle hh;
@@ -23,7 +23,7 @@ struct mapping {
 
 struct mappings {
         struct mapping *by_id;
-        size_t n;              /* including forgotten ones still in use */
+        size_t n;              /* including removed ones still in use */
         uint64_t bytes;        /* of these */
         struct copier *copier; /* where they are unmapped */
         void (*close)(struct mappings *mappings, uint64_t id,
@@ -31,7 +31,7 @@ struct mappings {
 };
 
 /*
- * Maps a memory that the peer lends; fd stays the caller's. 0; -EBADMSG: the id is known, or fd is not a sealed memfd;
+ * Maps a memory of the peer; fd stays the caller's. 0; -EBADMSG: the id is known, or fd is not a sealed memfd;
  * -ENOSPC: beyond the limits of a link; other -errno.
  */
 int mappings_add(struct mappings *mappings, uint64_t id, uint64_t size, int fd);
@@ -39,8 +39,8 @@ int mappings_add(struct mappings *mappings, uint64_t id, uint64_t size, int fd);
 /* Adds GPU memory, which the caller opens; the caller gets a use of it. */
 int mappings_add_gpu(struct mappings *mappings, uint64_t id, uint64_t size, struct mapping **ret_mapping);
 
-/* Forgets a memory, and unmaps it after its last use. 0; -EBADMSG: unknown. */
-int mappings_forget(struct mappings *mappings, uint64_t id);
+/* Unmaps a memory after its last use. 0; -EBADMSG: unknown. */
+int mappings_remove(struct mappings *mappings, uint64_t id);
 
 /* Finds the bytes [offset, offset + size) of a memory, and takes a use of *ret_mapping. NULL: not mapped here. */
 const uint8_t *mapping_get(struct mappings *mappings, uint64_t id, uint64_t offset, uint64_t size,

@@ -6,20 +6,22 @@
 #include <string.h>
 
 #include "base/space.h"
-#include "lending.h"
+#include "export.h"
 #include "staged.h"
 
 enum {
-        PIECES_MAX = 32,     /* of an inline payload; more are copied together first */
-        LEND_MIN = 64 << 10, /* bytes; if the extents of a message hold fewer, the payload goes through the ring */
+        PIECES_MAX = 32, /* of an inline payload; more are copied together first */
+        MAPPED_MIN =
+                64
+                << 10, /* bytes; if the extents of a message hold fewer, the payload is copied into a bounce buffer */
 };
 
 /* ---- sending ---- */
 
 static bool has_room(const struct channel *channel)
 {
-        return channel->queue_bytes < CHANNEL_QUEUE_ROOM && channel->loans.n_free > 0 &&
-               (!channel->loans.ring || loans_find_buffer(&channel->loans) >= 0);
+        return channel->queue_bytes < CHANNEL_QUEUE_ROOM && channel->leases.n_free > 0 &&
+               (!channel->leases.bounce || leases_find_bounce(&channel->leases) >= 0);
 }
 
 static uint64_t wait_for_room(struct channel *channel)
@@ -28,37 +30,37 @@ static uint64_t wait_for_room(struct channel *channel)
         return 0;
 }
 
-uint64_t outgoing_fit(struct link *link, const struct stream *stream, uint64_t offset, uint64_t limit, bool *ret_inside)
+uint64_t outgoing_fit(struct link *link, const struct stream *stream, uint64_t offset, uint64_t limit, bool *ret_inline)
 {
         struct channel *channel = channel_of(link);
         struct extents extents;
         uint64_t found;
 
-        *ret_inside = false;
+        *ret_inline = false;
         if (channel->queue_bytes >= CHANNEL_QUEUE_ROOM)
                 return wait_for_room(channel);
         if (limit <= WIRE_INLINE_MAX)
                 return limit;
-        if (channel->loans.n_free == 0)
+        if (channel->leases.n_free == 0)
                 return wait_for_room(channel);
-        if (!lending_is_known(channel, stream, offset))
+        if (!export_is_decided(channel, stream, offset))
                 return wait_for_room(channel);
         if (limit > WIRE_CHUNK_MAX)
                 limit = WIRE_CHUNK_MAX;
-        found = lending_find(channel, stream, offset, limit, &extents);
-        if (found > 0 && (found >= LEND_MIN || !extents.full))
+        found = export_find_extents(channel, stream, offset, limit, &extents);
+        if (found > 0 && (found >= MAPPED_MIN || !extents.full))
                 return found;
         if (found == 0)
-                limit = lending_find_other(channel, stream, offset, limit);
+                limit = export_count_unmappable(channel, stream, offset, limit);
         if (limit <= WIRE_INLINE_MAX)
                 return limit;
-        if (lending_make_ring(channel) < 0) {
-                *ret_inside = true;
-                return limit < FRAME_INSIDE_MAX ? limit : FRAME_INSIDE_MAX;
+        if (export_bounce_buffers(channel) < 0) {
+                *ret_inline = true;
+                return limit < FRAME_INLINE_MAX ? limit : FRAME_INLINE_MAX;
         }
-        if (loans_find_buffer(&channel->loans) < 0)
+        if (leases_find_bounce(&channel->leases) < 0)
                 return wait_for_room(channel);
-        return limit < LOAN_BUFFER_SIZE ? limit : LOAN_BUFFER_SIZE;
+        return limit < BOUNCE_SIZE ? limit : BOUNCE_SIZE;
 }
 
 void outgoing_tell_room(struct channel *channel)
@@ -91,7 +93,7 @@ static struct iovec *frame_pieces(struct iovec pieces[2], struct frame *frame, u
         return pieces + 2;
 }
 
-/* The pieces of a payload that travels inside. NULL: too many. */
+/* The pieces of an inline payload. NULL: too many. */
 static struct iovec *payload_pieces(const struct message *message, uint64_t length, struct iovec *next)
 {
         const struct iovec *end = next + PIECES_MAX;
@@ -111,8 +113,8 @@ static struct iovec *payload_pieces(const struct message *message, uint64_t leng
         return done < length ? NULL : next;
 }
 
-/* Sends the payload inside the datagram; copies it together first where it is scattered. */
-static void send_inside(struct channel *channel, struct message *message)
+/* Sends the payload inline, in the datagram; copies it together first where it is scattered. */
+static void send_inline(struct channel *channel, struct message *message)
 {
         struct frame frame = frame_of(FRAME_MESSAGE);
         uint64_t length = message->stream ? message->length : 0;
@@ -139,7 +141,7 @@ static void send_inside(struct channel *channel, struct message *message)
         message_finish(message, MESSAGE_OK);
 }
 
-static void send_lent(struct channel *channel, struct message *message, const struct extents *extents, int buffer)
+static void post_mapped(struct channel *channel, struct message *message, const struct extents *extents, int buffer)
 {
         struct local *local = channel_local(channel);
         struct frame frame = frame_of(FRAME_MESSAGE);
@@ -153,49 +155,48 @@ static void send_lent(struct channel *channel, struct message *message, const st
         wire_encode(&message->header, header);
         next = frame_pieces(pieces, &frame, header);
         *next++ = (struct iovec){ (void *)(uintptr_t)extents->list, extents->n * sizeof(extents->list[0]) };
-        frame.slot = loan_grant(&channel->loans, frame.number, message, buffer);
+        frame.slot = leases_grant(&channel->leases, frame.number, message, buffer);
         channel_post(channel, pieces, (size_t)(next - pieces), NULL);
         explicit_bzero(header, sizeof(header));
 }
 
-/* Finds a free buffer of the ring for the message; -1 = none. */
+/* Finds a free bounce buffer for the message; -1 = none. */
 static int find_buffer(struct channel *channel, const struct message *message)
 {
-        if (message->length > LOAN_BUFFER_SIZE || lending_make_ring(channel) < 0)
+        if (message->length > BOUNCE_SIZE || export_bounce_buffers(channel) < 0)
                 return -1;
-        return loans_find_buffer(&channel->loans);
+        return leases_find_bounce(&channel->leases);
 }
 
 static void send_buffer(struct channel *channel, struct message *message, int buffer)
 {
         struct extents extents = { .n = 1 };
 
-        extents.list[0] =
-                (struct frame_extent){ lending_ring_id, (uint64_t)buffer * LOAN_BUFFER_SIZE, message->length };
-        send_lent(channel, message, &extents, buffer);
+        extents.list[0] = (struct frame_extent){ export_bounce_id, (uint64_t)buffer * BOUNCE_SIZE, message->length };
+        post_mapped(channel, message, &extents, buffer);
 }
 
-/* Lends the memory itself. 0; -ENOBUFS: some of it cannot be lent; -ENOMEM. */
+/* Has the memory itself mapped. 0; -ENOBUFS: the peer cannot map all of it; -ENOMEM. */
 static int send_memory(struct channel *channel, struct message *message)
 {
         struct extents extents;
         int r;
 
-        if (lending_find(channel, message->stream, message->offset, message->length, &extents) < message->length)
+        if (export_find_extents(channel, message->stream, message->offset, message->length, &extents) < message->length)
                 return -ENOBUFS;
-        r = lending_announce(channel, message->stream, message->offset, message->length);
+        r = export_stream(channel, message->stream, message->offset, message->length);
         if (r == 0)
-                send_lent(channel, message, &extents, -1);
+                post_mapped(channel, message, &extents, -1);
         return r;
 }
 
 /* Sends a payload by a lease. One that does not fit, which fit() prevents, ends with MESSAGE_NO_MEMORY. */
-static void send_outside(struct channel *channel, struct message *message)
+static void send_mapped(struct channel *channel, struct message *message)
 {
-        int r = channel->loans.n_free > 0 ? send_memory(channel, message) : -ENOMEM, buffer;
+        int r = channel->leases.n_free > 0 ? send_memory(channel, message) : -ENOMEM, buffer;
 
         if (r == -ENOBUFS && (buffer = find_buffer(channel, message)) >= 0) {
-                gather(loans_buffer(&channel->loans, buffer), message->stream, message->offset, message->length);
+                gather(leases_bounce(&channel->leases, buffer), message->stream, message->offset, message->length);
                 send_buffer(channel, message, buffer);
                 r = 0;
         }
@@ -203,14 +204,14 @@ static void send_outside(struct channel *channel, struct message *message)
                 message_finish(message, MESSAGE_NO_MEMORY);
 }
 
-static bool goes_inside(const struct message *message)
+static bool travels_inline(const struct message *message)
 {
-        return message->length <= WIRE_INLINE_MAX || (message->inside && message->length <= FRAME_INSIDE_MAX);
+        return message->length <= WIRE_INLINE_MAX || (message->force_inline && message->length <= FRAME_INLINE_MAX);
 }
 
 /* ---- off the host ---- */
 
-/* The staging steps that must run before the memory is lent. */
+/* The staging steps that must run before the peer copies from the memory. */
 static unsigned steps_before(const struct channel *channel, const struct message *message)
 {
         const struct space *space = stream_space(message->stream, message->offset);
@@ -223,14 +224,14 @@ static unsigned steps_before(const struct channel *channel, const struct message
 
 static bool stage_in_ring(struct channel *channel, struct message *message)
 {
-        struct loans *loans = &channel->loans;
+        struct leases *leases = &channel->leases;
         int buffer = find_buffer(channel, message);
 
-        if (buffer < 0 || !stage_new(channel_local(channel)->staging, message, loans_buffer(loans, buffer)))
+        if (buffer < 0 || !stage_new(channel_local(channel)->staging, message, leases_bounce(leases, buffer)))
                 return false;
-        loans->buffer_used[buffer] = true;
-        message->stage->place = &loans->buffer_used[buffer];
-        message->stage->pin = &loans->pin;
+        leases->bounce_used[buffer] = true;
+        message->stage->place = &leases->bounce_used[buffer];
+        message->stage->pin = &leases->pin;
         return true;
 }
 
@@ -241,13 +242,13 @@ static void send_off_host(struct channel *channel, struct message *message)
         struct extents extents;
         bool staged;
 
-        if (goes_inside(message)) {
+        if (travels_inline(message)) {
                 staged = stage_new_buffer(staging, message);
-        } else if (lending_find(channel, message->stream, message->offset, message->length, &extents) ==
+        } else if (export_find_extents(channel, message->stream, message->offset, message->length, &extents) ==
                    message->length) {
                 steps = steps_before(channel, message);
                 if (!steps) {
-                        send_outside(channel, message);
+                        send_mapped(channel, message);
                         return;
                 }
                 staged = stage_new(staging, message, NULL);
@@ -263,32 +264,32 @@ static void send_off_host(struct channel *channel, struct message *message)
         staged_load(channel, message, steps);
 }
 
-/* The buffer of the ring that holds a loaded message; -1 = none. */
+/* The bounce buffer that holds a loaded message; -1 = none. */
 static int buffer_of(const struct channel *channel, const struct message *message)
 {
-        const uint8_t *bytes = message->stage ? message->stage->bytes : NULL, *ring = channel->loans.ring;
+        const uint8_t *bytes = message->stage ? message->stage->bytes : NULL, *bounce = channel->leases.bounce;
 
-        if (!bytes || !ring || bytes < ring || bytes >= ring + (size_t)LOAN_BUFFERS * LOAN_BUFFER_SIZE)
+        if (!bytes || !bounce || bytes < bounce || bytes >= bounce + (size_t)BOUNCE_BUFFERS * BOUNCE_SIZE)
                 return -1;
-        return (int)((size_t)(bytes - ring) / LOAN_BUFFER_SIZE);
+        return (int)((size_t)(bytes - bounce) / BOUNCE_SIZE);
 }
 
 bool outgoing_may_leave(const struct channel *channel, const struct message *message)
 {
-        return goes_inside(message) || channel->loans.n_free > 0;
+        return travels_inline(message) || channel->leases.n_free > 0;
 }
 
 void outgoing_leave(struct channel *channel, struct message *message)
 {
         int buffer = buffer_of(channel, message);
 
-        message->stage->place = NULL; /* the loan owns the buffer from now on */
-        if (goes_inside(message))
-                send_inside(channel, message);
+        message->stage->place = NULL; /* the lease owns the buffer from now on */
+        if (travels_inline(message))
+                send_inline(channel, message);
         else if (buffer >= 0)
                 send_buffer(channel, message, buffer);
         else
-                send_outside(channel, message);
+                send_mapped(channel, message);
 }
 
 /* ---- any ---- */
@@ -305,42 +306,42 @@ void outgoing_send(struct link *link, struct message *message)
                 message_finish(message, MESSAGE_CANCELLED);
         else if (has_payload && message->stream->off_host)
                 send_off_host(channel, message);
-        else if (!has_payload || goes_inside(message))
-                send_inside(channel, message);
+        else if (!has_payload || travels_inline(message))
+                send_inline(channel, message);
         else
-                send_outside(channel, message);
+                send_mapped(channel, message);
 }
 
 /* ---- their end ---- */
 
 /* Ends a slot's lease, if it is of the transfer; NULL = any. */
-static void take_back(struct channel *channel, uint32_t slot, const uint64_t *transfer, enum message_result result)
+static void end_lease(struct channel *channel, uint32_t slot, const uint64_t *transfer, enum message_result result)
 {
-        const struct message *message = channel->loans.loans[slot].message;
+        const struct message *message = channel->leases.slots[slot].message;
 
         if (message && (!transfer || message->transfer == *transfer))
-                message_finish(loan_end(&channel->loans, slot), result);
+                message_finish(leases_end(&channel->leases, slot), result);
 }
 
 void outgoing_cancel(struct channel *channel, uint64_t transfer)
 {
         staged_cancel(channel, transfer);
         for (uint32_t slot = 0; slot < FRAME_LEASES; slot++)
-                take_back(channel, slot, &transfer, MESSAGE_CANCELLED);
+                end_lease(channel, slot, &transfer, MESSAGE_CANCELLED);
 }
 
 void outgoing_end(struct channel *channel)
 {
         staged_end(channel);
         for (uint32_t slot = 0; slot < FRAME_LEASES; slot++)
-                take_back(channel, slot, NULL, MESSAGE_LOST);
+                end_lease(channel, slot, NULL, MESSAGE_LOST);
 }
 
 bool outgoing_released(struct channel *channel, uint32_t slot, uint64_t number, enum gpu_path path)
 {
         struct message *message;
 
-        if (!loan_release(&channel->loans, slot, number, &message))
+        if (!leases_release(&channel->leases, slot, number, &message))
                 return false;
         if (message && path > message->gpu_path)
                 message->gpu_path = path;
@@ -355,7 +356,7 @@ bool outgoing_is_idle(const struct channel *channel)
         if (channel->queue || channel->loading)
                 return false;
         for (size_t i = 0; i < FRAME_LEASES; i++)
-                if (channel->loans.loans[i].message)
+                if (channel->leases.slots[i].message)
                         return false;
         return true;
 }

@@ -8,13 +8,13 @@
 
 /* Of struct transport_ops. */
 uint64_t outgoing_fit(struct link *link, const struct stream *stream, uint64_t offset, uint64_t limit,
-                      bool *ret_inside);
+                      bool *ret_inline);
 void outgoing_send(struct link *link, struct message *message);
 
 /* Callbacks of struct local for a loaded message: whether there is room to send it; send it. */
 bool outgoing_may_leave(const struct channel *channel, const struct message *message);
 void outgoing_leave(struct channel *channel, struct message *message);
-/* Cancels the sends of a transfer that are lent or loaded. */
+/* Cancels the sends of a transfer that are mapped or being loaded. */
 void outgoing_cancel(struct channel *channel, uint64_t transfer);
 /* The peer released a lease, and tells how it copied. false: no such lease. */
 bool outgoing_released(struct channel *channel, uint32_t slot, uint64_t number, enum gpu_path path);
@@ -22,7 +22,7 @@ bool outgoing_released(struct channel *channel, uint32_t slot, uint64_t number, 
 void outgoing_tell_room(struct channel *channel);
 /* The link has failed: ends all sends. */
 void outgoing_end(struct channel *channel);
-/* Nothing is queued or lent. */
+/* Nothing is queued or loading, and no lease is valid. */
 bool outgoing_is_idle(const struct channel *channel);
 
 #endif

@@ -10,9 +10,9 @@
 #include <ferry/error.h>
 
 #include "base/clock.h"
+#include "gpu_mapping.h"
 #include "incoming.h"
 #include "listener.h"
-#include "opening.h"
 #include "outgoing.h"
 #include "pulls.h"
 
@@ -74,7 +74,7 @@ bool local_end_failed(struct local *local)
                 if (link_is_usable(&channel->link))
                         read_rest(channel);
                 pulls_end(channel);
-                openings_end(channel);
+                gpu_mappings_end(channel);
                 outgoing_end(channel);
                 LL_PREPEND2(local->ending, channel, next_closing);
         }

@@ -26,12 +26,12 @@ bool pull_take(struct pull *pull, uint64_t limit, struct piece *ret_piece)
 
         if (pull->stopped || length == 0)
                 return false;
-        *ret_piece = (struct piece){ pull, pull->extent, pull->inside, pull->claimed, length };
+        *ret_piece = (struct piece){ pull, pull->extent, pull->extent_offset, pull->claimed, length };
         pull->claimed += length;
         pull->running++;
-        pull->inside += length;
-        while (pull->extent < pull->n && pull->inside >= pull->extents[pull->extent].size)
-                pull->inside -= pull->extents[pull->extent++].size;
+        pull->extent_offset += length;
+        while (pull->extent < pull->n && pull->extent_offset >= pull->extents[pull->extent].size)
+                pull->extent_offset -= pull->extents[pull->extent++].size;
         return true;
 }
 
@@ -56,21 +56,21 @@ static void copy_runs(const struct piece *piece, bool past_caches)
 {
         const struct pull_extent *extent = &piece->pull->extents[piece->extent];
         const struct message *message = piece->pull->message;
-        uint64_t inside = piece->inside;
+        uint64_t extent_offset = piece->extent_offset;
 
         for (uint64_t done = 0; done < piece->length;) {
                 uint64_t run = piece->length - done;
                 uint8_t *to;
 
-                if (run > extent->size - inside)
-                        run = extent->size - inside;
+                if (run > extent->size - extent_offset)
+                        run = extent->size - extent_offset;
                 run = stream_run(message->stream, message->offset + piece->offset + done, run, &to);
-                local_copy(to, extent->address + inside, run, past_caches);
+                local_copy(to, extent->address + extent_offset, run, past_caches);
                 done += run;
-                inside += run;
-                if (inside == extent->size) {
+                extent_offset += run;
+                if (extent_offset == extent->size) {
                         extent++;
-                        inside = 0;
+                        extent_offset = 0;
                 }
         }
 }

@@ -13,7 +13,7 @@
 #include "wire/lease.h"
 
 /*
- * A pull copies a payload that a peer has lent into the place that the engine chose, in pieces, under the peer's lease.
+ * A pull copies a mapped payload of a peer into the place that the engine chose, in pieces, under the peer's lease.
  * Fields in the second part are guarded by the lock of the copy pool, the others belong to the progress thread. Any
  * thread may copy a piece.
  */
@@ -53,7 +53,7 @@ struct pull {
         struct pull *prev, *next; /* the transport's list */
 
         size_t extent; /* of the next piece, and the offset in it */
-        uint64_t inside;
+        uint64_t extent_offset;
         uint64_t claimed, copied; /* bytes handed out, bytes in place */
         unsigned running;         /* pieces being copied */
         bool stopped;             /* no further piece: the lease has ended, or it was cancelled */
@@ -66,7 +66,7 @@ struct pull {
 struct piece {
         struct pull *pull;
         size_t extent;
-        uint64_t inside;
+        uint64_t extent_offset;
         uint64_t offset, length; /* in the payload */
 };
 

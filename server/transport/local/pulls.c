@@ -60,7 +60,7 @@ static struct pull *pull_resolve(struct channel *channel, const struct frame *fr
                         pull->n++;
                 }
                 if (!to->address || __builtin_add_overflow(sum, from.size, &sum))
-                        *ret_wrong = "it named memory that it has not lent";
+                        *ret_wrong = "it named memory that is not mapped";
         }
         if (!*ret_wrong && sum != frame->size)
                 *ret_wrong = "its extents are not as long as its payload";

@@ -4,7 +4,7 @@
 
 #include "channel.h"
 
-/* All pulls (pull.h), from the arrival of a lent payload to the release of its lease. The progress thread. */
+/* All pulls (pull.h), from the arrival of a mapped payload to the release of its lease. The progress thread. */
 
 /* Makes a pull for a message that came; extents: frame->n, of any alignment. NULL with *ret_wrong. */
 struct pull *pull_arrived(struct channel *channel, const struct frame *frame, const uint8_t *extents,

@@ -5,8 +5,8 @@
 #include "channel.h"
 
 /*
- * Payloads off the host that cannot be lent as they are: the threads of transport/staging.h load sends before they
- * leave, and store payloads that came inside messages. The progress thread.
+ * Payloads off the host that the peer cannot map as they are: the threads of transport/staging.h load sends before they
+ * leave, and store payloads that came inline. The progress thread.
  */
 
 /* Loads a send that has begun and has a stage; local->leave follows. */
@@ -16,7 +16,7 @@ bool staged_has(const struct channel *channel, uint64_t transfer);
 /* Sends loaded messages while there is room. */
 void staged_flush(struct channel *channel);
 
-/* Stores a receive whose bytes came inside the message. */
+/* Stores a receive whose bytes came inline. */
 void staged_store(struct channel *channel, struct message *message, const void *bytes);
 
 void staged_cancel(struct channel *channel, uint64_t transfer);

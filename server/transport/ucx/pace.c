@@ -60,26 +60,26 @@ static uint64_t fit_off_host(struct ucx_link *link, const struct stream *stream,
 }
 
 /*
- * Over TCP, parts inside messages are faster than a rendezvous
+ * Over TCP, inline parts are faster than a rendezvous
  *   - for pieces of memory, which UCX packs into a buffer for a rendezvous;
  *   - for short payloads: parts cross the network once, a rendezvous three times. On loopback 64 KiB take 15 us instead
  *     of 24, 256 KiB 36 instead of 43, and 1 MiB the same.
  *
  * The message that opens a link carries a whole payload, so that the peer answers it (queue.c); parts wait for that.
  */
-uint64_t ucx_fit(struct link *base, const struct stream *stream, uint64_t offset, uint64_t limit, bool *ret_inside)
+uint64_t ucx_fit(struct link *base, const struct stream *stream, uint64_t offset, uint64_t limit, bool *ret_inline)
 {
         uint8_t *address;
         uint64_t run = stream_run(stream, offset, limit, &address);
         bool parts = limit <= UCX_PARTS_BELOW || (run < limit && run < UCX_GATHER_BELOW);
 
-        *ret_inside = false;
+        *ret_inline = false;
         if (stream->off_host)
                 return fit_off_host(ucx_link_of(base), stream, offset, limit);
         if (parts && limit > WIRE_INLINE_MAX && base->state == LINK_CONNECTING)
                 return ucx_link_of(base)->opened ? 0 : WIRE_INLINE_MAX;
-        *ret_inside = parts && limit > WIRE_INLINE_MAX && ucx_link_is_tcp(ucx_link_of(base));
-        return *ret_inside ? least(limit, UCX_PART_SIZE) : limit;
+        *ret_inline = parts && limit > WIRE_INLINE_MAX && ucx_link_is_tcp(ucx_link_of(base));
+        return *ret_inline ? least(limit, UCX_PART_SIZE) : limit;
 }
 
 /* ---- measurements ---- */

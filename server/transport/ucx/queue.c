@@ -8,7 +8,7 @@
  * endpoint. That makes PUT safe (context.c says why) and costs nothing: chunks that move one after the other stay in
  * the cache, however many transfers share the endpoint.
  *
- * A part is a send whose bytes travel inside messages, or a send that must keep its order among such sends. UCX buffers
+ * A part is a send whose bytes travel inline, or a send that must keep its order among such sends. UCX buffers
  * what the socket does not take, and packed parts take memory, so UCX holds at most UCX_PARTS_BYTES of parts of a link.
  * A cancel can still remove messages that wait here.
  *
@@ -105,7 +105,7 @@ void ucx_send(struct link *base, struct message *message)
                 ucx_staged_load(m, loaded);
                 return;
         }
-        m->part = message->inside || has_parts(link, message->transfer) || base->state == LINK_CONNECTING;
+        m->part = message->force_inline || has_parts(link, message->transfer) || base->state == LINK_CONNECTING;
         if (m->part && (is_opening(link) || link->parts || ucx->in_progress || ucx->deferred ||
                         !has_room(link, message->length))) {
                 DL_APPEND(link->parts, message);
@@ -133,7 +133,7 @@ static bool pump_parts(struct ucx_link *link)
 /* ---- receives ---- */
 
 /* Stores into host memory at once, so that the bytes survive if the link ends right after the message. */
-static void store_inside(struct ucx_message *m, const void *bytes)
+static void store_inline(struct ucx_message *m, const void *bytes)
 {
         if (!ucx_message_begin(m)) {
                 ucx_message_drop(ucx_of_link(ucx_link_of(m->base.link)), m);
@@ -153,9 +153,9 @@ void ucx_receive(struct link *base, struct message *message, struct payload *pay
         m->receive = true;
         if (payload->bytes) {
                 if (message->stream->off_host)
-                        ucx_staged_inside(m, payload->bytes);
+                        ucx_staged_store_inline(m, payload->bytes);
                 else
-                        store_inside(m, payload->bytes);
+                        store_inline(m, payload->bytes);
                 return;
         }
         m->descriptor = payload->descriptor;

@@ -27,7 +27,7 @@ void ucx_staged_load(struct ucx_message *m, void (*loaded)(struct message *messa
         }
 }
 
-void ucx_staged_inside(struct ucx_message *m, const void *bytes)
+void ucx_staged_store_inline(struct ucx_message *m, const void *bytes)
 {
         if (!ucx_message_begin(m)) {
                 ucx_message_drop(ucx_of_link(ucx_link_of(m->base.link)), m);

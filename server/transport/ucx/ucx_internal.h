@@ -125,7 +125,7 @@ static inline bool ucx_link_is_staging(const struct ucx_link *link)
 
 static inline bool ucx_message_is_rendezvous(const struct ucx_message *m)
 {
-        return m->base.length > WIRE_INLINE_MAX && !m->base.inside;
+        return m->base.length > WIRE_INLINE_MAX && !m->base.force_inline;
 }
 
 static inline struct ucx *ucx_of(struct transport *transport)
@@ -262,7 +262,7 @@ uint64_t ucx_direct_run(struct ucx_link *link, const struct stream *stream, uint
 /* ---- pace.c: the size of one request ---- */
 
 uint64_t ucx_request_size(struct link *link, const struct stream *own, uint64_t offset, uint64_t limit);
-uint64_t ucx_fit(struct link *link, const struct stream *stream, uint64_t offset, uint64_t limit, bool *ret_inside);
+uint64_t ucx_fit(struct link *link, const struct stream *stream, uint64_t offset, uint64_t limit, bool *ret_inline);
 uint64_t ucx_window(struct link *link);
 /* To be called for each header sent and received: they measure the round trip. */
 void ucx_pace_sent(struct ucx_link *link, const struct wire_header *header);
@@ -292,8 +292,8 @@ void ucx_message_receive_now(struct ucx_message *message);
 
 /* Begins a send and loads its bytes; then calls loaded. */
 void ucx_staged_load(struct ucx_message *message, void (*loaded)(struct message *message));
-/* Begins a receive whose bytes came inside the message, and stores them. Safe inside UCX callbacks. */
-void ucx_staged_inside(struct ucx_message *message, const void *bytes);
+/* Begins a receive whose bytes came inline, and stores them. Safe inside UCX callbacks. */
+void ucx_staged_store_inline(struct ucx_message *message, const void *bytes);
 void ucx_staged_cancel(struct ucx_link *link, uint64_t transfer);
 /* The link has failed. */
 void ucx_staged_drop(struct ucx_link *link);

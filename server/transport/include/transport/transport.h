@@ -19,9 +19,9 @@
  * it, inside progress(), send(), receive(), fail(), cancel() or shut_down(). What may be called from other threads says
  * so. A transport's own helper threads (copying) report through its descriptor.
  *
- * A payload is the bytes [offset, offset + length) of a stream. The transport chooses how it travels: inside the
- * message, by rendezvous, or lent for the receiver to copy. In every case the receiver's engine gets the message first
- * and then decides: it calls receive() with a place for the bytes, or refuses them by not calling it.
+ * A payload is the bytes [offset, offset + length) of a stream. The transport chooses how it travels: inline in the
+ * message, by rendezvous, or mapped for the receiver to copy. In every case the receiver's engine gets the message
+ * first and then decides: it calls receive() with a place for the bytes, or refuses them by not calling it.
  */
 
 enum {
@@ -48,7 +48,7 @@ struct memory {
         const struct space *space; /* of the address; NULL = host memory */
         uint64_t id;               /* names it to peers; never reused by this worker */
         int fd; /* a memfd, sealed against shrinking, that is mapped at address from its offset 0 on, readable and
-                   writable; -1 = the memory is no file, and cannot be lent. Borrowed */
+                   writable; -1 = the memory is no file, and peers cannot map it. Borrowed */
         struct gpu_pin pin;            /* of host memory */
         void *handles[TRANSPORTS_MAX]; /* by struct transport's index */
 };
@@ -87,8 +87,9 @@ struct message {
         struct wire_header header;   /* of a send */
         const struct stream *stream; /* of the payload; NULL = no payload */
         uint64_t offset, length;
-        bool inside; /* a send: the payload travels inside the message, however long (fit() asked for that) */
-        bool verify; /* of a stream off the host: the transport makes the checksum, beside the copy */
+        bool force_inline; /* a send: the payload travels inline in the message, however long (fit() asked for that)
+                            */
+        bool verify;       /* of a stream off the host: the transport makes the checksum, beside the copy */
         /*
          * Called before the memory is first touched. false = not wanted any more: a send ends with MESSAGE_CANCELLED; a
          * receive is refused, and done is not called. Nor is done called for a receive whose link fails before begin.
@@ -119,7 +120,7 @@ struct message {
 /* The payload of a message that arrived. Valid inside handlers->message only, unless receive() took it over. */
 struct payload {
         uint64_t length;
-        const void *bytes; /* the payload, if it came inside the message; NULL = receive() fetches it */
+        const void *bytes; /* the payload, if it came inline; NULL = receive() fetches it */
         void *descriptor;  /* the transport's handle */
         bool taken;        /* receive() took it over */
 };
@@ -208,7 +209,7 @@ struct transport_ops {
         struct link *(*connect)(struct transport *transport, const struct transport_peer *peer, int *ret_error);
         void (*send)(struct link *link, struct message *message);
         /* Takes over the message, and receives the payload into its stream. Only inside handlers->message, for a
-         * payload that did not come inside, or goes to memory off the host. message->length is the payload's. */
+         * payload that did not come inline, or goes to memory off the host. message->length is the payload's. */
         void (*receive)(struct link *link, struct message *message, struct payload *payload);
         /*
          * Cancels the sends and receives of a transfer that have a payload. Those that wait end at once with
@@ -230,10 +231,10 @@ struct transport_ops {
         uint64_t (*request_size)(struct link *link, const struct stream *own, uint64_t offset, uint64_t limit);
         /*
          * How many bytes of [offset, offset + limit) one message may carry; 0 = none now, and handlers->room follows.
-         * *ret_inside: the payload must travel inside the message (message->inside).
+         * *ret_inline: the payload must travel inline (message->force_inline).
          */
         uint64_t (*fit)(struct link *link, const struct stream *stream, uint64_t offset, uint64_t limit,
-                        bool *ret_inside);
+                        bool *ret_inline);
         /* Bytes of requests that may be in flight over the link, of all transfers: so many chunks (--window). */
         uint64_t (*window)(struct link *link);
         /* The carrier of bulk: "shm", "tcp", "rc_verbs", …; "" = not known yet. Also kept in link->carrier. */

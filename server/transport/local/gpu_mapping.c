@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "opening.h"
+#include "gpu_mapping.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,17 +8,17 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "range.h"
+#include "unmap.h"
 
 static void open_run(struct copier_task *task)
 {
-        struct opening *opening = FERRY_CONTAINER_OF(task, struct opening, task);
+        struct gpu_opening *opening = FERRY_CONTAINER_OF(task, struct gpu_opening, task);
 
         opening->result = gpu_open(&opening->share, opening->mapping->size, &opening->space, &opening->address);
 }
 
 /* Frees the opening; the mapping keeps what was opened. */
-static void opening_end(struct opening *opening)
+static void finish_opening(struct gpu_opening *opening)
 {
         opening->mapping->space = opening->space;
         opening->mapping->address = opening->address;
@@ -29,8 +29,8 @@ static void opening_end(struct opening *opening)
 
 static void open_ran(struct copier_task *task)
 {
-        struct opening *opening = FERRY_CONTAINER_OF(task, struct opening, task);
-        struct frame frame = frame_of(FRAME_LENT);
+        struct gpu_opening *opening = FERRY_CONTAINER_OF(task, struct gpu_opening, task);
+        struct frame frame = frame_of(FRAME_MAPPED);
 
         if (opening->result < 0)
                 log_event(LOG_INFO, "GPU memory of a local peer not opened, so the peer stages it",
@@ -39,12 +39,12 @@ static void open_ran(struct copier_task *task)
         frame.id = opening->mapping->id;
         frame.n = opening->result == 0;
         channel_post_frame(opening->channel, frame, NULL);
-        opening_end(opening);
+        finish_opening(opening);
 }
 
-int opening_new(struct channel *channel, uint64_t id, uint64_t size, const void *share)
+int gpu_mapping_open(struct channel *channel, uint64_t id, uint64_t size, const void *share)
 {
-        struct opening *opening = calloc(1, sizeof(*opening));
+        struct gpu_opening *opening = calloc(1, sizeof(*opening));
         int r = opening ? mappings_add_gpu(&channel->mappings, id, size, &opening->mapping) : -ENOMEM;
 
         if (r < 0) {
@@ -59,26 +59,26 @@ int opening_new(struct channel *channel, uint64_t id, uint64_t size, const void 
         return 0;
 }
 
-void openings_end(struct channel *channel)
+void gpu_mappings_end(struct channel *channel)
 {
-        struct opening *opening, *next;
+        struct gpu_opening *opening, *next;
 
         DL_FOREACH_SAFE (channel->openings, opening, next)
                 if (copier_remove(channel_local(channel)->copier, &opening->task))
-                        opening_end(opening);
+                        finish_opening(opening);
 }
 
-/* ---- and back ---- */
+/* ---- closing ---- */
 
 static void close_run(struct copier_task *task)
 {
-        gpu_close(FERRY_CONTAINER_OF(task, struct closing, task)->space);
+        gpu_close(FERRY_CONTAINER_OF(task, struct gpu_closing, task)->space);
 }
 
 static void close_ran(struct copier_task *task)
 {
-        struct closing *closing = FERRY_CONTAINER_OF(task, struct closing, task);
-        struct frame frame = frame_of(FRAME_CLOSED);
+        struct gpu_closing *closing = FERRY_CONTAINER_OF(task, struct gpu_closing, task);
+        struct frame frame = frame_of(FRAME_UNMAPPED);
 
         frame.id = closing->id;
         channel_post_frame(closing->channel, frame, NULL);
@@ -86,19 +86,19 @@ static void close_ran(struct copier_task *task)
         free(closing);
 }
 
-void opening_close(struct mappings *mappings, uint64_t id, const struct space *space)
+void gpu_mapping_close(struct mappings *mappings, uint64_t id, const struct space *space)
 {
         struct channel *channel = FERRY_CONTAINER_OF(mappings, struct channel, mappings);
-        struct closing *closing = link_is_usable(&channel->link) ? malloc(sizeof(*closing)) : NULL;
+        struct gpu_closing *closing = link_is_usable(&channel->link) ? malloc(sizeof(*closing)) : NULL;
 
         if (!closing) { /* no memory: the peer stops waiting at its time limit, or at the link's end */
-                range_close(space, mappings->copier);
+                unmap_gpu(space, mappings->copier);
                 return;
         }
-        *closing = (struct closing){ .task = { .run = close_run, .done = close_ran, .space = space },
-                                     .channel = channel,
-                                     .id = id,
-                                     .space = space };
+        *closing = (struct gpu_closing){ .task = { .run = close_run, .done = close_ran, .space = space },
+                                         .channel = channel,
+                                         .id = id,
+                                         .space = space };
         DL_APPEND(channel->closings, closing);
         copier_add(mappings->copier, &closing->task);
 }

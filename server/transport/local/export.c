@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "lending.h"
+#include "export.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 #include "base/log.h"
 #include "base/util.h"
 
-/* Leaves room for the memories of one message and for the ring. */
-enum { LENT_MAX = FRAME_MEMORIES_MAX - FRAME_EXTENTS_MAX - 1 };
+/* Leaves room for the memories of one message and for the bounce buffers. */
+enum { EXPORTS_MAX = FRAME_MEMORIES_MAX - FRAME_EXTENTS_MAX - 1 };
 
 /* ---- memory ---- */
 
@@ -26,7 +26,7 @@ static struct gpu_share *share_new(const struct space *space)
         return share;
 }
 
-int lending_register(struct transport *transport, struct memory *memory)
+int export_register(struct transport *transport, struct memory *memory)
 {
         struct memfd *memfd = NULL;
         int r = memory->fd < 0 ? 0 : memfd_open(memory->fd, &memfd);
@@ -42,42 +42,42 @@ int lending_register(struct transport *transport, struct memory *memory)
         return 0;
 }
 
-/* Takes over lent, which is in no table any more, until the peer has closed it. */
-static void await_close(struct channel *channel, struct lent *lent)
+/* Takes over export, which is in no table any more, until the peer has unmapped it. */
+static void await_unmap(struct channel *channel, struct export *export)
 {
-        if (lent->space && link_is_usable(&channel->link)) {
-                HASH_ADD(hh, channel->closing_by_id, id, sizeof(lent->id), lent);
-                if (lent->hh.tbl)
+        if (export->space && link_is_usable(&channel->link)) {
+                HASH_ADD(hh, channel->exports_closing, id, sizeof(export->id), export);
+                if (export->hh.tbl)
                         return;
         }
-        lent_free(lent);
+        export_free(export);
 }
 
-void lending_closed(struct channel *channel, uint64_t id)
+void export_unmapped(struct channel *channel, uint64_t id)
 {
-        struct lent *lent;
+        struct export *export;
 
-        HASH_FIND(hh, channel->closing_by_id, &id, sizeof(id), lent);
-        if (!lent)
+        HASH_FIND(hh, channel->exports_closing, &id, sizeof(id), export);
+        if (!export)
                 return;
-        HASH_DEL(channel->closing_by_id, lent);
-        lent_free(lent);
+        HASH_DEL(channel->exports_closing, export);
+        export_free(export);
 }
 
-void lending_deregister(struct transport *transport, struct memory *memory)
+void export_deregister(struct transport *transport, struct memory *memory)
 {
         struct local *local = (struct local *)(void *)transport;
         struct channel *channel;
 
         DL_FOREACH (local->channels, channel) {
-                struct frame frame = frame_of(FRAME_FORGET);
-                struct lent *lent;
+                struct frame frame = frame_of(FRAME_UNMAP);
+                struct export *export;
 
-                HASH_FIND(hh, channel->lent_by_id, &memory->id, sizeof(memory->id), lent);
-                if (!lent)
+                HASH_FIND(hh, channel->exports, &memory->id, sizeof(memory->id), export);
+                if (!export)
                         continue;
-                HASH_DEL(channel->lent_by_id, lent);
-                await_close(channel, lent);
+                HASH_DEL(channel->exports, export);
+                await_unmap(channel, export);
                 frame.id = memory->id;
                 channel_post_frame(channel, frame, NULL);
         }
@@ -98,52 +98,52 @@ static struct memfd *memfd_of_memory(const struct channel *channel, const struct
         return memory->space ? NULL : handle_of(channel, memory);
 }
 
-static struct lent *find_lent(const struct channel *channel, uint64_t id)
+static struct export *find_export(const struct channel *channel, uint64_t id)
 {
-        struct lent *lent;
+        struct export *export;
 
-        HASH_FIND(hh, channel->lent_by_id, &id, sizeof(id), lent);
-        return lent;
+        HASH_FIND(hh, channel->exports, &id, sizeof(id), export);
+        return export;
 }
 
-static bool peer_has(const struct channel *channel, uint64_t id)
+static bool is_mapped(const struct channel *channel, uint64_t id)
 {
-        const struct lent *lent = find_lent(channel, id);
+        const struct export *export = find_export(channel, id);
 
-        return lent && lent->state == LENT;
+        return export && export->state == EXPORT_MAPPED;
 }
 
-static bool may_lend(const struct channel *channel, const struct memory *memory)
+static bool is_mappable(const struct channel *channel, const struct memory *memory)
 {
         if (memory->space)
-                return peer_has(channel, memory->id);
+                return is_mapped(channel, memory->id);
         return memfd_of_memory(channel, memory) &&
-               (HASH_COUNT(channel->lent_by_id) < LENT_MAX || peer_has(channel, memory->id));
+               (HASH_COUNT(channel->exports) < EXPORTS_MAX || is_mapped(channel, memory->id));
 }
 
 /* 0 or -ENOMEM. */
-static int lent_add(struct channel *channel, uint64_t id, int state)
+static int export_add(struct channel *channel, uint64_t id, int state)
 {
-        struct lent *lent = malloc(sizeof(*lent));
+        struct export *export = malloc(sizeof(*export));
 
-        if (!lent)
+        if (!export)
                 return -ENOMEM;
-        lent->id = id;
-        lent->state = state;
-        lent->space = NULL;
-        HASH_ADD(hh, channel->lent_by_id, id, sizeof(id), lent);
-        if (!lent->hh.tbl) {
-                free(lent);
+        export->id = id;
+        export->state = state;
+        export->space = NULL;
+        HASH_ADD(hh, channel->exports, id, sizeof(id), export);
+        if (!export->hh.tbl) {
+                free(export);
                 return -ENOMEM;
         }
         return 0;
 }
 
 /* 0 or -ENOMEM. */
-static int lend(struct channel *channel, uint64_t id, uint64_t size, struct memfd *memfd)
+static int export_memory(struct channel *channel, uint64_t id, uint64_t size, struct memfd *memfd)
 {
-        struct frame frame = frame_of(FRAME_LEND);
-        int r = lent_add(channel, id, LENT);
+        struct frame frame = frame_of(FRAME_MAP);
+        int r = export_add(channel, id, EXPORT_MAPPED);
 
         if (r < 0)
                 return r;
@@ -155,44 +155,45 @@ static int lend(struct channel *channel, uint64_t id, uint64_t size, struct memf
 
 /* ---- memory of GPUs ---- */
 
-/* Offers GPU memory to the peer, once. Memory that cannot be offered, or that the peer cannot open, is staged. */
-static void offer(struct channel *channel, const struct memory *memory)
+/* Asks the peer to open GPU memory, once. Memory that has no handle, or that the peer cannot open, is staged. */
+static void export_gpu_memory(struct channel *channel, const struct memory *memory)
 {
-        struct frame frame = frame_of(FRAME_LEND_GPU);
+        struct frame frame = frame_of(FRAME_MAP_GPU);
         struct gpu_share *share = handle_of(channel, memory);
         struct iovec pieces[] = { { &frame, sizeof(frame) }, { share, sizeof(*share) } };
 
-        if (!share || HASH_COUNT(channel->lent_by_id) >= LENT_MAX || lent_add(channel, memory->id, LENT_ASKED) < 0)
+        if (!share || HASH_COUNT(channel->exports) >= EXPORTS_MAX ||
+            export_add(channel, memory->id, EXPORT_PENDING) < 0)
                 return;
-        find_lent(channel, memory->id)->space = memory->space;
+        find_export(channel, memory->id)->space = memory->space;
         gpu_note_opened(memory->space);
         frame.id = memory->id;
         frame.size = memory->size;
         channel_post(channel, pieces, FERRY_ARRAY_SIZE(pieces), NULL);
 }
 
-bool lending_is_known(struct channel *channel, const struct stream *stream, uint64_t offset)
+bool export_is_decided(struct channel *channel, const struct stream *stream, uint64_t offset)
 {
-        const struct lent *lent;
+        const struct export *export;
         struct memory *memory;
         uint8_t *address;
 
         if (!stream_space(stream, offset))
                 return true;
         (void)stream_run_in_segment(stream, offset, 1, &address, &memory);
-        if (!find_lent(channel, memory->id))
-                offer(channel, memory);
-        lent = find_lent(channel, memory->id);
-        return !lent || lent->state != LENT_ASKED;
+        if (!find_export(channel, memory->id))
+                export_gpu_memory(channel, memory);
+        export = find_export(channel, memory->id);
+        return !export || export->state != EXPORT_PENDING;
 }
 
-void lending_answered(struct channel *channel, uint64_t id, bool opened)
+void export_answered(struct channel *channel, uint64_t id, bool opened)
 {
-        struct lent *lent = find_lent(channel, id);
+        struct export *export = find_export(channel, id);
 
-        if (!lent || lent->state != LENT_ASKED)
+        if (!export || export->state != EXPORT_PENDING)
                 return; /* the memory was deregistered meanwhile */
-        lent->state = opened ? LENT : LENT_REFUSED;
+        export->state = opened ? EXPORT_MAPPED : EXPORT_REFUSED;
         if (!opened)
                 log_event(LOG_INFO, "GPU memory staged for a local peer, which cannot open it",
                           LOG_S("peer_epoch", channel_peer_epoch(channel, (char[FERRY_ID_TEXT_SIZE]){ 0 })));
@@ -214,8 +215,8 @@ static bool add_extent(struct extents *extents, const struct frame_extent *next)
         return !extents->full;
 }
 
-uint64_t lending_find(const struct channel *channel, const struct stream *stream, uint64_t offset, uint64_t limit,
-                      struct extents *extents)
+uint64_t export_find_extents(const struct channel *channel, const struct stream *stream, uint64_t offset,
+                             uint64_t limit, struct extents *extents)
 {
         uint64_t found = 0;
 
@@ -227,14 +228,15 @@ uint64_t lending_find(const struct channel *channel, const struct stream *stream
                 uint64_t run = stream_run_in_segment(stream, offset + found, limit - found, &address, &memory);
                 struct frame_extent next = { memory->id, (uint64_t)(address - memory->address), run };
 
-                if (!may_lend(channel, memory) || !add_extent(extents, &next))
+                if (!is_mappable(channel, memory) || !add_extent(extents, &next))
                         break;
                 found += run;
         }
         return found;
 }
 
-uint64_t lending_find_other(const struct channel *channel, const struct stream *stream, uint64_t offset, uint64_t limit)
+uint64_t export_count_unmappable(const struct channel *channel, const struct stream *stream, uint64_t offset,
+                                 uint64_t limit)
 {
         uint64_t found = 0;
 
@@ -243,41 +245,41 @@ uint64_t lending_find_other(const struct channel *channel, const struct stream *
                 uint8_t *address;
                 uint64_t run = stream_run_in_segment(stream, offset + found, limit - found, &address, &memory);
 
-                if (may_lend(channel, memory))
+                if (is_mappable(channel, memory))
                         break;
                 found += run;
         }
         return found;
 }
 
-int lending_announce(struct channel *channel, const struct stream *stream, uint64_t offset, uint64_t length)
+int export_stream(struct channel *channel, const struct stream *stream, uint64_t offset, uint64_t length)
 {
-        uint64_t last = lending_ring_id;
+        uint64_t last = export_bounce_id;
 
         for (uint64_t done = 0; done < length;) {
                 struct memory *memory;
                 uint8_t *address;
 
                 done += stream_run_in_segment(stream, offset + done, length - done, &address, &memory);
-                if (memory->id == last || find_lent(channel, memory->id))
+                if (memory->id == last || find_export(channel, memory->id))
                         continue;
                 last = memory->id;
-                if (lend(channel, memory->id, memory->size, memfd_of_memory(channel, memory)) < 0)
+                if (export_memory(channel, memory->id, memory->size, memfd_of_memory(channel, memory)) < 0)
                         return -ENOMEM;
         }
         return 0;
 }
 
-/* ---- the ring ---- */
+/* ---- bounce buffers ---- */
 
-int lending_make_ring(struct channel *channel)
+int export_bounce_buffers(struct channel *channel)
 {
         struct memfd *memfd = NULL;
-        int r = channel->loans.ring ? 0 : loans_make_ring(&channel->loans, &memfd);
+        int r = channel->leases.bounce ? 0 : leases_make_bounce(&channel->leases, &memfd);
 
         if (!memfd)
                 return r;
-        r = lend(channel, lending_ring_id, (uint64_t)LOAN_BUFFERS * LOAN_BUFFER_SIZE, memfd);
+        r = export_memory(channel, export_bounce_id, (uint64_t)BOUNCE_BUFFERS * BOUNCE_SIZE, memfd);
         (void)memfd_drop(memfd);
         return r;
 }

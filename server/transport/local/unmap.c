@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "range.h"
+#include "unmap.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -25,7 +25,7 @@ static void close_run(void *context)
         gpu_close(context);
 }
 
-void range_unmap(struct gpu_pin *range, struct copier *copier)
+void unmap_range(struct gpu_pin *range, struct copier *copier)
 {
         struct gpu_pin *copy = gpu_is_pinned(range) ? malloc(sizeof(*copy)) : NULL;
 
@@ -38,7 +38,7 @@ void range_unmap(struct gpu_pin *range, struct copier *copier)
         unmap(range);
 }
 
-void range_close(const struct space *space, struct copier *copier)
+void unmap_gpu(const struct space *space, struct copier *copier)
 {
         if (space)
                 copier_do(copier, space, close_run, (void *)(uintptr_t)space);

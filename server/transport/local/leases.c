@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "leases.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "unmap.h"
+
+enum { PAGE_SIZE_BYTES = FRAME_LEASES * sizeof(struct lease_slot) };
+
+int leases_new(struct leases *leases)
+{
+        void *page;
+        int r = memfd_new("ferry-leases", PAGE_SIZE_BYTES, &page, &leases->memfd);
+
+        if (r < 0)
+                return r;
+        leases->page = page;
+        for (size_t i = 0; i < FRAME_LEASES; i++)
+                leases->free[i] = (uint16_t)(FRAME_LEASES - 1 - i);
+        leases->n_free = FRAME_LEASES;
+        return 0;
+}
+
+void leases_clear(struct leases *leases, struct copier *copier)
+{
+        if (leases->page)
+                (void)munmap(leases->page, PAGE_SIZE_BYTES);
+        if (leases->bounce)
+                unmap_range(&leases->pin, copier);
+        leases->memfd = memfd_drop(leases->memfd);
+        leases->page = NULL;
+        leases->bounce = NULL;
+}
+
+int leases_make_bounce(struct leases *leases, struct memfd **ret_memfd)
+{
+        void *bounce;
+        int r = memfd_new("ferry-bounce", (size_t)BOUNCE_BUFFERS * BOUNCE_SIZE, &bounce, ret_memfd);
+
+        if (r < 0)
+                return r;
+        leases->bounce = bounce;
+        leases->pin = (struct gpu_pin){ .address = bounce, .size = (size_t)BOUNCE_BUFFERS * BOUNCE_SIZE };
+        return 0;
+}
+
+int leases_find_bounce(const struct leases *leases)
+{
+        for (int i = 0; i < BOUNCE_BUFFERS; i++)
+                if (!leases->bounce_used[i])
+                        return i;
+        return -1;
+}
+
+uint32_t leases_grant(struct leases *leases, uint64_t number, struct message *message, int buffer)
+{
+        uint32_t slot = leases->free[--leases->n_free];
+
+        leases->slots[slot] = (struct lease){ .message = message, .number = number, .buffer = buffer };
+        if (buffer >= 0)
+                leases->bounce_used[buffer] = true;
+        lease_grant(&leases->page[slot], number);
+        return slot;
+}
+
+struct message *leases_end(struct leases *leases, uint32_t slot)
+{
+        struct message *message = leases->slots[slot].message;
+
+        leases->slots[slot].message = NULL;
+        lease_end(&leases->page[slot]);
+        return message;
+}
+
+bool leases_release(struct leases *leases, uint32_t slot, uint64_t number, struct message **ret_message)
+{
+        struct lease *lease = &leases->slots[slot];
+
+        if (number == 0 || lease->number != number)
+                return false;
+        *ret_message = leases_end(leases, slot);
+        if (lease->buffer >= 0)
+                leases->bounce_used[lease->buffer] = false;
+        lease->number = 0;
+        leases->free[leases->n_free++] = (uint16_t)slot;
+        return true;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef LOCAL_LEASES_H
+#define LOCAL_LEASES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "frame.h"
+#include "memfd.h"
+#include "transport/copier.h"
+#include "transport/transport.h"
+#include "wire/lease.h"
+
+/*
+ * The leases of one link to its peer, one for each message whose payload is mapped, and the bounce
+ * buffers for bytes that are in no memfd. A slot stays in use until the peer releases it, also after its lease has
+ * ended, so that a release is never ambiguous. The progress thread.
+ */
+
+enum { BOUNCE_SIZE = 1 << 20, BOUNCE_BUFFERS = 8 };
+
+struct lease {
+        struct message *message; /* NULL = the lease has ended */
+        uint64_t number;         /* 0 = the slot is free */
+        int buffer;              /* index of the bounce buffer; -1 = none */
+};
+
+struct leases {
+        struct lease_slot *page; /* FRAME_LEASES of them */
+        struct memfd *memfd;     /* of the page */
+        struct lease slots[FRAME_LEASES];
+        uint16_t free[FRAME_LEASES]; /* slots; n_free */
+        size_t n_free;
+        uint8_t *bounce; /* NULL = not used yet */
+        bool bounce_used[BOUNCE_BUFFERS];
+        struct gpu_pin pin; /* of the bounce buffers */
+};
+
+/* 0 or -errno. */
+int leases_new(struct leases *leases);
+/* No lease may be valid. Also takes a zeroed struct. The copier unmaps the bounce buffers. */
+void leases_clear(struct leases *leases, struct copier *copier);
+
+/* Makes the bounce buffers. 0 with the memfd to send to the peer, a reference; -errno. */
+int leases_make_bounce(struct leases *leases, struct memfd **ret_memfd);
+/* Finds a free bounce buffer; -1 = none. */
+int leases_find_bounce(const struct leases *leases);
+static inline uint8_t *leases_bounce(const struct leases *leases, int buffer)
+{
+        return leases->bounce + (size_t)buffer * BOUNCE_SIZE;
+}
+
+/* Grants a lease of the message's payload under an unused number. Returns the slot; one must be free. */
+uint32_t leases_grant(struct leases *leases, uint64_t number, struct message *message, int buffer);
+/* Ends the lease: the caller owns the message again. */
+struct message *leases_end(struct leases *leases, uint32_t slot);
+/* The peer released the lease: ends it and frees the slot. false: no such lease. */
+bool leases_release(struct leases *leases, uint32_t slot, uint64_t number, struct message **ret_message);
+
+#endif
