@@ -171,12 +171,11 @@ void request_answer_text(struct http_request *request, const char *type, char *t
         request_answer(request, 200, response);
 }
 
-static void answer_problem(struct http_request *request, int error, const char *detail,
+static void answer_problem(struct http_request *request, int error, bool retryable, const char *detail,
                            const struct ferry_json_errors *errors)
 {
         struct ferry_json_writer writer = { 0 };
         unsigned retry_after = problem_retry_after(error);
-        bool retryable = ferry_error_retryable(error);
 
         counters_problem(request->server, error);
         for (size_t i = 0; i < request->n_headers; i++)
@@ -201,7 +200,8 @@ void request_problem(struct http_request *request, int error, const char *format
         va_list arguments;
 
         if (error < 0) {
-                answer_problem(request, request_log_failure(request, error), NULL, NULL);
+                error = request_log_failure(request, error);
+                answer_problem(request, error, ferry_error_retryable(error), NULL, NULL);
                 return;
         }
         if (format) {
@@ -213,7 +213,12 @@ void request_problem(struct http_request *request, int error, const char *format
         for (char *c = detail; *c; c++)
                 if (*c < ' ' || *c > '~')
                         *c = '?';
-        answer_problem(request, error, detail, NULL);
+        answer_problem(request, error, ferry_error_retryable(error), detail, NULL);
+}
+
+void request_problem_lasting(struct http_request *request, int error, const char *detail)
+{
+        answer_problem(request, error, false, detail, NULL);
 }
 
 void request_problem_at(struct http_request *request, int error, const char *pointer, const char *detail)
@@ -226,5 +231,7 @@ void request_problem_at(struct http_request *request, int error, const char *poi
 
 void request_problem_body(struct http_request *request, const struct ferry_json_errors *errors)
 {
-        answer_problem(request, errors->error ? errors->error : FERRY_E_INVALID_JSON, NULL, errors);
+        const int error = errors->error ? errors->error : FERRY_E_INVALID_JSON;
+
+        answer_problem(request, error, ferry_error_retryable(error), NULL, errors);
 }

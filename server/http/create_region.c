@@ -170,7 +170,9 @@ static void make(struct http_request *request, const struct region_body *body)
         int error;
 
         error = region_create(regions, &spec, &region, detail);
-        if (error) {
+        if (error == FERRY_E_NO_SPACE && !region_may_fit(regions, body->size)) {
+                request_problem_lasting(request, error, detail);
+        } else if (error) {
                 answer_error(request, error, detail);
         } else if (region_state(region) == REGION_READY) {
                 replay_commit(request, &region->id);

@@ -137,6 +137,9 @@ void request_answer_text(struct http_request *request, const char *type, char *t
 void request_problem(struct http_request *request, int error, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 
+/* The same for an error that is retryable as a rule, and not here. */
+void request_problem_lasting(struct http_request *request, int error, const char *detail);
+
 /* Logs a negative errno. Returns the FERRY_E_* to show: no-space where memory or files are short, else internal. */
 int request_log_failure(const struct http_request *request, int error);
 

@@ -97,7 +97,7 @@ void region_table_cancel(struct region_table *table, uint64_t bytes);
  * Whether the limit has room for all promised bytes: 0 or FERRY_E_NO_SPACE. *ret_leaving: some bytes are leaving, after
  * which the makers are told to retry.
  */
-int region_table_admit(struct region_table *table, bool *ret_leaving, char detail[REGION_DETAIL_SIZE]);
+int region_table_admit(struct region_table *table, uint64_t bytes, bool *ret_leaving, char detail[REGION_DETAIL_SIZE]);
 
 /*
  * The bytes of a deleted or unlisted region: they leave; they are owned again, because a stream keeps the memory; they

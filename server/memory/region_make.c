@@ -201,7 +201,7 @@ static enum maker_verdict make_begin(struct maker_job *job)
         if (make_is_over(private))
                 return MAKER_GO;
         private->piece = piece_size(table, size);
-        r = region_table_admit(table, &leaving, detail);
+        r = region_table_admit(table, size, &leaving, detail);
         if (r == 0 && !private->on_gpu)
                 r = room_check(table, size, detail);
         if (r != 0 && leaving)

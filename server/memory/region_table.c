@@ -88,13 +88,23 @@ static int ordered_grow(struct region_table *table)
 }
 
 /* Under the lock. */
-static int limit_refuse(const struct region_table *table, char detail[REGION_DETAIL_SIZE])
+static int limit_refuse(const struct region_table *table, uint64_t bytes, char detail[REGION_DETAIL_SIZE])
 {
         const uint64_t limit = table->config.memory_limit, owned = table->bytes_owned;
 
-        (void)snprintf(detail, REGION_DETAIL_SIZE, "--memory-limit is %" PRIu64 " bytes and has room for %" PRIu64,
-                       limit, owned < limit ? limit - owned : 0);
+        if (bytes > limit)
+                (void)snprintf(detail, REGION_DETAIL_SIZE,
+                               "%" PRIu64 " bytes are needed, and --memory-limit is %" PRIu64, bytes, limit);
+        else
+                (void)snprintf(detail, REGION_DETAIL_SIZE,
+                               "%" PRIu64 " bytes are needed; --memory-limit is %" PRIu64 " and has room for %" PRIu64,
+                               bytes, limit, owned < limit ? limit - owned : 0);
         return FERRY_E_NO_SPACE;
+}
+
+bool region_may_fit(const struct region_table *table, uint64_t size)
+{
+        return size <= table->config.memory_limit;
 }
 
 /* Whether all bytes together are within the limit. Under the lock. */
@@ -116,7 +126,7 @@ int region_table_reserve(struct region_table *table, uint64_t bytes, bool *ret_n
                                config->max_regions);
                 r = FERRY_E_LIMIT_REACHED;
         } else if (bytes > config->memory_limit || table->bytes_owned > config->memory_limit - bytes) {
-                r = limit_refuse(table, detail);
+                r = limit_refuse(table, bytes, detail);
         } else {
                 r = ordered_grow(table);
         }
@@ -138,14 +148,14 @@ void region_table_cancel(struct region_table *table, uint64_t bytes)
         makers_retry(table->makers);
 }
 
-int region_table_admit(struct region_table *table, bool *ret_leaving, char detail[REGION_DETAIL_SIZE])
+int region_table_admit(struct region_table *table, uint64_t bytes, bool *ret_leaving, char detail[REGION_DETAIL_SIZE])
 {
         int r = 0;
 
         pthread_mutex_lock(&table->lock);
         *ret_leaving = table->bytes_leaving > 0;
         if (!limit_holds(table))
-                r = limit_refuse(table, detail);
+                r = limit_refuse(table, bytes, detail);
         pthread_mutex_unlock(&table->lock);
         return r;
 }

@@ -223,7 +223,7 @@ int easy_classify(const struct easy *easy, CURLcode result, const char *name, ch
         if (text)
                 (void)snprintf(detail, EASY_DETAIL_SIZE, "%s", text);
         else
-                (void)snprintf(detail, EASY_DETAIL_SIZE, "%s could not be fetched: %s", name,
+                (void)snprintf(detail, EASY_DETAIL_SIZE, "%s could not be transferred: %s", name,
                                curl_easy_strerror(result));
         return error;
 }

@@ -161,6 +161,21 @@ static void assert_no_room(struct worker *w, const char *body)
         answer_assert_problem(&answer, 507, "limit-reached");
 }
 
+/* Waiting does not help a region that is larger than the limit. */
+ON_WORKER(only_what_may_fit_later_is_retryable, "--memory-limit", "1M")
+{
+        struct ferry_region region;
+
+        struct raw_answer answer = raw_exchange(w, json_request("/v1/regions", "", "{\"size\":1048577}"));
+        assert_int_equal(answer.status, 507);
+        assert_non_null(strstr(answer.body, "\"retryable\":false"));
+        assert_int_equal(create_sized(w, MIB, &region), 0);
+        answer = raw_exchange(w, json_request("/v1/regions", "", "{\"size\":2}"));
+        assert_int_equal(answer.status, 507);
+        assert_non_null(strstr(answer.body, "\"retryable\":true"));
+        assert_non_null(strstr(answer.body, "2 bytes are needed; --memory-limit is 1048576 and has room for 0"));
+}
+
 ON_WORKER(the_memory_limit_holds_and_gives_back, "--memory-limit", "1M")
 {
         struct ferry_region first, second;

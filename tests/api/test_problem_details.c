@@ -49,7 +49,8 @@ WITH_WORKER(a_limit_is_named_with_its_value)
         const char *path, *body;
 
         worker_start(w, "w", flags);
-        detail_says(w, 507, "POST", "/v1/regions", "{\"size\":1048577}", "--memory-limit is 1048576");
+        detail_says(w, 507, "POST", "/v1/regions", "{\"size\":1048577}",
+                    "1048577 bytes are needed, and --memory-limit is 1048576");
         const char *region = region_make(w, 1, 0);
         detail_says(w, 429, "POST", "/v1/regions", "{\"size\":1}", "--max-regions is 1");
         offer_make(w, FERRY_READABLE, region, &operation);
