@@ -294,6 +294,10 @@ static void http_try_finish(struct http_try *a, CURLcode code, int result)
         else if (code == CURLE_COULDNT_CONNECT && a->f->unix_socket) /* libcurl names localhost and a port */
                 snprintf(reply->fault, sizeof(reply->fault), "%s",
                          result == -EACCES ? "the socket may not be opened" : "nothing listens at the socket");
+        else if (code == CURLE_OPERATION_TIMEDOUT && !reply->fault[0])
+                snprintf(reply->fault, sizeof(reply->fault), "%s for %.0f s",
+                         http_try_is_streamed(a) ? "no byte moved" : "no answer came",
+                         (double)(ferry_clock_ms() - (http_try_is_streamed(a) ? a->moved_ms : a->start_ms)) / 1000);
         else if (code != CURLE_OK && !reply->fault[0])
                 snprintf(reply->fault, sizeof(reply->fault), "%s", curl_easy_strerror(code));
 }

@@ -8,10 +8,9 @@
 static int accept_run(struct job *job, struct content_output *output, uint64_t size)
 {
         struct ferry_operation_spec spec = { .kind = FERRY_WRITABLE };
-        int r = content_reserve(output, size), status;
-        if (r < 0)
-                return cli_usage_error("%s: %s", output->file, strerror(-r));
-        status = job_make_region(job, size, job->cli->name);
+        int status = content_reserved(output, size, content_reserve(output, size));
+        if (status == CLI_OK)
+                status = job_make_region(job, size, job->cli->name);
         if (status == CLI_OK)
                 status = job_make_operation(job, &spec, job->region.id, size);
         if (status == CLI_OK)

@@ -39,6 +39,7 @@ struct cli {
         const char *url, *token_file, *peer_token_file, *ca_file, *cert, *key;
         const char *output, *size, *timeout, *ttl, *name, *kind, *status, *interval, *count, *label, *uses;
         bool json, quiet, help, version, verify, mdoc, any, done, running, newest, watch, follow;
+        uint64_t given;           /* bit i = cli_options[i] is on the command line */
         struct cli_worker worker; /* the one that commands talk to */
 };
 
@@ -99,9 +100,12 @@ int cli_run_workers(struct cli *cli, int argc, char **argv);
  */
 int cli_options_parse(struct cli *cli, int argc, char **argv, int *ret_argc);
 
-/* NULL = there is none of the name. */
-const struct cli_command *cli_command_find(const struct cli *cli, const char *name);
+/* CLI_OK, or CLI_USAGE with a line that says what a wrong name may have meant. */
+int cli_command_find(const struct cli *cli, const char *name, const struct cli_command **ret_command);
 bool cli_option_applies(const struct cli_option *option, const struct cli_command *command);
+
+/* Whether the command line has the option of a field of struct cli, or the environment at most. */
+bool cli_option_given(const struct cli *cli, const char *const *field);
 
 /* ---- value.c ---- */
 
@@ -132,8 +136,11 @@ int cli_connect(struct cli *cli);
 /* The URL and the settings of "@NAME" in the file of workers, or a URL. CLI_OK or CLI_USAGE. */
 int worker_resolve(const char *name, struct cli_worker *worker);
 
-/* Opens it; where the file has a setting, it wins over the token file and the options. CLI_OK or CLI_USAGE. */
-int worker_open_with_defaults(struct cli *cli, struct cli_worker *worker, const char *token_file);
+/*
+ * Opens it. An option on the command line wins over the file of workers, and the file over the environment, whose
+ * settings are for no worker in particular. given: token_file is from the command line. CLI_OK or CLI_USAGE.
+ */
+int worker_open_with_settings(struct cli *cli, struct cli_worker *worker, const char *token_file, bool given);
 
 /* ---- workers.c ---- */
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "local.h"
@@ -212,12 +213,23 @@ int content_create(const char *file, struct content_output *ret_output)
         return CLI_OK;
 }
 
+/* Asked first, because an allocation that fails for want of space may have taken all there was for a while. */
+static bool content_has_room(const struct content_output *output, uint64_t size)
+{
+        struct statvfs system;
+        if (fstatvfs(output->fd, &system) < 0 || system.f_blocks == 0 || system.f_frsize == 0)
+                return true; /* unknown, or without a limit */
+        return size / system.f_frsize <= system.f_bavail;
+}
+
 int content_reserve(struct content_output *output, uint64_t size)
 {
         if (!output->part)
                 return 0;
         if (size > INT64_MAX)
                 return -EFBIG;
+        if (!content_has_room(output, size))
+                return -ENOSPC;
         output->size = size;
         output->map = mapping_new(output->fd, (size_t)size);
         if (output->map)
@@ -225,6 +237,15 @@ int content_reserve(struct content_output *output, uint64_t size)
         /* Not posix_fallocate, which writes to each page if the file system cannot reserve space. */
         int r = fallocate(output->fd, 0, 0, (off_t)size) < 0 ? -errno : 0;
         return r == -EOPNOTSUPP || r == -ENOSYS ? 0 : r;
+}
+
+int content_reserved(const struct content_output *output, uint64_t size, int r)
+{
+        char bytes[32];
+        if (r == 0)
+                return CLI_OK;
+        cli_bytes_format(bytes, sizeof(bytes), (double)size);
+        return cli_usage_error("%s: %s: %s are needed", output->file, strerror(-r), bytes);
 }
 
 static void content_unmap(struct content_output *output)

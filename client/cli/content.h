@@ -41,6 +41,9 @@ int content_create(const char *file, struct content_output *ret_output);
 /* Reserves space on the disk. 0 or -errno. */
 int content_reserve(struct content_output *output, uint64_t size);
 
+/* CLI_OK, or CLI_USAGE with a line about the failure r of content_reserve. */
+int content_reserved(const struct content_output *output, uint64_t size, int r);
+
 /* Saves a region to a file. CLI_OK; else an exit status, with a message. */
 int content_save(const struct cli_worker *worker, const struct ferry_region *region,
                  const struct content_output *output, uint64_t size);

@@ -46,9 +46,8 @@ static int copy_out(const struct end *from, const char *file)
 {
         struct content_output output = { .fd = -1 };
         int status = content_create(file, &output);
-        int r = status == CLI_OK ? content_reserve(&output, from->region.size) : 0;
-        if (r < 0)
-                status = cli_usage_error("%s: %s", output.file, strerror(-r));
+        if (status == CLI_OK)
+                status = content_reserved(&output, from->region.size, content_reserve(&output, from->region.size));
         if (status == CLI_OK)
                 status = content_save(&from->worker, &from->region, &output, from->region.size);
         if (status == CLI_OK)

@@ -30,9 +30,7 @@ static int fetch_prepare(struct job *job, struct content_output *output, uint64_
                 (void)pthread_join(thread, NULL);
         else
                 (void)fetch_reserve(&room);
-        if (status == CLI_OK && room.result < 0)
-                status = cli_usage_error("%s: %s", output->file, strerror(-room.result));
-        return status;
+        return status == CLI_OK ? content_reserved(output, size, room.result) : status;
 }
 
 static int fetch_run(struct job *job, const struct remote *remote, struct content_output *output)

@@ -151,9 +151,9 @@ int cli_run_help(struct cli *cli, int argc, char **argv)
                 help_all(cli);
                 return CLI_OK;
         }
-        const struct cli_command *command = cli_command_find(cli, argv[1]);
-        if (!command)
-                return cli_usage_error("no command %s (see ferry --help)", argv[1]);
-        help_one(command);
-        return CLI_OK;
+        const struct cli_command *command;
+        int status = cli_command_find(cli, argv[1], &command);
+        if (status == CLI_OK)
+                help_one(command);
+        return status;
 }

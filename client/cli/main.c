@@ -11,7 +11,8 @@ static int main_run(struct cli *cli, int argc, char **argv)
         if (cli->help)
                 return cli_run_help(cli, 2, (char *[]){ "help", (char *)(uintptr_t)command->name, NULL });
         if (argc - 1 < command->least || argc - 1 > command->most)
-                return cli_usage_error("usage: ferry %s %s", command->name, command->arguments);
+                return cli_usage_error("usage: ferry %s%s%s", command->name, *command->arguments ? " " : "",
+                                       command->arguments);
         return command->run(cli, argc, argv);
 }
 

@@ -100,9 +100,9 @@ struct parser {
         struct cli *cli;
         char **argv;
         int argc, next, kept;
-        const struct cli_option *given[FERRY_ARRAY_SIZE(cli_options)];
-        size_t n_given;
 };
+
+_Static_assert(FERRY_ARRAY_SIZE(cli_options) <= 64, "struct cli has a bit for each");
 
 static int parser_set(struct parser *p, const struct cli_option *option, const char *value)
 {
@@ -116,11 +116,7 @@ static int parser_set(struct parser *p, const struct cli_option *option, const c
                         return cli_usage_error("--%s needs an argument: %s", option->name, option->argument);
                 *(const char **)target = value ? value : p->argv[p->next++];
         }
-        for (size_t i = 0; i < p->n_given; i++) {
-                if (p->given[i] == option)
-                        return CLI_OK;
-        }
-        p->given[p->n_given++] = option;
+        p->cli->given |= UINT64_C(1) << (option - cli_options);
         return CLI_OK;
 }
 
@@ -153,6 +149,15 @@ static int parser_short(struct parser *p, const char *text)
         return CLI_OK;
 }
 
+bool cli_option_given(const struct cli *cli, const char *const *field)
+{
+        for (size_t i = 0; i < cli_options_count; i++) {
+                if (cli_options[i].offset == (size_t)((const char *)field - (const char *)cli))
+                        return cli->given >> i & 1;
+        }
+        return false;
+}
+
 static void parser_environment(struct cli *cli)
 {
         for (size_t i = 0; i < cli_options_count; i++) {
@@ -163,13 +168,17 @@ static void parser_environment(struct cli *cli)
         }
 }
 
-const struct cli_command *cli_command_find(const struct cli *cli, const char *name)
+int cli_command_find(const struct cli *cli, const char *name, const struct cli_command **ret_command)
 {
         for (size_t i = 0; i < cli->n_commands; i++) {
-                if (strcmp(cli->commands[i].name, name) == 0)
-                        return &cli->commands[i];
+                if (strcmp(cli->commands[i].name, name) == 0) {
+                        *ret_command = &cli->commands[i];
+                        return CLI_OK;
+                }
         }
-        return NULL;
+        const char *near = suggest(name, &cli->commands[0].name, cli->n_commands, sizeof(cli->commands[0]));
+        return near ? cli_usage_error("no command %s: did you mean %s?", name, near)
+                    : cli_usage_error("no command %s (see ferry --help)", name);
 }
 
 /* "@prefill" before the command names the worker. */
@@ -183,17 +192,13 @@ static int parser_check(const struct parser *p)
         if (p->kept == 0)
                 return CLI_OK;
         const char *name = p->argv[0];
-        p->cli->command = cli_command_find(p->cli, name);
-        if (!p->cli->command) {
-                const char *near =
-                        suggest(name, &p->cli->commands[0].name, p->cli->n_commands, sizeof(p->cli->commands[0]));
-                return near ? cli_usage_error("no command %s: did you mean %s?", name, near)
-                            : cli_usage_error("no command %s (see ferry --help)", name);
-        }
-        for (size_t i = 0; i < p->n_given; i++) {
-                if (!cli_option_applies(p->given[i], p->cli->command))
+        int status = cli_command_find(p->cli, name, &p->cli->command);
+        if (status != CLI_OK)
+                return status;
+        for (size_t i = 0; i < cli_options_count; i++) {
+                if (p->cli->given >> i & 1 && !cli_option_applies(&cli_options[i], p->cli->command))
                         return cli_usage_error("ferry %s has no option --%s (see ferry %s --help)", name,
-                                               p->given[i]->name, name);
+                                               cli_options[i].name, name);
         }
         return CLI_OK;
 }

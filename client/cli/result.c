@@ -11,10 +11,13 @@ static int worker_unreachable(const struct cli_worker *worker, int r)
         case -ECONNREFUSED:
         case -ECONNRESET:
         case -EHOSTUNREACH:
-        case -ETIMEDOUT:
                 fprintf(stderr,
                         "ferry: is a worker running at %s? %s (start one with ferryd, or name another with --url)\n",
                         worker->url, message);
+                break;
+        case -ETIMEDOUT:
+                fprintf(stderr, "ferry: %s: %s (is the worker stopped%s, or the network cut?)\n", worker->url, message,
+                        strncmp(worker->url, "https:", 6) == 0 ? ", its URL http:" : "");
                 break;
         case -EPROTO:
                 fprintf(stderr, "ferry: %s: %s (is this the URL of a ferryd?)\n", worker->url, message);

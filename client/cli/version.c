@@ -3,6 +3,6 @@
 
 int cli_run_version(struct cli *cli, int argc, char **argv)
 {
-        printf("ferry %s\n", ferry_version());
+        printf(cli->json ? "{\"version\":\"%s\"}\n" : "ferry %s\n", ferry_version());
         return CLI_OK;
 }

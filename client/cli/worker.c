@@ -159,32 +159,34 @@ static int workers_find(const char *name, struct cli_worker *worker)
         return status;
 }
 
-static int worker_default(char **setting, const char *value)
+static int worker_set(char **setting, const char *value)
 {
-        if (*setting || !value)
-                return CLI_OK;
+        free(*setting);
         *setting = strdup(value);
         return *setting ? CLI_OK : cli_usage_error("%s", strerror(ENOMEM));
 }
 
-int worker_open_with_defaults(struct cli *cli, struct cli_worker *worker, const char *token_file)
+int worker_open_with_settings(struct cli *cli, struct cli_worker *worker, const char *token_file, bool given)
 {
         const struct {
                 char **setting;
                 const char *value;
-        } settings[] = { { &worker->token_file, token_file },
-                         { &worker->ca_file, cli->ca_file },
-                         { &worker->cert, cli->cert },
-                         { &worker->key, cli->key } };
+                bool given;
+        } settings[] = { { &worker->token_file, token_file, given },
+                         { &worker->ca_file, cli->ca_file, cli_option_given(cli, &cli->ca_file) },
+                         { &worker->cert, cli->cert, cli_option_given(cli, &cli->cert) },
+                         { &worker->key, cli->key, cli_option_given(cli, &cli->key) } };
         int status = CLI_OK;
-        for (size_t i = 0; status == CLI_OK && i < FERRY_ARRAY_SIZE(settings); i++)
-                status = worker_default(settings[i].setting, settings[i].value);
+        for (size_t i = 0; status == CLI_OK && i < FERRY_ARRAY_SIZE(settings); i++) {
+                if (settings[i].value && (settings[i].given || !*settings[i].setting))
+                        status = worker_set(settings[i].setting, settings[i].value);
+        }
         return status == CLI_OK ? worker_open(worker) : status;
 }
 
 int worker_resolve(const char *name, struct cli_worker *worker)
 {
-        return *name == '@' ? workers_find(name + 1, worker) : worker_default(&worker->url, name);
+        return *name == '@' ? workers_find(name + 1, worker) : worker_set(&worker->url, name);
 }
 
 int cli_connect(struct cli *cli)
@@ -192,5 +194,7 @@ int cli_connect(struct cli *cli)
         if (cli->worker.ferry)
                 return CLI_OK;
         int status = worker_resolve(cli->url ? cli->url : CLI_DEFAULT_URL, &cli->worker);
-        return status == CLI_OK ? worker_open_with_defaults(cli, &cli->worker, cli->token_file) : status;
+        if (status != CLI_OK)
+                return status;
+        return worker_open_with_settings(cli, &cli->worker, cli->token_file, cli_option_given(cli, &cli->token_file));
 }

@@ -174,7 +174,7 @@ int cli_worker_named(struct cli *cli, const char *name, struct cli_worker *ret_w
         bool same = status == CLI_OK && cli->worker.url && strcmp(worker.url, cli->worker.url) == 0;
         const char *token = same && !cli->peer_token_file ? cli->worker.token_file : cli->peer_token_file;
         if (status == CLI_OK)
-                status = worker_open_with_defaults(cli, &worker, token);
+                status = worker_open_with_settings(cli, &worker, token, cli_option_given(cli, &cli->peer_token_file));
         if (status == CLI_OK)
                 *ret_worker = worker;
         else

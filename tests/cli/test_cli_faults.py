@@ -103,11 +103,19 @@ class Faults(Case):
                                str(self.directory / "x"), "-u", self.b.url], capture_output=True,
                               env=environment(self.directory), timeout=60, check=False)
         self.assertEqual(done.returncode, 2)
-        self.assertRegex(done.stderr.decode(), r"\Aferry: .*/x: File too large\n\Z")
+        self.assertRegex(done.stderr.decode(), r"\Aferry: .*/x: File too large: 1\.0 MiB are needed\n\Z")
         self.assertEqual(self.files(), [])
         self.nothing_left(self.b)
         process.terminate()
         process.wait(60)
+        self.nothing_left(self.a)
+
+    def test_no_room_for_so_many_bytes(self):
+        """It is not tried: for a while, that would take the room of others."""
+        accept = self.start("accept", "-o", self.directory / "x", "--size", "64T", "-u", self.a.url)
+        _, errors = self.finish(accept, status=2)
+        self.assertRegex(errors, r"\Aferry: .*/x: No space left on device: 64\.0 TiB are needed\n\Z")
+        self.assertEqual(self.files(), [])
         self.nothing_left(self.a)
 
     def test_dev_full(self):

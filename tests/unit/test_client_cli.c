@@ -159,6 +159,7 @@ TEST(a_slip_of_the_pen_is_understood)
                 { { "ls", "--jsn" }, "did you mean --json?" },
                 { { "ls", "--output", "x" }, "ferry ls has no option --output" },
                 { { "zzzzzz" }, "see ferry --help" },
+                { { "help", "fetc" }, "did you mean fetch?" },
         };
         for (size_t i = 0; i < UNIT_COUNT(slips); i++) {
                 run(2, NULL, "", slips[i].arguments[0], slips[i].arguments[1], slips[i].arguments[2], NULL);
@@ -168,7 +169,7 @@ TEST(a_slip_of_the_pen_is_understood)
 
 TEST(workers_have_names)
 {
-        START(s, { JSON("{}") }, { JSON("{}") });
+        START(s, { JSON("{}") }, { JSON("{}") }, { JSON("{}") }, { JSON("{}") });
         char directory[] = "/tmp/ferry-test-XXXXXX", path[64];
         assert_non_null(mkdtemp(directory));
         snprintf(path, sizeof(path), "%s/ferry", directory);
@@ -188,10 +189,23 @@ TEST(workers_have_names)
         run(0, NULL, "", "get", "/a", "--url", "@prefill", NULL);
         run(2, NULL, "", "@decode", "get", "/a", NULL);
         contains(r.err, "no worker decode in ");
+        /* The environment is for no worker in particular, an option for this one. */
+        const char *mine = text_format("%s/mine", directory);
+        file = fopen(mine, "we");
+        assert_non_null(file);
+        fputs("m1ne\n", file);
+        (void)fclose(file);
+        setenv("FERRY_TOKEN_FILE", mine, 1);
+        run(0, NULL, "", "@prefill", "get", "/a", NULL);
+        run(0, NULL, "", "@prefill", "get", "/a", "--token-file", mine, NULL);
+        unsetenv("FERRY_TOKEN_FILE");
         unsetenv("XDG_CONFIG_HOME");
-        contains(request_of(s, 0), "Authorization: Bearer s3cret\r\n");
+        for (size_t i = 0; i < 4; i++)
+                contains(request_of(s, i),
+                         i < 3 ? "Authorization: Bearer s3cret\r\n" : "Authorization: Bearer m1ne\r\n");
         unlink(path);
         unlink(token);
+        unlink(mine);
         snprintf(path, sizeof(path), "%s/ferry", directory);
         rmdir(path);
         rmdir(directory);
