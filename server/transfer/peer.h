@@ -27,10 +27,11 @@ struct peer {
         uint64_t last_used_us;
         uint64_t moved_us; /* when bytes last moved */
 
-        uint64_t asked;            /* bytes that the requesters have in flight */
+        uint64_t asked;            /* bytes that the requesters have in flight, but for those set aside */
         struct requester *waiting; /* utlist; those with more to request, in turn */
         struct requester *requesters;
-        uint64_t serving;          /* bytes that the responders have in flight */
+        uint64_t serving;          /* bytes that the responders have in flight, but for those set aside … */
+        uint64_t serving_aside;    /* … and of these */
         struct responder *pending; /* utlist; those with READs to answer, in turn */
         struct responder *responders;
         size_t n_transfers; /* requesters and responders */

@@ -84,6 +84,8 @@ static void data_is_there(struct requester *r, struct chunk *chunk, const struct
         uint64_t length = chunk->length;
 
         chunk->arrived += data->length;
+        peer_moved(r->peer, data->length);
+        requester_moved(r);
         if (r->spec.arrived && r->error == 0)
                 r->spec.arrived(r->spec.context, data->offset, data->length);
         if (chunk->arrived < length || chunk_is_busy(chunk))
@@ -138,6 +140,7 @@ void reply_copied(struct message *message)
         struct requester *r = message->owner;
 
         r->copying += peer_count_copied(r->peer, message);
+        requester_moved(r);
         requester_tell_progress(r);
 }
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "base/clock.h"
 #include "engine_internal.h"
 #include "requester_state.h"
 
@@ -47,6 +48,8 @@ static struct chunk *take_chunk(struct requester *r, uint64_t length)
 
         if (!chunk)
                 return NULL;
+        if (r->window.n_taken == 1)
+                r->moved_us = clock_now_us();
         r->next += length;
         r->peer->asked += length;
         if (r->peer->link->state == LINK_UP)
@@ -206,22 +209,27 @@ bool request_next(struct requester *r)
 void requests_send(struct peer *peer)
 {
         struct link *link = peer->link;
+        const struct requester *first = NULL; /* of those that have had no room since the last request */
         struct requester *r;
 
-        while (peer_is_usable(peer) && (r = peer->waiting) && peer->asked < link->transport->ops->window(link)) {
+        while (peer_is_usable(peer) && (r = peer->waiting) && r != first) {
                 bool asked;
 
+                if (peer->asked >= link->transport->ops->window(link)) {
+                        engine_check_moving(peer->engine);
+                        return;
+                }
                 requester_stop_waiting(r);
                 asked = request_next(r);
                 if (r->error || r->next == r->spec.total)
                         continue;
-                if (asked) {
-                        requester_wait_for_turn(r); /* behind the others */
-                } else if (r->window.n_taken < ENGINE_WINDOW_MAX) {
-                        /* The transport has no room: it says when (handlers.room). */
-                        r->waiting = true;
-                        DL_PREPEND2(peer->waiting, r, waiting_prev, waiting_next);
-                        return;
-                } /* else the next of its chunks that ends brings it back */
+                if (!asked && r->window.n_taken == ENGINE_WINDOW_MAX)
+                        continue;  /* the next of its chunks that ends brings it back */
+                r->waiting = true; /* behind the others */
+                DL_APPEND2(peer->waiting, r, waiting_prev, waiting_next);
+                if (asked)
+                        first = NULL;
+                else if (!first) /* the transport has no room for it: it says when (handlers.room) */
+                        first = r;
         }
 }

@@ -202,6 +202,7 @@ void requester_tick(struct requester *r, uint64_t now_us)
         static const char unresolved[] = "its name was not resolved within the connect time";
         bool connecting = r->state == REQUESTER_ROUTING || (r->peer && r->peer->link->state == LINK_CONNECTING);
 
+        requester_check_moving(r, now_us);
         if (r->grace_deadline_us) {
                 engine_tick_before(r->engine, r->grace_deadline_us > now_us ? r->grace_deadline_us : 0);
                 if (now_us < r->grace_deadline_us)
@@ -288,6 +289,8 @@ static void end_when_quiet(struct requester *r)
 
 static void move(struct requester *r)
 {
+        if (r->aside)
+                return;
         if (r->next < r->spec.total) {
                 bool at_once = r->next == 0 && r->spec.total <= WIRE_INLINE_MAX; /* inline in one message */
 

@@ -108,10 +108,36 @@ void requester_tell_progress(struct requester *r)
         r->spec.progress(r->spec.context, bytes);
 }
 
+void requester_moved(struct requester *r)
+{
+        r->moved_us = r->peer->moved_us;
+        if (!r->aside)
+                return;
+        r->aside = false;
+        r->peer->asked += r->window.bytes;
+        requester_mark(r);
+}
+
+void requester_check_moving(struct requester *r, uint64_t now_us)
+{
+        if (r->aside || r->window.n_taken == 0)
+                return;
+        if (now_us < r->moved_us + ENGINE_ASIDE_MS * UINT64_C(1000)) {
+                if (r->peer->waiting)
+                        engine_check_moving(r->engine);
+                return;
+        }
+        r->aside = true;
+        requester_stop_waiting(r);
+        r->peer->asked -= r->window.bytes;
+        peer_ready(r->peer);
+}
+
 void requester_count_done(struct requester *r, uint64_t bytes)
 {
         r->done += bytes;
         peer_moved(r->peer, bytes);
+        requester_moved(r);
         requester_tell_progress(r);
 }
 
@@ -136,7 +162,8 @@ void requester_wait_for_turn(struct requester *r)
 
 void requester_release_chunk(struct requester *r, struct chunk *chunk)
 {
-        r->peer->asked -= chunk->length;
+        if (!r->aside)
+                r->peer->asked -= chunk->length;
         window_release(&r->window, chunk);
         if (r->peer->waiting)
                 peer_ready(r->peer);
@@ -149,10 +176,11 @@ bool requester_release_idle(struct requester *r)
         bool all = window_release_idle(&r->window);
 
         if (r->peer) {
-                r->peer->asked -= before - r->window.bytes;
+                r->peer->asked -= r->aside ? 0 : before - r->window.bytes;
                 if (r->peer->waiting)
                         peer_ready(r->peer);
         }
+        r->aside &= !all;
         return all;
 }
 

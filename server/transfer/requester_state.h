@@ -42,10 +42,12 @@ struct requester {
         bool peer_knows;   /* the responder has ended, or was told of the end */
         bool word_awaited; /* the responder ended its lease; a DONE_ACK that says why follows */
         bool waiting;      /* listed in peer->waiting: has more to request */
+        bool aside;        /* nothing moves: what it has in flight is not in peer->asked, and it requests nothing */
         bool marked;
         enum gpu_path gpu_path; /* the worst of its messages */
         int error;              /* 0, or why it is being ended */
         char detail[128];
+        uint64_t moved_us;            /* when some of it last moved, or its first chunk in flight was requested */
         uint64_t connect_deadline_us; /* for the peer's first message */
         uint64_t grace_deadline_us;   /* 0 = none */
         struct requester *waiting_prev, *waiting_next;
@@ -70,6 +72,10 @@ void requester_tell_progress(struct requester *requester);
 void requester_note_gpu_path(struct requester *requester, enum gpu_path path);
 /* Fails because this worker's memory cannot be copied; fault: -errno. */
 void requester_fault(struct requester *requester, int fault);
+/* Its bytes have moved, as peer_moved was told: it is set aside no longer. */
+void requester_moved(struct requester *requester);
+/* Sets it aside if nothing has moved for ENGINE_ASIDE_MS. */
+void requester_check_moving(struct requester *requester, uint64_t now_us);
 /* Counts bytes moved and checked. */
 void requester_count_done(struct requester *requester, uint64_t bytes);
 

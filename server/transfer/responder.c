@@ -170,6 +170,7 @@ bool responders_step(struct engine *engine)
 
 void responder_tick(struct responder *r, uint64_t now_us)
 {
+        responder_check_moving(r, now_us);
         if (r->held) { /* what fills the memory has a stall limit of its own */
                 responder_tell_progress(r);
                 responder_tell_held(r, r->reads[r->first_read].seq);

@@ -13,10 +13,7 @@ static void data_sent(struct message *message, enum message_result result)
         struct responder *r = message->owner;
 
         responder_note_gpu_path(r, message->gpu_path);
-        r->in_flight--;
-        r->peer->serving -= message->length;
-        if (r->peer->pending)
-                peer_ready(r->peer);
+        responder_sent(r, message->length);
         switch (result) {
         case MESSAGE_OK:
                 responder_add_progress(r, message->length);
@@ -78,8 +75,7 @@ static void send_data(struct responder *r, const struct responder_read *read, ui
         message->done = data_sent;
         message->owner = r;
         message->transfer = r->transfer;
-        r->in_flight++;
-        r->peer->serving += length;
+        responder_sends(r, length);
         r->peer->link->transport->ops->send(r->peer->link, message);
 }
 
@@ -103,8 +99,12 @@ static void answer_reads(struct responder *r)
                 bool force_inline = false;
                 uint64_t part;
 
-                if (r->peer->serving >= window)
+                if (r->aside)
                         return;
+                if (r->peer->serving >= window) {
+                        engine_check_moving(r->engine);
+                        return;
+                }
                 part = ready_bytes(r, read);
                 responder_set_held(r, part == 0);
                 if (part == 0)

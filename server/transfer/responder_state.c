@@ -147,6 +147,53 @@ void responder_stop_pending(struct responder *r)
         DL_DELETE2(r->peer->pending, r, pending_prev, pending_next);
 }
 
+/* ---- the link's window ---- */
+
+static uint64_t *serving_of(const struct responder *r)
+{
+        return r->aside ? &r->peer->serving_aside : &r->peer->serving;
+}
+
+static void set_aside(struct responder *r, bool aside)
+{
+        *serving_of(r) -= r->sending;
+        r->aside = aside;
+        *serving_of(r) += r->sending;
+        if (r->peer->pending)
+                peer_ready(r->peer);
+}
+
+void responder_sends(struct responder *r, uint64_t length)
+{
+        if (r->sending == 0)
+                r->moved_us = clock_now_us();
+        r->in_flight++;
+        r->sending += length;
+        *serving_of(r) += length;
+}
+
+void responder_sent(struct responder *r, uint64_t length)
+{
+        r->moved_us = clock_now_us();
+        r->in_flight--;
+        r->sending -= length;
+        *serving_of(r) -= length;
+        set_aside(r, false);
+}
+
+void responder_check_moving(struct responder *r, uint64_t now_us)
+{
+        struct link *link = r->peer->link;
+
+        if (r->aside || r->sending == 0)
+                return;
+        if (now_us >= r->moved_us + ENGINE_ASIDE_MS * UINT64_C(1000) &&
+            r->peer->serving_aside + r->sending <= ENGINE_ASIDE_MAX * link->transport->ops->window(link))
+                set_aside(r, true);
+        else if (r->peer->pending)
+                engine_check_moving(r->engine);
+}
+
 /* ---- failing ---- */
 
 void responder_fail(struct responder *r, int error, int wire_error, const char *detail)

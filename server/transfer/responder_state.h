@@ -46,7 +46,10 @@ struct responder {
         uint32_t part_seq;             /* of the WRITE whose parts [part_start, part_end) are in place */
         uint64_t part_start, part_end; /* part_end 0 = none */
         unsigned in_flight;            /* sends and receives whose memory a transport may touch */
-        struct responder_read *reads;  /* ring of ENGINE_READS_MAX; NULL = none has waited yet */
+        uint64_t sending;              /* bytes of sends in flight … */
+        bool aside;        /* … of which none ends: they are in peer->serving_aside, and it sends no more */
+        uint64_t moved_us; /* when the last send ended, or the first one in flight began */
+        struct responder_read *reads; /* ring of ENGINE_READS_MAX; NULL = none has waited yet */
         unsigned first_read, n_reads;
         bool pending;               /* listed in peer->pending: has READs to answer */
         bool held;                  /* listed in engine->held_responders: the next READ waits for bytes */
@@ -85,6 +88,11 @@ void responder_tell_progress(struct responder *responder);
 void responder_note_gpu_path(struct responder *responder, enum gpu_path path);
 /* Fails because this worker's memory cannot be copied; fault: -errno. */
 void responder_fault(struct responder *responder, int fault);
+/* A send begins, and ends. */
+void responder_sends(struct responder *responder, uint64_t length);
+void responder_sent(struct responder *responder, uint64_t length);
+/* Sets it aside if none of its sends has ended for ENGINE_ASIDE_MS. */
+void responder_check_moving(struct responder *responder, uint64_t now_us);
 /* Counts moved bytes. */
 void responder_add_progress(struct responder *responder, uint64_t bytes);
 /* Takes it off peer->pending: it has no READ left. */

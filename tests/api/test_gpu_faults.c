@@ -193,3 +193,44 @@ WITH_GPUS(a_gpu_that_stands_still_holds_up_no_other_transfer)
                                 standing_run(s, &t);
                         }
 }
+
+/*
+ * More bytes stand still than may be in flight to a peer, on either side and in both directions: transfers of host
+ * memory over the same link go on.
+ */
+WITH_GPUS(a_gpu_that_stands_still_leaves_room_on_its_link)
+{
+        static const struct {
+                bool network;
+                const char *faults, *transport;
+        } ways[] = { { true, "", "tcp" }, { false, "open", "shm" }, { false, "", "shm" } };
+        enum { STANDING = 3 };
+
+        for (size_t i = 0; i < 3; i++) {
+                gpu_set_faults(s, ways[i].faults);
+                pair_start_with(&s->pair, ways[i].network, STRINGS("--chunk-size", "1M", "--window", "4"));
+                for (int k = 0; k < 4; k++) {
+                        enum ferry_kind kind = k % 2 ? FERRY_READABLE : FERRY_WRITABLE;
+                        const struct course beside = { kind, "cpu", "cpu", 5 * MIB, NULL };
+                        const struct course c = {
+                                kind, k < 2 ? "cuda:0" : "cpu", k < 2 ? "cpu" : "cuda:0", 3 * MIB, NULL,
+                        };
+                        struct course_state begun[STANDING];
+
+                        for (size_t n = 0; n < STANDING; n++)
+                                course_prepare(&s->pair, &c, &begun[n]);
+                        gpu_set_faults(s, text_format("stuck %s", ways[i].faults));
+                        for (size_t n = 0; n < STANDING; n++)
+                                course_begin(&s->pair, &c, &begun[n]);
+                        course_run(&s->pair, &beside, ways[i].transport, ways[i].transport);
+                        for (size_t n = 0; n < STANDING; n++)
+                                assert_not_done(&s->pair.b, begun[n].active);
+                        gpu_set_faults(s, ways[i].faults);
+                        for (size_t n = 0; n < STANDING; n++) {
+                                operation_assert_end(&s->pair.b, begun[n].active, FERRY_COMPLETE, NULL);
+                                course_clear(&s->pair, &begun[n]);
+                        }
+                }
+                pair_stop(&s->pair);
+        }
+}
