@@ -29,7 +29,7 @@ enum { DESCRIPTORS_KEPT = 256 };
 /* A shard needs a descriptor, too; at most SHARD_CONNECTIONS (server/http/shard.h). */
 enum { CONNECTIONS_A_DESCRIPTOR = 32 };
 
-/* ---- downward calls' callbacks ---- */
+/* ---- callbacks, by which a layer calls one above it ---- */
 
 /* Thread: a maker thread, or the one that makes a small region or adopts memory. */
 static int on_register(void *context, const struct region *region, void **ret_registration)

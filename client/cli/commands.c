@@ -5,8 +5,9 @@ enum { COMMAND_MANY = 1000 };
 
 const struct cli_command cli_commands[] = {
         { "offer", "FILE", "offer a file, and wait until a peer has it, or as many as --uses says",
-          "Prints the URL that ferry fetch takes. - is standard input. Whatever ends it takes the offer back.", 1, 1,
-          cli_run_offer },
+          "Prints the URL that ferry fetch takes. - is standard input. The offer is withdrawn however the command "
+          "ends.",
+          1, 1, cli_run_offer },
         { "fetch", "URL", "fetch what a peer offers into a file",
           "URL is what ferry offer prints, @NAME/op_ID, ferry://NAME/op_ID, or nats://HOST:PORT/NAME/op_ID through "
           "ferry-nats. Without -o the bytes go to standard "

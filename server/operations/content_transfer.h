@@ -8,7 +8,7 @@
 
 /*
  * A transfer over HTTP: one claim, and the ranges that have moved. The store's content lock guards it and its list. It
- * is a leaf: the store's lock is taken, and callbacks are called, without it. Any thread.
+ * comes before the loop's; the store's lock is taken, and callbacks are called, without it. Any thread.
  */
 struct content_transfer {
         struct content_transfer *prev, *next; /* of the operation's; while it is not over */

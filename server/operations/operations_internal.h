@@ -83,10 +83,12 @@ struct operation {
         uint64_t *blocks;            /* of all descriptors, one after the other; in the same memory */
         struct follow *follow;       /* of a readable; owned; NULL = all its bytes are there */
 
-        /* Written by the data plane, without the lock. */
+        /* Written by the data plane without the lock, and read without it. */
         _Atomic uint64_t bytes_done; /* of the furthest transfer; never falls */
         _Atomic uint64_t moved_us;   /* when a byte last moved, or a transfer started */
         _Atomic uint64_t bumped_us;  /* when progress last bumped the revision */
+
+        /* Written under the store's lock, read without it. */
         atomic_uint n_followers;
         atomic_bool filled; /* of a read: it is complete */
 
@@ -263,7 +265,7 @@ struct operation_store {
         void (*contents_revoke)(struct operation *operation, int reason, int wire_reason);
         struct deferred_actions wakes; /* left to operation_store_wake_waiters */
 
-        pthread_mutex_t content_lock; /* a leaf; guards content transfers */
+        pthread_mutex_t content_lock; /* before the loop's, never with the store's; guards content transfers */
         pthread_mutex_t arrival_lock; /* a leaf, also under the store's lock; guards arrived of reads */
 };
 

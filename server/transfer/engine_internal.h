@@ -57,7 +57,7 @@ struct engine {
         struct engine_observer observer;
         struct engine_facts facts;
 
-        struct transport *transports[TRANSPORTS_MAX]; /* in the order in which a route tries them */
+        struct transport *transports[TRANSPORTS_MAX]; /* all that are open */
         size_t n_transports;
         struct transport *local, *ucx; /* the same by kind; NULL = off */
         int epoll_fd;

@@ -22,7 +22,7 @@ enum {
         ENGINE_CONTACTS_LEFT = 256,            /* workers without a link kept for GET /v1/peers … */
         ENGINE_CONTACT_US = 600 * 1000 * 1000, /* … and for how long */
         ENGINE_LINKS_DEFAULT = 4096,           /* links opened by peers */
-        /* Tombstones: so many lists of so many. */
+        /* Tombstones: lists by transfer id, and the length of each. */
         ENGINE_TOMBSTONE_LISTS = 128,
         ENGINE_TOMBSTONE_LIST = 8,
 };

@@ -60,8 +60,8 @@ const char *ferry_worker_error(void);
 /*
  * Sets the level and the destination of the log. level is "error", "warn" (the default), "info" or "debug"; NULL keeps
  * the present one. sink gets one line, without a newline, in the format of ferryd --log-format logfmt; NULL = standard
- * error. It may be called from several threads at once, also while this function changes it. All workers of the process
- * share the log. -EINVAL: no such level.
+ * error. It may be called from several threads at once, also while this function changes it, and must not call this
+ * library. All workers of the process share the log. -EINVAL: no such level.
  */
 int ferry_worker_log(const char *level, void (*sink)(void *context, const char *level, const char *line),
                      void *context);
@@ -104,8 +104,9 @@ const char *ferry_worker_ready_line(const struct ferry_worker *worker);
 const char *ferry_worker_url(const struct ferry_worker *worker, size_t i);
 
 /*
- * Refuses new operations, waits at most timeout_ms milliseconds until every operation is terminal, and cancels those
- * that are left. Returns how many it cancelled. Not from a callback.
+ * Leaves the registry, refuses new operations, cancels offers that nobody has claimed, waits at most timeout_ms
+ * milliseconds until every other operation is terminal, and cancels those that are left. Returns how many of the latter
+ * it cancelled. Not from a callback.
  */
 size_t ferry_worker_drain(struct ferry_worker *worker, unsigned timeout_ms);
 
@@ -141,7 +142,7 @@ enum { FERRY_WORKER_ID_SIZE = 24 }; /* bytes of an id as text, with the NUL */
  *
  * FERRY_E_INVALID_PARAMETER (no address, size 0, name too long, not memory of that device); FERRY_E_UNKNOWN_DEVICE;
  * FERRY_E_LIMIT_REACHED ("max-regions"); FERRY_E_NO_SPACE (the system will not lock the memory for RDMA); -ENOMEM;
- * another -errno.
+ * another -errno. Not from a callback.
  */
 int ferry_worker_region_add(struct ferry_worker *worker, void *address, size_t size, const char *device,
                             const char *name, char ret_id[FERRY_WORKER_ID_SIZE]);
@@ -149,9 +150,9 @@ int ferry_worker_region_add(struct ferry_worker *worker, void *address, size_t s
 /*
  * Allocates size bytes of zeros as a region that local peers can map and nobody but this process can write; on
  * "cuda:N", memory of that GPU, of which *ret_address is the device pointer. Transfers from such memory need no second
- * copy. Blocks until every page is there (about 0.3 s per GiB). *ret_address is valid until ferry_worker_region_remove
+ * copy. Blocks until every page is there (about 0.2 s per GiB). *ret_address is valid until ferry_worker_region_remove
  * returned 0, which frees it, or ferry_worker_free. Errors as of ferry_worker_region_add; FERRY_E_NO_SPACE also for
- * "memory-limit", and for what the system has.
+ * "memory-limit", and for what the system has. Not from a callback.
  */
 int ferry_worker_region_alloc(struct ferry_worker *worker, size_t size, const char *device, const char *name,
                               void **ret_address, char ret_id[FERRY_WORKER_ID_SIZE]);

@@ -38,7 +38,8 @@ struct region_table;
 /*
  * The layer that registers memory (the engine). Called without a lock of the table held. register_region may take
  * seconds and is called by several maker threads at once; for small regions and for adopted memory, by the thread that
- * makes them. deregister_region waits for the engine's thread, which therefore must not call it: see region_delete.
+ * makes them. deregister_region waits for the holder of the progress lock, which therefore must not call region_create,
+ * region_adopt (both deregister when they fail) or region_delete.
  */
 struct region_registrar {
         /* 0 with *ret_registration, or -errno. The region's memory, address, space and fd stay until

@@ -20,8 +20,8 @@ struct region;
 /*
  * The operations of this worker: state table, store, waiters, deadlines.
  *
- * The store's lock guards every operation. Lock order: a caller's own lock, the store's, those of base (loop, metrics,
- * log); region_unuse takes none. Callbacks (waiters, data plane, drained) run with no lock held. All functions: any
+ * The store's lock guards every operation. Lock order: a caller's own lock, the store's, those of base (loop,
+ * metrics); region_unuse takes none. Callbacks (waiters, data plane, drained) run with no lock held. All functions: any
  * thread, the engine's included.
  */
 
@@ -184,7 +184,7 @@ int operation_create(struct operation_store *store, const struct operation_spec 
  * unchanged: FERRY_E_KIND_MISMATCH; FERRY_E_SIZE_MISMATCH; FERRY_E_METADATA_EXPIRED; FERRY_E_INVALID_METADATA, with a
  * sentence in detail. 0: it runs and ends by itself, also when the data plane refuses it (ERRORED), or it was cancelled
  * before. -EALREADY: begun before. -EINVAL: not active. awaited: the caller waits for the end, so the data plane may
- * use this thread for a moment; not from a callback.
+ * use this thread for a moment (in a callback on the progress thread it does not).
  */
 int operation_begin(struct operation_store *store, struct operation *operation, const struct ferry_metadata *metadata,
                     bool awaited, char detail[OPERATION_DETAIL_SIZE]);

@@ -41,7 +41,7 @@ enum engine_carrier {
         ENGINE_CARRIER_SHM = 1,
         ENGINE_CARRIER_TCP = 2,
         ENGINE_CARRIER_RDMA = 4, /* every transport of UCX but TCP */
-        ENGINE_CARRIER_HTTP = 8, /* the peer's …/content, which the peers' client uses and the engine does not */
+        ENGINE_CARRIER_HTTP = 8, /* the peer's …/content, which server/peers moves, not the engine */
         ENGINE_CARRIER_HTTPS = 16,
         ENGINE_CARRIER_UCX = ENGINE_CARRIER_TCP | ENGINE_CARRIER_RDMA,
 };
@@ -230,8 +230,8 @@ struct engine_transfer {
         unsigned carriers; /* of enum engine_carrier; nothing else carries the bytes. 0 = whatever both sides have */
         /*
          * The caller has nothing else to do until the end, and holds no lock: a short transfer, and whatever else
-         * comes, may run on its thread before engine_transfer_start returns, for a fifth of spin_us. Not from a
-         * callback.
+         * comes, may run on its thread before engine_transfer_start returns, for a fifth of spin_us. In a callback on
+         * the progress thread it waits for that thread's next round.
          */
         bool awaited;
 

@@ -205,7 +205,8 @@ struct transport_ops {
         void (*deregister_memory)(struct transport *transport, struct memory *memory);
 
         /* Opens a link to a peer. NULL with *ret_error: -ENOENT (local: no such worker on this host), -ECONNREFUSED,
-         * -EACCES (another user's), -ENODEV (the peer has no address for this transport), other -errno. */
+         * -EACCES (another user's), -ENODEV (the peer has no address for this transport), -ENETDOWN (no interface is up
+         * yet), -EAFNOSUPPORT (no address of this family here), -ESHUTDOWN, other -errno. */
         struct link *(*connect)(struct transport *transport, const struct transport_peer *peer, int *ret_error);
         void (*send)(struct link *link, struct message *message);
         /* Takes over the message, and receives the payload into its stream. Only inside handlers->message, for a
