@@ -45,7 +45,7 @@ static void aio_run_due(struct ferry_aio *aio)
         for (struct aio_call *c = aio->calls; c;) {
                 struct aio_call *next = c->next;
                 uint64_t now = ferry_clock_ms();
-                bool late = c->running && exchange_deadline(&c->http_try) <= now, due = !c->running && c->due_ms <= now;
+                bool late = c->running && http_try_deadline(&c->http_try) <= now, due = !c->running && c->due_ms <= now;
                 if (late)
                         aio_http_try_end(c, CURLE_OPERATION_TIMEDOUT);
                 else if (due)
@@ -139,8 +139,8 @@ struct ferry_aio *ferry_aio_free(struct ferry_aio *aio)
         while (aio->calls) {
                 struct aio_call *c = aio->calls;
                 if (c->running)
-                        (void)exchange_end(&c->http_try, CURLE_ABORTED_BY_CALLBACK);
-                (void)problem_judge(c->lane, c->request, &c->reply, -ECANCELED);
+                        (void)http_try_end(&c->http_try, CURLE_ABORTED_BY_CALLBACK);
+                (void)problem_classify(c->lane, c->request, &c->reply, -ECANCELED);
                 aio_unlink(c);
                 aio_call_back(c, -ECANCELED, NULL);
         }

@@ -92,7 +92,7 @@ void aio_call_back(struct aio_call *c, int r, const struct aio_outcome *outcome)
         aio_call_free(c);
 }
 
-/* Schedules the next attempt. */
+/* Schedules the next try. */
 static void aio_later(struct aio_call *c, uint64_t delay_ms)
 {
         c->due_ms = ferry_clock_ms() + delay_ms;
@@ -122,7 +122,7 @@ static int aio_wait_ask(struct aio_call *c)
         path_query_number(&c->path, "wait_ms", slice);
         if (r == 0)
                 r = c->path.error;
-        c->attempts = 0;
+        c->tries = 0;
         c->asked_ms = now;
         c->plain = (struct request){ .exchange = { .method = "GET", .path = c->path.text.data, .wait_ms = slice },
                                      .deadline_ms = c->deadline_ms == AIO_NEVER ? 0 : c->deadline_ms + AIO_ANSWER_MS };
@@ -158,7 +158,7 @@ static bool aio_wait_goes_on(struct aio_call *c, int *r, bool done)
         return true;
 }
 
-/* ---- attempts ---- */
+/* ---- tries ---- */
 
 /* Decodes a 2xx answer, in our layout. */
 static int aio_decode(struct aio_call *c, struct aio_outcome *outcome, bool *ret_done)
@@ -208,7 +208,7 @@ static void aio_finish(struct aio_call *c, int r)
 {
         struct aio_outcome outcome = { 0 };
         bool done = false;
-        r = problem_judge(c->lane, c->request, &c->reply, r);
+        r = problem_classify(c->lane, c->request, &c->reply, r);
         if (r == 0) {
                 r = aio_decode(c, &outcome, &done);
         } else if ((r == FERRY_E_NOT_FOUND || r == FERRY_E_GONE) && c->reply.lost && c->answer == AIO_NOTHING) {
@@ -225,8 +225,8 @@ void aio_http_try_end(struct aio_call *c, CURLcode code)
 {
         uint64_t delay;
         c->running = false;
-        int r = exchange_end(&c->http_try, code);
-        if (perform_again(c->lane, c->request, &c->reply, r, c->attempts, &delay))
+        int r = http_try_end(&c->http_try, code);
+        if (call_retry(c->lane, c->request, &c->reply, r, c->tries, &delay))
                 aio_later(c, delay);
         else
                 aio_finish(c, r);
@@ -234,11 +234,11 @@ void aio_http_try_end(struct aio_call *c, CURLcode code)
 
 void aio_http_try_begin(struct aio_call *c)
 {
-        c->attempts++;
+        c->tries++;
         c->reply.secret = c->request->secret;
         c->http_try = (struct http_try){ .f = c->lane, .request = c->request, .reply = &c->reply };
         curl_easy_setopt(c->lane->easy, CURLOPT_PRIVATE, c);
-        int r = exchange_begin(&c->http_try);
+        int r = http_try_begin(&c->http_try);
         if (r < 0)
                 aio_finish(c, r);
         else
@@ -247,7 +247,7 @@ void aio_http_try_begin(struct aio_call *c)
 
 /* ---- the calls ---- */
 
-/* The first attempt starts with the next dispatch, which the timer brings about. */
+/* The first try starts with the next dispatch, which the timer brings about. */
 static int aio_start(struct aio_call *c, int r)
 {
         struct ferry_aio *aio = c->aio;

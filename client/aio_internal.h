@@ -25,9 +25,9 @@ struct aio_call {
         struct ferry_aio *aio;
         struct ferry *lane; /* a handle of its own in the set's multi handle */
         struct http_try http_try;
-        bool running;      /* the attempt is in the multi handle */
-        unsigned attempts; /* of this request */
-        uint64_t due_ms;   /* when the next attempt starts, while none runs */
+        bool running;    /* the try is in the multi handle */
+        unsigned tries;  /* of this request */
+        uint64_t due_ms; /* when the next try starts, while none runs */
         const struct request *request;
         struct request plain; /* of all but create */
         struct operation_request create;
@@ -69,7 +69,7 @@ void aio_unlink(struct aio_call *c);
 /* Runs the callback, then frees the call, which must be unlinked. */
 void aio_call_back(struct aio_call *c, int r, const struct aio_outcome *outcome);
 
-/* Begin and end one attempt of a call's request. Both may run the callback and free the call. */
+/* Begin and end one try of a call's request. Both may run the callback and free the call. */
 void aio_http_try_begin(struct aio_call *c);
 void aio_http_try_end(struct aio_call *c, CURLcode code);
 

@@ -13,7 +13,7 @@ int aio_set_timer(struct ferry_aio *aio)
         uint64_t now = ferry_clock_ms(), due = aio->curl_due_ms;
         struct itimerspec when = { 0 };
         for (struct aio_call *c = aio->calls; c; c = c->next) {
-                uint64_t one = c->running ? exchange_deadline(&c->http_try) : c->due_ms;
+                uint64_t one = c->running ? http_try_deadline(&c->http_try) : c->due_ms;
                 due = one < due ? one : due;
         }
         if (due != AIO_NEVER) {

@@ -18,7 +18,7 @@ static bool call_type_is(const struct reply *reply, const char *type)
 }
 
 /* Turns the result of parsing a body into that of the call. */
-static int call_judge(struct ferry *f, int r, const struct ferry_json_errors *errors, bool is_object)
+static int call_check_body(struct ferry *f, int r, const struct ferry_json_errors *errors, bool is_object)
 {
         if (r > 0)
                 return problem_protocol(f, "the body is not JSON", errors->n ? errors->items[0].detail : "");
@@ -27,7 +27,7 @@ static int call_judge(struct ferry *f, int r, const struct ferry_json_errors *er
         return r;
 }
 
-int call_type_judge(struct ferry *f, const struct reply *reply)
+int call_check_type(struct ferry *f, const struct reply *reply)
 {
         if (call_type_is(reply, "application/json"))
                 return 0;
@@ -39,11 +39,11 @@ static int call_parse(struct ferry *f, const struct reply *reply, struct ferry_j
 {
         struct ferry_json_errors errors = { 0 };
         struct ferry_json *json = NULL;
-        int r = call_type_judge(f, reply);
+        int r = call_check_type(f, reply);
         if (r != 0)
                 return r;
         r = ferry_json_parse_in_place(reply->body.data, reply->body.size, "metadata", &json, &errors);
-        r = call_judge(f, r, &errors, r == 0 && json_object_is_type(ferry_json_root(json), json_type_object));
+        r = call_check_body(f, r, &errors, r == 0 && json_object_is_type(ferry_json_root(json), json_type_object));
         if (r == 0)
                 *ret_json = json;
         else
@@ -68,7 +68,7 @@ int call_decode_reply(struct ferry *f, const struct reply *reply, call_decoder d
 int call_decode(struct ferry *f, const struct request *request, call_decoder decode, void *target, char **ret_text)
 {
         FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
-        int r = perform(f, request, &reply);
+        int r = call_send(f, request, &reply);
         if (r == 0)
                 r = call_decode_reply(f, &reply, decode, target);
         if (r == 0 && ret_text)
@@ -81,13 +81,13 @@ int call_get_text(struct ferry *f, const char *path, char **ret_json)
         FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
         struct ferry_json_errors errors = { 0 };
         struct request request = { .exchange = { .method = "GET", .path = path }, .secret = true };
-        int r = perform(f, &request, &reply);
+        int r = call_send(f, &request, &reply);
         if (r == 0)
-                r = call_type_judge(f, &reply);
+                r = call_check_type(f, &reply);
         if (r != 0)
                 return r;
         r = ferry_json_check(reply.body.data, reply.body.size, &errors);
-        r = call_judge(f, r, &errors, r == 0 && reply.body.data[strspn(reply.body.data, " \t\r\n")] == '{');
+        r = call_check_body(f, r, &errors, r == 0 && reply.body.data[strspn(reply.body.data, " \t\r\n")] == '{');
         if (r == 0)
                 *ret_json = ferry_buffer_take(&reply.body);
         return r;
@@ -96,7 +96,7 @@ int call_get_text(struct ferry *f, const char *path, char **ret_json)
 int call_text(struct ferry *f, const char *path, const char *const *types, char **ret_text)
 {
         FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
-        int r = perform(f, &(struct request){ .exchange = { .method = "GET", .path = path } }, &reply);
+        int r = call_send(f, &(struct request){ .exchange = { .method = "GET", .path = path } }, &reply);
         if (r != 0)
                 return r;
         while (*types && !call_type_is(&reply, *types))
@@ -113,7 +113,7 @@ int call_text(struct ferry *f, const char *path, const char *const *types, char 
 int call_plain(struct ferry *f, const struct request *request)
 {
         FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
-        return perform(f, request, &reply);
+        return call_send(f, request, &reply);
 }
 
 int call_path(struct ferry *f, const char *collection, const char *id, const char *suffix, struct path *path)
@@ -133,7 +133,7 @@ int call_delete(struct ferry *f, const char *collection, const char *id)
         int r = call_path(f, collection, id, "", &path);
         if (r < 0)
                 return r;
-        r = perform(f, &(struct request){ .exchange = { .method = "DELETE", .path = path.text.data } }, &reply);
+        r = call_send(f, &(struct request){ .exchange = { .method = "DELETE", .path = path.text.data } }, &reply);
         if ((r == FERRY_E_NOT_FOUND || r == FERRY_E_GONE) && reply.lost) {
                 problem_clear(f);
                 return 0;

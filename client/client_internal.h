@@ -79,7 +79,7 @@ struct reply {
 
         bool delivered;              /* the sink has taken bytes */
         bool consumed;               /* the source has given bytes */
-        bool lost;                   /* an earlier attempt may have reached the worker, and its answer was lost */
+        bool lost;                   /* an earlier try may have reached the worker, and its answer was lost */
         char fault[CURL_ERROR_SIZE]; /* why there is no answer */
 };
 
@@ -87,43 +87,43 @@ struct reply {
 
 void reply_clear(struct reply *reply);
 
-/* Empties the reply for the next attempt; secret and lost stay. */
+/* Empties the reply for the next try; secret and lost stay. */
 void reply_restart(struct reply *reply);
 
-/* ---- exchange.c: one attempt ---- */
+/* ---- http_try.c: one try ---- */
 
 /* Makes the libcurl handles of a handle whose other fields are set; multi only where none is. 0; -EINVAL; -ENOMEM. */
-int exchange_init(struct ferry *f);
+int http_try_init(struct ferry *f);
 
-/* Begin and end an attempt, whose f, request and reply are set. 0 or -errno; a failed exchange_begin() has ended it. */
-int exchange_begin(struct http_try *a);
-int exchange_end(struct http_try *a, CURLcode code);
+/* Begin and end a try, whose f, request and reply are set. 0 or -errno; a failed http_try_begin() has ended it. */
+int http_try_begin(struct http_try *t);
+int http_try_end(struct http_try *t, CURLcode code);
 
-/* ferry_clock_ms() at which an attempt times out. */
-uint64_t exchange_deadline(const struct http_try *a);
+/* ferry_clock_ms() at which a try times out. */
+uint64_t http_try_deadline(const struct http_try *t);
 
 /* Sends once. 0 when an answer came, of any status; -errno as in ferry.h, reply->fault says why. */
-int exchange_try(struct ferry *f, const struct request *request, struct reply *reply);
+int http_try_once(struct ferry *f, const struct request *request, struct reply *reply);
 
 /* Waits; the connections stay. Ends early when the handle is aborted. */
-void exchange_pause(struct ferry *f, uint64_t ms);
+void http_try_pause(struct ferry *f, uint64_t ms);
 
 /* ---- handle.c ---- */
 
 /* A handle for the same worker in another multi handle. 0; -ENOMEM. */
 int handle_clone(const struct ferry *f, CURLM *multi, struct ferry **ret_ferry);
 
-/* ---- perform.c: attempts, problems ---- */
+/* ---- call_send.c: tries, problems ---- */
 
-/* Whether to repeat after an attempt that had the result, and after how long. Prepares the reply for the next one. */
-bool perform_again(struct ferry *f, const struct request *request, struct reply *reply, int result, unsigned attempt,
-                   uint64_t *ret_delay_ms);
+/* Whether to repeat after a try that had the result, and after how long. Prepares the reply for the next one. */
+bool call_retry(struct ferry *f, const struct request *request, struct reply *reply, int result, unsigned tries,
+                uint64_t *ret_delay_ms);
 
 /*
- * Sends, repeats where that is allowed, and judges the answer: 0 for 2xx and 3xx, FERRY_E_* for a problem, -errno.
+ * Sends, repeats where that is allowed, and classifies the answer: 0 for 2xx and 3xx, FERRY_E_* for a problem, -errno.
  * Sets f->problem. reply is filled whenever an answer came; the caller clears it in any case.
  */
-int perform(struct ferry *f, const struct request *request, struct reply *ret_reply);
+int call_send(struct ferry *f, const struct request *request, struct reply *ret_reply);
 
 /* ---- request_check.c ---- */
 
@@ -134,8 +134,8 @@ const char *request_check(const struct ferry_exchange *e);
 
 void problem_clear(struct ferry *f);
 
-/* Fills f->problem from the outcome of perform. Pure but for the handle. Returns the result that the caller sees. */
-int problem_judge(struct ferry *f, const struct request *request, const struct reply *reply, int result);
+/* Fills f->problem from the outcome of call_send. Pure but for the handle. Returns the result that the caller sees. */
+int problem_classify(struct ferry *f, const struct request *request, const struct reply *reply, int result);
 
 /* A problem document, with its error. 0; -EPROTO when it is none, with *ret_field. */
 int problem_decode(struct json_object *json, struct ferry_problem *problem, const char **ret_field);
@@ -155,7 +155,7 @@ typedef int (*call_decoder)(struct json_object *json, void *target, const char *
 int call_decode(struct ferry *f, const struct request *request, call_decoder decode, void *target, char **ret_text);
 
 /* Whether an answer is JSON: 0, or -EPROTO with f->problem set. */
-int call_type_judge(struct ferry *f, const struct reply *reply);
+int call_check_type(struct ferry *f, const struct reply *reply);
 
 /* The second half of call_decode: a good answer's body. */
 int call_decode_reply(struct ferry *f, const struct reply *reply, call_decoder decode, void *target);

@@ -99,7 +99,7 @@ int content_get(struct ferry *f, const struct content *content, uint64_t offset,
                                                  .sink_context = &download },
                                    .sink_status = *range ? 206 : 200,
                                    .authorization = content->authorization };
-        int r = perform(f, &request, &reply);
+        int r = call_send(f, &request, &reply);
         if (r != 0)
                 return r;
         if (reply.status != request.sink_status || !download_starts_at(&reply, offset))

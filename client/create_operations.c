@@ -9,7 +9,7 @@ int ferry_create_operations_sized(struct ferry *f, const struct ferry_operation_
         struct ferry_operation_results results = { 0 };
         int r = operation_request_make(f, &(struct operation_specs){ specs, n, true }, sizes, &made);
         if (r == 0)
-                r = perform(f, &made.request, &reply);
+                r = call_send(f, &made.request, &reply);
         if (r == 0)
                 r = results_decode_batch(f, &reply, &results);
         if (r == 0 && results.n != n) {

@@ -86,7 +86,7 @@ int ferry_new_sized(const char *url, const struct ferry_options *options, struct
                 r = handle_set_options(f, &ours);
         if (r == 0) {
                 handle_split_base(f);
-                r = exchange_init(f);
+                r = http_try_init(f);
         }
         if (r < 0) {
                 ferry_free(f);
@@ -121,7 +121,7 @@ int handle_clone(const struct ferry *f, CURLM *multi, struct ferry **ret_ferry)
         clone->multi_shared = true;
         if (r == 0) {
                 handle_split_base(clone);
-                r = exchange_init(clone);
+                r = http_try_init(clone);
         }
         if (r < 0)
                 ferry_free(clone);

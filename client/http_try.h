@@ -10,7 +10,7 @@ struct ferry;
 struct request;
 struct reply;
 
-/* One attempt under way, between exchange_begin and exchange_end. */
+/* One try under way, between http_try_begin and http_try_end. */
 struct http_try {
         struct ferry *f;
         const struct request *request;
@@ -24,7 +24,7 @@ struct http_try {
         struct curl_slist *headers;
 };
 
-/* Callbacks of libcurl; context is the handle (struct ferry) of the attempt. */
+/* Callbacks of libcurl; context is the handle (struct ferry) of the try. */
 size_t http_try_on_header(char *line, size_t one, size_t length, void *context);
 size_t http_try_on_body(char *data, size_t one, size_t size, void *context);
 size_t http_try_on_source(char *data, size_t one, size_t size, void *context);

@@ -138,7 +138,7 @@ static int problem_proxy(struct ferry *f)
         return 0;
 }
 
-int problem_judge(struct ferry *f, const struct request *request, const struct reply *reply, int result)
+int problem_classify(struct ferry *f, const struct request *request, const struct reply *reply, int result)
 {
         struct ferry_problem *p = &f->problem;
         p->http_status = reply->status;

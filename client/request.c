@@ -28,7 +28,7 @@ int ferry_exchange_perform_sized(struct ferry *f, const struct ferry_exchange *e
         int r = sizes_take(f, &request.exchange, sizeof(request.exchange), exchange, sizes->exchange);
         if (r < 0)
                 return r;
-        r = perform(f, &request, &reply);
+        r = call_send(f, &request, &reply);
         if (reply.status)
                 answer_fill(&reply, &answer);
         sizes_give_up(ret_answer, sizes->answer, &answer, sizeof(answer));

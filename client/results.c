@@ -107,7 +107,7 @@ int results_decode_batch(struct ferry *f, const struct reply *reply, struct ferr
         struct ferry_operation_results results = { 0 };
         const char *at = reply->body.data, *field = "not an array", *text;
         size_t size;
-        int r = call_type_judge(f, reply);
+        int r = call_check_type(f, reply);
         if (r != 0)
                 return r;
         r = ferry_json_check(at, reply->body.size, &errors);

@@ -11,7 +11,7 @@ static bool retry_connection_failed(int result)
 
 bool retry_decide(const struct retry_facts *facts, uint64_t *ret_delay_ms)
 {
-        if (!facts->allowed || facts->attempt == 0 || facts->attempt > facts->retries)
+        if (!facts->allowed || facts->tries == 0 || facts->tries > facts->retries)
                 return false;
         bool refused = facts->result == 0 && (facts->status == 429 || facts->status == 503);
         if (!retry_connection_failed(facts->result) && !(refused && facts->by_status))
@@ -22,7 +22,7 @@ bool retry_decide(const struct retry_facts *facts, uint64_t *ret_delay_ms)
                 *ret_delay_ms = facts->retry_after_ms;
                 return true;
         }
-        unsigned doublings = facts->attempt - 1;
+        unsigned doublings = facts->tries - 1;
         uint64_t delay = doublings < 6 ? (uint64_t)RETRY_FIRST_MS << doublings : RETRY_LONGEST_MS;
         if (delay > RETRY_LONGEST_MS)
                 delay = RETRY_LONGEST_MS;

@@ -11,13 +11,13 @@ enum {
         RETRY_AFTER_LONGEST_MS = 10000, /* a worker that asks for more is handed to the caller */
 };
 
-/* What is known after an attempt. */
+/* What is known after a try. */
 struct retry_facts {
         int result;       /* 0 = an answer came; -errno */
         int status;       /* of the answer */
         bool allowed;     /* the request may be repeated without harm, and nothing of it was given away yet */
         bool by_status;   /* 429 and 503 count as well */
-        unsigned attempt; /* how many were made, 1 after the first */
+        unsigned tries;   /* how many were made, 1 after the first */
         unsigned retries; /* how many more than one may be made */
         bool has_retry_after;
         uint64_t retry_after_ms;

@@ -11,7 +11,7 @@ enum {
         WAIT_REQUEST_MS = 30000, /* of one parked request */
         WAIT_ANSWER_MS = 1000,   /* how late the last answer may be */
         WAIT_AWAY_MS = 60000,    /* a worker that cannot be reached for so long is given up */
-        WAIT_PAUSE_MS = 200,     /* between attempts to reach it, beside those of perform */
+        WAIT_PAUSE_MS = 200,     /* between tries to reach it, beside those of call_send */
         WAIT_EARLY_MS = 50,      /* a worker that does not wait is asked no more often than this */
 };
 
@@ -58,7 +58,7 @@ static int wait_once(struct wait *w, bool first)
         uint64_t pause = r != 0                                                  ? WAIT_PAUSE_MS
                          : slice >= WAIT_EARLY_MS && now - start < WAIT_EARLY_MS ? WAIT_EARLY_MS
                                                                                  : 0;
-        exchange_pause(w->f, pause < w->deadline_ms - now ? pause : w->deadline_ms - now);
+        http_try_pause(w->f, pause < w->deadline_ms - now ? pause : w->deadline_ms - now);
         return 0;
 }
 

@@ -35,7 +35,7 @@ static int ask_parse(const char *url, struct ask *ret_ask)
         return ret_ask->server ? BUS_OK : bus_fail(BUS_USAGE, "%s", strerror(ENOMEM));
 }
 
-static int ask_judge(const struct ask *ask, const char *data, size_t size)
+static int ask_classify(const struct ask *ask, const char *data, size_t size)
 {
         char code[REPLY_CODE_SIZE];
         switch (reply_read(data, size, code)) {
@@ -62,8 +62,8 @@ static int ask_exchange(natsConnection *connection, const struct ask *ask)
                                 BUS_TIMEOUT_MS / 1000);
         if (s != NATS_OK)
                 return bus_fail(BUS_UNREACHABLE, "NATS: %s", natsStatus_GetText(s));
-        int status = ask_judge(ask, natsMsg_GetData(reply) ? natsMsg_GetData(reply) : "",
-                               (size_t)natsMsg_GetDataLength(reply));
+        int status = ask_classify(ask, natsMsg_GetData(reply) ? natsMsg_GetData(reply) : "",
+                                  (size_t)natsMsg_GetDataLength(reply));
         natsMsg_Destroy(reply);
         return status;
 }

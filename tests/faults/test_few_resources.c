@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "attempt.h"
+#include "ferryd_start.h"
 #include "wire.h"
 
 /* Too few files, threads or pages, and clocks that jump: the worker says so in a line and ends, or serves. */
@@ -42,12 +42,12 @@ static size_t sweep(const char *const *flags, struct limit limit, rlim_t end, rl
         size_t n = 0;
 
         for (; limit.value < end; limit.value += step) {
-                struct attempt attempt;
+                struct ferryd_start start;
 
-                attempt_run(flags, set_limit, &limit, true, &attempt);
-                ready = attempt.ready;
+                ferryd_start(flags, set_limit, &limit, true, &start);
+                ready = start.ready;
                 n += ready;
-                attempt_clear(&attempt);
+                ferryd_start_clear(&start);
         }
         assert_true(ready);
         return n;
@@ -79,13 +79,13 @@ TEST(any_number_of_threads_serves_or_is_too_few)
                 skip();
         failing = failing_share(true);
         for (long at = 1; at < 16; at++, n++) {
-                struct attempt attempt;
+                struct ferryd_start start;
 
                 failing->threads_at = at;
-                attempt_run(at % 2 ? network : quiet, NULL, NULL, true, &attempt);
+                ferryd_start(at % 2 ? network : quiet, NULL, NULL, true, &start);
                 failing->threads_at = 0;
-                n_ready += attempt.ready;
-                attempt_clear(&attempt);
+                n_ready += start.ready;
+                ferryd_start_clear(&start);
         }
         (void)failing_share(false);
         assert_in_range(n_ready, 1, n - 1);
@@ -97,51 +97,51 @@ TEST(a_user_that_may_have_no_threads_is_told)
         enum { NOBODY = 65534 };
         char directory[] = "/tmp/ferry-faults-XXXXXX";
         const char *const flags[] = { "--listen", "127.0.0.1:0", "--name", "w", "--local", directory, NULL };
-        struct attempt attempt;
+        struct ferryd_start start;
 
         if (geteuid() != 0 || SANITIZED)
                 skip();
         assert_non_null(mkdtemp(directory));
         assert_int_equal(chown(directory, NOBODY, NOBODY), 0);
-        attempt_run(flags, set_limit, &(struct limit){ RLIMIT_NPROC, 1, NOBODY }, false, &attempt);
-        if (attempt.ready || !strstr(attempt.errors, "ferryd: "))
-                fail_msg("ready: %d, %s", attempt.ready, attempt.errors);
-        attempt_clear(&attempt);
-        attempt_run(flags, set_limit, &(struct limit){ RLIMIT_NPROC, 4096, NOBODY }, true, &attempt);
-        assert_true(attempt.ready);
-        attempt_clear(&attempt);
+        ferryd_start(flags, set_limit, &(struct limit){ RLIMIT_NPROC, 1, NOBODY }, false, &start);
+        if (start.ready || !strstr(start.errors, "ferryd: "))
+                fail_msg("ready: %d, %s", start.ready, start.errors);
+        ferryd_start_clear(&start);
+        ferryd_start(flags, set_limit, &(struct limit){ RLIMIT_NPROC, 4096, NOBODY }, true, &start);
+        assert_true(start.ready);
+        ferryd_start_clear(&start);
         assert_int_equal(rmdir(directory), 0); /* neither has left anything */
 }
 
 TEST(a_library_that_prints_leaves_standard_output_alone)
 {
-        struct attempt attempt;
+        struct ferryd_start start;
 
         if (SANITIZED) /* which want to be loaded first */
                 skip();
         (void)failing_share(true);
         assert_int_equal(setenv("FERRY_FAILING_PRINTS", "1", 1), 0);
-        attempt_run(quiet, NULL, NULL, true, &attempt);
+        ferryd_start(quiet, NULL, NULL, true, &start);
         (void)unsetenv("FERRY_FAILING_PRINTS");
         (void)failing_share(false);
-        assert_true(attempt.ready);
-        assert_non_null(strstr(attempt.errors, "loaded\n"));
-        attempt_clear(&attempt);
+        assert_true(start.ready);
+        assert_non_null(strstr(start.errors, "loaded\n"));
+        ferryd_start_clear(&start);
 }
 
 TEST(a_librarys_thread_takes_no_signal)
 {
-        struct attempt attempt;
+        struct ferryd_start start;
 
         if (SANITIZED)
                 skip();
         (void)failing_share(true);
         assert_int_equal(setenv("FERRY_FAILING_STARTS", "1", 1), 0);
-        attempt_run(quiet, NULL, NULL, true, &attempt);
+        ferryd_start(quiet, NULL, NULL, true, &start);
         (void)unsetenv("FERRY_FAILING_STARTS");
         (void)failing_share(false);
-        assert_true(attempt.ready); /* and drained by SIGTERM, as attempt_run sees to */
-        attempt_clear(&attempt);
+        assert_true(start.ready); /* and drained by SIGTERM, as ferryd_start sees to */
+        ferryd_start_clear(&start);
 }
 
 /* ---- a group that may have so much memory ---- */

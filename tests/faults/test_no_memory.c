@@ -3,7 +3,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "attempt.h"
+#include "ferryd_start.h"
 #include "wire.h"
 
 /* Each allocation fails once, in its turn: the worker says so in a line and ends, or serves. It never dies of it. */
@@ -21,15 +21,15 @@ WITH_WORKER(a_start_without_memory_fails_in_a_line)
                 skip();
         failing = failing_share(true);
         for (;; at += at < 20 ? 1 : sweep_step(29)) {
-                struct attempt attempt;
+                struct ferryd_start start;
 
                 failing->memory_failed = 0;
                 failing->memory_at = (long)at;
-                attempt_run(quiet, NULL, NULL, false, &attempt);
+                ferryd_start(quiet, NULL, NULL, false, &start);
                 failing->memory_at = 0;
-                n_failed += !attempt.ready;
+                n_failed += !start.ready;
                 bool came = failing->memory_failed > 0;
-                attempt_clear(&attempt);
+                ferryd_start_clear(&start);
                 if (!came) /* the whole life of a worker has fewer */
                         break;
         }

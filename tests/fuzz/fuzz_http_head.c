@@ -8,7 +8,7 @@
 
 /* The first bytes of a connection, as they come in one piece and byte by byte. */
 
-static enum head_verdict judge(const char *bytes, size_t n)
+static enum head_verdict classify(const char *bytes, size_t n)
 {
         const char *detail = NULL;
         int error = 0;
@@ -23,12 +23,12 @@ static enum head_verdict judge(const char *bytes, size_t n)
 /* What the gate makes of it: whatever comes behind the end of a head changes nothing. */
 static void check_head(const char *bytes, size_t size)
 {
-        enum head_verdict whole = judge(bytes, size), verdict = HEAD_PARTIAL;
+        enum head_verdict whole = classify(bytes, size), verdict = HEAD_PARTIAL;
         size_t n = 0;
 
         FUZZ_CHECK(whole != HEAD_FOREIGN && (whole != HEAD_PARTIAL || size < HEAD_MAX));
         while (n < size && verdict == HEAD_PARTIAL)
-                verdict = judge(bytes, ++n);
+                verdict = classify(bytes, ++n);
         if (size > 0)
                 FUZZ_CHECK(verdict == whole);
         if (verdict != HEAD_WHOLE)

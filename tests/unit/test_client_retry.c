@@ -3,10 +3,10 @@
 #include "unit.h"
 
 static const struct retry_facts broken = {
-        .result = -ECONNRESET, .allowed = true, .by_status = true, .attempt = 1, .retries = 4
+        .result = -ECONNRESET, .allowed = true, .by_status = true, .tries = 1, .retries = 4
 };
 static const struct retry_facts refused = {
-        .status = 503, .allowed = true, .by_status = true, .attempt = 1, .retries = 4
+        .status = 503, .allowed = true, .by_status = true, .tries = 1, .retries = 4
 };
 
 TEST(lost_connections_are_tried_again)
@@ -63,15 +63,15 @@ TEST(what_must_not_be_repeated_is_not)
         assert_false(retry_decide(&facts, &delay));
 }
 
-TEST(attempts_are_counted)
+TEST(tries_are_counted)
 {
         struct retry_facts facts = broken;
         uint64_t delay;
-        facts.attempt = 4;
+        facts.tries = 4;
         assert_true(retry_decide(&facts, &delay));
-        facts.attempt = 5;
+        facts.tries = 5;
         assert_false(retry_decide(&facts, &delay));
-        facts.attempt = 1;
+        facts.tries = 1;
         facts.retries = 0;
         assert_false(retry_decide(&facts, &delay));
 }
@@ -103,7 +103,7 @@ TEST(delays_grow_and_stay_bounded_and_spread)
         struct retry_facts facts = broken;
         uint64_t low, high, before = 0;
         facts.retries = 100;
-        for (facts.attempt = 1; facts.attempt <= 100; facts.attempt++) {
+        for (facts.tries = 1; facts.tries <= 100; facts.tries++) {
                 facts.random = 0;
                 assert_true(retry_decide(&facts, &low));
                 high = low;

@@ -9,7 +9,7 @@
 
 #define WORKER(more) "{\"name\":\"w\",\"epoch\":\"00000000000000a5\",\"uptime_ms\":3" more "}"
 
-static int judge(const char *text, struct ferry_metadata **ret_metadata)
+static int classify(const char *text, struct ferry_metadata **ret_metadata)
 {
         struct ferry_json_errors errors = { 0 };
         int error = fetch_worker.classify_body(text, strlen(text), ret_metadata, &errors);
@@ -22,15 +22,15 @@ TEST(a_worker_is_known_by_name_epoch_and_address)
 {
         struct ferry_metadata *m;
 
-        assert_int_equal(judge(WORKER(",\"addresses\":{\"http\":[],\"data\":\"10.0.0.1:9\"}"), &m), 0);
+        assert_int_equal(classify(WORKER(",\"addresses\":{\"http\":[],\"data\":\"10.0.0.1:9\"}"), &m), 0);
         assert_string_equal(m->worker, "w");
         assert_true(m->epoch == 0xa5);
         assert_string_equal(m->data, "10.0.0.1:9");
         m = ferry_metadata_free(m);
-        assert_int_equal(judge(WORKER(",\"addresses\":{\"http\":[]}"), &m), 0);
+        assert_int_equal(classify(WORKER(",\"addresses\":{\"http\":[]}"), &m), 0);
         assert_string_equal(m->data, "");
         m = ferry_metadata_free(m);
-        assert_int_equal(judge(WORKER(""), &m), 0);
+        assert_int_equal(classify(WORKER(""), &m), 0);
         m = ferry_metadata_free(m);
 }
 
@@ -47,7 +47,7 @@ TEST(what_is_no_worker_is_refused)
                 "\"epoch\":\"00000000000000a5\"}",
                 WORKER(",\"addresses\":{\"data\":1}"), WORKER(",\"addresses\":{\"data\":\"\"}"),
                 WORKER(",\"addresses\":{\"data\":\"a b:1\"}"))
-                assert_int_equal(judge(item, &m), FERRY_E_INVALID_METADATA);
+                assert_int_equal(classify(item, &m), FERRY_E_INVALID_METADATA);
 }
 
 TEST(the_path_goes_after_the_base)

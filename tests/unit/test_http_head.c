@@ -8,7 +8,7 @@
 #define START "GET /livez HTTP/1.1\r\nHost: localhost\r\n"
 #define BYTES(text) text, sizeof(text) - 1
 
-static enum head_verdict judge(const char *bytes, size_t n, int *ret_error)
+static enum head_verdict classify(const char *bytes, size_t n, int *ret_error)
 {
         /* Of its very size, so that a sanitizer sees what is read behind it. */
         char *copy = malloc(n ? n : 1);
@@ -29,11 +29,11 @@ TEST(a_head_is_whole_with_its_empty_line)
         int error;
 
         for (size_t n = 0; n < sizeof(head) - 1; n++)
-                assert_int_equal(judge(head, n, &error), HEAD_PARTIAL);
-        assert_int_equal(judge(BYTES(head), &error), HEAD_WHOLE);
-        assert_int_equal(judge(BYTES(START "\r\nbody\0body"), &error), HEAD_WHOLE);
-        assert_int_equal(judge(BYTES("GET / HTTP/1.1\n\n"), &error), HEAD_WHOLE);
-        assert_int_equal(judge(BYTES("hello\r\n\r\n"), &error), HEAD_WHOLE); /* libmicrohttpd says what it thinks */
+                assert_int_equal(classify(head, n, &error), HEAD_PARTIAL);
+        assert_int_equal(classify(BYTES(head), &error), HEAD_WHOLE);
+        assert_int_equal(classify(BYTES(START "\r\nbody\0body"), &error), HEAD_WHOLE);
+        assert_int_equal(classify(BYTES("GET / HTTP/1.1\n\n"), &error), HEAD_WHOLE);
+        assert_int_equal(classify(BYTES("hello\r\n\r\n"), &error), HEAD_WHOLE); /* libmicrohttpd says what it thinks */
 }
 
 TEST(lengths_that_are_none_are_refused)
@@ -54,10 +54,10 @@ TEST(lengths_that_are_none_are_refused)
         int error;
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(rows); i++) {
-                assert_int_equal(judge(rows[i].head, rows[i].size, &error), HEAD_REFUSED);
+                assert_int_equal(classify(rows[i].head, rows[i].size, &error), HEAD_REFUSED);
                 assert_int_equal(error, FERRY_E_INVALID_PARAMETER);
         }
-        assert_int_equal(judge(BYTES(START "Content-Length:\t10 \r\n\r\n"), &error), HEAD_WHOLE);
+        assert_int_equal(classify(BYTES(START "Content-Length:\t10 \r\n\r\n"), &error), HEAD_WHOLE);
 }
 
 /* What would leave libmicrohttpd no memory. */
@@ -73,12 +73,12 @@ TEST(heads_that_are_too_large_are_refused)
                 memcpy(text, starts[i], filled);
                 memset(text + filled, i == 2 ? '&' : 'x', size);
                 memcpy(text + filled + size, "\r\n\r\n", 4);
-                assert_int_equal(judge(text, filled + size + 4, &error), HEAD_REFUSED);
+                assert_int_equal(classify(text, filled + size + 4, &error), HEAD_REFUSED);
                 assert_int_equal(error, FERRY_E_HEAD_TOO_LARGE);
         }
         memset(text, 'x', sizeof(text));
-        assert_int_equal(judge(text, HEAD_MAX - 1, &error), HEAD_PARTIAL);
-        assert_int_equal(judge(text, HEAD_MAX, &error), HEAD_REFUSED);
+        assert_int_equal(classify(text, HEAD_MAX - 1, &error), HEAD_PARTIAL);
+        assert_int_equal(classify(text, HEAD_MAX, &error), HEAD_REFUSED);
         assert_int_equal(error, FERRY_E_HEAD_TOO_LARGE);
 }
 

@@ -22,8 +22,8 @@ static uint32_t perform_random(void)
         return getentropy(&random, sizeof(random)) == 0 ? random : 0;
 }
 
-bool perform_again(struct ferry *f, const struct request *request, struct reply *reply, int result, unsigned attempt,
-                   uint64_t *ret_delay_ms)
+bool call_retry(struct ferry *f, const struct request *request, struct reply *reply, int result, unsigned tries,
+                uint64_t *ret_delay_ms)
 {
         struct retry_facts facts = {
                 .result = result,
@@ -32,7 +32,7 @@ bool perform_again(struct ferry *f, const struct request *request, struct reply 
                 .allowed = (result == -ECONNREFUSED || request_is_repeatable(request)) && !reply->delivered &&
                            !reply->consumed,
                 .by_status = !request->exchange.no_status_retry,
-                .attempt = attempt,
+                .tries = tries,
                 .retries = f->retries,
                 .has_retry_after = reply->retry_after[0] != '\0',
                 .retry_after_ms = reply->retry_after_ms,
@@ -49,18 +49,18 @@ bool perform_again(struct ferry *f, const struct request *request, struct reply 
         return true;
 }
 
-int perform(struct ferry *f, const struct request *request, struct reply *ret_reply)
+int call_send(struct ferry *f, const struct request *request, struct reply *ret_reply)
 {
         problem_clear(f);
         *ret_reply = (struct reply){ .secret = request->secret };
         const char *wrong = request_check(&request->exchange);
         if (wrong)
                 return problem_argument(f, wrong);
-        for (unsigned attempt = 1;; attempt++) {
+        for (unsigned tries = 1;; tries++) {
                 uint64_t delay;
-                int r = exchange_try(f, request, ret_reply);
-                if (!perform_again(f, request, ret_reply, r, attempt, &delay))
-                        return problem_judge(f, request, ret_reply, r);
-                exchange_pause(f, delay);
+                int r = http_try_once(f, request, ret_reply);
+                if (!call_retry(f, request, ret_reply, r, tries, &delay))
+                        return problem_classify(f, request, ret_reply, r);
+                http_try_pause(f, delay);
         }
 }

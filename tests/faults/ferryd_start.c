@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "attempt.h"
+#include "ferryd_start.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -116,8 +116,8 @@ static const char *last_line(const char *text)
         return text + length;
 }
 
-void attempt_run(const char *const *flags, void (*prepare)(const void *context), const void *context, bool served,
-                 struct attempt *ret_attempt)
+void ferryd_start(const char *const *flags, void (*prepare)(const void *context), const void *context, bool served,
+                  struct ferryd_start *ret_start)
 {
         char *output = calloc(1, 1), *said = calloc(1, 1);
         size_t n_output = 0, n_said = 0;
@@ -161,12 +161,12 @@ void attempt_run(const char *const *flags, void (*prepare)(const void *context),
                 fail_msg("%s, wait status %x: %s", told ? "ready" : "not ready", (unsigned)status, said);
         if (!told)
                 assert_in_range(WEXITSTATUS(status), 1, 127);
-        *ret_attempt = (struct attempt){ .ready = told, .errors = said };
+        *ret_start = (struct ferryd_start){ .ready = told, .errors = said };
         free(output);
 }
 
-void attempt_clear(struct attempt *attempt)
+void ferryd_start_clear(struct ferryd_start *start)
 {
-        free(attempt->errors);
-        *attempt = (struct attempt){ 0 };
+        free(start->errors);
+        *start = (struct ferryd_start){ 0 };
 }

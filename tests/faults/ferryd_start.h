@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TESTS_ATTEMPT_H
-#define TESTS_ATTEMPT_H
+#ifndef TESTS_FERRYD_START_H
+#define TESTS_FERRYD_START_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@ struct failing *failing_share(bool on);
 /* How far apart what is tried lies: 1 with FERRY_SWEEP in the environment, which takes its time. */
 size_t sweep_step(size_t usual);
 
-struct attempt {
+struct ferryd_start {
         bool ready;   /* it served */
         char *errors; /* what it wrote to standard error */
 };
@@ -25,8 +25,8 @@ struct attempt {
  * within 20 s: it is ready, answers GET /livez where served is true, and ends well when it is told to; or it exits by
  * itself with a status and, in its last line, a sentence.
  */
-void attempt_run(const char *const *flags, void (*prepare)(const void *context), const void *context, bool served,
-                 struct attempt *ret_attempt);
-void attempt_clear(struct attempt *attempt);
+void ferryd_start(const char *const *flags, void (*prepare)(const void *context), const void *context, bool served,
+                  struct ferryd_start *ret_start);
+void ferryd_start_clear(struct ferryd_start *start);
 
 #endif
