@@ -24,12 +24,10 @@ const struct cli_command cli_commands[] = {
           2, 2, cli_run_copy },
         { "spread", "FILE|OFFER WORKER...", "bring a file, or what a worker offers, to many workers",
           "Each worker, a URL or @NAME, reads from the one before it, while that still reads: all have the bytes in "
-          "about "
-          "the time of one, whatever the link of the source. They are checked by checksums on the way, and by digests "
-          "at "
-          "the end. Prints the region of each, which stays. A worker that fails is left out, and the next goes on from "
-          "an "
-          "earlier one. Exits with 1 where a worker lacks the bytes.",
+          "about the time of one, whatever the link of the source. They are checked by checksums on the way, and by "
+          "digests at the end. Prints the region of each, which stays. In place of a worker, @NAME/rgn_ID or "
+          "URL/v1/regions/rgn_ID is a region that it has already, to be filled from its start. A worker that fails is "
+          "left out, and the next goes on from an earlier one. Exits with 1 where a worker lacks the bytes.",
           2, COMMAND_MANY, cli_run_spread },
         { "ls", "", "list operations", NULL, 0, 0, cli_run_ls },
         { "show", "[ID]", "print an operation, a region, the worker or its limits",

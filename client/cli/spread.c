@@ -11,7 +11,6 @@
 #include <ferry/clock.h>
 
 #include "content.h"
-#include "link.h"
 
 enum { SPREAD_WATCH_MS = 200 };
 
@@ -136,7 +135,15 @@ static int spread_report_json(const struct spread *spread)
         return status;
 }
 
-/* Prints a line for each region, in the form that ferry copy and ferry rm take. */
+/* What stands between a worker and the id of its region. */
+static const char *region_separator(const char *worker)
+{
+        if (*worker == '@')
+                return "/";
+        return strncmp(worker, "unix:", 5) == 0 ? ":/v1/regions/" : "/v1/regions/";
+}
+
+/* Prints a line for each region, in the form that ferry copy takes. */
 static int spread_report(const struct spread *spread)
 {
         int status = CLI_OK;
@@ -147,8 +154,7 @@ static int spread_report(const struct spread *spread)
                 char *line = NULL;
                 if (member->state != MEMBER_DONE)
                         continue;
-                if (asprintf(&line, "%s%s%s", member->name, member->name[0] == '@' ? "/" : "/v1/regions/",
-                             member->home.region.id) < 0)
+                if (asprintf(&line, "%s%s%s", member->name, region_separator(member->name), member->home.region.id) < 0)
                         return cli_usage_error("%s", strerror(ENOMEM));
                 status = cli_print(line);
                 free(line);
@@ -198,9 +204,12 @@ static int spread_open_members(struct spread *spread, char **names)
         int status = CLI_OK;
         for (size_t i = 0; status == CLI_OK && i < spread->n; i++) {
                 struct member *member = &spread->members[i];
-                member->name = names[i];
+                int r = link_parse(names[i], "regions", "rgn_", &member->into);
+                if (r < 0 && r != -EINVAL)
+                        return cli_usage_error("%s", strerror(-r));
+                member->name = r < 0 ? names[i] : member->into.worker ? member->into.worker : spread->cli->worker.url;
                 member->home = member->read = (struct job){ .cli = spread->cli, .worker = &member->worker };
-                status = cli_worker_named(spread->cli, names[i], &member->worker);
+                status = cli_worker_named(spread->cli, member->name, &member->worker);
         }
         return status;
 }
@@ -230,8 +239,10 @@ int cli_run_spread(struct cli *cli, int argc, char **argv)
                 status = spread_end(&spread);
         for (size_t i = 0; spread.members && i < spread.n; i++)
                 member_end(&spread.members[i]);
-        for (size_t i = 0; spread.members && i < spread.n; i++)
+        for (size_t i = 0; spread.members && i < spread.n; i++) {
                 worker_close(&spread.members[i].worker); /* last, since other members had offers there */
+                link_clear(&spread.members[i].into);
+        }
         job_end(&spread.source);
         remote_clear(&spread.remote);
         free(spread.members);

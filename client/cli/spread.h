@@ -3,6 +3,7 @@
 #define CLI_SPREAD_H
 
 #include "job.h"
+#include "link.h"
 #include "remote.h"
 
 /*
@@ -20,7 +21,8 @@ enum member_state {
 };
 
 struct member {
-        const char *name; /* as on the command line */
+        const char *name; /* of its worker, as on the command line */
+        struct link into; /* the user's region; without an id, one is made */
         struct cli_worker worker;
         enum member_state state;
         struct job home; /* the region */
@@ -47,7 +49,7 @@ struct spread {
 
 /* ---- spread_member.c ---- */
 
-/* Starts to make the member's region. */
+/* Finds the member's region, or starts to make it. */
 void member_open(struct spread *spread, struct member *member);
 /* Starts to read missing bytes, if available. Returns an exit status, not CLI_OK only if the source fails. */
 int member_begin(struct spread *spread, size_t i);

@@ -10,10 +10,20 @@ enum { MEMBER_TRIES = 3 };
 
 /* ---- its end ---- */
 
+/* Forgets resources that are not ours to delete, or those of a worker that does not answer: they ended with it, or will
+ * expire. */
+static void job_forget(struct job *job)
+{
+        ferry_operation_clear(&job->operation);
+        job->region = (struct ferry_region){ 0 };
+}
+
 void member_end(struct member *member)
 {
         job_end(&member->read);
         job_end(&member->offer);
+        if (member->into.id)
+                job_forget(&member->home);
         job_end(&member->home);
 }
 
@@ -23,13 +33,6 @@ void member_fail_because(struct member *member, const char *why)
         snprintf(member->why, sizeof(member->why), "%s", why);
         fprintf(stderr, "ferry: %s is left out: %s\n", member->name, why);
         member_end(member);
-}
-
-/* Forgets resources at a worker that does not answer: they ended with it, or will expire. */
-static void job_forget(struct job *job)
-{
-        ferry_operation_clear(&job->operation);
-        job->region = (struct ferry_region){ 0 };
 }
 
 void member_fail(struct spread *spread, struct member *member, int r)
@@ -57,8 +60,21 @@ static void member_strike(struct member *member, const char *why)
 
 /* ---- its region ---- */
 
+static void member_find_region(struct spread *spread, struct member *member)
+{
+        char why[96];
+        int r = ferry_get_region(member->worker.ferry, member->into.id, &member->home.region);
+        if (r != 0) {
+                member_fail(spread, member, r);
+        } else if (member->home.region.size < spread->size) {
+                snprintf(why, sizeof(why), "its region has only %" PRIu64 " of %" PRIu64 " bytes",
+                         member->home.region.size, spread->size);
+                member_fail_because(member, why);
+        }
+}
+
 /* Asynchronously, so that all regions are made at once. */
-void member_open(struct spread *spread, struct member *member)
+static void member_make_region(struct spread *spread, struct member *member)
 {
         static const char *const headers[] = { "Prefer: respond-async", NULL };
         const char *name = spread->cli->name;
@@ -88,6 +104,14 @@ void member_open(struct spread *spread, struct member *member)
         json_object_put(made);
         json_object_put(body);
         ferry_answer_clear(&answer);
+}
+
+void member_open(struct spread *spread, struct member *member)
+{
+        if (member->into.id)
+                member_find_region(spread, member);
+        else
+                member_make_region(spread, member);
 }
 
 static void member_await_region(struct spread *spread, struct member *member)

@@ -59,12 +59,39 @@ class Spread(Case):
         for worker, member in zip(members, report["members"]):
             self.holds(worker, member["region"], file.read_bytes())
 
+    def region(self, worker, data):
+        """A region with these bytes."""
+        made, _ = self.ferry("post", "/v1/regions", json.dumps({"size": len(data)}), "-u", worker.url)
+        region = json.loads(made)["id"]
+        self.ferry("put", f"/v1/regions/{region}/content", "-", "-u", worker.url, data=data)
+        return region
+
+    def test_regions_that_workers_have_are_filled(self):
+        source, members = self.worker("source"), self.members(3)
+        file = self.file("file", MIB)
+        regions = [self.region(worker, b"x" * (MIB + 5)) for worker in members]
+        into = [f"@w1/{regions[0]}", f"{members[1].url}/v1/regions/{regions[1]}", f"@w3/{regions[2]}"]
+        output, errors = self.ferry("spread", file, *into, "-u", source.url)
+        self.assertEqual((output.decode().split(), errors), (into, ""))
+        for worker, region in zip(members, regions):
+            self.holds(worker, region, file.read_bytes() + b"x" * 5)
+        self.nothing_left(source)
+
+    def test_a_region_that_workers_have_is_never_deleted(self):
+        source, (first, second) = self.worker("source"), self.members(2)
+        file, small = self.file("file", MIB), self.region(first, b"x" * 7)
+        output, errors = self.ferry("spread", file, f"@w1/{small}", "@w2/rgn_0000000000000000", "@w2", "-u", source.url,
+                                    status=1)
+        self.assertIn(f"@w1 is left out: its region has only 7 of {MIB} bytes", errors)
+        self.assertIn("@w2 is left out", errors)
+        self.assertIn("1 of 3 workers have the bytes", errors)
+        self.holds(first, small, b"x" * 7)
+        self.holds(second, output.decode().split()[0].removeprefix("@w2/"), file.read_bytes())
+
     def offer(self, source, size):
         """Of a region with a pattern. Returns its URL and its bytes."""
         data = (b"".join(i.to_bytes(4, "little") for i in range(MIB // 4)) * (size // MIB))[:size]
-        made, _ = self.ferry("post", "/v1/regions", json.dumps({"size": size}), "-u", source.url)
-        region = json.loads(made)["id"]
-        self.ferry("put", f"/v1/regions/{region}/content", "-", "-u", source.url, data=data)
+        region = self.region(source, data)
         body = {"kind": "readable", "descriptors": [{"region": region}], "uses": 4}
         made, _ = self.ferry("post", "/v1/operations", json.dumps(body), "-u", source.url)
         self.offered = json.loads(made)["id"]
