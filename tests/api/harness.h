@@ -151,6 +151,12 @@ struct raw_answer raw_exchange(const struct worker *w, const char *request);
 void assert_problem(struct worker *w, const char *method, const char *path, const char *body, int status,
                     const char *code, const char *pointer);
 
+/* ---- files ---- */
+
+/* Makes or replaces a file of text, of mode 0600. */
+void file_write(const char *path, const char *text);
+const char *file_read(const char *path);
+
 /* ---- other processes, other clients ---- */
 
 /*

@@ -152,3 +152,25 @@ void pass_time(unsigned ms)
         assert_int_equal(read(timer, &expired, sizeof(expired)), sizeof(expired));
         (void)close(timer);
 }
+
+/* ---- files ---- */
+
+void file_write(const char *path, const char *text)
+{
+        int fd = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+
+        assert_true(fd >= 0);
+        assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+        (void)close(fd);
+}
+
+const char *file_read(const char *path)
+{
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        char *text;
+
+        assert_true(fd >= 0);
+        text = read_all(fd);
+        (void)close(fd);
+        return text_keep(text);
+}

@@ -126,6 +126,16 @@ const char *operation_body(const char *kind, const char *region, const char *mor
         return text_format("{\"kind\":\"%s\",\"descriptors\":[{\"region\":\"%s\"}]%s}", kind, region, more);
 }
 
+const char *read_body(const char *region, const char *url)
+{
+        return operation_body("read", region, text_format(",\"remote_url\":\"%s\"", url));
+}
+
+struct json_object *read_by_url(struct worker *w, const char *region, const char *url)
+{
+        return call_json(w, 201, "POST", "/v1/operations", read_body(region, url));
+}
+
 struct json_object *operation_json(struct worker *w, const char *id)
 {
         const char *path = text_format("/v1/operations/%s", id);

@@ -35,6 +35,10 @@ const char *json_names(struct json_object *object);
 /* {"kind":…,"descriptors":[{"region":…}]<more>}. more: "" or ",\"name\":value…". */
 const char *operation_body(const char *kind, const char *region, const char *more);
 
+/* {"kind":"read","descriptors":[{"region":…}],"remote_url":…} */
+const char *read_body(const char *region, const char *url);
+/* Starts a read into a whole region of what url offers; the operation. */
+struct json_object *read_by_url(struct worker *w, const char *region, const char *url);
 /* GET /v1/operations/{id}. */
 struct json_object *operation_json(struct worker *w, const char *id);
 

@@ -156,16 +156,14 @@ ON_PAIR(an_operation_that_has_not_begun_is_cancelled_at_once)
         OPERATION passive, now;
         struct json_object *active;
         char *id;
-        const char *url, *more, *body;
+        const char *url;
         const char *offered = region_make(&p->a, 100, 1);
         const char *local = region_make(&p->b, 100, 0);
 
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
         worker_pause(&p->a);
         url = metadata_url(&p->a, passive.id);
-        more = text_format(",\"remote_url\":\"%s\"", url);
-        body = operation_body("read", local, more);
-        active = call_json(&p->b, 201, "POST", "/v1/operations", body);
+        active = read_by_url(&p->b, local, url);
         id = strdup(json_text(active, "id"));
         assert_string_equal(json_text(active, "status"), "INITIALIZED");
         assert_int_equal(ferry_cancel_operation(p->b.client, id, &now), 0);

@@ -205,7 +205,7 @@ ON_WORKER(several_are_waited_for_and_found_by_their_label)
 
 TEST(two_curls_and_a_wait_move_a_region)
 {
-        const char *body, *more, *url;
+        const char *body, *url;
         struct json_object *offer, *read;
         struct pair p = { 0 };
         struct run run;
@@ -217,8 +217,7 @@ TEST(two_curls_and_a_wait_move_a_region)
         run = FERRY(&p.a, "post", "/v1/operations", body);
         offer = json_parse(run.output);
         url = metadata_url(&p.a, json_text(offer, "id"));
-        more = text_format(",\"remote_url\":\"%s\"", url);
-        body = operation_body("read", target, more);
+        body = read_body(target, url);
         run = FERRY(&p.b, "post", "/v1/operations", body);
         read = json_parse(run.output);
         run = FERRY(&p.b, "wait", json_text(read, "id"), "--timeout", "30s");

@@ -314,7 +314,7 @@ WITH_WORKER(logs_are_logfmt_or_json)
 WITH_WORKER(the_advertised_name_stands_in_links_and_metadata)
 {
         const char *wanted;
-        OPERATION offer, read;
+        OPERATION offer;
         struct worker other;
         struct ferry_worker_info info;
         const char *url;
@@ -333,15 +333,7 @@ WITH_WORKER(the_advertised_name_stands_in_links_and_metadata)
         offer_make(w, FERRY_READABLE, region, &offer);
         url = text_format("http://localhost%s/v1/operations/%s/metadata", strrchr(w->url, ':'), offer.id);
         region = region_make(&other, 5000, 0);
-        assert_int_equal(ferry_create_operation(other.client,
-                                                &(struct ferry_operation_spec){
-                                                        .kind = FERRY_READ,
-                                                        .descriptors = &(struct ferry_descriptor){ .region = region },
-                                                        .n_descriptors = 1,
-                                                        .remote_url = url },
-                                                &read),
-                         0);
-        operation_assert_end(&other, read.id, FERRY_COMPLETE, NULL);
+        operation_assert_end(&other, json_text(read_by_url(&other, region, url), "id"), FERRY_COMPLETE, NULL);
         region_assert_pattern(&other, region, 5, 0, 5000);
         worker_stop(&other);
 }

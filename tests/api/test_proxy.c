@@ -18,15 +18,6 @@ struct proxy {
         char directory[32], url[64];
 };
 
-static void file_write(const struct proxy *proxy, const char *name, const char *text)
-{
-        const char *path = text_format("%s/%s", proxy->directory, name);
-        FILE *file = fopen(path, "w");
-
-        assert_non_null(file);
-        assert_true(fputs(text, file) >= 0 && fclose(file) == 0);
-}
-
 static bool is_listening(const struct proxy *proxy)
 {
         struct ferry *client;
@@ -54,7 +45,7 @@ static void nginx_start(struct proxy *proxy)
                             proxy->directory, proxy->worker.url + strlen("http://"));
         const char *configuration = text_format("%s/nginx.conf", proxy->directory);
 
-        file_write(proxy, "nginx.conf", text);
+        file_write(configuration, text);
         proxy->nginx = fork();
         assert_true(proxy->nginx >= 0);
         if (proxy->nginx == 0) {

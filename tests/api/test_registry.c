@@ -23,21 +23,20 @@ static struct etcd etcd;
 
 static void start(struct worker *w, const char *name)
 {
+        worker_start(w, name, STRINGS("--registry", etcd.url, "--registry-ttl", "10s"));
+}
+
+/* With a lease that runs out soon, of a busy worker, too. */
+static void start_brief(struct worker *w, const char *name)
+{
         worker_start(w, name, STRINGS("--registry", etcd.url, "--registry-ttl", "2s"));
+        worker_expect(w, "registry lease lost");
 }
 
 static void pair_register(struct pair *p)
 {
         start(&p->a, "a");
         start(&p->b, "b");
-}
-
-static struct json_object *begin(struct worker *w, const char *region, const char *url)
-{
-        const char *more = text_format(",\"remote_url\":\"%s\"", url), *body = operation_body("read", region, more);
-        struct json_object *answer = call_json(w, 201, "POST", "/v1/operations", body);
-
-        return answer;
 }
 
 WITH_PAIR(a_read_names_the_worker_that_offers)
@@ -52,7 +51,7 @@ WITH_PAIR(a_read_names_the_worker_that_offers)
 
                 offer_make(&p->a, FERRY_READABLE, offered, &passive);
                 const char *url = text_format(i ? "ferry://a/v1/operations/%s/metadata" : "ferry://a/%s", passive.id);
-                operation = begin(&p->b, local, url);
+                operation = read_by_url(&p->b, local, url);
                 operation_assert_end(&p->b, json_text(operation, "id"), FERRY_COMPLETE, NULL);
                 region_assert_pattern(&p->b, local, 1 + i, 0, SIZE);
         }
@@ -83,12 +82,12 @@ WITH_PAIR(a_name_that_nobody_has_is_told)
         pair_register(p);
         worker_expect(&p->b, "operation ended");
         const char *local = region_make(&p->b, SIZE, 0);
-        operation = begin(&p->b, local, "ferry://nobody/op_0123456789abcdef");
+        operation = read_by_url(&p->b, local, "ferry://nobody/op_0123456789abcdef");
         operation_assert_end(&p->b, json_text(operation, "id"), FERRY_ERRORED, &ended);
         assert_int_equal(ended.error, FERRY_E_PEER_UNREACHABLE);
         assert_string_equal(ended.error_detail, "the registry has no worker of the name nobody");
         /* The worker is there, the operation is not. */
-        operation = begin(&p->b, local, "ferry://a/op_0123456789abcdef");
+        operation = read_by_url(&p->b, local, "ferry://a/op_0123456789abcdef");
         operation_assert_error(&p->b, json_text(operation, "id"), FERRY_ERRORED, FERRY_E_STALE_METADATA);
         assert_problem(&p->b, "POST", "/v1/peers", "{\"url\":\"ferry://nobody\"}", 502, "peer-unreachable", NULL);
 }
@@ -110,10 +109,10 @@ WITH_PAIR(the_registry_cannot_widen_allow_peer)
 
         NEEDS_ETCD();
         start(&p->a, "a");
-        worker_start(&p->b, "b", STRINGS("--registry", etcd.url, "--registry-ttl", "2s", "--allow-peer", "192.0.2.1"));
+        worker_start(&p->b, "b", STRINGS("--registry", etcd.url, "--registry-ttl", "10s", "--allow-peer", "192.0.2.1"));
         worker_expect(&p->b, "operation ended");
         const char *local = region_make(&p->b, SIZE, 0);
-        operation = begin(&p->b, local, "ferry://a/op_0123456789abcdef");
+        operation = read_by_url(&p->b, local, "ferry://a/op_0123456789abcdef");
         operation_assert_error(&p->b, json_text(operation, "id"), FERRY_ERRORED, FERRY_E_FORBIDDEN);
 }
 
@@ -127,7 +126,7 @@ WITH_WORKER(the_worker_says_how_its_name_stands)
         registry = json_member(answer, "registry");
         assert_string_equal(json_text(registry, "status"), "registered");
         assert_string_equal(json_text(registry, "key"), "/ferry/workers/a");
-        assert_int_equal(json_number(registry, "ttl_ms"), 2000);
+        assert_int_equal(json_number(registry, "ttl_ms"), 10000);
         worker_await_metric(w, "ferry_registry_registered", 1);
 }
 
@@ -137,7 +136,7 @@ WITH_WORKER(a_second_living_worker_of_a_name_does_not_start)
         int status;
 
         NEEDS_ETCD();
-        start(w, "a");
+        start_brief(w, "a");
         status = ferryd_run(
                 STRINGS("--listen", "127.0.0.1:0", "--name", "a", "--registry", etcd.url, "--registry-ttl", "2s"),
                 &output, &errors);
@@ -154,11 +153,11 @@ WITH_WORKER(a_worker_that_was_killed_gets_its_name_back)
         const char *log;
 
         NEEDS_ETCD();
-        start(w, "a");
+        start_brief(w, "a");
         worker_kill(w);
         worker_clean(w);
         began = now_ms();
-        start(w, "a");
+        start_brief(w, "a");
         assert_true(now_ms() - began < (2 + 8) * 1000 * SLOWNESS); /* on a busy machine */
         log = worker_log(w);
         assert_non_null(strstr(log, "waiting for the name in the registry")); /* what it waited for */
@@ -179,7 +178,8 @@ WITH_WORKER(a_worker_that_drains_is_not_found_any_more)
 WITH_PAIR(without_its_registry_a_worker_serves)
 {
         NEEDS_ETCD();
-        pair_register(p);
+        start_brief(&p->a, "a");
+        start_brief(&p->b, "b");
         worker_expect(&p->a, "registry unreachable");
         worker_expect(&p->b, "registry unreachable");
         etcd_kill(&etcd);
@@ -201,9 +201,9 @@ static void start_secure(struct worker *w, const char *name, const char *authori
         char ca[256], cert[256], key[256];
 
         worker_start(w, name,
-                     STRINGS("--registry", etcd.secure_url, "--registry-ttl", "2s", "--registry-ca", tls(authority, ca),
-                             with_certificate ? "--peer-cert" : NULL, tls("server.pem", cert), "--peer-key",
-                             tls("server-key.pem", key)));
+                     STRINGS("--registry", etcd.secure_url, "--registry-ttl", "10s", "--registry-ca",
+                             tls(authority, ca), with_certificate ? "--peer-cert" : NULL, tls("server.pem", cert),
+                             "--peer-key", tls("server-key.pem", key)));
 }
 
 WITH_PAIR(names_are_kept_over_tls)
@@ -216,7 +216,8 @@ WITH_PAIR(names_are_kept_over_tls)
         worker_await_metric(&p->a, "ferry_registry_registered", 1);
         const char *local = region_make(&p->b, SIZE, 0);
         worker_expect(&p->b, "operation ended");
-        operation = begin(&p->b, local, "ferry://a/op_0123456789abcdef"); /* which a does not know: it was asked */
+        operation =
+                read_by_url(&p->b, local, "ferry://a/op_0123456789abcdef"); /* which a does not know: it was asked */
         operation_assert_error(&p->b, json_text(operation, "id"), FERRY_ERRORED, FERRY_E_STALE_METADATA);
 }
 
@@ -302,7 +303,7 @@ WITH_WORKER(the_list_says_when_there_is_no_registry)
         worker_stop(w);
         if (!etcd.pid)
                 return;
-        start(w, "a");
+        start_brief(w, "a");
         worker_expect(w, "registry unreachable");
         etcd_kill(&etcd);
         assert_problem(w, "GET", "/v1/peers?registry=1", NULL, 502, "peer-unreachable", NULL);
@@ -382,7 +383,7 @@ WITH_PAIR(ferry_watches_workers_come_and_go)
         lines = fdopen(output, "r");
         assert_non_null(lines);
         await_line(lines, "\"event\":\"joined\"", "\"worker\":\"a\"");
-        start(&p->b, "b");
+        start_brief(&p->b, "b");
         await_line(lines, "\"event\":\"joined\"", "\"worker\":\"b\"");
         worker_kill(&p->b);
         worker_clean(&p->b);

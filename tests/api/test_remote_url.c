@@ -13,10 +13,7 @@ enum { SIZE = 5000, URL_SIZE = 128 };
 /* POST of a read on b; the answer's document. */
 static struct json_object *begin(struct pair *p, int status, const char *region, const char *url)
 {
-        const char *more = text_format(",\"remote_url\":\"%s\"", url), *body = operation_body("read", region, more);
-        struct json_object *answer = call_json(&p->b, status, "POST", "/v1/operations", body);
-
-        return answer;
+        return call_json(&p->b, status, "POST", "/v1/operations", read_body(region, url));
 }
 
 static void assert_fails(struct pair *p, const char *region, const char *url, int error)

@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "wire.h"
 
-/* Request headers that change what a request means: Content-Range, Content-Encoding, If-Match, If-None-Match. */
+/*
+ * Request headers that change what a request means: Content-Range, Content-Encoding, If-Match, If-None-Match, Expect.
+ */
+
+#define HOST "Host: localhost\r\n"
+#define POST "POST /v1/regions HTTP/1.1\r\n" HOST "Content-Type: application/json\r\n"
+#define GOOD "{\"size\":1}"
 
 /* As `curl -C 4 -T FILE` sends it. */
 WITH_WORKER(a_resumed_upload_goes_where_content_range_says)
@@ -148,4 +156,80 @@ ON_WORKER(names_of_requests_put_nothing_of_their_own_into_the_log, "--log-level"
         log = worker_log(w);
         assert_non_null(strstr(log, "request_id=good-1 traceparent=" TRACE "\n"));
         assert_null(strstr(log, "owned"));
+}
+
+/* ---- Expect: 100-continue ---- */
+
+ON_WORKER(a_good_request_is_told_to_continue)
+{
+        struct raw_answer answer;
+        const char *head;
+        int fd;
+
+        fd = raw_connect(w);
+        raw_send(fd, POST "Content-Length: 10\r\nExpect: 100-continue\r\n\r\n",
+                 strlen(POST "Content-Length: 10\r\nExpect: 100-continue\r\n\r\n"));
+        head = raw_read_head(fd);
+        assert_string_equal(head, "HTTP/1.1 100 Continue\r\n\r\n");
+        raw_send(fd, GOOD, strlen(GOOD));
+        raw_receive(fd, false, &answer);
+        assert_int_equal(answer.status, 201);
+        (void)close(fd);
+}
+
+/* By the head alone. */
+static void assert_refused_at_once(const struct worker *w, const char *head, int status, const char *code)
+{
+        char first[16] = "";
+        struct raw_answer answer;
+        int fd = raw_connect(w);
+
+        raw_send(fd, head, strlen(head));
+        /* raw_receive would pass over a 100, so its absence is looked at first. */
+        assert_int_equal(recv(fd, first, 12, MSG_PEEK | MSG_WAITALL), 12);
+        assert_string_not_equal(first, "HTTP/1.1 100");
+        raw_receive(fd, false, &answer);
+        if (answer.status != status)
+                print_error("%s", head);
+        answer_assert_problem(&answer, status, code);
+        (void)close(fd);
+}
+
+/* The refusal comes before the body, so that a gigabyte is not sent for nothing, asked for or not. */
+ON_WORKER(a_refusal_comes_instead_of_continue)
+{
+        static const struct {
+                const char *head;
+                int status;
+                const char *code;
+        } rows[] = {
+                { "PUT /v1/regions/rgn_0000000000000001/content HTTP/1.1\r\n" HOST "Content-Length: 1073741824\r\n",
+                  404, "not-found" },
+                { "PUT REGION HTTP/1.1\r\n" HOST "Content-Length: 1073741824\r\n", 413, "too-large" },
+                { "PUT REGION HTTP/1.1\r\n" HOST "Content-Length: 11\r\n", 413, "too-large" },
+                { "PUT REGION HTTP/1.1\r\n" HOST "Content-Type: text/plain\r\nContent-Length: 5\r\n", 415,
+                  "unsupported-media-type" },
+                { "PUT REGION?offset=11 HTTP/1.1\r\n" HOST "Content-Length: 5\r\n", 400, "out-of-bounds" },
+                { "PUT REGION?offset=x HTTP/1.1\r\n" HOST "Content-Length: 5\r\n", 400, "invalid-parameter" },
+                { "PUT REGION HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 5\r\n", 421, "host-refused" },
+                { "PUT REGION HTTP/1.1\r\n" HOST "Origin: null\r\nContent-Length: 5\r\n", 403, "origin-refused" },
+                { POST "Content-Length: 1073741824\r\n", 413, "too-large" },
+                { "POST /v1/regions HTTP/1.1\r\n" HOST "Content-Length: 10\r\n", 415, "unsupported-media-type" },
+                { "PATCH /v1/regions HTTP/1.1\r\n" HOST "Content-Length: 10\r\n", 405, "method-not-allowed" },
+                { "PUT /nowhere HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n", 404, "not-found" },
+        };
+        const char *id = region_make(w, 10, 1);
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                const char *region = strstr(rows[i].head, "REGION");
+                const char *head = region ? text_format("%.*s%s%s", (int)(region - rows[i].head), rows[i].head,
+                                                        region_path(id, "/content"), region + strlen("REGION"))
+                                          : rows[i].head;
+
+                assert_refused_at_once(w, text_format("%sExpect: 100-continue\r\n\r\n", head), rows[i].status,
+                                       rows[i].code);
+                if (strstr(head, "1073741824"))
+                        assert_refused_at_once(w, text_format("%s\r\n", head), rows[i].status, rows[i].code);
+        }
+        region_assert_pattern(w, id, 1, 0, 10);
 }

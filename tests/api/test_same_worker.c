@@ -75,7 +75,7 @@ ON_WORKER(both_ends_may_be_the_same_bytes)
 
 ON_WORKER(its_own_url_will_do)
 {
-        const char *url, *more, *body;
+        const char *url;
         struct json_object *read;
         OPERATION passive;
         const char *offered = region_make(w, MIB, 5);
@@ -83,9 +83,7 @@ ON_WORKER(its_own_url_will_do)
 
         offer_make(w, FERRY_READABLE, offered, &passive);
         url = metadata_url(w, passive.id);
-        more = text_format(",\"remote_url\":\"%s\"", url);
-        body = operation_body("read", local, more);
-        read = call_json(w, 201, "POST", "/v1/operations", body);
+        read = read_by_url(w, local, url);
         operation_assert_end(w, json_text(read, "id"), FERRY_COMPLETE, NULL);
         operation_assert_end(w, passive.id, FERRY_COMPLETE, NULL);
         region_assert_pattern(w, local, 5, 0, MIB);

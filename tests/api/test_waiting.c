@@ -169,7 +169,7 @@ CASE(prefer_wait_is_the_same)
 CASE(a_post_waits_too)
 {
         struct worker *b = &f->p.b;
-        const char *url, *more, *body, *request;
+        const char *url, *body, *request;
         struct ferry_operation_list list;
         struct json_object *object;
         int fd;
@@ -179,8 +179,7 @@ CASE(a_post_waits_too)
         const char *local = region_make(b, 100, 0);
         worker_pause(&f->p.a);
         url = metadata_url(&f->p.a, f->operation.id);
-        more = text_format(",\"remote_url\":\"%s\"", url);
-        body = operation_body("read", local, more);
+        body = read_body(local, url);
         request = json_request("/v1/operations", "Prefer: wait=20\r\n", body);
         fd = raw_connect(b);
         raw_send(fd, request, strlen(request));

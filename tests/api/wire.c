@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -269,4 +270,10 @@ void digits_assert(struct worker *w, const char *id, const char *wanted)
         assert_int_equal(ferry_get_region_content(w->client, id, 0, digits, 10, &n), 0);
         assert_int_equal(n, 10);
         assert_string_equal(digits, wanted);
+}
+
+void worker_hang_up(struct worker *w, const char *text, size_t times)
+{
+        assert_int_equal(kill(w->pid, SIGHUP), 0);
+        WAIT_UNTIL(text_count(worker_log(w), text) >= times);
 }

@@ -41,6 +41,9 @@ const char *wire_talk(const struct worker *w, const void *bytes, size_t size);
 /* How often a text occurs. */
 size_t text_count(const char *text, const char *part);
 
+/* SIGHUP; waits until the text stands so often in the worker's log. */
+void worker_hang_up(struct worker *w, const char *text, size_t times);
+
 /* Closes with a reset, as a process that dies with unread data does. */
 void wire_abort(int fd);
 

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
-#include <signal.h>
-#include <stdio.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "wire.h"
 
-/* Tokens and TLS: who may do what, and that secrets stay where they are. */
+/* Tokens: who may do what, and that secrets stay where they are. */
 
 #define FULL "full-token-0123456789abcdef"
 #define PEER "peer-token-0123456789abcdef"
@@ -27,13 +23,9 @@ static void remove_file(void *path)
 /* A file with a token, which goes with the test. */
 static void token_file(char *path, const char *token)
 {
-        int fd;
-
         (void)strcpy(path, "/tmp/ferry-test-XXXXXX");
-        fd = mkstemp(path); /* 0600 */
-        assert_true(fd >= 0);
-        assert_int_equal(dprintf(fd, "%s\n", token), (int)strlen(token) + 1);
-        (void)close(fd);
+        (void)close(mkstemp(path));
+        file_write(path, text_format("%s\n", token));
         test_keep((char *)text_format("%s", path), remove_file);
 }
 
@@ -177,26 +169,9 @@ WITH_SCENE(the_metrics_token_fetches_metrics_and_nothing_else)
         (void)unlink(path);
 }
 
-/* A read on b of what a offers, by URL; the operation's id. */
-static void read_by_url(struct scene *s, const char *offer_id, const char *region, char *id)
-{
-        OPERATION read;
-        const char *url = metadata_url(&s->a, offer_id);
-
-        assert_int_equal(ferry_create_operation(s->b.client,
-                                                &(struct ferry_operation_spec){
-                                                        .kind = FERRY_READ,
-                                                        .descriptors = &(struct ferry_descriptor){ .region = region },
-                                                        .n_descriptors = 1,
-                                                        .remote_url = url },
-                                                &read),
-                         0);
-        memcpy(id, read.id, FERRY_ID_SIZE);
-}
-
 WITH_SCENE(workers_with_the_peer_token_fetch_from_each_other)
 {
-        char id[FERRY_ID_SIZE];
+        const char *id;
         OPERATION offer;
         struct ferry_peer peer;
 
@@ -207,7 +182,7 @@ WITH_SCENE(workers_with_the_peer_token_fetch_from_each_other)
         const char *region = region_make(&s->a, 77777, 3);
         const char *target = region_make(&s->b, 77777, 0);
         offer_make(&s->a, FERRY_READABLE, region, &offer);
-        read_by_url(s, offer.id, target, id);
+        id = json_text(read_by_url(&s->b, target, metadata_url(&s->a, offer.id)), "id");
         operation_assert_end(&s->b, id, FERRY_COMPLETE, NULL);
         region_assert_pattern(&s->b, target, 3, 0, 77777);
         ferry_operation_clear(&offer);
@@ -219,15 +194,14 @@ WITH_SCENE(workers_with_the_peer_token_fetch_from_each_other)
         worker_expect(&s->b, "msg=\"operation ended\"");
         assert_int_equal(ferry_connect_peer(s->b.client, s->a.url, &peer), FERRY_E_PEER_REFUSED);
         target = region_make(&s->b, 77777, 0);
-        read_by_url(s, offer.id, target, id);
+        id = json_text(read_by_url(&s->b, target, metadata_url(&s->a, offer.id)), "id");
         operation_assert_error(&s->b, id, FERRY_ERRORED, FERRY_E_PEER_REFUSED);
         region_assert_pattern(&s->b, target, 0, 0, 77777);
 }
 
 WITH_SCENE(no_secret_stands_in_a_log)
 {
-        char id[FERRY_ID_SIZE], *key;
-        const char *log;
+        const char *id, *key, *log;
         struct json_object *metadata;
         OPERATION offer;
 
@@ -237,9 +211,9 @@ WITH_SCENE(no_secret_stands_in_a_log)
         const char *target = region_make(&s->b, 4096, 0);
         offer_make(&s->a, FERRY_READABLE, region, &offer);
         metadata = json_parse(offer.metadata);
-        key = strdup(json_text(metadata, "notification_key"));
+        key = json_text(metadata, "notification_key");
         (void)ask(&s->a, "GET", "/v1/worker", "Bearer " OTHER, NULL);
-        read_by_url(s, offer.id, target, id);
+        id = json_text(read_by_url(&s->b, target, metadata_url(&s->a, offer.id)), "id");
         operation_assert_end(&s->b, id, FERRY_COMPLETE, NULL);
         for (int i = 0; i < 2; i++) {
                 const char *secrets[] = { FULL, PEER, OTHER, key };
@@ -249,7 +223,6 @@ WITH_SCENE(no_secret_stands_in_a_log)
                 for (size_t k = 0; k < 4; k++)
                         assert_null(strstr(log, secrets[k]));
         }
-        free(key);
 }
 
 WITH_SCENE(token_files_are_looked_at_closely)
@@ -287,7 +260,6 @@ TEST(beyond_loopback_a_token_is_demanded)
 
 WITH_SCENE(peers_that_are_not_allowed_are_not_asked)
 {
-        const char *url, *more, *body;
         OPERATION offer;
 
         worker_start(&s->a, "a", NULL);
@@ -295,238 +267,25 @@ WITH_SCENE(peers_that_are_not_allowed_are_not_asked)
         const char *region = region_make(&s->a, 4096, 3);
         const char *target = region_make(&s->b, 4096, 0);
         offer_make(&s->a, FERRY_READABLE, region, &offer);
-        url = metadata_url(&s->a, offer.id);
-        more = text_format(",\"remote_url\":\"%s\"", url);
-        body = operation_body("read", target, more);
-        assert_problem(&s->b, "POST", "/v1/operations", body, 403, "forbidden", NULL);
-}
-
-/* ---- TLS ---- */
-
-static const char *tls(const char *name)
-{
-        static char paths[4][512];
-        static unsigned next;
-        char *path = paths[next++ % 4];
-
-        assert_non_null(getenv("FERRY_TEST_TLS"));
-        (void)snprintf(path, sizeof(paths[0]), "%s/%s", getenv("FERRY_TEST_TLS"), name);
-        return path;
-}
-
-static void start_tls_alone(struct worker *w, const char *name, const char *const *more)
-{
-        const char *flags[32] = { "--listen",        "127.0.0.1:0", "--tls-cert",
-                                  tls("server.pem"), "--tls-key",   tls("server-key.pem") };
-
-        for (size_t i = 6; more && *more; i++)
-                flags[i] = *more++;
-        worker_start_plain(w, name, flags);
-}
-
-/* A worker with TLS whose client trusts its CA. */
-static void start_tls(struct worker *w, const char *name, const char *const *more)
-{
-        start_tls_alone(w, name, more);
-        worker_connect(w, NULL, &(struct ferry_options){ .ca_file = tls("ca.pem") });
-}
-
-WITH_SCENE(https_is_served_to_those_who_trust_the_certificate)
-{
-        struct ferry *client;
-        const char *const authorities[] = { NULL, tls("other-ca.pem") };
-
-        start_tls(&s->a, "a", NULL);
-        assert_int_equal(strncmp(s->a.url, "https://127.0.0.1:", 18), 0);
-        const char *region = region_make(&s->a, 3 << 20, 9);
-        region_assert_pattern(&s->a, region, 9, 0, 3 << 20);
-        for (size_t i = 0; i < 2; i++) {
-                struct ferry_options options = { .ca_file = authorities[i], .retries = -1 };
-
-                assert_int_equal(ferry_new(s->a.url, &options, &client), 0);
-                assert_int_equal(ferry_get_livez(client), -EACCES);
-                client = ferry_free(client);
-        }
-        /* Nobody is served in the clear on that port. */
-        assert_int_equal(ask(&s->a, "GET", "/v1/worker", NULL, NULL), 0);
-        assert_int_equal(ferry_get_livez(s->a.client), 0);
-}
-
-WITH_SCENE(a_metadata_url_by_https_needs_the_peer_ca)
-{
-        const char *const with[] = { "--peer-ca", tls("ca.pem"), NULL };
-        const char *const wrong[] = { "--peer-ca", tls("other-ca.pem"), NULL };
-        char id[FERRY_ID_SIZE];
-        const char *target;
-        struct ferry_operation offer;
-
-        start_tls(&s->a, "a", NULL);
-        const char *region = region_make(&s->a, 4096, 3);
-        for (int i = 0; i < 2; i++) {
-                offer_make(&s->a, FERRY_READABLE, region, &offer);
-                worker_start(&s->b, "b", i ? with : wrong);
-                target = region_make(&s->b, 4096, 0);
-                if (i == 0)
-                        worker_expect(&s->b, "error=peer-unreachable");
-                read_by_url(s, offer.id, target, id);
-                if (i == 0)
-                        operation_assert_error(&s->b, id, FERRY_ERRORED, FERRY_E_PEER_UNREACHABLE);
-                else
-                        operation_assert_end(&s->b, id, FERRY_COMPLETE, NULL);
-                region_assert_pattern(&s->b, target, i ? 3 : 0, 0, 4096);
-                ferry_operation_clear(&offer);
-                worker_stop(&s->b);
-        }
-}
-
-WITH_SCENE(certificates_that_cannot_be_used_are_refused)
-{
-        const char *const cases[][2] = {
-                { tls("server.pem"), tls("server.pem") }, /* no key in it */
-                { "/nonexistent.pem", "/nonexistent.pem" },
-        };
-        const char *errors;
-
-        for (size_t i = 0; i < 2; i++) {
-                assert_int_not_equal(ferryd_run(STRINGS("--listen", "127.0.0.1:0", "--tls-cert", cases[i][0],
-                                                        "--tls-key", cases[i][1]),
-                                                NULL, &errors),
-                                     0);
-                assert_non_null(strstr(errors, "--tls-"));
-        }
-}
-
-/* The first byte of what comes back for a ClientHello of TLS 1.<minor>: 22 = the handshake goes on. */
-static int offer_tls(const struct worker *w, unsigned char minor)
-{
-        /* No session; ECDHE-ECDSA with AES-256 and -128; no compression; P-256, uncompressed; renegotiation info. */
-        static const unsigned char tail[] = { 0, 0, 4, 0xc0, 0x0a, 0xc0, 0x09, 1, 0, 0, 19,   0, 10, 0, 4,
-                                              0, 2, 0, 23,   0,    11,   0,    2, 1, 0, 0xff, 1, 0,  1, 0 };
-        unsigned char hello[5 + 4 + 2 + 32 + sizeof(tail)] = {
-                22, 3, 1, 0, sizeof(hello) - 5, 1, 0, 0, sizeof(hello) - 9, 3, minor + 1
-        };
-        unsigned char answer = 0;
-        int fd = raw_connect(w);
-
-        memcpy(hello + 43, tail, sizeof(tail));
-        raw_send(fd, hello, sizeof(hello));
-        assert_true(recv(fd, &answer, 1, 0) >= 0);
-        (void)close(fd);
-        return answer;
-}
-
-WITH_SCENE(tls_older_than_1_2_is_refused)
-{
-        enum { HANDSHAKE = 22 };
-
-        start_tls(&s->a, "a", NULL);
-        assert_int_equal(offer_tls(&s->a, 2), HANDSHAKE);
-        assert_int_not_equal(offer_tls(&s->a, 1), HANDSHAKE);
-        assert_int_not_equal(offer_tls(&s->a, 0), HANDSHAKE);
-}
-
-/* 0, or the error of a request on a connection of its own, with or without the certificate. */
-static int reach(const struct worker *w, bool certificate)
-{
-        struct ferry_options options = { .ca_file = tls("ca.pem"), .retries = -1 };
-        struct ferry *client;
-        int r;
-
-        if (certificate) {
-                options.cert_file = tls("server.pem"); /* it is good for clients, too */
-                options.key_file = tls("server-key.pem");
-        }
-        assert_int_equal(ferry_new(w->url, &options, &client), 0);
-        r = ferry_get_livez(client);
-        client = ferry_free(client);
-        return r;
-}
-
-WITH_SCENE(clients_need_a_certificate_where_the_worker_asks_for_one)
-{
-        start_tls_alone(&s->a, "a", STRINGS("--tls-client-ca", tls("ca.pem")));
-        assert_int_equal(reach(&s->a, true), 0);
-        assert_int_not_equal(reach(&s->a, false), 0);
-        assert_int_equal(reach(&s->a, true), 0);
-        worker_stop(&s->a);
-        start_tls_alone(&s->a, "a", STRINGS("--tls-client-ca", tls("other-ca.pem")));
-        assert_int_not_equal(reach(&s->a, true), 0);
-}
-
-/* ---- reading anew ---- */
-
-static void write_file(const char *path, const char *text)
-{
-        FILE *file = fopen(path, "we");
-
-        assert_non_null(file);
-        assert_true(fputs(text, file) >= 0);
-        assert_int_equal(fclose(file), 0);
-}
-
-static char *read_file(const char *path)
-{
-        char *text = calloc(1, 1 << 16);
-        FILE *file = fopen(path, "re");
-
-        assert_non_null(file);
-        assert_true(fread(text, 1, (1 << 16) - 1, file) > 0);
-        (void)fclose(file);
-        return text;
-}
-
-static void hang_up(struct worker *w, const char *text, size_t times)
-{
-        assert_int_equal(kill(w->pid, SIGHUP), 0);
-        WAIT_UNTIL(text_count(worker_log(w), text) >= times);
+        assert_problem(&s->b, "POST", "/v1/operations", read_body(target, metadata_url(&s->a, offer.id)), 403,
+                       "forbidden", NULL);
 }
 
 WITH_SCENE(tokens_are_read_anew_at_a_hangup)
 {
         start(s, &s->a, "a", NULL);
-        write_file(s->full, OTHER "\n");
+        file_write(s->full, OTHER "\n");
         assert_int_equal(ask(&s->a, "GET", "/v1/regions", "Bearer " FULL, NULL), 200);
-        hang_up(&s->a, "tokens and certificates reloaded", 1);
+        worker_hang_up(&s->a, "tokens and certificates reloaded", 1);
         assert_int_equal(ask(&s->a, "GET", "/v1/regions", "Bearer " FULL, NULL), 401);
         assert_int_equal(ask(&s->a, "GET", "/v1/regions", "Bearer " OTHER, NULL), 200);
         assert_int_equal(ask(&s->a, "GET", "/v1/worker", "Bearer " PEER, NULL), 200);
         /* Nothing changes with a file that is no good. */
         worker_expect(&s->a, "reloading tokens and certificates failed");
-        write_file(s->full, PEER "\n");
-        hang_up(&s->a, "reloading tokens and certificates failed", 1);
-        write_file(s->full, "");
-        hang_up(&s->a, "reloading tokens and certificates failed", 2);
+        file_write(s->full, PEER "\n");
+        worker_hang_up(&s->a, "reloading tokens and certificates failed", 1);
+        file_write(s->full, "");
+        worker_hang_up(&s->a, "reloading tokens and certificates failed", 2);
         assert_int_equal(ask(&s->a, "GET", "/v1/regions", "Bearer " OTHER, NULL), 200);
         assert_int_equal(ask(&s->a, "GET", "/v1/regions", "Bearer " PEER, NULL), 403);
-}
-
-WITH_SCENE(certificates_are_read_anew_and_connections_live_on)
-{
-        char authority[] = "/tmp/ferry-test-XXXXXX", *good = read_file(tls("ca.pem")),
-             *other = read_file(tls("other-ca.pem"));
-
-        (void)close(mkstemp(authority));
-        write_file(authority, good);
-        start_tls_alone(&s->a, "a", STRINGS("--tls-client-ca", authority, "--http-threads", "1"));
-        worker_connect(&s->a, NULL,
-                       &(struct ferry_options){ .ca_file = tls("ca.pem"),
-                                                .cert_file = tls("server.pem"),
-                                                .key_file = tls("server-key.pem"),
-                                                .retries = -1 });
-        write_file(authority, other);
-        hang_up(&s->a, "tokens and certificates reloaded", 1);
-        assert_int_not_equal(reach(&s->a, true), 0);
-        assert_int_equal(ferry_get_livez(s->a.client), 0);
-        worker_expect(&s->a, "reloading tokens and certificates failed");
-        write_file(authority, "-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n");
-        hang_up(&s->a, "reloading tokens and certificates failed", 1);
-        assert_int_equal(ferry_get_livez(s->a.client), 0);
-        write_file(authority, good);
-        hang_up(&s->a, "tokens and certificates reloaded", 2);
-        assert_int_equal(reach(&s->a, true), 0);
-        assert_int_equal(ferry_get_livez(s->a.client), 0);
-        worker_stop(&s->a);
-        (void)unlink(authority);
-        free(other);
-        free(good);
 }
