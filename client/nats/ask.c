@@ -78,7 +78,6 @@ int ask_run(const struct bus_options *options, const char *url)
         if (status == BUS_OK)
                 status = ask_exchange(connection, &ask);
         natsConnection_Destroy(connection);
-        nats_CloseAndWait(BUS_TIMEOUT_MS);
         free(ask.server);
         return status;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,7 +95,9 @@ static void bridge_block_signals(sigset_t *ret_set)
         (void)signal(SIGPIPE, SIG_IGN);
 }
 
-static int bridge_serve(natsConnection *connection, struct ferry *ferry, const char *name, const sigset_t *signals)
+/* Until a signal. *ret_quiet: on_request runs no more. */
+static int bridge_serve(natsConnection *connection, struct ferry *ferry, const char *name, const sigset_t *signals,
+                        bool *ret_quiet)
 {
         natsSubscription *subscription = NULL;
         char subject[BUS_SUBJECT_SIZE];
@@ -106,6 +109,7 @@ static int bridge_serve(natsConnection *connection, struct ferry *ferry, const c
         if (s == NATS_OK)
                 s = natsConnection_FlushTimeout(connection, BUS_TIMEOUT_MS); /* the server has it */
         if (s != NATS_OK) {
+                *ret_quiet = !subscription;
                 natsSubscription_Destroy(subscription);
                 return bus_fail(BUS_UNREACHABLE, "%s cannot be subscribed to: %s", subject, natsStatus_GetText(s));
         }
@@ -113,8 +117,8 @@ static int bridge_serve(natsConnection *connection, struct ferry *ferry, const c
         (void)fflush(stdout);
         (void)sigwait(signals, &number);
         /* Requests that have come are answered first. The callback runs no more once the drain is complete. */
-        if (natsSubscription_DrainTimeout(subscription, BRIDGE_DRAIN_MS) == NATS_OK)
-                (void)natsSubscription_WaitForDrainCompletion(subscription, BRIDGE_DRAIN_MS);
+        *ret_quiet = natsSubscription_DrainTimeout(subscription, BRIDGE_DRAIN_MS) == NATS_OK &&
+                     natsSubscription_WaitForDrainCompletion(subscription, BRIDGE_DRAIN_MS) == NATS_OK;
         natsSubscription_Destroy(subscription);
         return BUS_OK;
 }
@@ -124,15 +128,18 @@ int bridge_run(const struct bus_options *options)
         natsConnection *connection = NULL;
         struct ferry *ferry = NULL;
         char name[BUS_NAME_SIZE];
+        bool quiet = true; /* before the subscription there are no callbacks */
         sigset_t signals;
         bridge_block_signals(&signals);
         int status = bridge_open(options, &ferry, name);
         if (status == BUS_OK)
                 status = bus_connect(options, options->nats ? options->nats : NATS_DEFAULT_URL, false, &connection);
         if (status == BUS_OK)
-                status = bridge_serve(connection, ferry, name, &signals);
+                status = bridge_serve(connection, ferry, name, &signals, &quiet);
+        /* No nats_CloseAndWait: libnats 3.4 frees a list of OpenSSL's, which OpenSSL frees again when the process
+         * exits. */
         natsConnection_Destroy(connection);
-        nats_CloseAndWait(BRIDGE_DRAIN_MS); /* no callback uses the handle any more */
-        ferry_free(ferry);
+        if (quiet)
+                ferry_free(ferry); /* else a callback that takes too long uses it until the process exits */
         return status;
 }

@@ -172,6 +172,8 @@ void nats_bridge_end(struct bridge *bridge)
         assert_int_equal(kill(bridge->pid, SIGTERM), 0);
         assert_int_equal(waitpid(bridge->pid, &status, 0), bridge->pid);
         (void)close(bridge->out);
+        if (status != 0)
+                fail_msg("the bridge ended with status %#x", (unsigned)status);
 }
 
 void nats_assert_asks(const char *url, int status, const char *errors)
