@@ -4,13 +4,12 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "base/util.h"
 
 #include <uthash.h>
@@ -210,22 +209,6 @@ static void *loop_main(void *argument)
         return NULL;
 }
 
-/* Blocks all signals in the thread: they belong to the program. */
-static int thread_start(struct loop *loop, const char *name)
-{
-        sigset_t all, before;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        int error = pthread_create(&loop->thread, NULL, loop_main, loop);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        if (error)
-                return -error;
-        char text[16];
-        (void)snprintf(text, sizeof(text), "%s", name);
-        (void)pthread_setname_np(loop->thread, text);
-        return 0;
-}
-
 static void loop_destroy(struct loop *loop)
 {
         struct watch_entry *entry, *next;
@@ -259,7 +242,7 @@ int loop_new(const char *name, struct loop **ret_loop)
             epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, loop->event_fd, &event) < 0)
                 r = -errno;
         if (r == 0)
-                r = thread_start(loop, name);
+                r = thread_new(name, loop_main, loop, &loop->thread);
         if (r < 0) {
                 loop_destroy(loop);
                 return r;

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -15,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/thread.h"
 #include "base/util.h"
 #include "connection.h"
 #include "http_internal.h"
@@ -359,17 +359,10 @@ int server_thread_new(struct http_server *server, size_t connections_max, struct
 
 int server_thread_start(struct http_thread *thread)
 {
-        sigset_t all, before;
+        int r = thread_new("ferry-http", server_thread_main, thread, &thread->thread);
 
-        sigfillset(&all); /* signals belong to the program */
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        int error = pthread_create(&thread->thread, NULL, server_thread_main, thread);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        if (error)
-                return -error;
-        thread->started = true;
-        (void)pthread_setname_np(thread->thread, "ferry-http");
-        return 0;
+        thread->started = r == 0;
+        return r;
 }
 
 void server_thread_stop(struct http_thread *thread)

@@ -3,12 +3,12 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <utlist.h>
 
+#include "base/thread.h"
 #include "base/util.h"
 
 /* Below the threads that answer and move bytes, which filling pages must not slow down. */
@@ -28,20 +28,14 @@ struct makers {
 
 static void *maker_main(void *context);
 
-/* With the lock held. 0 or a positive errno. */
+/* With the lock held. 0 or -errno. */
 static int thread_start(struct makers *makers)
 {
-        sigset_t all, before;
-        int error;
+        int r = thread_new("ferry-maker", maker_main, makers, &makers->threads[makers->n_threads]);
 
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        error = pthread_create(&makers->threads[makers->n_threads], NULL, maker_main, makers);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        if (error)
-                return error;
-        (void)pthread_setname_np(makers->threads[makers->n_threads++], "ferry-maker");
-        return 0;
+        if (r == 0)
+                makers->n_threads++;
+        return r;
 }
 
 /* Wakes or starts threads for n more pieces of work, up to the maximum. With the lock held. */
@@ -56,7 +50,7 @@ static void threads_wake(struct makers *makers, size_t n)
 int makers_new(unsigned threads, unsigned fillers, struct makers **ret_makers)
 {
         struct makers *makers = calloc(1, sizeof(*makers) + threads * sizeof(makers->threads[0]));
-        int error;
+        int r;
 
         if (!makers)
                 return -ENOMEM;
@@ -65,11 +59,11 @@ int makers_new(unsigned threads, unsigned fillers, struct makers **ret_makers)
         pthread_mutex_init(&makers->lock, NULL);
         pthread_cond_init(&makers->changed, NULL);
         pthread_mutex_lock(&makers->lock);
-        error = thread_start(makers);
+        r = thread_start(makers);
         pthread_mutex_unlock(&makers->lock);
-        if (error) {
+        if (r < 0) {
                 makers_free(makers);
-                return -error;
+                return r;
         }
         *ret_makers = makers;
         return 0;

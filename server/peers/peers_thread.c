@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <utlist.h>
 
@@ -10,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/thread.h"
 #include "base/util.h"
 #include "peers_internal.h"
 #include "registry_internal.h"
@@ -207,23 +207,6 @@ static void *peers_run(void *argument)
         return NULL;
 }
 
-/* Blocks all signals in the thread, SIGPIPE of TLS connections included: they belong to the program. */
-static int thread_start(struct peers *peers)
-{
-        sigset_t all, before;
-        int r;
-
-        (void)sigfillset(&all);
-        (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-        r = pthread_create(&peers->thread, NULL, peers_run, peers);
-        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-        if (r)
-                return -r;
-        (void)pthread_setname_np(peers->thread, "ferry-peers");
-        peers->started = true;
-        return 0;
-}
-
 /*
  * On the first request, because libcurl with its TLS library takes several milliseconds and 3 MiB, and many workers
  * never send one. Any thread.
@@ -242,7 +225,8 @@ int peers_thread_start(struct peers *peers)
                         r = -ENOMEM;
                 } else {
                         (void)curl_multi_setopt(peers->multi, CURLMOPT_MAXCONNECTS, (long)CONNECTIONS_KEPT);
-                        r = thread_start(peers);
+                        r = thread_new("ferry-peers", peers_run, peers, &peers->thread);
+                        peers->started = r == 0;
                 }
         }
         pthread_mutex_unlock(&peers->start_lock);

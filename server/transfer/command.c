@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <unistd.h>
+#include <sys/eventfd.h>
 
 #include "engine_internal.h"
 
@@ -35,9 +35,7 @@ void commands_clear(struct engine *engine)
 
 void engine_wake(struct engine *engine)
 {
-        uint64_t one = 1;
-
-        (void)!write(engine->wake_fd, &one, sizeof(one));
+        (void)eventfd_write(engine->wake_fd, 1);
 }
 
 /* Under the command lock. NULL: the reserve is used up. */

@@ -2,7 +2,6 @@
 #include "resolver.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +9,7 @@
 
 #include "base/address.h"
 #include "base/allowlist.h"
+#include "base/thread.h"
 #include "base/util.h"
 #include "command.h"
 #include "engine_internal.h"
@@ -127,8 +127,6 @@ static struct resolution *find(const struct engine *engine, const char *text)
 int resolver_start(struct engine *engine, const char *text, int family)
 {
         struct resolution *resolution = find(engine, text);
-        pthread_attr_t detached;
-        sigset_t all, before;
         pthread_t thread;
         int n, r;
 
@@ -145,18 +143,13 @@ int resolver_start(struct engine *engine, const char *text, int family)
         (void)pthread_mutex_init(&resolution->lock, NULL);
         resolution->references = 2;
         resolution->engine = engine;
-        (void)pthread_attr_init(&detached);
-        (void)pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-        sigfillset(&all);
-        (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-        r = -pthread_create(&thread, &detached, run, resolution);
-        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-        (void)pthread_attr_destroy(&detached);
+        r = thread_new("ferry-resolver", run, resolution, &thread);
         if (r < 0) {
                 (void)pthread_mutex_destroy(&resolution->lock);
                 free(resolution);
                 return r;
         }
+        (void)pthread_detach(thread);
         DL_APPEND(engine->resolutions, resolution);
         return 0;
 }

@@ -5,11 +5,11 @@
 #include <limits.h>
 #include <poll.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/epoll.h>
-#include <unistd.h>
+#include <sys/eventfd.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "base/util.h"
 #include "engine_internal.h"
 #include "pass.h"
@@ -18,9 +18,9 @@
 
 static void clear_wake(struct engine *engine)
 {
-        uint64_t count;
+        eventfd_t count;
 
-        (void)!read(engine->wake_fd, &count, sizeof(count));
+        (void)eventfd_read(engine->wake_fd, &count);
 }
 
 static int milliseconds_until(uint64_t until_us, uint64_t now_us)
@@ -116,7 +116,6 @@ static void *run(void *context)
         uint64_t stop_deadline_us = 0, now_us;
         bool forced = false;
 
-        (void)pthread_setname_np(pthread_self(), "ferry-engine");
         progress_lock(engine);
         for (;;) {
                 bool moved = pass_run(engine, &now_us);
@@ -150,16 +149,11 @@ static void *run(void *context)
 int thread_start(struct engine *engine)
 {
         struct epoll_event event = { .events = EPOLLIN, .data.fd = engine->wake_fd };
-        sigset_t all, before;
         int r = epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, engine->wake_fd, &event) < 0 ? -errno : 0;
 
         for (size_t i = 0; i < engine->n_transports && r == 0; i++)
                 r = progress_watch(engine, engine->transports[i]->fd);
         if (r < 0)
                 return r;
-        sigfillset(&all); /* signals belong to the program */
-        (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-        r = -pthread_create(&engine->thread, NULL, run, engine);
-        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-        return r;
+        return thread_new("ferry-engine", run, engine, &engine->thread);
 }

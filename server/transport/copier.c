@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/space.h"
+#include "base/thread.h"
 #include "base/util.h"
 
 enum { THREADS = 4, DEVICES = 16 /* more of them share threads */ };
@@ -114,23 +114,17 @@ static void *copier_run(void *context)
         return NULL;
 }
 
-/* Blocks all signals in the threads: they belong to the program. */
 static void start_threads(struct lane *lane)
 {
-        sigset_t all, before;
-
-        (void)sigfillset(&all);
-        (void)pthread_sigmask(SIG_SETMASK, &all, &before);
         while (lane->n_threads < THREADS) {
-                int r = pthread_create(&lane->threads[lane->n_threads], NULL, copier_run, lane);
+                int r = thread_new("ferry-gpu", copier_run, lane, &lane->threads[lane->n_threads]);
 
-                if (r != 0) {
-                        log_event(LOG_WARN, "GPU copy thread not started", LOG_S("reason", strerror(r)));
+                if (r < 0) {
+                        log_event(LOG_WARN, "GPU copy thread not started", LOG_S("reason", strerror(-r)));
                         break;
                 }
-                (void)pthread_setname_np(lane->threads[lane->n_threads++], "ferry-gpu");
+                lane->n_threads++;
         }
-        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 void copier_add(struct copier *copier, struct copier_task *task)

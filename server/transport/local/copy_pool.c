@@ -3,13 +3,13 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "base/log.h"
+#include "base/thread.h"
+#include "base/util.h"
 
 enum { CREW_MAX = 64 };
 
@@ -57,8 +57,7 @@ struct copy_pool *copy_pool_free(struct copy_pool *pool)
         (void)pthread_mutex_unlock(&pool->lock);
         while (pool->n_threads > 0)
                 (void)pthread_join(pool->threads[--pool->n_threads], NULL);
-        if (pool->fd >= 0)
-                (void)close(pool->fd);
+        cleanup_close(&pool->fd);
         (void)pthread_cond_destroy(&pool->idle);
         (void)pthread_cond_destroy(&pool->work);
         (void)pthread_mutex_destroy(&pool->lock);
@@ -73,18 +72,9 @@ int copy_pool_fd(const struct copy_pool *pool)
 
 void copy_pool_clear(struct copy_pool *pool)
 {
-        uint64_t count;
+        eventfd_t count;
 
-        while (read(pool->fd, &count, sizeof(count)) < 0 && errno == EINTR)
-                ;
-}
-
-static void tell(struct copy_pool *pool)
-{
-        uint64_t one = 1;
-
-        while (write(pool->fd, &one, sizeof(one)) < 0 && errno == EINTR)
-                ;
+        (void)eventfd_read(pool->fd, &count);
 }
 
 /* Takes the next piece of the job; drops a job without one. Under the lock. */
@@ -123,30 +113,24 @@ static void *copy_pool_run(void *context)
                 /* Not while pieces are left: then the progress thread is awake, and checks by itself. */
                 last = piece.pull->stopped || piece.pull->claimed == piece.pull->length;
                 if (last)
-                        tell(pool);
+                        (void)eventfd_write(pool->fd, 1);
         }
         (void)pthread_mutex_unlock(&pool->lock);
         return NULL;
 }
 
-/* Blocks all signals in the threads: they belong to the program. */
 static void start_threads(struct copy_pool *pool)
 {
-        sigset_t all, before;
-
-        (void)sigfillset(&all);
-        (void)pthread_sigmask(SIG_SETMASK, &all, &before);
         while (pool->n_threads < pool->n_wanted) {
-                int r = pthread_create(&pool->threads[pool->n_threads], NULL, copy_pool_run, pool);
+                int r = thread_new("ferry-copy", copy_pool_run, pool, &pool->threads[pool->n_threads]);
 
-                if (r != 0) {
-                        log_event(LOG_WARN, "copy thread not started", LOG_S("reason", strerror(r)));
+                if (r < 0) {
+                        log_event(LOG_WARN, "copy thread not started", LOG_S("reason", strerror(-r)));
                         pool->n_wanted = pool->n_threads;
                         break;
                 }
-                (void)pthread_setname_np(pool->threads[pool->n_threads++], "ferry-copy");
+                pool->n_threads++;
         }
-        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 void copy_pool_share(struct copy_pool *pool, struct pull *pull)

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 #include <utlist.h>
 
 #include <ferry/error.h>
@@ -75,10 +74,8 @@ static struct link *connect_link(struct transport *transport, const struct trans
 static void tell_copied(void *context)
 {
         const struct local *local = context;
-        uint64_t one = 1;
 
-        while (write(local->copied_fd, &one, sizeof(one)) < 0 && errno == EINTR)
-                ;
+        (void)eventfd_write(local->copied_fd, 1);
 }
 
 /* staging's own buffers are not used here: a staged payload is in a bounce buffer of its link, or short. */

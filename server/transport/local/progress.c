@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "progress.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <unistd.h>
+#include <sys/eventfd.h>
 #include <utlist.h>
 
 #include <ferry/error.h>
@@ -102,10 +101,9 @@ static void on_channel(struct channel *channel, uint32_t events)
 
 void local_collect_copies(struct local *local)
 {
-        uint64_t count;
+        eventfd_t count;
 
-        while (read(local->copied_fd, &count, sizeof(count)) < 0 && errno == EINTR)
-                ;
+        (void)eventfd_read(local->copied_fd, &count);
         (void)copier_collect(local->copier);
 }
 

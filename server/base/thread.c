@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/thread.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+int thread_new(const char *name, void *(*run)(void *context), void *context, pthread_t *ret_thread)
+{
+        char text[16]; /* the kernel refuses a longer name */
+        sigset_t all, before;
+        pthread_t thread;
+        int r;
+
+        (void)sigfillset(&all);
+        (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+        r = -pthread_create(&thread, NULL, run, context);
+        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+        if (r < 0)
+                return r;
+        (void)snprintf(text, sizeof(text), "%s", name);
+        (void)pthread_setname_np(thread, text);
+        *ret_thread = thread;
+        return 0;
+}
