@@ -92,11 +92,9 @@ static void data_is_there(struct requester *r, struct chunk *chunk, const struct
                 return;
         requester_release_chunk(r, chunk);
         requester_count_done(r, length);
-        if ((data->flags & WIRE_FINAL) && r->done == r->spec.total && r->error == 0) {
-                requester_send_done(r, WIRE_QUIET); /* tells the responder without waiting for an answer */
-                r->peer_knows = true;
+        /* The end tells the responder, and waits for no answer. */
+        if ((data->flags & WIRE_FINAL) && r->done == r->spec.total && r->error == 0)
                 requester_set_state(r, REQUESTER_COMPLETE);
-        }
 }
 
 static void data_received(struct message *message, enum message_result result)

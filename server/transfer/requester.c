@@ -234,9 +234,11 @@ void requester_tick(struct requester *r, uint64_t now_us)
 
 /* ---- steps ---- */
 
+/* Ends the operation first: a message takes as long as all the rest. */
 static void end(struct requester *r)
 {
         struct engine *engine = r->engine;
+        bool tell = r->peer && peer_is_usable(r->peer) && !r->peer_knows;
         struct engine_outcome outcome = { 0 };
 
         if (r->state == REQUESTER_COMPLETE) {
@@ -256,9 +258,11 @@ static void end(struct requester *r)
         requester_set_state(r, REQUESTER_ENDED);
         if (r->hh.tbl)
                 HASH_DEL(engine->requesters_by_id, r);
-        leave_peer(r);
         r->spec.ended(r->spec.context, &outcome);
         engine->wake_due = true;
+        if (tell)
+                requester_send_done(r, WIRE_QUIET);
+        leave_peer(r);
         requester_free(r);
 }
 
@@ -282,8 +286,6 @@ static void end_when_quiet(struct requester *r)
         }
         if (r->state == REQUESTER_FAILING && !r->peer)
                 lose_answer(r, FERRY_E_PEER_LOST, "the link ended, and no new one was made");
-        if (usable && !r->peer_knows)
-                requester_send_done(r, WIRE_QUIET);
         end(r);
 }
 
