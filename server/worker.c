@@ -315,7 +315,7 @@ struct ferry_worker *ferry_worker_free(struct ferry_worker *worker)
 static void unlink_files(const struct ferry_worker *worker)
 {
         if (worker->engine)
-                engine_abandon(worker->engine);
+                engine_unlink_socket(worker->engine);
         if (!worker->serving)
                 return;
         for (size_t i = 0; i < worker->settings->options.n_listen; i++)

@@ -112,14 +112,14 @@ static unsigned http_carrier(const char *url)
 static void note(const struct moving *moving, const struct engine_outcome *outcome)
 {
         const struct engine_transfer *transfer = &moving->transfer;
-        const struct engine_visit visit = {
+        const struct engine_http_note note = {
                 .peer = transfer->peer,
                 .transport = http_carrier(transfer->peer.url) == ENGINE_CARRIER_HTTPS ? "https" : "http",
                 .chosen = transfer->carriers && !(transfer->carriers & ~(unsigned)CARRIERS_HTTP),
                 .outcome = outcome,
         };
 
-        engine_note_visit(moving->data_plane->engine, &visit);
+        engine_note_http(moving->data_plane->engine, &note);
 }
 
 static void on_http_ended(void *context, const struct engine_outcome *outcome)
@@ -250,25 +250,25 @@ void data_plane_transfer_cancel(void *context, uint64_t id, int reason)
         (void)pthread_rwlock_unlock(&data_plane->lock);
 }
 
-void data_plane_note(void *context, const struct engine_visit *visit)
+void data_plane_note_http(void *context, const struct engine_http_note *note)
 {
         struct data_plane *data_plane = context;
 
-        engine_note_visit(data_plane->engine, visit);
+        engine_note_http(data_plane->engine, note);
 }
 
-void data_plane_offer_revoke(void *context, uint64_t operation, int reason, int wire_reason)
+void data_plane_claims_revoke(void *context, uint64_t operation, int reason, int wire_reason)
 {
         struct data_plane *data_plane = context;
 
-        engine_offer_revoke(data_plane->engine, operation, reason, wire_reason);
+        engine_claims_revoke(data_plane->engine, operation, reason, wire_reason);
 }
 
-void data_plane_offers_look(void *context)
+void data_plane_held_reads_retry(void *context)
 {
         struct data_plane *data_plane = context;
 
-        engine_offers_look(data_plane->engine);
+        engine_held_reads_retry(data_plane->engine);
 }
 
 /* ---- life ---- */

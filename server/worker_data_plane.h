@@ -29,8 +29,8 @@ struct data_plane *data_plane_free(struct data_plane *data_plane);
 /* For struct operation_config; as the functions of transfer/engine.h. context is the data plane. */
 int data_plane_transfer_start(void *data_plane, const struct engine_transfer *transfer);
 void data_plane_transfer_cancel(void *data_plane, uint64_t id, int reason);
-void data_plane_note(void *data_plane, const struct engine_visit *visit);
-void data_plane_offer_revoke(void *data_plane, uint64_t operation, int reason, int wire_reason);
-void data_plane_offers_look(void *data_plane);
+void data_plane_note_http(void *data_plane, const struct engine_http_note *note);
+void data_plane_claims_revoke(void *data_plane, uint64_t operation, int reason, int wire_reason);
+void data_plane_held_reads_retry(void *data_plane);
 
 #endif

@@ -69,12 +69,12 @@ static ssize_t on_peers_page(void *context, uint64_t *cursor, struct engine_peer
  * Thread: the holder of the progress lock. The engine starts before the store, so worker->claims is NULL at first; its
  * thread ends (engine_stop) before the store is freed.
  */
-static int on_claim(void *context, const struct engine_request *request, struct engine_offer *ret_offer)
+static int on_claim(void *context, const struct engine_claim_request *request, struct engine_claim *ret_claim)
 {
         struct ferry_worker *worker = context;
         struct operation_store *store = atomic_load(&worker->claims);
 
-        return store ? operation_store_claim(store, request, ret_offer) : FERRY_E_STALE_METADATA;
+        return store ? operation_store_claim(store, request, ret_claim) : FERRY_E_STALE_METADATA;
 }
 
 static void on_wake_waiters(void *context)
@@ -201,9 +201,9 @@ static int start_operations(struct ferry_worker *worker)
                 .epoch = worker->epoch,
                 .data_plane = { .transfer_start = data_plane_transfer_start,
                                 .transfer_cancel = data_plane_transfer_cancel,
-                                .offer_revoke = data_plane_offer_revoke,
-                                .note = data_plane_note,
-                                .offers_look = data_plane_offers_look,
+                                .claims_revoke = data_plane_claims_revoke,
+                                .note_http = data_plane_note_http,
+                                .held_reads_retry = data_plane_held_reads_retry,
                                 .context = worker->data_plane },
                 .observer = { .changed = event_log_operation, .context = worker->events },
                 .loop = worker->loop,

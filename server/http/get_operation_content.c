@@ -38,7 +38,7 @@ static bool wait_until_there(struct http_request *request, uint64_t first, uint6
 
         for (;;) {
                 before = revision;
-                if (operation_content_there(store, request->operation, first, size, &revision))
+                if (operation_content_available(store, request->operation, first, size, &revision))
                         return false;
                 if (revision == before) { /* not parked, yet unchanged: it is done, or its client or the server ends */
                         request_problem(request, FERRY_E_DRAINING, "The operation ends; its status says how");

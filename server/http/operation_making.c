@@ -48,13 +48,13 @@ static void unmake(struct operation_store *store, struct operation *operation, i
 }
 
 static bool start(const struct http_config *config, struct operation *operation, const struct operation_body *body,
-                  bool awaited, struct refusal *refusal)
+                  bool may_run_inline, struct refusal *refusal)
 {
         char detail[OPERATION_DETAIL_SIZE] = "";
         int error = 0;
 
         if (body->metadata)
-                error = operation_begin(config->operations, operation, body->metadata, awaited, detail);
+                error = operation_begin(config->operations, operation, body->metadata, may_run_inline, detail);
         else if (body->remote_url)
                 error = remote_begin(config->operations, config->peers, operation, body->remote_url, detail,
                                      sizeof(detail));
@@ -79,8 +79,8 @@ static void refuse_creation(const struct operation_spec *spec, int error, const 
                 (void)refuse(refusal, error, error == FERRY_E_DRAINING ? PROBLEM_DRAINING : *detail ? detail : NULL);
 }
 
-struct operation *operation_make(struct http_request *request, struct json_object *document, bool passive, bool awaited,
-                                 struct refusal *refusal)
+struct operation *operation_make(struct http_request *request, struct json_object *document, bool passive,
+                                 bool may_run_inline, struct refusal *refusal)
 {
         FERRY_CLEANUP(operation_body_clear) struct operation_body body = { 0 };
         const struct http_config *config = &request->server->config;
@@ -98,5 +98,5 @@ struct operation *operation_make(struct http_request *request, struct json_objec
                 refuse_creation(&body.spec, error, detail, refusal);
                 return NULL;
         }
-        return start(config, operation, &body, awaited, refusal) ? operation : NULL;
+        return start(config, operation, &body, may_run_inline, refusal) ? operation : NULL;
 }

@@ -11,9 +11,9 @@ struct refusal;
 
 /*
  * Creates the operation of a body, and starts it if it is active. Returns it with a reference. NULL: nothing was made;
- * *refusal, which must be zeroed, says why. passive: refuse active kinds. awaited: see operation_begin.
+ * *refusal, which must be zeroed, says why. passive: refuse active kinds. may_run_inline: see operation_begin.
  */
-struct operation *operation_make(struct http_request *request, struct json_object *document, bool passive, bool awaited,
-                                 struct refusal *refusal);
+struct operation *operation_make(struct http_request *request, struct json_object *document, bool passive,
+                                 bool may_run_inline, struct refusal *refusal);
 
 #endif

@@ -177,7 +177,7 @@ static void operation_was_started(struct operation_store *store, struct operatio
 }
 
 int operation_begin(struct operation_store *store, struct operation *operation, const struct ferry_metadata *metadata,
-                    bool awaited, char detail[OPERATION_DETAIL_SIZE])
+                    bool may_run_inline, char detail[OPERATION_DETAIL_SIZE])
 {
         struct sizes local = SIZES(operation->descriptors, operation->n_descriptors, struct operation_descriptor);
         struct engine_transfer transfer;
@@ -203,7 +203,7 @@ int operation_begin(struct operation_store *store, struct operation *operation, 
                 .total = operation->bytes_total,
                 .verify = operation->verify,
                 .carriers = operation->carriers,
-                .awaited = awaited,
+                .may_run_inline = may_run_inline,
                 .context = operation->own,
                 .started = transfer_started,
                 .progress = operation_transfer_progress,

@@ -12,7 +12,7 @@ static int refusal_of_terminal(const struct operation *operation)
 }
 
 /* With the lock held. Without the key a peer learns no more than that the operation exists. */
-static int claim_check(const struct operation *operation, const struct engine_request *request)
+static int claim_check(const struct operation *operation, const struct engine_claim_request *request)
 {
         enum ferry_kind kind = request->direction == ENGINE_READ ? FERRY_READABLE : FERRY_WRITABLE;
 
@@ -36,7 +36,7 @@ static int claim_check(const struct operation *operation, const struct engine_re
         return 0;
 }
 
-int operation_store_claim(void *context, const struct engine_request *request, struct engine_offer *ret_offer)
+int operation_store_claim(void *context, const struct engine_claim_request *request, struct engine_claim *ret_claim)
 {
         FERRY_CLEANUP(cleanup_free) struct operation_transfer *transfer = calloc(1, sizeof(*transfer));
         struct operation_store *store = context;
@@ -58,12 +58,12 @@ int operation_store_claim(void *context, const struct engine_request *request, s
                 }
         }
         if (!r) {
-                *ret_offer = (struct engine_offer){
+                *ret_claim = (struct engine_claim){
                         .segments = operation->pins->segments,
                         .n_segments = operation->pins->n_segments,
                         .total = operation->bytes_total,
                         .progress = operation_transfer_progress,
-                        .there = operation->follow ? follow_there : NULL,
+                        .available = operation->follow ? follow_available : NULL,
                         .ended = operation_transfer_ended,
                         .context = FERRY_STEAL(transfer),
                 };

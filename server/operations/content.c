@@ -30,7 +30,7 @@ static struct content_transfer *transfer_find(const struct operation *operation,
         struct content_transfer *transfer;
 
         DL_FOREACH (operation->contents, transfer)
-                if (transfer->id == request->transfer && !transfer->stop && transfer->claimed &&
+                if (transfer->id == request->transfer && !transfer->revoke_reason && transfer->claimed &&
                     (transfer->id || !overlaps_open(transfer, request->first, request->first + request->size)))
                         return transfer;
         return NULL;
@@ -50,9 +50,9 @@ static void part_add(struct operation_content *part, struct content_transfer *tr
         transfer->n_parts++;
 }
 
-static int claim(struct content_transfer *transfer, const struct operation *operation)
+static int claim_operation(struct content_transfer *transfer, const struct operation *operation)
 {
-        struct engine_request request = {
+        struct engine_claim_request request = {
                 .operation = operation->id,
                 .transfer = transfer->id ? transfer->id : random_id(),
                 .direction = operation->kind == FERRY_READABLE ? ENGINE_READ : ENGINE_WRITE,
@@ -63,7 +63,7 @@ static int claim(struct content_transfer *transfer, const struct operation *oper
         int r;
 
         memcpy(request.key, operation->key, sizeof(request.key));
-        r = operation_store_claim(operation->store, &request, &transfer->offer);
+        r = operation_store_claim(operation->store, &request, &transfer->claim);
         explicit_bzero(request.key, sizeof(request.key));
         return r;
 }
@@ -76,7 +76,7 @@ static int transfer_begin_unlock(struct operation *operation, const struct opera
                                  struct content_transfer *transfer, struct operation_content *part)
 {
         struct operation_store *store = operation->store;
-        struct engine_offer offer = { 0 };
+        struct engine_claim unused = { 0 };
         int r;
 
         *transfer = (struct content_transfer){ .operation = operation_ref(operation),
@@ -89,9 +89,9 @@ static int transfer_begin_unlock(struct operation *operation, const struct opera
         part_add(part, transfer, request);
         content_unlock(store);
 
-        r = claim(transfer, operation);
-        if (r == 0 && stream_init(&transfer->stream, transfer->offer.segments, transfer->offer.n_segments) < 0) {
-                offer = transfer->offer;
+        r = claim_operation(transfer, operation);
+        if (r == 0 && stream_init(&transfer->stream, transfer->claim.segments, transfer->claim.n_segments) < 0) {
+                unused = transfer->claim;
                 r = -ENOMEM;
         }
         if (r == 0)
@@ -107,8 +107,8 @@ static int transfer_begin_unlock(struct operation *operation, const struct opera
         DL_DELETE(transfer->parts, part);
         transfer->references--; /* the reference of the range; that of the list is given back below */
         content_transfer_put_unlock(transfer);
-        if (offer.ended) {
-                offer.ended(offer.context, &(struct engine_outcome){ .error = FERRY_E_TRANSFER_FAILED });
+        if (unused.ended) {
+                unused.ended(unused.context, &(struct engine_outcome){ .error = FERRY_E_TRANSFER_FAILED });
                 operation_store_wake_waiters(store);
         }
         return r;
@@ -164,7 +164,7 @@ static void content_copied(struct operation_content *part, uint64_t from)
                 content_ranges_add(&transfer->moved, from, part->position);
         moved = stored ? transfer->moved.total : transfer->moved.total + (part->position - part->first);
         content_unlock(transfer->operation->store);
-        transfer->offer.progress(transfer->offer.context, moved);
+        transfer->claim.progress(transfer->claim.context, moved);
         content_transfer_copy_end(transfer);
 }
 
@@ -205,7 +205,7 @@ ssize_t operation_content_read(struct operation_content *part, void *to, size_t 
 /* The error for the client of a transfer that is over. */
 static int told(const struct content_transfer *transfer)
 {
-        return transfer->wire_stop ? transfer->wire_stop : FERRY_E_GONE;
+        return transfer->revoke_wire_reason ? transfer->revoke_wire_reason : FERRY_E_GONE;
 }
 
 int operation_content_write(struct operation_content *part, const void *from, size_t size)
@@ -332,7 +332,7 @@ bool operation_content_is_over(struct content_transfer *transfer)
 void operation_content_fail(struct operation_content *part, int error)
 {
         content_lock(part->transfer->operation->store);
-        content_transfer_stop_unlock(part->transfer, error, error);
+        content_transfer_revoke_unlock(part->transfer, error, error);
 }
 
 bool operation_content_key(const struct operation *operation, const uint8_t key[FERRY_KEY_SIZE])
@@ -378,7 +378,7 @@ int operation_content_end(struct operation_store *store, struct operation *opera
                 return FERRY_E_PEER_REFUSED;
         content_lock(store);
         DL_FOREACH (operation->contents, transfer)
-                if (transfer->id == id && !transfer->stop && transfer->claimed)
+                if (transfer->id == id && !transfer->revoke_reason && transfer->claimed)
                         break;
         if (!transfer) {
                 *ret_complete = id && operation->content_completed == id;
@@ -390,7 +390,7 @@ int operation_content_end(struct operation_store *store, struct operation *opera
                 content_transfer_end_unlock(transfer, 0, "");
         } else {
                 *ret_complete = false;
-                content_transfer_stop_unlock(transfer, FERRY_E_CANCELLED_BY_PEER, FERRY_E_GONE);
+                content_transfer_revoke_unlock(transfer, FERRY_E_CANCELLED_BY_PEER, FERRY_E_GONE);
         }
         return r;
 }

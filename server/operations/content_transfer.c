@@ -32,13 +32,13 @@ void content_transfer_disarm(struct content_transfer *transfer)
 void content_transfer_note(const struct content_transfer *transfer, const struct engine_outcome *outcome)
 {
         const struct data_plane_ops *data_plane = &transfer->operation->store->config.data_plane;
-        const struct engine_visit visit = { .peer = { .epoch = transfer->peer_epoch, .name = transfer->peer_name },
-                                            .transport = transfer->transport,
-                                            .accepted = true,
-                                            .outcome = outcome };
+        const struct engine_http_note note = { .peer = { .epoch = transfer->peer_epoch, .name = transfer->peer_name },
+                                               .transport = transfer->transport,
+                                               .accepted = true,
+                                               .outcome = outcome };
 
-        if (data_plane->note)
-                data_plane->note(data_plane->context, &visit);
+        if (data_plane->note_http)
+                data_plane->note_http(data_plane->context, &note);
 }
 
 void content_transfer_end_unlock(struct content_transfer *transfer, int error, const char *detail)
@@ -53,7 +53,7 @@ void content_transfer_end_unlock(struct content_transfer *transfer, int error, c
         DL_DELETE(transfer->operation->contents, transfer);
         content_unlock(store);
         content_transfer_note(transfer, &outcome);
-        transfer->offer.ended(transfer->offer.context, &outcome);
+        transfer->claim.ended(transfer->claim.context, &outcome);
         operation_store_wake_waiters(store);
         content_lock(store);
         content_transfer_put_unlock(transfer);
@@ -63,8 +63,8 @@ void content_transfer_end_due_unlock(struct content_transfer *transfer)
 {
         if (transfer->over || !transfer->claimed || transfer->copying)
                 content_unlock(transfer->operation->store);
-        else if (transfer->stop)
-                content_transfer_end_unlock(transfer, transfer->stop, "");
+        else if (transfer->revoke_reason)
+                content_transfer_end_unlock(transfer, transfer->revoke_reason, "");
         else if (!transfer->id && !transfer->parts && transfer->moved.total == transfer->stream.total)
                 content_transfer_end_unlock(transfer, 0, "");
         else
@@ -104,11 +104,11 @@ void content_transfer_arm(struct content_transfer *transfer)
         transfer->references++;
 }
 
-void content_transfer_stop_unlock(struct content_transfer *transfer, int reason, int wire_reason)
+void content_transfer_revoke_unlock(struct content_transfer *transfer, int reason, int wire_reason)
 {
-        if (!transfer->stop) {
-                transfer->stop = reason;
-                transfer->wire_stop = wire_reason;
+        if (!transfer->revoke_reason) {
+                transfer->revoke_reason = reason;
+                transfer->revoke_wire_reason = wire_reason;
         }
         content_transfer_end_due_unlock(transfer);
 }
@@ -119,7 +119,7 @@ bool content_transfer_copy_begin(struct content_transfer *transfer)
         bool may;
 
         content_lock(store);
-        may = !transfer->over && !transfer->stop;
+        may = !transfer->over && !transfer->revoke_reason;
         if (may)
                 transfer->copying++;
         content_unlock(store);
@@ -142,11 +142,11 @@ void content_revoke(struct operation *operation, int reason, int wire_reason)
         do {
                 content_lock(store);
                 DL_FOREACH (operation->contents, transfer)
-                        if (!transfer->stop)
+                        if (!transfer->revoke_reason)
                                 break;
                 any = transfer != NULL;
                 if (any)
-                        content_transfer_stop_unlock(transfer, reason, wire_reason);
+                        content_transfer_revoke_unlock(transfer, reason, wire_reason);
                 else
                         content_unlock(store);
         } while (any);

@@ -17,7 +17,7 @@ struct content_transfer {
         const char *transport;
         uint64_t peer_epoch;
         char peer_name[FERRY_METADATA_NAME_SIZE]; /* "" = not known */
-        struct engine_offer offer;                /* of the claim */
+        struct engine_claim claim;                /* of the claim */
         struct stream stream;
         unsigned references;             /* the operation's list, each open range, each connection, the timer */
         unsigned n_connections;          /* over which its client can ask for more */
@@ -25,8 +25,9 @@ struct content_transfer {
         struct operation_content *parts; /* open ranges */
         size_t n_parts;
         struct content_ranges moved;
-        int stop, wire_stop; /* revoked: the error it ends with, the error for the client; 0 = not revoked */
-        bool claimed;        /* offer and stream are valid */
+        int revoke_reason;      /* the error it ends with; 0 = not revoked */
+        int revoke_wire_reason; /* the error for the client */
+        bool claimed;           /* claim and stream are valid */
         bool over;
         bool timed; /* the timer is armed, or its callback is about to run */
         struct loop_timer timer;
@@ -63,7 +64,7 @@ void content_transfer_end_unlock(struct content_transfer *transfer, int error, c
 void content_transfer_end_due_unlock(struct content_transfer *transfer);
 
 /* Revokes it: it ends with reason, its client is told wire_reason. */
-void content_transfer_stop_unlock(struct content_transfer *transfer, int reason, int wire_reason);
+void content_transfer_revoke_unlock(struct content_transfer *transfer, int reason, int wire_reason);
 
 /*
  * Ends it as peer-lost unless its client, of which no range and no connection is open, opens a range within absence_ms.

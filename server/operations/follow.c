@@ -189,10 +189,10 @@ void follow_arrived(void *context, uint64_t offset, uint64_t length)
         store_lock(store);
         DL_FOREACH2(operation->followers, follower, follower_next)
         {
-                deferred.offers_changed = true;
-                if (follower->awaited)
+                deferred.held_reads_due = true;
+                if (follower->has_waiting_request)
                         operation_bump(follower, &deferred);
-                follower->awaited = false;
+                follower->has_waiting_request = false;
         }
         store_unlock(store, &deferred);
 }
@@ -239,15 +239,15 @@ static uint64_t there(const struct operation *operation, uint64_t offset, uint64
         return found < length ? found : length;
 }
 
-uint64_t follow_there(void *context, uint64_t offset, uint64_t length)
+uint64_t follow_available(void *context, uint64_t offset, uint64_t length)
 {
         const struct operation_transfer *transfer = context;
 
         return there(transfer->operation, offset, length);
 }
 
-bool operation_content_there(struct operation_store *store, struct operation *operation, uint64_t first, uint64_t size,
-                             uint64_t *ret_revision)
+bool operation_content_available(struct operation_store *store, struct operation *operation, uint64_t first,
+                                 uint64_t size, uint64_t *ret_revision)
 {
         struct deferred_actions deferred = { 0 };
         bool all;
@@ -257,7 +257,7 @@ bool operation_content_there(struct operation_store *store, struct operation *op
         store_lock(store);
         *ret_revision = operation->revision;
         all = operation_terminal(operation) || there(operation, first, size) == size;
-        operation->awaited |= !all;
+        operation->has_waiting_request |= !all;
         store_unlock(store, &deferred);
         return all;
 }

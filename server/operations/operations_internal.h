@@ -119,7 +119,7 @@ struct operation {
         struct operation_pins *pins; /* NULL once terminal */
         struct operation *followers; /* of a read: readables that follow it and are not terminal */
         struct operation *follower_prev, *follower_next;
-        bool awaited; /* of a follower: a request waits for more bytes */
+        bool has_waiting_request; /* of a follower: a request waits for more bytes */
 
         /* Each pending run of the timer's callback owns a reference. armed_us 0 = the timer may not be armed. */
         struct loop_timer timer;
@@ -161,7 +161,7 @@ struct deferred_actions {
         struct operation *ended;    /* became terminal; a reference each */
         struct operation *stopping; /* the data plane is to be told; a reference each */
         struct operation_waiter *woken;
-        bool offers_changed; /* more bytes of followed reads have arrived */
+        bool held_reads_due; /* more bytes of followed reads have arrived */
         void (*drained)(void *context);
         void *drained_context;
 };
@@ -364,9 +364,9 @@ void operation_bump_often(struct operation *operation, struct deferred_actions *
  * -ENOMEM. Without the lock.
  */
 int follow_new(struct operation *operation, struct operation *source);
-/* Callbacks of a transfer, for struct engine_transfer and struct engine_offer. */
+/* Callbacks of a transfer, for struct engine_transfer and struct engine_claim. */
 void follow_arrived(void *transfer, uint64_t offset, uint64_t length);
-uint64_t follow_there(void *transfer, uint64_t offset, uint64_t length);
+uint64_t follow_available(void *transfer, uint64_t offset, uint64_t length);
 uint64_t follow_request_max(void *transfer);
 
 /* ---- operation_transfer.c ---- */

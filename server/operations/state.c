@@ -82,8 +82,8 @@ static void operation_end_followers(struct operation *operation, struct deferred
         while ((follower = operation->followers)) {
                 operation_leave_source(follower);
                 if (operation->status == FERRY_COMPLETE) {
-                        deferred->offers_changed = true;
-                        if (follower->awaited)
+                        deferred->held_reads_due = true;
+                        if (follower->has_waiting_request)
                                 operation_bump(follower, deferred);
                         continue;
                 }

@@ -13,7 +13,7 @@ void store_revoke(struct operation *operation, int reason, int wire_reason)
         const struct data_plane_ops *data_plane = &operation->store->config.data_plane;
 
         operation->store->contents_revoke(operation, reason, wire_reason);
-        data_plane->offer_revoke(data_plane->context, operation->id, reason, wire_reason);
+        data_plane->claims_revoke(data_plane->context, operation->id, reason, wire_reason);
 }
 
 /* The reason for the peers of a passive operation: only what concerns their own transfer. */
@@ -125,8 +125,8 @@ void store_unlock(struct operation_store *store, struct deferred_actions *deferr
                 observe(operation, OPERATION_CHANGED);
                 (void)operation_unref(operation);
         }
-        if (deferred->offers_changed && !closed)
-                store->config.data_plane.offers_look(store->config.data_plane.context);
+        if (deferred->held_reads_due && !closed)
+                store->config.data_plane.held_reads_retry(store->config.data_plane.context);
         while ((waiter = deferred->woken)) {
                 deferred->woken = waiter->next; /* its wake may free the waiter */
                 waiter->wake(waiter);

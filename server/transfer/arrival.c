@@ -10,8 +10,8 @@
 #include "contact.h"
 #include "engine_internal.h"
 #include "peer.h"
-#include "reply.h"
 #include "requester.h"
+#include "requester_reply.h"
 #include "requester_state.h"
 #include "responder.h"
 #include "responder_read.h"
@@ -22,7 +22,7 @@
 static void on_hello_ack(struct engine *engine, struct peer *peer, const struct wire_header *header,
                          struct payload *payload)
 {
-        reply_on_held(engine, peer, header);
+        requester_on_held(engine, peer, header);
         connect_on_hello_ack(engine, peer, header);
 }
 
@@ -32,9 +32,9 @@ static const struct {
                        struct payload *payload);
         enum wire_type refusal; /* 0 = the message is an answer: dropped */
 } types[WIRE_TYPE_END] = {
-        [WIRE_READ] = { responder_on_read, WIRE_DATA },      [WIRE_DATA] = { reply_on_data, 0 },
-        [WIRE_WRITE] = { responder_on_write, WIRE_ACK },     [WIRE_ACK] = { reply_on_ack, 0 },
-        [WIRE_DONE] = { responder_on_done, WIRE_DONE_ACK },  [WIRE_DONE_ACK] = { reply_on_done_ack, 0 },
+        [WIRE_READ] = { responder_on_read, WIRE_DATA },      [WIRE_DATA] = { requester_on_data, 0 },
+        [WIRE_WRITE] = { responder_on_write, WIRE_ACK },     [WIRE_ACK] = { requester_on_ack, 0 },
+        [WIRE_DONE] = { responder_on_done, WIRE_DONE_ACK },  [WIRE_DONE_ACK] = { requester_on_done_ack, 0 },
         [WIRE_HELLO] = { connect_on_hello, WIRE_HELLO_ACK }, [WIRE_HELLO_ACK] = { on_hello_ack, 0 },
 };
 
@@ -60,8 +60,8 @@ static void note_contact(struct peer *peer, uint64_t epoch)
 {
         if (peer->contact && peer->contact->epoch == epoch)
                 return;
-        contact_leave(peer, FERRY_E_STALE_METADATA, "another worker answers at its address");
-        contact_join(contact_meet(peer->engine, &(struct engine_peer){ .epoch = epoch }), peer);
+        contact_remove_link(peer, FERRY_E_STALE_METADATA, "another worker answers at its address");
+        contact_add_link(contact_get(peer->engine, &(struct engine_peer){ .epoch = epoch }), peer);
 }
 
 /* Notes the name in a HELLO; an invalid one is ignored. */
@@ -74,7 +74,7 @@ static void note_name(struct peer *peer, const struct wire_header *header, const
         memcpy(name, payload->bytes, payload->length);
         name[payload->length] = '\0';
         if (ferry_metadata_is_name(name))
-                contact_name(peer->contact, name);
+                contact_set_name(peer->contact, name);
 }
 
 static void came_up(struct peer *peer)
@@ -82,7 +82,7 @@ static void came_up(struct peer *peer)
         struct requester *r, *next;
 
         peer->up = true;
-        contact_tell(peer->engine, peer->contact);
+        contact_notify(peer->engine, peer->contact);
         DL_FOREACH_SAFE2(peer->requesters, r, next, peer_next)
         requester_link_up(r);
 }
@@ -139,8 +139,8 @@ static void on_ended(void *context, struct link *link)
                   LOG_S("error", ferry_error_code(link->error)), LOG_S("reason", link->detail));
         if (busy)
                 metric_add(engine->metric_failures, 1);
-        peer_unname(peer);
-        contact_leave(peer, peer->unused ? 0 : link->error, link->detail);
+        peer_unindex(peer);
+        contact_remove_link(peer, peer->unused ? 0 : link->error, link->detail);
         if (peer->ready) {
                 DL_DELETE2(engine->ready_peers, peer, ready_prev, ready_next);
                 peer->ready = false;
@@ -150,7 +150,7 @@ static void on_ended(void *context, struct link *link)
         requester_link_ended(q, link->error, link->detail);
         DL_FOREACH_SAFE2(peer->responders, p, p_next, peer_next)
         responder_link_ended(p, link->error, link->detail);
-        connects_link_ended(peer, link->detail);
+        connect_requests_link_ended(peer, link->detail);
 }
 
 static void on_room(void *context, struct link *link)
@@ -167,8 +167,8 @@ static void on_room(void *context, struct link *link)
 
 static void on_copied(void *context, struct message *message)
 {
-        if (reply_owns(message))
-                reply_copied(message);
+        if (requester_owns(message))
+                requester_copied(message);
         else if (responder_owns(message))
                 responder_copied(message);
 }

@@ -88,12 +88,12 @@ int command_post(struct engine *engine, const struct command *command)
         return enqueue(engine, command, NULL, true, false);
 }
 
-int command_post_quietly(struct engine *engine, const struct command *command)
+int command_post_unwoken(struct engine *engine, const struct command *command)
 {
         return enqueue(engine, command, NULL, false, false);
 }
 
-int command_post_surely(struct engine *engine, const struct command *command)
+int command_post_reserved(struct engine *engine, const struct command *command)
 {
         int r;
 
@@ -105,7 +105,7 @@ int command_post_surely(struct engine *engine, const struct command *command)
 
 void command_post_resolved(struct engine *engine)
 {
-        (void)command_post_surely(engine, &(struct command){ .type = COMMAND_RESOLVED });
+        (void)command_post_reserved(engine, &(struct command){ .type = COMMAND_RESOLVED });
 }
 
 int command_call(struct engine *engine, const struct command *command)

@@ -5,12 +5,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct connect;
+struct connect_request;
 struct contacts_page;
 struct engine;
 struct memory;
 struct requester;
-struct visit;
+struct http_note;
 
 /* Commands of other threads to the engine, run in order by the holder of the progress lock. */
 
@@ -21,8 +21,8 @@ enum command_type {
         COMMAND_REVOKE,
         COMMAND_DEREGISTER,
         COMMAND_RESOLVED,
-        COMMAND_LIST,
-        COMMAND_NOTE,
+        COMMAND_LIST_PEERS,
+        COMMAND_NOTE_HTTP,
         COMMAND_STOP,
 };
 
@@ -34,13 +34,13 @@ struct command_reply {
 
 struct command {
         enum command_type type;
-        struct requester *requester; /* START: owned by the engine from then on */
-        struct connect *connect;     /* CONNECT: owned by the engine from then on */
-        uint64_t id;                 /* CANCEL: transfer, REVOKE: operation */
+        struct requester *requester;     /* START: owned by the engine from then on */
+        struct connect_request *connect; /* CONNECT: owned by the engine from then on */
+        uint64_t id;                     /* CANCEL: transfer, REVOKE: operation */
         int reason, wire_reason;
-        struct memory *memory;      /* DEREGISTER: the caller waits */
-        struct contacts_page *page; /* LIST: the caller waits */
-        struct visit *visit;        /* NOTE: owned by the engine from then on */
+        struct memory *memory;       /* DEREGISTER: the caller waits */
+        struct contacts_page *page;  /* LIST: the caller waits */
+        struct http_note *http_note; /* NOTE_HTTP: owned by the engine from then on */
         struct command_reply *reply;
         bool reserved; /* of the engine's reserve */
         struct command *next;
@@ -52,9 +52,9 @@ void commands_clear(struct engine *engine);
 /* Queues a command (copied) and wakes the thread. -ESHUTDOWN when it is stopping, -ENOMEM. Any thread. */
 int command_post(struct engine *engine, const struct command *command);
 /* The same without waking the thread: the caller takes the progress lock, or calls engine_wake. */
-int command_post_quietly(struct engine *engine, const struct command *command);
-/* As command_post, but never fails for want of memory. 0 or -ESHUTDOWN. Any thread. */
-int command_post_surely(struct engine *engine, const struct command *command);
+int command_post_unwoken(struct engine *engine, const struct command *command);
+/* As command_post, but never fails for want of memory: takes a reserved command. 0 or -ESHUTDOWN. Any thread. */
+int command_post_reserved(struct engine *engine, const struct command *command);
 /* Posts COMMAND_RESOLVED. Any thread. */
 void command_post_resolved(struct engine *engine);
 /* Posts a command and waits for its result. Any thread that does not hold the progress lock. */

@@ -11,7 +11,7 @@
 #include "route.h"
 
 /* One engine_connect. No transport touches its memory, so it may end at any time. */
-struct connect {
+struct connect_request {
         struct engine *engine;
         struct engine_connect spec;
         struct route route;
@@ -19,12 +19,12 @@ struct connect {
         struct peer *peer; /* NULL = not connected */
         bool reused;       /* the link was up already */
         uint64_t deadline_us;
-        struct connect *prev, *next; /* the engine's */
+        struct connect_request *prev, *next; /* the engine's */
 };
 
-int connect_new(struct engine *engine, const struct engine_connect *spec, struct connect **ret_connect)
+int connect_request_new(struct engine *engine, const struct engine_connect *spec, struct connect_request **ret_connect)
 {
-        struct connect *c = calloc(1, sizeof(*c));
+        struct connect_request *c = calloc(1, sizeof(*c));
 
         if (!c)
                 return -ENOMEM;
@@ -36,16 +36,16 @@ int connect_new(struct engine *engine, const struct engine_connect *spec, struct
         return 0;
 }
 
-void connect_free(struct connect *c)
+void connect_request_free(struct connect_request *c)
 {
         free(c);
 }
 
-static void end(struct connect *c, int error, const char *detail)
+static void end(struct connect_request *c, int error, const char *detail)
 {
         struct engine_connection connection = { .error = error };
 
-        DL_DELETE(c->engine->connects, c);
+        DL_DELETE(c->engine->connect_requests, c);
         if (error) {
                 (void)snprintf(connection.detail, sizeof(connection.detail), "%s", detail);
         } else {
@@ -57,23 +57,23 @@ static void end(struct connect *c, int error, const char *detail)
                                link->transport->ops->carrier(link));
         }
         if (c->peer) {
-                c->peer->n_connects--;
+                c->peer->n_connect_requests--;
                 peer_released(c->peer);
         }
         c->spec.connected(c->spec.context, &connection);
-        connect_free(c);
+        connect_request_free(c);
 }
 
 /* May free c. */
-static void greet(struct connect *c)
+static void greet(struct connect_request *c)
 {
         char reason[128];
 
         switch (route_take(c->engine, &c->route, &c->peer, reason, sizeof(reason))) {
         case ROUTE_FOUND:
-                c->peer->n_connects++;
+                c->peer->n_connect_requests++;
                 c->reused = c->peer->link->state == LINK_UP;
-                peer_greet(c->peer, c->spec.peer.epoch, c->id);
+                peer_send_hello(c->peer, c->spec.peer.epoch, c->id);
                 break;
         case ROUTE_RESOLVING:
                 break;
@@ -83,10 +83,10 @@ static void greet(struct connect *c)
         }
 }
 
-void connect_begin(struct engine *engine, struct connect *c)
+void connect_request_begin(struct engine *engine, struct connect_request *c)
 {
         c->deadline_us = clock_now_us() + engine->connect_us;
-        DL_APPEND(engine->connects, c);
+        DL_APPEND(engine->connect_requests, c);
         engine_tick_before(engine, c->deadline_us);
         if (engine->stopping)
                 end(c, FERRY_E_CANCELLED, "the worker is shutting down");
@@ -94,38 +94,38 @@ void connect_begin(struct engine *engine, struct connect *c)
                 greet(c);
 }
 
-void connects_cancel(struct engine *engine)
+void connect_requests_cancel(struct engine *engine)
 {
-        struct connect *c, *next;
+        struct connect_request *c, *next;
 
-        DL_FOREACH_SAFE (engine->connects, c, next)
+        DL_FOREACH_SAFE (engine->connect_requests, c, next)
                 end(c, FERRY_E_CANCELLED, "the worker is shutting down");
 }
 
-void connects_link_ended(struct peer *peer, const char *detail)
+void connect_requests_link_ended(struct peer *peer, const char *detail)
 {
-        struct connect *c, *next;
+        struct connect_request *c, *next;
 
-        DL_FOREACH_SAFE (peer->engine->connects, c, next)
+        DL_FOREACH_SAFE (peer->engine->connect_requests, c, next)
                 if (c->peer == peer)
                         end(c, FERRY_E_PEER_UNREACHABLE, detail);
 }
 
-void connects_resolved(struct engine *engine)
+void connect_requests_resolved(struct engine *engine)
 {
-        struct connect *c, *next;
+        struct connect_request *c, *next;
 
-        DL_FOREACH_SAFE (engine->connects, c, next)
+        DL_FOREACH_SAFE (engine->connect_requests, c, next)
                 if (!c->peer)
                         greet(c);
 }
 
-void connects_tick(struct engine *engine, uint64_t now_us)
+void connect_requests_tick(struct engine *engine, uint64_t now_us)
 {
         static const char late[] = "no answer within the connect time";
-        struct connect *c, *next;
+        struct connect_request *c, *next;
 
-        DL_FOREACH_SAFE (engine->connects, c, next) {
+        DL_FOREACH_SAFE (engine->connect_requests, c, next) {
                 if (now_us < c->deadline_us) {
                         engine_tick_before(engine, c->deadline_us);
                         continue;
@@ -134,7 +134,7 @@ void connects_tick(struct engine *engine, uint64_t now_us)
                 if (c->peer && c->peer->link->state == LINK_CONNECTING)
                         peer_fail(c->peer, FERRY_E_PEER_UNREACHABLE, late);
                 if (!c->peer)
-                        route_is_late(engine, &c->route, late);
+                        route_timed_out(engine, &c->route, late);
                 end(c, FERRY_E_PEER_UNREACHABLE, late);
         }
 }
@@ -155,9 +155,9 @@ void connect_on_hello(struct engine *engine, struct peer *peer, const struct wir
 
 void connect_on_hello_ack(struct engine *engine, struct peer *peer, const struct wire_header *header)
 {
-        struct connect *c;
+        struct connect_request *c;
 
-        DL_SEARCH_SCALAR(engine->connects, c, id, header->transfer);
+        DL_SEARCH_SCALAR(engine->connect_requests, c, id, header->transfer);
         if (!c || c->peer != peer)
                 return;
         if (header->from_epoch != c->spec.peer.epoch)

@@ -7,25 +7,25 @@
 #include "peer.h"
 #include "transfer/engine.h"
 
-struct connect;
+struct connect_request;
 
 /*
  * engine_connect: opens a link without a transfer. Sends HELLO and waits for its answer, so that the first transfer
- * finds the link up. Thread: the holder of the progress lock, but for connect_new.
+ * finds the link up. Thread: the holder of the progress lock, but for connect_request_new.
  */
 
-int connect_new(struct engine *engine, const struct engine_connect *spec, struct connect **ret_connect);
-/* Frees one that was never begun. */
-void connect_free(struct connect *connect);
+int connect_request_new(struct engine *engine, const struct engine_connect *spec, struct connect_request **ret_connect);
+/* Frees a request that was never begun. */
+void connect_request_free(struct connect_request *connect);
 /* Connects and sends HELLO; ends it on failure. */
-void connect_begin(struct engine *engine, struct connect *connect);
+void connect_request_begin(struct engine *engine, struct connect_request *connect);
 /* Ends all: the engine is stopping. */
-void connects_cancel(struct engine *engine);
-/* The link has ended: ends the connects on it. */
-void connects_link_ended(struct peer *peer, const char *detail);
+void connect_requests_cancel(struct engine *engine);
+/* The link has ended: ends those on it. */
+void connect_requests_link_ended(struct peer *peer, const char *detail);
 /* A name was resolved: tries again. */
-void connects_resolved(struct engine *engine);
-void connects_tick(struct engine *engine, uint64_t now_us);
+void connect_requests_resolved(struct engine *engine);
+void connect_requests_tick(struct engine *engine, uint64_t now_us);
 
 void connect_on_hello(struct engine *engine, struct peer *peer, const struct wire_header *header,
                       struct payload *payload);

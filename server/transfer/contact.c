@@ -29,8 +29,8 @@ static bool note(char **field, const char *text)
 
 static void forget(struct engine *engine, struct contact *contact)
 {
-        DL_DELETE2(engine->contacts_left, contact, left_prev, left_next);
-        engine->n_contacts_left--;
+        DL_DELETE2(engine->contacts_unlinked, contact, unlinked_prev, unlinked_next);
+        engine->n_contacts_unlinked--;
         DL_DELETE(engine->contacts, contact);
         HASH_DELETE(hh, engine->contacts_by_epoch, contact);
         free(contact->name);
@@ -42,16 +42,16 @@ static void forget(struct engine *engine, struct contact *contact)
 /* Lists a contact that has no link. */
 static void enter_left(struct engine *engine, struct contact *contact)
 {
-        contact->left_us = clock_now_us();
-        DL_APPEND2(engine->contacts_left, contact, left_prev, left_next);
-        if (++engine->n_contacts_left > ENGINE_CONTACTS_LEFT)
-                forget(engine, engine->contacts_left);
+        contact->unlinked_us = clock_now_us();
+        DL_APPEND2(engine->contacts_unlinked, contact, unlinked_prev, unlinked_next);
+        if (++engine->n_contacts_unlinked > ENGINE_CONTACTS_UNLINKED)
+                forget(engine, engine->contacts_unlinked);
 }
 
 static void leave_left(struct engine *engine, struct contact *contact)
 {
-        DL_DELETE2(engine->contacts_left, contact, left_prev, left_next);
-        engine->n_contacts_left--;
+        DL_DELETE2(engine->contacts_unlinked, contact, unlinked_prev, unlinked_next);
+        engine->n_contacts_unlinked--;
 }
 
 static struct contact *make(struct engine *engine, uint64_t epoch)
@@ -72,7 +72,7 @@ static struct contact *make(struct engine *engine, uint64_t epoch)
         return contact;
 }
 
-struct contact *contact_meet(struct engine *engine, const struct engine_peer *peer)
+struct contact *contact_get(struct engine *engine, const struct engine_peer *peer)
 {
         struct contact *contact;
 
@@ -85,13 +85,13 @@ struct contact *contact_meet(struct engine *engine, const struct engine_peer *pe
         return contact;
 }
 
-void contact_name(struct contact *contact, const char *name)
+void contact_set_name(struct contact *contact, const char *name)
 {
         if (contact && !contact->name)
                 (void)note(&contact->name, name);
 }
 
-void contact_join(struct contact *contact, struct peer *peer)
+void contact_add_link(struct contact *contact, struct peer *peer)
 {
         if (!contact)
                 return;
@@ -107,7 +107,7 @@ static void set_error(struct contact *contact, int error, const char *detail)
         (void)snprintf(contact->detail, sizeof(contact->detail), "%s", detail);
 }
 
-void contact_leave(struct peer *peer, int error, const char *detail)
+void contact_remove_link(struct peer *peer, int error, const char *detail)
 {
         struct contact *contact = peer->contact;
 
@@ -118,7 +118,7 @@ void contact_leave(struct peer *peer, int error, const char *detail)
         set_error(contact, error, detail);
         if (!contact->peers)
                 enter_left(peer->engine, contact);
-        contact_tell(peer->engine, contact);
+        contact_notify(peer->engine, contact);
 }
 
 /* Lists it as disconnected now; error 0 = closed for want of use. */
@@ -139,55 +139,56 @@ void contact_fail(struct engine *engine, struct contact *contact, int error, con
 
 void contacts_clear(struct engine *engine)
 {
-        while (engine->contacts_left)
-                forget(engine, engine->contacts_left);
+        while (engine->contacts_unlinked)
+                forget(engine, engine->contacts_unlinked);
 }
 
 /* ---- transfers that are not the engine's ---- */
 
-struct visit *visit_new(const struct engine_visit *visit)
+struct http_note *http_note_new(const struct engine_http_note *note)
 {
-        struct visit *copy = malloc(sizeof(*copy));
+        struct http_note *copy = malloc(sizeof(*copy));
 
         if (!copy)
                 return NULL;
-        copy->visit = *visit;
-        (void)snprintf(copy->name, sizeof(copy->name), "%s", visit->peer.name ?: "");
-        (void)snprintf(copy->url, sizeof(copy->url), "%s", visit->peer.url ?: "");
-        copy->visit.peer.name = copy->name;
-        copy->visit.peer.url = copy->url;
-        copy->visit.peer.data = NULL;
-        if (visit->outcome) {
-                copy->outcome = *visit->outcome;
-                copy->visit.outcome = &copy->outcome;
+        copy->note = *note;
+        (void)snprintf(copy->name, sizeof(copy->name), "%s", note->peer.name ?: "");
+        (void)snprintf(copy->url, sizeof(copy->url), "%s", note->peer.url ?: "");
+        copy->note.peer.name = copy->name;
+        copy->note.peer.url = copy->url;
+        copy->note.peer.data = NULL;
+        if (note->outcome) {
+                copy->outcome = *note->outcome;
+                copy->note.outcome = &copy->outcome;
         }
         return copy;
 }
 
-static bool is_visited(const struct contact *contact, uint64_t now_us)
+static bool moves_by_http(const struct contact *contact, uint64_t now_us)
 {
-        return contact->visits_by && (contact->n_visits > 0 || now_us < contact->visited_us + ENGINE_VISIT_US);
+        return contact->http_carrier &&
+               (contact->n_http_transfers > 0 || now_us < contact->http_last_us + ENGINE_HTTP_PEER_US);
 }
 
-void contact_note(struct engine *engine, struct visit *copy)
+void contact_note_http(struct engine *engine, struct http_note *copy)
 {
-        const struct engine_visit *visit = &copy->visit;
-        struct contact *contact = contact_meet(engine, &visit->peer);
+        const struct engine_http_note *note = &copy->note;
+        struct contact *contact = contact_get(engine, &note->peer);
         uint64_t now_us = clock_now_us();
 
         if (contact) {
-                const struct engine_outcome *outcome = visit->outcome;
+                const struct engine_outcome *outcome = note->outcome;
 
-                if (!is_visited(contact, now_us))
-                        contact->visits_since_us = now_us;
-                contact->visits_by = visit->transport;
-                contact->visits_accepted = visit->accepted;
-                contact->visits_chosen = visit->chosen;
-                contact->visited_us = now_us;
+                if (!moves_by_http(contact, now_us))
+                        contact->http_since_us = now_us;
+                contact->http_carrier = note->transport;
+                contact->http_accepted = note->accepted;
+                contact->http_chosen = note->chosen;
+                contact->http_last_us = now_us;
                 if (!outcome)
-                        contact->n_visits++;
-                else if (contact->n_visits > 0) /* otherwise its begin was not noted */
-                        contact->n_visits--;
+                        contact->n_http_transfers++;
+                else if (contact->n_http_transfers > 0) /* otherwise its begin was not noted */
+                        contact->n_http_transfers--;
                 if (outcome)
                         contact_count(contact, outcome);
                 stay_left(engine, contact, 0, "");
@@ -227,7 +228,7 @@ static const struct peer *best_of(const struct contact *contact)
 static size_t count_transfers(const struct contact *contact)
 {
         const struct peer *peer;
-        size_t n = contact->n_visits;
+        size_t n = contact->n_http_transfers;
 
         DL_FOREACH2(contact->peers, peer, contact_next)
         n += peer->n_transfers;
@@ -241,20 +242,20 @@ static uint64_t unix_ms_of(uint64_t at_us)
 
 static void add_unused(struct engine_peer_view *view, const char *transport, const char *reason)
 {
-        struct engine_unused *unused = view->unused;
+        struct engine_unused_transport *unused = view->unused;
 
         if (!reason)
                 return;
         while (unused->transport)
                 unused++;
-        *unused = (struct engine_unused){ .transport = transport, .reason = reason };
+        *unused = (struct engine_unused_transport){ .transport = transport, .reason = reason };
 }
 
 static const char *why_not(const struct contact *contact, const char *tried)
 {
-        if (contact->visits_accepted)
+        if (contact->http_accepted)
                 return "the peer chose HTTP: its own list says why";
-        return contact->visits_chosen ? "\"transports\" allows nothing else" : tried;
+        return contact->http_chosen ? "\"transports\" allows nothing else" : tried;
 }
 
 /* Every other carrier is better than HTTP. */
@@ -316,9 +317,9 @@ static void look_at_link(struct link *link, struct engine_peer_view *view)
 static void look_at_visits(const struct contact *contact, struct engine_peer_view *view)
 {
         view->state = ENGINE_PEER_CONNECTED;
-        view->accepted = contact->visits_accepted;
-        view->connected_unix_ms = unix_ms_of(contact->visits_since_us);
-        copy(view->transport, sizeof(view->transport), contact->visits_by);
+        view->accepted = contact->http_accepted;
+        view->connected_unix_ms = unix_ms_of(contact->http_since_us);
+        copy(view->transport, sizeof(view->transport), contact->http_carrier);
 }
 
 static void look_at_end(const struct contact *contact, struct engine_peer_view *view)
@@ -328,14 +329,14 @@ static void look_at_end(const struct contact *contact, struct engine_peer_view *
         view->state = ENGINE_PEER_DISCONNECTED;
         view->error = failed ? failed->error : contact->error;
         copy(view->detail, sizeof(view->detail), failed ? failed->detail : contact->detail);
-        view->disconnected_unix_ms = failed ? clock_unix_ms() : unix_ms_of(contact->left_us);
+        view->disconnected_unix_ms = failed ? clock_unix_ms() : unix_ms_of(contact->unlinked_us);
 }
 
 static void look(const struct engine *engine, const struct contact *contact, struct engine_peer_view *view)
 {
         const struct peer *best = best_of(contact);
 
-        bool visited = !best && is_visited(contact, clock_now_us());
+        bool by_http = !best && moves_by_http(contact, clock_now_us());
 
         *view = (struct engine_peer_view){ .epoch = contact->epoch,
                                            .n_transfers = count_transfers(contact),
@@ -346,26 +347,26 @@ static void look(const struct engine *engine, const struct contact *contact, str
         copy(view->data, sizeof(view->data), contact->data);
         if (best)
                 look_at_link(best->link, view);
-        else if (visited)
+        else if (by_http)
                 look_at_visits(contact, view);
         else
                 look_at_end(contact, view);
-        if (visited)
+        if (by_http)
                 explain_visits(engine, contact, view);
         else
                 explain(engine, contact, best, view);
 }
 
-void contact_tell(struct engine *engine, struct contact *contact)
+void contact_notify(struct engine *engine, struct contact *contact)
 {
         struct engine_peer_view view;
 
         if (!contact || !engine->observer.peer_changed)
                 return;
         look(engine, contact, &view);
-        if (contact->told_up == (view.state == ENGINE_PEER_CONNECTED))
+        if (contact->reported_up == (view.state == ENGINE_PEER_CONNECTED))
                 return;
-        contact->told_up = !contact->told_up;
+        contact->reported_up = !contact->reported_up;
         engine->observer.peer_changed(engine->observer.context, &view);
 }
 
@@ -373,10 +374,10 @@ static void forget_old(struct engine *engine)
 {
         uint64_t now_us = clock_now_us();
 
-        while (engine->contacts_left && now_us >= engine->contacts_left->left_us + ENGINE_CONTACT_US) {
-                struct contact *oldest = engine->contacts_left;
+        while (engine->contacts_unlinked && now_us >= engine->contacts_unlinked->unlinked_us + ENGINE_CONTACT_US) {
+                struct contact *oldest = engine->contacts_unlinked;
 
-                if (oldest->n_visits > 0)
+                if (oldest->n_http_transfers > 0)
                         stay_left(engine, oldest, 0, "");
                 else
                         forget(engine, oldest);

@@ -12,8 +12,8 @@ struct engine;
 struct peer;
 
 /*
- * Another worker, as GET /v1/peers shows it: while this one has a link to it, and for a while afterwards. For display
- * only: no decision depends on it. Thread: the holder of the progress lock.
+ * A worker as GET /v1/peers shows it, with its links (struct peer is one link): while there is a link, and for a while
+ * afterwards. For display only: no decision depends on it. Thread: the holder of the progress lock.
  */
 struct contact {
         uint64_t epoch;
@@ -23,44 +23,44 @@ struct contact {
         const char *no_ucx;      /* why it does not use the network transport; NULL = that was tried */
         struct peer *peers;      /* utlist; its links */
         uint64_t n_completed, bytes;
-        /* Transfers over HTTP (engine_note_visit): */
-        const char *visits_by; /* carrier of the latest; NULL = none */
-        bool visits_accepted;  /* the peer began it */
-        bool visits_chosen;
-        size_t n_visits;                       /* running */
-        uint64_t visits_since_us, visited_us;  /* since when any run; when one last began or ended */
-        int error;                             /* why it has no link: FERRY_E_*; 0 = closed for want of use */
-        char detail[128];                      /* of error */
-        uint64_t left_us;                      /* when the last link ended */
-        bool told_up;                          /* the observer was last told that it is connected */
-        struct contact *prev, *next;           /* the engine's; in order of number */
-        struct contact *left_prev, *left_next; /* those without a link; in order of left_us */
-        UT_hash_handle hh;                     /* contacts_by_epoch */
+        /* Transfers over HTTP (engine_note_http): */
+        const char *http_carrier; /* carrier of the latest; NULL = none */
+        bool http_accepted;       /* the peer began it */
+        bool http_chosen;
+        size_t n_http_transfers;                       /* running */
+        uint64_t http_since_us, http_last_us;          /* since when any run; when one last began or ended */
+        int error;                                     /* why it has no link: FERRY_E_*; 0 = closed for want of use */
+        char detail[128];                              /* of error */
+        uint64_t unlinked_us;                          /* when the last link ended */
+        bool reported_up;                              /* the observer was last told that it is connected */
+        struct contact *prev, *next;                   /* the engine's; in order of number */
+        struct contact *unlinked_prev, *unlinked_next; /* those without a link; in order of unlinked_us */
+        UT_hash_handle hh;                             /* contacts_by_epoch */
 };
 
 /* Finds or makes the contact of a peer, and updates its addresses. NULL: no memory. */
-struct contact *contact_meet(struct engine *engine, const struct engine_peer *peer);
+struct contact *contact_get(struct engine *engine, const struct engine_peer *peer);
 /* Sets the name, unless it is known from metadata or HTTP. contact may be NULL. */
-void contact_name(struct contact *contact, const char *name);
+void contact_set_name(struct contact *contact, const char *name);
 /* Adds a link to the contact, which may be NULL. */
-void contact_join(struct contact *contact, struct peer *peer);
+void contact_add_link(struct contact *contact, struct peer *peer);
 /* Tells the observer if the contact is connected now. contact may be NULL. */
-void contact_tell(struct engine *engine, struct contact *contact);
+void contact_notify(struct engine *engine, struct contact *contact);
 /* Removes a link that has ended; error 0 = closed for want of use. */
-void contact_leave(struct peer *peer, int error, const char *detail);
+void contact_remove_link(struct peer *peer, int error, const char *detail);
 /* No link could be opened. contact may be NULL. */
 void contact_fail(struct engine *engine, struct contact *contact, int error, const char *detail);
 
-/* An engine_visit with strings of its own. */
-struct visit {
-        struct engine_visit visit;
+/* A copy of an engine_http_note and its strings. */
+struct http_note {
+        struct engine_http_note note;
         struct engine_outcome outcome;
         char name[64], url[512];
 };
 /* The caller frees it. NULL: no memory. Any thread. */
-struct visit *visit_new(const struct engine_visit *visit);
-/* Notes a visit, and frees it. */
-void contact_note(struct engine *engine, struct visit *visit);
+struct http_note *http_note_new(const struct engine_http_note *note);
+/* Records it, and frees it. */
+void contact_note_http(struct engine *engine, struct http_note *note);
 /* Counts an ended transfer. contact may be NULL. */
 void contact_count(struct contact *contact, const struct engine_outcome *outcome);
 

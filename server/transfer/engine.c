@@ -206,7 +206,7 @@ int engine_new(const struct engine_config *config, struct engine **ret_engine)
 
 void engine_stop(struct engine *engine)
 {
-        if (command_post_surely(engine, &(struct command){ .type = COMMAND_STOP }) == 0)
+        if (command_post_reserved(engine, &(struct command){ .type = COMMAND_STOP }) == 0)
                 (void)pthread_join(engine->thread, NULL);
 }
 
@@ -224,7 +224,7 @@ const struct engine_facts *engine_get_facts(const struct engine *engine)
         return &engine->facts;
 }
 
-void engine_abandon(const struct engine *engine)
+void engine_unlink_socket(const struct engine *engine)
 {
         if (engine->local)
                 local_transport_unlink(engine->local);
@@ -282,8 +282,8 @@ int engine_transfer_start(struct engine *engine, const struct engine_transfer *s
 
         if (r < 0)
                 return r;
-        r = spec->awaited ? progress_start_inline(engine, &command, spec->id, spec->total)
-                          : command_post(engine, &command);
+        r = spec->may_run_inline ? progress_start_inline(engine, &command, spec->id, spec->total)
+                                 : command_post(engine, &command);
         if (r < 0)
                 requester_free(command.requester);
         return r;
@@ -292,20 +292,20 @@ int engine_transfer_start(struct engine *engine, const struct engine_transfer *s
 int engine_connect(struct engine *engine, const struct engine_connect *spec)
 {
         struct command command = { .type = COMMAND_CONNECT };
-        int r = connect_new(engine, spec, &command.connect);
+        int r = connect_request_new(engine, spec, &command.connect);
 
         if (r < 0)
                 return r;
         r = command_post(engine, &command);
         if (r < 0)
-                connect_free(command.connect);
+                connect_request_free(command.connect);
         return r;
 }
 
 ssize_t engine_peers_page(struct engine *engine, uint64_t *cursor, struct engine_peer_view *page, size_t max)
 {
         struct contacts_page contacts = { .cursor = *cursor, .views = page, .max = max };
-        int r = command_call(engine, &(struct command){ .type = COMMAND_LIST, .page = &contacts });
+        int r = command_call(engine, &(struct command){ .type = COMMAND_LIST_PEERS, .page = &contacts });
 
         if (r < 0)
                 return r;
@@ -313,29 +313,29 @@ ssize_t engine_peers_page(struct engine *engine, uint64_t *cursor, struct engine
         return (ssize_t)contacts.n;
 }
 
-void engine_note_visit(struct engine *engine, const struct engine_visit *visit)
+void engine_note_http(struct engine *engine, const struct engine_http_note *note)
 {
-        struct visit *copy = visit->peer.epoch ? visit_new(visit) : NULL;
+        struct http_note *copy = note->peer.epoch ? http_note_new(note) : NULL;
 
-        if (copy && command_post(engine, &(struct command){ .type = COMMAND_NOTE, .visit = copy }) < 0)
+        if (copy && command_post(engine, &(struct command){ .type = COMMAND_NOTE_HTTP, .http_note = copy }) < 0)
                 free(copy);
 }
 
 void engine_transfer_cancel(struct engine *engine, uint64_t id, int reason)
 {
-        (void)command_post_surely(engine, &(struct command){ .type = COMMAND_CANCEL, .id = id, .reason = reason });
+        (void)command_post_reserved(engine, &(struct command){ .type = COMMAND_CANCEL, .id = id, .reason = reason });
 }
 
-void engine_offer_revoke(struct engine *engine, uint64_t operation, int reason, int wire_reason)
+void engine_claims_revoke(struct engine *engine, uint64_t operation, int reason, int wire_reason)
 {
-        (void)command_post_surely(engine, &(struct command){ .type = COMMAND_REVOKE,
-                                                             .id = operation,
-                                                             .reason = reason,
-                                                             .wire_reason = wire_reason });
+        (void)command_post_reserved(engine, &(struct command){ .type = COMMAND_REVOKE,
+                                                               .id = operation,
+                                                               .reason = reason,
+                                                               .wire_reason = wire_reason });
 }
 
-void engine_offers_look(struct engine *engine)
+void engine_held_reads_retry(struct engine *engine)
 {
-        if (!atomic_exchange(&engine->offers_changed, true))
+        if (!atomic_exchange(&engine->held_reads_due, true))
                 engine_wake(engine);
 }

@@ -23,11 +23,11 @@
  *
  * Requesters and responders are driven by their state: what happens (a message, the end of a send, a cancel) changes
  * the state and marks them; the next pass takes the step that the state asks for. So nothing ends inside a callback,
- * but for a new claim, which ends finished ones first (claim.c).
+ * but for a new claim, which ends finished ones first (responder_claim.c).
  */
 
 struct command;
-struct connect;
+struct connect_request;
 struct contact;
 struct peer;
 struct requester;
@@ -72,7 +72,7 @@ struct engine {
         atomic_bool commands_waiting;
         atomic_bool commands_told; /* wake_fd was written for some of them */
         int wake_fd;
-        atomic_bool offers_changed; /* engine_offers_look was called. Any thread */
+        atomic_bool held_reads_due; /* engine_held_reads_retry was called. Any thread */
 
         pthread_mutex_t progress_lock; /* guards all that follows. Before every other lock */
         bool listening;                /* epoll_fd tells of what comes, once the transports are armed */
@@ -83,10 +83,10 @@ struct engine {
 
         bool stopping;       /* a STOP was taken: nothing new */
         bool wake_due;       /* something ended in this pass */
-        uint64_t tick_us;    /* when deadlines are looked at next */
-        uint64_t traffic_us; /* when something moved last */
-        uint64_t bulk_us;    /* when bulk moved last */
-        bool crowded;        /* another thread wants the core that spins */
+        uint64_t tick_us;    /* when deadlines are checked next */
+        uint64_t traffic_us; /* when something last moved */
+        uint64_t bulk_us;    /* when bulk last moved */
+        bool core_contended; /* another thread wants the core of the thread that polls */
 
         struct peer *all_peers;
         struct peer *peers_by_epoch, *peers_by_address;
@@ -94,21 +94,21 @@ struct engine {
         bool peers_ended;         /* some have ended and may be freed */
         size_t n_accepted, max_links, max_claims;
         struct contact *contacts, *contacts_by_epoch; /* contact.c */
-        struct contact *contacts_left;
-        size_t n_contacts_left;
+        struct contact *contacts_unlinked;
+        size_t n_contacts_unlinked;
         uint64_t n_contacts; /* so far */
         struct requester *requesters_by_id, *marked_requesters;
         struct responder *responders_by_transfer, *marked_responders;
         struct responder *held_responders; /* utlist; the first of their READs waits for bytes */
         uint64_t n_responders;             /* so far */
-        struct connect *connects;
+        struct connect_request *connect_requests;
         struct resolution *resolutions;
         struct tombstones tombstones[ENGINE_TOMBSTONE_LISTS];
 
         struct metric *metric_links[TRANSPORTS_MAX], *metric_failures, *metric_refused, *metric_claims;
 };
 
-/* Deadlines are looked at no later than at deadline_us. */
+/* Has deadlines checked no later than at deadline_us. */
 static inline void engine_tick_before(struct engine *engine, uint64_t deadline_us)
 {
         if (deadline_us && deadline_us < engine->tick_us)
@@ -121,7 +121,7 @@ static inline void engine_check_moving(struct engine *engine)
         engine_tick_before(engine, clock_now_us() + ENGINE_ASIDE_MS * UINT64_C(1000));
 }
 
-/* When something that is being ended now has to be quiet. */
+/* The deadline by which a transfer that is being ended now must be quiet. */
 static inline uint64_t engine_grace(struct engine *engine)
 {
         uint64_t deadline_us = clock_now_us() + engine->grace_us;

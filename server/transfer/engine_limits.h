@@ -17,11 +17,11 @@ enum {
         ENGINE_BLOCKED_US = 1000, /* after so long without progress, a thread that cannot sleep … */
         ENGINE_BLOCKED_MS = 1,    /* … polls at this interval, ms */
         ENGINE_TICK_MS = 1000,
-        ENGINE_IDLE_US = 60 * 1000 * 1000,     /* an unused link of UCX is closed after this */
-        ENGINE_VISIT_US = 60 * 1000 * 1000,    /* how long a peer counts as connected after a transfer by HTTP */
-        ENGINE_CONTACTS_LEFT = 256,            /* workers without a link kept for GET /v1/peers … */
-        ENGINE_CONTACT_US = 600 * 1000 * 1000, /* … and for how long */
-        ENGINE_LINKS_DEFAULT = 4096,           /* links opened by peers */
+        ENGINE_IDLE_US = 60 * 1000 * 1000,      /* an unused link of UCX is closed after this */
+        ENGINE_HTTP_PEER_US = 60 * 1000 * 1000, /* how long a peer counts as connected after a transfer by HTTP */
+        ENGINE_CONTACTS_UNLINKED = 256,         /* workers without a link kept for GET /v1/peers … */
+        ENGINE_CONTACT_US = 600 * 1000 * 1000,  /* … and for how long */
+        ENGINE_LINKS_DEFAULT = 4096,            /* links opened by peers */
         /* Tombstones: lists by transfer id, and the length of each. */
         ENGINE_TOMBSTONE_LISTS = 128,
         ENGINE_TOMBSTONE_LIST = 8,

@@ -9,8 +9,8 @@
 #include "contact.h"
 #include "engine_internal.h"
 #include "peer.h"
-#include "request.h"
 #include "requester.h"
+#include "requester_request.h"
 #include "requester_state.h"
 #include "resolver.h"
 #include "responder.h"
@@ -49,7 +49,7 @@ static void resolved(struct engine *engine)
 
         HASH_ITER (hh, engine->requesters_by_id, r, next)
                 requester_resolved(r);
-        connects_resolved(engine);
+        connect_requests_resolved(engine);
         resolver_sweep(engine);
 }
 
@@ -60,7 +60,7 @@ static void stop(struct engine *engine)
         struct responder *p, *p_next;
 
         engine->stopping = true;
-        connects_cancel(engine);
+        connect_requests_cancel(engine);
         HASH_ITER (hh, engine->requesters_by_id, q, q_next)
                 requester_cancel(q, FERRY_E_CANCELLED, detail);
         HASH_ITER (hh, engine->responders_by_transfer, p, p_next)
@@ -74,7 +74,7 @@ static int run_command(struct engine *engine, const struct command *command)
                 requester_begin(command->requester);
                 return 0;
         case COMMAND_CONNECT:
-                connect_begin(engine, command->connect);
+                connect_request_begin(engine, command->connect);
                 return 0;
         case COMMAND_CANCEL:
                 cancel(engine, command);
@@ -88,11 +88,11 @@ static int run_command(struct engine *engine, const struct command *command)
         case COMMAND_RESOLVED:
                 resolved(engine);
                 return 0;
-        case COMMAND_LIST:
+        case COMMAND_LIST_PEERS:
                 contacts_list(engine, command->page);
                 return 0;
-        case COMMAND_NOTE:
-                contact_note(engine, command->visit);
+        case COMMAND_NOTE_HTTP:
+                contact_note_http(engine, command->http_note);
                 return 0;
         case COMMAND_STOP:
                 stop(engine);
@@ -138,7 +138,7 @@ static bool run_peers(struct engine *engine)
                 if (!peer_is_usable(peer))
                         continue;
                 responders_send(peer);
-                requests_send(peer);
+                requesters_send(peer);
         }
         return any;
 }
@@ -168,7 +168,7 @@ static void tick(struct engine *engine, uint64_t now_us)
                 requester_tick(q, now_us);
         HASH_ITER (hh, engine->responders_by_transfer, p, p_next)
                 responder_tick(p, now_us);
-        connects_tick(engine, now_us);
+        connect_requests_tick(engine, now_us);
         peers_close_idle(engine, now_us);
 }
 
@@ -185,7 +185,7 @@ bool pass_run(struct engine *engine, uint64_t *ret_now_us)
 {
         bool moved = run_commands(engine);
 
-        if (atomic_exchange(&engine->offers_changed, false))
+        if (atomic_exchange(&engine->held_reads_due, false))
                 responders_retry_held(engine);
         moved |= run_steps(engine); /* first send what commands have started */
         moved |= run_transports(engine);
@@ -200,7 +200,7 @@ bool pass_run(struct engine *engine, uint64_t *ret_now_us)
 
 bool pass_is_moving(const struct engine *engine)
 {
-        return engine->requesters_by_id || engine->responders_by_transfer || engine->connects;
+        return engine->requesters_by_id || engine->responders_by_transfer || engine->connect_requests;
 }
 
 bool pass_is_pending(const struct engine *engine)

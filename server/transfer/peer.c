@@ -25,7 +25,7 @@ struct peer *peer_new(struct engine *engine, struct link *link)
         return peer;
 }
 
-void peer_name_epoch(struct peer *peer, uint64_t epoch)
+void peer_index_epoch(struct peer *peer, uint64_t epoch)
 {
         peer->epoch = epoch;
         HASH_ADD(by_name, peer->engine->peers_by_epoch, epoch, sizeof(peer->epoch), peer);
@@ -33,7 +33,7 @@ void peer_name_epoch(struct peer *peer, uint64_t epoch)
                 peer->epoch = 0;
 }
 
-void peer_name_address(struct peer *peer, const char *address)
+void peer_index_address(struct peer *peer, const char *address)
 {
         (void)snprintf(peer->address, sizeof(peer->address), "%s", address);
         HASH_ADD(by_name, peer->engine->peers_by_address, address[0], strlen(peer->address), peer);
@@ -41,7 +41,7 @@ void peer_name_address(struct peer *peer, const char *address)
                 peer->address[0] = '\0';
 }
 
-void peer_unname(struct peer *peer)
+void peer_unindex(struct peer *peer)
 {
         if (peer->epoch)
                 HASH_DELETE(by_name, peer->engine->peers_by_epoch, peer);
@@ -55,7 +55,7 @@ static struct peer *usable(struct peer *peer)
 {
         if (!peer || peer_is_usable(peer))
                 return peer;
-        peer_unname(peer);
+        peer_unindex(peer);
         return NULL;
 }
 
@@ -107,7 +107,7 @@ void peer_send(struct peer *peer, const struct wire_header *header)
         send_with(peer, header, NULL);
 }
 
-void peer_greet(struct peer *peer, uint64_t to_epoch, uint64_t id)
+void peer_send_hello(struct peer *peer, uint64_t to_epoch, uint64_t id)
 {
         const struct engine *engine = peer->engine;
         const struct wire_header hello = {
@@ -138,7 +138,7 @@ void peer_ready(struct peer *peer)
 
 bool peer_is_busy(const struct peer *peer)
 {
-        return peer->n_transfers > 0 || peer->n_connects > 0;
+        return peer->n_transfers > 0 || peer->n_connect_requests > 0;
 }
 
 void peer_released(struct peer *peer)
@@ -148,7 +148,7 @@ void peer_released(struct peer *peer)
                 peer->engine->peers_ended = true;
 }
 
-void peer_moved(struct peer *peer, uint64_t bytes)
+void peer_note_moved(struct peer *peer, uint64_t bytes)
 {
         struct engine *engine = peer->engine;
 
@@ -162,7 +162,7 @@ uint64_t peer_count_copied(struct peer *peer, struct message *message)
         uint64_t bytes = message->copied - message->counted;
 
         message->counted = message->copied;
-        peer_moved(peer, bytes);
+        peer_note_moved(peer, bytes);
         return bytes;
 }
 
@@ -199,6 +199,6 @@ void peers_close_idle(struct engine *engine, uint64_t now_us)
                 if (peer->address[0] && !peer_is_busy(peer) && now_us >= peer->last_used_us + ENGINE_IDLE_US) {
                         peer->unused = true;
                         peer_fail(peer, FERRY_E_PEER_LOST, "it was not used for a minute");
-                        peer_unname(peer);
+                        peer_unindex(peer);
                 }
 }

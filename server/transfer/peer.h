@@ -13,7 +13,8 @@ struct engine;
 struct requester;
 struct responder;
 
-/* One link, with its transfers; a worker (contact.h) may have several. Thread: the holder of the progress lock. */
+/* The other end of one link, with the link's transfers; a worker (contact.h) may have several links. Thread: the holder
+ * of the progress lock. */
 struct peer {
         struct engine *engine;
         struct link *link;
@@ -27,15 +28,15 @@ struct peer {
         uint64_t last_used_us;
         uint64_t moved_us; /* when bytes last moved */
 
-        uint64_t asked;            /* bytes that the requesters have in flight, but for those set aside */
-        struct requester *waiting; /* utlist; those with more to request, in turn */
+        uint64_t requested_in_flight; /* bytes that the requesters have in flight, but for those set aside */
+        struct requester *waiting;    /* utlist; those with more to request, round-robin */
         struct requester *requesters;
-        uint64_t serving;          /* bytes that the responders have in flight, but for those set aside … */
-        uint64_t serving_aside;    /* … and of these */
-        struct responder *pending; /* utlist; those with READs to answer, in turn */
+        uint64_t served_in_flight; /* bytes that the responders have in flight, but for those set aside … */
+        uint64_t served_aside;     /* … and of these */
+        struct responder *pending; /* utlist; those with READs to answer, round-robin */
         struct responder *responders;
-        size_t n_transfers; /* requesters and responders */
-        size_t n_connects;  /* waiting for a HELLO_ACK */
+        size_t n_transfers;        /* requesters and responders */
+        size_t n_connect_requests; /* waiting for a HELLO_ACK */
 
         bool ready; /* listed in ready_peers: there may be room to send */
         struct peer *ready_prev, *ready_next;
@@ -45,14 +46,14 @@ struct peer {
 
 /* Makes a peer for a link, which it owns from then on. NULL: no memory. */
 struct peer *peer_new(struct engine *engine, struct link *link);
-/* Enter it in peers_by_epoch or peers_by_address, where the next transfer finds it. */
-void peer_name_epoch(struct peer *peer, uint64_t epoch);
-void peer_name_address(struct peer *peer, const char *address);
+/* Enters the peer in peers_by_epoch or peers_by_address, where the next transfer finds it. */
+void peer_index_epoch(struct peer *peer, uint64_t epoch);
+void peer_index_address(struct peer *peer, const char *address);
 /* Find a peer whose link is usable; NULL = none. */
 struct peer *peer_find_epoch(struct engine *engine, uint64_t epoch);
 struct peer *peer_find_address(struct engine *engine, const char *address);
 /* Removes it from both tables. */
-void peer_unname(struct peer *peer);
+void peer_unindex(struct peer *peer);
 
 static inline bool peer_is_usable(const struct peer *peer)
 {
@@ -62,7 +63,7 @@ static inline bool peer_is_usable(const struct peer *peer)
 /* Sends a header without payload. */
 void peer_send(struct peer *peer, const struct wire_header *header);
 /* Sends a HELLO with this worker's name; id: transfer id of the HELLO_ACK. */
-void peer_greet(struct peer *peer, uint64_t to_epoch, uint64_t id);
+void peer_send_hello(struct peer *peer, uint64_t to_epoch, uint64_t id);
 /* Fails the link; error and detail end the transfers on it. */
 void peer_fail(struct peer *peer, int error, const char *detail);
 /* Has the next pass send what waits. */
@@ -70,7 +71,7 @@ void peer_ready(struct peer *peer);
 /* A requester, a responder or a connect has ended. */
 void peer_released(struct peer *peer);
 /* Bytes moved. */
-void peer_moved(struct peer *peer, uint64_t bytes);
+void peer_note_moved(struct peer *peer, uint64_t bytes);
 /* How many bytes of a message its transport has copied since the last call; they count as moved. */
 uint64_t peer_count_copied(struct peer *peer, struct message *message);
 bool peer_is_busy(const struct peer *peer);

@@ -136,7 +136,7 @@ int progress_start_inline(struct engine *engine, const struct command *command, 
 
         if (!is_worth_it(engine, total))
                 return command_post(engine, command);
-        r = command_post_quietly(engine, command);
+        r = command_post_unwoken(engine, command);
         if (r < 0)
                 return r;
         if (!try_lock(engine, INLINE_TRIES)) {

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "contact.h"
 #include "engine_internal.h"
-#include "request.h"
+#include "requester_request.h"
 #include "requester_state.h"
 
 int requester_new(struct engine *engine, const struct engine_transfer *spec, struct requester **ret_requester)
@@ -43,7 +43,7 @@ void requester_free(struct requester *r)
 
 /* ---- beginning ---- */
 
-/* Whether the link's carrier is allowed. UCX chooses it when it connects. */
+/* Whether the link's carrier is allowed. UCX chooses it when it connect_requests. */
 static bool is_allowed(const struct requester *r, const char *carrier)
 {
         unsigned carriers = r->spec.carriers;
@@ -151,7 +151,7 @@ static void leave_peer(struct requester *r)
 {
         if (!r->peer)
                 return;
-        requester_stop_waiting(r);
+        requester_dequeue(r);
         (void)requester_release_idle(r);
         DL_DELETE2(r->peer->requesters, r, peer_prev, peer_next);
         r->peer->n_transfers--;
@@ -192,7 +192,7 @@ void requester_link_ended(struct requester *r, int error, const char *detail)
                 return;
         lose_answer(r, error, detail);
         r->peer_knows = true;
-        r->word_awaited = r->final_sent = false;
+        r->expects_done_ack = r->final_sent = false;
         requester_fail(r, error, "%s", detail);
 }
 
@@ -211,7 +211,7 @@ void requester_tick(struct requester *r, uint64_t now_us)
                 if (r->peer && r->peer->link->state == LINK_UP)
                         lose_answer(r, FERRY_E_PEER_LOST, "the peer did not say whether the transfer is complete");
                 r->peer_knows = r->peer_knows || r->state == REQUESTER_FINISHING;
-                r->word_awaited = r->final_sent = false;
+                r->expects_done_ack = r->final_sent = false;
                 if (r->state == REQUESTER_FINISHING)
                         requester_set_state(r, REQUESTER_FAILING);
                 if (!requester_release_idle(r))
@@ -224,11 +224,11 @@ void requester_tick(struct requester *r, uint64_t now_us)
                 if (r->peer) {
                         peer_fail(r->peer, FERRY_E_PEER_UNREACHABLE, late);
                 } else {
-                        route_is_late(r->engine, &r->route, unresolved);
+                        route_timed_out(r->engine, &r->route, unresolved);
                         requester_fail(r, FERRY_E_PEER_UNREACHABLE, "%s", unresolved);
                 }
         } else if (r->waiting && r->window.n_taken == 0 && r->peer->moved_us + ENGINE_TICK_MS * 2000 > now_us) {
-                requester_tell_progress(r); /* not a stall: others use the link, and it waits for its turn */
+                requester_report_progress(r); /* not a stall: others use the link, and it waits for its turn */
         }
 }
 
@@ -276,7 +276,7 @@ static void end_when_quiet(struct requester *r)
                         r->grace_deadline_us = engine_grace(r->engine);
                 return;
         }
-        if (r->state == REQUESTER_FAILING && r->word_awaited)
+        if (r->state == REQUESTER_FAILING && r->expects_done_ack)
                 return;
         if (r->state == REQUESTER_FAILING && r->final_sent && usable) {
                 /* The one WRITE may have completed the operation: asks, so that both workers report the same. */
@@ -296,8 +296,8 @@ static void move(struct requester *r)
         if (r->next < r->spec.total) {
                 bool at_once = r->next == 0 && r->spec.total <= WIRE_INLINE_MAX; /* inline in one message */
 
-                if ((!at_once || !request_next(r)) && !r->error)
-                        requester_wait_for_turn(r);
+                if ((!at_once || !requester_request_next(r)) && !r->error)
+                        requester_enqueue(r);
         } else if (r->done == r->spec.total) {
                 requester_set_state(r, REQUESTER_FINISHING);
                 requester_send_done(r, 0);

@@ -10,8 +10,8 @@ struct engine_transfer;
 struct requester;
 
 /*
- * The active side of one transfer: it asks for chunks, or sends them, and says when it is done. Thread: who holds the
- * progress lock, unless a function says otherwise.
+ * The active side of one transfer: it requests chunks, or sends them, and reports when it is done. Thread: the holder
+ * of the progress lock, unless a function says otherwise.
  */
 
 /* Any thread. 0; -ENOMEM; -EINVAL when the sizes do not add up. */

@@ -77,7 +77,7 @@ void requester_send_done(struct requester *r, uint32_t flags)
         peer_send(r->peer, &h);
 }
 
-/* Connected, and the first chunk is asked for: tells once. */
+/* Connected, and the first chunk is requested: calls started, once. */
 void requester_note_started(struct requester *r)
 {
         if (r->started)
@@ -97,7 +97,7 @@ void requester_fault(struct requester *r, int fault)
         requester_fail(r, FERRY_E_TRANSFER_FAILED, "%s", space_error(fault));
 }
 
-void requester_tell_progress(struct requester *r)
+void requester_report_progress(struct requester *r)
 {
         uint64_t bytes = r->done + r->copying;
 
@@ -114,7 +114,7 @@ void requester_moved(struct requester *r)
         if (!r->aside)
                 return;
         r->aside = false;
-        r->peer->asked += r->window.bytes;
+        r->peer->requested_in_flight += r->window.bytes;
         requester_mark(r);
 }
 
@@ -128,22 +128,22 @@ void requester_check_moving(struct requester *r, uint64_t now_us)
                 return;
         }
         r->aside = true;
-        requester_stop_waiting(r);
-        r->peer->asked -= r->window.bytes;
+        requester_dequeue(r);
+        r->peer->requested_in_flight -= r->window.bytes;
         peer_ready(r->peer);
 }
 
 void requester_count_done(struct requester *r, uint64_t bytes)
 {
         r->done += bytes;
-        peer_moved(r->peer, bytes);
+        peer_note_moved(r->peer, bytes);
         requester_moved(r);
-        requester_tell_progress(r);
+        requester_report_progress(r);
 }
 
 /* ---- chunks ---- */
 
-void requester_stop_waiting(struct requester *r)
+void requester_dequeue(struct requester *r)
 {
         if (!r->waiting)
                 return;
@@ -151,7 +151,7 @@ void requester_stop_waiting(struct requester *r)
         DL_DELETE2(r->peer->waiting, r, waiting_prev, waiting_next);
 }
 
-void requester_wait_for_turn(struct requester *r)
+void requester_enqueue(struct requester *r)
 {
         if (!r->waiting) {
                 r->waiting = true;
@@ -163,20 +163,20 @@ void requester_wait_for_turn(struct requester *r)
 void requester_release_chunk(struct requester *r, struct chunk *chunk)
 {
         if (!r->aside)
-                r->peer->asked -= chunk->length;
+                r->peer->requested_in_flight -= chunk->length;
         window_release(&r->window, chunk);
         if (r->peer->waiting)
                 peer_ready(r->peer);
 }
 
-/* Nobody will touch the memory of a READ that was only asked for: its data are refused when they come. */
+/* A READ without data yet: its data are refused when they come, so nothing touches its memory any more. */
 bool requester_release_idle(struct requester *r)
 {
         uint64_t before = r->window.bytes;
         bool all = window_release_idle(&r->window);
 
         if (r->peer) {
-                r->peer->asked -= r->aside ? 0 : before - r->window.bytes;
+                r->peer->requested_in_flight -= r->aside ? 0 : before - r->window.bytes;
                 if (r->peer->waiting)
                         peer_ready(r->peer);
         }
@@ -201,7 +201,7 @@ void requester_fail(struct requester *r, int error, const char *format, ...)
                 return;
         requester_set_state(r, REQUESTER_FAILING);
         if (r->peer) {
-                requester_stop_waiting(r);
+                requester_dequeue(r);
                 if (peer_is_usable(r->peer))
                         r->peer->link->transport->ops->cancel(r->peer->link, r->spec.id);
         }

@@ -10,8 +10,8 @@
 #include "wire/stream.h"
 
 /*
- * The active side of one transfer, and what its parts share: requester.c begins and ends it, request.c sends its
- * requests, reply.c handles the replies. Thread: the holder of the progress lock.
+ * The active side of one transfer, and what its parts share: requester.c begins and ends it, requester_request.c sends
+ * its requests, requester_reply.c handles the replies. Thread: the holder of the progress lock.
  */
 
 enum requester_state {
@@ -36,13 +36,14 @@ struct requester {
         uint64_t copying; /* bytes in place of unfinished receives, not yet in done */
         bool moved;       /* progress was reported, perhaps of bytes that did not count in the end */
         bool started;
-        bool was_up;       /* the link was up already when it was taken */
-        bool retried;      /* it is on its second link */
-        bool final_sent;   /* one WRITE has carried the whole transfer, and its ACK has not come */
-        bool peer_knows;   /* the responder has ended, or was told of the end */
-        bool word_awaited; /* the responder ended its lease; a DONE_ACK that says why follows */
-        bool waiting;      /* listed in peer->waiting: has more to request */
-        bool aside;        /* nothing moves: what it has in flight is not in peer->asked, and it requests nothing */
+        bool was_up;           /* the link was up already when it was taken */
+        bool retried;          /* it is on its second link */
+        bool final_sent;       /* one WRITE has carried the whole transfer, and its ACK has not come */
+        bool peer_knows;       /* the responder has ended, or was told of the end */
+        bool expects_done_ack; /* the responder ended its lease; a DONE_ACK with the reason follows */
+        bool waiting;          /* listed in peer->waiting: has more to request */
+        bool aside; /* nothing moves: what it has in flight is not in peer->requested_in_flight, and it requests nothing
+                     */
         bool marked;
         enum gpu_path gpu_path; /* the worst of its messages */
         int error;              /* 0, or why it is being ended */
@@ -67,12 +68,12 @@ struct wire_header requester_header(const struct requester *requester, enum wire
 void requester_send_done(struct requester *requester, uint32_t flags);
 /* Connected, and the first chunk is requested: calls started, once. */
 void requester_note_started(struct requester *requester);
-void requester_tell_progress(struct requester *requester);
+void requester_report_progress(struct requester *requester);
 /* Notes the GPU path of a message. */
 void requester_note_gpu_path(struct requester *requester, enum gpu_path path);
 /* Fails because this worker's memory cannot be copied; fault: -errno. */
 void requester_fault(struct requester *requester, int fault);
-/* Its bytes have moved, as peer_moved was told: it is set aside no longer. */
+/* Its bytes have moved, as peer_note_moved was told: it is set aside no longer. */
 void requester_moved(struct requester *requester);
 /* Sets it aside if nothing has moved for ENGINE_ASIDE_MS. */
 void requester_check_moving(struct requester *requester, uint64_t now_us);
@@ -80,8 +81,8 @@ void requester_check_moving(struct requester *requester, uint64_t now_us);
 void requester_count_done(struct requester *requester, uint64_t bytes);
 
 /* Enter and leave peer->waiting. */
-void requester_wait_for_turn(struct requester *requester);
-void requester_stop_waiting(struct requester *requester);
+void requester_enqueue(struct requester *requester);
+void requester_dequeue(struct requester *requester);
 void requester_release_chunk(struct requester *requester, struct chunk *chunk);
 /* Frees the chunks whose memory no transport touches. Whether all are free. */
 bool requester_release_idle(struct requester *requester);

@@ -68,7 +68,7 @@ static bool has_all(const struct responder *r)
                 return true;
         if (r->direction == ENGINE_WRITE)
                 return r->bytes == r->stream.total;
-        return !r->offer.there || r->offer.there(r->offer.context, 0, r->stream.total) == r->stream.total;
+        return !r->claim.available || r->claim.available(r->claim.context, 0, r->stream.total) == r->stream.total;
 }
 
 void responder_on_done(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
@@ -85,8 +85,8 @@ void responder_on_done(struct engine *engine, struct peer *peer, const struct wi
                         responder_refuse(engine, peer, h, WIRE_DONE_ACK, FERRY_E_PEER_REFUSED);
                 return;
         }
-        r->done_came = true;
-        r->ack_wanted |= !quiet;
+        r->done_received = true;
+        r->wants_done_ack |= !quiet;
         if (h->status != 0) {
                 responder_fail(r, error_of_done(h->status), FERRY_E_TRANSFER_FAILED, "the peer ended the transfer");
                 if (r->state == RESPONDER_SERVED)
@@ -132,10 +132,10 @@ static void end(struct responder *r)
         DL_DELETE2(r->peer->responders, r, peer_prev, peer_next);
         r->peer->n_transfers--;
         metric_add(engine->metric_claims, -1);
-        r->offer.ended(r->offer.context, &outcome);
+        r->claim.ended(r->claim.context, &outcome);
         engine->wake_due = true;
         /* Unasked if the responder has failed, so that a requester that waits for no answer learns of it, too. */
-        if (r->ack_wanted || (r->error && !r->done_came))
+        if (r->wants_done_ack || (r->error && !r->done_received))
                 send_done_ack(r);
         peer_released(r->peer);
         stream_clear(&r->stream);
@@ -172,8 +172,8 @@ void responder_tick(struct responder *r, uint64_t now_us)
 {
         responder_check_moving(r, now_us);
         if (r->held) { /* what fills the memory has a stall limit of its own */
-                responder_tell_progress(r);
-                responder_tell_held(r, r->reads[r->first_read].seq);
+                responder_report_progress(r);
+                responder_send_held(r, r->reads[r->first_read].seq);
         }
         engine_tick_before(r->engine, r->grace_deadline_us > now_us ? r->grace_deadline_us : 0);
         if (!r->grace_deadline_us || now_us < r->grace_deadline_us)

@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "claim.h"
 #include "engine_internal.h"
+#include "responder_claim.h"
 #include "responder_state.h"
 
 static void data_sent(struct message *message, enum message_result result)
@@ -28,7 +28,7 @@ static void data_sent(struct message *message, enum message_result result)
                 if (result == MESSAGE_FAULT)
                         responder_fault(r, message->fault);
                 break;
-        case MESSAGE_REVOKED:
+        case MESSAGE_LEASE_ENDED:
         case MESSAGE_LOST:
                 break;
         }
@@ -84,7 +84,7 @@ static uint64_t ready_bytes(const struct responder *r, const struct responder_re
 {
         uint64_t left = read->length - read->sent;
 
-        return r->offer.there ? r->offer.there(r->offer.context, read->offset + read->sent, left) : left;
+        return r->claim.available ? r->claim.available(r->claim.context, read->offset + read->sent, left) : left;
 }
 
 /* Answers READs while the link has room and the bytes are there. */
@@ -101,7 +101,7 @@ static void answer_reads(struct responder *r)
 
                 if (r->aside)
                         return;
-                if (r->peer->serving >= window) {
+                if (r->peer->served_in_flight >= window) {
                         engine_check_moving(r->engine);
                         return;
                 }
@@ -151,7 +151,7 @@ static void queue_read(struct responder *r, const struct responder_read *read)
         }
         answer_reads(r);
         if (r->held)
-                responder_tell_held(r, read->seq);
+                responder_send_held(r, read->seq);
 }
 
 void responders_retry_held(struct engine *engine)
@@ -171,13 +171,13 @@ void responder_on_read(struct engine *engine, struct peer *peer, const struct wi
                 .length = h->length,
         };
         struct responder *r = NULL;
-        int error = claim_find(engine, peer, h, &r);
+        int error = responder_claim(engine, peer, h, &r);
 
         if (error) {
                 responder_refuse(engine, peer, h, WIRE_DATA, error);
                 return;
         }
-        if (h->length > WIRE_INLINE_MAX || r->n_reads > 0 || r->offer.there)
+        if (h->length > WIRE_INLINE_MAX || r->n_reads > 0 || r->claim.available)
                 queue_read(r, &read);
         else
                 send_data(r, &read, h->offset, h->length, false);

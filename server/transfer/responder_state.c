@@ -99,7 +99,7 @@ void responder_fault(struct responder *r, int fault)
         responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, space_error(fault));
 }
 
-void responder_tell_progress(struct responder *r)
+void responder_report_progress(struct responder *r)
 {
         uint64_t bytes = r->bytes + r->copying;
 
@@ -107,7 +107,7 @@ void responder_tell_progress(struct responder *r)
                 r->moved = true;
                 (void)r->peer->link->transport->ops->carrier(r->peer->link); /* is kept for the outcome */
         }
-        r->offer.progress(r->offer.context, bytes < r->stream.total ? bytes : r->stream.total);
+        r->claim.progress(r->claim.context, bytes < r->stream.total ? bytes : r->stream.total);
 }
 
 void responder_add_progress(struct responder *r, uint64_t bytes)
@@ -115,8 +115,8 @@ void responder_add_progress(struct responder *r, uint64_t bytes)
         r->bytes += bytes;
         if (r->bytes > r->stream.total)
                 r->bytes = r->stream.total;
-        peer_moved(r->peer, bytes);
-        responder_tell_progress(r);
+        peer_note_moved(r->peer, bytes);
+        responder_report_progress(r);
 }
 
 void responder_set_held(struct responder *r, bool held)
@@ -130,7 +130,7 @@ void responder_set_held(struct responder *r, bool held)
                 DL_DELETE2(r->engine->held_responders, r, held_prev, held_next);
 }
 
-void responder_tell_held(const struct responder *r, uint32_t seq)
+void responder_send_held(const struct responder *r, uint32_t seq)
 {
         struct wire_header h = responder_header(r, WIRE_HELLO_ACK);
 
@@ -151,7 +151,7 @@ void responder_stop_pending(struct responder *r)
 
 static uint64_t *serving_of(const struct responder *r)
 {
-        return r->aside ? &r->peer->serving_aside : &r->peer->serving;
+        return r->aside ? &r->peer->served_aside : &r->peer->served_in_flight;
 }
 
 static void set_aside(struct responder *r, bool aside)
@@ -188,7 +188,7 @@ void responder_check_moving(struct responder *r, uint64_t now_us)
         if (r->aside || r->sending == 0)
                 return;
         if (now_us >= r->moved_us + ENGINE_ASIDE_MS * UINT64_C(1000) &&
-            r->peer->serving_aside + r->sending <= ENGINE_ASIDE_MAX * link->transport->ops->window(link))
+            r->peer->served_aside + r->sending <= ENGINE_ASIDE_MAX * link->transport->ops->window(link))
                 set_aside(r, true);
         else if (r->peer->pending)
                 engine_check_moving(r->engine);

@@ -9,7 +9,7 @@
 #include "wire/stream.h"
 
 /*
- * The passive side of one transfer, a claim of an operation, and what its parts share: claim.c begins it,
+ * The passive side of one transfer, a claim of an operation, and what its parts share: responder_claim.c begins it,
  * responder_read.c answers READs, responder_write.c WRITEs, responder.c ends it. It uses the operation's own list of
  * memory; an address never comes from the wire. Each request carries the full authority (operation, key), so there is
  * no session; the first one claims. Thread: the holder of the progress lock.
@@ -38,7 +38,7 @@ struct responder {
         uint64_t transfer, operation, peer_epoch;
         enum engine_direction direction;
         uint8_t key[FERRY_KEY_SIZE];
-        struct engine_offer offer;
+        struct engine_claim claim;
         struct stream stream;
         uint64_t bytes;                /* moved, as far as the responder knows */
         uint64_t copying;              /* bytes in place of unfinished receives, not yet in bytes */
@@ -47,16 +47,16 @@ struct responder {
         uint64_t part_start, part_end; /* part_end 0 = none */
         unsigned in_flight;            /* sends and receives whose memory a transport may touch */
         uint64_t sending;              /* bytes of sends in flight … */
-        bool aside;        /* … of which none ends: they are in peer->serving_aside, and it sends no more */
-        uint64_t moved_us; /* when the last send ended, or the first one in flight began */
+        bool aside;                   /* … of which none ends: they are in peer->served_aside, and it sends no more */
+        uint64_t moved_us;            /* when the last send ended, or the first one in flight began */
         struct responder_read *reads; /* ring of ENGINE_READS_MAX; NULL = none has waited yet */
         unsigned first_read, n_reads;
-        bool pending;               /* listed in peer->pending: has READs to answer */
-        bool held;                  /* listed in engine->held_responders: the next READ waits for bytes */
-        bool done_came, ack_wanted; /* DONE came; it asked for a DONE_ACK */
-        enum gpu_path gpu_path;     /* the worst of its messages */
-        int error;                  /* why it is being ended */
-        int wire_error;             /* told to the peer */
+        bool pending;                       /* listed in peer->pending: has READs to answer */
+        bool held;                          /* listed in engine->held_responders: the next READ waits for bytes */
+        bool done_received, wants_done_ack; /* DONE came; it asked for a DONE_ACK */
+        enum gpu_path gpu_path;             /* the worst of its messages */
+        int error;                          /* why it is being ended */
+        int wire_error;                     /* told to the peer */
         char detail[128];
         uint64_t grace_deadline_us; /* 0 = none */
         bool marked;
@@ -83,7 +83,7 @@ void responder_refuse(struct engine *engine, struct peer *peer, const struct wir
 /* Makes the header of a message to the requester. */
 struct wire_header responder_header(const struct responder *responder, enum wire_type type);
 
-void responder_tell_progress(struct responder *responder);
+void responder_report_progress(struct responder *responder);
 /* Notes the GPU path of a message. */
 void responder_note_gpu_path(struct responder *responder, enum gpu_path path);
 /* Fails because this worker's memory cannot be copied; fault: -errno. */
@@ -100,7 +100,7 @@ void responder_stop_pending(struct responder *responder);
 /* Notes whether its next READ waits for bytes. */
 void responder_set_held(struct responder *responder, bool held);
 /* Tells the requester that its READ is held until the bytes arrive. */
-void responder_tell_held(const struct responder *responder, uint32_t seq);
+void responder_send_held(const struct responder *responder, uint32_t seq);
 
 /* Fails it; it ends once its memory is not touched any more. The first reason counts; none does once it is complete. */
 void responder_fail(struct responder *responder, int error, int wire_error, const char *detail);

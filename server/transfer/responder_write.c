@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "responder_write.h"
 
-#include "claim.h"
 #include "engine_internal.h"
+#include "responder_claim.h"
 #include "responder_state.h"
 #include "tombstone.h"
 
@@ -60,7 +60,7 @@ static void write_received(struct message *message, enum message_result result)
                 responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
         else if (result == MESSAGE_FAULT)
                 responder_fault(r, message->fault);
-        responder_mark(r); /* after MESSAGE_REVOKED the requester's DONE says why */
+        responder_mark(r); /* after MESSAGE_LEASE_ENDED the requester's DONE says why */
 }
 
 /* Called when the transport is about to store: the responder may have failed or ended meanwhile. */
@@ -88,7 +88,7 @@ void responder_copied(struct message *message)
         struct responder *r = message->owner;
 
         r->copying += peer_count_copied(r->peer, message);
-        responder_tell_progress(r);
+        responder_report_progress(r);
 }
 
 /* A WRITE that was the whole transfer and has completed it comes again, over a new link: its ACK was lost with the old.
@@ -109,7 +109,7 @@ void responder_on_write(struct engine *engine, struct peer *peer, const struct w
 {
         struct responder *r = NULL;
         struct message *message;
-        int error = payload->length != h->length ? FERRY_E_TRANSFER_FAILED : claim_find(engine, peer, h, &r);
+        int error = payload->length != h->length ? FERRY_E_TRANSFER_FAILED : responder_claim(engine, peer, h, &r);
 
         if (error && confirm_again(engine, peer, h))
                 return;

@@ -70,8 +70,8 @@ static struct peer *open_peer(struct transport *transport, const struct route *r
                 *ret_error = -ENOMEM;
                 return NULL;
         }
-        contact_join(contact_meet(engine, &route->peer), peer);
-        peer_greet(peer, route->peer.epoch, random_id());
+        contact_add_link(contact_get(engine, &route->peer), peer);
+        peer_send_hello(peer, route->peer.epoch, random_id());
         return peer;
 }
 
@@ -88,7 +88,7 @@ static struct peer *take_local(struct engine *engine, const struct route *route,
                 return peer;
         peer = open_peer(engine->local, route, ret_error);
         if (peer)
-                peer_name_epoch(peer, route->peer.epoch);
+                peer_index_epoch(peer, route->peer.epoch);
         return peer;
 }
 
@@ -127,7 +127,7 @@ static struct peer *take_ucx(struct engine *engine, struct route *route, const c
         }
         peer = open_peer(engine->ucx, route, &error);
         if (peer)
-                peer_name_address(peer, route->data);
+                peer_index_address(peer, route->data);
         else
                 *ret_why = error == -ENETDOWN
                                    ? "the network transport of this worker waits for its address (--data-listen)"
@@ -160,7 +160,7 @@ enum route_result route_take(struct engine *engine, struct route *route, struct 
         why = why_not_ucx(engine, route);
         if (!why)
                 *ret_peer = take_ucx(engine, route, &why);
-        contact = *ret_peer ? (*ret_peer)->contact : contact_meet(engine, &route->peer);
+        contact = *ret_peer ? (*ret_peer)->contact : contact_get(engine, &route->peer);
         if (contact) {
                 contact->no_shm = local_reason(local);
                 contact->no_ucx = why;
@@ -174,7 +174,7 @@ enum route_result route_take(struct engine *engine, struct route *route, struct 
         return ROUTE_NONE;
 }
 
-void route_is_late(struct engine *engine, const struct route *route, const char *detail)
+void route_timed_out(struct engine *engine, const struct route *route, const char *detail)
 {
-        contact_fail(engine, contact_meet(engine, &route->peer), FERRY_E_PEER_UNREACHABLE, detail);
+        contact_fail(engine, contact_get(engine, &route->peer), FERRY_E_PEER_UNREACHABLE, detail);
 }

@@ -29,7 +29,7 @@ void route_init(struct route *route, const struct engine_peer *peer);
 /* Takes a link to the peer, an open one or a new one. Thread: the holder of the progress lock. */
 enum route_result route_take(struct engine *engine, struct route *route, struct peer **ret_peer, char *reason,
                              size_t reason_size);
-/* Its name was not resolved in time. */
-void route_is_late(struct engine *engine, const struct route *route, const char *detail);
+/* Records that its name was not resolved in time. */
+void route_timed_out(struct engine *engine, const struct route *route, const char *detail);
 
 #endif

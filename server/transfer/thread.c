@@ -67,7 +67,7 @@ static void spin(struct engine *engine)
         progress_unlock(engine);
         (void)sched_yield();
         progress_lock(engine);
-        engine->crowded = clock_now_us() >= before_us + ENGINE_CROWDED_US;
+        engine->core_contended = clock_now_us() >= before_us + ENGINE_CROWDED_US;
 }
 
 /* A transport can make no progress and cannot be armed, and no event will tell when it can: polls at an interval. */
@@ -107,7 +107,7 @@ static bool must_spin(const struct engine *engine, uint64_t now_us)
         if (pass_is_pending(engine) || engine->stopping)
                 return true;
         return now_us < engine->traffic_us + engine->spin_us &&
-               !(engine->crowded && now_us < engine->bulk_us + engine->spin_us);
+               !(engine->core_contended && now_us < engine->bulk_us + engine->spin_us);
 }
 
 static void *run(void *context)
@@ -124,7 +124,7 @@ static void *run(void *context)
                         break;
                 if (moved) {
                         engine->traffic_us = now_us;
-                        engine->crowded = false;
+                        engine->core_contended = false;
                 } else if (must_spin(engine, now_us)) {
                         spin(engine);
                 } else if (!progress_arm(engine)) {

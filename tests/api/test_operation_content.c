@@ -24,10 +24,10 @@ static const char *bearer(const char *metadata)
 
 /* An offer of worker a, and its key as a header. */
 static const char *offer_small(struct worker *w, enum ferry_kind kind, const char *region,
-                               struct ferry_operation *ret_offer)
+                               struct ferry_operation *ret_claim)
 {
-        offer_make(w, kind, region, ret_offer);
-        return bearer(ret_offer->metadata);
+        offer_make(w, kind, region, ret_claim);
+        return bearer(ret_claim->metadata);
 }
 
 WITH_PAIR(workers_without_another_way_use_it)

@@ -79,11 +79,11 @@ static void ignore_end(void *context, const struct engine_outcome *outcome)
 }
 
 /* Whoever asks may read the slice. */
-static int grant(void *context, const struct engine_request *request, struct engine_offer *ret_offer)
+static int grant(void *context, const struct engine_claim_request *request, struct engine_claim *ret_claim)
 {
         const struct node *node = context;
 
-        *ret_offer = (struct engine_offer){
+        *ret_claim = (struct engine_claim){
                 .segments = &node->segment,
                 .n_segments = 1,
                 .total = SLICE,
@@ -174,7 +174,7 @@ static _Noreturn void host_run(int socket, unsigned n)
         }
         (void)recv(socket, &end, 1, 0);
         for (unsigned i = 0; i < n; i++)
-                engine_abandon(nodes[i].engine);
+                engine_unlink_socket(nodes[i].engine);
         _exit(EXIT_SUCCESS);
 }
 
@@ -210,7 +210,7 @@ static double hub_read(const struct node *hub, const struct address *peer)
                 .segments = &hub->segment,
                 .n_segments = 1,
                 .total = SLICE,
-                .awaited = true, /* as for who says Prefer: wait */
+                .may_run_inline = true, /* as for who says Prefer: wait */
                 .context = &m,
                 .started = move_started,
                 .progress = ignore_progress,
@@ -240,7 +240,7 @@ static _Noreturn void hub_run(int socket, const struct address *peers)
 
                 write_all(socket, &seconds, sizeof(seconds));
         }
-        engine_abandon(hub.engine);
+        engine_unlink_socket(hub.engine);
         _exit(EXIT_SUCCESS);
 }
 

@@ -225,8 +225,8 @@ static struct flight *find_offer(struct fuzz_engines *engines, uint64_t operatio
         return NULL;
 }
 
-static int claim(struct fuzz_engines *engines, int which, const struct engine_request *request,
-                 struct engine_offer *ret_offer)
+static int claim(struct fuzz_engines *engines, int which, const struct engine_claim_request *request,
+                 struct engine_claim *ret_claim)
 {
         struct flight *f = find_offer(engines, request->operation);
         int r;
@@ -237,7 +237,7 @@ static int claim(struct fuzz_engines *engines, int which, const struct engine_re
         if (r)
                 return r;
         f->claimed = true;
-        *ret_offer = (struct engine_offer){ .segments = f->segments[PASSIVE],
+        *ret_claim = (struct engine_claim){ .segments = f->segments[PASSIVE],
                                             .n_segments = f->n_segments[PASSIVE],
                                             .total = f->total,
                                             .progress = passive_progress,
@@ -246,14 +246,14 @@ static int claim(struct fuzz_engines *engines, int which, const struct engine_re
         return 0;
 }
 
-static int claim_first(void *context, const struct engine_request *request, struct engine_offer *ret_offer)
+static int claim_first(void *context, const struct engine_claim_request *request, struct engine_claim *ret_claim)
 {
-        return claim(context, 0, request, ret_offer);
+        return claim(context, 0, request, ret_claim);
 }
 
-static int claim_second(void *context, const struct engine_request *request, struct engine_offer *ret_offer)
+static int claim_second(void *context, const struct engine_claim_request *request, struct engine_claim *ret_claim)
 {
-        return claim(context, 1, request, ret_offer);
+        return claim(context, 1, request, ret_claim);
 }
 
 /* ---- flights ---- */
@@ -316,7 +316,7 @@ void flight_cancel(struct flight *f, int side)
                 return;
         }
         f->closed = true;
-        engine_offer_revoke(engine, f->operation, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+        engine_claims_revoke(engine, f->operation, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
 }
 
 bool flight_is_over(const struct flight *f)
@@ -422,9 +422,9 @@ static void engine_end(struct fuzz_engines *engines, int which)
         struct engine *engine = engines->engine[which];
         uint64_t passed_us;
 
-        FUZZ_CHECK(command_post_surely(engine, &(struct command){ .type = COMMAND_STOP }) == 0);
+        FUZZ_CHECK(command_post_reserved(engine, &(struct command){ .type = COMMAND_STOP }) == 0);
         engines_run(engines, 1);
-        FUZZ_CHECK(!pass_is_moving(engine) || engine->connects == NULL);
+        FUZZ_CHECK(!pass_is_moving(engine) || engine->connect_requests == NULL);
         for (size_t i = 0; i < engine->n_transports; i++)
                 engine->transports[i]->ops->shut_down(engine->transports[i], now_us);
         (void)pass_run(engine, &passed_us);

@@ -71,7 +71,7 @@ static void passive_ended(void *context, const struct engine_outcome *outcome)
         end_note(&((struct world *)context)->passive, outcome);
 }
 
-static int claim(void *context, const struct engine_request *request, struct engine_offer *ret_offer)
+static int claim(void *context, const struct engine_claim_request *request, struct engine_claim *ret_claim)
 {
         struct world *w = context;
 
@@ -90,7 +90,7 @@ static int claim(void *context, const struct engine_request *request, struct eng
         w->passive.claims++;
         if (w->on_claim)
                 w->on_claim(w);
-        *ret_offer = (struct engine_offer){
+        *ret_claim = (struct engine_claim){
                 .segments = w->segments[1],
                 .n_segments = w->n_segments[1],
                 .total = w->total,
@@ -101,7 +101,7 @@ static int claim(void *context, const struct engine_request *request, struct eng
         return 0;
 }
 
-static int claim_nothing(void *context, const struct engine_request *request, struct engine_offer *ret_offer)
+static int claim_nothing(void *context, const struct engine_claim_request *request, struct engine_claim *ret_claim)
 {
         return FERRY_E_STALE_METADATA;
 }
@@ -293,7 +293,7 @@ struct engine_transfer world_transfer(struct world *w, enum engine_direction dir
                 .segments = w->segments[0],
                 .n_segments = w->n_segments[0],
                 .verify = verify,
-                .awaited = w->awaited,
+                .may_run_inline = w->may_run_inline,
                 .context = w,
                 .started = active_started,
                 .progress = active_progress,

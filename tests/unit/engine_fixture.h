@@ -50,7 +50,7 @@ struct world {
         uint64_t total;
         struct end active, passive;
         void (*on_progress)(struct world *world, uint64_t bytes); /* of the active side */
-        bool awaited;                                             /* what the active side says of its transfers */
+        bool may_run_inline;                                      /* what the active side says of its transfers */
         void (*on_started)(struct world *world);                  /* the same */
         void (*on_claim)(struct world *world);                    /* of the passive side, before it grants */
         void (*on_wake_waiters[2])(struct world *world);          /* of the active side, of the passive side */

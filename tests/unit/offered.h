@@ -16,7 +16,7 @@ struct offered {
 };
 
 /* 0, or why the claim is refused. */
-static inline int offered_check(const struct offered *offered, const struct engine_request *request)
+static inline int offered_check(const struct offered *offered, const struct engine_claim_request *request)
 {
         if (!ferry_key_equal(request->key, offered->key))
                 return FERRY_E_PEER_REFUSED;

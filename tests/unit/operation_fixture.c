@@ -190,11 +190,11 @@ struct ferry_metadata *metadata_of(struct fixture *f, struct operation *operatio
         return metadata;
 }
 
-struct engine_request request_for(struct fixture *f, struct operation *operation)
+struct engine_claim_request request_for(struct fixture *f, struct operation *operation)
 {
         struct operation_view view = look(f, operation);
         struct ferry_metadata *metadata = metadata_of(f, operation);
-        struct engine_request request = {
+        struct engine_claim_request request = {
                 .operation = view.id,
                 .transfer = random_id(),
                 .direction = view.kind == FERRY_READABLE ? ENGINE_READ : ENGINE_WRITE,
@@ -206,11 +206,11 @@ struct engine_request request_for(struct fixture *f, struct operation *operation
         return request;
 }
 
-int claim(struct fixture *f, struct operation *operation, struct engine_offer *ret_offer)
+int claim(struct fixture *f, struct operation *operation, struct engine_claim *ret_claim)
 {
-        struct engine_request request = request_for(f, operation);
+        struct engine_claim_request request = request_for(f, operation);
 
-        return operation_store_claim(f->store, &request, ret_offer);
+        return operation_store_claim(f->store, &request, ret_claim);
 }
 
 struct ferry_metadata *peer_metadata(enum ferry_kind active)
@@ -249,9 +249,9 @@ void end(struct fixture *f, void (*ended)(void *, const struct engine_outcome *)
         operation_store_wake_waiters(f->store);
 }
 
-void end_offer(struct fixture *f, const struct engine_offer *offer, int error)
+void end_claim(struct fixture *f, const struct engine_claim *granted, int error)
 {
-        end(f, offer->ended, offer->context, error, error ? 0 : offer->total);
+        end(f, granted->ended, granted->context, error, error ? 0 : granted->total);
 }
 
 void end_transfer(struct fixture *f, int error)

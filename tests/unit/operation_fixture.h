@@ -66,8 +66,8 @@ struct operation_view look(struct fixture *f, struct operation *operation);
 struct ferry_metadata *metadata_of(struct fixture *f, struct operation *operation);
 
 /* The first request of the rightful peer. */
-struct engine_request request_for(struct fixture *f, struct operation *operation);
-int claim(struct fixture *f, struct operation *operation, struct engine_offer *ret_offer);
+struct engine_claim_request request_for(struct fixture *f, struct operation *operation);
+int claim(struct fixture *f, struct operation *operation, struct engine_claim *ret_claim);
 
 /* As the worker of a peer would describe itself: 4096 bytes in one descriptor. */
 struct ferry_metadata *peer_metadata(enum ferry_kind active);
@@ -75,7 +75,7 @@ void begin(struct fixture *f, struct operation *operation);
 
 void end(struct fixture *f, void (*ended)(void *, const struct engine_outcome *), void *context, int error,
          uint64_t bytes);
-void end_offer(struct fixture *f, const struct engine_offer *offer, int error);
+void end_claim(struct fixture *f, const struct engine_claim *granted, int error);
 void end_transfer(struct fixture *f, int error);
 
 /* Blocks until the operation is done or its revision passed that. */

@@ -131,14 +131,14 @@ static void ignore_progress(void *context, uint64_t bytes)
         assert_true(bytes <= f->total);
 }
 
-static int grant(struct flight *f, const struct engine_request *request, struct engine_offer *ret_offer)
+static int grant(struct flight *f, const struct engine_claim_request *request, struct engine_claim *ret_claim)
 {
         int r = offered_check(&(struct offered){ f->key, f->direction, f->total, f->closed, f->claimed }, request);
 
         if (r)
                 return r;
         f->claimed = true;
-        *ret_offer = (struct engine_offer){ .segments = f->segments[PASSIVE],
+        *ret_claim = (struct engine_claim){ .segments = f->segments[PASSIVE],
                                             .n_segments = f->n_segments[PASSIVE],
                                             .total = f->total,
                                             .progress = ignore_progress,
@@ -147,19 +147,19 @@ static int grant(struct flight *f, const struct engine_request *request, struct 
         return 0;
 }
 
-static int claim(void *context, const struct engine_request *request, struct engine_offer *ret_offer)
+static int claim(void *context, const struct engine_claim_request *request, struct engine_claim *ret_claim)
 {
         struct swarm *s = context;
         int r = FERRY_E_STALE_METADATA;
 
         pthread_mutex_lock(&s->lock);
         if (request->operation > 0 && request->operation <= s->n)
-                r = grant(&s->flights[request->operation - 1], request, ret_offer);
+                r = grant(&s->flights[request->operation - 1], request, ret_claim);
         pthread_mutex_unlock(&s->lock);
         return r;
 }
 
-static int claim_nothing(void *context, const struct engine_request *request, struct engine_offer *ret_offer)
+static int claim_nothing(void *context, const struct engine_claim_request *request, struct engine_claim *ret_claim)
 {
         return FERRY_E_STALE_METADATA;
 }
@@ -250,7 +250,7 @@ static void flight_expire(struct flight *f)
 
         flight_close(f);
         engine_transfer_cancel(s->engine[ACTIVE], f->id, FERRY_E_STALLED);
-        engine_offer_revoke(s->engine[PASSIVE], f->operation, FERRY_E_STALLED, FERRY_E_STALLED);
+        engine_claims_revoke(s->engine[PASSIVE], f->operation, FERRY_E_STALLED, FERRY_E_STALLED);
         f->limit_us = 0;
 }
 
@@ -262,7 +262,7 @@ static void flight_interrupt(struct flight *f)
                 engine_transfer_cancel(s->engine[ACTIVE], f->id, FERRY_E_CANCELLED);
         } else {
                 flight_close(f);
-                engine_offer_revoke(s->engine[PASSIVE], f->operation, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+                engine_claims_revoke(s->engine[PASSIVE], f->operation, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
         }
         f->interrupt_us = 0;
 }

@@ -345,7 +345,7 @@ TEST(a_cancel_takes_back_the_parts_that_wait)
 static void revoke_at_a_quarter(struct world *w, uint64_t bytes)
 {
         if (bytes >= w->size / 4)
-                engine_offer_revoke(w->engine[1], OPERATION, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+                engine_claims_revoke(w->engine[1], OPERATION, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
 }
 
 static sem_t has_started;
@@ -397,7 +397,7 @@ TEST(a_revoke_of_the_passive_side_ends_both)
 /* On the passive side's own thread: it does so as soon as it has answered what it was asked for. */
 static void revoke_at_once(struct world *w)
 {
-        engine_offer_revoke(w->engine[1], OPERATION, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+        engine_claims_revoke(w->engine[1], OPERATION, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
 }
 
 /* A link's window, 16 MiB, may be under carrier already: only what is taken back before that is not sent. */
@@ -451,7 +451,7 @@ static void revoke_in_between(struct world *w, uint64_t bytes)
         struct memory *memory;
         static uint8_t page[4096];
 
-        engine_offer_revoke(w->engine[1], OPERATION, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+        engine_claims_revoke(w->engine[1], OPERATION, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
         /* Commands are done in order, so it has heard when this returns. */
         if (engine_memory_register(w->engine[1],
                                    &(struct engine_memory){ .address = page, .size = sizeof(page), .fd = -1, .id = 6 },

@@ -64,11 +64,11 @@ static void ignore_ended(void *context, const struct engine_outcome *outcome)
         assert_int_equal(outcome->connect_us, 0); /* the passive side connects to nobody */
 }
 
-static int grant(void *context, const struct engine_request *request, struct engine_offer *ret_offer)
+static int grant(void *context, const struct engine_claim_request *request, struct engine_claim *ret_claim)
 {
         struct end *end = context;
 
-        *ret_offer = (struct engine_offer){ .segments = &end->segment,
+        *ret_claim = (struct engine_claim){ .segments = &end->segment,
                                             .n_segments = 1,
                                             .total = end->segment.size,
                                             .progress = ignore_progress,

@@ -344,7 +344,7 @@ TEST(a_cancel_and_a_revoke_need_no_memory)
         id = world_start(w, ENGINE_READ, false);
         memory_left = 0;
         for (int i = 0; i < MANY; i++)
-                engine_offer_revoke(w->engine[0], OPERATION, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+                engine_claims_revoke(w->engine[0], OPERATION, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
         engine_transfer_cancel(w->engine[0], id, FERRY_E_CANCELLED);
         memory_left = -1;
         end_wait(&w->active, 1);

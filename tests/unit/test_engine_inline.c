@@ -10,7 +10,7 @@
 
 enum { SMALL = 4096, PATIENT_US = 5000000, SOON_US = 50000 };
 
-TEST(a_short_transfer_that_is_awaited_runs_on_the_callers_thread)
+TEST(a_short_transfer_runs_inline_on_the_callers_thread)
 {
         for (int carrier = 0; carrier < CARRIERS; carrier++) {
                 for (int direction = ENGINE_READ; direction <= ENGINE_WRITE; direction++) {
@@ -19,7 +19,7 @@ TEST(a_short_transfer_that_is_awaited_runs_on_the_callers_thread)
 
                         int ended = 0;
 
-                        w->awaited = true;
+                        w->may_run_inline = true;
                         world_offer(w, (enum engine_direction)direction);
                         do { /* now and then the engine's thread holds the progress lock */
                                 w->active.progress = 0;
@@ -58,7 +58,7 @@ TEST(a_long_transfer_leaves_the_caller_alone)
 {
         struct world *w = world_new_with(MAPPED, 8 << 20, (struct world_knobs){ .spin_us = PATIENT_US });
 
-        w->awaited = true;
+        w->may_run_inline = true;
         world_offer(w, ENGINE_READ);
         read_without_inline(w);
 }
@@ -69,7 +69,7 @@ TEST(without_spinning_nothing_runs_inline)
         for (int carrier = 0; carrier < CARRIERS; carrier++) {
                 struct world *w = world_new_with((enum carrier)carrier, SMALL, (struct world_knobs){ .spin_us = 1 });
 
-                w->awaited = true;
+                w->may_run_inline = true;
                 world_offer(w, ENGINE_READ);
                 read_without_inline(w);
                 world_free(w);
@@ -82,7 +82,7 @@ TEST(what_inline_progress_leaves_goes_on_without_it)
         FOR_EACH_CARRIER (w, MAPPED, SMALL) {
                 uint64_t id;
 
-                w->awaited = true;
+                w->may_run_inline = true;
                 world_offer(w, ENGINE_READ);
                 pthread_mutex_lock(&w->gate);
                 id = world_start(w, ENGINE_READ, false);
@@ -131,7 +131,7 @@ TEST(a_thread_that_sleeps_through_a_visit_still_hears_messages)
                                                   .connected = greeted };
 
                 end_init(&greeting.end);
-                w->awaited = true;
+                w->may_run_inline = true;
                 world_offer(w, ENGINE_READ);
                 for (int i = 1; i <= 5; i++) {
                         WAIT_UNTIL(is_asleep(w->engine[0]));
@@ -167,7 +167,7 @@ TEST(inline_progress_alternates)
                 struct world *w = world_new((enum carrier)carrier, carrier == MAPPED ? 64 << 10 : SMALL);
                 pthread_t threads[THREADS];
 
-                w->awaited = w->many = true;
+                w->may_run_inline = w->many = true;
                 world_offer(w, ENGINE_READ);
                 for (int i = 0; i < THREADS; i++)
                         assert_int_equal(pthread_create(&threads[i], NULL, start_each, w), 0);
@@ -203,7 +203,7 @@ TEST(an_engine_stops_while_others_want_its_lock)
                 pthread_t threads[THREADS];
 
                 accepted = 0;
-                w->awaited = w->many = true;
+                w->may_run_inline = w->many = true;
                 world_offer(w, ENGINE_READ);
                 for (int i = 0; i < THREADS; i++)
                         assert_int_equal(pthread_create(&threads[i], NULL, start_until_it_stops, w), 0);

@@ -84,14 +84,14 @@ static uint64_t draw(struct net *net)
 
 /* ---- a worker without HTTP ---- */
 
-static int on_claim(void *context, const struct engine_request *request, struct engine_offer *ret_offer)
+static int on_claim(void *context, const struct engine_claim_request *request, struct engine_claim *ret_claim)
 {
         struct node *node = context;
         int r = FERRY_E_STALE_METADATA;
 
         pthread_rwlock_rdlock(&node->lock);
         if (node->store)
-                r = operation_store_claim(node->store, request, ret_offer);
+                r = operation_store_claim(node->store, request, ret_claim);
         pthread_rwlock_unlock(&node->lock);
         return r;
 }
@@ -118,12 +118,12 @@ static void on_cancel(void *context, uint64_t id, int reason)
 
 static void on_revoke(void *context, uint64_t operation, int reason, int wire_reason)
 {
-        engine_offer_revoke(((struct node *)context)->engine, operation, reason, wire_reason);
+        engine_claims_revoke(((struct node *)context)->engine, operation, reason, wire_reason);
 }
 
 static void on_look(void *context)
 {
-        engine_offers_look(((struct node *)context)->engine);
+        engine_held_reads_retry(((struct node *)context)->engine);
 }
 
 static int on_register(void *context, const struct region *region, void **ret_registration)

@@ -132,14 +132,14 @@ WITH_HTTP(a_wait_for_a_revision_ends_with_the_next)
 {
         struct operation *operation = make(h->f, FERRY_READABLE);
         int fd = park(h, operation, "?wait_ms=60000&revision=1", 1);
-        struct engine_offer offer;
+        struct engine_claim offer;
         struct raw_answer reply;
 
         assert_int_equal(claim(h->f, operation, &offer), 0);
         reply = expect_status(raw_receive_last(fd), 200);
         assert_string_equal(reply_field(&reply, "status"), "IN_PROGRESS");
         assert_string_equal(reply_field(&reply, "done"), "false");
-        end_offer(h->f, &offer, 0);
+        end_claim(h->f, &offer, 0);
 }
 
 WITH_HTTP(at_the_time_limit_the_answer_says_not_done)

@@ -42,13 +42,13 @@ WITH_STORE(metadata_is_had_only_of_live_passive_operations)
 {
         struct operation *active = make(f, FERRY_READ), *passive = make(f, FERRY_READABLE);
         struct ferry_metadata *metadata = NULL;
-        struct engine_offer offer;
+        struct engine_claim granted;
 
         assert_int_equal(operation_metadata(f->store, active, &metadata), FERRY_E_NOT_PASSIVE);
-        assert_int_equal(claim(f, passive, &offer), 0);
+        assert_int_equal(claim(f, passive, &granted), 0);
         operation_cancel(f->store, passive);
         assert_int_equal(operation_metadata(f->store, passive, &metadata), FERRY_E_GONE);
-        end_offer(f, &offer, FERRY_E_CANCELLED);
+        end_claim(f, &granted, FERRY_E_CANCELLED);
         assert_int_equal(operation_metadata(f->store, passive, &metadata), FERRY_E_GONE);
         assert_null(metadata);
 }
@@ -57,10 +57,10 @@ WITH_STORE(metadata_is_had_only_of_live_passive_operations)
 WITH_STORE(a_claim_is_checked_key_first)
 {
         struct operation *operation = make(f, FERRY_READABLE), *ended = make(f, FERRY_READABLE);
-        struct engine_request good = request_for(f, operation), bad = good, late = request_for(f, ended);
-        struct engine_offer offer, none;
+        struct engine_claim_request good = request_for(f, operation), bad = good, late = request_for(f, ended);
+        struct engine_claim granted, none;
 
-        assert_int_equal(operation_store_claim(f->store, &good, &offer), 0);
+        assert_int_equal(operation_store_claim(f->store, &good, &granted), 0);
         operation_cancel(f->store, ended);
 
         bad.operation ^= 1;
@@ -83,35 +83,37 @@ WITH_STORE(a_claim_is_checked_key_first)
         assert_int_equal(operation_store_claim(f->store, &late, &none), FERRY_E_CANCELLED_BY_PEER);
 
         assert_int_equal(look(f, operation).status, FERRY_IN_PROGRESS);
-        end_offer(f, &offer, 0);
+        end_claim(f, &granted, 0);
         assert_int_equal(look(f, operation).status, FERRY_COMPLETE);
 }
 
 WITH_STORE(each_byte_of_the_key_counts)
 {
         struct operation *operation = make(f, FERRY_WRITABLE);
-        struct engine_request request = request_for(f, operation);
-        struct engine_offer offer;
+        struct engine_claim_request request = request_for(f, operation);
+        struct engine_claim granted;
 
         for (size_t i = 0; i < FERRY_KEY_SIZE; i++) {
                 request.key[i] ^= 1;
-                assert_int_equal(operation_store_claim(f->store, &request, &offer), FERRY_E_PEER_REFUSED);
+                assert_int_equal(operation_store_claim(f->store, &request, &granted), FERRY_E_PEER_REFUSED);
                 request.key[i] ^= 1;
         }
         assert_int_equal(look(f, operation).status, FERRY_INITIALIZED);
-        assert_int_equal(operation_store_claim(f->store, &request, &offer), 0);
-        end_offer(f, &offer, 0);
+        assert_int_equal(operation_store_claim(f->store, &request, &granted), 0);
+        end_claim(f, &granted, 0);
 }
 
 WITH_STORE(an_active_operation_cannot_be_claimed)
 {
         struct operation *operation = make(f, FERRY_READ);
-        struct engine_request request = { .operation = look(f, operation).id, .direction = ENGINE_READ, .total = 4096 };
-        struct engine_offer offer;
+        struct engine_claim_request request = { .operation = look(f, operation).id,
+                                                .direction = ENGINE_READ,
+                                                .total = 4096 };
+        struct engine_claim granted;
 
-        assert_int_equal(operation_store_claim(f->store, &request, &offer), FERRY_E_STALE_METADATA);
+        assert_int_equal(operation_store_claim(f->store, &request, &granted), FERRY_E_STALE_METADATA);
         request.direction = ENGINE_WRITE;
-        assert_int_equal(operation_store_claim(f->store, &request, &offer), FERRY_E_STALE_METADATA);
+        assert_int_equal(operation_store_claim(f->store, &request, &granted), FERRY_E_STALE_METADATA);
 }
 
 WITH_STORE(a_late_claim_is_told_why)
@@ -128,12 +130,12 @@ WITH_STORE(a_late_claim_is_told_why)
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(rows); i++) {
                 struct operation *operation = make(f, FERRY_READABLE);
-                struct engine_request request = request_for(f, operation);
-                struct engine_offer offer;
+                struct engine_claim_request request = request_for(f, operation);
+                struct engine_claim granted;
 
-                assert_int_equal(operation_store_claim(f->store, &request, &offer), 0);
-                end_offer(f, &offer, rows[i].error);
-                assert_int_equal(operation_store_claim(f->store, &request, &offer), rows[i].told);
+                assert_int_equal(operation_store_claim(f->store, &request, &granted), 0);
+                end_claim(f, &granted, rows[i].error);
+                assert_int_equal(operation_store_claim(f->store, &request, &granted), rows[i].told);
                 test_release(operation);
         }
 }
@@ -141,38 +143,38 @@ WITH_STORE(a_late_claim_is_told_why)
 WITH_STORE(a_claim_during_a_cancel_is_told_so)
 {
         struct operation *operation = make(f, FERRY_READABLE);
-        struct engine_request request = request_for(f, operation);
-        struct engine_offer offer, none;
+        struct engine_claim_request request = request_for(f, operation);
+        struct engine_claim granted, none;
 
-        assert_int_equal(operation_store_claim(f->store, &request, &offer), 0);
+        assert_int_equal(operation_store_claim(f->store, &request, &granted), 0);
         operation_cancel(f->store, operation);
         assert_int_equal(operation_store_claim(f->store, &request, &none), FERRY_E_CANCELLED_BY_PEER);
-        end_offer(f, &offer, FERRY_E_CANCELLED);
+        end_claim(f, &granted, FERRY_E_CANCELLED);
 }
 
 WITH_STORE(a_deleted_operation_is_stale_for_its_peer)
 {
         struct operation *operation = make(f, FERRY_READABLE);
-        struct engine_request request = request_for(f, operation);
-        struct engine_offer offer;
+        struct engine_claim_request request = request_for(f, operation);
+        struct engine_claim granted;
 
         operation_delete(f->store, operation);
-        assert_int_equal(operation_store_claim(f->store, &request, &offer), FERRY_E_STALE_METADATA);
+        assert_int_equal(operation_store_claim(f->store, &request, &granted), FERRY_E_STALE_METADATA);
 }
 
 WITH_STORE(progress_only_rises_and_stays_within_the_total)
 {
         struct operation *operation = make(f, FERRY_READABLE);
-        struct engine_offer offer;
+        struct engine_claim granted;
 
-        assert_int_equal(claim(f, operation, &offer), 0);
-        offer.progress(offer.context, 1000);
+        assert_int_equal(claim(f, operation, &granted), 0);
+        granted.progress(granted.context, 1000);
         assert_int_equal(look(f, operation).bytes_done, 1000);
-        offer.progress(offer.context, 10);
+        granted.progress(granted.context, 10);
         assert_int_equal(look(f, operation).bytes_done, 1000);
-        offer.progress(offer.context, 1 << 20);
+        granted.progress(granted.context, 1 << 20);
         assert_int_equal(look(f, operation).bytes_done, 4096);
-        end_offer(f, &offer, FERRY_E_PEER_LOST);
+        end_claim(f, &granted, FERRY_E_PEER_LOST);
         assert_int_equal(look(f, operation).bytes_done, 4096);
 }
 
@@ -180,22 +182,22 @@ WITH_STORE(progress_only_rises_and_stays_within_the_total)
 WITH_STORE(progress_wakes_who_waits_for_a_revision_but_not_often)
 {
         struct operation *operation = make(f, FERRY_READABLE);
-        struct engine_offer offer;
+        struct engine_claim granted;
         uint64_t started = clock_now_us(), revision, took;
 
-        assert_int_equal(claim(f, operation, &offer), 0);
+        assert_int_equal(claim(f, operation, &granted), 0);
         for (uint64_t i = 1; i <= 1000; i++)
-                offer.progress(offer.context, i);
+                granted.progress(granted.context, i);
         took = clock_now_us() - started;
         revision = look(f, operation).revision;
         assert_true(revision <= 2 + took / 100000);
 
         await_loop(f, clock_now_us() + 110000);
-        offer.progress(offer.context, 1001);
+        granted.progress(granted.context, 1001);
         await(f, operation, revision);
         assert_int_equal(look(f, operation).revision, revision + 1);
         assert_int_equal(look(f, operation).status, FERRY_IN_PROGRESS);
-        end_offer(f, &offer, 0);
+        end_claim(f, &granted, 0);
 }
 
 static struct operation_view check_of(struct fixture *f, struct ferry_metadata *metadata, int expected,
@@ -323,16 +325,16 @@ WITH_STORE(pieces_that_touch_are_one_run_of_memory)
                 uint64_t offset, size;
         } runs[] = { { 16, 30 }, { 501, 300 }, { 301, 200 }, { 401, 100 }, { 1, 100 } };
         struct operation *operation;
-        struct engine_offer offer;
+        struct engine_claim granted;
 
         assert_int_equal(make_spec(f, &spec, &operation), 0);
-        assert_int_equal(claim(f, operation, &offer), 0);
-        assert_int_equal(offer.n_segments, FERRY_ARRAY_SIZE(runs));
+        assert_int_equal(claim(f, operation, &granted), 0);
+        assert_int_equal(granted.n_segments, FERRY_ARRAY_SIZE(runs));
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(runs); i++) {
-                assert_ptr_equal(offer.segments[i].address, (uint8_t *)f->region->address + runs[i].offset);
-                assert_int_equal(offer.segments[i].size, runs[i].size);
+                assert_ptr_equal(granted.segments[i].address, (uint8_t *)f->region->address + runs[i].offset);
+                assert_int_equal(granted.segments[i].size, runs[i].size);
         }
-        end_offer(f, &offer, 0);
+        end_claim(f, &granted, 0);
 }
 
 WITH_STORE(blocks_outside_the_region_are_refused)

@@ -150,7 +150,7 @@ WITH_STORE(only_one_client_has_the_operation)
         struct operation *operation = make(f, FERRY_READABLE), *active = make(f, FERRY_READ);
         struct ferry_metadata *metadata = metadata_of(f, operation);
         struct operation_content *content, *other;
-        struct engine_offer offer;
+        struct engine_claim granted;
         uint8_t wrong[FERRY_KEY_SIZE];
 
         memcpy(wrong, metadata->key, sizeof(wrong));
@@ -162,7 +162,7 @@ WITH_STORE(only_one_client_has_the_operation)
         assert_int_equal(open_range(f, operation, NULL, 0, 20, 10, &other), FERRY_E_ALREADY_CLAIMED);
         assert_int_equal(open_range(f, operation, NULL, 8, 20, 10, &other), FERRY_E_ALREADY_CLAIMED);
         assert_int_equal(open_range(f, operation, NULL, 7, 9, 10, &other), FERRY_E_ALREADY_CLAIMED);
-        assert_int_equal(claim(f, operation, &offer), FERRY_E_ALREADY_CLAIMED);
+        assert_int_equal(claim(f, operation, &granted), FERRY_E_ALREADY_CLAIMED);
         other = must_open(f, operation, 7, 10, 10);
         operation_content_close(other, false);
         operation_content_close(content, false);

@@ -24,27 +24,27 @@ WITH_STORE(an_unclaimed_operation_expires)
 {
         const uint64_t before = clock_now_us();
         struct operation *operation = make_readers(f, 0, SHORT_MS);
-        struct engine_request request = request_for(f, operation);
-        struct engine_offer offer;
+        struct engine_claim_request request = request_for(f, operation);
+        struct engine_claim granted;
 
         await(f, operation, 0);
         assert_true(clock_now_us() >= before + SHORT_MS * 1000);
         assert_int_equal(look(f, operation).status, FERRY_CANCELLED);
         assert_int_equal(look(f, operation).error, FERRY_E_EXPIRED);
-        assert_int_equal(operation_store_claim(f->store, &request, &offer), FERRY_E_EXPIRED);
+        assert_int_equal(operation_store_claim(f->store, &request, &granted), FERRY_E_EXPIRED);
         assert_int_equal(region_in_use(f->region), 0);
 }
 
 WITH_STORE(a_claimed_operation_is_not_reaped)
 {
         struct operation *operation = make_readers(f, 0, SHORT_MS);
-        struct engine_offer offer;
+        struct engine_claim granted;
 
-        if (claim(f, operation, &offer) == 0) {
+        if (claim(f, operation, &granted) == 0) {
                 await_loop(f, clock_now_us() + 2 * SHORT_MS * 1000);
                 assert_int_equal(look(f, operation).status, FERRY_IN_PROGRESS);
                 assert_int_equal(f->data_plane.n_revoked, 0);
-                end_offer(f, &offer, 0);
+                end_claim(f, &granted, 0);
                 assert_int_equal(look(f, operation).status, FERRY_COMPLETE);
         }
 }
@@ -52,12 +52,12 @@ WITH_STORE(a_claimed_operation_is_not_reaped)
 WITH_STORE(the_time_to_live_applies_again_between_readers)
 {
         struct operation *operation = make_readers(f, 2, SHORT_MS);
-        struct engine_request request = request_for(f, operation);
-        struct engine_offer offer;
+        struct engine_claim_request request = request_for(f, operation);
+        struct engine_claim granted;
 
-        assert_int_equal(operation_store_claim(f->store, &request, &offer), 0);
+        assert_int_equal(operation_store_claim(f->store, &request, &granted), 0);
         await_loop(f, clock_now_us() + 2 * SHORT_MS * 1000);
-        end_offer(f, &offer, FERRY_E_PEER_LOST);
+        end_claim(f, &granted, FERRY_E_PEER_LOST);
         assert_int_equal(look(f, operation).status, FERRY_IN_PROGRESS);
         await(f, operation, 0);
         assert_int_equal(look(f, operation).status, FERRY_CANCELLED);
@@ -148,16 +148,16 @@ WITH_STORE(a_transfer_that_never_starts_is_stalled)
 WITH_STORE(a_claim_that_does_not_move_is_revoked)
 {
         struct operation *operation;
-        struct engine_offer offer;
+        struct engine_claim granted;
 
         with_stall(f, SHORT_MS);
         operation = make(f, FERRY_WRITABLE);
-        assert_int_equal(claim(f, operation, &offer), 0);
+        assert_int_equal(claim(f, operation, &granted), 0);
         await_revokes(f, 1);
         assert_int_equal(f->data_plane.revoked, look(f, operation).id);
         assert_int_equal(f->data_plane.revoke_reason, FERRY_E_STALLED);
         assert_int_equal(f->data_plane.revoke_wire, FERRY_E_STALLED);
-        end_offer(f, &offer, FERRY_E_STALLED);
+        end_claim(f, &granted, FERRY_E_STALLED);
         assert_int_equal(look(f, operation).status, FERRY_ERRORED);
 }
 
@@ -165,7 +165,7 @@ WITH_STORE(a_claim_that_does_not_move_is_revoked)
 WITH_STORE(a_byte_that_moves_puts_the_stall_off)
 {
         struct operation *operation;
-        struct engine_offer offer;
+        struct engine_claim granted;
         uint64_t moved;
         bool in_time;
 
@@ -173,36 +173,36 @@ WITH_STORE(a_byte_that_moves_puts_the_stall_off)
         do {
                 operation = make(f, FERRY_READABLE);
                 f->data_plane.n_revoked = 0;
-                assert_int_equal(claim(f, operation, &offer), 0);
+                assert_int_equal(claim(f, operation, &granted), 0);
                 await_loop(f, clock_now_us() + 40000);
                 moved = clock_now_us();
-                offer.progress(offer.context, 1);
+                granted.progress(granted.context, 1);
                 pthread_mutex_lock(&f->data_plane.lock);
                 in_time = !f->data_plane.n_revoked;
                 pthread_mutex_unlock(&f->data_plane.lock);
                 await_revokes(f, 1);
                 if (in_time)
                         assert_true(clock_now_us() >= moved + STALL_MS * 1000);
-                end_offer(f, &offer, FERRY_E_STALLED);
+                end_claim(f, &granted, FERRY_E_STALLED);
         } while (!in_time);
 }
 
 WITH_STORE(with_many_readers_a_stall_costs_the_attempts_only)
 {
         struct operation *operation;
-        struct engine_offer offer;
+        struct engine_claim granted;
 
         with_stall(f, SHORT_MS);
         operation = make_readers(f, 2, 0);
-        assert_int_equal(claim(f, operation, &offer), 0);
+        assert_int_equal(claim(f, operation, &granted), 0);
         await_revokes(f, 2); /* again, as long as the attempt is there */
         assert_int_equal(f->data_plane.revoke_reason, FERRY_E_STALLED);
-        end_offer(f, &offer, FERRY_E_STALLED);
+        end_claim(f, &granted, FERRY_E_STALLED);
         assert_int_equal(look(f, operation).status, FERRY_IN_PROGRESS);
-        assert_int_equal(claim(f, operation, &offer), 0);
-        end_offer(f, &offer, 0);
-        assert_int_equal(claim(f, operation, &offer), 0);
-        end_offer(f, &offer, 0);
+        assert_int_equal(claim(f, operation, &granted), 0);
+        end_claim(f, &granted, 0);
+        assert_int_equal(claim(f, operation, &granted), 0);
+        end_claim(f, &granted, 0);
         assert_int_equal(look(f, operation).status, FERRY_COMPLETE);
 }
 

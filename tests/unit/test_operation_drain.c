@@ -17,15 +17,15 @@ WITH_STORE(an_idle_store_is_drained_at_once)
 WITH_STORE(a_busy_store_is_drained_once_when_the_last_is_quiet)
 {
         struct operation *read = make(f, FERRY_READ), *readable = make(f, FERRY_READABLE), *none = NULL;
-        struct engine_offer offer;
+        struct engine_claim granted;
         unsigned n = 0;
 
         operation_store_on_drained(f->store, count, &n);
         assert_int_equal(make_spec(f, &(struct operation_spec){ .kind = FERRY_READ }, &none), FERRY_E_DRAINING);
         assert_null(none);
         begin(f, read);
-        assert_int_equal(claim(f, readable, &offer), 0);
-        end_offer(f, &offer, 0);
+        assert_int_equal(claim(f, readable, &granted), 0);
+        end_claim(f, &granted, 0);
         operation_delete(f->store, read);
         assert_int_equal(n, 0);
         end_transfer(f, FERRY_E_CANCELLED);
@@ -37,7 +37,7 @@ WITH_STORE(cancelling_all_ends_the_idle_and_tells_the_mover_of_the_rest)
 {
         struct operation *waiting[200], *moving = NULL, *claimed = NULL, *none;
         struct operation_limits limits = default_limits;
-        struct engine_offer offer;
+        struct engine_claim granted;
 
         limits.operations_max = 300;
         limits.terminal_max = 10;
@@ -47,7 +47,7 @@ WITH_STORE(cancelling_all_ends_the_idle_and_tells_the_mover_of_the_rest)
         moving = make(f, FERRY_READ);
         claimed = make(f, FERRY_READABLE);
         begin(f, moving);
-        assert_int_equal(claim(f, claimed, &offer), 0);
+        assert_int_equal(claim(f, claimed, &granted), 0);
 
         assert_int_equal(operation_store_cancel_all(f->store), 202);
         assert_int_equal(operation_store_live(f->store), 2);
@@ -59,6 +59,6 @@ WITH_STORE(cancelling_all_ends_the_idle_and_tells_the_mover_of_the_rest)
                 test_release(waiting[i]);
         }
         end_transfer(f, FERRY_E_CANCELLED);
-        end_offer(f, &offer, FERRY_E_CANCELLED);
+        end_claim(f, &granted, FERRY_E_CANCELLED);
         assert_int_equal(operation_store_live(f->store), 0);
 }

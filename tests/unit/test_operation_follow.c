@@ -49,25 +49,25 @@ static void arrive(struct fixture *f, uint64_t offset, uint64_t length)
 WITH_STORE(there_is_what_has_arrived)
 {
         struct operation *read = make_read(f), *follower;
-        struct engine_offer offer;
+        struct engine_claim granted;
 
         arrive(f, 0, 1000); /* before anybody follows */
         follower = follow_all(f, read);
         assert_true(look(f, follower).follow == operation_id(read));
-        assert_int_equal(claim(f, follower, &offer), 0);
-        assert_int_equal(offer.there(offer.context, 0, SIZE), 1000);
-        assert_int_equal(offer.there(offer.context, 400, 200), 200);
-        assert_int_equal(offer.there(offer.context, 1000, 1), 0);
+        assert_int_equal(claim(f, follower, &granted), 0);
+        assert_int_equal(granted.available(granted.context, 0, SIZE), 1000);
+        assert_int_equal(granted.available(granted.context, 400, 200), 200);
+        assert_int_equal(granted.available(granted.context, 1000, 1), 0);
         arrive(f, 2000, 1000); /* out of order */
         assert_int_equal(f->data_plane.n_looks, 1);
-        assert_int_equal(offer.there(offer.context, 0, SIZE), 1000);
-        assert_int_equal(offer.there(offer.context, 2500, 1000), 500);
+        assert_int_equal(granted.available(granted.context, 0, SIZE), 1000);
+        assert_int_equal(granted.available(granted.context, 2500, 1000), 500);
         arrive(f, 1000, 1000);
-        assert_int_equal(offer.there(offer.context, 0, SIZE), 3000);
+        assert_int_equal(granted.available(granted.context, 0, SIZE), 3000);
         end_transfer(f, 0);
         assert_int_equal(f->data_plane.n_looks, 3);
-        assert_int_equal(offer.there(offer.context, 0, SIZE), SIZE);
-        end_offer(f, &offer, 0);
+        assert_int_equal(granted.available(granted.context, 0, SIZE), SIZE);
+        end_claim(f, &granted, 0);
         assert_int_equal(look(f, follower).status, FERRY_COMPLETE);
 }
 
@@ -82,21 +82,21 @@ WITH_STORE(bytes_are_found_wherever_the_read_puts_them)
                 .kind = FERRY_READ, .layout = FERRY_LAYOUT_STREAM, .slices = filled, .n_slices = 2
         };
         struct operation *read, *follower;
-        struct engine_offer offer;
+        struct engine_claim granted;
 
         assert_int_equal(make_spec(f, &spec, &read), 0);
         begin(f, read);
         follower = follow_slices(f, read, served, 2);
-        assert_int_equal(claim(f, follower, &offer), 0);
+        assert_int_equal(claim(f, follower, &granted), 0);
         arrive(f, 3072, 512); /* the start of what the follower has first */
-        assert_int_equal(offer.there(offer.context, 0, 2048), 512);
+        assert_int_equal(granted.available(granted.context, 0, 2048), 512);
         arrive(f, 1024, 1024); /* its second slice */
-        assert_int_equal(offer.there(offer.context, 0, 2048), 512);
-        assert_int_equal(offer.there(offer.context, 1024, 1024), 1024);
+        assert_int_equal(granted.available(granted.context, 0, 2048), 512);
+        assert_int_equal(granted.available(granted.context, 1024, 1024), 1024);
         arrive(f, 3584, 512);
-        assert_int_equal(offer.there(offer.context, 100, 1948), 1948);
+        assert_int_equal(granted.available(granted.context, 100, 1948), 1948);
         end_transfer(f, 0);
-        end_offer(f, &offer, 0);
+        end_claim(f, &granted, 0);
 }
 
 WITH_STORE(only_what_a_read_fills_can_be_followed)
@@ -123,14 +123,14 @@ WITH_STORE(only_what_a_read_fills_can_be_followed)
 WITH_STORE(a_complete_read_is_followed_like_any_memory)
 {
         struct operation *read = make_read(f), *follower;
-        struct engine_offer offer;
+        struct engine_claim granted;
 
         end_transfer(f, 0);
         follower = follow_all(f, read);
         operation_delete(f->store, read);
-        assert_int_equal(claim(f, follower, &offer), 0);
-        assert_int_equal(offer.there(offer.context, 0, SIZE), SIZE);
-        end_offer(f, &offer, 0);
+        assert_int_equal(claim(f, follower, &granted), 0);
+        assert_int_equal(granted.available(granted.context, 0, SIZE), SIZE);
+        end_claim(f, &granted, 0);
         assert_int_equal(look(f, follower).status, FERRY_COMPLETE);
 }
 
@@ -138,12 +138,12 @@ WITH_STORE(a_complete_read_is_followed_like_any_memory)
 static void assert_ends_with(struct fixture *f, int error, enum ferry_status status, int wire)
 {
         struct operation *read = make_read(f), *idle = follow_all(f, read), *claimed = follow_all(f, read);
-        struct engine_offer offer;
+        struct engine_claim granted;
         char id[FERRY_ID_TEXT_SIZE];
         unsigned n = f->data_plane.n_revoked;
 
         ferry_id_format("op_", operation_id(read), id);
-        assert_int_equal(claim(f, claimed, &offer), 0);
+        assert_int_equal(claim(f, claimed, &granted), 0);
         arrive(f, 0, 1000);
         end_transfer(f, error);
         assert_int_equal(look(f, idle).status, status);
@@ -154,8 +154,8 @@ static void assert_ends_with(struct fixture *f, int error, enum ferry_status sta
         assert_int_equal(f->data_plane.revoke_reason, error);
         assert_int_equal(f->data_plane.revoke_wire, wire);
         assert_int_equal(look(f, claimed).status, FERRY_IN_PROGRESS); /* until it is quiet */
-        assert_int_equal(offer.there(offer.context, 0, SIZE), 0);
-        end_offer(f, &offer, error);
+        assert_int_equal(granted.available(granted.context, 0, SIZE), 0);
+        end_claim(f, &granted, error);
         assert_int_equal(look(f, claimed).status, status);
         assert_int_equal(look(f, claimed).error, error);
         assert_non_null(strstr(look(f, claimed).detail, id));
@@ -190,20 +190,20 @@ WITH_STORE(who_waits_for_a_range_is_woken_when_more_is_there)
         struct operation *read = make_read(f), *follower = follow_all(f, read);
         uint64_t revision, later;
 
-        assert_false(operation_content_there(f->store, follower, 100, 1000, &revision));
+        assert_false(operation_content_available(f->store, follower, 100, 1000, &revision));
         assert_false(operation_is_past(f->store, follower, revision));
         arrive(f, 0, 1000);
         assert_true(operation_is_past(f->store, follower, revision));
-        assert_false(operation_content_there(f->store, follower, 100, 1000, &revision));
+        assert_false(operation_content_available(f->store, follower, 100, 1000, &revision));
         arrive(f, 1000, 1000);
-        assert_true(operation_content_there(f->store, follower, 100, 1000, &later));
+        assert_true(operation_content_available(f->store, follower, 100, 1000, &later));
         assert_true(later > revision);
         arrive(f, 2000, 1000); /* nobody waits */
         assert_false(operation_is_past(f->store, follower, later));
-        assert_false(operation_content_there(f->store, follower, 3000, 1000, &revision));
+        assert_false(operation_content_available(f->store, follower, 3000, 1000, &revision));
         end_transfer(f, 0);
         assert_true(operation_is_past(f->store, follower, revision));
-        assert_true(operation_content_there(f->store, follower, 3000, 1000, &revision));
+        assert_true(operation_content_available(f->store, follower, 3000, 1000, &revision));
         operation_cancel(f->store, follower);
 }
 
@@ -251,14 +251,14 @@ WITH_STORE(a_read_that_fails_tells_how_far_it_came)
 WITH_STORE(ranges_without_end_delay_and_do_no_harm)
 {
         struct operation *read = make_read(f), *follower = follow_all(f, read);
-        struct engine_offer offer;
+        struct engine_claim granted;
 
-        assert_int_equal(claim(f, follower, &offer), 0);
+        assert_int_equal(claim(f, follower, &granted), 0);
         for (uint64_t at = 0; at < SIZE; at += 2)
                 arrive(f, at, 1);
         for (uint64_t at = 0; at < SIZE; at++)
-                assert_true(offer.there(offer.context, at, SIZE - at) <= (at % 2 == 0));
+                assert_true(granted.available(granted.context, at, SIZE - at) <= (at % 2 == 0));
         end_transfer(f, 0);
-        assert_int_equal(offer.there(offer.context, 0, SIZE), SIZE);
-        end_offer(f, &offer, 0);
+        assert_int_equal(granted.available(granted.context, 0, SIZE), SIZE);
+        end_claim(f, &granted, 0);
 }

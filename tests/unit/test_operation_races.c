@@ -14,7 +14,7 @@ enum { ROUNDS = 300 };
 struct race {
         struct fixture *f;
         struct operation *operation;
-        struct engine_offer offer;
+        struct engine_claim granted;
         pthread_barrier_t barrier;
         _Atomic unsigned woken;
         struct operation_waiter waiter;
@@ -44,8 +44,8 @@ static void *race_end(void *argument)
 
         pthread_barrier_wait(&race->barrier);
         for (uint64_t i = 1; i <= 4; i++)
-                race->offer.progress(race->offer.context, i * 1024);
-        end_offer(race->f, &race->offer, 0);
+                race->granted.progress(race->granted.context, i * 1024);
+        end_claim(race->f, &race->granted, 0);
         return NULL;
 }
 
@@ -116,7 +116,7 @@ WITH_STORE(cancel_against_end)
         for (unsigned i = 0; i < ROUNDS; i++) {
                 struct race race = { .f = f, .operation = make(f, FERRY_READABLE) };
 
-                assert_int_equal(claim(f, race.operation, &race.offer), 0);
+                assert_int_equal(claim(f, race.operation, &race.granted), 0);
                 race_run(&race, racers, FERRY_ARRAY_SIZE(racers));
                 assert_int_equal(look(f, race.operation).status, FERRY_COMPLETE);
                 test_release(race.operation);
@@ -132,7 +132,7 @@ WITH_STORE(delete_against_end)
         for (unsigned i = 0; i < ROUNDS; i++) {
                 struct race race = { .f = f, .operation = make(f, FERRY_READABLE) };
 
-                assert_int_equal(claim(f, race.operation, &race.offer), 0);
+                assert_int_equal(claim(f, race.operation, &race.granted), 0);
                 race_run(&race, racers, FERRY_ARRAY_SIZE(racers));
                 assert_true(look(f, race.operation).done);
                 test_release(race.operation);
@@ -159,7 +159,7 @@ static void *race_claim(void *argument)
 {
         struct race *race = argument;
         struct ferry_metadata *metadata = NULL;
-        struct engine_request request = { .total = 4096, .direction = ENGINE_READ };
+        struct engine_claim_request request = { .total = 4096, .direction = ENGINE_READ };
 
         if (operation_metadata(race->f->store, race->operation, &metadata) == 0) {
                 request.operation = metadata->operation;
@@ -167,8 +167,8 @@ static void *race_claim(void *argument)
         }
         (void)ferry_metadata_free(metadata);
         pthread_barrier_wait(&race->barrier);
-        if (operation_store_claim(race->f->store, &request, &race->offer) == 0)
-                end_offer(race->f, &race->offer, 0);
+        if (operation_store_claim(race->f->store, &request, &race->granted) == 0)
+                end_claim(race->f, &race->granted, 0);
         return NULL;
 }
 

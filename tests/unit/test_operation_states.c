@@ -40,14 +40,14 @@ WITH_STORE(a_passive_operation_runs_when_claimed_and_completes)
 {
         struct operation *operation = make(f, FERRY_READABLE);
         struct operation_view v;
-        struct engine_offer offer;
+        struct engine_claim granted;
 
-        assert_int_equal(claim(f, operation, &offer), 0);
+        assert_int_equal(claim(f, operation, &granted), 0);
         v = look(f, operation);
         assert_int_equal(v.status, FERRY_IN_PROGRESS);
         assert_int_equal(v.revision, 2);
         assert_int_equal(v.expires_unix_ms, 0);
-        end_offer(f, &offer, 0);
+        end_claim(f, &granted, 0);
         v = look(f, operation);
         assert_int_equal(v.status, FERRY_COMPLETE);
         assert_int_equal(v.revision, 3);
@@ -132,14 +132,14 @@ WITH_STORE(every_outcome_has_its_status)
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(rows); i++) {
                 struct operation *active = make(f, FERRY_READ), *passive = make(f, FERRY_WRITABLE);
-                struct engine_offer offer;
+                struct engine_claim granted;
 
                 begin(f, active);
                 f->data_plane.transfer.started(f->data_plane.transfer.context);
                 end_transfer(f, rows[i].error);
                 assert_view(f, active, rows[i].status, rows[i].error);
-                assert_int_equal(claim(f, passive, &offer), 0);
-                end_offer(f, &offer, rows[i].error);
+                assert_int_equal(claim(f, passive, &granted), 0);
+                end_claim(f, &granted, rows[i].error);
                 assert_view(f, passive, rows[i].status, rows[i].error);
                 assert_int_equal(look(f, passive).detail[0] != '\0', rows[i].error != 0);
                 test_release(active);
@@ -203,27 +203,27 @@ WITH_STORE(a_cancel_in_flight_waits_until_it_is_quiet)
 WITH_STORE(a_cancel_of_a_claim_revokes_it_and_tells_the_peer)
 {
         struct operation *operation = make(f, FERRY_WRITABLE);
-        struct engine_offer offer;
+        struct engine_claim granted;
 
-        assert_int_equal(claim(f, operation, &offer), 0);
+        assert_int_equal(claim(f, operation, &granted), 0);
         operation_cancel(f->store, operation);
         assert_int_equal(f->data_plane.n_revoked, 1);
         assert_int_equal(f->data_plane.revoked, look(f, operation).id);
         assert_int_equal(f->data_plane.revoke_reason, FERRY_E_CANCELLED);
         assert_int_equal(f->data_plane.revoke_wire, FERRY_E_CANCELLED_BY_PEER);
         assert_view(f, operation, FERRY_IN_PROGRESS, 0);
-        end_offer(f, &offer, FERRY_E_CANCELLED);
+        end_claim(f, &granted, FERRY_E_CANCELLED);
         assert_view(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
 }
 
 WITH_STORE(a_cancel_that_comes_too_late_completes)
 {
         struct operation *operation = make(f, FERRY_READABLE);
-        struct engine_offer offer;
+        struct engine_claim granted;
 
-        assert_int_equal(claim(f, operation, &offer), 0);
+        assert_int_equal(claim(f, operation, &granted), 0);
         operation_cancel(f->store, operation);
-        end_offer(f, &offer, 0);
+        end_claim(f, &granted, 0);
         assert_view(f, operation, FERRY_COMPLETE, 0);
 }
 
@@ -299,18 +299,18 @@ WITH_STORE(a_region_is_used_once_until_the_end_and_survives_in_the_view)
         struct operation_spec spec = { .kind = FERRY_READABLE, .slices = slices, .n_slices = 5 };
         uint64_t id = f->other->id;
         struct operation *operation;
-        struct engine_offer offer;
+        struct engine_claim granted;
 
         assert_int_equal(make_spec(f, &spec, &operation), 0);
         assert_int_equal(region_in_use(f->region), 1);
         assert_int_equal(region_in_use(f->other), 1);
         assert_int_equal(region_delete(f->regions, id), FERRY_E_REGION_IN_USE);
-        assert_int_equal(claim(f, operation, &offer), 0);
-        assert_int_equal(offer.n_segments, 5);
-        assert_int_equal(offer.total, 21);
-        assert_ptr_equal(offer.segments[3].address, (uint8_t *)f->other->address + 6);
-        assert_int_equal(offer.segments[3].size, 9);
-        end_offer(f, &offer, 0);
+        assert_int_equal(claim(f, operation, &granted), 0);
+        assert_int_equal(granted.n_segments, 5);
+        assert_int_equal(granted.total, 21);
+        assert_ptr_equal(granted.segments[3].address, (uint8_t *)f->other->address + 6);
+        assert_int_equal(granted.segments[3].size, 9);
+        end_claim(f, &granted, 0);
         assert_int_equal(region_delete(f->regions, id), 0);
         assert_int_equal(look(f, operation).descriptors[1].region_id, id);
         assert_int_equal(look(f, operation).descriptors[1].size, 7);
@@ -321,19 +321,19 @@ WITH_STORE(a_row_of_slices_becomes_its_pieces_and_one_where_they_touch)
         struct operation_slice slices[] = { { f->region, 2, 3, 4, 8 }, { f->region, 64, 8, 4, 8 } };
         struct operation_spec spec = { .kind = FERRY_READABLE, .slices = slices, .n_slices = 2 };
         struct operation *operation;
-        struct engine_offer offer;
+        struct engine_claim granted;
 
         assert_int_equal(make_spec(f, &spec, &operation), 0);
-        assert_int_equal(claim(f, operation, &offer), 0);
-        assert_int_equal(offer.total, 12 + 32);
-        assert_int_equal(offer.n_segments, 5);
+        assert_int_equal(claim(f, operation, &granted), 0);
+        assert_int_equal(granted.total, 12 + 32);
+        assert_int_equal(granted.n_segments, 5);
         for (size_t i = 0; i < 4; i++) {
-                assert_ptr_equal(offer.segments[i].address, (uint8_t *)f->region->address + 2 + 8 * i);
-                assert_int_equal(offer.segments[i].size, 3);
+                assert_ptr_equal(granted.segments[i].address, (uint8_t *)f->region->address + 2 + 8 * i);
+                assert_int_equal(granted.segments[i].size, 3);
         }
-        assert_ptr_equal(offer.segments[4].address, (uint8_t *)f->region->address + 64);
-        assert_int_equal(offer.segments[4].size, 32);
-        end_offer(f, &offer, 0);
+        assert_ptr_equal(granted.segments[4].address, (uint8_t *)f->region->address + 64);
+        assert_int_equal(granted.segments[4].size, 32);
+        end_claim(f, &granted, 0);
         assert_int_equal(look(f, operation).n_descriptors, 2);
         assert_int_equal(look(f, operation).descriptors[0].count, 4);
         assert_int_equal(look(f, operation).descriptors[0].stride, 8);

@@ -39,7 +39,7 @@ struct scene {
         struct engine_connection connection;
 };
 
-static int grant_nothing(void *context, const struct engine_request *request, struct engine_offer *ret_offer)
+static int grant_nothing(void *context, const struct engine_claim_request *request, struct engine_claim *ret_claim)
 {
         return FERRY_E_STALE_METADATA;
 }

@@ -181,7 +181,7 @@ TEST_WITH(what_is_taken_back_in_mid_copy_never_ends_well, setup, teardown)
         send_it(16 * MIB);
         RUN_UNTIL(&a, &b, b.received.done && sent.done);
         /* Threads may have been through before anybody could take it back. */
-        assert_int_equal(b.received.result, b.copied ? MESSAGE_REVOKED : MESSAGE_OK);
+        assert_int_equal(b.received.result, b.copied ? MESSAGE_LEASE_ENDED : MESSAGE_OK);
         assert_int_equal(sent.done, 1);
         /* The slot is of use again. */
         b.on_copied = NULL;
@@ -206,7 +206,7 @@ TEST_WITH(what_is_taken_back_before_it_is_copied_is_revoked, setup, teardown)
                 assert_int_equal(sent.done, 1);
                 assert_int_equal(sent.result, MESSAGE_CANCELLED);
                 RUN_UNTIL(&a, &b, b.received.done);
-                assert_int_equal(b.received.result, MESSAGE_REVOKED);
+                assert_int_equal(b.received.result, MESSAGE_LEASE_ENDED);
                 assert_true(place_is_untouched());
                 RUN_UNTIL(&a, &b, !a.transport->ops->progress(a.transport));
         }

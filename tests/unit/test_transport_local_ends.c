@@ -123,7 +123,7 @@ TEST_WITH(a_sender_that_dies_in_mid_copy_ends_the_receive, setup, teardown)
         assert_int_equal(sent.result, MESSAGE_LOST);
         RUN_UNTIL(&b, NULL, b.ended);
         assert_int_equal(b.received.done, 1);
-        assert_in_range(b.received.result, MESSAGE_REVOKED, MESSAGE_LOST);
+        assert_in_range(b.received.result, MESSAGE_LEASE_ENDED, MESSAGE_LOST);
 }
 
 TEST_WITH(a_link_that_the_engine_fails_ends_later_and_for_its_reason, setup, teardown)
@@ -319,7 +319,7 @@ TEST_WITH(memory_that_goes_may_still_be_named_by_what_was_taken_back, setup, tea
         a.transport->ops->cancel(a_to_b, TRANSFER);
         a.transport->ops->deregister_memory(a.transport, &from_block.memory);
         RUN_UNTIL(&a, &b, b.received.done);
-        assert_int_equal(b.received.result, MESSAGE_REVOKED);
+        assert_int_equal(b.received.result, MESSAGE_LEASE_ENDED);
         RUN_UNTIL(&a, &b, !a.transport->ops->progress(a.transport));
         assert_int_equal(a.ended + b.ended, 0);
 }

@@ -173,7 +173,7 @@ enum copy_status copy_pool_status(struct copy_pool *pool, const struct pull *pul
         if (pull_waits(pull))
                 verdict = COPY_WAITS;
         else if (pull->stopped)
-                verdict = COPY_REVOKED;
+                verdict = COPY_LEASE_ENDED;
         else if (pull->copied == pull->length)
                 verdict = COPY_COPIED;
         (void)pthread_mutex_unlock(&pool->lock);

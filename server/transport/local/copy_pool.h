@@ -27,8 +27,8 @@ void copy_pool_share(struct copy_pool *pool, struct pull *pull);
 /* Copies a piece of at most limit bytes on the calling thread. Returns its size; 0 = none is left. */
 uint64_t copy_pool_copy(struct copy_pool *pool, struct pull *pull, uint64_t limit);
 
-enum copy_status { COPY_MORE, COPY_WAITS, COPY_COPIED, COPY_REVOKED };
-/* The progress of a pull. After COPY_COPIED and COPY_REVOKED no thread touches its memory. */
+enum copy_status { COPY_MORE, COPY_WAITS, COPY_COPIED, COPY_LEASE_ENDED };
+/* The progress of a pull. After COPY_COPIED and COPY_LEASE_ENDED no thread touches its memory. */
 enum copy_status copy_pool_status(struct copy_pool *pool, const struct pull *pull, uint64_t *ret_copied);
 /* Stops the pull: no thread touches its memory afterwards. Waits for pieces under way. */
 void copy_pool_stop(struct copy_pool *pool, struct pull *pull);

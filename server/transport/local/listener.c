@@ -30,7 +30,7 @@ static void pause_accepting(struct local *local, int error)
         local->accept_at_us = clock_now_us() + ACCEPT_PAUSE_US;
 }
 
-static void turn_away(int fd, const char *reason)
+static void refuse_socket(int fd, const char *reason)
 {
         log_event(LOG_WARN, "local peer refused", LOG_S("reason", reason));
         (void)close(fd);
@@ -46,9 +46,9 @@ static void accept_one(struct local *local, int fd)
         if (local->full && was_full) {
                 (void)close(fd); /* logged once */
         } else if (local->full) {
-                turn_away(fd, "too many links");
+                refuse_socket(fd, "too many links");
         } else if (!socket_is_ours(fd)) {
-                turn_away(fd, "another user's process");
+                refuse_socket(fd, "another user's process");
         } else if ((r = channel_new(local, fd, 0, &channel)) < 0) {
                 log_event(LOG_WARN, "local peer refused", LOG_S("reason", strerror(-r)));
         } else {

@@ -170,7 +170,7 @@ static void pull_ran(struct copier_task *task)
         if (r == 0)
                 pull->message->copied = pull->length;
         pull->message->fault = r;
-        pull_end(pull, r == 0 ? MESSAGE_OK : r == -ESTALE ? MESSAGE_REVOKED : MESSAGE_FAULT, true);
+        pull_end(pull, r == 0 ? MESSAGE_OK : r == -ESTALE ? MESSAGE_LEASE_ENDED : MESSAGE_FAULT, true);
 }
 
 static void pull_hand_over(struct local *local, struct pull *pull)
@@ -229,8 +229,8 @@ static uint64_t pull_step(struct local *local, struct pull *pull, uint64_t limit
                 pull_end(pull, MESSAGE_OK, true);
                 *ret_did = true;
                 break;
-        case COPY_REVOKED:
-                pull_end(pull, MESSAGE_REVOKED, true);
+        case COPY_LEASE_ENDED:
+                pull_end(pull, MESSAGE_LEASE_ENDED, true);
                 *ret_did = true;
                 break;
         case COPY_MORE:

@@ -74,8 +74,8 @@ bool operation_content_is_over(struct content_transfer *transfer);
  * Whether the bytes of a range of a readable are there: all are, unless it follows a read that has not filled them yet.
  * false: the readable's revision passes *ret_revision when more is there, or when it ends.
  */
-bool operation_content_there(struct operation_store *store, struct operation *operation, uint64_t first, uint64_t size,
-                             uint64_t *ret_revision);
+bool operation_content_available(struct operation_store *store, struct operation *operation, uint64_t first,
+                                 uint64_t size, uint64_t *ret_revision);
 
 /* Whether the key is the operation's. Constant time. */
 bool operation_content_key(const struct operation *operation, const uint8_t key[FERRY_KEY_SIZE]);

@@ -71,10 +71,11 @@ struct operation_descriptor {
 struct data_plane_ops {
         int (*transfer_start)(void *context, const struct engine_transfer *transfer);
         void (*transfer_cancel)(void *context, uint64_t id, int reason);
-        void (*offer_revoke)(void *context, uint64_t operation, int reason, int wire_reason);
-        void (*offers_look)(void *context);
+        void (*claims_revoke)(void *context, uint64_t operation, int reason, int wire_reason);
+        void (*held_reads_retry)(void *context);
         void *context;
-        void (*note)(void *context, const struct engine_visit *visit); /* of transfers over HTTP; may be NULL */
+        void (*note_http)(void *context,
+                          const struct engine_http_note *visit); /* of transfers over HTTP; may be NULL */
 };
 
 /*
@@ -143,7 +144,7 @@ void operation_store_on_drained(struct operation_store *store, void (*drained)(v
 struct operation_store *operation_store_free(struct operation_store *store);
 
 /* For struct engine_config: answers the first request of a peer's transfer. context is the store. */
-int operation_store_claim(void *store, const struct engine_request *request, struct engine_offer *ret_offer);
+int operation_store_claim(void *store, const struct engine_claim_request *request, struct engine_claim *ret_claim);
 /* The same: wakes the waiters of operations that the engine has ended. */
 void operation_store_wake_waiters(void *store);
 
@@ -183,11 +184,11 @@ int operation_create(struct operation_store *store, const struct operation_spec 
  * Starts an active operation with a peer's metadata (borrowed). Checks first; if a check fails, the operation is
  * unchanged: FERRY_E_KIND_MISMATCH; FERRY_E_SIZE_MISMATCH; FERRY_E_METADATA_EXPIRED; FERRY_E_INVALID_METADATA, with a
  * sentence in detail. 0: it runs and ends by itself, also when the data plane refuses it (ERRORED), or it was cancelled
- * before. -EALREADY: begun before. -EINVAL: not active. awaited: the caller waits for the end, so the data plane may
- * use this thread for a moment (in a callback on the progress thread it does not).
+ * before. -EALREADY: begun before. -EINVAL: not active. may_run_inline: the caller waits for the end, so the data plane
+ * may use this thread for a moment (in a callback on the progress thread it does not).
  */
 int operation_begin(struct operation_store *store, struct operation *operation, const struct ferry_metadata *metadata,
-                    bool awaited, char detail[OPERATION_DETAIL_SIZE]);
+                    bool may_run_inline, char detail[OPERATION_DETAIL_SIZE]);
 
 /* The same checks without starting, so that a POST can be refused before anything is created. slices as in the spec. */
 int operation_check(struct operation_store *store, const struct operation_spec *spec,

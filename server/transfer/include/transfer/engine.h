@@ -23,10 +23,10 @@ struct space;
  * messages and bytes: local (a Unix socket and mapped memory) and UCX.
  *
  * One thread at a time runs the engine: its own, or for a moment a thread that has started a short transfer and waits
- * for its end (awaited, below). The functions below may be called from any other thread; those that concern transfers,
- * links and peers queue a command and wake the engine's thread. Callbacks run on the thread that runs the engine,
- * without the caller's locks, and must not block; they may call engine_transfer_start, engine_transfer_cancel,
- * engine_offer_revoke and engine_offers_look.
+ * for its end (inline progress: may_run_inline, below). The functions below may be called from any other thread; those
+ * that concern transfers, links and peers queue a command and wake the engine's thread. Callbacks run on the thread
+ * that runs the engine, without the caller's locks, and must not block; they may call engine_transfer_start,
+ * engine_transfer_cancel, engine_claims_revoke and engine_held_reads_retry.
  */
 
 struct engine;
@@ -67,10 +67,10 @@ struct engine_outcome {
                                 already, or no message came */
 };
 
-/* ---- passive side: what the engine asks of the operations ---- */
+/* ---- passive side: the engine's calls to the operations ---- */
 
-/* A peer's first request of one transfer. */
-struct engine_request {
+/* A peer's first request of one transfer, which claims an operation. */
+struct engine_claim_request {
         uint64_t operation;
         uint64_t transfer; /* drawn at random by the active side; one claim has one */
         enum engine_direction direction;
@@ -80,8 +80,8 @@ struct engine_request {
         uint8_t key[FERRY_KEY_SIZE];
 };
 
-/* What the operation grants for one transfer. */
-struct engine_offer {
+/* A claim: what an operation grants to one transfer. */
+struct engine_claim {
         const struct segment *segments; /* stay valid, memory too, until ended */
         size_t n_segments;
         uint64_t total;
@@ -90,24 +90,24 @@ struct engine_offer {
         void (*progress)(void *context, uint64_t bytes);
         /*
          * How many bytes from offset on, of length, can be read now. A READ of missing bytes is held until
-         * engine_offers_look. Bytes that have arrived stay. NULL = all are there.
+         * engine_held_reads_retry. Bytes that have arrived stay available. NULL = all are available.
          */
-        uint64_t (*there)(void *context, uint64_t offset, uint64_t length);
-        void *context; /* for progress, there and ended */
+        uint64_t (*available)(void *context, uint64_t offset, uint64_t length);
+        void *context; /* for progress, available and ended */
         /*
          * The transfer is over and quiet: no byte will be written by it, and none that is read later counts. Exactly
-         * once for each claim. The peer may be waiting for our answer to that: what can wait is for wake_waiters.
+         * once for each claim. The peer may be waiting for our answer to that: leave what can wait to wake_waiters.
          */
         void (*ended)(void *context, const struct engine_outcome *outcome);
 };
 
 struct engine_operations {
         /*
-         * Checks key, direction, total and state; claims. 0 with *ret_offer, or the FERRY_E_* that the peer is told:
+         * Checks key, direction, total and state; claims. 0 with *ret_claim, or the FERRY_E_* that the peer is told:
          * STALE_METADATA (no such operation), PEER_REFUSED (wrong key), KIND_MISMATCH, SIZE_MISMATCH, ALREADY_CLAIMED,
          * EXPIRED, CANCELLED_BY_PEER (it was cancelled), …
          */
-        int (*claim)(void *context, const struct engine_request *request, struct engine_offer *ret_offer);
+        int (*claim)(void *context, const struct engine_claim_request *request, struct engine_claim *ret_claim);
         /*
          * Transfers have ended since the last call, and the messages about it were sent: wake their waiters now, which
          * may take this core away. May be NULL.
@@ -120,10 +120,9 @@ struct engine_operations {
 
 struct engine_peer_view;
 
-/* Whoever wants to know when the first link to another worker is up, and when the last one has gone. A callback as
- * above. */
+/* Told when the first link to another worker is up, and when the last one has ended. A callback as above. */
 struct engine_observer {
-        void (*peer_changed)(void *context, const struct engine_peer_view *peer); /* NULL = nobody does */
+        void (*peer_changed)(void *context, const struct engine_peer_view *peer); /* NULL = none */
         void *context;
 };
 
@@ -191,7 +190,7 @@ struct engine *engine_free(struct engine *engine);
 const struct engine_facts *engine_get_facts(const struct engine *engine);
 
 /* Unlinks the local transport's socket, for a process that ends at once. Any thread. */
-void engine_abandon(const struct engine *engine);
+void engine_unlink_socket(const struct engine *engine);
 
 struct engine_memory {
         void *address;
@@ -233,12 +232,12 @@ struct engine_transfer {
          * comes, may run on its thread before engine_transfer_start returns, for a fifth of spin_us. In a callback on
          * the progress thread it waits for that thread's next round.
          */
-        bool awaited;
+        bool may_run_inline;
 
         void *context;
-        void (*started)(void *context); /* connected and the first chunk asked for; before any progress; at most once */
-        void (*progress)(void *context, uint64_t bytes); /* as in struct engine_offer */
-        /* Of a read: these bytes are in place, and checked where verify asks for that. Each once. NULL = nobody cares.
+        void (*started)(void *context); /* connected and the first chunk requested; before any progress; at most once */
+        void (*progress)(void *context, uint64_t bytes); /* as in struct engine_claim */
+        /* Of a read: these bytes are in place, and checked where verify asks for that. Each once. NULL = none.
          */
         void (*arrived)(void *context, uint64_t offset, uint64_t length);
         /* The most bytes of one request now. NULL = as suits the link. */
@@ -279,7 +278,7 @@ struct engine_connect {
  */
 int engine_connect(struct engine *engine, const struct engine_connect *spec);
 
-/* ---- whom this worker knows ---- */
+/* ---- other workers ---- */
 
 enum engine_peer_state {
         ENGINE_PEER_CONNECTING,
@@ -287,8 +286,8 @@ enum engine_peer_state {
         ENGINE_PEER_DISCONNECTED, /* forgotten ten minutes later, or earlier where there are many */
 };
 
-/* A better kind of link than the one in use, and why it is not used. */
-struct engine_unused {
+/* A better transport than the one in use, and why it is not used. */
+struct engine_unused_transport {
         const char *transport; /* "shm", "rdma", "tcp" */
         const char *reason;    /* for people */
 };
@@ -307,7 +306,7 @@ struct engine_peer_view {
         int error;                             /* DISCONNECTED: FERRY_E_*; 0 = the link was closed for want of use */
         char detail[128];                      /* of error */
         uint64_t disconnected_unix_ms;
-        struct engine_unused unused[3]; /* the best first; transport NULL ends the list */
+        struct engine_unused_transport unused[3]; /* the best first; transport NULL ends the list */
 };
 
 /*
@@ -317,8 +316,8 @@ struct engine_peer_view {
  */
 ssize_t engine_peers_page(struct engine *engine, uint64_t *cursor, struct engine_peer_view *page, size_t max);
 
-/* The begin or the end of a transfer over HTTP, which the engine does not move. */
-struct engine_visit {
+/* The start or the end of a transfer over HTTP, which the engine does not move. */
+struct engine_http_note {
         struct engine_peer peer;              /* copied; epoch 0 = not known: ignored */
         const char *transport;                /* "http", "https"; a literal */
         bool accepted;                        /* the peer began it */
@@ -326,13 +325,13 @@ struct engine_visit {
         const struct engine_outcome *outcome; /* copied; NULL = it begins */
 };
 
-/* For engine_peers_page alone. Any thread. */
-void engine_note_visit(struct engine *engine, const struct engine_visit *visit);
+/* Records a transfer over HTTP, for engine_peers_page alone. Any thread. */
+void engine_note_http(struct engine *engine, const struct engine_http_note *note);
 
 /* ---- cancelling ---- */
 
 /*
- * Asks for the end of a transfer: no further chunk is asked for; ended(error = reason, a FERRY_E_*) follows when
+ * Requests the end of a transfer: no further chunk is requested; ended(error = reason, a FERRY_E_*) follows when
  * nothing is in flight, within grace_ms. A transfer that completes meanwhile ends as complete. Unknown ids are ignored.
  * Never fails.
  */
@@ -342,9 +341,9 @@ void engine_transfer_cancel(struct engine *engine, uint64_t id, int reason);
  * The same for every claim of a passive operation: the peers' further requests are refused with wire_reason, and
  * ended(error = reason) follows for each claim when nothing is in flight. Never fails.
  */
-void engine_offer_revoke(struct engine *engine, uint64_t operation, int reason, int wire_reason);
+void engine_claims_revoke(struct engine *engine, uint64_t operation, int reason, int wire_reason);
 
-/* More bytes of an offer may have arrived: retries the held READs. Never fails. */
-void engine_offers_look(struct engine *engine);
+/* More bytes of a followed read have arrived: retries the held READs. Never fails. */
+void engine_held_reads_retry(struct engine *engine);
 
 #endif

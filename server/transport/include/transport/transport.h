@@ -57,9 +57,9 @@ struct memory {
 
 enum message_result {
         MESSAGE_OK,
-        MESSAGE_CANCELLED, /* by ops->cancel */
-        MESSAGE_REVOKED,   /* a receive: the sender ended the lease, so the bytes in place do not count */
-        MESSAGE_LOST,      /* the link has failed */
+        MESSAGE_CANCELLED,   /* by ops->cancel */
+        MESSAGE_LEASE_ENDED, /* a receive: the sender ended the lease, so the bytes in place do not count */
+        MESSAGE_LOST,        /* the link has failed */
         MESSAGE_NO_MEMORY,
         MESSAGE_FAULT, /* this worker's memory off the host cannot be copied (message->fault) */
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "request.h"
+#include "requester_request.h"
 
 #include <errno.h>
 
@@ -51,7 +51,7 @@ static struct chunk *take_chunk(struct requester *r, uint64_t length)
         if (r->window.n_taken == 1)
                 r->moved_us = clock_now_us();
         r->next += length;
-        r->peer->asked += length;
+        r->peer->requested_in_flight += length;
         if (r->peer->link->state == LINK_UP)
                 requester_note_started(r);
         return chunk;
@@ -98,7 +98,7 @@ static bool still_wanted(struct message *message)
         return r->error == 0;
 }
 
-void request_chunk_is_written(struct requester *r, struct chunk *chunk)
+void requester_chunk_written(struct requester *r, struct chunk *chunk)
 {
         uint64_t length = chunk->length;
 
@@ -121,7 +121,7 @@ static void write_sent(struct message *message, enum message_result result)
         else if (result == MESSAGE_FAULT)
                 requester_fault(r, message->fault);
         chunk->sends--;
-        request_chunk_is_written(r, chunk);
+        requester_chunk_written(r, chunk);
         requester_mark(r);
 }
 
@@ -194,40 +194,40 @@ static bool ask_write(struct requester *r)
                         break;
         }
         chunk->sends--;
-        request_chunk_is_written(r, chunk);
+        requester_chunk_written(r, chunk);
         requester_mark(r);
         return true;
 }
 
-/* ---- in turn ---- */
+/* ---- round-robin ---- */
 
-bool request_next(struct requester *r)
+bool requester_request_next(struct requester *r)
 {
         return r->spec.direction == ENGINE_READ ? ask_read(r) : ask_write(r);
 }
 
-void requests_send(struct peer *peer)
+void requesters_send(struct peer *peer)
 {
         struct link *link = peer->link;
         const struct requester *first = NULL; /* of those that have had no room since the last request */
         struct requester *r;
 
         while (peer_is_usable(peer) && (r = peer->waiting) && r != first) {
-                bool asked;
+                bool requested;
 
-                if (peer->asked >= link->transport->ops->window(link)) {
+                if (peer->requested_in_flight >= link->transport->ops->window(link)) {
                         engine_check_moving(peer->engine);
                         return;
                 }
-                requester_stop_waiting(r);
-                asked = request_next(r);
+                requester_dequeue(r);
+                requested = requester_request_next(r);
                 if (r->error || r->next == r->spec.total)
                         continue;
-                if (!asked && r->window.n_taken == ENGINE_WINDOW_MAX)
+                if (!requested && r->window.n_taken == ENGINE_WINDOW_MAX)
                         continue;  /* the next of its chunks that ends brings it back */
                 r->waiting = true; /* behind the others */
                 DL_APPEND2(peer->waiting, r, waiting_prev, waiting_next);
-                if (asked)
+                if (requested)
                         first = NULL;
                 else if (!first) /* the transport has no room for it: it says when (handlers.room) */
                         first = r;

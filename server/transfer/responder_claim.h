@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRANSFER_CLAIM_H
-#define TRANSFER_CLAIM_H
+#ifndef TRANSFER_RESPONDER_CLAIM_H
+#define TRANSFER_RESPONDER_CLAIM_H
 
 struct engine;
 struct peer;
@@ -11,6 +11,6 @@ struct wire_header;
  * Finds the responder of a request; the first request of a transfer claims the operation and makes one. 0, or the
  * FERRY_E_* to answer. Thread: the holder of the progress lock.
  */
-int claim_find(struct engine *engine, struct peer *peer, const struct wire_header *header, struct responder **ret);
+int responder_claim(struct engine *engine, struct peer *peer, const struct wire_header *header, struct responder **ret);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "claim.h"
+#include "responder_claim.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static enum engine_direction direction_of(const struct wire_header *h)
 
 static int claim(struct engine *engine, struct peer *peer, const struct wire_header *h, struct responder **ret)
 {
-        struct engine_request request = {
+        struct engine_claim_request request = {
                 .operation = h->operation,
                 .transfer = h->transfer,
                 .direction = direction_of(h),
@@ -37,7 +37,7 @@ static int claim(struct engine *engine, struct peer *peer, const struct wire_hea
         memcpy(request.key, h->key, sizeof(request.key));
         /* Ends finished transfers first: the requester may start its next one before the last has ended here. */
         (void)responders_step(engine);
-        error = engine->operations.claim(engine->operations.context, &request, &r->offer);
+        error = engine->operations.claim(engine->operations.context, &request, &r->claim);
         explicit_bzero(request.key, sizeof(request.key));
         if (error != 0) {
                 free(r);
@@ -55,7 +55,7 @@ static int claim(struct engine *engine, struct peer *peer, const struct wire_hea
         DL_APPEND2(peer->responders, r, peer_prev, peer_next);
         peer->n_transfers++;
         metric_add(engine->metric_claims, 1);
-        if (!r->hh.tbl || stream_init(&r->stream, r->offer.segments, r->offer.n_segments) < 0) {
+        if (!r->hh.tbl || stream_init(&r->stream, r->claim.segments, r->claim.n_segments) < 0) {
                 responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
                 return FERRY_E_TRANSFER_FAILED;
         }
@@ -63,7 +63,7 @@ static int claim(struct engine *engine, struct peer *peer, const struct wire_hea
         return 0;
 }
 
-int claim_find(struct engine *engine, struct peer *peer, const struct wire_header *h, struct responder **ret)
+int responder_claim(struct engine *engine, struct peer *peer, const struct wire_header *h, struct responder **ret)
 {
         struct responder *r = responder_find(engine, h->transfer);
 

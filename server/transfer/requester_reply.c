@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "reply.h"
+#include "requester_reply.h"
 
 #include "engine_internal.h"
-#include "request.h"
+#include "requester_request.h"
 #include "requester_state.h"
 
 /* Maps a status to an error; one that a responder cannot send counts as a refusal. */
@@ -38,10 +38,10 @@ static void refused(struct requester *r, const struct wire_header *h)
                 error = FERRY_E_PEER_LOST;
                 r->error = 0;
         }
-        if (r->word_awaited)
+        if (r->expects_done_ack)
                 r->error = 0;
         r->peer_knows = true;
-        r->word_awaited = r->final_sent = false;
+        r->expects_done_ack = r->final_sent = false;
         requester_fail(r, error, "the peer answered: %s",
                        error == FERRY_E_LIMIT_REACHED
                                ? "its limit of transfers (claims_max), or of requests of one transfer, is reached"
@@ -84,7 +84,7 @@ static void data_is_there(struct requester *r, struct chunk *chunk, const struct
         uint64_t length = chunk->length;
 
         chunk->arrived += data->length;
-        peer_moved(r->peer, data->length);
+        peer_note_moved(r->peer, data->length);
         requester_moved(r);
         if (r->spec.arrived && r->error == 0)
                 r->spec.arrived(r->spec.context, data->offset, data->length);
@@ -110,9 +110,9 @@ static void data_received(struct message *message, enum message_result result)
                 if (r->error == 0 && check_bytes(r, &message->answer, message->checksum))
                         data_is_there(r, chunk, &message->answer);
                 break;
-        case MESSAGE_REVOKED:
+        case MESSAGE_LEASE_ENDED:
                 /* A DONE_ACK that says why will follow. */
-                r->word_awaited = r->error == 0;
+                r->expects_done_ack = r->error == 0;
                 requester_fail(r, FERRY_E_CANCELLED_BY_PEER, "the peer took its memory back");
                 break;
         case MESSAGE_NO_MEMORY:
@@ -128,18 +128,18 @@ static void data_received(struct message *message, enum message_result result)
         requester_mark(r);
 }
 
-bool reply_owns(const struct message *message)
+bool requester_owns(const struct message *message)
 {
         return message->done == data_received;
 }
 
-void reply_copied(struct message *message)
+void requester_copied(struct message *message)
 {
         struct requester *r = message->owner;
 
         r->copying += peer_count_copied(r->peer, message);
         requester_moved(r);
-        requester_tell_progress(r);
+        requester_report_progress(r);
 }
 
 /* Called when the transport is about to store: the transfer may have been cancelled or ended meanwhile. */
@@ -187,7 +187,7 @@ static bool is_expected(const struct requester *r, const struct chunk *chunk, co
                h->length <= chunk->length - chunk->announced;
 }
 
-void reply_on_data(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
+void requester_on_data(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
 {
         struct requester *r = requester_of(engine, peer, h);
         struct chunk *chunk = r && r->spec.direction == ENGINE_READ ? window_find(&r->window, h->seq) : NULL;
@@ -215,7 +215,7 @@ void reply_on_data(struct engine *engine, struct peer *peer, const struct wire_h
         requester_mark(r);
 }
 
-void reply_on_held(struct engine *engine, struct peer *peer, const struct wire_header *h)
+void requester_on_held(struct engine *engine, struct peer *peer, const struct wire_header *h)
 {
         struct requester *r = requester_find(engine, h->transfer);
 
@@ -223,12 +223,12 @@ void reply_on_held(struct engine *engine, struct peer *peer, const struct wire_h
             r->error || h->status || h->from_epoch != r->spec.peer.epoch)
                 return;
         requester_note_started(r);
-        requester_tell_progress(r); /* not a stall: the peer waits for the bytes, too */
+        requester_report_progress(r); /* not a stall: the peer waits for the bytes, too */
 }
 
 /* ---- ACK, DONE_ACK ---- */
 
-void reply_on_ack(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
+void requester_on_ack(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
 {
         struct requester *r = requester_of(engine, peer, h);
         struct chunk *chunk = r && r->spec.direction == ENGINE_WRITE ? window_find(&r->window, h->seq) : NULL;
@@ -250,11 +250,12 @@ void reply_on_ack(struct engine *engine, struct peer *peer, const struct wire_he
                 r->peer_knows = true;
                 requester_set_state(r, REQUESTER_COMPLETE);
         }
-        request_chunk_is_written(r, chunk);
+        requester_chunk_written(r, chunk);
         requester_mark(r);
 }
 
-void reply_on_done_ack(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
+void requester_on_done_ack(struct engine *engine, struct peer *peer, const struct wire_header *h,
+                           struct payload *payload)
 {
         struct requester *r = requester_of(engine, peer, h);
 
