@@ -92,7 +92,7 @@ class Scene:
         with open(token, "w", encoding="ascii") as file:
             file.write(TOKEN + "\n")
         with contextlib.ExitStack() as stack:  # what is there already ends when the rest does not start
-            self.a = Worker(ferryd, folder, "worker-a", "--token-file", token)
+            self.a = Worker(ferryd, folder, "worker-a", "--token-file", token, "--max-regions", "10")
             stack.callback(self.a.stop)
             self.a.token = TOKEN
             self.b = Worker(ferryd, folder, "worker-b")
@@ -126,6 +126,7 @@ class Scene:
 
 
 def enter(page, token):
+    page.wait("document.getElementById('login') && !document.getElementById('login').hidden")
     page.eval(f"document.getElementById('token').value = {json.dumps(token)};"
               "document.getElementById('login').requestSubmit()")
 
@@ -133,10 +134,9 @@ def enter(page, token):
 def a_wrong_token_is_asked_for_again(scene):
     page = scene.browser
     page.open(scene.a.url + "/")
-    page.wait("document.getElementById('login') && !document.getElementById('login').hidden")
-    assert page.eval("document.getElementById('main').hidden")
     enter(page, "wrong")
     page.wait("document.getElementById('refused').textContent.includes('not the token')")
+    assert page.eval("document.getElementById('main').hidden")
     scene.shoot("wrong-token")
 
 
@@ -174,6 +174,18 @@ def what_a_client_names_is_text(scene):
     page.wait("document.querySelectorAll('#peers tbody tr').length === 1")
 
 
+def near_limits_are_told_until_they_are_cleared(scene):
+    page, limits = scene.browser, "document.getElementById('limits').textContent"
+    made = [scene.a.region(4096) for _ in range(8)]  # and two of the tests before
+    page.wait(f"{limits} === '90 % of regions_max (10) in use'")
+    page.open(scene.a.url + "/")
+    enter(page, TOKEN)
+    page.wait(f"{limits} === '90 % of regions_max (10) in use'")  # the page had not been there when it became near
+    for region in made:
+        scene.a.call("DELETE", "/v1/regions/" + region)
+    page.wait(f"{limits} === ''")
+
+
 def many_transfers_stay_readable(scene):
     page = scene.browser
     region = scene.a.region(256 << 20)
@@ -209,7 +221,6 @@ def the_interface_is_a_page_without_a_script(scene):
 def the_death_of_the_worker_is_seen(scene):
     page = scene.browser
     page.open(scene.a.url + "/")
-    page.wait("document.getElementById('login') && !document.getElementById('login').hidden")
     enter(page, TOKEN)
     page.wait("document.body.className === 'live'")
     scene.a.process.kill()
@@ -218,8 +229,8 @@ def the_death_of_the_worker_is_seen(scene):
 
 
 TESTS = (a_wrong_token_is_asked_for_again, the_token_opens_the_page_and_stays_in_memory,
-         transfers_appear_and_are_cancelled, what_a_client_names_is_text, many_transfers_stay_readable,
-         the_interface_is_a_page_without_a_script)
+         transfers_appear_and_are_cancelled, what_a_client_names_is_text,
+         near_limits_are_told_until_they_are_cleared, many_transfers_stay_readable, the_interface_is_a_page_without_a_script)
 
 
 def main():

@@ -9,7 +9,7 @@ const SECONDS = 300, FAILURES = 20, SOON_MS = 60000, PASSIVE = { readable: true,
 const RECEIVES = { read: true, writable: true };
 
 let token = null, skew = 0, dirty = false, about = '', started = 0;
-let operations = new Map(), peers = [], failures = [], metrics = new Map();
+let operations = new Map(), peers = [], failures = [], metrics = new Map(), limits = new Map();
 const moved = { received: new Array(SECONDS).fill(0), sent: new Array(SECONDS).fill(0), second: 0 };
 
 /* ---- asking ---- */
@@ -81,6 +81,8 @@ async function list() {
   operations = new Map();
   for (const operation of running) take(operation, 0);
   failures = failed.operations;
+  limits = new Map();
+  for (const event of (await (await ask('/v1/events?type=limit')).json()).events) happened(event);
   await look();
 }
 
@@ -108,8 +110,8 @@ function happened(event) {
   const family = event.type.split('.')[0];
   if (event.operation) take(event.operation, Date.parse(event.time));
   else if (family === 'peer' || family === 'region') lookSoon();
-  else if (family === 'limit') say($('limits'), event.type === 'limit.near'
-    ? `${event.limit.name}: ${event.limit.used} of ${event.limit.max} in use` : '', 'warn');
+  else if (event.type === 'limit.near') limits.set(event.limit.name, event.limit.max);
+  else if (family === 'limit') limits.delete(event.limit.name);
   dirty = true;
 }
 
@@ -130,6 +132,9 @@ async function read(body) {
         skew = Date.parse(event.time) - Date.now();
         await describe();
         await list(); /* what happens meanwhile comes after it */
+        $('login').hidden = true;
+        $('main').hidden = false;
+        tick(true);
         state('live', 'live');
       } else if (event.type === 'missed') {
         await list();
@@ -325,6 +330,7 @@ function show() {
   $('memory-bar').classList.toggle('full', limit > 0 && used >= 0.9 * limit);
   say($('counts'), [counted(transfers.length, 'transfer'), counted(offers.length, 'offer'),
     counted(metric('ferry_http_waiters'), 'parked request'), counted(metric('ferry_event_readers'), 'event reader')].join(', '));
+  say($('limits'), [...limits].map(([name, max]) => `90 % of ${name} (${max}) in use`).join(', '), 'warn');
   say($('about'), `${about}, up ${span(now() - started)}`);
 }
 
@@ -344,8 +350,6 @@ async function describe() {
   say($('name'), worker.name);
   about = `ferryd ${worker.version}, UCX ${worker.ucx_version}, epoch ${worker.epoch}`;
   started = now() - worker.uptime_ms;
-  $('login').hidden = true;
-  $('main').hidden = false;
 }
 
 function login(error) {
@@ -353,7 +357,7 @@ function login(error) {
   $('login').hidden = false;
   say($('refused'), token === null ? '' : error.status === 403 ? error.message : 'That is not the token of this worker.');
   token = null;
-  state('', 'closed');
+  state('', 'token needed');
   $('token').focus();
 }
 
