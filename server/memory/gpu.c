@@ -116,15 +116,22 @@ const struct gpu_device *gpu_device(unsigned n)
         return &devices[n];
 }
 
+const struct gpu_device *gpu_device_in_use(unsigned n)
+{
+        bool in_use;
+
+        (void)pthread_mutex_lock(&devices_lock);
+        in_use = n < GPU_MAX && devices[n].context;
+        (void)pthread_mutex_unlock(&devices_lock);
+        return in_use ? &devices[n] : NULL;
+}
+
 const struct gpu_device *gpu_device_any(void)
 {
         const struct gpu_device *device = NULL;
 
-        (void)pthread_mutex_lock(&devices_lock);
         for (unsigned n = 0; n < GPU_MAX && !device; n++)
-                if (devices[n].context)
-                        device = &devices[n];
-        (void)pthread_mutex_unlock(&devices_lock);
+                device = gpu_device_in_use(n);
         return device;
 }
 

@@ -17,9 +17,9 @@ enum { PIN_MIN = 64 << 10 }; /* bytes; smaller copies take as long either way */
 
 enum { PIN_NONE, PIN_UNDER_WAY, PIN_DONE, PIN_REFUSED };
 
-void *gpu_host_new(size_t size)
+void *gpu_host_new(unsigned gpu, size_t size)
 {
-        const struct gpu_device *device = gpu_device_any();
+        const struct gpu_device *device = gpu_device_in_use(gpu);
         void *address = NULL;
 
         if (!device || !gpu_enter(device))
@@ -30,9 +30,9 @@ void *gpu_host_new(size_t size)
         return address;
 }
 
-void gpu_host_free(void *address)
+void gpu_host_free(unsigned gpu, void *address)
 {
-        const struct gpu_device *device = address ? gpu_device_any() : NULL;
+        const struct gpu_device *device = address ? gpu_device_in_use(gpu) : NULL;
 
         if (!device || !gpu_enter(device))
                 return; /* freed with the context */
@@ -41,9 +41,9 @@ void gpu_host_free(void *address)
 }
 
 /* false: the memory cannot be pinned, or the program has pinned it already. */
-static bool pin(const struct gpu_pin *p)
+static bool pin(const struct gpu_pin *p, unsigned gpu)
 {
-        const struct gpu_device *device = gpu_device_any();
+        const struct gpu_device *device = gpu_device_in_use(gpu);
         const unsigned flags = CUDA_HOST_PORTABLE | (p->read_only ? CUDA_HOST_READ_ONLY : 0);
         cuda_result result;
 
@@ -54,14 +54,14 @@ static bool pin(const struct gpu_pin *p)
         return result == CUDA_SUCCESS;
 }
 
-void gpu_pin_use(struct gpu_pin *p, uint64_t bytes)
+void gpu_pin_use(struct gpu_pin *p, unsigned gpu, uint64_t bytes)
 {
         int none = PIN_NONE;
 
         if (p->size < PIN_MIN || atomic_load(&p->state) != PIN_NONE || atomic_fetch_add(&p->copied, bytes) < p->size)
                 return;
         if (atomic_compare_exchange_strong(&p->state, &none, PIN_UNDER_WAY))
-                atomic_store(&p->state, pin(p) ? PIN_DONE : PIN_REFUSED);
+                atomic_store(&p->state, pin(p, gpu) ? PIN_DONE : PIN_REFUSED);
 }
 
 bool gpu_is_pinned(const struct gpu_pin *p)

@@ -36,6 +36,8 @@ int gpu_device_use(unsigned n, const struct gpu_device **ret_device, char detail
 
 /* Device n, which gpu_device_use has returned before. */
 const struct gpu_device *gpu_device(unsigned n);
+/* Device n; NULL = it is not in use. */
+const struct gpu_device *gpu_device_in_use(unsigned n);
 /* Any device in use; NULL = none. */
 const struct gpu_device *gpu_device_any(void);
 

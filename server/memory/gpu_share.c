@@ -33,11 +33,14 @@ struct gpu_export {
         struct gpu_export *prev, *next;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;       /* guards imports and exports; held over driver calls */
-static pthread_mutex_t opens_lock = PTHREAD_MUTEX_INITIALIZER; /* guards gpu_memory.opens; never held over them */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;       /* guards exports; never held over driver calls */
+static pthread_mutex_t opens_lock = PTHREAD_MUTEX_INITIALIZER; /* guards gpu_memory.opens; nor this one */
 static pthread_cond_t closed = PTHREAD_COND_INITIALIZER;       /* by CLOCK_REALTIME: a step only moves the timeout */
-static struct gpu_import *imports;
 static struct gpu_export *exports;
+static struct {
+        pthread_mutex_t lock; /* guards list; held over driver calls, which may wait for the device */
+        struct gpu_import *list;
+} imports[GPU_MAX];
 
 /* ---- exports ---- */
 
@@ -132,25 +135,45 @@ bool gpu_await_closed(const struct space *space, unsigned ms)
 
 /* ---- imports ---- */
 
-static int device_of_uuid(const uint8_t uuid[GPU_UUID_SIZE], const struct gpu_device **ret_device)
+static void make_locks(void)
+{
+        for (unsigned n = 0; n < GPU_MAX; n++)
+                (void)pthread_mutex_init(&imports[n].lock, NULL);
+}
+
+static void import_lock(const struct gpu_device *device)
+{
+        static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+        (void)pthread_once(&once, make_locks);
+        (void)pthread_mutex_lock(&imports[device->number].lock);
+}
+
+static void import_unlock(const struct gpu_device *device)
+{
+        (void)pthread_mutex_unlock(&imports[device->number].lock);
+}
+
+int gpu_find(const struct gpu_share *share, unsigned *ret_gpu)
 {
         const char *reason;
         unsigned count = gpu_count(&reason);
 
         for (unsigned n = 0; n < count; n++) {
                 struct cuda_uuid own;
-                char detail[GPU_DETAIL_SIZE];
                 cuda_device device;
 
                 if (gpu_driver()->device_get(&device, (int)n) == CUDA_SUCCESS &&
                     gpu_driver()->device_get_uuid(&own, device) == CUDA_SUCCESS &&
-                    memcmp(own.bytes, uuid, sizeof(own.bytes)) == 0)
-                        return gpu_device_use(n, ret_device, detail) == 0 ? 0 : -ENODEV;
+                    memcmp(own.bytes, share->device, sizeof(own.bytes)) == 0) {
+                        *ret_gpu = n;
+                        return 0;
+                }
         }
         return -ENODEV;
 }
 
-/* The lock is held. The memory if this process has shared it; NULL = another process has. */
+/* With the lock. The memory if this process has shared it; NULL = another process has. */
 static const struct gpu_memory *find_export(const struct gpu_share *share)
 {
         struct gpu_export *export;
@@ -161,7 +184,7 @@ static const struct gpu_memory *find_export(const struct gpu_share *share)
         return NULL;
 }
 
-/* The lock is held and the context current. */
+/* With the import lock; the context is current. */
 static cuda_result import_open(struct gpu_import *import)
 {
         const struct cuda_driver *cuda = gpu_driver();
@@ -176,15 +199,14 @@ static cuda_result import_open(struct gpu_import *import)
         return result;
 }
 
-/* The lock is held. Opens the handle, or adds a user to an open one. NULL with *ret_error = -errno. */
+/* With the import lock. Opens the handle, or adds a user to an open one. NULL with *ret_error = -errno. */
 static struct gpu_import *import_get(const struct gpu_device *device, const struct gpu_share *share, int *ret_error)
 {
         struct gpu_import *import;
         cuda_result result;
 
-        DL_FOREACH (imports, import)
-                if (import->device == device &&
-                    memcmp(import->handle.bytes, share->handle, sizeof(share->handle)) == 0) {
+        DL_FOREACH (imports[device->number].list, import)
+                if (memcmp(import->handle.bytes, share->handle, sizeof(share->handle)) == 0) {
                         import->users++;
                         return import;
                 }
@@ -206,16 +228,16 @@ static struct gpu_import *import_get(const struct gpu_device *device, const stru
                 free(import);
                 return NULL;
         }
-        DL_APPEND(imports, import);
+        DL_APPEND(imports[device->number].list, import);
         return import;
 }
 
-/* The lock is held. Closes the handle after its last user. */
+/* With the import lock. Closes the handle after its last user. */
 static void import_put(struct gpu_import *import)
 {
         if (--import->users > 0)
                 return;
-        DL_DELETE(imports, import);
+        DL_DELETE(imports[import->device->number].list, import);
         if (gpu_enter(import->device)) {
                 (void)gpu_driver()->ipc_close(import->base);
                 gpu_leave();
@@ -223,26 +245,31 @@ static void import_put(struct gpu_import *import)
         free(import);
 }
 
-/* The lock is held. Opens memory of another process. Errors as of gpu_open. */
+/* Opens memory of another process. Errors as of gpu_open. */
 static int open_foreign(struct gpu_memory *memory, const struct gpu_share *share)
 {
+        struct gpu_import *import;
         uint64_t end;
-        int r;
-        struct gpu_import *import = import_get(memory->device, share, &r);
+        int r = 0;
 
+        import_lock(memory->device);
+        import = import_get(memory->device, share, &r);
+        if (import && (__builtin_add_overflow(share->offset, memory->size, &end) || end > import->size)) {
+                import_put(import);
+                import = NULL;
+                r = -EBADMSG;
+        }
+        import_unlock(memory->device);
         if (!import)
                 return r;
-        if (__builtin_add_overflow(share->offset, memory->size, &end) || end > import->size) {
-                import_put(import);
-                return -EBADMSG;
-        }
         memory->kind = GPU_OPENED;
         memory->import = import;
         memory->address = import->base + share->offset;
         return 0;
 }
 
-/* Opens memory that this process has shared itself. Adopted memory stays adopted: the program may free it any time. */
+/* With the lock. Opens memory that this process has shared itself. Adopted memory stays adopted: the program may free
+ * it any time. */
 static int open_own(struct gpu_memory *memory, const struct gpu_memory *own)
 {
         if (memory->size > own->size)
@@ -258,11 +285,13 @@ int gpu_open(const struct gpu_share *share, uint64_t size, const struct space **
 {
         const struct gpu_memory *own;
         const struct gpu_device *device;
+        char detail[GPU_DETAIL_SIZE];
         struct gpu_memory *memory;
-        int r = device_of_uuid(share->device, &device);
+        unsigned gpu;
+        int r = gpu_find(share, &gpu);
 
-        if (r < 0)
-                return r;
+        if (r < 0 || gpu_device_use(gpu, &device, detail) != 0)
+                return -ENODEV;
         memory = calloc(1, sizeof(*memory));
         if (!memory)
                 return -ENOMEM;
@@ -271,8 +300,10 @@ int gpu_open(const struct gpu_share *share, uint64_t size, const struct space **
                                        .size = size };
         (void)pthread_mutex_lock(&lock);
         own = find_export(share);
-        r = own ? open_own(memory, own) : open_foreign(memory, share);
+        r = own ? open_own(memory, own) : 0;
         (void)pthread_mutex_unlock(&lock);
+        if (!own)
+                r = open_foreign(memory, share);
         if (r < 0) {
                 free(memory);
                 return r;
@@ -288,9 +319,10 @@ void gpu_close(const struct space *space)
 
         if (!memory)
                 return;
-        (void)pthread_mutex_lock(&lock);
-        if (memory->import)
+        if (memory->import) {
+                import_lock(memory->device);
                 import_put(memory->import);
-        (void)pthread_mutex_unlock(&lock);
+                import_unlock(memory->device);
+        }
         free(memory);
 }

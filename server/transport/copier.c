@@ -9,15 +9,14 @@
 #include <utlist.h>
 
 #include "base/log.h"
-#include "base/space.h"
 #include "base/thread.h"
 #include "base/util.h"
 
-enum { THREADS = 4, DEVICES = 16 /* more of them share threads */ };
+enum { THREADS = 4, DEVICES = 16, PAIRS = 16 /* more of them share threads */ };
 
 enum task_state { TASK_WAITS, TASK_RUNS, TASK_HAS_RUN };
 
-/* The threads of one device. */
+/* The threads of one device, or of two. */
 struct lane {
         struct copier *copier;
         pthread_cond_t work;         /* waiting, ending */
@@ -34,7 +33,7 @@ struct copier {
         pthread_cond_t ran;           /* a task has run */
         struct copier_task *finished; /* utlist */
         bool ending;
-        struct lane lanes[1 + DEVICES]; /* the first: of no device */
+        struct lane lanes[1 + DEVICES + PAIRS]; /* the first: of no device */
 };
 
 int copier_new(void (*notify)(void *context), void *context, struct copier **ret_copier)
@@ -127,11 +126,20 @@ static void start_threads(struct lane *lane)
         }
 }
 
+static unsigned lane_of(struct copier_gpus gpus)
+{
+        unsigned one = gpus.one ? gpus.one : gpus.other, other = gpus.other ? gpus.other : one;
+
+        if (one == 0)
+                return 0;
+        return one == other ? 1 + one % DEVICES : 1 + DEVICES + (5 * one + other) % PAIRS;
+}
+
 void copier_add(struct copier *copier, struct copier_task *task)
 {
         struct lane *lane;
 
-        task->lane = task->space ? 1 + task->space->device % DEVICES : 0;
+        task->lane = lane_of(task->gpus);
         lane = &copier->lanes[task->lane];
         if (lane->n_threads == 0)
                 start_threads(lane);
@@ -214,7 +222,7 @@ static void errand_done(struct copier_task *task)
         free(FERRY_CONTAINER_OF(task, struct errand, task));
 }
 
-void copier_do(struct copier *copier, const struct space *space, void (*run)(void *context), void *context)
+void copier_do(struct copier *copier, struct copier_gpus gpus, void (*run)(void *context), void *context)
 {
         struct errand *errand = malloc(sizeof(*errand));
 
@@ -222,7 +230,7 @@ void copier_do(struct copier *copier, const struct space *space, void (*run)(voi
                 run(context);
                 return;
         }
-        *errand = (struct errand){ .task = { .run = errand_run, .done = errand_done, .space = space },
+        *errand = (struct errand){ .task = { .run = errand_run, .done = errand_done, .gpus = gpus },
                                    .run = run,
                                    .context = context };
         copier_add(copier, &errand->task);

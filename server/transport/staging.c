@@ -14,7 +14,18 @@ struct staging_buffer {
         uint8_t *bytes;
         size_t size;
         bool pinned;
+        unsigned gpu; /* that it was made for first; any may use it */
         struct staging_buffer *prev, *next;
+};
+
+/* What one GPU has. Makes its buffers on its own thread, one at a time, because the driver may wait for the GPU. */
+struct staging_gpu {
+        struct staging *staging;
+        uint64_t used; /* bytes of buffers in use */
+        struct copier_task task;
+        struct staging_buffer *made; /* by the task */
+        bool making;
+        bool failed; /* the last one could not be made: messages take ordinary memory */
 };
 
 struct staging {
@@ -23,22 +34,20 @@ struct staging {
         void *context;
         struct staging_buffer *idle; /* utlist */
         uint64_t bytes;              /* of all buffers */
+        uint64_t used;               /* of those in use */
         bool wanted;                 /* room() must be called */
-        /* Makes and frees buffers on a thread, one at a time, because the driver may be slow. */
-        struct copier_task task;
-        bool making;
-        bool failed;                    /* the last one could not be made: messages take ordinary memory */
-        struct staging_buffer *made;    /* by the task */
-        struct staging_buffer *surplus; /* utlist; what the task frees first */
+        struct staging_gpu gpus[GPU_MAX];
 };
 
 /* ---- buffers ---- */
 
 /* Any thread. */
-static void buffer_free(struct staging_buffer *buffer)
+static void buffer_free(void *context)
 {
+        struct staging_buffer *buffer = context;
+
         if (buffer->pinned)
-                gpu_host_free(buffer->bytes);
+                gpu_host_free(buffer->gpu, buffer->bytes);
         else
                 free(buffer->bytes);
         free(buffer);
@@ -46,14 +55,9 @@ static void buffer_free(struct staging_buffer *buffer)
 
 static void make_run(struct copier_task *task)
 {
-        struct staging *staging = FERRY_CONTAINER_OF(task, struct staging, task);
-        struct staging_buffer *buffer, *next;
+        struct staging_buffer *buffer = FERRY_CONTAINER_OF(task, struct staging_gpu, task)->made;
 
-        DL_FOREACH_SAFE (staging->surplus, buffer, next)
-                buffer_free(buffer);
-        staging->surplus = NULL;
-        buffer = staging->made;
-        buffer->bytes = gpu_host_new(buffer->size);
+        buffer->bytes = gpu_host_new(buffer->gpu, buffer->size);
         buffer->pinned = buffer->bytes != NULL;
         if (!buffer->pinned)
                 buffer->bytes = aligned_alloc(ALIGNMENT, buffer->size);
@@ -69,19 +73,19 @@ static void tell_room(struct staging *staging)
 
 static void make_done(struct copier_task *task)
 {
-        struct staging *staging = FERRY_CONTAINER_OF(task, struct staging, task);
-        struct staging_buffer *buffer = staging->made;
+        struct staging_gpu *gpu = FERRY_CONTAINER_OF(task, struct staging_gpu, task);
+        struct staging_buffer *buffer = gpu->made;
 
-        staging->making = false;
-        staging->made = NULL;
-        staging->failed = !buffer->bytes;
-        if (staging->failed) {
-                staging->bytes -= buffer->size;
+        gpu->making = false;
+        gpu->made = NULL;
+        gpu->failed = !buffer->bytes;
+        if (gpu->failed) {
+                gpu->staging->bytes -= buffer->size;
                 free(buffer);
         } else {
-                DL_APPEND(staging->idle, buffer);
+                DL_APPEND(gpu->staging->idle, buffer);
         }
-        tell_room(staging);
+        tell_room(gpu->staging);
 }
 
 static size_t size_for(uint64_t length)
@@ -93,28 +97,33 @@ static size_t size_for(uint64_t length)
         return size;
 }
 
-static void make(struct staging *staging, uint64_t length)
+static struct copier_gpus gpus_of(unsigned gpu)
 {
-        size_t size = size_for(length);
-        struct staging_buffer *buffer = calloc(1, sizeof(*buffer)), *old;
+        return (struct copier_gpus){ .one = 1 + gpu };
+}
 
-        if (!buffer)
-                return;
+static void make(struct staging *staging, struct staging_gpu *gpu, size_t size)
+{
+        struct staging_buffer *buffer, *old;
+
         while (staging->bytes + size > STAGING_BYTES && (old = staging->idle)) {
                 DL_DELETE(staging->idle, old);
-                DL_APPEND(staging->surplus, old);
                 staging->bytes -= old->size;
+                copier_do(staging->copier, gpus_of(old->gpu), buffer_free, old);
         }
-        if (staging->bytes > 0 && staging->bytes + size > STAGING_BYTES) {
-                free(buffer);
-                return; /* a buffer in use will be returned */
-        }
+        if (gpu->used > 0 && staging->bytes + size > STAGING_BYTES)
+                return; /* another GPU's is being made */
+        buffer = calloc(1, sizeof(*buffer));
+        gpu->failed = !buffer;
+        if (!buffer)
+                return;
         buffer->size = size;
+        buffer->gpu = (unsigned)(gpu - staging->gpus);
         staging->bytes += size;
-        staging->made = buffer;
-        staging->making = true;
-        staging->task = (struct copier_task){ .run = make_run, .done = make_done };
-        copier_add(staging->copier, &staging->task);
+        gpu->made = buffer;
+        gpu->making = true;
+        gpu->task = (struct copier_task){ .run = make_run, .done = make_done, .gpus = gpus_of(buffer->gpu) };
+        copier_add(staging->copier, &gpu->task);
 }
 
 static struct staging_buffer *find(const struct staging *staging, uint64_t length)
@@ -127,14 +136,30 @@ static struct staging_buffer *find(const struct staging *staging, uint64_t lengt
         return best;
 }
 
-bool staging_has_room(struct staging *staging, uint64_t length)
+/* A GPU may use as much as it leaves to the others, and one buffer always: one that stands still gets half at most. */
+static bool may_use(const struct staging_gpu *gpu, size_t size)
 {
-        if (length <= WIRE_INLINE_MAX || staging->failed || find(staging, length))
+        return gpu->used == 0 || gpu->used + size + gpu->staging->used <= STAGING_BYTES;
+}
+
+static struct staging_gpu *gpu_of(struct staging *staging, const struct stream *stream, uint64_t offset)
+{
+        const struct space *space = stream_next_space(stream, offset);
+
+        return &staging->gpus[space ? space->device % GPU_MAX : 0];
+}
+
+bool staging_has_room(struct staging *staging, const struct stream *stream, uint64_t offset, uint64_t length)
+{
+        struct staging_gpu *gpu = gpu_of(staging, stream, offset);
+        size_t size = size_for(length);
+
+        if (length <= WIRE_INLINE_MAX || gpu->failed || (may_use(gpu, size) && find(staging, length)))
                 return true;
         staging->wanted = true;
-        if (!staging->making && staging->copier)
-                make(staging, length);
-        return false;
+        if (may_use(gpu, size) && !gpu->making && staging->copier)
+                make(staging, gpu, size);
+        return gpu->failed;
 }
 
 int staging_new(void (*notify)(void *context), void (*room)(void *context), void *context, struct staging **ret_staging)
@@ -148,6 +173,8 @@ int staging_new(void (*notify)(void *context), void (*room)(void *context), void
         }
         staging->room = room;
         staging->context = context;
+        for (unsigned n = 0; n < GPU_MAX; n++)
+                staging->gpus[n].staging = staging;
         *ret_staging = staging;
         return 0;
 }
@@ -166,8 +193,6 @@ struct staging *staging_free(struct staging *staging)
                 return NULL;
         staging_stop(staging);
         DL_FOREACH_SAFE (staging->idle, buffer, next)
-                buffer_free(buffer);
-        DL_FOREACH_SAFE (staging->surplus, buffer, next)
                 buffer_free(buffer);
         free(staging);
         return NULL;
@@ -195,17 +220,22 @@ bool stage_new(struct staging *staging, struct message *message, uint8_t *bytes)
 
 bool stage_new_buffer(struct staging *staging, struct message *message)
 {
+        struct staging_gpu *gpu = gpu_of(staging, message->stream, message->offset);
         struct staging_buffer *buffer = message->length > WIRE_INLINE_MAX ? find(staging, message->length) : NULL;
         uint8_t *bytes = buffer ? buffer->bytes : malloc(message->length);
 
-        staging->failed = false;
+        gpu->failed = false;
         if (!bytes || !stage_new(staging, message, bytes)) {
                 if (!buffer)
                         free(bytes);
                 return false;
         }
-        if (buffer)
+        if (buffer) {
                 DL_DELETE(staging->idle, buffer);
+                gpu->used += buffer->size;
+                staging->used += buffer->size;
+        }
+        message->stage->gpu = gpu;
         message->stage->buffer = buffer;
         message->stage->owned = !buffer;
         return true;
@@ -223,6 +253,8 @@ void stage_free(struct message *message)
         if (stage->owned)
                 free(stage->bytes);
         if (stage->buffer) {
+                stage->gpu->used -= stage->buffer->size;
+                stage->staging->used -= stage->buffer->size;
                 DL_APPEND(stage->staging->idle, stage->buffer);
                 tell_room(stage->staging);
         }
@@ -247,8 +279,8 @@ static void stage_task(struct copier_task *task)
         struct message *m = stage->message;
         int r = stage->steps & STAGING_CHECK ? check(m->stream) : 0;
 
-        if (stage->pin)
-                gpu_pin_use(stage->pin, m->length);
+        if (stage->pin && stage->task.gpus.one)
+                gpu_pin_use(stage->pin, stage->task.gpus.one - 1, m->length);
         if (r == 0 && (stage->steps & STAGING_LOAD))
                 r = stream_load(m->stream, m->offset, stage->bytes, m->length);
         if (r == 0 && (stage->steps & STAGING_STORE))
@@ -275,7 +307,8 @@ void stage_run(struct message *message, unsigned steps, void (*ran)(struct messa
         stage->running = true;
         stage->task = (struct copier_task){ .run = stage_task,
                                             .done = stage_done,
-                                            .space = stream_next_space(message->stream, message->offset) };
+                                            .gpus = copier_gpus_of(stream_next_space(message->stream, message->offset),
+                                                                   NULL) };
         copier_add(stage->staging->copier, &stage->task);
 }
 

@@ -137,17 +137,21 @@ static void standing_run(struct gpu_scene *s, const struct standing *t)
         pair_stop(&s->pair);
 }
 
-/* More copies stand still than one GPU has threads, and fewer bytes than one link has under way: others go on. */
+/* More copies, openings and bytes stand still than one GPU has threads for, and one link has buffers for. */
 WITH_GPUS(a_gpu_that_stands_still_holds_up_no_other_gpu)
 {
         static const struct {
                 bool network;
-                const char *faults, *transport;
-        } ways[] = { { true, "", "tcp+staged" }, { false, "open", "shm+staged" }, { false, "", "shm+cuda_ipc" } };
+                const char *faults, *stands, *local, *transport;
+        } ways[] = {
+                { true, "", "stuck0", "cuda:0", "tcp+staged" },      { true, "", "hung0", "cuda:0", "tcp+staged" },
+                { false, "open", "stuck0", "cuda:0", "shm+staged" }, { false, "", "stuck0", "cuda:0", "shm+cuda_ipc" },
+                { false, "", "stuck0", "cuda:1", "shm+cuda_ipc" },   { false, "", "hung0", "cuda:0", "shm+cuda_ipc" }
+        };
         enum { STANDING = 6 };
 
-        for (size_t i = 0; i < 3; i++) {
-                const struct course standing = { FERRY_READABLE, "cuda:0", "cuda:0", 1 * MIB, NULL };
+        for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+                const struct course standing = { FERRY_READABLE, "cuda:0", ways[i].local, 3 * MIB, NULL };
                 const struct course moving = { FERRY_READABLE, "cuda:1", "cuda:1", 9 * MIB, NULL };
                 struct course_state begun[STANDING];
 
@@ -155,7 +159,7 @@ WITH_GPUS(a_gpu_that_stands_still_holds_up_no_other_gpu)
                 pair_start(&s->pair, ways[i].network);
                 for (size_t k = 0; k < STANDING; k++)
                         course_prepare(&s->pair, &standing, &begun[k]);
-                gpu_set_faults(s, text_format("stuck0 %s", ways[i].faults));
+                gpu_set_faults(s, text_format("%s %s", ways[i].stands, ways[i].faults));
                 for (size_t k = 0; k < STANDING; k++)
                         course_begin(&s->pair, &standing, &begun[k]);
                 course_run(&s->pair, &moving, ways[i].transport, ways[i].transport);

@@ -8,7 +8,7 @@
 
 #include "standin.h"
 
-enum { STACK_MAX = 16 };
+enum { STACK_MAX = 16, LOOK_US = 500 };
 
 pthread_mutex_t standin_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct context contexts[DEVICES_MAX];
@@ -48,19 +48,28 @@ bool fault(const char *word)
         return found;
 }
 
-bool is_stuck(int device)
+static bool fault_of(const char *name, int device)
 {
         char word[16];
 
-        (void)snprintf(word, sizeof(word), "stuck%d", device);
-        return fault("stuck") || fault(word);
+        (void)snprintf(word, sizeof(word), "%s%d", name, device);
+        return fault(name) || fault(word);
+}
+
+bool is_stuck(int device)
+{
+        return fault_of("stuck", device) || fault_of("hung", device);
 }
 
 void await_moving(int device)
 {
-        enum { LOOK_US = 500 };
-
         while (is_stuck(device))
+                (void)usleep(LOOK_US);
+}
+
+void await_answering(int device)
+{
+        while (fault_of("hung", device))
                 (void)usleep(LOOK_US);
 }
 

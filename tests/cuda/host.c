@@ -28,6 +28,7 @@ EXPORT cuda_result cuMemHostRegister_v2(void *address, size_t size, unsigned fla
 
         if (result != CUDA_SUCCESS)
                 return result;
+        await_answering(context->device);
         if (fault("pin") || size == 0 || (flags & ~(unsigned)(CUDA_HOST_PORTABLE | CUDA_HOST_READ_ONLY)) != 0)
                 return CUDA_ERROR_INVALID_VALUE;
         range = malloc(sizeof(*range));

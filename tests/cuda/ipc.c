@@ -64,6 +64,7 @@ EXPORT cuda_result cuIpcOpenMemHandle_v2(cuda_pointer *ret_pointer, struct cuda_
                 return CUDA_ERROR_INVALID_CONTEXT; /* a process cannot open its own */
         if (fault("open"))
                 return MAP_FAILED_RESULT;
+        await_answering(context->device);
         (void)pthread_mutex_lock(&standin_lock);
         DL_FOREACH (allocations, a)
                 if (a->opens > 0 && memcmp(&a->handle, &bytes, sizeof(bytes)) == 0)

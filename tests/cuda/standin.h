@@ -28,6 +28,7 @@
  *                         gone, reset: the GPUs have fallen off the bus, or were reset
  *                         stuck, stuckN: no copy of any device, or of device N, ends before the word is gone, nor does
  *                         a call that shares memory
+ *                         hung, hungN: the same, nor does a call that opens shared memory or pins memory of the host
  *                         slow: a copy takes SLOW_US on the device, whatever its size; copies of one stream follow each
  *                         other, those of several run at once
  *
@@ -72,6 +73,8 @@ bool fault(const char *word);
 bool is_stuck(int device);
 /* Until it does not. */
 void await_moving(int device);
+/* Until it is not hung. */
+void await_answering(int device);
 cuda_result health(void);
 cuda_result current(struct context **ret_context);
 struct standin_counts *counts(void);

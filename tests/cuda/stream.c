@@ -14,6 +14,7 @@ struct copy {
         uint8_t *to, *from; /* as they were given; from NULL = zeros */
         bool to_device, from_device;
         size_t size;
+        const struct context *peer; /* from another device; NULL = from none */
         struct copy *prev, *next;
 };
 
@@ -133,9 +134,13 @@ EXPORT cuda_result cuStreamSynchronize(cuda_stream handle)
 {
         struct stream *stream = handle;
         struct context *context;
+        const struct copy *next;
         cuda_result result;
 
         pass_time(stream->context->device, stream->idle_us);
+        DL_FOREACH (stream->queue, next)
+                if (next->peer)
+                        await_moving(next->peer->device);
         result = current(&context);
         if (result == CUDA_SUCCESS && stream->context != context)
                 result = CUDA_ERROR_INVALID_HANDLE;
@@ -248,7 +253,14 @@ EXPORT cuda_result cuMemcpyPeerAsync(cuda_pointer to, cuda_context to_context, c
         if (b && b->device != ((struct context *)from_context)->device)
                 b = NULL;
         (void)pthread_mutex_unlock(&standin_lock);
-        return a && b ? cuMemcpyDtoDAsync_v2(to, from, size, stream) : CUDA_ERROR_INVALID_VALUE;
+        if (!a || !b)
+                return CUDA_ERROR_INVALID_VALUE;
+        return queue(stream, (struct copy){ .to = (uint8_t *)(uintptr_t)to,
+                                            .from = (uint8_t *)(uintptr_t)from,
+                                            .to_device = true,
+                                            .from_device = true,
+                                            .size = size,
+                                            .peer = from_context });
 }
 
 EXPORT cuda_result cuMemsetD8Async(cuda_pointer to, unsigned char value, size_t n, cuda_stream stream)

@@ -352,14 +352,14 @@ TEST(host_memory_that_is_copied_again_is_pinned_until_it_goes)
         void *memory;
 
         allocate("cuda:0", &space, &memory);
-        gpu_pin_use(&pin, sizeof(host));
+        gpu_pin_use(&pin, 0, sizeof(host));
         assert_int_equal(counts->pins, before); /* it may never be used again */
-        gpu_pin_use(&pin, 1);
-        gpu_pin_use(&pin, 1);
+        gpu_pin_use(&pin, 0, 1);
+        gpu_pin_use(&pin, 0, 1);
         assert_int_equal(counts->pins, before + 1);
         for (int i = 0; i < 3; i++) {
-                gpu_pin_use(&inside, sizeof(host)); /* the driver refuses what overlaps */
-                gpu_pin_use(&small, sizeof(host));
+                gpu_pin_use(&inside, 0, sizeof(host)); /* the driver refuses what overlaps */
+                gpu_pin_use(&small, 0, sizeof(host));
         }
         assert_int_equal(counts->pins, before + 1);
         gpu_pin_end(&inside);
@@ -377,16 +377,16 @@ TEST(memory_of_the_driver_is_pinned_from_the_start)
         void *memory, *host;
 
         allocate("cuda:0", &space, &memory);
-        host = gpu_host_new(SIZE);
+        host = gpu_host_new(0, SIZE);
         assert_non_null(host);
         assert_int_equal(load(space, host, memory, SIZE), 0);
         assert_int_equal(counts->pinned, pinned + SIZE);
         assert_int_equal(counts->pageable, pageable);
-        gpu_host_free(host);
+        gpu_host_free(0, host);
         set_faults("pin");
-        assert_null(gpu_host_new(SIZE));
+        assert_null(gpu_host_new(0, SIZE));
         set_faults("");
-        gpu_host_free(NULL);
+        gpu_host_free(0, NULL);
         gpu_free(space);
 }
 

@@ -80,7 +80,8 @@ struct gpu_opening {
         struct channel *channel;
         struct mapping *mapping; /* in use */
         struct gpu_share share;
-        int result; /* of the task, as the next two */
+        unsigned gpu; /* its number here */
+        int result;   /* of the task, as the next two */
         const struct space *space;
         const void *address;
         struct gpu_opening *prev, *next;

@@ -42,6 +42,28 @@ static void open_ran(struct copier_task *task)
         finish_opening(opening);
 }
 
+static void find_run(struct copier_task *task)
+{
+        struct gpu_opening *opening = FERRY_CONTAINER_OF(task, struct gpu_opening, task);
+
+        opening->result = gpu_find(&opening->share, &opening->gpu);
+}
+
+/* The GPU's own threads open it. */
+static void find_ran(struct copier_task *task)
+{
+        struct gpu_opening *opening = FERRY_CONTAINER_OF(task, struct gpu_opening, task);
+
+        if (opening->result == 0 && !link_is_usable(&opening->channel->link))
+                opening->result = -ECANCELED;
+        if (opening->result < 0) {
+                open_ran(task);
+                return;
+        }
+        *task = (struct copier_task){ .run = open_run, .done = open_ran, .gpus.one = 1 + opening->gpu };
+        copier_add(channel_local(opening->channel)->copier, task);
+}
+
 int gpu_mapping_open(struct channel *channel, uint64_t id, uint64_t size, const void *share)
 {
         struct gpu_opening *opening = calloc(1, sizeof(*opening));
@@ -51,7 +73,7 @@ int gpu_mapping_open(struct channel *channel, uint64_t id, uint64_t size, const 
                 free(opening);
                 return r;
         }
-        opening->task = (struct copier_task){ .run = open_run, .done = open_ran };
+        opening->task = (struct copier_task){ .run = find_run, .done = find_ran };
         opening->channel = channel;
         memcpy(&opening->share, share, sizeof(opening->share));
         DL_APPEND(channel->openings, opening);
@@ -95,10 +117,12 @@ void gpu_mapping_close(struct mappings *mappings, uint64_t id, const struct spac
                 unmap_gpu(space, mappings->copier);
                 return;
         }
-        *closing = (struct gpu_closing){ .task = { .run = close_run, .done = close_ran, .space = space },
-                                         .channel = channel,
-                                         .id = id,
-                                         .space = space };
+        *closing = (struct gpu_closing){
+                .task = { .run = close_run, .done = close_ran, .gpus = copier_gpus_of(space, NULL) },
+                .channel = channel,
+                .id = id,
+                .space = space
+        };
         DL_APPEND(channel->closings, closing);
         copier_add(mappings->copier, &closing->task);
 }

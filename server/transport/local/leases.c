@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/space.h"
 #include "unmap.h"
 
 enum { PAGE_SIZE_BYTES = FRAME_LEASES * sizeof(struct lease_slot) };
@@ -45,12 +46,30 @@ int leases_make_bounce(struct leases *leases, struct memfd **ret_memfd)
         return 0;
 }
 
-int leases_find_bounce(const struct leases *leases)
+uint64_t leases_owner(const struct stream *stream, uint64_t offset)
 {
-        for (int i = 0; i < BOUNCE_BUFFERS; i++)
+        const struct space *space = stream_next_space(stream, offset);
+
+        return space ? 1 + space->device : (uintptr_t)stream;
+}
+
+int leases_find_bounce(const struct leases *leases, uint64_t owner)
+{
+        int n_own = 0, n_free = 0, first = -1;
+
+        for (int i = BOUNCE_BUFFERS - 1; i >= 0; i--) {
+                n_own += leases->bounce_used[i] && leases->bounce_owner[i] == owner;
+                n_free += !leases->bounce_used[i];
                 if (!leases->bounce_used[i])
-                        return i;
-        return -1;
+                        first = i;
+        }
+        return n_own < n_free ? first : -1;
+}
+
+void leases_use_bounce(struct leases *leases, int buffer, uint64_t owner)
+{
+        leases->bounce_used[buffer] = true;
+        leases->bounce_owner[buffer] = owner;
 }
 
 uint32_t leases_grant(struct leases *leases, uint64_t number, struct message *message, int buffer)
@@ -59,7 +78,7 @@ uint32_t leases_grant(struct leases *leases, uint64_t number, struct message *me
 
         leases->slots[slot] = (struct lease){ .message = message, .number = number, .buffer = buffer };
         if (buffer >= 0)
-                leases->bounce_used[buffer] = true;
+                leases_use_bounce(leases, buffer, leases_owner(message->stream, message->offset));
         lease_grant(&leases->page[slot], number);
         return slot;
 }

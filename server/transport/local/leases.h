@@ -18,7 +18,7 @@
  * ended, so that a release is never ambiguous. The progress thread.
  */
 
-enum { BOUNCE_SIZE = 1 << 20, BOUNCE_BUFFERS = 8 };
+enum { BOUNCE_SIZE = 1 << 20, BOUNCE_BUFFERS = 16 };
 
 struct lease {
         struct message *message; /* NULL = the lease has ended */
@@ -34,7 +34,8 @@ struct leases {
         size_t n_free;
         uint8_t *bounce; /* NULL = not used yet */
         bool bounce_used[BOUNCE_BUFFERS];
-        struct gpu_pin pin; /* of the bounce buffers */
+        uint64_t bounce_owner[BOUNCE_BUFFERS]; /* of the used ones: leases_owner */
+        struct gpu_pin pin;                    /* of the bounce buffers */
 };
 
 /* 0 or -errno. */
@@ -44,8 +45,12 @@ void leases_clear(struct leases *leases, struct copier *copier);
 
 /* Makes the bounce buffers. 0 with the memfd to send to the peer, a reference; -errno. */
 int leases_make_bounce(struct leases *leases, struct memfd **ret_memfd);
-/* Finds a free bounce buffer; -1 = none. */
-int leases_find_bounce(const struct leases *leases);
+/* Who shares the bounce buffers: the GPU of the byte at offset or behind, or the transfer that has the stream. */
+uint64_t leases_owner(const struct stream *stream, uint64_t offset);
+/* Finds a free bounce buffer; -1 = none, or the owner has as many as are free. owner 0 = any. */
+int leases_find_bounce(const struct leases *leases, uint64_t owner);
+/* The owner uses a buffer that was found. */
+void leases_use_bounce(struct leases *leases, int buffer, uint64_t owner);
 static inline uint8_t *leases_bounce(const struct leases *leases, int buffer)
 {
         return leases->bounce + (size_t)buffer * BOUNCE_SIZE;

@@ -21,7 +21,7 @@ enum {
 static bool has_room(const struct channel *channel)
 {
         return channel->queue_bytes < CHANNEL_QUEUE_ROOM && channel->leases.n_free > 0 &&
-               (!channel->leases.bounce || leases_find_bounce(&channel->leases) >= 0);
+               (!channel->leases.bounce || leases_find_bounce(&channel->leases, 0) >= 0);
 }
 
 static uint64_t wait_for_room(struct channel *channel)
@@ -58,7 +58,7 @@ uint64_t outgoing_fit(struct link *link, const struct stream *stream, uint64_t o
                 *ret_inline = true;
                 return limit < FRAME_INLINE_MAX ? limit : FRAME_INLINE_MAX;
         }
-        if (leases_find_bounce(&channel->leases) < 0)
+        if (leases_find_bounce(&channel->leases, leases_owner(stream, offset)) < 0)
                 return wait_for_room(channel);
         return limit < BOUNCE_SIZE ? limit : BOUNCE_SIZE;
 }
@@ -165,7 +165,7 @@ static int find_buffer(struct channel *channel, const struct message *message)
 {
         if (message->length > BOUNCE_SIZE || export_bounce_buffers(channel) < 0)
                 return -1;
-        return leases_find_bounce(&channel->leases);
+        return leases_find_bounce(&channel->leases, leases_owner(message->stream, message->offset));
 }
 
 static void send_buffer(struct channel *channel, struct message *message, int buffer)
@@ -229,7 +229,7 @@ static bool stage_in_ring(struct channel *channel, struct message *message)
 
         if (buffer < 0 || !stage_new(channel_local(channel)->staging, message, leases_bounce(leases, buffer)))
                 return false;
-        leases->bounce_used[buffer] = true;
+        leases_use_bounce(leases, buffer, leases_owner(message->stream, message->offset));
         message->stage->place = &leases->bounce_used[buffer];
         message->stage->pin = &leases->pin;
         return true;

@@ -86,15 +86,19 @@ static int copy_off_host(const struct pull *pull)
                 const struct pull_extent *from = &pull->extents[i];
 
                 for (uint64_t done = 0, run; done < from->size && r == 0; done += run, offset += run) {
+                        const struct space *space;
                         struct memory *memory;
                         uint8_t *to;
 
                         if (atomic_load(&pull->unwanted))
                                 return -ECANCELED;
                         run = stream_run_in_segment(message->stream, offset, from->size - done, &to, &memory);
-                        gpu_pin_use(from->space ? &memory->pin : &from->mapping->range, run);
-                        r = space_copy(stream_space(message->stream, offset), to, from->space, from->address + done,
-                                       run);
+                        space = stream_space(message->stream, offset);
+                        if (from->space && !space)
+                                gpu_pin_use(&memory->pin, from->space->device, run);
+                        else if (space && !from->space)
+                                gpu_pin_use(&from->mapping->range, space->device, run);
+                        r = space_copy(space, to, from->space, from->address + done, run);
                 }
         }
         return r;

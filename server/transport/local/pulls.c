@@ -183,7 +183,7 @@ static void pull_hand_over(struct local *local, struct pull *pull)
         pull->task = (struct copier_task){
                 .run = pull_run,
                 .done = pull_ran,
-                .space = stream_next_space(pull->message->stream, pull->message->offset) ?: pull->from_gpu,
+                .gpus = copier_gpus_of(stream_next_space(pull->message->stream, pull->message->offset), pull->from_gpu),
         };
         copier_add(local->copier, &pull->task);
 }

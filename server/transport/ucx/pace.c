@@ -56,7 +56,7 @@ static uint64_t fit_off_host(struct ucx_link *link, const struct stream *stream,
         if (limit > WIRE_INLINE_MAX && link->base.state == LINK_CONNECTING)
                 return link->opened || link->loading ? 0 : WIRE_INLINE_MAX;
         limit = least(limit, link->chunk);
-        return ucx_staging_has_room(link, limit) ? limit : 0;
+        return ucx_staging_has_room(link, stream, offset, limit) ? limit : 0;
 }
 
 /*

@@ -196,7 +196,7 @@ static struct message *next_receive(struct ucx_link *link)
         struct message *m;
 
         DL_FOREACH (link->receives, m)
-                if (needs_no_buffer(link, m) || ucx_staging_has_room(link, m->length))
+                if (needs_no_buffer(link, m) || ucx_staging_has_room(link, m->stream, m->offset, m->length))
                         return m;
         return NULL;
 }

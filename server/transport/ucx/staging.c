@@ -31,9 +31,9 @@ int ucx_staging_new(struct ucx *ucx)
         return staging_new(notify, on_room, ucx, &ucx->staging);
 }
 
-bool ucx_staging_has_room(struct ucx_link *link, uint64_t length)
+bool ucx_staging_has_room(struct ucx_link *link, const struct stream *stream, uint64_t offset, uint64_t length)
 {
-        bool has = staging_has_room(ucx_of_link(link)->staging, length);
+        bool has = staging_has_room(ucx_of_link(link)->staging, stream, offset, length);
 
         link->wants_stage |= !has;
         return has;

@@ -246,7 +246,7 @@ int ucx_staging_new(struct ucx *ucx);
 /* Waits for running copies, and ends the threads. To be called before UCX's worker is destroyed. */
 void ucx_staging_stop(struct ucx *ucx);
 /* Whether length bytes can be staged now; false: the link becomes ready once staging has room again. */
-bool ucx_staging_has_room(struct ucx_link *link, uint64_t length);
+bool ucx_staging_has_room(struct ucx_link *link, const struct stream *stream, uint64_t offset, uint64_t length);
 
 /* ---- direct.c: GPU memory that is passed to UCX in place ---- */
 

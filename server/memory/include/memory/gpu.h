@@ -84,6 +84,10 @@ void gpu_note_opened(const struct space *space);
 void gpu_note_closed(const struct space *space);
 bool gpu_await_closed(const struct space *space, unsigned ms);
 
+/* The number here of the GPU that has shared memory; does not wait for the GPU. 0; -ENODEV: this process does not see
+ * it. */
+int gpu_find(const struct gpu_share *share, unsigned *ret_gpu);
+
 /*
  * Opens size bytes that another process has shared, to read them. 0; -ENODEV: this process does not see that device;
  * -ENOTSUP: the driver refuses (another user, or another namespace); -EBADMSG: the memory is shorter; -ENOMEM. Starts
@@ -100,8 +104,8 @@ void gpu_close(const struct space *space);
  * Allocates pinned host memory: copies between it and any GPU run at the speed of the bus, and concurrently. NULL: no
  * GPU is in use, or the driver refuses; other memory works too, but slower.
  */
-void *gpu_host_new(size_t size);
-void gpu_host_free(void *address); /* takes NULL */
+void *gpu_host_new(unsigned gpu, size_t size);   /* gpu: the number of the one that it is made for first */
+void gpu_host_free(unsigned gpu, void *address); /* takes NULL */
 
 /* A range of host memory and whether it is pinned. Its owner sets address, size and read_only; the rest starts at 0. */
 struct gpu_pin {
@@ -113,10 +117,10 @@ struct gpu_pin {
 };
 
 /*
- * To be called before bytes of the range are copied to or from a GPU. Pins the whole range if that pays (gpu_host.c
- * says when), which takes as long as several copies of the range.
+ * To be called before bytes of the range are copied to or from a GPU, which is the one to wait for. Pins the whole
+ * range if that pays (gpu_host.c says when), which takes as long as several copies of the range.
  */
-void gpu_pin_use(struct gpu_pin *pin, uint64_t bytes);
+void gpu_pin_use(struct gpu_pin *pin, unsigned gpu, uint64_t bytes);
 bool gpu_is_pinned(const struct gpu_pin *pin);
 /* Hands the pin over to another struct. No other call may use either meanwhile. */
 void gpu_pin_move(struct gpu_pin *to, struct gpu_pin *from);

@@ -4,21 +4,33 @@
 
 #include <stdbool.h>
 
+#include "base/space.h"
+
 /*
  * Threads that wait for a GPU in place of the progress thread: for copies, and for opening a peer's memory. For copies
  * each GPU has its own, so that one that stands still holds up no other, and each thread has its own stream, so that
- * the next copy is queued on the device while another is waited for. Tasks that name no GPU, as openings do, share
- * threads of their own; and the driver's calls that open or share memory take turns (memory/gpu_share.c), whatever the
- * GPU. The threads of a GPU start with its first task. Tasks of one GPU start in order, and may end in any.
+ * the next copy is queued on the device while another is waited for. Copies between two GPUs, of which either may stand
+ * still, and tasks that name no GPU have threads of their own. The threads start with their first task. Tasks of one
+ * GPU start in order, and may end in any.
  */
 
 struct copier;
-struct space;
+
+/* The GPUs that a task waits for. */
+struct copier_gpus {
+        unsigned one, other; /* 1 + the number of the GPU; 0 = none */
+};
+
+/* Those of two spaces, of which either may be NULL. */
+static inline struct copier_gpus copier_gpus_of(const struct space *one, const struct space *other)
+{
+        return (struct copier_gpus){ one ? 1 + one->device : 0, other ? 1 + other->device : 0 };
+}
 
 struct copier_task {
         void (*run)(struct copier_task *task);  /* on a thread of the copier */
         void (*done)(struct copier_task *task); /* called by copier_collect; may free the task */
-        const struct space *space;              /* on the GPU that run waits for; NULL = on none */
+        struct copier_gpus gpus;
         /* The copier's. */
         struct copier_task *prev, *next;
         unsigned lane;
@@ -37,7 +49,7 @@ bool copier_collect(struct copier *copier);
 /* Removes a task that is not running; its done is not called. false: it is running, and done will be called. */
 bool copier_remove(struct copier *copier, struct copier_task *task);
 /* Runs a function on a thread without telling its end, for example to free memory. Where memory is short, at once. */
-void copier_do(struct copier *copier, const struct space *space, void (*run)(void *context), void *context);
+void copier_do(struct copier *copier, struct copier_gpus gpus, void (*run)(void *context), void *context);
 /* Blocks until a task has run that was not collected. A task must be under way. */
 void copier_wait(struct copier *copier);
 

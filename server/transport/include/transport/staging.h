@@ -7,13 +7,14 @@
 
 /*
  * Staging: payloads off the host (in GPU memory) are copied through pinned buffers in host memory, of which there are
- * at most STAGING_BYTES, kept for reuse. The threads of copier.h queue the copies and wait for the device, so that
- * several are under way at once, and neither the progress thread nor transfers between host memories wait.
+ * at most STAGING_BYTES, shared fairly by the GPUs and kept for reuse. The threads of copier.h queue the copies and
+ * wait for the device, so that several are under way at once, and neither the progress thread nor transfers between
+ * host memories wait.
  *
  * All functions: the progress thread.
  */
 
-enum { STAGING_BYTES = 128 << 20 }; /* of all buffers; a single larger one is allowed */
+enum { STAGING_BYTES = 256 << 20 }; /* of all buffers; beyond it each GPU that uses none may get one */
 
 /* The steps of a task, in this order. */
 enum staging_step {
@@ -25,6 +26,7 @@ enum staging_step {
 
 struct staging;
 struct staging_buffer;
+struct staging_gpu;
 
 /* notify: a task has run; called on its thread. room: staging_has_room, which was false, may be true now. 0 or -errno.
  */
@@ -35,8 +37,8 @@ void staging_stop(struct staging *staging);
 /* No stage may be left. Takes NULL; returns NULL. */
 struct staging *staging_free(struct staging *staging);
 struct copier *staging_copier(struct staging *staging);
-/* Whether a message of so many bytes can be staged now. false: room will be called. */
-bool staging_has_room(struct staging *staging, uint64_t length);
+/* Whether a message of so many bytes at offset can be staged now. false: room will be called. */
+bool staging_has_room(struct staging *staging, const struct stream *stream, uint64_t offset, uint64_t length);
 
 /* A message's stage (message->stage). */
 struct staged {
@@ -50,6 +52,7 @@ struct staged {
         /* staging.c's */
         struct staging *staging;
         struct message *message;
+        struct staging_gpu *gpu;
         struct staging_buffer *buffer;
         bool owned;
         unsigned steps;
