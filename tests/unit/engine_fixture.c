@@ -344,3 +344,17 @@ void world_assert_streams_equal(const struct world *w)
         assert_int_equal(i[0], w->n_segments[0]);
         assert_int_equal(i[1], w->n_segments[1]);
 }
+
+void world_scatter(struct world *w, int side, size_t n, size_t piece, size_t stride)
+{
+        w->n_segments[side] = n;
+        for (size_t i = 0; i < n; i++)
+                w->segments[side][i] =
+                        (struct segment){ w->memory[side] + (i * 7 % n) * stride, piece, w->registered[side] };
+}
+
+void world_scatter_both(struct world *w, size_t n, size_t piece, size_t stride)
+{
+        for (int side = 0; side < 2; side++)
+                world_scatter(w, side, n, piece, stride);
+}

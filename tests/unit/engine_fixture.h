@@ -88,6 +88,9 @@ bool end_comes(struct end *end, int ended);
 void end_wait(struct end *end, int ended);
 /* Until n have ended on each side, the last with these errors. */
 void world_ends(struct world *world, int n, int active_error, int passive_error);
+/* Cuts the memory of one side, or of both, into n pieces in a scrambled order with gaps. */
+void world_scatter(struct world *world, int side, size_t n, size_t piece, size_t stride);
+void world_scatter_both(struct world *world, size_t n, size_t piece, size_t stride);
 /* Compares the two sides as logical streams. */
 void world_assert_streams_equal(const struct world *world);
 

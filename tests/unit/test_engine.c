@@ -24,21 +24,14 @@ static void end_both(struct world *w, const char *transport)
 static void transfer_and_compare(enum carrier carrier, size_t size, enum engine_direction direction, bool verify)
 {
         struct world *w = world_new(carrier, size);
-        const char *transport = transport_of(carrier);
 
         world_offer(w, direction);
         world_start(w, direction, verify);
-        end_wait(&w->active, 1);
-        assert_string_equal(ferry_error_code(w->active.outcome.error), ferry_error_code(0));
-        assert_int_equal(w->active.outcome.error, 0);
-        end_wait(&w->passive, 1);
-        assert_int_equal(w->passive.outcome.error, 0);
+        end_both(w, transport_of(carrier));
         assert_int_equal(w->active.outcome.bytes, size);
         assert_int_equal(w->passive.outcome.bytes, size);
         assert_int_equal(w->active.started, 1);
         assert_int_equal(w->passive.claims, 1);
-        assert_string_equal(w->active.outcome.transport, transport);
-        assert_string_equal(w->passive.outcome.transport, transport);
         world_assert_streams_equal(w);
 }
 
@@ -53,21 +46,6 @@ TEST(moves_every_size_both_ways_on_both_sides)
                                 transfer_and_compare((enum carrier)carrier, size, (enum engine_direction)direction,
                                                      true);
                         }
-}
-
-/* Cuts the memory of one end into n pieces in a scrambled order with gaps. */
-static void scatter(struct world *w, int side, size_t n, size_t piece, size_t stride)
-{
-        w->n_segments[side] = n;
-        for (size_t i = 0; i < n; i++)
-                w->segments[side][i] =
-                        (struct segment){ w->memory[side] + (i * 7 % n) * stride, piece, w->registered[side] };
-}
-
-static void scatter_both(struct world *w, size_t n, size_t piece, size_t stride)
-{
-        for (int side = 0; side < 2; side++)
-                scatter(w, side, n, piece, stride);
 }
 
 TEST(moves_scattered_memory)
@@ -87,8 +65,8 @@ TEST(moves_scattered_memory)
                                 struct world *w = world_new((enum carrier)carrier, 20 << 20);
 
                                 for (int side = 0; side < 2; side++)
-                                        scatter(w, side, cases[i].n[side], cases[i].piece[side],
-                                                cases[i].piece[side] + 3);
+                                        world_scatter(w, side, cases[i].n[side], cases[i].piece[side],
+                                                      cases[i].piece[side] + 3);
                                 world_offer(w, (enum engine_direction)direction);
                                 world_start(w, (enum engine_direction)direction, carrier != MAPPED);
                                 world_ends(w, 1, 0, 0);
@@ -132,7 +110,7 @@ TEST(small_pieces_travel_together)
         enum { N = 1000, PIECE = 16 << 10, CHUNKS_MAX = 66 }; /* the first and the last may be short */
 
         FOR_EACH_WORLD (w, MAPPED, 20 << 20) {
-                scatter_both(w, N, PIECE, PIECE + 3);
+                world_scatter_both(w, N, PIECE, PIECE + 3);
                 world_offer(w, w->direction);
                 world_start(w, w->direction, false);
                 end_wait(&w->active, 1);
@@ -150,13 +128,11 @@ TEST(pieces_travel_in_parts_over_tcp)
         FOR_EACH_WORLD (w, MAPPED, 20 << 20) {
                 int from = w->direction == ENGINE_READ;
 
-                scatter(w, from, N, PIECE, PIECE + 3);
+                world_scatter(w, from, N, PIECE, PIECE + 3);
                 w->segments[!from][0].size = N * PIECE;
                 world_offer(w, w->direction);
                 world_start(w, w->direction, false);
-                end_wait(&w->active, 1);
-                end_wait(&w->passive, 1);
-                assert_int_equal(w->active.outcome.error, 0);
+                world_ends(w, 1, 0, 0);
                 world_assert_streams_equal(w);
                 assert_int_equal(w->passive.steps >= N * PIECE / MESSAGE_MAX, w->carrier == NETWORK);
         }
@@ -174,7 +150,7 @@ TEST(pieces_of_any_number_fit_into_a_message)
                         size_t size = sizes[i / 2 / FERRY_ARRAY_SIZE(counts)];
                         struct world *w = world_new((enum carrier)carrier, 1 << 20);
 
-                        scatter_both(w, n, size, size + 3);
+                        world_scatter_both(w, n, size, size + 3);
                         world_offer(w, direction);
                         world_start(w, direction, i % 3 == 0);
                         world_ends(w, 1, 0, 0);
@@ -271,83 +247,6 @@ TEST(an_absent_worker_is_unreachable)
         assert_int_equal(w->active.started, 0);
 }
 
-static _Atomic uint64_t cancel_id; /* 0 = not known yet, or used */
-
-static void cancel_at_a_quarter(struct world *w, uint64_t bytes)
-{
-        uint64_t id = bytes >= w->size / 4 ? atomic_exchange(&cancel_id, 0) : 0;
-
-        if (id)
-                engine_transfer_cancel(w->engine[0], id, FERRY_E_CANCELLED);
-}
-
-/* Moves for long enough to be stopped, whole and in pieces. */
-static void over_long_moves(void (*stop)(struct world *w))
-{
-        FOR_EACH_WORLD (w, CARRIERS, 32 << 20)
-                stop(w);
-        FOR_EACH_WORLD (w, CARRIERS, 16 << 20) {
-                scatter_both(w, 1000, 15 << 10, 16 << 10);
-                stop(w);
-        }
-}
-
-static void cancel_active_side(struct world *w)
-{
-        world_offer(w, w->direction);
-        w->on_progress = cancel_at_a_quarter;
-        cancel_id = world_start(w, w->direction, false);
-        world_ends(w, 1, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
-        assert_true(w->active.outcome.bytes < w->size);
-}
-
-TEST(a_cancel_of_the_active_side_ends_both)
-{
-        over_long_moves(cancel_active_side);
-}
-
-/* Until it has done what it was told before. */
-static void await_commands(struct engine *engine)
-{
-        static uint8_t page[4096] __attribute__((aligned(4096)));
-        struct memory *memory;
-
-        assert_int_equal(engine_memory_register(
-                                 engine,
-                                 &(struct engine_memory){ .address = page, .size = sizeof(page), .fd = -1, .id = 6 },
-                                 &memory),
-                         0);
-        engine_memory_deregister(engine, memory);
-}
-
-static void cancel_at_once(struct world *w)
-{
-        engine_transfer_cancel(w->engine[0], cancel_id, FERRY_E_CANCELLED);
-        await_commands(w->engine[0]);
-}
-
-/* What UCX does not have yet is not sent: on a slow network it would take longer than anybody waits. */
-TEST(a_cancel_takes_back_the_parts_that_wait)
-{
-        enum { N = 1000, PIECE = 16 << 10, UNDER_WAY_MAX = 5 << 20 };
-        struct world *w = world_new_with(NETWORK, 20 << 20, (struct world_knobs){ .chunk_size = 4 << 20 });
-
-        scatter_both(w, N, PIECE, PIECE + 3);
-        world_offer(w, ENGINE_WRITE);
-        w->on_claim = cancel_at_once;
-        pthread_mutex_lock(&w->gate);
-        cancel_id = world_start(w, ENGINE_WRITE, false);
-        pthread_mutex_unlock(&w->gate);
-        world_ends(w, 1, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
-        assert_in_range(w->passive.outcome.bytes, 1, UNDER_WAY_MAX);
-}
-
-static void revoke_at_a_quarter(struct world *w, uint64_t bytes)
-{
-        if (bytes >= w->size / 4)
-                engine_claims_revoke(w->engine[1], OPERATION, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
-}
-
 static sem_t has_started;
 
 static void post_started(struct world *w)
@@ -372,101 +271,9 @@ TEST(a_transfer_has_started_before_its_first_answer)
                 limit.tv_sec += TIMEOUT_S;
                 assert_int_equal(sem_timedwait(&has_started, &limit), 0);
                 pthread_mutex_unlock(&w->gate);
-                end_wait(&w->active, 1);
-                end_wait(&w->passive, 1);
-                assert_int_equal(w->active.outcome.error, 0);
+                world_ends(w, 1, 0, 0);
                 world_free(w);
                 (void)sem_destroy(&has_started);
-        }
-}
-
-static void revoke_passive_side(struct world *w)
-{
-        world_offer(w, w->direction);
-        w->on_progress = revoke_at_a_quarter;
-        world_start(w, w->direction, false);
-        world_ends(w, 1, FERRY_E_CANCELLED_BY_PEER, FERRY_E_CANCELLED);
-        assert_true(w->active.outcome.bytes < w->size);
-}
-
-TEST(a_revoke_of_the_passive_side_ends_both)
-{
-        over_long_moves(revoke_passive_side);
-}
-
-/* On the passive side's own thread: it does so as soon as it has answered what it was asked for. */
-static void revoke_at_once(struct world *w)
-{
-        engine_claims_revoke(w->engine[1], OPERATION, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
-}
-
-/* A link's window, 16 MiB, may be under carrier already: only what is taken back before that is not sent. */
-TEST(a_revoke_takes_back_the_parts_that_wait)
-{
-        enum { N = 1000, PIECE = 48 << 10, UNDER_WAY_MAX = 24 << 20 };
-        struct world *w = world_new_with(NETWORK, N * (PIECE + 3), (struct world_knobs){ .chunk_size = 4 << 20 });
-
-        scatter_both(w, N, PIECE, PIECE + 3);
-        world_offer(w, ENGINE_READ);
-        w->on_claim = revoke_at_once;
-        world_start(w, ENGINE_READ, false);
-        world_ends(w, 1, FERRY_E_CANCELLED_BY_PEER, FERRY_E_CANCELLED);
-        assert_in_range(w->passive.outcome.bytes, 1, UNDER_WAY_MAX);
-}
-
-static pthread_t stopper;
-
-static void *stop_passive(void *context)
-{
-        engine_stop(((struct world *)context)->engine[1]);
-        return NULL;
-}
-
-static void stop_at_a_quarter(struct world *w, uint64_t bytes)
-{
-        if (bytes >= w->size / 4 && !stopper)
-                pthread_create(&stopper, NULL, stop_passive, w);
-}
-
-TEST(stopping_an_engine_ends_what_moves_over_it)
-{
-        FOR_EACH_CARRIER (w, CARRIERS, 48 << 20) {
-                world_offer(w, ENGINE_READ);
-                w->on_progress = stop_at_a_quarter;
-                world_start(w, ENGINE_READ, false);
-                end_wait(&w->active, 1);
-                end_wait(&w->passive, 1);
-                assert_int_equal(w->passive.outcome.error, FERRY_E_CANCELLED);
-                if (!messages_are_late() ||
-                    w->active.outcome.error != FERRY_E_PEER_LOST) /* the link's end is not late */
-                        assert_int_equal(w->active.outcome.error, FERRY_E_CANCELLED_BY_PEER);
-                pthread_join(stopper, NULL);
-                stopper = 0;
-        }
-}
-
-/* Bytes of a short transfer are all there: what the passive side hears before it hears of that must not count. */
-static void revoke_in_between(struct world *w, uint64_t bytes)
-{
-        struct memory *memory;
-        static uint8_t page[4096];
-
-        engine_claims_revoke(w->engine[1], OPERATION, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
-        /* Commands are done in order, so it has heard when this returns. */
-        if (engine_memory_register(w->engine[1],
-                                   &(struct engine_memory){ .address = page, .size = sizeof(page), .fd = -1, .id = 6 },
-                                   &memory) == 0)
-                engine_memory_deregister(w->engine[1], memory);
-}
-
-TEST(a_revoke_after_a_short_reads_bytes_comes_too_late)
-{
-        FOR_EACH_CARRIER (w, CARRIERS, 4096) {
-                world_offer(w, ENGINE_READ);
-                w->on_progress = revoke_in_between;
-                world_start(w, ENGINE_READ, false);
-                world_ends(w, 1, 0, 0);
-                world_assert_streams_equal(w);
         }
 }
 
@@ -538,7 +345,7 @@ static void note_steps_at_wake(struct world *w)
                 steps_at_wake = w->active.steps;
 }
 
-/* Beside a copy under carrier, one that the peer refuses. */
+/* Beside a copy under way, one that the peer refuses. */
 static void start_another(struct world *w, uint64_t bytes)
 {
         struct engine_transfer another = world_transfer(w, ENGINE_READ, false);

@@ -6,12 +6,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/loop.h"
 #include "base/util.h"
-#include "engine_fixture.h"
 #include "faulty_transport.h"
-#include "memory/region.h"
-#include "operations/operations.h"
+#include "node_fixture.h"
 #include "unit.h"
 
 /*
@@ -27,7 +24,6 @@ enum {
         TOTAL_MAX = 700 << 10,
         GUARD = 64,
         AREA = TOTAL_MAX + 2 * GUARD,
-        CHUNK = 64 << 10,
         CONNECT_MS = SANITIZED ? 4000 : 400,
         DELAY_US = 3000,
         LIMIT_MS = 150,
@@ -36,15 +32,6 @@ enum {
         PATIENCE_MS = 30000, /* beyond all limits: it hangs */
         GAP = 0x5a,
         SCRIBBLE = 0xee,
-};
-
-struct node {
-        struct engine *engine;
-        uint64_t epoch;
-        struct operation_store *store;
-        struct region_table *regions;
-        struct region *region;
-        pthread_rwlock_t lock; /* read by the engine while it uses store */
 };
 
 struct rules {
@@ -80,124 +67,6 @@ static uint64_t draw(struct net *net)
         net->random ^= net->random >> 7;
         net->random ^= net->random << 17;
         return net->random;
-}
-
-/* ---- a worker without HTTP ---- */
-
-static int on_claim(void *context, const struct engine_claim_request *request, struct engine_claim *ret_claim)
-{
-        struct node *node = context;
-        int r = FERRY_E_STALE_METADATA;
-
-        pthread_rwlock_rdlock(&node->lock);
-        if (node->store)
-                r = operation_store_claim(node->store, request, ret_claim);
-        pthread_rwlock_unlock(&node->lock);
-        return r;
-}
-
-static void on_wake_waiters(void *context)
-{
-        struct node *node = context;
-
-        pthread_rwlock_rdlock(&node->lock);
-        if (node->store)
-                operation_store_wake_waiters(node->store);
-        pthread_rwlock_unlock(&node->lock);
-}
-
-static int on_start(void *context, const struct engine_transfer *transfer)
-{
-        return engine_transfer_start(((struct node *)context)->engine, transfer);
-}
-
-static void on_cancel(void *context, uint64_t id, int reason)
-{
-        engine_transfer_cancel(((struct node *)context)->engine, id, reason);
-}
-
-static void on_revoke(void *context, uint64_t operation, int reason, int wire_reason)
-{
-        engine_claims_revoke(((struct node *)context)->engine, operation, reason, wire_reason);
-}
-
-static void on_look(void *context)
-{
-        engine_held_reads_retry(((struct node *)context)->engine);
-}
-
-static int on_register(void *context, const struct region *region, void **ret_registration)
-{
-        const struct engine_memory spec = { region->address, region->size, region->space, region->fd, region->id };
-        struct memory *memory = NULL;
-        int r = engine_memory_register(((struct node *)context)->engine, &spec, &memory);
-
-        *ret_registration = memory;
-        return r;
-}
-
-static void on_deregister(void *context, void *registration)
-{
-        engine_memory_deregister(((struct node *)context)->engine, registration);
-}
-
-static void node_open(struct net *net, struct node *node, bool network)
-{
-        const struct engine_config engine = {
-                .epoch = node->epoch = random_id(),
-                .local = network ? NULL : local_directory(),
-                .data_listen = network ? "127.0.0.1:0" : NULL,
-                .transports = network ? "tcp,self" : NULL,
-                .chunk_size = CHUNK,
-                .grace_ms = net->rules.lossy ? GRACE_MS : PATIENT_MS,
-                .connect_ms = CONNECT_MS,
-                .operations = { .claim = on_claim, .wake_waiters = on_wake_waiters, .context = node },
-        };
-        const struct operation_config operations = {
-                .epoch = node->epoch,
-                .limits = { .ttl_ms_default = PATIENT_MS,
-                            .ttl_ms_max = PATIENT_MS,
-                            .stall_ms = net->rules.lossy ? LIMIT_MS : PATIENT_MS,
-                            .retention_ms = 600000,
-                            .operations_max = 1000,
-                            .pieces_max = OPERATION_PIECES_MAX,
-                            .terminal_max = 1000,
-                            .gone_max = 100,
-                            .uses_max = NODES },
-                .data_plane = { on_start, on_cancel, on_revoke, on_look, node },
-                .loop = net->loop,
-        };
-        const struct region_config regions = { .memory_limit = (uint64_t)2 * FLIGHTS * AREA,
-                                               .max_regions = 1,
-                                               .registrar = { on_register, on_deregister, node } };
-        const struct region_spec region = { .size = (uint64_t)FLIGHTS * AREA, .device = "cpu" };
-
-        pthread_rwlock_init(&node->lock, NULL);
-        assert_int_equal(engine_new(&engine, &node->engine), 0);
-        assert_int_equal(region_table_new(&regions, &node->regions), 0);
-        assert_int_equal(region_create(node->regions, &region, &node->region, NULL), 0);
-        assert_int_equal(region_await(node->region), 0);
-        memset(node->region->address, GAP, (size_t)FLIGHTS * AREA);
-        pthread_rwlock_wrlock(&node->lock);
-        assert_int_equal(operation_store_new(&operations, &node->store), 0);
-        pthread_rwlock_unlock(&node->lock);
-}
-
-static void node_close(struct node *node)
-{
-        engine_stop(node->engine);
-        pthread_rwlock_wrlock(&node->lock);
-        node->store = operation_store_free(node->store);
-        pthread_rwlock_unlock(&node->lock);
-}
-
-static void node_free(struct node *node)
-{
-        assert_int_equal(region_in_use(node->region), 0);
-        node->region = region_unref(node->region);
-        node->regions = region_table_free(node->regions);
-        node->engine = engine_free(node->engine);
-        pthread_rwlock_destroy(&node->lock);
 }
 
 /* ---- a chain ---- */
@@ -428,6 +297,11 @@ static void net_run(struct net *net)
 
 static struct net *net_open(const struct faulty_plan *plan, struct rules rules, bool network)
 {
+        const struct node_limits limits = { .size = (uint64_t)FLIGHTS * AREA,
+                                            .grace_ms = rules.lossy ? GRACE_MS : PATIENT_MS,
+                                            .connect_ms = CONNECT_MS,
+                                            .stall_ms = rules.lossy ? LIMIT_MS : PATIENT_MS,
+                                            .ttl_ms = PATIENT_MS };
         struct net *net = calloc(1, sizeof(*net));
 
         assert_non_null(net);
@@ -435,8 +309,10 @@ static struct net *net_open(const struct faulty_plan *plan, struct rules rules, 
         net->rules = rules;
         faulty_set_plan(plan);
         assert_int_equal(loop_new("test", &net->loop), 0);
-        for (unsigned i = 0; i < NODES; i++)
-                node_open(net, &net->nodes[i], network);
+        for (unsigned i = 0; i < NODES; i++) {
+                node_open(&net->nodes[i], net->loop, network, &limits);
+                memset(net->nodes[i].region->address, GAP, limits.size);
+        }
         return net;
 }
 

@@ -1,112 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <ferry/error.h>
 
-#include "base/util.h"
-#include "frame.h"
-#include "local_fixture.h"
-#include "rights.h"
+#include "local_hostile.h"
 
 /* What peers send that are broken or hostile: it ends their own link, and nothing else. */
-
-enum { PAGE = FRAME_LEASES * 64 };
-
-static struct worker a, good;
-static struct link *good_to_a;
-static int raw; /* the hostile peer's socket */
-static int descriptors;
-
-/* ---- a peer by hand ---- */
-
-static void raw_connect(void)
-{
-        struct sockaddr_un address = { .sun_family = AF_UNIX };
-
-        (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s/%016llx.sock", fixture_directory,
-                       (unsigned long long)a.epoch);
-        raw = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        assert_int_equal(connect(raw, (struct sockaddr *)&address, sizeof(address)), 0);
-}
-
-static void raw_send(const void *bytes, size_t size, const int *fds, size_t n_fds)
-{
-        assert_int_equal(rights_send(raw, bytes, size, fds, n_fds, MSG_NOSIGNAL), size);
-}
-
-static int file_of(size_t size, int seals)
-{
-        int fd = memfd_create("ferry-hostile", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-        assert_true(fd >= 0);
-        assert_int_equal(ftruncate(fd, (off_t)size), 0);
-        if (seals)
-                assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
-        return fd;
-}
-
-static void send_frame(struct frame frame, int fd)
-{
-        raw_send(&frame, sizeof(frame), &fd, fd >= 0);
-        if (fd >= 0)
-                (void)close(fd);
-}
-
-static void greet(void)
-{
-        struct frame frame = frame_of(FRAME_HELLO);
-
-        frame.id = 4711;
-        send_frame(frame, file_of(PAGE, F_SEAL_SHRINK));
-}
-
-static void map_memory(uint64_t id, uint64_t size, int fd)
-{
-        struct frame frame = frame_of(FRAME_MAP);
-
-        frame.id = id;
-        frame.size = size;
-        send_frame(frame, fd);
-}
-
-/* A message with one extent. */
-static void send_mapped(uint32_t slot, uint64_t number, uint64_t length, struct frame_extent extent)
-{
-        struct wire_header header = {
-                .type = WIRE_DATA, .to_epoch = 1, .from_epoch = 1, .operation = 1, .transfer = 1
-        };
-        uint8_t bytes[FRAME_PAYLOAD + sizeof(extent)];
-        struct frame frame = frame_of(FRAME_MESSAGE);
-
-        frame.size = length;
-        frame.slot = slot;
-        frame.number = number;
-        frame.n = 1;
-        memcpy(bytes, &frame, sizeof(frame));
-        wire_encode(&header, bytes + sizeof(frame));
-        memcpy(bytes + FRAME_PAYLOAD, &extent, sizeof(extent));
-        raw_send(bytes, sizeof(bytes), NULL, 0);
-}
-
-static void send_inline(size_t length, uint8_t wire_version, size_t cut)
-{
-        struct wire_header header = {
-                .type = WIRE_DATA, .to_epoch = 1, .from_epoch = 1, .operation = 1, .transfer = 1
-        };
-        static uint8_t bytes[FRAME_DATAGRAM_MAX + 100];
-        struct frame frame = frame_of(FRAME_MESSAGE);
-
-        frame.size = length;
-        memcpy(bytes, &frame, sizeof(frame));
-        wire_encode(&header, bytes + sizeof(frame));
-        bytes[sizeof(frame) + 4] = wire_version;
-        raw_send(bytes, FRAME_PAYLOAD + length - cut, NULL, 0);
-}
 
 /* ---- what it does ---- */
 
@@ -262,47 +161,6 @@ static void names_memory_that_it_took_back(const struct bad_peer *bad)
         send_mapped(0, 1, 10, (struct frame_extent){ 1, 0, 10 });
 }
 
-/* ---- tests ---- */
-
-static int setup(void **state)
-{
-        int r = fixture_setup(state);
-
-        if (r < 0)
-                return r;
-        descriptors = count_descriptors();
-        worker_open(&a, 0);
-        worker_open(&good, 0);
-        good_to_a = worker_connect(&good, a.epoch);
-        RUN_UNTIL(&a, &good, good_to_a->state == LINK_UP);
-        raw_connect();
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        struct outcome outcome = { 0 };
-
-        /* The others never noticed. */
-        a.n = 0;
-        worker_send(good_to_a, message_make(&good, NULL, 0, 0, 1, &outcome));
-        RUN_UNTIL(&a, &good, a.n == 1);
-        assert_int_equal(good_to_a->state, LINK_UP);
-        (void)close(raw);
-        worker_close(&a);
-        worker_close(&good);
-        assert_int_equal(count_descriptors(), descriptors);
-        assert_int_equal(count_mappings("ferry-hostile"), 0);
-        return fixture_teardown(state);
-}
-
-static bool raw_is_closed(void)
-{
-        char bytes[4096];
-
-        return recv(raw, bytes, sizeof(bytes), 0) == 0;
-}
-
 static const struct bad_peer bad_peers[] = {
         { "noise", says_noise },
         { "one byte", says_one_byte },
@@ -343,7 +201,7 @@ static const struct bad_peer bad_peers[] = {
           .frame = { .type = FRAME_RELEASE, .number = 1, .slot = FRAME_LEASES } },
 };
 
-TEST_WITH(whoever_breaks_the_protocol_loses_the_link_and_nobody_else, setup, teardown)
+TEST_WITH(whoever_breaks_the_protocol_loses_the_link_and_nobody_else, hostile_setup, hostile_teardown)
 {
         for (size_t i = 0; i < UNIT_COUNT(bad_peers); i++) {
                 const struct bad_peer *bad = &bad_peers[i];
@@ -366,7 +224,7 @@ TEST_WITH(whoever_breaks_the_protocol_loses_the_link_and_nobody_else, setup, tea
         }
 }
 
-TEST_WITH(a_slot_serves_one_message_at_a_time, setup, teardown)
+TEST_WITH(a_slot_serves_one_message_at_a_time, hostile_setup, hostile_teardown)
 {
         struct block block;
         struct segment segment;
@@ -386,7 +244,7 @@ TEST_WITH(a_slot_serves_one_message_at_a_time, setup, teardown)
         block_free(&block);
 }
 
-TEST_WITH(another_version_of_the_framing_is_named, setup, teardown)
+TEST_WITH(another_version_of_the_framing_is_named, hostile_setup, hostile_teardown)
 {
         struct frame frame = frame_of(FRAME_HELLO);
         struct frame answer;
@@ -399,7 +257,7 @@ TEST_WITH(another_version_of_the_framing_is_named, setup, teardown)
         assert_int_equal(a.ended, 0);
 }
 
-TEST_WITH(another_version_of_the_protocol_is_named, setup, teardown)
+TEST_WITH(another_version_of_the_protocol_is_named, hostile_setup, hostile_teardown)
 {
         greet();
         send_inline(0, WIRE_VERSION + 1, 0);
@@ -437,7 +295,7 @@ static void connect_falsely(uint64_t epoch, struct frame answer)
         (void)link;
 }
 
-TEST_WITH(another_worker_that_answers_is_not_taken, setup, teardown)
+TEST_WITH(another_worker_that_answers_is_not_taken, hostile_setup, hostile_teardown)
 {
         struct frame frame = frame_of(FRAME_HELLO);
 
@@ -446,7 +304,7 @@ TEST_WITH(another_worker_that_answers_is_not_taken, setup, teardown)
         assert_string_equal(a.detail, "another worker answered");
 }
 
-TEST_WITH(a_listener_of_another_version_is_named, setup, teardown)
+TEST_WITH(a_listener_of_another_version_is_named, hostile_setup, hostile_teardown)
 {
         struct frame frame = frame_of(FRAME_HELLO);
 
@@ -455,7 +313,7 @@ TEST_WITH(a_listener_of_another_version_is_named, setup, teardown)
         assert_non_null(strstr(a.detail, "version 9"));
 }
 
-TEST_WITH(a_peer_that_never_greets_is_dropped_in_time, setup, teardown)
+TEST_WITH(a_peer_that_never_greets_is_dropped_in_time, hostile_setup, hostile_teardown)
 {
         uint64_t deadline_us;
 
@@ -464,7 +322,7 @@ TEST_WITH(a_peer_that_never_greets_is_dropped_in_time, setup, teardown)
         assert_in_range(deadline_us, clock_now_us(), clock_now_us() + 10000000);
 }
 
-TEST_WITH(a_flood_does_not_starve_the_others, setup, teardown)
+TEST_WITH(a_flood_does_not_starve_the_others, hostile_setup, hostile_teardown)
 {
         struct outcome outcome = { 0 };
         int steps = 0;
@@ -484,7 +342,7 @@ TEST_WITH(a_flood_does_not_starve_the_others, setup, teardown)
         }
 }
 
-TEST_WITH(lack_of_descriptors_makes_peers_wait, setup, teardown)
+TEST_WITH(lack_of_descriptors_makes_peers_wait, hostile_setup, hostile_teardown)
 {
         struct rlimit before, low;
         struct link *link;
