@@ -22,11 +22,12 @@ struct entry {
 
 struct ferry_worker_queue {
         unsigned generation; /* of base/fork.h */
-        int fd;              /* readable while there are ended ones */
+        int fd;              /* becomes readable soon after one has ended */
 
         pthread_mutex_t lock; /* guards what follows; before the store's */
-        pthread_cond_t moved; /* an entry moved from pending to ended */
+        pthread_cond_t moved; /* an entry moved from pending to ended, and its thread is done with the queue */
         struct entry *pending, *ended;
+        unsigned n_signalling; /* threads that write to fd without the lock */
 };
 
 int ferry_worker_queue_new(struct ferry_worker_queue **ret_queue)
@@ -54,12 +55,22 @@ int ferry_worker_queue_fd(const struct ferry_worker_queue *queue)
         return queue->fd;
 }
 
-/* Under the lock. */
+/*
+ * Under the lock, which it gives up while it signals: whoever that wakes takes the lock at once, and would sleep again.
+ * The signal may come when the entry was taken already; ferry_worker_queue_take takes it back.
+ */
 static void append_ended(struct ferry_worker_queue *queue, struct entry *entry)
 {
-        if (!queue->ended)
-                (void)eventfd_write(queue->fd, 1);
+        const bool first = !queue->ended;
+
         DL_APPEND(queue->ended, entry);
+        if (!first)
+                return;
+        queue->n_signalling++;
+        (void)pthread_mutex_unlock(&queue->lock);
+        (void)eventfd_write(queue->fd, 1);
+        (void)pthread_mutex_lock(&queue->lock);
+        queue->n_signalling--;
 }
 
 /* Thread: any that ends operations. */
@@ -114,11 +125,10 @@ int ferry_worker_queue_take(struct ferry_worker_queue *queue, void **ret_context
                 return 0;
         (void)pthread_mutex_lock(&queue->lock);
         entry = queue->ended;
-        if (entry) {
+        if (entry)
                 DL_DELETE(queue->ended, entry);
-                if (!queue->ended)
-                        (void)eventfd_read(queue->fd, &count);
-        }
+        if (!queue->ended)
+                (void)eventfd_read(queue->fd, &count);
         (void)pthread_mutex_unlock(&queue->lock);
         if (!entry)
                 return 0;
@@ -142,6 +152,8 @@ struct ferry_worker_queue *ferry_worker_queue_free(struct ferry_worker_queue *qu
                         (void)pthread_cond_wait(&queue->moved, &queue->lock);
                 }
         }
+        while (queue->n_signalling)
+                (void)pthread_cond_wait(&queue->moved, &queue->lock);
         (void)pthread_mutex_unlock(&queue->lock);
         DL_FOREACH_SAFE (queue->ended, entry, next)
                 (void)entry_free(entry);

@@ -285,7 +285,10 @@ struct ferry_worker_operation *ferry_worker_operation_free(struct ferry_worker_o
 /* Makes an empty queue. -EMFILE, -ENFILE, -ENOMEM. */
 int ferry_worker_queue_new(struct ferry_worker_queue **ret_queue);
 
-/* An eventfd, readable while ferry_worker_queue_take has an operation to return. The queue owns it; do not read it. */
+/*
+ * An eventfd, readable once ferry_worker_queue_take has an operation to return, until it returns 0; at times also when
+ * it has none. The queue owns it; do not read it.
+ */
 int ferry_worker_queue_fd(const struct ferry_worker_queue *queue);
 
 /*
