@@ -219,7 +219,7 @@ static void cancel_unclaimed(struct ferry_worker *worker)
                 size_t n = operation_page(worker->operations, &waiting, &cursor, page, PAGE);
 
                 for (size_t i = 0; i < n; i++) {
-                        operation_look(worker->operations, page[i], &view);
+                        operation_get_view(worker->operations, page[i], &view);
                         if (ferry_kind_is_passive((int)view.kind))
                                 operation_cancel(worker->operations, page[i]);
                         operation_unref(page[i]);

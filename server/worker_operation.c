@@ -49,7 +49,7 @@ static int handle_new(struct ferry_worker *worker, const struct operation_spec *
         r = operation_create(worker->operations, spec, &handle->operation, detail);
         if (r)
                 return worker_fail(r, *detail ? "%s" : NULL, detail);
-        operation_look(handle->store, handle->operation, &view);
+        operation_get_view(handle->store, handle->operation, &view);
         ferry_id_format("op_", view.id, handle->id);
         *ret_handle = FERRY_STEAL(handle);
         return 0;

@@ -57,7 +57,7 @@ int ferry_worker_region_alloc(struct ferry_worker *worker, size_t size, const ch
                 *ret_address = region->address;
         } else {
                 (void)worker_fail(r, region->detail[0] ? "%s" : NULL, region->detail);
-                (void)region_let_go(worker->regions, region->id);
+                (void)region_delete_held(worker->regions, region->id);
         }
         region_unref(region);
         return r;
@@ -100,7 +100,7 @@ int ferry_worker_region_remove(struct ferry_worker *worker, const char *id)
         region = find_held(worker, id);
         if (!region)
                 return FERRY_E_NOT_FOUND;
-        r = region_let_go(worker->regions, region->id);
+        r = region_delete_held(worker->regions, region->id);
         region_unref(region);
         return r ? worker_fail(r, NULL) : 0;
 }

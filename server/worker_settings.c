@@ -13,7 +13,7 @@
 #include "base/address.h"
 #include "base/passed.h"
 #include "base/util.h"
-#include "memory/room.h"
+#include "memory/available_memory.h"
 #include "peers/registry.h"
 #include "worker_listen.h"
 #include "worker_settings.h"
@@ -168,10 +168,10 @@ static const char *name_make(struct worker_settings *settings)
 /* Half of the memory of the machine, or of the control group if that has less. */
 static uint64_t half_of_memory(void)
 {
-        struct room room;
+        struct available_memory memory;
 
-        room_look(NULL, &room);
-        return room.total < UINT64_MAX ? room.total / 2 : UINT64_C(1) << 30;
+        available_memory_read(NULL, &memory);
+        return memory.total < UINT64_MAX ? memory.total / 2 : UINT64_C(1) << 30;
 }
 
 /* Fills in the defaults that --help names, except those of the engine and of the HTTP server. */

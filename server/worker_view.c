@@ -15,7 +15,7 @@ static bool look(const struct ferry_worker_operation *handle, struct operation_v
         *ret_view = (struct operation_view){ .status = FERRY_UNINITIALIZED };
         if (!worker_is_ours(handle->generation))
                 return false;
-        operation_look(handle->store, handle->operation, ret_view);
+        operation_get_view(handle->store, handle->operation, ret_view);
         return true;
 }
 

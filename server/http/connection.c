@@ -239,7 +239,7 @@ static uint64_t read_deadline(struct http_connection *connection, uint64_t now)
         return earlier(slow_us, silence_deadline(connection, now, connection->sent_us));
 }
 
-uint64_t connection_look(struct http_connection *connection, uint64_t now)
+uint64_t connection_check(struct http_connection *connection, uint64_t now)
 {
         const struct http_request *request = connection->request;
         enum http_slow slow = HTTP_SLOW_HEAD;

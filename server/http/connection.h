@@ -90,7 +90,7 @@ bool connection_is_idle(const struct http_connection *connection);
  * Ends the connection if a head, a body or the reading of an answer is too slow. Returns the next deadline; 0 = none
  * until something happens on it.
  */
-uint64_t connection_look(struct http_connection *connection, uint64_t now);
+uint64_t connection_check(struct http_connection *connection, uint64_t now);
 
 /*
  * A transfer depends on the client: from now on the connection ends when the client's host has been silent for

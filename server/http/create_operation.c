@@ -31,7 +31,7 @@ static void answer(struct http_request *request)
         struct operation_view view;
         char id[FERRY_ID_TEXT_SIZE];
 
-        operation_look(request->server->config.operations, request->operation, &view);
+        operation_get_view(request->server->config.operations, request->operation, &view);
         ferry_id_format("op_", view.id, id);
         request_header_text(request, "Location", "/v1/operations/", id);
         if (view.deleted || !query_has(&request->query, HTTP_PARAMETER_INCLUDE)) {

@@ -99,7 +99,7 @@ void event_log_operation(void *context, struct operation_store *store, struct op
 
         (void)pthread_mutex_lock(&log->lock);
         struct event *event = event_log_next(log, type_of[change]);
-        operation_look(store, operation, &event->view);
+        operation_get_view(store, operation, &event->view);
         if (change == OPERATION_ENDED || (!event->view.done && !event->view.deleted)) {
                 stpcpy(event->label, event->view.label);
                 stpcpy(event->request_id, event->view.request_id);
@@ -119,19 +119,19 @@ static void write_region(struct ferry_json_writer *writer, const void *object)
         region_json_write(writer, object);
 }
 
-void event_log_region(void *context, struct region_table *table, uint64_t id, struct region *gone,
+void event_log_region(void *context, struct region_table *table, uint64_t id, struct region *deleted,
                       enum region_change change)
 {
         static const enum event_type type_of[] = { [REGION_LISTED] = EVENT_REGION_CREATED,
                                                    [REGION_CHANGED] = EVENT_REGION_CHANGED,
-                                                   [REGION_GONE] = EVENT_REGION_DELETED };
+                                                   [REGION_UNLISTED] = EVENT_REGION_DELETED };
         struct event_log *log = context;
-        struct region *region = gone ? region_ref(gone) : region_find(table, id);
+        struct region *region = deleted ? region_ref(deleted) : region_find(table, id);
         uint64_t bytes;
         size_t n;
 
         (void)pthread_mutex_lock(&log->lock);
-        if (region && (gone || !region_deleted(region)))
+        if (region && (deleted || !region_deleted(region)))
                 event_log_publish_object(log, type_of[change], write_region, region);
         (void)pthread_mutex_unlock(&log->lock);
         region_unref(region);

@@ -114,7 +114,7 @@ static void answer_range(struct http_request *request)
         struct operation_view view;
         uint64_t first = 0, last = 0;
 
-        operation_look(request->server->config.operations, request->operation, &view);
+        operation_get_view(request->server->config.operations, request->operation, &view);
         /* Content has no ETag, so If-Range never matches. */
         switch (request->headers.if_range ? RANGE_WHOLE
                                           : range_parse(request->headers.range, view.bytes_total, &first, &last)) {

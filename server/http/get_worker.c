@@ -54,7 +54,7 @@ static void put_registry(struct ferry_json_writer *writer, struct registry *regi
 {
         struct registry_view view;
 
-        registry_look(registry, &view);
+        registry_get_view(registry, &view);
         ferry_json_begin_object(writer);
         ferry_json_add_string(writer, "status", registry_status_name(view.status));
         ferry_json_add_string(writer, "key", view.key);

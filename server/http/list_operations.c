@@ -123,7 +123,7 @@ static void list_page(struct http_request *request)
         page_begin(&writer, "operations");
         for (size_t i = 0; i < n; i++) {
                 if (writer.size < PAGE_ANSWER_MAX) {
-                        operation_look(store, page[i], &view);
+                        operation_get_view(store, page[i], &view);
                         operation_json_write(&writer, &view);
                         if (writer.size >= PAGE_ANSWER_MAX && i + 1 < n)
                                 cursor = operation_cursor(page[i]);

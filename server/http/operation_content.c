@@ -49,7 +49,7 @@ bool content_find(struct http_request *request, struct operation_view *ret_view)
 {
         if (!request_find_operation(request))
                 return false;
-        operation_look(request->server->config.operations, request->operation, ret_view);
+        operation_get_view(request->server->config.operations, request->operation, ret_view);
         if (ferry_kind_is_passive((int)ret_view->kind))
                 return true;
         refuse(request, FERRY_E_NOT_PASSIVE);
@@ -254,7 +254,7 @@ static bool check_repr_digest(struct http_request *request)
 
         if (!value || !parse_sha256(value, wanted))
                 return true;
-        operation_look(operations, request->operation, &view);
+        operation_get_view(operations, request->operation, &view);
         if (operation_content_stored(operations, request->operation) < view.bytes_total)
                 return true;
         if (!hash_all(request, digest))

@@ -171,7 +171,7 @@ static void write_operation(struct operation_set *set, struct operation *operati
         struct operation_view view;
         char id[FERRY_ID_TEXT_SIZE];
 
-        operation_look(set->store, operation, &view);
+        operation_get_view(set->store, operation, &view);
         if (view.deleted) {
                 ferry_id_format("op_", view.id, id);
                 write_missing(writer, id, FERRY_E_GONE, OPERATION_GONE_DETAIL);

@@ -130,7 +130,7 @@ static bool check_operation_preconditions(struct http_request *request)
 
         if (!request->headers.if_match && !request->headers.if_none_match)
                 return true;
-        operation_look(request->server->config.operations, request->operation, &view);
+        operation_get_view(request->server->config.operations, request->operation, &view);
         (void)ferry_uint_format(view.revision, digits);
         (void)snprintf(etag, sizeof(etag), "\"r%s\"", digits);
         return check_preconditions(request, etag);
@@ -218,7 +218,7 @@ void request_answer_operation(struct http_request *request, unsigned status)
         struct operation_view view;
         const char *etag;
 
-        operation_look(request->server->config.operations, request->operation, &view);
+        operation_get_view(request->server->config.operations, request->operation, &view);
         if (view.deleted) {
                 request_problem(request, FERRY_E_GONE, "The operation was deleted");
                 return;

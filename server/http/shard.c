@@ -294,7 +294,7 @@ static void look(struct http_shard *shard, uint64_t now)
 {
         shard->look_us = 0;
         for (struct http_connection *connection = shard->open; connection; connection = connection->next) {
-                uint64_t next = connection_look(connection, now);
+                uint64_t next = connection_check(connection, now);
                 if (next)
                         look_before(shard, next);
         }

@@ -63,7 +63,7 @@ static void gpu_fill(unsigned n, struct device_inventory *inventory)
         struct device_memory *memory = &inventory->memories[inventory->n_memories];
         struct gpu_view view;
 
-        if (!gpu_look(n, &view))
+        if (!gpu_describe(n, &view))
                 return;
         memcpy(memory->name, view.name, sizeof(view.name));
         memcpy(memory->model, view.model, sizeof(view.model));

@@ -43,7 +43,7 @@ unsigned gpu_count(const char **ret_reason)
         return count < GPU_MAX ? (unsigned)count : GPU_MAX;
 }
 
-bool gpu_look(unsigned n, struct gpu_view *ret_view)
+bool gpu_describe(unsigned n, struct gpu_view *ret_view)
 {
         const char *reason;
         const struct cuda_driver *cuda = n < gpu_count(&reason) ? cuda_open(&reason) : NULL;

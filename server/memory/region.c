@@ -235,7 +235,7 @@ void region_stream_end(struct region *region)
         if (!region->private->owned)
                 region_unuse(region);
         if (atomic_fetch_sub(&region->private->streams, 1) == 1 && region->private->owned && region_deleted(region))
-                region_table_leave(region->private->table, region->private);
+                region_table_begin_freeing(region->private->table, region->private);
         (void)region_unref(region);
 }
 

@@ -3,9 +3,9 @@
 #include "region_internal.h"
 
 /*
- * References to a region, and the end of its memory in two steps. region_retire, when the region is off the lists: the
- * registrar deregisters the memory. memory_release, when the last reference is given back: the pages are freed. Large
- * memory takes both steps on a maker thread.
+ * References to a region, and the end of its memory in two steps. region_deregister_unref, when the region is off the
+ * lists: the registrar deregisters the memory. free_region, when the last reference is given back: the pages are freed.
+ * Large memory takes both steps on a maker thread.
  */
 
 void region_deregister(struct region_private *private)
@@ -36,23 +36,23 @@ struct region_private *region_private_free(struct region_private *private)
         return NULL;
 }
 
-static void release_end(struct maker_job *job)
+static void free_job_end(struct maker_job *job)
 {
         struct region_private *private = region_of_job(job);
 
         region_memory_free(private);
-        region_table_left(private->table, private);
+        region_table_end_freeing(private->table, private);
         region_private_free(private);
 }
 
-/* Frees the memory, which is owned, of a region that nobody refers to, then the region; large memory by a maker. */
-static void memory_release(struct region_private *private)
+/* Frees the worker's own memory of a region without references, then the region; large memory by a maker. */
+static void free_region(struct region_private *private)
 {
-        static const struct maker_kind kind = { .end = release_end };
+        static const struct maker_kind kind = { .end = free_job_end };
 
-        region_table_leave(private->table, private);
+        region_table_begin_freeing(private->table, private);
         if (!region_is_large(private) || !makers_add(private->table->makers, &private->job, &kind))
-                release_end(&private->job);
+                free_job_end(&private->job);
 }
 
 struct region *region_ref(struct region *region)
@@ -66,29 +66,29 @@ struct region *region_unref(struct region *region)
         if (!region || atomic_fetch_sub(&region->private->references, 1) != 1)
                 return NULL;
         if (region->private->owned && region->address)
-                memory_release(region->private);
+                free_region(region->private);
         else
                 region_private_free(region->private);
         return NULL;
 }
 
-static void retire_end(struct maker_job *job)
+static void deregister_job_end(struct maker_job *job)
 {
         struct region_private *private = region_of_job(job);
 
         region_deregister(private);
-        region_table_stay(private->table, private);
+        region_table_keep(private->table, private);
         (void)region_unref(&private->region);
 }
 
-void region_retire(struct region_private *private)
+void region_deregister_unref(struct region_private *private)
 {
-        static const struct maker_kind kind = { .end = retire_end };
+        static const struct maker_kind kind = { .end = deregister_job_end };
 
         if (!region_is_large(private)) {
                 region_deregister(private);
                 (void)region_unref(&private->region);
         } else if (!makers_add(private->table->makers, &private->job, &kind)) {
-                retire_end(&private->job);
+                deregister_job_end(&private->job);
         }
 }

@@ -17,8 +17,8 @@
  * The table exists until its last region is freed, which may be after region_table_free: an HTTP answer may still read
  * the memory. The lock is a leaf.
  *
- * Bytes of worker-owned memory are either owned (promised, being made, there) or leaving (being freed). The limit
- * refuses by the owned ones. The sum never exceeds it, because new regions wait for leaving bytes.
+ * Bytes of worker-owned memory are either reserved (also while they are being made) or being freed. The limit refuses
+ * by the reserved ones. The sum never exceeds it, because new regions wait for bytes that are being freed.
  */
 struct region_table {
         struct region_config config; /* fixed */
@@ -33,8 +33,8 @@ struct region_table {
         size_t n_regions, capacity;   /* of ordered; capacity >= n_regions + n_pending */
         size_t n_pending;             /* small regions that are being made and not listed yet */
         uint64_t bytes_listed;        /* of listed regions, without the failed ones */
-        uint64_t bytes_owned, bytes_leaving;
-        uint64_t bytes_unchecked; /* of small regions since the last check of the system's room */
+        uint64_t bytes_reserved, bytes_freeing;
+        uint64_t bytes_unchecked; /* of small regions since the last check of the system's memory */
         uint64_t last_serial;
 };
 
@@ -62,13 +62,13 @@ struct region_private {
         _Atomic uint64_t bytes_prepared;
         atomic_size_t streams; /* streams of content, which may last long */
         /* the table's lock: */
-        bool leaving; /* its bytes count as leaving */
+        bool freeing; /* its bytes count as bytes_freeing */
         struct region_waiter *waiters;
 };
 
 /*
- * Regions up to this size are freed by the calling thread, and made by it unless they must wait for bytes that leave:
- * 0.1 ms, while waking another one takes 0.05.
+ * Regions up to this size are freed by the calling thread, and made by it unless they must wait for bytes that are
+ * being freed: 0.1 ms, while waking another one takes 0.05.
  */
 enum { REGION_SMALL = 256 << 10 };
 
@@ -87,29 +87,30 @@ static inline struct region_private *region_of_job(struct maker_job *job)
 
 /*
  * Reserves a place in the lists, and bytes of the limit. 0; FERRY_E_LIMIT_REACHED; FERRY_E_NO_SPACE; -ENOMEM. *ret_now:
- * the bytes are free already, none must leave before. Undone by region_table_cancel, or turned into a listed region by
- * region_table_add.
+ * the bytes are free already, nothing must be freed before. Undone by region_table_cancel, or turned into a listed
+ * region by region_table_add.
  */
 int region_table_reserve(struct region_table *table, uint64_t bytes, bool *ret_now, char detail[REGION_DETAIL_SIZE]);
 void region_table_cancel(struct region_table *table, uint64_t bytes);
 
 /*
- * Whether the limit has room for all promised bytes: 0 or FERRY_E_NO_SPACE. *ret_leaving: some bytes are leaving, after
- * which the makers are told to retry.
+ * Whether the limit has room for all reserved bytes: 0 or FERRY_E_NO_SPACE. *ret_freeing: some bytes are being freed,
+ * after which the makers are told to retry.
  */
-int region_table_admit(struct region_table *table, uint64_t bytes, bool *ret_leaving, char detail[REGION_DETAIL_SIZE]);
+int region_table_check_limit(struct region_table *table, uint64_t bytes, bool *ret_freeing,
+                             char detail[REGION_DETAIL_SIZE]);
 
 /*
- * The bytes of a deleted or unlisted region: they leave; they are owned again, because a stream keeps the memory; they
- * are gone.
+ * The bytes of a deleted or unlisted region: they are being freed from now on; they are reserved again if a stream
+ * keeps the memory; they are free.
  */
-void region_table_leave(struct region_table *table, struct region_private *private);
-void region_table_leave_locked(struct region_table *table, struct region_private *private); /* under the lock */
-void region_table_stay(struct region_table *table, struct region_private *private);
-void region_table_left(struct region_table *table, struct region_private *private);
+void region_table_begin_freeing(struct region_table *table, struct region_private *private);
+void region_table_begin_freeing_locked(struct region_table *table, struct region_private *private); /* under the lock */
+void region_table_keep(struct region_table *table, struct region_private *private);
+void region_table_end_freeing(struct region_table *table, struct region_private *private);
 
 /* Tells the observer. Without the lock. */
-void region_table_observe(struct region_table *table, uint64_t id, struct region *gone, enum region_change change);
+void region_table_observe(struct region_table *table, uint64_t id, struct region *deleted, enum region_change change);
 
 /* Brings the gauges up to date. Under the lock, so that they never show an older state last. */
 void region_table_publish(struct region_table *table);
@@ -140,9 +141,9 @@ void region_waiters_wake(struct region_waiter *waiters);
 void region_deregister(struct region_private *private);
 
 /*
- * Deregisters memory that is off the lists and gives back a reference; large memory by a maker thread, its bytes leave.
+ * Deregisters memory that is off the lists and gives back a reference; large memory by a maker thread.
  */
-void region_retire(struct region_private *private);
+void region_deregister_unref(struct region_private *private);
 
 /* Frees the worker's own memory, of either kind. Harmless when there is none. */
 void region_memory_free(struct region_private *private);

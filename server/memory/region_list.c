@@ -66,9 +66,9 @@ static enum after delete_locked(struct region_table *table, struct region_privat
 
         *ret_waiters = region_waiters_take(table, private);
         unlist(table, private);
-        /* Bytes are leaving until a maker has freed them; those of a small region, from its last reference on. */
+        /* Bytes are being freed until a maker has freed them; those of a small region, from its last reference on. */
         if (private->owned && (state == REGION_PREPARING || (state == REGION_READY && region_is_large(private))))
-                region_table_leave_locked(table, private);
+                region_table_begin_freeing_locked(table, private);
         return state == REGION_READY ? AFTER_RETIRE : AFTER_UNREF;
 }
 
@@ -88,7 +88,7 @@ struct region_table *region_table_free(struct region_table *table)
                 pthread_mutex_unlock(&table->lock);
                 region_waiters_wake(waiters);
                 if (after == AFTER_RETIRE)
-                        region_retire(private);
+                        region_deregister_unref(private);
                 else
                         (void)region_unref(&private->region);
                 pthread_mutex_lock(&table->lock);
@@ -140,9 +140,9 @@ static int delete_listed(struct region_table *table, uint64_t id, bool by_holder
         region_waiters_wake(waiters);
         /* Jobs for deleted regions need not wait for room. */
         makers_retry(table->makers);
-        region_table_observe(table, id, &private->region, REGION_GONE);
+        region_table_observe(table, id, &private->region, REGION_UNLISTED);
         if (after == AFTER_RETIRE)
-                region_retire(private);
+                region_deregister_unref(private);
         else
                 (void)region_unref(&private->region);
         return 0;
@@ -153,7 +153,7 @@ int region_delete(struct region_table *table, uint64_t id)
         return delete_listed(table, id, false);
 }
 
-int region_let_go(struct region_table *table, uint64_t id)
+int region_delete_held(struct region_table *table, uint64_t id)
 {
         return delete_listed(table, id, true);
 }

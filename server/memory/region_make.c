@@ -10,8 +10,8 @@
 #include <ferry/error.h>
 
 #include "base/log.h"
+#include "memory/available_memory.h"
 #include "memory/gpu.h"
-#include "memory/room.h"
 #include "region_internal.h"
 
 /*
@@ -22,10 +22,10 @@
 enum {
         PIECE_MIN = 32 << 20, /* filled by a thread before it takes the next job: 16 ms */
         PIECE_MAX = 128 << 20,
-        PIECES_A_THREAD = 2,       /* of a smaller region */
-        ROOM_UNCHECKED = 16 << 20, /* bytes of small regions made without checking the system's room */
-        ROOM_MARGIN = 16 << 20,    /* left to other processes */
-        ROOM_OVERHEAD_SHIFT = 7,   /* page tables and the like take 1/240 of ordinary pages */
+        PIECES_A_THREAD = 2,      /* of a smaller region */
+        UNCHECKED_MAX = 16 << 20, /* bytes of small regions made without checking the system's memory */
+        MEMORY_MARGIN = 16 << 20, /* left to other processes */
+        OVERHEAD_SHIFT = 7,       /* page tables and the like take 1/240 of ordinary pages */
 };
 
 /* ---- what is refused, and by which limit ---- */
@@ -80,16 +80,16 @@ static int classify(int r, enum stage stage, char detail[REGION_DETAIL_SIZE])
 }
 
 /* Whether the system has room for so many more bytes: 0 or FERRY_E_NO_SPACE. */
-static int room_check(const struct region_table *table, uint64_t bytes, char detail[REGION_DETAIL_SIZE])
+static int check_available_memory(const struct region_table *table, uint64_t bytes, char detail[REGION_DETAIL_SIZE])
 {
-        const uint64_t needed = bytes + (bytes >> ROOM_OVERHEAD_SHIFT) + ROOM_MARGIN;
-        struct room room;
+        const uint64_t needed = bytes + (bytes >> OVERHEAD_SHIFT) + MEMORY_MARGIN;
+        struct available_memory memory;
 
-        room_look(table->config.room, &room);
-        if (needed <= room.left)
+        available_memory_read(table->config.memory_paths, &memory);
+        if (needed <= memory.available)
                 return 0;
         (void)snprintf(detail, REGION_DETAIL_SIZE, "%" PRIu64 " bytes are needed, and %s has room for %" PRIu64, bytes,
-                       room.left_limit, room.left > ROOM_MARGIN ? room.left - ROOM_MARGIN : 0);
+                       memory.available_limit, memory.available > MEMORY_MARGIN ? memory.available - MEMORY_MARGIN : 0);
         return FERRY_E_NO_SPACE;
 }
 
@@ -132,7 +132,7 @@ static bool small_may_be_unchecked(struct region_table *table, uint64_t bytes)
 
         pthread_mutex_lock(&table->lock);
         table->bytes_unchecked += bytes;
-        unchecked = table->bytes_unchecked < ROOM_UNCHECKED;
+        unchecked = table->bytes_unchecked < UNCHECKED_MAX;
         if (!unchecked)
                 table->bytes_unchecked = 0;
         pthread_mutex_unlock(&table->lock);
@@ -145,7 +145,7 @@ int region_make_small(struct region_private *private, char detail[REGION_DETAIL_
         int r = 0;
 
         if (!small_may_be_unchecked(private->table, size))
-                r = room_check(private->table, ROOM_UNCHECKED, detail);
+                r = check_available_memory(private->table, UNCHECKED_MAX, detail);
         if (r == 0)
                 r = classify(pages_new(size, &private->pages), STAGE_OPEN, detail);
         if (r == 0)
@@ -194,17 +194,17 @@ static enum maker_verdict make_begin(struct maker_job *job)
         struct region_table *table = private->table;
         const size_t size = private->region.size;
         char detail[REGION_DETAIL_SIZE] = "";
-        bool leaving;
+        bool freeing;
         int r;
 
         job->n_pieces = 0;
         if (make_is_over(private))
                 return MAKER_GO;
         private->piece = piece_size(table, size);
-        r = region_table_admit(table, size, &leaving, detail);
+        r = region_table_check_limit(table, size, &freeing, detail);
         if (r == 0 && !private->on_gpu)
-                r = room_check(table, size, detail);
-        if (r != 0 && leaving)
+                r = check_available_memory(table, size, detail);
+        if (r != 0 && freeing)
                 return MAKER_WAIT;
         if (r == 0 && private->on_gpu)
                 r = gpu_allocate(private->region.device, size, &private->region.space, &private->region.address,
@@ -233,7 +233,7 @@ static void make_piece(struct maker_job *job, size_t i)
                 r = config->fill(config->fill_context, size);
         /* Other processes take memory meanwhile. */
         if (r == 0 && i)
-                r = room_check(private->table, size, detail);
+                r = check_available_memory(private->table, size, detail);
         if (r == 0)
                 r = pages_fill(&private->pages, offset, size, &private->huge);
         r = classify(r, STAGE_FILL, detail);

@@ -89,9 +89,9 @@ bool region_table_failed(struct region_table *table, struct region_private *priv
         pthread_mutex_lock(&table->lock);
         deleted = region_deleted(&private->region);
         if (deleted) {
-                table->bytes_leaving -= private->region.size;
+                table->bytes_freeing -= private->region.size;
         } else {
-                table->bytes_owned -= private->region.size;
+                table->bytes_reserved -= private->region.size;
                 table->bytes_listed -= private->region.size;
                 region_table_publish(table);
                 region_state_set(private, REGION_FAILED);

@@ -90,7 +90,7 @@ static int ordered_grow(struct region_table *table)
 /* Under the lock. */
 static int limit_refuse(const struct region_table *table, uint64_t bytes, char detail[REGION_DETAIL_SIZE])
 {
-        const uint64_t limit = table->config.memory_limit, owned = table->bytes_owned;
+        const uint64_t limit = table->config.memory_limit, owned = table->bytes_reserved;
 
         if (bytes > limit)
                 (void)snprintf(detail, REGION_DETAIL_SIZE,
@@ -112,7 +112,7 @@ static bool limit_holds(const struct region_table *table)
 {
         const uint64_t limit = table->config.memory_limit;
 
-        return table->bytes_owned <= limit && table->bytes_leaving <= limit - table->bytes_owned;
+        return table->bytes_reserved <= limit && table->bytes_freeing <= limit - table->bytes_reserved;
 }
 
 int region_table_reserve(struct region_table *table, uint64_t bytes, bool *ret_now, char detail[REGION_DETAIL_SIZE])
@@ -125,14 +125,14 @@ int region_table_reserve(struct region_table *table, uint64_t bytes, bool *ret_n
                 (void)snprintf(detail, REGION_DETAIL_SIZE, "--max-regions is %zu, and there are as many",
                                config->max_regions);
                 r = FERRY_E_LIMIT_REACHED;
-        } else if (bytes > config->memory_limit || table->bytes_owned > config->memory_limit - bytes) {
+        } else if (bytes > config->memory_limit || table->bytes_reserved > config->memory_limit - bytes) {
                 r = limit_refuse(table, bytes, detail);
         } else {
                 r = ordered_grow(table);
         }
         if (r == 0) {
                 table->n_pending++;
-                table->bytes_owned += bytes;
+                table->bytes_reserved += bytes;
                 *ret_now = limit_holds(table);
         }
         pthread_mutex_unlock(&table->lock);
@@ -143,51 +143,52 @@ void region_table_cancel(struct region_table *table, uint64_t bytes)
 {
         pthread_mutex_lock(&table->lock);
         table->n_pending--;
-        table->bytes_owned -= bytes;
+        table->bytes_reserved -= bytes;
         pthread_mutex_unlock(&table->lock);
         makers_retry(table->makers);
 }
 
-int region_table_admit(struct region_table *table, uint64_t bytes, bool *ret_leaving, char detail[REGION_DETAIL_SIZE])
+int region_table_check_limit(struct region_table *table, uint64_t bytes, bool *ret_freeing,
+                             char detail[REGION_DETAIL_SIZE])
 {
         int r = 0;
 
         pthread_mutex_lock(&table->lock);
-        *ret_leaving = table->bytes_leaving > 0;
+        *ret_freeing = table->bytes_freeing > 0;
         if (!limit_holds(table))
                 r = limit_refuse(table, bytes, detail);
         pthread_mutex_unlock(&table->lock);
         return r;
 }
 
-/* ---- bytes that leave ---- */
+/* ---- bytes that are being freed ---- */
 
-void region_table_leave_locked(struct region_table *table, struct region_private *private)
+void region_table_begin_freeing_locked(struct region_table *table, struct region_private *private)
 {
-        if (private->leaving)
+        if (private->freeing)
                 return;
-        private->leaving = true;
-        table->bytes_owned -= private->region.size;
-        table->bytes_leaving += private->region.size;
+        private->freeing = true;
+        table->bytes_reserved -= private->region.size;
+        table->bytes_freeing += private->region.size;
 }
 
-void region_table_leave(struct region_table *table, struct region_private *private)
+void region_table_begin_freeing(struct region_table *table, struct region_private *private)
 {
         pthread_mutex_lock(&table->lock);
-        region_table_leave_locked(table, private);
+        region_table_begin_freeing_locked(table, private);
         pthread_mutex_unlock(&table->lock);
 }
 
-void region_table_stay(struct region_table *table, struct region_private *private)
+void region_table_keep(struct region_table *table, struct region_private *private)
 {
         bool streams;
 
         pthread_mutex_lock(&table->lock);
-        streams = private->leaving && atomic_load(&private->streams) > 0;
+        streams = private->freeing && atomic_load(&private->streams) > 0;
         if (streams) {
-                private->leaving = false;
-                table->bytes_leaving -= private->region.size;
-                table->bytes_owned += private->region.size;
+                private->freeing = false;
+                table->bytes_freeing -= private->region.size;
+                table->bytes_reserved += private->region.size;
         }
         pthread_mutex_unlock(&table->lock);
         /* Jobs that have waited for these bytes fail now. */
@@ -195,20 +196,20 @@ void region_table_stay(struct region_table *table, struct region_private *privat
                 makers_retry(table->makers);
 }
 
-void region_table_left(struct region_table *table, struct region_private *private)
+void region_table_end_freeing(struct region_table *table, struct region_private *private)
 {
         pthread_mutex_lock(&table->lock);
-        table->bytes_leaving -= private->region.size;
+        table->bytes_freeing -= private->region.size;
         pthread_mutex_unlock(&table->lock);
         makers_retry(table->makers);
 }
 
-void region_table_observe(struct region_table *table, uint64_t id, struct region *gone, enum region_change change)
+void region_table_observe(struct region_table *table, uint64_t id, struct region *deleted, enum region_change change)
 {
         const struct region_observer *observer = &table->config.observer;
 
         if (observer->changed)
-                observer->changed(observer->context, table, id, gone, change);
+                observer->changed(observer->context, table, id, deleted, change);
 }
 
 void region_totals(struct region_table *table, size_t *ret_regions, uint64_t *ret_bytes)

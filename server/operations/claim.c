@@ -28,7 +28,7 @@ static int claim_check(const struct operation *operation, const struct engine_cl
                 return FERRY_E_CANCELLED_BY_PEER;
         if (request->total != operation->bytes_total)
                 return FERRY_E_SIZE_MISMATCH;
-        if (operation->stop_reason || operation->n_active + operation->n_completed >= operation_places(operation))
+        if (operation->stop_reason || operation->n_active + operation->n_completed >= operation_uses_max(operation))
                 return FERRY_E_ALREADY_CLAIMED;
         /* Two writers at once would mix their bytes. */
         if (operation->kind == FERRY_WRITABLE && operation->n_active)
@@ -116,17 +116,17 @@ int operation_metadata(struct operation_store *store, struct operation *operatio
 {
         struct deferred_actions deferred = { 0 };
         uint64_t expires_ms;
-        bool gone;
+        bool ended;
         int r;
 
         if (!ferry_kind_is_passive((int)operation->kind))
                 return FERRY_E_NOT_PASSIVE;
         store_lock(store);
-        gone = operation_terminal(operation) || operation->deleted || operation->stop_reason;
+        ended = operation_terminal(operation) || operation->deleted || operation->stop_reason;
         /* The time to live stands still during a transfer and starts anew after it, at the earliest now. */
         expires_ms = operation->n_active ? clock_unix_ms() + operation->ttl_ms : operation->expires_unix_ms;
         store_unlock(store, &deferred);
-        if (gone)
+        if (ended)
                 return FERRY_E_GONE;
         r = metadata_new(operation, ret_metadata);
         if (!r)

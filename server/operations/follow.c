@@ -97,7 +97,7 @@ static const struct extent *extents_find(const struct extents *sorted, uint64_t 
         return found->region == region && byte - found->start < found->size ? found : NULL;
 }
 
-static int pieces_add(struct follow *follow, uint64_t at, uint64_t source_at, uint64_t size)
+static int pieces_add(struct follow_map *follow, uint64_t at, uint64_t source_at, uint64_t size)
 {
         struct follow_piece *last = follow->n ? &follow->pieces[follow->n - 1] : NULL, *more;
 
@@ -117,7 +117,7 @@ static int pieces_add(struct follow *follow, uint64_t at, uint64_t source_at, ui
         return 0;
 }
 
-static int pieces_make(struct follow *follow, const struct extents *own, const struct extents *sorted)
+static int pieces_make(struct follow_map *follow, const struct extents *own, const struct extents *sorted)
 {
         for (size_t i = 0; i < own->n; i++) {
                 const struct extent *extent = &own->list[i];
@@ -139,9 +139,9 @@ static int pieces_make(struct follow *follow, const struct extents *own, const s
         return 0;
 }
 
-int follow_new(struct operation *operation, struct operation *source)
+int follow_map_new(struct operation *operation, struct operation *source)
 {
-        struct follow *follow = operation->follow = calloc(1, sizeof(*follow));
+        struct follow_map *follow = operation->follow = calloc(1, sizeof(*follow));
         struct extents own = { 0 }, filled = { 0 };
         int r;
 
@@ -212,14 +212,14 @@ uint64_t follow_request_max(void *context)
 }
 
 /* The piece that contains the byte. */
-static size_t piece_of(const struct follow *follow, uint64_t byte)
+static size_t piece_of(const struct follow_map *follow, uint64_t byte)
 {
         return FERRY_FIRST_INDEX(follow->n, i, follow->pieces[i].at > byte) - 1;
 }
 
 static uint64_t there(const struct operation *operation, uint64_t offset, uint64_t length)
 {
-        const struct follow *follow = operation->follow;
+        const struct follow_map *follow = operation->follow;
         struct operation *source = follow->source;
         uint64_t found = 0;
 

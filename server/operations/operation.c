@@ -108,7 +108,7 @@ static bool end_at_deadline(struct operation *operation, struct deferred_actions
 {
         const uint64_t now = clock_now_us();
         const int reason = deadline_passed(operation, now);
-        const bool revoke = reason == FERRY_E_STALLED && operation_places(operation) > 1;
+        const bool revoke = reason == FERRY_E_STALLED && operation_uses_max(operation) > 1;
 
         if (revoke)
                 atomic_store(&operation->moved_us, now);
@@ -162,7 +162,7 @@ static int operation_new(struct operation_store *store, const struct operation_s
         operation->timer.fired = on_deadline;
         operation_describe(operation, spec->slices);
         if (spec->follow) {
-                r = spec->follow->kind == FERRY_READ ? follow_new(operation, spec->follow) : FERRY_E_KIND_MISMATCH;
+                r = spec->follow->kind == FERRY_READ ? follow_map_new(operation, spec->follow) : FERRY_E_KIND_MISMATCH;
                 if (r)
                         return r;
         }
@@ -241,7 +241,7 @@ uint64_t operation_cursor(const struct operation *operation)
         return operation->serial;
 }
 
-void operation_look(struct operation_store *store, struct operation *operation, struct operation_view *ret_view)
+void operation_get_view(struct operation_store *store, struct operation *operation, struct operation_view *ret_view)
 {
         struct operation_view *v = ret_view;
         struct deferred_actions deferred = { 0 };

@@ -48,7 +48,7 @@ void operation_transfer_progress(void *context, uint64_t bytes)
 void operation_transfer_over(struct operation *operation, int error, const char *detail,
                              struct deferred_actions *deferred)
 {
-        uint32_t places = operation_places(operation);
+        uint32_t places = operation_uses_max(operation);
 
         operation->n_active--;
         if (!error) {
@@ -79,7 +79,7 @@ static void operation_transfer_log(const struct operation_transfer *transfer, co
         const struct operation *operation = transfer->operation;
         char id[FERRY_ID_TEXT_SIZE], epoch[FERRY_ID_TEXT_SIZE];
 
-        if (operation_places(operation) == 1 || !log_enabled(LOG_INFO))
+        if (operation_uses_max(operation) == 1 || !log_enabled(LOG_INFO))
                 return;
         ferry_id_format("op_", operation->id, id);
         ferry_id_format("", transfer->peer.epoch, epoch);

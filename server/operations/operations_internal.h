@@ -44,7 +44,7 @@ struct follow_piece {
 };
 
 /* The read that a readable follows. Fixed. */
-struct follow {
+struct follow_map {
         struct operation *source; /* a reference; a read of the same store */
         size_t n;
         struct follow_piece *pieces; /* all of the readable's bytes, ascending */
@@ -81,7 +81,7 @@ struct operation {
         uint64_t created_us, created_unix_ms;
         uint8_t key[FERRY_KEY_SIZE]; /* of passive ones */
         uint64_t *blocks;            /* of all descriptors, one after the other; in the same memory */
-        struct follow *follow;       /* of a readable; owned; NULL = all its bytes are there */
+        struct follow_map *follow;   /* of a readable; owned; NULL = all its bytes are there */
 
         /* Written by the data plane without the lock, and read without it. */
         _Atomic uint64_t bytes_done; /* of the furthest transfer; never falls */
@@ -148,7 +148,7 @@ static inline const char *operation_detail(const struct operation *operation)
 }
 
 /* How many transfers the operation serves. */
-static inline uint32_t operation_places(const struct operation *operation)
+static inline uint32_t operation_uses_max(const struct operation *operation)
 {
         return operation->uses > 1 ? operation->uses : 1;
 }
@@ -191,35 +191,35 @@ struct order_entry {
         struct operation *operation; /* NULL = removed */
 };
 
-struct order {
+struct creation_order {
         struct order_entry *entries; /* ascending serials */
         size_t n, n_removed, capacity;
 };
 
 /* 0 or -ENOMEM. */
-int order_append(struct order *order, struct operation *operation);
-void order_remove(struct order *order, const struct operation *operation);
+int order_append(struct creation_order *order, struct operation *operation);
+void order_remove(struct creation_order *order, const struct operation *operation);
 /* Index of the first entry with a higher serial. */
-size_t order_seek(const struct order *order, uint64_t serial);
+size_t order_seek(const struct creation_order *order, uint64_t serial);
 
-/* ---- gone.c: the last ids that went; guarded by the store's lock ---- */
+/* ---- gone_ids.c: the last deleted ids, answered by 410 Gone; guarded by the store's lock ---- */
 
-struct gone_id {
+struct gone_entry {
         uint64_t id;    /* 0 = none */
         uint32_t chain; /* index of the next one in the chain plus 1; 0 = none */
 };
 
-struct gone {
-        struct gone_id *ring;
+struct gone_ids {
+        struct gone_entry *ring;
         uint32_t *heads;
         size_t size, next, n_heads; /* n_heads: a power of two */
 };
 
-/* 0; -ENOMEM, where gone_clear is due as well. size: below 2^32. */
-int gone_init(struct gone *gone, size_t size);
-void gone_clear(struct gone *gone);
-void gone_add(struct gone *gone, uint64_t id);
-bool gone_has(const struct gone *gone, uint64_t id);
+/* 0; -ENOMEM, and gone_ids_clear must follow. size: below 2^32. */
+int gone_ids_init(struct gone_ids *ids, size_t size);
+void gone_ids_clear(struct gone_ids *ids);
+void gone_ids_add(struct gone_ids *ids, uint64_t id);
+bool gone_ids_has(const struct gone_ids *ids, uint64_t id);
 
 /* ---- operation_metrics.c ---- */
 
@@ -248,13 +248,13 @@ struct operation_store {
 
         pthread_mutex_t lock;
         struct operation *by_id;
-        struct order order;
+        struct creation_order order;
         struct operation *terminal; /* oldest first */
         size_t n_terminal;
         size_t n_live;   /* with deleted ones that are not quiet yet */
         size_t n_pieces; /* of the n_live and the n_terminal */
         uint64_t last_serial;
-        struct gone gone;
+        struct gone_ids gone_ids;
         bool draining; /* creates no operation any more */
         bool closed;   /* operation_store_free was called: arms no timer, calls no data plane */
         void (*drained)(void *context);
@@ -363,7 +363,7 @@ void operation_bump_often(struct operation *operation, struct deferred_actions *
  * Maps the bytes of a readable that is being made to those that a read fills. 0; OUT_OF_BOUNDS; INVALID_PARAMETER;
  * -ENOMEM. Without the lock.
  */
-int follow_new(struct operation *operation, struct operation *source);
+int follow_map_new(struct operation *operation, struct operation *source);
 /* Callbacks of a transfer, for struct engine_transfer and struct engine_claim. */
 void follow_arrived(void *transfer, uint64_t offset, uint64_t length);
 uint64_t follow_available(void *transfer, uint64_t offset, uint64_t length);

@@ -8,7 +8,7 @@
 enum { ORDER_SLACK = 64 };
 
 /* A sorted array finds the start of a page in O(log n). It is compacted when more than half of it is holes. */
-static void order_compact(struct order *order)
+static void order_compact(struct creation_order *order)
 {
         size_t n = 0;
 
@@ -19,7 +19,7 @@ static void order_compact(struct order *order)
         order->n_removed = 0;
 }
 
-int order_append(struct order *order, struct operation *operation)
+int order_append(struct creation_order *order, struct operation *operation)
 {
         struct order_entry *entries = ferry_reserve(order->entries, &order->capacity, order->n + 1, sizeof(entries[0]));
 
@@ -30,12 +30,12 @@ int order_append(struct order *order, struct operation *operation)
         return 0;
 }
 
-size_t order_seek(const struct order *order, uint64_t serial)
+size_t order_seek(const struct creation_order *order, uint64_t serial)
 {
         return FERRY_FIRST_INDEX(order->n, i, order->entries[i].serial > serial);
 }
 
-void order_remove(struct order *order, const struct operation *operation)
+void order_remove(struct creation_order *order, const struct operation *operation)
 {
         size_t i = order_seek(order, operation->serial - 1);
 

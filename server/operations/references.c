@@ -17,7 +17,7 @@ void store_unref(struct operation_store *store)
         if (atomic_fetch_sub_explicit(&store->refs, 1, memory_order_acq_rel) != 1)
                 return;
         free(store->order.entries);
-        gone_clear(&store->gone);
+        gone_ids_clear(&store->gone_ids);
         (void)pthread_mutex_destroy(&store->lock);
         (void)pthread_mutex_destroy(&store->arrival_lock);
         (void)pthread_mutex_destroy(&store->content_lock);
@@ -30,7 +30,7 @@ struct operation *operation_ref(struct operation *operation)
         return operation;
 }
 
-static void follow_free(struct follow *follow)
+static void follow_free(struct follow_map *follow)
 {
         if (!follow)
                 return;

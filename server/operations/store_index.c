@@ -54,7 +54,7 @@ void store_remove(struct operation *operation)
         HASH_DELETE(hh, store->by_id, operation);
         operation->hh.tbl = NULL;
         order_remove(&store->order, operation);
-        gone_add(&store->gone, operation->id);
+        gone_ids_add(&store->gone_ids, operation->id);
         (void)operation_unref(operation);
 }
 
@@ -69,7 +69,7 @@ enum operation_lookup operation_find(struct operation_store *store, uint64_t id,
         if (operation) {
                 *ret_operation = operation_ref(operation);
                 lookup = OPERATION_FOUND;
-        } else if (gone_has(&store->gone, id)) {
+        } else if (gone_ids_has(&store->gone_ids, id)) {
                 lookup = OPERATION_GONE;
         }
         store_unlock(store, &deferred);
@@ -103,7 +103,7 @@ struct page {
 };
 
 /* How many entries follow serial in the page's order; *ret_next: index of the first of them. */
-static size_t page_left(const struct order *order, const struct page *page, size_t *ret_next)
+static size_t page_left(const struct creation_order *order, const struct page *page, size_t *ret_next)
 {
         if (page->filter->newest) {
                 size_t n = page->serial ? order_seek(order, page->serial - 1) : order->n;
@@ -116,7 +116,7 @@ static size_t page_left(const struct order *order, const struct page *page, size
 }
 
 /* Looks at PAGE_STRIDE entries. true: the page is full and another one follows, or it is the last. */
-static bool page_fill(const struct order *order, struct page *page)
+static bool page_fill(const struct creation_order *order, struct page *page)
 {
         size_t next, left = page_left(order, page, &next);
 

@@ -19,7 +19,7 @@ int operation_store_new(const struct operation_config *config, struct operation_
         (void)pthread_mutex_init(&store->lock, NULL);
         (void)pthread_mutex_init(&store->content_lock, NULL);
         (void)pthread_mutex_init(&store->arrival_lock, NULL);
-        r = gone_init(&store->gone, config->limits.gone_max);
+        r = gone_ids_init(&store->gone_ids, config->limits.gone_max);
         if (r < 0) {
                 store_unref(store);
                 return r;

@@ -5,7 +5,7 @@
 
 #include "base/metrics.h"
 #include "base/util.h"
-#include "named.h"
+#include "name_url.h"
 #include "peers_internal.h"
 #include "registry_internal.h"
 
@@ -137,8 +137,8 @@ int peers_check_url(struct peers *peers, const char *url, char *detail, size_t d
         struct fetch *fetch;
         int r;
 
-        if (named_is(url))
-                return named_check(peers->registry, url, false, detail, detail_size);
+        if (name_url_is(url))
+                return name_url_check(peers->registry, url, false, detail, detail_size);
         r = peers_thread_start(peers);
         if (!r)
                 r = fetch_new(&peers->settings, &fetch_metadata, url, &fetch, detail, detail_size);
@@ -150,15 +150,15 @@ int peers_check_url(struct peers *peers, const char *url, char *detail, size_t d
 int peers_fetch_metadata(struct peers *peers, const char *url, peers_fetched fetched, void *context, char *detail,
                          size_t detail_size)
 {
-        if (named_is(url))
-                return named_fetch(peers, peers->registry, false, url, fetched, context, detail, detail_size);
+        if (name_url_is(url))
+                return name_url_fetch(peers, peers->registry, false, url, fetched, context, detail, detail_size);
         return peers_fetch(peers, &fetch_metadata, url, fetched, context, detail, detail_size);
 }
 
 int peers_fetch_worker(struct peers *peers, const char *url, peers_fetched fetched, void *context, char *detail,
                        size_t detail_size)
 {
-        if (named_is(url))
-                return named_fetch(peers, peers->registry, true, url, fetched, context, detail, detail_size);
+        if (name_url_is(url))
+                return name_url_fetch(peers, peers->registry, true, url, fetched, context, detail, detail_size);
         return peers_fetch(peers, &fetch_worker, url, fetched, context, detail, detail_size);
 }

@@ -103,7 +103,7 @@ void registry_await_left(struct registry *registry, unsigned timeout_ms)
         pthread_mutex_unlock(&registry->lock);
 }
 
-void registry_look(struct registry *registry, struct registry_view *ret_view)
+void registry_get_view(struct registry *registry, struct registry_view *ret_view)
 {
         pthread_mutex_lock(&registry->lock);
         ret_view->status = registry->status;

@@ -178,7 +178,7 @@ struct operation_view look(struct fixture *f, struct operation *operation)
 {
         struct operation_view view;
 
-        operation_look(f->store, operation, &view);
+        operation_get_view(f->store, operation, &view);
         return view;
 }
 

@@ -14,8 +14,8 @@
 
 #include "base/metrics.h"
 #include "base/util.h"
+#include "memory/available_memory.h"
 #include "memory/region.h"
-#include "memory/room.h"
 
 #include "unit.h"
 
@@ -101,7 +101,7 @@ static inline void gate_await(size_t n)
         pthread_mutex_unlock(&gate.lock);
 }
 
-static inline int make_table_in(uint64_t limit, size_t max_regions, const struct room_paths *room)
+static inline int make_table_in(uint64_t limit, size_t max_regions, const struct available_memory_paths *paths)
 {
         struct region_config config = {
                 .memory_limit = limit,
@@ -112,7 +112,7 @@ static inline int make_table_in(uint64_t limit, size_t max_regions, const struct
                 .metrics = metrics,
                 .fill = fill,
                 .fill_context = &gate,
-                .room = room,
+                .memory_paths = paths,
         };
         return region_table_new(&config, &table);
 }

@@ -85,7 +85,7 @@ static struct operation_view look(struct net *net, unsigned i, struct operation 
 {
         struct operation_view view;
 
-        operation_look(net->nodes[i].store, operation, &view);
+        operation_get_view(net->nodes[i].store, operation, &view);
         return view;
 }
 

@@ -56,7 +56,7 @@ static struct operation_view view_of(struct http_fixture *h, struct operation *o
 {
         struct operation_view view;
 
-        operation_look(h->f->store, operation, &view);
+        operation_get_view(h->f->store, operation, &view);
         return view;
 }
 

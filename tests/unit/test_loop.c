@@ -213,7 +213,7 @@ TEST_WITH(moving_a_timer_later_costs_no_wakeups, make_loop, drop_loop)
         assert_true(loop_timer_stop(loop, &moved->timer));
 }
 
-struct order {
+struct creation_order {
         struct loop_timer timer;
         uint64_t deadline_us;
         sem_t *done;
@@ -223,7 +223,7 @@ struct order {
 
 static void order_fired(struct loop_timer *timer)
 {
-        struct order *order = FERRY_CONTAINER_OF(timer, struct order, timer);
+        struct creation_order *order = FERRY_CONTAINER_OF(timer, struct creation_order, timer);
         if (order->deadline_us < *order->last)
                 atomic_fetch_add(order->wrong, 1);
         *order->last = order->deadline_us;
@@ -231,7 +231,7 @@ static void order_fired(struct loop_timer *timer)
 }
 
 /* At some time within a millisecond of start. */
-static void order_start(struct order *order, uint64_t start, unsigned *seed)
+static void order_start(struct creation_order *order, uint64_t start, unsigned *seed)
 {
         order->deadline_us = start + (uint64_t)(rand_r(seed) % 1000);
         loop_timer_start(loop, &order->timer, order->deadline_us);
@@ -240,7 +240,7 @@ static void order_start(struct order *order, uint64_t start, unsigned *seed)
 TEST_WITH(many_timers_fire_in_order_though_some_are_stopped_and_moved, make_loop, drop_loop)
 {
         enum { COUNT = 2000 };
-        static struct order orders[COUNT];
+        static struct creation_order orders[COUNT];
         sem_t done;
         uint64_t last = 0, start = clock_now_us() + 100 * MS;
         atomic_int wrong = 0;
@@ -248,7 +248,9 @@ TEST_WITH(many_timers_fire_in_order_though_some_are_stopped_and_moved, make_loop
         sem_init(&done, 0, 0);
         unsigned seed = 7;
         for (size_t i = 0; i < COUNT; i++) {
-                orders[i] = (struct order){ .timer.fired = order_fired, .done = &done, .last = &last, .wrong = &wrong };
+                orders[i] = (struct creation_order){
+                        .timer.fired = order_fired, .done = &done, .last = &last, .wrong = &wrong
+                };
                 order_start(&orders[i], start, &seed);
         }
         for (size_t i = 0; i < COUNT; i += 3)

@@ -4,7 +4,7 @@
 
 enum { MANY = 1000 };
 
-static size_t seek_by_walking(const struct order *order, uint64_t serial)
+static size_t seek_by_walking(const struct creation_order *order, uint64_t serial)
 {
         size_t i = 0;
 
@@ -13,7 +13,7 @@ static size_t seek_by_walking(const struct order *order, uint64_t serial)
         return i;
 }
 
-static void assert_every_seek(const struct order *order, uint64_t end)
+static void assert_every_seek(const struct creation_order *order, uint64_t end)
 {
         for (uint64_t serial = 0; serial <= end; serial++)
                 assert_int_equal(order_seek(order, serial), seek_by_walking(order, serial));
@@ -22,7 +22,7 @@ static void assert_every_seek(const struct order *order, uint64_t end)
 
 TEST(an_empty_order_has_one_place)
 {
-        struct order order = { 0 };
+        struct creation_order order = { 0 };
 
         assert_every_seek(&order, 3);
 }
@@ -38,7 +38,7 @@ TEST(a_serials_place_is_found_wherever_the_holes_are)
 
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 struct operation *operation = calloc(1, sizeof(*operation));
-                struct order order = { 0 };
+                struct creation_order order = { 0 };
 
                 operation->serial = rows[i].first;
                 for (size_t j = 0; j < rows[i].n + rows[i].n_then; j++) {
@@ -54,7 +54,7 @@ TEST(a_serials_place_is_found_wherever_the_holes_are)
 TEST(what_is_left_is_found_while_others_go)
 {
         struct operation *operations = calloc(MANY, sizeof(*operations));
-        struct order order = { 0 };
+        struct creation_order order = { 0 };
 
         for (size_t i = 0; i < MANY; i++) {
                 operations[i].serial = i + 1;

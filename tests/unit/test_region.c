@@ -180,9 +180,9 @@ static void write_text(const char *path, const char *text)
 
 TEST_WITH(a_full_machine_refuses_before_anything_is_taken, setup, teardown)
 {
-        static const struct room_paths room = { .cgroup = "/nowhere", .mountinfo = "/nowhere" };
+        static const struct available_memory_paths nowhere = { .cgroup = "/nowhere", .mountinfo = "/nowhere" };
         char path[] = "/tmp/ferry-meminfo-XXXXXX";
-        struct room_paths paths = room;
+        struct available_memory_paths paths = nowhere;
         int fd = mkstemp(path);
 
         assert_true(fd >= 0);
@@ -280,9 +280,9 @@ TEST_WITH(own_memory_may_be_deleted_under_a_stream_but_foreign_memory_may_not, s
 
         assert_int_equal(adopt(foreign, sizeof(foreign), "cpu", &adopted), 0);
         assert_int_equal(region_stream_begin(adopted), 0);
-        assert_int_equal(region_let_go(table, adopted->id), FERRY_E_REGION_IN_USE);
+        assert_int_equal(region_delete_held(table, adopted->id), FERRY_E_REGION_IN_USE);
         region_stream_end(adopted);
-        assert_int_equal(region_let_go(table, adopted->id), 0);
+        assert_int_equal(region_delete_held(table, adopted->id), 0);
         assert_int_equal(region_stream_begin(adopted), FERRY_E_NOT_FOUND);
         region_unref(adopted);
 }
@@ -301,8 +301,8 @@ TEST_WITH(only_its_holder_removes_a_held_region, setup, teardown)
                 assert_false(region_content_allowed(regions[i]));
                 region_allow_content(regions[i], true);
                 assert_true(region_content_allowed(regions[i]));
-                assert_int_equal(region_let_go(table, regions[i]->id), 0);
-                assert_int_equal(region_let_go(table, regions[i]->id), FERRY_E_NOT_FOUND);
+                assert_int_equal(region_delete_held(table, regions[i]->id), 0);
+                assert_int_equal(region_delete_held(table, regions[i]->id), FERRY_E_NOT_FOUND);
                 region_unref(regions[i]);
         }
 }
@@ -324,7 +324,7 @@ TEST_WITH(adopted_memory_is_registered_but_not_counted_against_the_limit, setup,
         assert_string_equal(region->name, "");
         assert_totals(1, sizeof(memory));
         region_unref(create(LIMIT));
-        assert_int_equal(region_let_go(table, region->id), 0);
+        assert_int_equal(region_delete_held(table, region->id), 0);
         region_unref(region);
         memset(memory, 'm', sizeof(memory));
 

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "named.h"
+#include "name_url.h"
 #include "peers/peers.h"
 #include "registry_etcd.h"
 
@@ -124,12 +124,12 @@ TEST(names_in_urls_are_checked)
 
         assert_int_equal(registry_new(&config, &registry), 0);
         for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
-                int error = named_check(registry, cases[i].url, cases[i].worker, detail, sizeof(detail));
+                int error = name_url_check(registry, cases[i].url, cases[i].worker, detail, sizeof(detail));
 
                 if (error != (cases[i].good ? 0 : FERRY_E_INVALID_PARAMETER))
                         fail_msg("%s: %d", cases[i].url, error);
         }
-        assert_int_equal(named_check(NULL, "ferry://a", true, detail, sizeof(detail)), FERRY_E_INVALID_PARAMETER);
+        assert_int_equal(name_url_check(NULL, "ferry://a", true, detail, sizeof(detail)), FERRY_E_INVALID_PARAMETER);
         assert_non_null(strstr(detail, "--registry"));
         registry = registry_free(registry);
 }
@@ -275,7 +275,7 @@ TEST(a_worker_starts_whatever_its_registry_says)
                         fail_msg("%s: %s", lies[i].what, message);
                 if (clock_now_us() - began > 10000 * 1000)
                         fail_msg("%s: it took too long", lies[i].what);
-                registry_look(member->registry, &view);
+                registry_get_view(member->registry, &view);
                 if (view.status != REGISTRY_UNREACHABLE)
                         fail_msg("%s: %s", lies[i].what, registry_status_name(view.status));
                 test_release(member);

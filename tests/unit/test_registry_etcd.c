@@ -62,7 +62,7 @@ static void member_leave(struct member *member)
 
         registry_leave(member->registry);
         registry_await_left(member->registry, WAIT_MS);
-        registry_look(member->registry, &view);
+        registry_get_view(member->registry, &view);
         assert_int_equal(view.status, REGISTRY_LEFT);
         member_die(member);
 }
@@ -71,7 +71,7 @@ static void await_status(struct member *member, enum registry_status status)
 {
         struct registry_view view;
 
-        WAIT_UNTIL_OR((registry_look(member->registry, &view), view.status == status), "%s, not %s",
+        WAIT_UNTIL_OR((registry_get_view(member->registry, &view), view.status == status), "%s, not %s",
                       registry_status_name(view.status), registry_status_name(status));
 }
 
@@ -242,7 +242,7 @@ static bool is_taken(const char *name, char message[256])
 
         member_start_at(&member, etcd.url);
         r = member_join(&member, name, 18, message);
-        registry_look(member.registry, &view);
+        registry_get_view(member.registry, &view);
         assert_int_not_equal(view.status, REGISTRY_REGISTERED);
         member_die(&member);
         assert_true(r == 0 || r == -EADDRINUSE);

@@ -179,7 +179,7 @@ int ucx_address_parse(const char *data_listen, struct ucx_address *ret_address)
         return 0;
 }
 
-int ucx_address_look(struct ucx_address *a, const char **ret_missing)
+int ucx_address_check(struct ucx_address *a, const char **ret_missing)
 {
         const char *missing = NULL;
         int r = a->interface[0] ? interface_address(a->interface, a) : 0;

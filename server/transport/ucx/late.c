@@ -150,7 +150,7 @@ bool ucx_late_look(struct ucx *ucx)
         if (ucx->stopping || late->opened || (!has_changed(late) && late->looked))
                 return false;
         late->looked = true;
-        r = ucx_address_look(&ucx->listen, &missing);
+        r = ucx_address_check(&ucx->listen, &missing);
         if (r == -EAGAIN && missing != late->missing) {
                 late->missing = missing;
                 log_missing(late);

@@ -245,7 +245,7 @@ static int open_or_wait(struct ucx *ucx, const struct ucx_config *config)
         if (r == 0)
                 r = ucx_address_parse(config->data_listen, &ucx->listen);
         if (r == 0)
-                r = ucx_address_look(&ucx->listen, &missing);
+                r = ucx_address_check(&ucx->listen, &missing);
         if (r == -EAGAIN)
                 return ucx_late_new(ucx, config, missing, open_network);
         return r == 0 ? open_network(ucx, config) : r;

@@ -166,7 +166,7 @@ int ucx_address_parse(const char *data_listen, struct ucx_address *ret_address);
  * Checks that the address can be listened on: looks up the address of an interface, and tries to bind. 0; -EAGAIN: it
  * may come up later, *ret_missing says what is missing; other -errno with a logged reason.
  */
-int ucx_address_look(struct ucx_address *address, const char **ret_missing);
+int ucx_address_check(struct ucx_address *address, const char **ret_missing);
 /* Whether two addresses name one host; a may be NULL. */
 bool ucx_address_same_host(const struct sockaddr *a, const struct sockaddr *b);
 /* Whether UCX takes an address of an interface for TCP. */

@@ -36,7 +36,7 @@ struct event_log *event_log_free(struct event_log *log);
 /* The callbacks of struct operation_observer, region_observer and engine_observer; log is the context. Any thread. */
 void event_log_operation(void *log, struct operation_store *store, struct operation *operation,
                          enum operation_change change);
-void event_log_region(void *log, struct region_table *table, uint64_t id, struct region *gone,
+void event_log_region(void *log, struct region_table *table, uint64_t id, struct region *deleted,
                       enum region_change change);
 void event_log_peer(void *log, const struct engine_peer_view *peer);
 

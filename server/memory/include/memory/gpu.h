@@ -37,7 +37,7 @@ struct gpu_view {
 unsigned gpu_count(const char **ret_reason);
 
 /* Describes GPU n. false: no such GPU, or the driver cannot tell. */
-bool gpu_look(unsigned n, struct gpu_view *ret_view);
+bool gpu_describe(unsigned n, struct gpu_view *ret_view);
 
 /* Whether the text has the form "cuda:N"; this host may lack the GPU. */
 bool gpu_parse(const char *device, unsigned *ret_n);

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 struct metrics;
-struct room_paths;
+struct available_memory_paths;
 struct space;
 
 /*
@@ -51,12 +51,12 @@ struct region_registrar {
 
 /*
  * Told of every change of a region: listed, ready or failed after that, deleted. Called without the table's lock, by
- * the thread that made the change. gone: the deleted region, borrowed; NULL: region_find may find it.
+ * the thread that made the change. deleted: the deleted region, borrowed; NULL: region_find may find it.
  */
-enum region_change { REGION_LISTED, REGION_CHANGED, REGION_GONE };
+enum region_change { REGION_LISTED, REGION_CHANGED, REGION_UNLISTED };
 
 struct region_observer {
-        void (*changed)(void *context, struct region_table *table, uint64_t id, struct region *gone,
+        void (*changed)(void *context, struct region_table *table, uint64_t id, struct region *deleted,
                         enum region_change change); /* NULL = none */
         void *context;
 };
@@ -74,7 +74,7 @@ struct region {
         char device[REGION_DEVICE_SIZE];
         size_t size;
         bool sealed; /* no other process can write it */
-        bool held;   /* the embedding program's: only region_let_go deletes it */
+        bool held;   /* the embedding program's: only region_delete_held deletes it */
         uint64_t created_unix_ms;
         struct region_private *private;
         /* REGION_READY: */
@@ -97,7 +97,7 @@ struct region_config {
         /* For tests. fill is called before each part of a region that maker threads fill; a -errno fails the region. */
         int (*fill)(void *context, size_t size);
         void *fill_context;
-        const struct room_paths *room; /* NULL = the system's */
+        const struct available_memory_paths *memory_paths; /* NULL = the system's */
 };
 
 /* 0 or -errno. */
@@ -153,7 +153,7 @@ bool region_unwait(struct region *region, struct region_waiter *waiter);
 int region_await(struct region *region);
 
 /*
- * Registers memory that the caller owns and keeps until region_let_go. Same results as region_create's, and
+ * Registers memory that the caller owns and keeps until region_delete_held. Same results as region_create's, and
  * FERRY_E_INVALID_PARAMETER where the address is not memory of that GPU.
  */
 int region_adopt(struct region_table *table, void *address, const struct region_spec *spec, struct region **ret_region,
@@ -195,7 +195,7 @@ bool region_deleted(const struct region *region);
 int region_delete(struct region_table *table, uint64_t id);
 
 /* The same for the embedding program, whose held regions it deletes as well. */
-int region_let_go(struct region_table *table, uint64_t id);
+int region_delete_held(struct region_table *table, uint64_t id);
 
 /* Whether clients may write the region by HTTP: a held one only if its program allowed it. */
 void region_allow_content(struct region *region, bool allowed);

@@ -252,7 +252,7 @@ struct operation_view {
         const struct operation_descriptor *descriptors;
         size_t n_descriptors;
 };
-void operation_look(struct operation_store *store, struct operation *operation, struct operation_view *ret_view);
+void operation_get_view(struct operation_store *store, struct operation *operation, struct operation_view *ret_view);
 
 /*
  * The metadata fields that an operation has: operation_kind, key, epoch, operation, expires_ms, descriptors

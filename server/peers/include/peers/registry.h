@@ -100,7 +100,7 @@ struct registry_view {
         char key[REGISTRY_KEY_SIZE];
         uint64_t ttl_ms; /* as configured */
 };
-void registry_look(struct registry *registry, struct registry_view *ret_view);
+void registry_get_view(struct registry *registry, struct registry_view *ret_view);
 
 /* ---- looking others up ---- */
 

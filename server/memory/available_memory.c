@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "memory/room.h"
+#include "memory/available_memory.h"
 
 #include <limits.h>
 #include <stdbool.h>
@@ -11,7 +11,7 @@
 
 #include "base/util.h"
 
-static const struct room_paths system_paths = {
+static const struct available_memory_paths system_paths = {
         .meminfo = "/proc/meminfo",
         .cgroup = "/proc/self/cgroup",
         .mountinfo = "/proc/self/mountinfo",
@@ -182,43 +182,45 @@ static bool mount_take(void *context, char *line)
         return false;
 }
 
-static void total_set(struct room *room, uint64_t total, const char *limit)
+static void set_total(struct available_memory *memory, uint64_t total, const char *limit)
 {
-        if (total >= room->total)
+        if (total >= memory->total)
                 return;
-        room->total = total;
-        (void)snprintf(room->total_limit, sizeof(room->total_limit), "%s", limit);
+        memory->total = total;
+        (void)snprintf(memory->total_limit, sizeof(memory->total_limit), "%s", limit);
 }
 
-static void left_set(struct room *room, uint64_t left, const char *limit)
+static void set_available(struct available_memory *memory, uint64_t available, const char *limit)
 {
-        if (left >= room->left)
+        if (available >= memory->available)
                 return;
-        room->left = left;
-        (void)snprintf(room->left_limit, sizeof(room->left_limit), "%s", limit);
+        memory->available = available;
+        (void)snprintf(memory->available_limit, sizeof(memory->available_limit), "%s", limit);
 }
 
-static void group_look(const struct cgroup_version *version, const char *directory, bool own, struct room *room)
+static void read_group(const struct cgroup_version *version, const char *directory, bool own,
+                       struct available_memory *memory)
 {
-        char limit[ROOM_LIMIT_SIZE];
+        char limit[AVAILABLE_LIMIT_SIZE];
         uint64_t total, usage, reclaimable = 0, n;
 
         if (!number_in(directory, version->limit, "", &total) || total >= NO_LIMIT)
                 return;
         (void)snprintf(limit, sizeof(limit), "%s of %s", version->limit,
                        own ? "the worker's control group" : "a control group above the worker's");
-        total_set(room, total, limit);
+        set_total(memory, total, limit);
         if (!number_in(directory, version->usage, "", &usage))
                 return;
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(version->reclaimable); i++)
                 if (number_in(directory, "memory.stat", version->reclaimable[i], &n))
                         reclaimable += n;
         usage -= reclaimable < usage ? reclaimable : usage;
-        left_set(room, usage < total ? total - usage : 0, limit);
+        set_available(memory, usage < total ? total - usage : 0, limit);
 }
 
 /* This process's group and all above it, up to the root of the mount. */
-static void groups_look(const struct room_paths *paths, const struct cgroup_version *version, struct room *room)
+static void read_groups(const struct available_memory_paths *paths, const struct cgroup_version *version,
+                        struct available_memory *memory)
 {
         FERRY_CLEANUP(cleanup_free) struct cgroup_search *search = calloc(1, sizeof(*search));
         char directory[2 * PATH_MAX];
@@ -235,25 +237,25 @@ static void groups_look(const struct room_paths *paths, const struct cgroup_vers
                 char *slash = strrchr(search->below, '/');
 
                 (void)snprintf(directory, sizeof(directory), "%s%s", search->mount, search->below);
-                group_look(version, directory, own, room);
+                read_group(version, directory, own, memory);
                 if (!slash)
                         return;
                 *slash = '\0';
         }
 }
 
-void room_look(const struct room_paths *paths, struct room *ret_room)
+void available_memory_read(const struct available_memory_paths *paths, struct available_memory *ret_memory)
 {
         uint64_t n, swap = 0;
 
         if (!paths)
                 paths = &system_paths;
-        *ret_room = (struct room){ .total = UINT64_MAX, .left = UINT64_MAX };
+        *ret_memory = (struct available_memory){ .total = UINT64_MAX, .available = UINT64_MAX };
         if (number_read(paths->meminfo, "MemTotal", &n))
-                total_set(ret_room, n, "the machine's memory");
+                set_total(ret_memory, n, "the machine's memory");
         (void)number_read(paths->meminfo, "SwapFree", &swap);
         if (number_read(paths->meminfo, "MemAvailable", &n))
-                left_set(ret_room, n + swap, "the machine's memory");
+                set_available(ret_memory, n + swap, "the machine's memory");
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(versions); i++)
-                groups_look(paths, &versions[i], ret_room);
+                read_groups(paths, &versions[i], ret_memory);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PEERS_NAMED_H
-#define PEERS_NAMED_H
+#ifndef PEERS_NAME_URL_H
+#define PEERS_NAME_URL_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,16 +14,16 @@
 
 struct registry;
 
-bool named_is(const char *url);
+bool name_url_is(const char *url);
 
 /* Checks a URL without asking the registry. worker: it must name the worker itself. As peers_check_url. */
-int named_check(const struct registry *registry, const char *url, bool worker, char *detail, size_t detail_size);
+int name_url_check(const struct registry *registry, const char *url, bool worker, char *detail, size_t detail_size);
 
 /*
  * Resolves the URL by the registry (NULL = there is none), then fetches the metadata or, with worker, the description,
  * as peers_fetch_metadata and peers_fetch_worker. Of a worker, http of the metadata is set.
  */
-int named_fetch(struct peers *peers, struct registry *registry, bool worker, const char *url, peers_fetched fetched,
-                void *context, char *detail, size_t detail_size);
+int name_url_fetch(struct peers *peers, struct registry *registry, bool worker, const char *url, peers_fetched fetched,
+                   void *context, char *detail, size_t detail_size);
 
 #endif

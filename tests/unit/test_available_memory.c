@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "memory/room.h"
+#include "memory/available_memory.h"
 
 #include "unit.h"
 
@@ -12,9 +12,9 @@
 
 #define KIB UINT64_C(1024)
 
-static char root[] = "/tmp/ferry-room-XXXXXX";
+static char root[] = "/tmp/ferry-memory-XXXXXX";
 static char meminfo[64], cgroup[64], mountinfo[64];
-static const struct room_paths paths = { .meminfo = meminfo, .cgroup = cgroup, .mountinfo = mountinfo };
+static const struct available_memory_paths paths = { .meminfo = meminfo, .cgroup = cgroup, .mountinfo = mountinfo };
 
 __attribute__((format(printf, 2, 3))) static void put(const char *path, const char *format, ...)
 {
@@ -65,12 +65,12 @@ static int teardown(void **state)
         return nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-static struct room look(void)
+static struct available_memory look(void)
 {
-        struct room room;
+        struct available_memory memory;
 
-        room_look(&paths, &room);
-        return room;
+        available_memory_read(&paths, &memory);
+        return memory;
 }
 
 /* Version 2, mounted with this root; the process is in this group. */
@@ -94,18 +94,18 @@ static void version_1(const char *mount_root, const char *group)
 
 static void assert_total(uint64_t total, const char *limit)
 {
-        struct room room = look();
+        struct available_memory memory = look();
 
-        assert_int_equal(room.total, total);
-        assert_string_equal(room.total_limit, limit);
+        assert_int_equal(memory.total, total);
+        assert_string_equal(memory.total_limit, limit);
 }
 
 static void assert_left(uint64_t left, const char *limit)
 {
-        struct room room = look();
+        struct available_memory memory = look();
 
-        assert_int_equal(room.left, left);
-        assert_string_equal(room.left_limit, limit);
+        assert_int_equal(memory.available, left);
+        assert_string_equal(memory.available_limit, limit);
 }
 
 TEST_WITH(without_control_groups_the_machine_counts, setup, teardown)
@@ -116,22 +116,22 @@ TEST_WITH(without_control_groups_the_machine_counts, setup, teardown)
 
 TEST_WITH(without_anything_nothing_is_known, setup, teardown)
 {
-        static const struct room_paths nowhere = { "/nowhere/a", "/nowhere/b", "/nowhere/c" };
-        struct room room;
+        static const struct available_memory_paths nowhere = { "/nowhere/a", "/nowhere/b", "/nowhere/c" };
+        struct available_memory memory;
 
-        room_look(&nowhere, &room);
-        assert_int_equal(room.total, UINT64_MAX);
-        assert_int_equal(room.left, UINT64_MAX);
-        assert_string_equal(room.left_limit, "");
+        available_memory_read(&nowhere, &memory);
+        assert_int_equal(memory.total, UINT64_MAX);
+        assert_int_equal(memory.available, UINT64_MAX);
+        assert_string_equal(memory.available_limit, "");
 }
 
 TEST_WITH(the_system_has_some, setup, teardown)
 {
-        struct room room;
+        struct available_memory memory;
 
-        room_look(NULL, &room);
-        assert_true(room.total > 0 && room.total < UINT64_MAX);
-        assert_true(room.left <= room.total + (UINT64_C(1) << 50));
+        available_memory_read(NULL, &memory);
+        assert_true(memory.total > 0 && memory.total < UINT64_MAX);
+        assert_true(memory.available <= memory.total + (UINT64_C(1) << 50));
 }
 
 TEST_WITH(the_own_group_limits, setup, teardown)

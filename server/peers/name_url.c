@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "named.h"
+#include "name_url.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ static const char scheme[] = "ferry://";
 enum { PATH_SIZE = 96, DETAIL_SIZE = 256 };
 
 /* A URL that is being resolved and fetched. */
-struct named {
+struct name_lookup {
         struct peers *peers;
         bool worker;
         char name[REGISTRY_NAME_SIZE];
@@ -29,7 +29,7 @@ struct named {
         void *context;
 };
 
-bool named_is(const char *url)
+bool name_url_is(const char *url)
 {
         return strncmp(url, scheme, strlen(scheme)) == 0;
 }
@@ -54,26 +54,26 @@ static bool take_operation(const char *path, char ret_path[PATH_SIZE])
 }
 
 /* NULL, or why the URL is refused. */
-static const char *parse(const char *url, bool worker, struct named *ret_named)
+static const char *parse(const char *url, bool worker, struct name_lookup *ret_lookup)
 {
         static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_";
         const char *name = url + strlen(scheme), *path = name + strspn(name, letters);
         size_t length = (size_t)(path - name);
 
-        if (length < 1 || length >= sizeof(ret_named->name) || (*path && *path != '/'))
+        if (length < 1 || length >= sizeof(ret_lookup->name) || (*path && *path != '/'))
                 return "after ferry:// comes the name of a worker";
-        memcpy(ret_named->name, name, length);
-        ret_named->name[length] = '\0';
-        ret_named->path[0] = '\0';
+        memcpy(ret_lookup->name, name, length);
+        ret_lookup->name[length] = '\0';
+        ret_lookup->path[0] = '\0';
         if (worker)
                 return !*path || strcmp(path, "/") == 0 ? NULL : "the URL of a worker is ferry://NAME";
-        return take_operation(path, ret_named->path) ? NULL : "the URL must be ferry://NAME/op_ID";
+        return take_operation(path, ret_lookup->path) ? NULL : "the URL must be ferry://NAME/op_ID";
 }
 
-static int check(const struct registry *registry, const char *url, bool worker, struct named *ret_named, char *detail,
-                 size_t detail_size)
+static int check(const struct registry *registry, const char *url, bool worker, struct name_lookup *ret_lookup,
+                 char *detail, size_t detail_size)
 {
-        const char *why = parse(url, worker, ret_named);
+        const char *why = parse(url, worker, ret_lookup);
 
         if (!why && !registry)
                 why = "this worker has no registry that could resolve the name (--registry)";
@@ -83,57 +83,57 @@ static int check(const struct registry *registry, const char *url, bool worker, 
         return FERRY_E_INVALID_PARAMETER;
 }
 
-int named_check(const struct registry *registry, const char *url, bool worker, char *detail, size_t detail_size)
+int name_url_check(const struct registry *registry, const char *url, bool worker, char *detail, size_t detail_size)
 {
-        struct named named;
+        struct name_lookup lookup;
 
-        return check(registry, url, worker, &named, detail, detail_size);
+        return check(registry, url, worker, &lookup, detail, detail_size);
 }
 
-static void finish(struct named *named, int error, const char *detail, struct ferry_metadata *metadata)
+static void finish(struct name_lookup *lookup, int error, const char *detail, struct ferry_metadata *metadata)
 {
-        named->fetched(named->context, error, detail, metadata);
-        free(named);
+        lookup->fetched(lookup->context, error, detail, metadata);
+        free(lookup);
 }
 
 /* Thread: the peers'. */
 static void on_fetched(void *context, int error, const char *detail, struct ferry_metadata *metadata)
 {
-        struct named *named = context;
+        struct name_lookup *lookup = context;
 
-        if (!error && named->worker)
-                memcpy(metadata->http, named->http, sizeof(metadata->http));
-        finish(named, error, detail, metadata);
+        if (!error && lookup->worker)
+                memcpy(metadata->http, lookup->http, sizeof(metadata->http));
+        finish(lookup, error, detail, metadata);
 }
 
-static int fetch(struct named *named, char detail[DETAIL_SIZE])
+static int fetch(struct name_lookup *lookup, char detail[DETAIL_SIZE])
 {
         FERRY_CLEANUP(cleanup_free) char *url = NULL;
 
-        if (asprintf(&url, "%s%s", named->http, named->path) < 0) {
+        if (asprintf(&url, "%s%s", lookup->http, lookup->path) < 0) {
                 url = NULL;
                 return -ENOMEM;
         }
-        return peers_fetch(named->peers, named->worker ? &fetch_worker : &fetch_metadata, url, on_fetched, named,
+        return peers_fetch(lookup->peers, lookup->worker ? &fetch_worker : &fetch_metadata, url, on_fetched, lookup,
                            detail, DETAIL_SIZE);
 }
 
 /* Takes the base URL from the registry's answer. 0 or FERRY_E_* with a sentence. */
-static int resolve(struct named *named, const struct registry_page *page, char detail[DETAIL_SIZE])
+static int resolve(struct name_lookup *lookup, const struct registry_page *page, char detail[DETAIL_SIZE])
 {
         size_t length;
 
         if (page->n == 0) {
-                (void)snprintf(detail, DETAIL_SIZE, "the registry has no worker of the name %s", named->name);
+                (void)snprintf(detail, DETAIL_SIZE, "the registry has no worker of the name %s", lookup->name);
                 return FERRY_E_PEER_UNREACHABLE;
         }
-        memcpy(named->http, page->entries[0].http, sizeof(named->http));
-        length = strlen(named->http);
-        while (length > 0 && named->http[length - 1] == '/')
-                named->http[--length] = '\0';
+        memcpy(lookup->http, page->entries[0].http, sizeof(lookup->http));
+        length = strlen(lookup->http);
+        while (length > 0 && lookup->http[length - 1] == '/')
+                lookup->http[--length] = '\0';
         /* No second lookup: the registry must give an HTTP URL. */
-        if (strncmp(named->http, "http://", 7) != 0 && strncmp(named->http, "https://", 8) != 0) {
-                (void)snprintf(detail, DETAIL_SIZE, "the registry has no HTTP address of the worker %s", named->name);
+        if (strncmp(lookup->http, "http://", 7) != 0 && strncmp(lookup->http, "https://", 8) != 0) {
+                (void)snprintf(detail, DETAIL_SIZE, "the registry has no HTTP address of the worker %s", lookup->name);
                 return FERRY_E_PEER_UNREACHABLE;
         }
         return 0;
@@ -142,7 +142,7 @@ static int resolve(struct named *named, const struct registry_page *page, char d
 /* Thread: the peers'. */
 static void on_found(void *context, int error, const char *why, const struct registry_page *page)
 {
-        struct named *named = context;
+        struct name_lookup *lookup = context;
         char detail[DETAIL_SIZE] = "";
 
         if (error == FERRY_E_CANCELLED)
@@ -150,39 +150,39 @@ static void on_found(void *context, int error, const char *why, const struct reg
         else if (error)
                 (void)snprintf(detail, sizeof(detail), "the registry cannot be asked: %s", why);
         else
-                error = resolve(named, page, detail);
+                error = resolve(lookup, page, detail);
         if (!error)
-                error = fetch(named, detail);
+                error = fetch(lookup, detail);
         else if (error == FERRY_E_PEER_REFUSED) /* which the caller reads as a refusal by the peer */
                 error = FERRY_E_PEER_UNREACHABLE;
         if (error == 0)
                 return;
         if (error == FERRY_E_INVALID_PARAMETER) /* the fault is the registry's, not the client's */
                 error = FERRY_E_PEER_UNREACHABLE;
-        finish(named, error, detail, NULL);
+        finish(lookup, error, detail, NULL);
 }
 
-int named_fetch(struct peers *peers, struct registry *registry, bool worker, const char *url, peers_fetched fetched,
-                void *context, char *detail, size_t detail_size)
+int name_url_fetch(struct peers *peers, struct registry *registry, bool worker, const char *url, peers_fetched fetched,
+                   void *context, char *detail, size_t detail_size)
 {
-        struct named *named = calloc(1, sizeof(*named));
+        struct name_lookup *lookup = calloc(1, sizeof(*lookup));
         int r;
 
-        if (!named)
+        if (!lookup)
                 return -ENOMEM;
-        r = check(registry, url, worker, named, detail, detail_size);
-        named->peers = peers;
-        named->worker = worker;
-        named->fetched = fetched;
-        named->context = context;
+        r = check(registry, url, worker, lookup, detail, detail_size);
+        lookup->peers = peers;
+        lookup->worker = worker;
+        lookup->fetched = fetched;
+        lookup->context = context;
         if (r == 0) {
-                const struct registry_query query = { .name = named->name, .limit = 1 };
+                const struct registry_query query = { .name = lookup->name, .limit = 1 };
 
-                r = registry_find(registry, &query, on_found, named);
+                r = registry_find(registry, &query, on_found, lookup);
                 if (r == FERRY_E_LIMIT_REACHED)
                         (void)snprintf(detail, detail_size, "too many names are being looked up");
         }
         if (r)
-                free(named);
+                free(lookup);
         return r;
 }
