@@ -8,7 +8,7 @@
 
 #include "cli.h"
 
-enum { PROGRESS_COLUMNS = 80, PROGRESS_TEXT = 60, PROGRESS_BAR_MAX = 50 };
+enum { PROGRESS_COLUMNS = 80, PROGRESS_TEXT = 60, PROGRESS_BAR_MIN = 5, PROGRESS_BAR_MAX = 50 };
 
 /* Formats the remaining time; once done, the time of connecting. */
 static void progress_time(char *text, size_t size, const struct ferry_operation *operation, double rate)
@@ -23,14 +23,25 @@ static void progress_time(char *text, size_t size, const struct ferry_operation 
                 snprintf(text, size, "eta %u:%02u", (unsigned)seconds / 60, (unsigned)seconds % 60);
 }
 
-static unsigned progress_bar_width(FILE *stream)
+static unsigned progress_columns(FILE *stream)
 {
         struct winsize window = { 0 };
-        unsigned columns = PROGRESS_COLUMNS;
-        if (ioctl(fileno(stream), TIOCGWINSZ, &window) == 0 && window.ws_col)
-                columns = window.ws_col;
-        unsigned width = columns > PROGRESS_TEXT ? columns - PROGRESS_TEXT : 0;
-        return width < PROGRESS_BAR_MAX ? width : PROGRESS_BAR_MAX;
+        return ioctl(fileno(stream), TIOCGWINSZ, &window) == 0 && window.ws_col ? window.ws_col : PROGRESS_COLUMNS;
+}
+
+/* The bar where it has room. A line that is longer than the terminal is wide could not be drawn over. */
+static void progress_draw(FILE *stream, double part, const char *text)
+{
+        static const char full[PROGRESS_BAR_MAX + 1] = "##################################################";
+        static const char empty[PROGRESS_BAR_MAX + 1] = "..................................................";
+        int columns = (int)progress_columns(stream), width = columns - PROGRESS_TEXT, filled;
+        width = width < PROGRESS_BAR_MAX ? width : PROGRESS_BAR_MAX;
+        filled = (int)(part * width);
+        fputs("\r\033[K", stream);
+        if (width >= PROGRESS_BAR_MIN)
+                fprintf(stream, "[%.*s%.*s] ", filled, full, width - filled, empty);
+        fprintf(stream, "%.*s", columns - 1, text);
+        fflush(stream);
 }
 
 struct cli_progress cli_progress_make(const struct cli *cli)
@@ -40,11 +51,9 @@ struct cli_progress cli_progress_make(const struct cli *cli)
 
 int cli_progress_show(void *context, const struct ferry_operation *operation)
 {
-        static const char full[PROGRESS_BAR_MAX + 1] = "##################################################";
-        static const char empty[PROGRESS_BAR_MAX + 1] = "..................................................";
         struct cli_progress *p = context;
         uint64_t now = ferry_clock_ms();
-        char done[32], total[32], speed[32], time[32];
+        char done[32], total[32], speed[32], time[32], text[160];
         if (p->start_ms == 0) {
                 p->start_ms = now;
                 p->start_bytes = operation->bytes_done;
@@ -59,10 +68,8 @@ int cli_progress_show(void *context, const struct ferry_operation *operation)
         cli_bytes_format(total, sizeof(total), (double)operation->bytes_total);
         cli_bytes_format(speed, sizeof(speed), rate);
         progress_time(time, sizeof(time), operation, rate);
-        int width = (int)progress_bar_width(p->stream), filled = (int)(part * width);
-        fprintf(p->stream, "\r\033[K[%.*s%.*s] %3.0f%% %s / %s  %s/s  %s", filled, full, width - filled, empty,
-                part * 100, done, total, speed, time);
-        fflush(p->stream);
+        snprintf(text, sizeof(text), "%3.0f%% %s / %s  %s/s  %s", part * 100, done, total, speed, time);
+        progress_draw(p->stream, part, text);
         p->drawn = true;
         return 0;
 }

@@ -148,11 +148,13 @@ static int top_draw(const struct top *top, struct json_object *list, double sum)
                 rows[i] = json_object_array_get_idx(list, i);
         cli_bytes_format(rate, sizeof(rate), sum);
         if (top->live)
-                fputs("\033[H\033[J", stdout);
-        printf("%s at %s: %zu operations, %s/s\n\n", top->name, top->cli->worker.url, n, rate);
+                fputs("\033[H\033[J\033[?7l", stdout); /* long lines are cut, not wrapped */
+        printf("%s at %s: %zu operation%s, %s/s\n\n", top->name, top->cli->worker.url, n, n == 1 ? "" : "s", rate);
         table_print(stdout, rows, n < most ? n : most, top_columns, FERRY_ARRAY_SIZE(top_columns));
         if (n > most)
                 printf("… and %zu more\n", n - most);
+        if (top->live)
+                fputs("\033[?7h", stdout);
         (void)fflush(stdout);
         free(rows);
         return CLI_OK;

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """ferry on a terminal: progress, top, and no bytes to the screen."""
+import fcntl
 import json
 import os
 import pty
 import re
 import select
 import signal
+import struct
 import subprocess
+import termios
 import unittest
 
 from workers import Case, FERRY, LIMIT, environment
@@ -18,9 +21,10 @@ class Terminal(Case):
         super().setUp()
         self.a, self.b = self.worker("a"), self.worker("b")
 
-    def run_on(self, *arguments, streams=("stdin", "stdout", "stderr"), until=None, end=None, then=None):
+    def run_on(self, *arguments, streams=("stdin", "stdout", "stderr"), until=None, end=None, then=None, columns=0):
         """Runs ferry with streams on a terminal. Returns its status and what the terminal showed."""
         master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
         given = {name: slave for name in streams}
         process = subprocess.Popen([FERRY, *map(str, arguments)], start_new_session=True,
                                    env=environment(self.directory, TERM="xterm"),
@@ -51,6 +55,17 @@ class Terminal(Case):
         status, shown = self.run_on("fetch", url, "-o", self.directory / "target", "-u", self.b.url)
         self.assertEqual(status, 0, shown)
         self.assertRegex(shown, r"\r\x1b\[K\[.*\] +100% 64\.0 MiB / 64\.0 MiB +[0-9.]+ [MG]iB/s +(eta|connect) ")
+        self.finish(offer)
+
+    def test_progress_fits_a_narrow_terminal(self):
+        """A line that wraps would stay, one for each redraw."""
+        offer = self.start("offer", self.file("source", 64 << 20), "-u", self.a.url)
+        status, shown = self.run_on("fetch", self.line(offer), "-o", self.directory / "target", "-u", self.b.url,
+                                    columns=40)
+        self.assertEqual(status, 0, shown)
+        self.assertRegex(shown, r"\r\x1b\[K100% 64\.0 MiB / 64\.0 MiB")
+        for line in re.split(r"\r\x1b\[K|\r?\n", shown):
+            self.assertLess(len(line), 40)
         self.finish(offer)
 
     def test_quiet_is_quiet(self):

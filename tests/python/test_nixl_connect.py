@@ -394,7 +394,7 @@ class TestPrograms(unittest.IsolatedAsyncioTestCase):
         connection = await self.connector._create_connection()
         data = bytearray(100)
         descriptor = connect.Descriptor(data)
-        descriptor.register_with_connector(connection)
+        descriptor.register_with_connector(connection=connection)
         self.assertIs(descriptor._data_ref, data)
         descriptor._data_size = 3
         offer = self.connector.create_readable(connect.Descriptor(b"abc"))
@@ -403,6 +403,7 @@ class TestPrograms(unittest.IsolatedAsyncioTestCase):
         descriptor._data_size = 101
         with self.assertRaises(ValueError):
             self.connector.create_readable(descriptor)
+        descriptor.deregister_with_connector(connection=connection)
         self.assertIs(offer.connection, connection)
         self.assertEqual(offer.operation_kind, connect.OperationKind.READ)
         self.assertIsInstance(offer, connect.PassiveOperation)

@@ -261,8 +261,8 @@ class Descriptor:
     """Memory that takes part in operations.
 
     data is a torch tensor; (array, device) with an array of numpy or cupy; bytes, bytearray or any other buffer; or
-    (ptr, size, device, reference), of which the last two may be left out. The memory must be contiguous, and is kept alive as long as the descriptor and the
-    operations that use it. One that is not registered is registered by each operation, and let go at its end.
+    (ptr, size, device, reference), of which the last two may be left out. The memory must be contiguous. The descriptor
+    and the operations that use it keep it alive. Memory that is not registered is registered for each operation.
 
     Programs of upstream keep registered descriptors for data of any size: they set _data_size before an operation, and
     look at the beginning of _data_ref after it.
@@ -360,18 +360,18 @@ class Descriptor:
         descriptor._keep = _REMOTE
         return descriptor
 
-    def register_with_connector(self, connector: Connector) -> None:
+    def register_with_connector(self, connection: Connector) -> None:
         """Registers the memory once, for any number of operations."""
-        if not isinstance(connector, Connector):
+        if not isinstance(connection, Connector):
             raise TypeError("a descriptor is registered with a Connector")
-        if self._region is not None and self._connector != connector:
+        if self._region is not None and self._connector != connection:
             raise RuntimeError("the descriptor is registered with another connector")
         if self._region is None:
-            self._region, self._connector = self._use(connector._worker(), False), connector
+            self._region, self._connector = self._use(connection._worker(), False), connection
 
-    def deregister_with_connector(self, connector: Connector) -> None:
+    def deregister_with_connector(self, connection: Connector) -> None:
         """Lets go of it, or leaves that to the last operation that uses it."""
-        if self._region is None or self._connector != connector:
+        if self._region is None or self._connector != connection:
             raise RuntimeError("the descriptor is not registered with this connector")
         self._region = self._connector = None
 
