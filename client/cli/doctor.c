@@ -103,6 +103,14 @@ static void doctor_rdma(struct doctor *d)
         }
 }
 
+/* What is not told yet: without a GPU only why there is none, and never again why there is no RDMA. */
+static bool doctor_gpu_is_news(const char *missing, size_t gpus)
+{
+        if (gpus == 0)
+                return strstr(missing, "CUDA driver") || strstr(missing, "no GPU");
+        return !strstr(missing, "RDMA devices could not be asked") && !strstr(missing, "no RDMA network card");
+}
+
 static void doctor_gpu(struct doctor *d)
 {
         struct json_object *memory = NULL, *gpu = NULL, *missing = NULL;
@@ -126,8 +134,10 @@ static void doctor_gpu(struct doctor *d)
         for (size_t i = 0; i < json_object_array_length(missing); i++) {
                 const char *text = json_object_get_string(json_object_array_get_idx(missing, i)),
                            *colon = strchr(text, ':');
-                doctor_find(d, FINDING_NOTE, colon ? colon + 2 : NULL, "No GPU Direct RDMA: %.*s.",
-                            colon ? (int)(colon - text) : (int)strlen(text), text);
+                if (doctor_gpu_is_news(text, gpus))
+                        doctor_find(d, FINDING_NOTE, colon ? colon + 2 : NULL, "%s: %.*s.",
+                                    gpus ? "No GPU Direct RDMA" : "No GPU",
+                                    colon ? (int)(colon - text) : (int)strlen(text) - 1, text);
         }
 }
 

@@ -165,6 +165,9 @@ class Files(Case):
         findings = json.loads(self.ferry("doctor", self.b.url, "--json", "-u", self.a.url)[0])
         self.assertIn("Bytes to b go by shm", " ".join(one["finding"] for one in findings))
         self.assertFalse([one for one in findings if one["level"] == "bad"])
+        gpus = [one for one in self.a.get("/v1/devices")["memory"] if one["name"].startswith("cuda")]
+        lacks = [one["finding"] for one in findings if one["finding"].startswith("No GPU")]
+        self.assertTrue(gpus or len(lacks) == 1, lacks)
         self.assertIn("b", self.ferry("peers", "-u", self.a.url)[0].decode())
 
     def test_doctor_finds_a_data_port_that_does_not_answer(self):
