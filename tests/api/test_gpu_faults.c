@@ -64,32 +64,89 @@ WITH_GPUS(a_peer_that_is_killed_ends_the_transfer)
         region_drop(&s->pair.b, local);
 }
 
+/* On the side that offers, and on the other one, as source and as target. */
 WITH_GPUS(a_gpu_that_falls_off_the_bus_ends_its_operations_and_nothing_else)
 {
-        static const char *const words[] = { "gone", "reset" };
-        for (size_t i = 0; i < 2; i++)
+        static const struct {
+                const char *word;
+                struct course course;
+        } rows[] = { { "gone", { FERRY_READABLE, "cuda:0", "cuda:0", 3 * MIB, NULL } },
+                     { "reset", { FERRY_READABLE, "cuda:0", "cpu", 3 * MIB, NULL } },
+                     { "gone", { FERRY_READABLE, "cpu", "cuda:0", 3 * MIB, NULL } },
+                     { "reset", { FERRY_WRITABLE, "cuda:0", "cpu", 3 * MIB, NULL } } };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
                 for (int network = 0; network < 2; network++) {
-                        OPERATION passive, active;
+                        const struct course *c = &rows[i].course;
+                        struct course_state begun;
 
                         pair_start(&s->pair, network);
                         pair_expect_failures(&s->pair);
                         worker_expect(&s->pair.a, "CUDA call failed");
                         worker_expect(&s->pair.b, "CUDA call failed");
-                        const char *offered = device_region(&s->pair.a, "cuda:0", 3 * MIB, SEED);
-                        const char *local = device_region(&s->pair.b, "cuda:0", 3 * MIB, 0);
-                        offer_make(&s->pair.a, FERRY_READABLE, offered, &passive);
-                        gpu_set_faults(s, words[i]);
-                        begin_make(&s->pair.b, FERRY_READ, local, passive.metadata, &active);
-                        operation_assert_error(&s->pair.b, active.id, FERRY_ERRORED, FERRY_E_TRANSFER_FAILED);
-                        operation_assert_error(&s->pair.a, passive.id, FERRY_ERRORED, FERRY_E_TRANSFER_FAILED);
+                        course_prepare(&s->pair, c, &begun);
+                        gpu_set_faults(s, rows[i].word);
+                        course_begin(&s->pair, c, &begun);
+                        operation_assert_error(&s->pair.b, begun.active, FERRY_ERRORED, FERRY_E_TRANSFER_FAILED);
+                        operation_assert_error(&s->pair.a, begun.passive.id, FERRY_ERRORED, FERRY_E_TRANSFER_FAILED);
                         assert_problem(&s->pair.a, "POST", "/v1/regions", "{\"size\":4096,\"device\":\"cuda:0\"}", 400,
                                        "unknown-device", NULL);
                         pair_assert_serving(&s->pair);
-                        region_drop(&s->pair.a, offered);
-                        region_drop(&s->pair.b, local);
+                        course_clear(&s->pair, &begun);
                         pair_stop(&s->pair);
                         gpu_set_faults(s, "");
                 }
+}
+
+/* Nothing was asked for or sent, so the offer stands. */
+WITH_GPUS(a_write_from_a_gpu_that_is_gone_leaves_the_offer_as_it_is)
+{
+        for (int network = 0; network < 2; network++) {
+                const struct course c = { FERRY_WRITABLE, "cpu", "cuda:0", 3 * MIB, NULL };
+                struct course_state begun;
+
+                pair_start(&s->pair, network);
+                pair_expect_failures(&s->pair);
+                worker_expect(&s->pair.b, "CUDA call failed");
+                course_prepare(&s->pair, &c, &begun);
+                gpu_set_faults(s, "gone");
+                course_begin(&s->pair, &c, &begun);
+                operation_assert_error(&s->pair.b, begun.active, FERRY_ERRORED, FERRY_E_TRANSFER_FAILED);
+                gpu_set_faults(s, "");
+                course_begin(&s->pair, &c, &begun);
+                /* The other side could not open the memory, and does not try again. */
+                course_end(&s->pair, &c, &begun, network ? "tcp" : "shm+staged", network ? "tcp+staged" : "shm+staged");
+                pair_stop(&s->pair);
+        }
+}
+
+/* While its copies run. */
+WITH_GPUS(a_gpu_that_falls_off_the_bus_in_the_middle_ends_both_sides)
+{
+        static const struct {
+                enum ferry_kind kind;
+                bool network;
+        } rows[] = { { FERRY_READABLE, true }, { FERRY_READABLE, false }, { FERRY_WRITABLE, false } };
+
+        for (size_t i = 0; i < 3; i++) {
+                OPERATION passive, active;
+                const char *offered, *local;
+
+                pair_start(&s->pair, rows[i].network);
+                pair_expect_failures(&s->pair);
+                worker_expect(&s->pair.a, "CUDA call failed");
+                worker_expect(&s->pair.b, "CUDA call failed");
+                begin(s, rows[i].kind, &offered, &local, &passive, &active);
+                await_running(&s->pair.a, passive.id);
+                gpu_set_faults(s, "gone");
+                operation_assert_error(&s->pair.b, active.id, FERRY_ERRORED, FERRY_E_TRANSFER_FAILED);
+                operation_assert_error(&s->pair.a, passive.id, FERRY_ERRORED, FERRY_E_TRANSFER_FAILED);
+                pair_assert_serving(&s->pair);
+                region_drop(&s->pair.a, offered);
+                region_drop(&s->pair.b, local);
+                pair_stop(&s->pair);
+                gpu_set_faults(s, "");
+        }
 }
 
 /* ---- memory that goes ---- */
