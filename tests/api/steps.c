@@ -177,7 +177,7 @@ int raw_ask(const struct worker *w, const char *method, const char *target)
         return fd;
 }
 
-static uint64_t metric_of(struct worker *w, const char *sample)
+uint64_t worker_metric(struct worker *w, const char *sample)
 {
         size_t n = strlen(sample);
         uint64_t value = 0;
@@ -195,7 +195,7 @@ void worker_await_metric(struct worker *w, const char *sample, uint64_t value)
 {
         uint64_t seen;
 
-        WAIT_UNTIL_OR((seen = metric_of(w, sample)) == value, "worker %s: %s is %llu, not %llu", w->name, sample,
+        WAIT_UNTIL_OR((seen = worker_metric(w, sample)) == value, "worker %s: %s is %llu, not %llu", w->name, sample,
                       (unsigned long long)seen, (unsigned long long)value);
 }
 

@@ -54,7 +54,9 @@ const char *json_request(const char *path, const char *headers, const char *body
 /* A request without a body on a connection of its own, whose answer is read later by raw_receive. */
 int raw_ask(const struct worker *w, const char *method, const char *target);
 
-/* Rounds of GET /metrics until the sample (name and labels as they stand in the text) has the value. */
+/* A sample of GET /metrics (name and labels as they stand in the text); 0 = it is not there. */
+uint64_t worker_metric(struct worker *w, const char *sample);
+/* Rounds of it until the sample has the value. */
 void worker_await_metric(struct worker *w, const char *sample, uint64_t value);
 
 /* Lets ms pass on the worker's clock: a wait that nothing ends. */

@@ -227,21 +227,6 @@ WITH_SCENE(content_of_a_follower_waits_for_its_range)
         stop(s);
 }
 
-static bool a_request_waits(struct worker *w)
-{
-        static const char sample[] = "\nferry_http_waiters ";
-        char *metrics = NULL;
-        const char *value;
-        bool waits;
-
-        assert_int_equal(ferry_get_metrics(w->client, &metrics), 0);
-        value = strstr(metrics, sample);
-        assert_non_null(value);
-        waits = strtoul(value + strlen(sample), NULL, 10) > 0;
-        free(metrics);
-        return waits;
-}
-
 /* Workers that reach each other over HTTP alone. */
 WITH_SCENE(a_chain_of_http_holds_too)
 {
@@ -257,7 +242,7 @@ WITH_SCENE(a_chain_of_http_holds_too)
         follow(s, "", &s->follower);
         s->target = region_make(&s->c, SIZE, 0);
         begin_by_messages(&s->c, FERRY_READ, s->target, s->follower.metadata, &s->read);
-        WAIT_UNTIL(a_request_waits(&s->p.b));
+        WAIT_UNTIL(worker_metric(&s->p.b, "ferry_http_waiters") > 0);
         worker_resume(&s->p.a);
         operation_assert_end(&s->c, s->read.id, FERRY_COMPLETE, NULL);
         operation_assert_end(&s->p.b, s->follower.id, FERRY_COMPLETE, NULL);

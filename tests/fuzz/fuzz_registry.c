@@ -12,6 +12,7 @@
 #include "fuzz_tape.h"
 #include "fuzz_text.h"
 #include "registry_internal.h"
+#include "request_size.h"
 
 /*
  * An etcd that says what the input says, whole or in pieces, much or little, to a worker that logs in, registers
@@ -161,7 +162,7 @@ static bool listen_on(struct etcd *etcd)
 {
         ssize_t n = recv(etcd->fd, etcd->question + etcd->n_question, sizeof(etcd->question) - 1 - etcd->n_question,
                          MSG_DONTWAIT);
-        const char *end, *length;
+        size_t whole;
 
         if (n == 0 || (n < 0 && errno != EAGAIN)) {
                 hang_up(etcd);
@@ -170,9 +171,8 @@ static bool listen_on(struct etcd *etcd)
         etcd->n_question += n > 0 ? (size_t)n : 0;
         FUZZ_CHECK(etcd->n_question < sizeof(etcd->question) - 1);
         etcd->question[etcd->n_question] = '\0';
-        end = strstr(etcd->question, "\r\n\r\n");
-        length = strstr(etcd->question, "Content-Length:");
-        return end && length && etcd->n_question >= (size_t)(end + 4 - etcd->question) + strtoul(length + 15, NULL, 10);
+        whole = request_size(etcd->question);
+        return whole && etcd->n_question >= whole;
 }
 
 static void answer_on(struct etcd *etcd)

@@ -6,22 +6,21 @@
 #include "unit.h"
 
 #include "answering_peer.h"
+#include "request_size.h"
 
 static bool read_request(struct answering_peer *peer, int fd)
 {
         char *text = peer->request;
-        const char *end = NULL, *length = NULL;
-        size_t size = 0;
+        size_t size = 0, whole;
 
-        while (!end || size < (size_t)(end + 4 - text) + (length ? strtoul(length + 15, NULL, 10) : 0)) {
+        text[0] = '\0';
+        while (!(whole = request_size(text)) || size < whole) {
                 ssize_t n = read(fd, text + size, sizeof(peer->request) - 1 - size);
 
                 if (n <= 0)
                         return false;
                 size += (size_t)n;
                 text[size] = '\0';
-                end = strstr(text, "\r\n\r\n");
-                length = strstr(text, "Content-Length:");
         }
         atomic_fetch_add(&peer->requests, 1);
         return true;

@@ -20,6 +20,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "request_size.h"
+
 enum server_end {
         SERVER_CLOSE, /* FIN */
         SERVER_KEEP,  /* the next step is served on the same connection */
@@ -57,13 +59,6 @@ static inline bool server_ready(struct server *s, int fd)
         return !(fds[1].revents);
 }
 
-/* Content-Length of the head, 0 when there is none. */
-static inline size_t server_length(const char *request)
-{
-        const char *line = strcasestr(request, "\r\ncontent-length:");
-        return line ? strtoul(line + 17, NULL, 10) : 0;
-}
-
 /* One request into a string, head and body; NULL at the end of the connection. */
 static inline char *server_read(struct server *s, int fd, bool head_only)
 {
@@ -76,7 +71,7 @@ static inline char *server_read(struct server *s, int fd, bool head_only)
                 if (head) {
                         size_t have = size - (size_t)(head + 4 - text);
                         bool chunked = strcasestr(text, "\r\ntransfer-encoding: chunked") != NULL;
-                        if (chunked ? strstr(head + 2, "\r\n0\r\n\r\n") != NULL : have >= server_length(text))
+                        if (chunked ? strstr(head + 2, "\r\n0\r\n\r\n") != NULL : size >= request_size(text))
                                 return text;
                         if (have == 0 && strcasestr(text, "\r\nexpect: 100-continue"))
                                 (void)!write(fd, "HTTP/1.1 100 Continue\r\n\r\n", 25);
