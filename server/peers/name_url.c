@@ -124,7 +124,10 @@ static int resolve(struct name_lookup *lookup, const struct registry_page *page,
         size_t length;
 
         if (page->n == 0) {
-                (void)snprintf(detail, DETAIL_SIZE, "the registry has no worker of the name %s", lookup->name);
+                (void)snprintf(detail, DETAIL_SIZE,
+                               page->n_skipped ? "the registry's value for the name %s is not a worker's"
+                                               : "the registry has no worker of the name %s",
+                               lookup->name);
                 return FERRY_E_PEER_UNREACHABLE;
         }
         memcpy(lookup->http, page->entries[0].http, sizeof(lookup->http));

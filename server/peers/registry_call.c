@@ -208,7 +208,9 @@ static int classify(const struct registry_call *call, CURLcode result, const cha
                 return -ENOMEM;
         if (result != CURLE_OK) {
                 (void)snprintf(detail, EASY_DETAIL_SIZE, "%s",
-                               call->easy.too_large ? "its answer is too large" : curl_easy_strerror(result));
+                               call->easy.too_large                 ? "its answer is too large"
+                               : result == CURLE_OPERATION_TIMEDOUT ? "no answer in time"
+                                                                    : curl_easy_strerror(result));
                 return FERRY_E_PEER_UNREACHABLE;
         }
         (void)curl_easy_getinfo(call->easy.curl, CURLINFO_RESPONSE_CODE, &status);

@@ -64,6 +64,7 @@ static void on_range(void *context, int error, const char *detail, struct json_o
         const struct registry_page page = {
                 .entries = entries,
                 .n = range.n,
+                .n_skipped = range.n_skipped,
                 .cursor =
                         range.cursor > lookup->query.after ? range.cursor : 0, /* must grow, else clients would loop */
                 .revision = range.revision,

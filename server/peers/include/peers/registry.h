@@ -116,6 +116,7 @@ struct registry_query {
 struct registry_page {
         const struct registry_entry *entries;
         size_t n;
+        size_t n_skipped;  /* values that are no worker's */
         uint64_t cursor;   /* of the next page; 0 = this is the last */
         uint64_t revision; /* of the registry at the time of the answer */
 };
