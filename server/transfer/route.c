@@ -55,7 +55,6 @@ static struct peer *open_peer(struct transport *transport, const struct route *r
         struct engine *engine = transport->handlers.context;
         const struct transport_peer where = {
                 .epoch = route->peer.epoch,
-                .text = route->data,
                 .address = route->resolved.length ? (const struct sockaddr *)&route->resolved.address : NULL,
                 .address_length = route->resolved.length,
         };

@@ -343,7 +343,7 @@ void stage_cancel(struct message **list, const uint64_t *transfer, enum message_
         }
 }
 
-struct message *stage_first(struct message *list)
+static struct message *first_run(struct message *list)
 {
         struct message *m, *before;
 
@@ -356,4 +356,19 @@ struct message *stage_first(struct message *list)
                         return m;
         }
         return NULL;
+}
+
+struct message *stage_take(struct message **list, enum message_result *ret_result)
+{
+        struct message *m = first_run(*list);
+
+        if (!m)
+                return NULL;
+        DL_DELETE(*list, m);
+        m->fault = m->stage->fault;
+        if (m->stage->cancelled)
+                *ret_result = m->stage->result;
+        else
+                *ret_result = m->fault < 0 ? MESSAGE_FAULT : MESSAGE_OK;
+        return m;
 }

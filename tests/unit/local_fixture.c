@@ -161,7 +161,7 @@ void worker_close(struct worker *worker)
 
 struct link *worker_connect(struct worker *worker, uint64_t epoch)
 {
-        struct transport_peer peer = { .epoch = epoch, .text = "" };
+        struct transport_peer peer = { .epoch = epoch };
         int error = 0;
         struct link *link = worker->transport->ops->connect(worker->transport, &peer, &error);
 

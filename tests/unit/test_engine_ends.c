@@ -116,7 +116,7 @@ static void stranger_come(struct stranger *s, const struct world *w)
                 .context = s, .message = on_message, .accepted = on_accepted, .ended = on_ended, .room = on_room
         };
         const struct local_config config = { .epoch = s->epoch = random_id(), .directory = local_directory() };
-        const struct transport_peer peer = { .epoch = w->epoch[1], .text = "" };
+        const struct transport_peer peer = { .epoch = w->epoch[1] };
         int error = 0;
 
         s->transfer = 9;

@@ -185,7 +185,7 @@ TEST_WITH(a_directory_that_cannot_be_written_is_refused, setup, teardown)
 TEST_WITH(a_path_that_is_too_long_for_a_socket_works, setup, teardown)
 {
         struct transport *one, *other;
-        struct transport_peer peer = { .epoch = 2, .text = "" };
+        struct transport_peer peer = { .epoch = 2 };
         char longer[LOCAL_PATH_SIZE], endless[LOCAL_PATH_SIZE + 1] = { 0 };
         struct link *link;
         int error = 0;
@@ -220,7 +220,7 @@ static void leave_stale(const char *name)
 
 static int connect_error(struct transport *transport, uint64_t epoch)
 {
-        struct transport_peer peer = { .epoch = epoch, .text = "" };
+        struct transport_peer peer = { .epoch = epoch };
         int error = 0;
 
         assert_null(transport->ops->connect(transport, &peer, &error));

@@ -220,7 +220,7 @@ static pid_t spawn_receiver(uint64_t *ret_epoch)
 
 TEST_WITH(a_killed_peer_is_noticed_at_once_and_leaves_nothing, setup, teardown)
 {
-        struct transport_peer peer = { .text = "" };
+        struct transport_peer peer = { 0 };
         uint64_t epoch;
         pid_t child = spawn_receiver(&epoch);
         struct link *link = worker_connect(&a, epoch);

@@ -220,7 +220,7 @@ static inline struct link *connect_to(struct node *node, const char *text, int *
 {
         char host[TRANSPORT_ADDRESS_SIZE], *colon;
         struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST }, *found;
-        struct transport_peer peer = { .epoch = 1, .text = text };
+        struct transport_peer peer = { .epoch = 1 };
         struct link *link;
 
         (void)snprintf(host, sizeof(host), "%s", text[0] == '[' ? text + 1 : text);

@@ -111,10 +111,19 @@ void export_free(struct export *export)
         free(export);
 }
 
+static void exports_clear(struct export **exports)
+{
+        struct export *export, *next;
+
+        HASH_ITER (hh, *exports, export, next) {
+                HASH_DEL(*exports, export);
+                export_free(export);
+        }
+}
+
 void channel_close(struct channel *channel)
 {
         struct local *local = channel_local(channel);
-        struct export *export, *next;
 
         /* Explicitly: a child process may have the socket open, so that closing does not end the watch. */
         (void)watch(channel, EPOLL_CTL_DEL, 0);
@@ -122,14 +131,8 @@ void channel_close(struct channel *channel)
         channel->fd = -1;
         while (channel->queue)
                 queue_drop(channel);
-        HASH_ITER (hh, channel->exports, export, next) {
-                HASH_DEL(channel->exports, export);
-                export_free(export);
-        }
-        HASH_ITER (hh, channel->exports_closing, export, next) {
-                HASH_DEL(channel->exports_closing, export);
-                export_free(export);
-        }
+        exports_clear(&channel->exports);
+        exports_clear(&channel->exports_closing);
         mappings_clear(&channel->mappings);
         leases_clear(&channel->leases, local->copier);
         if (channel->peer_page)
@@ -253,10 +256,6 @@ void channel_post(struct channel *channel, const struct iovec *pieces, size_t n,
 
         if (!link_is_usable(&channel->link) || channel->peer_closed)
                 return;
-        if (!channel->has_greeted && channel_greet(channel) < 0) {
-                channel_fail(channel, FERRY_E_PEER_LOST, "no memory for its leases");
-                return;
-        }
         if (!channel->queue) {
                 r = write_datagram(channel->fd, pieces, n, memfd);
                 if (r == 0 || !may_retry(channel, r))

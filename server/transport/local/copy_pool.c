@@ -170,7 +170,7 @@ enum copy_status copy_pool_status(struct copy_pool *pool, const struct pull *pul
 
         (void)pthread_mutex_lock(&pool->lock);
         *ret_copied = pull->copied;
-        if (pull_waits(pull))
+        if (pull->running > 0 && (pull->stopped || pull->claimed == pull->length))
                 verdict = COPY_WAITS;
         else if (pull->stopped)
                 verdict = COPY_LEASE_ENDED;

@@ -64,16 +64,23 @@ void export_unmapped(struct channel *channel, uint64_t id)
         export_free(export);
 }
 
+static struct export *find_export(const struct channel *channel, uint64_t id)
+{
+        struct export *export;
+
+        HASH_FIND(hh, channel->exports, &id, sizeof(id), export);
+        return export;
+}
+
 void export_deregister(struct transport *transport, struct memory *memory)
 {
-        struct local *local = (struct local *)(void *)transport;
+        struct local *local = local_of(transport);
         struct channel *channel;
 
         DL_FOREACH (local->channels, channel) {
                 struct frame frame = frame_of(FRAME_UNMAP);
-                struct export *export;
+                struct export *export = find_export(channel, memory->id);
 
-                HASH_FIND(hh, channel->exports, &memory->id, sizeof(memory->id), export);
                 if (!export)
                         continue;
                 HASH_DEL(channel->exports, export);
@@ -96,14 +103,6 @@ static void *handle_of(const struct channel *channel, const struct memory *memor
 static struct memfd *memfd_of_memory(const struct channel *channel, const struct memory *memory)
 {
         return memory->space ? NULL : handle_of(channel, memory);
-}
-
-static struct export *find_export(const struct channel *channel, uint64_t id)
-{
-        struct export *export;
-
-        HASH_FIND(hh, channel->exports, &id, sizeof(id), export);
-        return export;
 }
 
 static bool is_mapped(const struct channel *channel, uint64_t id)

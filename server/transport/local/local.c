@@ -42,8 +42,8 @@ static void fail_link(struct link *link, int error, const char *detail)
 
 static void cancel(struct link *link, uint64_t transfer)
 {
-        outgoing_cancel(channel_of(link), transfer);
-        pulls_cancel(channel_of(link), transfer);
+        outgoing_end(channel_of(link), &transfer, MESSAGE_CANCELLED);
+        pulls_end(channel_of(link), &transfer, MESSAGE_CANCELLED);
 }
 
 static struct link *connect_link(struct transport *transport, const struct transport_peer *peer, int *ret_error)

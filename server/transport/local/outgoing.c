@@ -314,27 +314,15 @@ void outgoing_send(struct link *link, struct message *message)
 
 /* ---- their end ---- */
 
-/* Ends a slot's lease, if it is of the transfer; NULL = any. */
-static void end_lease(struct channel *channel, uint32_t slot, const uint64_t *transfer, enum message_result result)
+void outgoing_end(struct channel *channel, const uint64_t *transfer, enum message_result result)
 {
-        const struct message *message = channel->leases.slots[slot].message;
+        staged_end(channel, transfer, result);
+        for (uint32_t slot = 0; slot < FRAME_LEASES; slot++) {
+                const struct message *message = channel->leases.slots[slot].message;
 
-        if (message && (!transfer || message->transfer == *transfer))
-                message_finish(leases_end(&channel->leases, slot), result);
-}
-
-void outgoing_cancel(struct channel *channel, uint64_t transfer)
-{
-        staged_cancel(channel, transfer);
-        for (uint32_t slot = 0; slot < FRAME_LEASES; slot++)
-                end_lease(channel, slot, &transfer, MESSAGE_CANCELLED);
-}
-
-void outgoing_end(struct channel *channel)
-{
-        staged_end(channel);
-        for (uint32_t slot = 0; slot < FRAME_LEASES; slot++)
-                end_lease(channel, slot, NULL, MESSAGE_LOST);
+                if (message && (!transfer || message->transfer == *transfer))
+                        message_finish(leases_end(&channel->leases, slot), result);
+        }
 }
 
 bool outgoing_released(struct channel *channel, uint32_t slot, uint64_t number, enum gpu_path path)

@@ -14,14 +14,12 @@ void outgoing_send(struct link *link, struct message *message);
 /* Callbacks of struct local for a loaded message: whether there is room to send it; send it. */
 bool outgoing_may_leave(const struct channel *channel, const struct message *message);
 void outgoing_leave(struct channel *channel, struct message *message);
-/* Cancels the sends of a transfer that are mapped or being loaded. */
-void outgoing_cancel(struct channel *channel, uint64_t transfer);
 /* The peer released a lease, and tells how it copied. false: no such lease. */
 bool outgoing_released(struct channel *channel, uint32_t slot, uint64_t number, enum gpu_path path);
 /* Calls handlers->room if fit() has returned 0 and there is room now. */
 void outgoing_tell_room(struct channel *channel);
-/* The link has failed: ends all sends. */
-void outgoing_end(struct channel *channel);
+/* Ends the sends of a transfer (NULL = all) that are mapped or being loaded. */
+void outgoing_end(struct channel *channel, const uint64_t *transfer, enum message_result result);
 /* Nothing is queued or loading, and no lease is valid. */
 bool outgoing_is_idle(const struct channel *channel);
 

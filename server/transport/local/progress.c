@@ -72,9 +72,9 @@ bool local_end_failed(struct local *local)
                 local->closing = channel->next_closing;
                 if (link_is_usable(&channel->link))
                         read_rest(channel);
-                pulls_end(channel);
+                pulls_end(channel, NULL, MESSAGE_LOST);
                 gpu_mappings_end(channel);
-                outgoing_end(channel);
+                outgoing_end(channel, NULL, MESSAGE_LOST);
                 LL_PREPEND2(local->ending, channel, next_closing);
         }
         while ((channel = find_ended(local))) {

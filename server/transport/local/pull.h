@@ -44,8 +44,7 @@ struct pull {
         bool off_host;
         const struct space *from_gpu; /* of the first extent in GPU memory; NULL = none is */
         bool copying;                 /* the copier has the task */
-        bool ended;                   /* the pull ends with result and tell once the task has run */
-        bool tell;
+        bool ended;                   /* the pull ends with result once the task has run */
         enum message_result result;
         struct copier_task task;
         atomic_bool unwanted;     /* the task may stop */
@@ -87,11 +86,5 @@ bool pull_take(struct pull *pull, uint64_t limit, struct piece *ret_piece);
 bool piece_copy(const struct piece *piece);
 /* Counts a copied piece; valid: piece_copy's result. Under the lock. */
 void pull_finish(struct pull *pull, const struct piece *piece, bool valid);
-
-/* Whether it must wait for pieces of other threads. Under the lock. */
-static inline bool pull_waits(const struct pull *pull)
-{
-        return pull->running > 0 && (pull->stopped || pull->claimed == pull->length);
-}
 
 #endif

@@ -20,19 +20,20 @@ static void release(struct channel *channel, const struct pull *pull)
         channel_post_frame(channel, frame, NULL);
 }
 
-/* tell = false: done is not called. */
-static void pull_end(struct pull *pull, enum message_result result, bool tell)
+/* Calls done, unless begin is still due. */
+static void pull_end(struct pull *pull, enum message_result result)
 {
         struct channel *channel = pull->channel;
         struct message *message = pull->message;
         struct local *local = channel_local(channel);
+        bool begun = pull->begun || !message->begin;
 
         DL_DELETE(local->pulls, pull);
         copy_pool_stop(local->copy_pool, pull);
         message->gpu_path = pull->gpu_path;
         release(channel, pull);
         pull_free(pull, &channel->mappings);
-        if (tell)
+        if (begun)
                 message_finish(message, result);
         else
                 message_free(&local->base, message);
@@ -103,7 +104,6 @@ void pulls_receive(struct link *link, struct message *message, struct payload *p
 
         assert(!payload->taken);
         message->link = link;
-        message->copied = 0;
         payload->taken = true;
         if (payload->bytes) {
                 staged_store(channel_of(link), message, payload->bytes);
@@ -119,11 +119,11 @@ static bool pull_begin(struct pull *pull)
 {
         if (pull->begun)
                 return true;
-        pull->begun = true;
         if (pull->message->begin && !pull->message->begin(pull->message)) {
-                pull_end(pull, MESSAGE_CANCELLED, false);
+                pull_end(pull, MESSAGE_CANCELLED);
                 return false;
         }
+        pull->begun = true;
         return true;
 }
 
@@ -148,7 +148,6 @@ static struct pull *pull_of_task(struct copier_task *task)
 static void pull_run(struct copier_task *task)
 {
         struct pull *pull = pull_of_task(task);
-
         struct message *message = pull->message;
 
         pull->copy_result = pull_copy(pull);
@@ -164,13 +163,13 @@ static void pull_ran(struct copier_task *task)
 
         pull->copying = false;
         if (pull->ended) {
-                pull_end(pull, pull->result, pull->tell);
+                pull_end(pull, pull->result);
                 return;
         }
         if (r == 0)
                 pull->message->copied = pull->length;
         pull->message->fault = r;
-        pull_end(pull, r == 0 ? MESSAGE_OK : r == -ESTALE ? MESSAGE_LEASE_ENDED : MESSAGE_FAULT, true);
+        pull_end(pull, r == 0 ? MESSAGE_OK : r == -ESTALE ? MESSAGE_LEASE_ENDED : MESSAGE_FAULT);
 }
 
 static void pull_hand_over(struct local *local, struct pull *pull)
@@ -189,7 +188,7 @@ static void pull_hand_over(struct local *local, struct pull *pull)
 }
 
 /* Ends the pull now or, if its task is running, after that. */
-static void pull_give_up(struct pull *pull, enum message_result result, bool tell)
+static void pull_give_up(struct pull *pull, enum message_result result)
 {
         struct local *local = channel_local(pull->channel);
 
@@ -197,11 +196,10 @@ static void pull_give_up(struct pull *pull, enum message_result result, bool tel
                 atomic_store(&pull->unwanted, true);
                 pull->ended = true;
                 pull->result = result;
-                pull->tell = tell;
                 return;
         }
         pull->copying = false;
-        pull_end(pull, result, tell);
+        pull_end(pull, result);
 }
 
 /* One step of one pull. Returns the bytes copied; *ret_did: whether anything was done. */
@@ -226,11 +224,11 @@ static uint64_t pull_step(struct local *local, struct pull *pull, uint64_t limit
         switch (copy_pool_status(local->copy_pool, pull, &copied)) {
         case COPY_COPIED:
                 pull->message->copied = copied;
-                pull_end(pull, MESSAGE_OK, true);
+                pull_end(pull, MESSAGE_OK);
                 *ret_did = true;
                 break;
         case COPY_LEASE_ENDED:
-                pull_end(pull, MESSAGE_LEASE_ENDED, true);
+                pull_end(pull, MESSAGE_LEASE_ENDED);
                 *ret_did = true;
                 break;
         case COPY_MORE:
@@ -280,16 +278,10 @@ static struct pull *find(const struct channel *channel, const uint64_t *transfer
         return NULL;
 }
 
-void pulls_cancel(struct channel *channel, uint64_t transfer)
+void pulls_end(struct channel *channel, const uint64_t *transfer, enum message_result result)
 {
-        for (struct pull *pull; (pull = find(channel, &transfer));)
-                pull_give_up(pull, MESSAGE_CANCELLED, pull->begun || !pull->message->begin);
-}
-
-void pulls_end(struct channel *channel)
-{
-        for (struct pull *pull; (pull = find(channel, NULL));)
-                pull_give_up(pull, MESSAGE_LOST, pull->begun || !pull->message->begin);
+        for (struct pull *pull; (pull = find(channel, transfer));)
+                pull_give_up(pull, result);
 }
 
 bool pulls_are_idle(const struct channel *channel)

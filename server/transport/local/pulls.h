@@ -20,10 +20,8 @@ bool pulls_copy(struct local *local);
 /* Whether there is something to copy, or to end. */
 bool pulls_have_work(const struct local *local);
 
-/* Cancels the receives of a transfer. */
-void pulls_cancel(struct channel *channel, uint64_t transfer);
-/* The link has failed: ends all receives; those that a device is copying end after that. */
-void pulls_end(struct channel *channel);
+/* Ends the receives of a transfer (NULL = all); those that a device is copying end after that. */
+void pulls_end(struct channel *channel, const uint64_t *transfer, enum message_result result);
 /* Whether the channel has none. */
 bool pulls_are_idle(const struct channel *channel);
 

@@ -30,25 +30,23 @@ bool staged_has(const struct channel *channel, uint64_t transfer)
 void staged_flush(struct channel *channel)
 {
         const struct local *local = channel_local(channel);
+        enum message_result result;
         struct message *m;
 
-        while ((m = stage_first(channel->loading))) {
-                bool sent = !m->stage->cancelled && m->stage->fault == 0;
-
-                if (sent && link_is_usable(&channel->link) && !local->may_leave(channel, m))
+        while ((m = stage_take(&channel->loading, &result))) {
+                if (result == MESSAGE_OK && !link_is_usable(&channel->link))
+                        result = MESSAGE_LOST;
+                if (result != MESSAGE_OK) {
+                        message_finish(m, result);
+                        continue;
+                }
+                if (!local->may_leave(channel, m)) {
+                        DL_PREPEND(channel->loading, m);
                         return; /* a release will make room */
-                DL_DELETE(channel->loading, m);
-                m->fault = m->stage->fault;
+                }
                 if (m->verify)
                         m->header.checksum = m->checksum;
-                if (m->stage->cancelled)
-                        message_finish(m, m->stage->result);
-                else if (!sent)
-                        message_finish(m, MESSAGE_FAULT);
-                else if (link_is_usable(&channel->link))
-                        local->leave(channel, m);
-                else
-                        message_finish(m, MESSAGE_LOST);
+                local->leave(channel, m);
         }
 }
 
@@ -57,15 +55,11 @@ void staged_flush(struct channel *channel)
 static void stored(struct message *message)
 {
         struct channel *channel = channel_of(message->link);
+        enum message_result result;
         struct message *m;
 
-        while ((m = stage_first(channel->storing))) {
-                enum message_result result = m->stage->fault < 0 ? MESSAGE_FAULT : MESSAGE_OK;
-
-                DL_DELETE(channel->storing, m);
-                m->fault = m->stage->fault;
-                message_finish(m, m->stage->cancelled ? m->stage->result : result);
-        }
+        while ((m = stage_take(&channel->storing, &result)))
+                message_finish(m, result);
 }
 
 void staged_store(struct channel *channel, struct message *message, const void *bytes)
@@ -86,14 +80,8 @@ void staged_store(struct channel *channel, struct message *message, const void *
 
 /* ---- their end ---- */
 
-void staged_cancel(struct channel *channel, uint64_t transfer)
+void staged_end(struct channel *channel, const uint64_t *transfer, enum message_result result)
 {
-        stage_cancel(&channel->loading, &transfer, MESSAGE_CANCELLED, message_finish);
-        stage_cancel(&channel->storing, &transfer, MESSAGE_CANCELLED, message_finish);
-}
-
-void staged_end(struct channel *channel)
-{
-        stage_cancel(&channel->loading, NULL, MESSAGE_LOST, message_finish);
-        stage_cancel(&channel->storing, NULL, MESSAGE_LOST, message_finish);
+        stage_cancel(&channel->loading, transfer, result, message_finish);
+        stage_cancel(&channel->storing, transfer, result, message_finish);
 }

@@ -19,8 +19,7 @@ void staged_flush(struct channel *channel);
 /* Stores a receive whose bytes came inline. */
 void staged_store(struct channel *channel, struct message *message, const void *bytes);
 
-void staged_cancel(struct channel *channel, uint64_t transfer);
-/* The link has failed: ends all; those that a device is copying end after that. */
-void staged_end(struct channel *channel);
+/* Ends those of a transfer (NULL = all) with that result; those that a device is copying end after that. */
+void staged_end(struct channel *channel, const uint64_t *transfer, enum message_result result);
 
 #endif

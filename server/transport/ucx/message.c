@@ -73,16 +73,11 @@ bool ucx_message_place(struct ucx_message *m)
 static void stored(struct message *message)
 {
         struct ucx_link *link = ucx_link_of(message->link);
+        enum message_result result;
         struct message *m;
 
-        while ((m = stage_first(link->storing))) {
-                DL_DELETE(link->storing, m);
-                m->fault = m->stage->fault;
-                if (m->stage->cancelled)
-                        ucx_message_end(ucx_message_of(m), m->stage->result);
-                else
-                        ucx_message_end(ucx_message_of(m), m->fault < 0 ? MESSAGE_FAULT : MESSAGE_OK);
-        }
+        while ((m = stage_take(&link->storing, &result)))
+                ucx_message_end(ucx_message_of(m), result);
 }
 
 void ucx_message_store(struct ucx_message *m)

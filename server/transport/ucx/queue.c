@@ -71,20 +71,17 @@ static void send_or_end(struct ucx_message *m)
 static void loaded(struct message *message)
 {
         struct ucx_link *link = ucx_link_of(message->link);
+        enum message_result result;
         struct message *m;
 
-        while ((m = stage_first(link->loading))) {
-                DL_DELETE(link->loading, m);
-                m->fault = m->stage->fault;
-                if (m->stage->cancelled) {
-                        ucx_message_end(ucx_message_of(m), m->stage->result);
-                } else if (m->fault < 0) {
-                        ucx_message_end(ucx_message_of(m), MESSAGE_FAULT);
-                } else {
-                        if (m->verify)
-                                m->header.checksum = m->checksum;
-                        ucx_send(&link->base, m);
+        while ((m = stage_take(&link->loading, &result))) {
+                if (result != MESSAGE_OK) {
+                        ucx_message_end(ucx_message_of(m), result);
+                        continue;
                 }
+                if (m->verify)
+                        m->header.checksum = m->checksum;
+                ucx_send(&link->base, m);
         }
 }
 
@@ -280,7 +277,7 @@ void ucx_cancel(struct link *base, uint64_t transfer)
         struct ucx *ucx = ucx_of_link(link);
         struct message *m;
 
-        ucx_staged_cancel(link, transfer);
+        ucx_staged_end(link, &transfer, MESSAGE_CANCELLED);
         /* done may call the transport again, so each search starts anew. */
         while ((m = find_waiting(link->parts, base, transfer))) {
                 DL_DELETE(link->parts, m);
@@ -304,7 +301,7 @@ void ucx_queue_drop(struct ucx_link *link)
         struct ucx *ucx = ucx_of_link(link);
         struct message *m, *next;
 
-        ucx_staged_drop(link);
+        ucx_staged_end(link, NULL, MESSAGE_LOST);
         while ((m = link->parts)) {
                 DL_DELETE(link->parts, m);
                 ucx_message_end(ucx_message_of(m), MESSAGE_LOST);

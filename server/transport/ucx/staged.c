@@ -44,14 +44,8 @@ static void end(struct message *message, enum message_result result)
         ucx_message_end(ucx_message_of(message), result);
 }
 
-void ucx_staged_cancel(struct ucx_link *link, uint64_t transfer)
+void ucx_staged_end(struct ucx_link *link, const uint64_t *transfer, enum message_result result)
 {
-        stage_cancel(&link->loading, &transfer, MESSAGE_CANCELLED, end);
-        stage_cancel(&link->storing, &transfer, MESSAGE_CANCELLED, end);
-}
-
-void ucx_staged_drop(struct ucx_link *link)
-{
-        stage_cancel(&link->loading, NULL, MESSAGE_LOST, end);
-        stage_cancel(&link->storing, NULL, MESSAGE_LOST, end);
+        stage_cancel(&link->loading, transfer, result, end);
+        stage_cancel(&link->storing, transfer, result, end);
 }

@@ -294,9 +294,8 @@ void ucx_message_receive_now(struct ucx_message *message);
 void ucx_staged_load(struct ucx_message *message, void (*loaded)(struct message *message));
 /* Begins a receive whose bytes came inline, and stores them. Safe inside UCX callbacks. */
 void ucx_staged_store_inline(struct ucx_message *message, const void *bytes);
-void ucx_staged_cancel(struct ucx_link *link, uint64_t transfer);
-/* The link has failed. */
-void ucx_staged_drop(struct ucx_link *link);
+/* Ends those of a transfer (NULL = all) with that result; those that a device is copying end after that. */
+void ucx_staged_end(struct ucx_link *link, const uint64_t *transfer, enum message_result result);
 
 /* ---- queue.c: messages that wait for UCX ---- */
 

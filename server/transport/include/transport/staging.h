@@ -77,9 +77,9 @@ void stage_cancel(struct message **list, const uint64_t *transfer, enum message_
                   void (*end)(struct message *message, enum message_result result));
 
 /*
- * The next message to send: the first of the list whose task has run, and that follows no other message of its
- * transfer, so that order is kept within each transfer. NULL = none.
+ * Takes the next message off the list: the first whose task has run, and that follows no other message of its transfer,
+ * so that order is kept within each transfer. Sets its fault, and *ret_result to how the task has ended. NULL = none.
  */
-struct message *stage_first(struct message *list);
+struct message *stage_take(struct message **list, enum message_result *ret_result);
 
 #endif

@@ -155,9 +155,9 @@ struct link {
 
 /* The addresses of a peer. */
 struct transport_peer {
-        uint64_t epoch;                 /* of the worker to reach */
-        const char *text;               /* "host:port" of its network transport; "" = it has none */
-        const struct sockaddr *address; /* text resolved; NULL = none, or it cannot be resolved */
+        uint64_t epoch; /* of the worker to reach */
+        const struct sockaddr
+                *address; /* of its network transport; NULL = it has none, or one that cannot be resolved */
         socklen_t address_length;
 };
 
