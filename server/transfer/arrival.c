@@ -38,23 +38,6 @@ static const struct {
         [WIRE_HELLO] = { connect_on_hello, WIRE_HELLO_ACK }, [WIRE_HELLO_ACK] = { on_hello_ack, 0 },
 };
 
-/* Refuses a request for another worker, most likely an earlier one at this address. */
-static void refuse_stale(struct engine *engine, struct peer *peer, const struct wire_header *header,
-                         enum wire_type type)
-{
-        struct wire_header answer = {
-                .type = type,
-                .to_epoch = header->from_epoch,
-                .from_epoch = engine->epoch,
-                .operation = header->operation,
-                .transfer = header->transfer,
-                .seq = header->seq,
-                .status = FERRY_E_STALE_METADATA,
-        };
-
-        peer_send(peer, &answer);
-}
-
 /* Notes the worker at the other end; another one may have started at the same address. */
 static void note_contact(struct peer *peer, uint64_t epoch)
 {
@@ -101,8 +84,9 @@ static void on_message(void *context, struct link *link, const struct wire_heade
         }
         if (header->to_epoch == engine->epoch)
                 types[header->type].handle(engine, peer, header, payload);
-        else if (types[header->type].refusal)
-                refuse_stale(engine, peer, header, types[header->type].refusal);
+        else if (types[header->type]
+                         .refusal) /* it was for another worker, most likely an earlier one at this address */
+                peer_answer(peer, header, types[header->type].refusal, 0, FERRY_E_STALE_METADATA);
 }
 
 static bool on_accepted(void *context, struct link *link)

@@ -49,8 +49,7 @@ static struct command *take_reserve(struct engine *engine)
 }
 
 /* -ENOBUFS: no memory, and the reserve is used up. */
-static int enqueue(struct engine *engine, const struct command *command, struct command_reply *reply, bool wake,
-                   bool surely)
+static int enqueue(struct engine *engine, const struct command *command, bool *finished, bool wake, bool surely)
 {
         struct command *copy = malloc(sizeof(*copy));
         bool reserved = !copy;
@@ -67,7 +66,7 @@ static int enqueue(struct engine *engine, const struct command *command, struct 
                 return closed ? -ESHUTDOWN : -ENOBUFS;
         }
         *copy = *command;
-        copy->reply = reply;
+        copy->finished = finished;
         copy->reserved = reserved;
         copy->next = NULL;
         if (engine->commands_last)
@@ -103,23 +102,18 @@ int command_post_reserved(struct engine *engine, const struct command *command)
         return r;
 }
 
-void command_post_resolved(struct engine *engine)
-{
-        (void)command_post_reserved(engine, &(struct command){ .type = COMMAND_RESOLVED });
-}
-
 int command_call(struct engine *engine, const struct command *command)
 {
-        struct command_reply reply = { 0 };
-        int r = enqueue(engine, command, &reply, true, false);
+        bool finished = false;
+        int r = enqueue(engine, command, &finished, true, false);
 
         if (r < 0)
                 return r;
         (void)pthread_mutex_lock(&engine->command_lock);
-        while (!reply.ready)
+        while (!finished)
                 (void)pthread_cond_wait(&engine->command_done, &engine->command_lock);
         (void)pthread_mutex_unlock(&engine->command_lock);
-        return reply.result;
+        return 0;
 }
 
 struct command *commands_take(struct engine *engine)
@@ -137,16 +131,15 @@ struct command *commands_take(struct engine *engine)
         return list;
 }
 
-struct command *command_finish(struct engine *engine, struct command *command, int result)
+struct command *command_finish(struct engine *engine, struct command *command)
 {
         struct command *next = command->next;
         bool reserved = command->reserved; /* read first: once back in the reserve, another thread may use it */
 
-        if (command->reply || reserved) {
+        if (command->finished || reserved) {
                 (void)pthread_mutex_lock(&engine->command_lock);
-                if (command->reply) {
-                        command->reply->result = result;
-                        command->reply->ready = true;
+                if (command->finished) {
+                        *command->finished = true;
                         (void)pthread_cond_broadcast(&engine->command_done);
                 }
                 if (reserved) {

@@ -26,12 +26,6 @@ enum command_type {
         COMMAND_STOP,
 };
 
-/* A caller that waits for a command; guarded by the engine's command lock. */
-struct command_reply {
-        bool ready;
-        int result;
-};
-
 struct command {
         enum command_type type;
         struct requester *requester;     /* START: owned by the engine from then on */
@@ -41,8 +35,8 @@ struct command {
         struct memory *memory;       /* DEREGISTER: the caller waits */
         struct contacts_page *page;  /* LIST: the caller waits */
         struct http_note *http_note; /* NOTE_HTTP: owned by the engine from then on */
-        struct command_reply *reply;
-        bool reserved; /* of the engine's reserve */
+        bool *finished;              /* of a caller that waits; guarded by the engine's command lock */
+        bool reserved;               /* of the engine's reserve */
         struct command *next;
 };
 
@@ -55,16 +49,14 @@ int command_post(struct engine *engine, const struct command *command);
 int command_post_unwoken(struct engine *engine, const struct command *command);
 /* As command_post, but never fails for want of memory: takes a reserved command. 0 or -ESHUTDOWN. Any thread. */
 int command_post_reserved(struct engine *engine, const struct command *command);
-/* Posts COMMAND_RESOLVED. Any thread. */
-void command_post_resolved(struct engine *engine);
-/* Posts a command and waits for its result. Any thread that does not hold the progress lock. */
+/* Posts a command and waits until it has run. As command_post. Any thread that does not hold the progress lock. */
 int command_call(struct engine *engine, const struct command *command);
 /* Wakes the engine's thread. Any thread. */
 void engine_wake(struct engine *engine);
 
 /* Takes what was queued, in order; NULL = nothing. Thread: the holder of the progress lock. */
 struct command *commands_take(struct engine *engine);
-/* Answers the caller of a finished command, and frees it. Returns the next. */
-struct command *command_finish(struct engine *engine, struct command *command, int result);
+/* Wakes the caller of a command that has run, and frees the command. Returns the next. */
+struct command *command_finish(struct engine *engine, struct command *command);
 
 #endif

@@ -142,15 +142,7 @@ void connect_requests_tick(struct engine *engine, uint64_t now_us)
 void connect_on_hello(struct engine *engine, struct peer *peer, const struct wire_header *header,
                       struct payload *payload)
 {
-        struct wire_header h = {
-                .type = WIRE_HELLO_ACK,
-                .to_epoch = header->from_epoch,
-                .from_epoch = engine->epoch,
-                .operation = header->operation,
-                .transfer = header->transfer,
-        };
-
-        peer_send(peer, &h);
+        peer_answer(peer, header, WIRE_HELLO_ACK, 0, 0);
 }
 
 void connect_on_hello_ack(struct engine *engine, struct peer *peer, const struct wire_header *header)

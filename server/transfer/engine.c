@@ -17,6 +17,7 @@
 #include "connect.h"
 #include "contact.h"
 #include "engine_internal.h"
+#include "pass.h"
 #include "progress_lock.h"
 #include "requester.h"
 #include "resolver.h"
@@ -264,8 +265,7 @@ void engine_memory_deregister(struct engine *engine, struct memory *memory)
         /* The engine's thread may still be closing the links, or there is no memory for a command. */
         if (command_call(engine, &command) < 0) {
                 progress_lock(engine);
-                for (size_t i = 0; i < engine->n_transports; i++)
-                        engine->transports[i]->ops->deregister_memory(engine->transports[i], memory);
+                pass_deregister_memory(engine, memory);
                 progress_unlock(engine);
         }
         gpu_pin_end(&memory->pin);

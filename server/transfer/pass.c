@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pass.h"
 
-#include <errno.h>
-
 #include "base/clock.h"
 #include "command.h"
 #include "connect.h"
@@ -19,7 +17,7 @@
 
 /* ---- commands ---- */
 
-static void deregister_memory(struct engine *engine, struct memory *memory)
+void pass_deregister_memory(struct engine *engine, struct memory *memory)
 {
         for (size_t i = 0; i < engine->n_transports; i++)
                 engine->transports[i]->ops->deregister_memory(engine->transports[i], memory);
@@ -27,9 +25,8 @@ static void deregister_memory(struct engine *engine, struct memory *memory)
 
 static void cancel(struct engine *engine, const struct command *command)
 {
-        struct requester *r;
+        struct requester *r = requester_find(engine, command->id);
 
-        HASH_FIND(hh, engine->requesters_by_id, &command->id, sizeof(command->id), r);
         if (r)
                 requester_cancel(r, command->reason, "");
 }
@@ -67,38 +64,37 @@ static void stop(struct engine *engine)
                 responder_fail(p, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER, detail);
 }
 
-static int run_command(struct engine *engine, const struct command *command)
+static void run_command(struct engine *engine, const struct command *command)
 {
         switch (command->type) {
         case COMMAND_START:
                 requester_begin(command->requester);
-                return 0;
+                break;
         case COMMAND_CONNECT:
                 connect_request_begin(engine, command->connect);
-                return 0;
+                break;
         case COMMAND_CANCEL:
                 cancel(engine, command);
-                return 0;
+                break;
         case COMMAND_REVOKE:
                 revoke(engine, command);
-                return 0;
+                break;
         case COMMAND_DEREGISTER:
-                deregister_memory(engine, command->memory);
-                return 0;
+                pass_deregister_memory(engine, command->memory);
+                break;
         case COMMAND_RESOLVED:
                 resolved(engine);
-                return 0;
+                break;
         case COMMAND_LIST_PEERS:
                 contacts_list(engine, command->page);
-                return 0;
+                break;
         case COMMAND_NOTE_HTTP:
                 contact_note_http(engine, command->http_note);
-                return 0;
+                break;
         case COMMAND_STOP:
                 stop(engine);
-                return 0;
+                break;
         }
-        return -EINVAL;
 }
 
 static bool run_commands(struct engine *engine)
@@ -106,8 +102,10 @@ static bool run_commands(struct engine *engine)
         struct command *command = commands_take(engine);
         bool any = command != NULL;
 
-        while (command)
-                command = command_finish(engine, command, run_command(engine, command));
+        while (command) {
+                run_command(engine, command);
+                command = command_finish(engine, command);
+        }
         return any;
 }
 
@@ -172,7 +170,7 @@ static void tick(struct engine *engine, uint64_t now_us)
         peers_close_idle(engine, now_us);
 }
 
-void pass_wake_waiters(struct engine *engine)
+static void wake_waiters(struct engine *engine)
 {
         if (!engine->wake_due)
                 return;
@@ -194,7 +192,7 @@ bool pass_run(struct engine *engine, uint64_t *ret_now_us)
         *ret_now_us = clock_now_us();
         tick(engine, *ret_now_us);
         moved |= run_steps(engine);
-        pass_wake_waiters(engine); /* after the messages are sent: a woken thread may take this core */
+        wake_waiters(engine); /* after the messages are sent: a woken thread may take this core */
         return moved;
 }
 

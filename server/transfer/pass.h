@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 struct engine;
+struct memory;
 
 /* One round (pass) of the engine. Thread: the holder of the progress lock. */
 
@@ -17,7 +18,7 @@ bool pass_is_moving(const struct engine *engine);
 uint64_t pass_deadline(const struct engine *engine, uint64_t now_us);
 /* Whether something is left to do at once. */
 bool pass_is_pending(const struct engine *engine);
-/* Calls wake_waiters if a transfer has ended since. */
-void pass_wake_waiters(struct engine *engine);
+/* Ends peers' access to memory. */
+void pass_deregister_memory(struct engine *engine, struct memory *memory);
 
 #endif

@@ -107,6 +107,25 @@ void peer_send(struct peer *peer, const struct wire_header *header)
         send_with(peer, header, NULL);
 }
 
+void peer_answer(struct peer *peer, const struct wire_header *request, enum wire_type type, uint32_t flags, int status)
+{
+        const struct wire_header h = {
+                .type = type,
+                .flags = flags,
+                .to_epoch = request->from_epoch,
+                .from_epoch = peer->engine->epoch,
+                .operation = request->operation,
+                .transfer = request->transfer,
+                .seq = request->seq,
+                .status = (uint32_t)status,
+                .offset = request->offset,
+                .length = request->length,
+                .total = request->total,
+        };
+
+        peer_send(peer, &h);
+}
+
 void peer_send_hello(struct peer *peer, uint64_t to_epoch, uint64_t id)
 {
         const struct engine *engine = peer->engine;
@@ -153,6 +172,7 @@ void peer_note_moved(struct peer *peer, uint64_t bytes)
         struct engine *engine = peer->engine;
 
         peer->moved_us = clock_now_us();
+        (void)peer->link->transport->ops->carrier(peer->link);
         if (bytes > WIRE_INLINE_MAX)
                 engine->bulk_us = peer->moved_us;
 }

@@ -62,6 +62,8 @@ static inline bool peer_is_usable(const struct peer *peer)
 
 /* Sends a header without payload. */
 void peer_send(struct peer *peer, const struct wire_header *header);
+/* Answers a request with a header alone. status: 0 or FERRY_E_*. */
+void peer_answer(struct peer *peer, const struct wire_header *request, enum wire_type type, uint32_t flags, int status);
 /* Sends a HELLO with this worker's name; id: transfer id of the HELLO_ACK. */
 void peer_send_hello(struct peer *peer, uint64_t to_epoch, uint64_t id);
 /* Fails the link; error and detail end the transfers on it. */
@@ -70,7 +72,7 @@ void peer_fail(struct peer *peer, int error, const char *detail);
 void peer_ready(struct peer *peer);
 /* A requester, a responder or a connect has ended. */
 void peer_released(struct peer *peer);
-/* Bytes moved. */
+/* Bytes moved: notes when, and asks for the link's carrier, which it keeps for the outcomes of its transfers. */
 void peer_note_moved(struct peer *peer, uint64_t bytes);
 /* How many bytes of a message its transport has copied since the last call; they count as moved. */
 uint64_t peer_count_copied(struct peer *peer, struct message *message);

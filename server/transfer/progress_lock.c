@@ -73,14 +73,6 @@ bool progress_arm(struct engine *engine)
 
 /* ---- inline progress ---- */
 
-static bool is_over(const struct engine *engine, uint64_t id)
-{
-        struct requester *r;
-
-        HASH_FIND(hh, engine->requesters_by_id, &id, sizeof(id), r);
-        return !r;
-}
-
 /* Whether the engine's thread may go on sleeping; if so, events wake it. */
 static bool may_sleep_on(struct engine *engine, uint64_t now_us)
 {
@@ -106,7 +98,7 @@ static void run_inline(struct engine *engine, uint64_t id)
         while (!over && now_us < until_us && !atomic_load(&engine->commands_told)) {
                 bool moved = pass_run(engine, &now_us);
 
-                over = is_over(engine, id);
+                over = !requester_find(engine, id);
                 if (!moved && !over)
                         (void)sched_yield(); /* the peer may need this core */
         }

@@ -102,28 +102,14 @@ static void data_received(struct message *message, enum message_result result)
         struct requester *r = message->owner;
         struct chunk *chunk = window_find(&r->window, message->seq);
 
-        requester_note_gpu_path(r, message->gpu_path);
         chunk->receives--;
         r->copying -= message->counted;
-        switch (result) {
-        case MESSAGE_OK:
-                if (r->error == 0 && check_bytes(r, &message->answer, message->checksum))
-                        data_is_there(r, chunk, &message->answer);
-                break;
-        case MESSAGE_LEASE_ENDED:
-                /* A DONE_ACK that says why will follow. */
-                r->expects_done_ack = r->error == 0;
+        requester_note_message(r, message, result);
+        if (result == MESSAGE_OK && r->error == 0 && check_bytes(r, &message->answer, message->checksum)) {
+                data_is_there(r, chunk, &message->answer);
+        } else if (result == MESSAGE_LEASE_ENDED) {
+                r->expects_done_ack = r->error == 0; /* a DONE_ACK that says why will follow */
                 requester_fail(r, FERRY_E_CANCELLED_BY_PEER, "the peer took its memory back");
-                break;
-        case MESSAGE_NO_MEMORY:
-                requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
-                break;
-        case MESSAGE_FAULT:
-                requester_fault(r, message->fault);
-                break;
-        case MESSAGE_CANCELLED:
-        case MESSAGE_LOST:
-                break;
         }
         requester_mark(r);
 }

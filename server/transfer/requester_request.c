@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "requester_request.h"
 
-#include <errno.h>
-
 #include "base/clock.h"
 #include "engine_internal.h"
 #include "requester_state.h"
@@ -113,13 +111,9 @@ static void write_sent(struct message *message, enum message_result result)
         struct requester *r = message->owner;
         struct chunk *chunk = window_find(&r->window, message->seq);
 
-        requester_note_gpu_path(r, message->gpu_path);
+        requester_note_message(r, message, result);
         if (result == MESSAGE_OK)
                 requester_note_started(r);
-        else if (result == MESSAGE_NO_MEMORY)
-                requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
-        else if (result == MESSAGE_FAULT)
-                requester_fault(r, message->fault);
         chunk->sends--;
         requester_chunk_written(r, chunk);
         requester_mark(r);
@@ -131,7 +125,7 @@ static bool send_part(struct requester *r, struct chunk *chunk, uint64_t offset,
         struct message *message = message_new(r->peer->link->transport);
 
         if (!message) {
-                requester_fault(r, -ENOMEM);
+                requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
                 return false;
         }
         if (r->spec.verify && !r->stream.off_host)

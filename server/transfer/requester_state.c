@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "requester_state.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,24 +88,19 @@ void requester_note_started(struct requester *r)
                 r->spec.started(r->spec.context);
 }
 
-void requester_note_gpu_path(struct requester *r, enum gpu_path path)
+void requester_note_message(struct requester *r, const struct message *message, enum message_result result)
 {
-        r->gpu_path = gpu_path_worse(r->gpu_path, path);
-}
-
-void requester_fault(struct requester *r, int fault)
-{
-        requester_fail(r, FERRY_E_TRANSFER_FAILED, "%s", space_error(fault));
+        r->gpu_path = gpu_path_worse(r->gpu_path, message->gpu_path);
+        if (result == MESSAGE_NO_MEMORY || result == MESSAGE_FAULT)
+                requester_fail(r, FERRY_E_TRANSFER_FAILED, "%s",
+                               space_error(result == MESSAGE_FAULT ? message->fault : -ENOMEM));
 }
 
 void requester_report_progress(struct requester *r)
 {
         uint64_t bytes = r->done + r->copying;
 
-        if (bytes > 0 && !r->moved) {
-                r->moved = true;
-                (void)r->peer->link->transport->ops->carrier(r->peer->link); /* is kept for the outcome */
-        }
+        r->moved |= bytes > 0;
         r->spec.progress(r->spec.context, bytes);
 }
 

@@ -69,10 +69,8 @@ void requester_send_done(struct requester *requester, uint32_t flags);
 /* Connected, and the first chunk is requested: calls started, once. */
 void requester_note_started(struct requester *requester);
 void requester_report_progress(struct requester *requester);
-/* Notes the GPU path of a message. */
-void requester_note_gpu_path(struct requester *requester, enum gpu_path path);
-/* Fails because this worker's memory cannot be copied; fault: -errno. */
-void requester_fault(struct requester *requester, int fault);
+/* A message of it has ended: notes its GPU path, and fails if this worker is short of memory or cannot copy its own. */
+void requester_note_message(struct requester *requester, const struct message *message, enum message_result result);
 /* Its bytes have moved, as peer_note_moved was told: it is set aside no longer. */
 void requester_moved(struct requester *requester);
 /* Sets it aside if nothing has moved for ENGINE_ASIDE_MS. */

@@ -107,7 +107,7 @@ static void *run(void *context)
                 screen(resolution->engine->allowlist, host, &resolved);
                 resolution->resolved = resolved;
                 resolution->done = true;
-                command_post_resolved(resolution->engine);
+                (void)command_post_reserved(resolution->engine, &(struct command){ .type = COMMAND_RESOLVED });
         }
         (void)pthread_mutex_unlock(&resolution->lock);
         unref(resolution);

@@ -58,7 +58,7 @@ static void answer_late_done(struct engine *engine, struct peer *peer, const str
         if (!tombstone && h->status != 0)
                 tombstone_add(engine, h->transfer, FERRY_E_CANCELLED_BY_PEER);
         if (!(h->flags & WIRE_QUIET))
-                responder_refuse(engine, peer, h, WIRE_DONE_ACK, status);
+                responder_refuse(peer, h, WIRE_DONE_ACK, status);
 }
 
 /* Whether the requester can have all bytes: all are stored, or could be read. */
@@ -82,7 +82,7 @@ void responder_on_done(struct engine *engine, struct peer *peer, const struct wi
         }
         if (r->peer != peer || r->operation != h->operation || !ferry_key_equal(r->key, h->key)) {
                 if (!quiet)
-                        responder_refuse(engine, peer, h, WIRE_DONE_ACK, FERRY_E_PEER_REFUSED);
+                        responder_refuse(peer, h, WIRE_DONE_ACK, FERRY_E_PEER_REFUSED);
                 return;
         }
         r->done_received = true;

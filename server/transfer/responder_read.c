@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "responder_read.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "engine_internal.h"
@@ -12,26 +11,14 @@ static void data_sent(struct message *message, enum message_result result)
 {
         struct responder *r = message->owner;
 
-        responder_note_gpu_path(r, message->gpu_path);
+        bool untold = result == MESSAGE_FAULT || result == MESSAGE_CANCELLED; /* the peer never gets it */
+
         responder_sent(r, message->length);
-        switch (result) {
-        case MESSAGE_OK:
+        if (untold && (message->header.flags & WIRE_FINAL) && r->state == RESPONDER_SERVED)
+                responder_set_state(r, RESPONDER_SERVING);
+        responder_note_message(r, message, result);
+        if (result == MESSAGE_OK)
                 responder_add_progress(r, message->length);
-                break;
-        case MESSAGE_NO_MEMORY:
-                responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
-                break;
-        case MESSAGE_FAULT:
-        case MESSAGE_CANCELLED:
-                if ((message->header.flags & WIRE_FINAL) && r->state == RESPONDER_SERVED)
-                        responder_set_state(r, RESPONDER_SERVING); /* the peer never gets it */
-                if (result == MESSAGE_FAULT)
-                        responder_fault(r, message->fault);
-                break;
-        case MESSAGE_LEASE_ENDED:
-        case MESSAGE_LOST:
-                break;
-        }
         responder_mark(r);
 }
 
@@ -51,7 +38,7 @@ static void send_data(struct responder *r, const struct responder_read *read, ui
         struct message *message = message_new(r->peer->link->transport);
 
         if (!message) {
-                responder_fault(r, -ENOMEM);
+                responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
                 return;
         }
         if (read->verify && !r->stream.off_host)
@@ -174,7 +161,7 @@ void responder_on_read(struct engine *engine, struct peer *peer, const struct wi
         int error = responder_claim(engine, peer, h, &r);
 
         if (error) {
-                responder_refuse(engine, peer, h, WIRE_DATA, error);
+                responder_refuse(peer, h, WIRE_DATA, error);
                 return;
         }
         if (h->length > WIRE_INLINE_MAX || r->n_reads > 0 || r->claim.available)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "responder_state.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,30 +49,10 @@ struct responder *responder_find(struct engine *engine, uint64_t transfer)
 
 /* ---- answers ---- */
 
-struct wire_header responder_answer_to(const struct engine *engine, const struct wire_header *request,
-                                       enum wire_type type, int status)
+void responder_refuse(struct peer *peer, const struct wire_header *request, enum wire_type type, int status)
 {
-        return (struct wire_header){
-                .type = type,
-                .to_epoch = request->from_epoch,
-                .from_epoch = engine->epoch,
-                .operation = request->operation,
-                .transfer = request->transfer,
-                .seq = request->seq,
-                .status = (uint32_t)status,
-                .offset = request->offset,
-                .length = request->length,
-                .total = request->total,
-        };
-}
-
-void responder_refuse(struct engine *engine, struct peer *peer, const struct wire_header *request, enum wire_type type,
-                      int status)
-{
-        struct wire_header h = responder_answer_to(engine, request, type, status);
-
-        metric_add(engine->metric_refused, 1);
-        peer_send(peer, &h);
+        metric_add(peer->engine->metric_refused, 1);
+        peer_answer(peer, request, type, 0, status);
 }
 
 /* The header of a message that answers no request by itself. */
@@ -89,24 +70,19 @@ struct wire_header responder_header(const struct responder *r, enum wire_type ty
 
 /* ---- progress ---- */
 
-void responder_note_gpu_path(struct responder *r, enum gpu_path path)
+void responder_note_message(struct responder *r, const struct message *message, enum message_result result)
 {
-        r->gpu_path = gpu_path_worse(r->gpu_path, path);
-}
-
-void responder_fault(struct responder *r, int fault)
-{
-        responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, space_error(fault));
+        r->gpu_path = gpu_path_worse(r->gpu_path, message->gpu_path);
+        if (result == MESSAGE_NO_MEMORY || result == MESSAGE_FAULT)
+                responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED,
+                               space_error(result == MESSAGE_FAULT ? message->fault : -ENOMEM));
 }
 
 void responder_report_progress(struct responder *r)
 {
         uint64_t bytes = r->bytes + r->copying;
 
-        if (bytes > 0 && !r->moved) {
-                r->moved = true;
-                (void)r->peer->link->transport->ops->carrier(r->peer->link); /* is kept for the outcome */
-        }
+        r->moved |= bytes > 0;
         r->claim.progress(r->claim.context, bytes < r->stream.total ? bytes : r->stream.total);
 }
 

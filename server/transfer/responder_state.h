@@ -74,20 +74,14 @@ void responder_mark(struct responder *responder);
 /* NULL = none of that transfer. */
 struct responder *responder_find(struct engine *engine, uint64_t transfer);
 
-/* Makes the header of an answer to a request, which need not have a responder. */
-struct wire_header responder_answer_to(const struct engine *engine, const struct wire_header *request,
-                                       enum wire_type type, int status);
-/* Refuses a request: status is FERRY_E_*. */
-void responder_refuse(struct engine *engine, struct peer *peer, const struct wire_header *request, enum wire_type type,
-                      int status);
+/* Refuses a request, which need not have a responder: status is FERRY_E_*. */
+void responder_refuse(struct peer *peer, const struct wire_header *request, enum wire_type type, int status);
 /* Makes the header of a message to the requester. */
 struct wire_header responder_header(const struct responder *responder, enum wire_type type);
 
 void responder_report_progress(struct responder *responder);
-/* Notes the GPU path of a message. */
-void responder_note_gpu_path(struct responder *responder, enum gpu_path path);
-/* Fails because this worker's memory cannot be copied; fault: -errno. */
-void responder_fault(struct responder *responder, int fault);
+/* A message of it has ended: notes its GPU path, and fails if this worker is short of memory or cannot copy its own. */
+void responder_note_message(struct responder *responder, const struct message *message, enum message_result result);
 /* A send begins, and ends. */
 void responder_sends(struct responder *responder, uint64_t length);
 void responder_sent(struct responder *responder, uint64_t length);

@@ -51,15 +51,11 @@ static void write_received(struct message *message, enum message_result result)
 {
         struct responder *r = message->owner;
 
-        responder_note_gpu_path(r, message->gpu_path);
         r->in_flight--;
         r->copying -= message->counted;
+        responder_note_message(r, message, result);
         if (result == MESSAGE_OK)
                 stored(r, &message->answer, message->checksum);
-        else if (result == MESSAGE_NO_MEMORY)
-                responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
-        else if (result == MESSAGE_FAULT)
-                responder_fault(r, message->fault);
         responder_mark(r); /* after MESSAGE_LEASE_ENDED the requester's DONE says why */
 }
 
@@ -96,12 +92,10 @@ void responder_copied(struct message *message)
 static bool confirm_again(struct engine *engine, struct peer *peer, const struct wire_header *h)
 {
         const struct tombstone *tombstone = tombstone_find(engine, h->transfer);
-        struct wire_header ack = responder_answer_to(engine, h, WIRE_ACK, 0);
 
         if (!tombstone || tombstone->wire_error || !(h->flags & WIRE_FINAL) || h->length != h->total)
                 return false;
-        ack.flags = WIRE_FINAL;
-        peer_send(peer, &ack);
+        peer_answer(peer, h, WIRE_ACK, WIRE_FINAL, 0);
         return true;
 }
 
@@ -114,7 +108,7 @@ void responder_on_write(struct engine *engine, struct peer *peer, const struct w
         if (error && confirm_again(engine, peer, h))
                 return;
         if (error) {
-                responder_refuse(engine, peer, h, WIRE_ACK, error);
+                responder_refuse(peer, h, WIRE_ACK, error);
                 return;
         }
         if (payload->bytes && !r->stream.off_host) {
@@ -124,7 +118,7 @@ void responder_on_write(struct engine *engine, struct peer *peer, const struct w
         }
         message = message_new(peer->link->transport);
         if (!message) {
-                responder_refuse(engine, peer, h, WIRE_ACK, FERRY_E_TRANSFER_FAILED);
+                responder_refuse(peer, h, WIRE_ACK, FERRY_E_TRANSFER_FAILED);
                 responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
                 return;
         }
