@@ -211,8 +211,8 @@ static uint64_t silence_deadline(const struct http_connection *connection, uint6
 
         if (!connection->peer_watched || !look_into(connection, &info) || !info.tcpi_unacked)
                 return 0;
-        uint64_t heard_us = now - (uint64_t)info.tcpi_last_ack_recv * 1000;
-        return (heard_us < since ? since : heard_us) + (uint64_t)CONNECTION_DEAD_S * 1000000;
+        uint64_t last_ack_us = now - (uint64_t)info.tcpi_last_ack_recv * 1000;
+        return (last_ack_us < since ? since : last_ack_us) + (uint64_t)CONNECTION_DEAD_S * 1000000;
 }
 
 /* The earlier one; 0 = none. */

@@ -222,7 +222,7 @@ static void errand_done(struct copier_task *task)
         free(FERRY_CONTAINER_OF(task, struct errand, task));
 }
 
-void copier_do(struct copier *copier, struct copier_gpus gpus, void (*run)(void *context), void *context)
+void copier_run_detached(struct copier *copier, struct copier_gpus gpus, void (*run)(void *context), void *context)
 {
         struct errand *errand = malloc(sizeof(*errand));
 

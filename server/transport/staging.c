@@ -109,7 +109,7 @@ static void make(struct staging *staging, struct staging_gpu *gpu, size_t size)
         while (staging->bytes + size > STAGING_BYTES && (old = staging->idle)) {
                 DL_DELETE(staging->idle, old);
                 staging->bytes -= old->size;
-                copier_do(staging->copier, gpus_of(old->gpu), buffer_free, old);
+                copier_run_detached(staging->copier, gpus_of(old->gpu), buffer_free, old);
         }
         if (gpu->used > 0 && staging->bytes + size > STAGING_BYTES)
                 return; /* another GPU's is being made */
@@ -207,7 +207,7 @@ struct copier *staging_copier(struct staging *staging)
 
 bool stage_new(struct staging *staging, struct message *message, uint8_t *bytes)
 {
-        struct staged *stage = calloc(1, sizeof(*stage));
+        struct stage *stage = calloc(1, sizeof(*stage));
 
         if (!stage)
                 return false;
@@ -237,20 +237,20 @@ bool stage_new_buffer(struct staging *staging, struct message *message)
         }
         message->stage->gpu = gpu;
         message->stage->buffer = buffer;
-        message->stage->owned = !buffer;
+        message->stage->allocated = !buffer;
         return true;
 }
 
 void stage_free(struct message *message)
 {
-        struct staged *stage = message->stage;
+        struct stage *stage = message->stage;
 
         message->stage = NULL;
         if (!stage)
                 return;
         if (stage->place)
                 *stage->place = false;
-        if (stage->owned)
+        if (stage->allocated)
                 free(stage->bytes);
         if (stage->buffer) {
                 stage->gpu->used -= stage->buffer->size;
@@ -275,7 +275,7 @@ static int check(const struct stream *stream)
 
 static void stage_task(struct copier_task *task)
 {
-        struct staged *stage = FERRY_CONTAINER_OF(task, struct staged, task);
+        struct stage *stage = FERRY_CONTAINER_OF(task, struct stage, task);
         struct message *m = stage->message;
         int r = stage->steps & STAGING_CHECK ? check(m->stream) : 0;
 
@@ -292,7 +292,7 @@ static void stage_task(struct copier_task *task)
 
 static void stage_done(struct copier_task *task)
 {
-        struct staged *stage = FERRY_CONTAINER_OF(task, struct staged, task);
+        struct stage *stage = FERRY_CONTAINER_OF(task, struct stage, task);
 
         stage->running = false;
         stage->ran(stage->message);
@@ -300,7 +300,7 @@ static void stage_done(struct copier_task *task)
 
 void stage_run(struct message *message, unsigned steps, void (*ran)(struct message *message))
 {
-        struct staged *stage = message->stage;
+        struct stage *stage = message->stage;
 
         stage->steps = steps | (message->verify ? STAGING_CHECKSUM : 0U);
         stage->ran = ran;
@@ -315,7 +315,7 @@ void stage_run(struct message *message, unsigned steps, void (*ran)(struct messa
 /* true: no task is running. */
 static bool stop(struct message *message, enum message_result result)
 {
-        struct staged *stage = message->stage;
+        struct stage *stage = message->stage;
 
         if (stage->running && !copier_remove(stage->staging->copier, &stage->task)) {
                 if (!stage->cancelled)

@@ -60,19 +60,19 @@ enum wire_verdict wire_decode(const void *bytes, size_t size, struct wire_header
         struct wire_layout w;
 
         if (size < offsetof(struct wire_layout, type))
-                return WIRE_FOREIGN;
+                return WIRE_INVALID;
         memcpy(&w, bytes, offsetof(struct wire_layout, type));
         if (le32toh(w.magic) != WIRE_MAGIC)
-                return WIRE_FOREIGN;
+                return WIRE_INVALID;
         if (w.version != WIRE_VERSION) {
                 *ret_version = w.version;
                 return WIRE_OTHER_VERSION;
         }
         if (size != WIRE_SIZE)
-                return WIRE_FOREIGN;
+                return WIRE_INVALID;
         memcpy(&w, bytes, sizeof(w));
         if (w.type < WIRE_READ || w.type >= WIRE_TYPE_END || (le16toh(w.flags) & ~WIRE_FLAGS_KNOWN))
-                return WIRE_FOREIGN;
+                return WIRE_INVALID;
 
         struct wire_header h = {
                 .type = (enum wire_type)w.type,
@@ -90,7 +90,7 @@ enum wire_verdict wire_decode(const void *bytes, size_t size, struct wire_header
         };
         memcpy(h.key, w.key, sizeof(h.key));
         if (!numbers_are_sane(&h))
-                return WIRE_FOREIGN;
+                return WIRE_INVALID;
         *ret_header = h;
         return WIRE_OK;
 }

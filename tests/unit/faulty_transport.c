@@ -27,7 +27,7 @@
  * Thread: who holds the progress lock of the engine, as for every transport.
  */
 
-enum stage {
+enum delivery_stage {
         STAGE_ARRIVING, /* its payload is on its way into the buffer */
         STAGE_WAITING,  /* to be handed over */
         STAGE_TAKEN,    /* the engine has taken its payload */
@@ -38,7 +38,7 @@ enum stage {
 struct delivery {
         struct faulty *faulty;
         struct link *link;
-        enum stage stage;
+        enum delivery_stage stage;
         bool ordered; /* later messages of its transfer wait for it */
         bool is_inline;
         bool again; /* it is handed over once more */

@@ -63,7 +63,7 @@ static void expect_refused(struct wire_header h)
         uint8_t bytes[WIRE_SIZE], version;
 
         wire_encode(&h, bytes);
-        assert_int_equal(wire_decode(bytes, sizeof(bytes), &h, &version), WIRE_FOREIGN);
+        assert_int_equal(wire_decode(bytes, sizeof(bytes), &h, &version), WIRE_INVALID);
 }
 
 TEST(impossible_numbers_are_refused)
@@ -103,19 +103,19 @@ TEST(foreign_bytes_are_refused)
         uint8_t bytes[WIRE_SIZE + 1] = { 0 }, version;
 
         wire_encode(&h, bytes);
-        assert_int_equal(wire_decode(bytes, 0, &back, &version), WIRE_FOREIGN);
-        assert_int_equal(wire_decode(bytes, WIRE_SIZE - 1, &back, &version), WIRE_FOREIGN);
-        assert_int_equal(wire_decode(bytes, WIRE_SIZE + 1, &back, &version), WIRE_FOREIGN);
+        assert_int_equal(wire_decode(bytes, 0, &back, &version), WIRE_INVALID);
+        assert_int_equal(wire_decode(bytes, WIRE_SIZE - 1, &back, &version), WIRE_INVALID);
+        assert_int_equal(wire_decode(bytes, WIRE_SIZE + 1, &back, &version), WIRE_INVALID);
         for (size_t i = 0; i < 4; i++) { /* magic */
                 bytes[i] ^= 0x40;
-                assert_int_equal(wire_decode(bytes, WIRE_SIZE, &back, &version), WIRE_FOREIGN);
+                assert_int_equal(wire_decode(bytes, WIRE_SIZE, &back, &version), WIRE_INVALID);
                 bytes[i] ^= 0x40;
         }
         assert_int_equal(wire_decode(bytes, WIRE_SIZE, &back, &version), WIRE_OK);
         bytes[5] = 0; /* type */
-        assert_int_equal(wire_decode(bytes, WIRE_SIZE, &back, &version), WIRE_FOREIGN);
+        assert_int_equal(wire_decode(bytes, WIRE_SIZE, &back, &version), WIRE_INVALID);
         bytes[5] = WIRE_TYPE_END;
-        assert_int_equal(wire_decode(bytes, WIRE_SIZE, &back, &version), WIRE_FOREIGN);
+        assert_int_equal(wire_decode(bytes, WIRE_SIZE, &back, &version), WIRE_INVALID);
 }
 
 /* Of any size and with anything behind it: what it means is that version's affair. */

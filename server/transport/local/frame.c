@@ -70,12 +70,12 @@ enum frame_verdict frame_decode(const void *bytes, size_t size, size_t n_descrip
         struct frame f = { 0 };
 
         if (size < offsetof(struct frame, type))
-                return FRAME_FOREIGN;
+                return FRAME_INVALID;
         memcpy(&f, bytes, size < sizeof(f) ? size : sizeof(f));
         if (f.magic != FRAME_MAGIC)
-                return FRAME_FOREIGN;
+                return FRAME_INVALID;
         *ret_frame = f;
         if (f.version != FRAME_VERSION)
                 return FRAME_OTHER_VERSION;
-        return size >= sizeof(f) && is_sane(&f, size, n_descriptors) ? FRAME_OK : FRAME_FOREIGN;
+        return size >= sizeof(f) && is_sane(&f, size, n_descriptors) ? FRAME_OK : FRAME_INVALID;
 }

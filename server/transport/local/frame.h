@@ -57,7 +57,7 @@ struct frame frame_of(enum frame_type type);
 
 enum frame_verdict {
         FRAME_OK,
-        FRAME_FOREIGN,       /* not this framing, or invalid numbers */
+        FRAME_INVALID,       /* not this framing, or invalid numbers */
         FRAME_OTHER_VERSION, /* only *ret_frame's version is set */
 };
 

@@ -100,7 +100,7 @@ static const char *on_message(struct channel *channel, const struct frame *frame
         switch (wire_decode(datagram->bytes + sizeof(*frame), WIRE_SIZE, &header, &version)) {
         case WIRE_OK:
                 break;
-        case WIRE_FOREIGN:
+        case WIRE_INVALID:
                 return "its message is not of this protocol";
         case WIRE_OTHER_VERSION:
                 (void)snprintf(detail, sizeof(detail), "it speaks version %u of the protocol, this worker version %d",
@@ -184,7 +184,7 @@ static const char *handle(struct channel *channel, struct datagram *datagram)
         switch (frame_decode(datagram->bytes, datagram->size, datagram->n_fds, &frame)) {
         case FRAME_OK:
                 break;
-        case FRAME_FOREIGN:
+        case FRAME_INVALID:
                 return datagram->cut ? "its message was cut: too long, or no descriptors are left here"
                                      : "it sent what is not of this framing";
         case FRAME_OTHER_VERSION:

@@ -31,7 +31,7 @@ void unmap_range(struct gpu_pin *range, struct copier *copier)
 
         if (copy) {
                 gpu_pin_move(copy, range);
-                copier_do(copier, copier_gpus_of(NULL, NULL), unpin_run, copy);
+                copier_run_detached(copier, copier_gpus_of(NULL, NULL), unpin_run, copy);
                 return;
         }
         gpu_pin_end(range);
@@ -41,5 +41,5 @@ void unmap_range(struct gpu_pin *range, struct copier *copier)
 void unmap_gpu(const struct space *space, struct copier *copier)
 {
         if (space)
-                copier_do(copier, copier_gpus_of(space, NULL), close_run, (void *)(uintptr_t)space);
+                copier_run_detached(copier, copier_gpus_of(space, NULL), close_run, (void *)(uintptr_t)space);
 }

@@ -20,7 +20,7 @@ static void handle(struct ucx *ucx, struct ucx_link *link, const void *bytes, si
         uint8_t version;
 
         switch (wire_decode(bytes, size, &header, &version)) {
-        case WIRE_FOREIGN:
+        case WIRE_INVALID:
                 log_event(LOG_WARN, "unknown message dropped", LOG_S("transport", ucx->base.name), LOG_U("size", size));
                 break;
         case WIRE_OTHER_VERSION:
@@ -32,7 +32,7 @@ static void handle(struct ucx *ucx, struct ucx_link *link, const void *bytes, si
                         ucx_link_ready(link);
                 }
                 link_note_message(&link->base);
-                ucx_pace_heard(link, &header);
+                ucx_pace_received(link, &header);
                 ucx->base.handlers.message(ucx->base.handlers.context, &link->base, &header, payload);
                 break;
         }

@@ -12,7 +12,7 @@
 
 static void on_endpoint_error(void *context, ucp_ep_h endpoint, ucs_status_t status)
 {
-        ucx_link_broke(context, status);
+        ucx_link_fail_status(context, status);
 }
 
 struct ucx_link *ucx_link_new(struct ucx *ucx, bool accepted)
@@ -90,9 +90,9 @@ void ucx_link_fail(struct ucx_link *link, int error, const char *detail)
         ucx->sweep_wanted = true;
 }
 
-void ucx_link_broke(struct ucx_link *link, ucs_status_t status)
+void ucx_link_fail_status(struct ucx_link *link, ucs_status_t status)
 {
-        bool heard = link->base.state == LINK_UP;
+        bool was_up = link->base.state == LINK_UP;
 
-        ucx_link_fail(link, heard ? FERRY_E_PEER_LOST : FERRY_E_PEER_UNREACHABLE, ucs_status_string(status));
+        ucx_link_fail(link, was_up ? FERRY_E_PEER_LOST : FERRY_E_PEER_UNREACHABLE, ucs_status_string(status));
 }

@@ -23,7 +23,7 @@ static void on_connection(ucp_conn_request_h request, void *context)
         ucx_watch_wake(ucx);
         status = ucx_link_connect(link, &params);
         if (status != UCS_OK)
-                ucx_link_broke(link, status); /* the engine has the link: it must end like any other */
+                ucx_link_fail_status(link, status); /* the engine has the link: it must end like any other */
 }
 
 int ucx_listener_open(struct ucx *ucx)

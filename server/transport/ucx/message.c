@@ -62,7 +62,7 @@ bool ucx_message_place(struct ucx_message *m)
         uint8_t *address;
 
         if (!ucx_message_is_rendezvous(m) ||
-            ucx_direct_run(link, m->base.stream, m->base.offset, m->base.length, &address, &memory) < m->base.length)
+            ucx_gpudirect_run(link, m->base.stream, m->base.offset, m->base.length, &address, &memory) < m->base.length)
                 return ucx_message_stage(m);
         m->device = memory;
         m->base.gpu_path = GPU_PATH_GPUDIRECT;
@@ -118,7 +118,7 @@ static void finished(struct ucx_message *m, ucs_status_t status)
         if (status == UCS_OK && ucx_message_is_rendezvous(m))
                 ucx_pace_bulk(link, m->base.length, m->posted_us);
         if (result_of(status) == MESSAGE_LOST)
-                ucx_link_broke(link, status);
+                ucx_link_fail_status(link, status);
         if (link->base.state == LINK_FAILED)
                 ucx_of_link(link)->sweep_wanted = true;
         else

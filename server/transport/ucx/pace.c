@@ -49,7 +49,7 @@ static uint64_t fit_off_host(struct ucx_link *link, const struct stream *stream,
 {
         uint8_t *address;
         struct memory *memory;
-        uint64_t direct = ucx_direct_run(link, stream, offset, least(limit, link->chunk), &address, &memory);
+        uint64_t direct = ucx_gpudirect_run(link, stream, offset, least(limit, link->chunk), &address, &memory);
 
         if (direct > 0)
                 return direct;
@@ -104,7 +104,7 @@ void ucx_pace_sent(struct ucx_link *link, const struct wire_header *header)
         link->probe_seq = header->seq;
 }
 
-void ucx_pace_heard(struct ucx_link *link, const struct wire_header *header)
+void ucx_pace_received(struct ucx_link *link, const struct wire_header *header)
 {
         uint64_t took_us;
 

@@ -47,9 +47,9 @@ static bool is_opening(const struct ucx_link *link)
         return link->base.state == LINK_CONNECTING && link->opened;
 }
 
-static void put_off(struct ucx *ucx, struct ucx_message *m, enum ucx_act act)
+static void defer(struct ucx *ucx, struct ucx_message *m, enum ucx_deferred deferred)
 {
-        m->act = act;
+        m->deferred = deferred;
         DL_APPEND(ucx->deferred, &m->base);
 }
 
@@ -108,7 +108,7 @@ void ucx_send(struct link *base, struct message *message)
                 DL_APPEND(link->parts, message);
                 ucx_link_ready(link);
         } else if (ucx->in_progress || ucx->deferred) {
-                put_off(ucx, m, UCX_SEND);
+                defer(ucx, m, UCX_DEFERRED_SEND);
         } else {
                 send_or_end(m);
         }
@@ -157,7 +157,7 @@ void ucx_receive(struct link *base, struct message *message, struct payload *pay
         }
         m->descriptor = payload->descriptor;
         if (!link_is_usable(base)) { /* the engine has failed the link meanwhile */
-                put_off(ucx_of_link(link), m, UCX_REFUSE);
+                defer(ucx_of_link(link), m, UCX_DEFERRED_REFUSE);
                 return;
         }
         DL_APPEND(link->receives, message);
@@ -184,7 +184,7 @@ static bool needs_no_buffer(struct ucx_link *link, const struct message *m)
         uint8_t *address;
 
         return !m->stream->off_host ||
-               ucx_direct_run(link, m->stream, m->offset, m->length, &address, &memory) == m->length;
+               ucx_gpudirect_run(link, m->stream, m->offset, m->length, &address, &memory) == m->length;
 }
 
 /* The first receive that needs no staging buffer or can have one; NULL = none. */
@@ -221,7 +221,7 @@ bool ucx_queue_refuse(struct ucx *ucx, void *descriptor)
         if (!m)
                 return false;
         ucx_message_of(m)->descriptor = descriptor;
-        put_off(ucx, ucx_message_of(m), UCX_REFUSE);
+        defer(ucx, ucx_message_of(m), UCX_DEFERRED_REFUSE);
         return true;
 }
 
@@ -230,7 +230,7 @@ bool ucx_queue_refuse(struct ucx *ucx, void *descriptor)
 static void act_now(struct ucx *ucx, struct message *m)
 {
         DL_DELETE(ucx->deferred, m);
-        if (ucx_message_of(m)->act == UCX_REFUSE)
+        if (ucx_message_of(m)->deferred == UCX_DEFERRED_REFUSE)
                 refuse(ucx, ucx_message_of(m));
         else
                 send_or_end(ucx_message_of(m));
@@ -266,7 +266,8 @@ static struct message *find_waiting(struct message *list, const struct link *lin
         struct message *m;
 
         DL_FOREACH (list, m)
-                if (m->link == link && m->transfer == transfer && m->length > 0 && ucx_message_of(m)->act == UCX_SEND)
+                if (m->link == link && m->transfer == transfer && m->length > 0 &&
+                    ucx_message_of(m)->deferred == UCX_DEFERRED_SEND)
                         return m;
         return NULL;
 }
@@ -290,7 +291,7 @@ void ucx_cancel(struct link *base, uint64_t transfer)
         while ((m = find_waiting(link->receives, base, transfer))) {
                 DL_DELETE(link->receives, m);
                 if (ucx->in_progress)
-                        put_off(ucx, ucx_message_of(m), UCX_REFUSE);
+                        defer(ucx, ucx_message_of(m), UCX_DEFERRED_REFUSE);
                 else
                         refuse(ucx, ucx_message_of(m));
         }
@@ -308,7 +309,7 @@ void ucx_queue_drop(struct ucx_link *link)
         }
         for (m = ucx->deferred; m; m = next) {
                 next = m->next;
-                if (m->link != &link->base || ucx_message_of(m)->act != UCX_SEND)
+                if (m->link != &link->base || ucx_message_of(m)->deferred != UCX_DEFERRED_SEND)
                         continue;
                 DL_DELETE(ucx->deferred, m);
                 ucx_message_end(ucx_message_of(m), MESSAGE_LOST);

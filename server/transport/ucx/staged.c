@@ -6,8 +6,8 @@
 /*
  * Payloads in device memory. The staging threads (transport/staging.h) load a send into host memory before it is queued
  * for UCX (queue.c), and store a receive into device memory after UCX has received it (message.c). So the device copies
- * one chunk of the window while UCX moves another. UCX moves a payload that it gets in place (direct.c) without copies;
- * its stage only checks the device memory.
+ * one chunk of the window while UCX moves another. UCX moves a payload that it gets in place (gpudirect.c) without
+ * copies; its stage only checks the device memory.
  *
  *   send:     link->loading → ucx_send → … → end
  *   receive:  … → finished by UCX → link->storing → end

@@ -11,9 +11,9 @@
 /* struct transport_ops. */
 
 /* The address has come: opens the transport. */
-static bool open_late(struct ucx *ucx)
+static bool open_when_address_is_up(struct ucx *ucx)
 {
-        if (!ucx->late || !ucx_late_look(ucx))
+        if (!ucx->address_wait || !ucx_address_wait_check(ucx))
                 return false;
         if (ucx->base.handlers.opened)
                 ucx->base.handlers.opened(ucx->base.handlers.context, &ucx->base);
@@ -27,7 +27,7 @@ static bool progress(struct transport *transport)
         bool any;
 
         if (!ucx->worker)
-                return open_late(ucx);
+                return open_when_address_is_up(ucx);
         ucx_watch_run(ucx);
         any = ucx_worker_progress(ucx) > 0;
         any |= copier_collect(staging_copier(ucx->staging));
@@ -94,7 +94,7 @@ static struct link *connect_link(struct transport *transport, const struct trans
         if (status == UCS_OK)
                 return &link->base;
         if (link->endpoint) { /* close it */
-                ucx_link_broke(link, status);
+                ucx_link_fail_status(link, status);
                 return &link->base;
         }
         log_event(LOG_INFO, "endpoint not created", LOG_S("transport", transport->name),
@@ -138,7 +138,7 @@ static void ucx_free(struct transport *transport)
                 ucx_link_free(ucx_link_of(link));
         ucx_watch_end(ucx);
         close_context(ucx);
-        ucx_late_free(ucx);
+        ucx_address_wait_free(ucx);
         (void)staging_free(ucx->staging);
         transport_clear(transport);
         free(ucx);
@@ -146,13 +146,14 @@ static void ucx_free(struct transport *transport)
 
 static int register_memory(struct transport *transport, struct memory *memory)
 {
-        return ucx_of(transport)->late ? ucx_late_register(transport, memory) : ucx_register_memory(transport, memory);
+        return ucx_of(transport)->address_wait ? ucx_address_wait_register(transport, memory)
+                                               : ucx_register_memory(transport, memory);
 }
 
 static void deregister_memory(struct transport *transport, struct memory *memory)
 {
-        if (ucx_of(transport)->late)
-                ucx_late_deregister(transport, memory);
+        if (ucx_of(transport)->address_wait)
+                ucx_address_wait_deregister(transport, memory);
         else
                 ucx_deregister_memory(transport, memory);
 }
@@ -232,7 +233,7 @@ static int open_network(struct ucx *ucx, const struct ucx_config *config)
                 return r;
         }
         ucx_context_facts(ucx);
-        ucx_direct_open(ucx, config);
+        ucx_gpudirect_open(ucx, config);
         warn_of_network(ucx);
         return 0;
 }
@@ -247,7 +248,7 @@ static int open_or_wait(struct ucx *ucx, const struct ucx_config *config)
         if (r == 0)
                 r = ucx_address_check(&ucx->listen, &missing);
         if (r == -EAGAIN)
-                return ucx_late_new(ucx, config, missing, open_network);
+                return ucx_address_wait_new(ucx, config, missing, open_network);
         return r == 0 ? open_network(ucx, config) : r;
 }
 

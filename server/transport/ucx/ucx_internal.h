@@ -39,7 +39,7 @@ struct ucx_address {
         bool loopback, wildcard;
 };
 
-struct ucx_late;
+struct ucx_address_wait;
 
 struct ucx {
         struct transport base;
@@ -47,15 +47,15 @@ struct ucx {
         ucp_worker_h worker; /* NULL after shut_down, and before a late address has come */
         ucp_listener_h listener;
         struct ucx_facts facts;
-        char *lanes[UCX_LANES_MAX]; /* facts.transports */
-        uint32_t chunk_first;       /* bytes; of a new link; grows from here … */
-        uint32_t chunk_max;         /* … at most to this */
-        uint32_t window;            /* chunks */
-        bool put;                   /* TCP moves bulk by PUT */
-        bool cached;                /* UCX caches registrations (context.c) */
-        bool direct;                /* UCX gets GPU memory (direct.c) */
-        struct ucx_address listen;  /* loopback: so is every peer */
-        struct ucx_late *late;      /* NULL = the address was there at the start */
+        char *lanes[UCX_LANES_MAX];            /* facts.transports */
+        uint32_t chunk_first;                  /* bytes; of a new link; grows from here … */
+        uint32_t chunk_max;                    /* … at most to this */
+        uint32_t window;                       /* chunks */
+        bool put;                              /* TCP moves bulk by PUT */
+        bool cached;                           /* UCX caches registrations (context.c) */
+        bool gpudirect;                        /* UCX gets GPU memory (gpudirect.c) */
+        struct ucx_address listen;             /* loopback: so is every peer */
+        struct ucx_address_wait *address_wait; /* NULL = the address was there at the start */
         bool stopping;
         bool in_progress;             /* inside ucp_worker_progress, where nothing may be sent */
         struct message *deferred;     /* utlist; sends and refusals that wait for its end, in order */
@@ -102,12 +102,12 @@ struct ucx_link {
         struct ucx_link *failing_prev, *failing_next;
 };
 
-enum ucx_act { UCX_SEND, UCX_REFUSE };
+enum ucx_deferred { UCX_DEFERRED_SEND, UCX_DEFERRED_REFUSE };
 
 struct ucx_message {
         struct message base;
-        uint8_t header[WIRE_SIZE]; /* of a send, encoded; UCX reads it until the send is done */
-        enum ucx_act act;          /* while it is deferred */
+        uint8_t header[WIRE_SIZE];  /* of a send, encoded; UCX reads it until the send is done */
+        enum ucx_deferred deferred; /* while it is deferred */
         bool receive;
         bool part;             /* counts in parts_sending; ordered with link->parts */
         void *descriptor;      /* of a receive: UCX's */
@@ -229,7 +229,7 @@ void ucx_link_ready(struct ucx_link *link);
 /* Marks the link as failed; close.c does the rest. Safe inside UCX callbacks. The first reason counts. */
 void ucx_link_fail(struct ucx_link *link, int error, const char *detail);
 /* The same with a status of UCX. */
-void ucx_link_broke(struct ucx_link *link, ucs_status_t status);
+void ucx_link_fail_status(struct ucx_link *link, ucs_status_t status);
 
 /* ---- watch.c: detects dead hosts ---- */
 
@@ -248,16 +248,16 @@ void ucx_staging_stop(struct ucx *ucx);
 /* Whether length bytes can be staged now; false: the link becomes ready once staging has room again. */
 bool ucx_staging_has_room(struct ucx_link *link, const struct stream *stream, uint64_t offset, uint64_t length);
 
-/* ---- direct.c: GPU memory that is passed to UCX in place ---- */
+/* ---- gpudirect.c: GPU memory that is passed to UCX in place ---- */
 
-/* Fills in ucx->facts.device and ucx->direct. To be called once the context is open. */
-void ucx_direct_open(struct ucx *ucx, const struct ucx_config *config);
+/* Fills in ucx->facts.device and ucx->gpudirect. To be called once the context is open. */
+void ucx_gpudirect_open(struct ucx *ucx, const struct ucx_config *config);
 /*
  * How many bytes from offset, at most limit, UCX gets in place: one run of registered GPU memory, on a link that an
  * RDMA card carries. 0 = none, the payload is staged.
  */
-uint64_t ucx_direct_run(struct ucx_link *link, const struct stream *stream, uint64_t offset, uint64_t limit,
-                        uint8_t **ret_address, struct memory **ret_memory);
+uint64_t ucx_gpudirect_run(struct ucx_link *link, const struct stream *stream, uint64_t offset, uint64_t limit,
+                           uint8_t **ret_address, struct memory **ret_memory);
 
 /* ---- pace.c: the size of one request ---- */
 
@@ -266,7 +266,7 @@ uint64_t ucx_fit(struct link *link, const struct stream *stream, uint64_t offset
 uint64_t ucx_window(struct link *link);
 /* To be called for each header sent and received: they measure the round trip. */
 void ucx_pace_sent(struct ucx_link *link, const struct wire_header *header);
-void ucx_pace_heard(struct ucx_link *link, const struct wire_header *header);
+void ucx_pace_received(struct ucx_link *link, const struct wire_header *header);
 /* To be called after each rendezvous: adapts the chunk. length in bytes; posted_us: when UCX got it. */
 void ucx_pace_bulk(struct ucx_link *link, uint64_t length, uint64_t posted_us);
 
@@ -316,16 +316,16 @@ unsigned ucx_worker_progress(struct ucx *ucx);
 ucs_status_t ucx_message_arrived(void *ucx, const void *header, size_t header_length, void *data, size_t length,
                                  const ucp_am_recv_param_t *param);
 
-/* ---- late.c: waits for the address to come up ---- */
+/* ---- address_wait.c: waits for the address to come up ---- */
 
 /* Waits for ucx->listen, then calls open with a copy of config. 0 or -errno with a logged reason. */
-int ucx_late_new(struct ucx *ucx, const struct ucx_config *config, const char *missing,
-                 int (*open)(struct ucx *ucx, const struct ucx_config *config));
-void ucx_late_free(struct ucx *ucx);
+int ucx_address_wait_new(struct ucx *ucx, const struct ucx_config *config, const char *missing,
+                         int (*open)(struct ucx *ucx, const struct ucx_config *config));
+void ucx_address_wait_free(struct ucx *ucx);
 /* Checks the address if netlink has reported a change. Whether this call has opened the transport. */
-bool ucx_late_look(struct ucx *ucx);
-int ucx_late_register(struct transport *transport, struct memory *memory);
-void ucx_late_deregister(struct transport *transport, struct memory *memory);
+bool ucx_address_wait_check(struct ucx *ucx);
+int ucx_address_wait_register(struct transport *transport, struct memory *memory);
+void ucx_address_wait_deregister(struct transport *transport, struct memory *memory);
 
 /* ---- listener.c: links that peers open ---- */
 

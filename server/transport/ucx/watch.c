@@ -38,13 +38,13 @@ struct host_key {
 /* The host of one or more links. */
 struct ucx_host {
         struct host_key key;
-        bool linked;       /* seen in this check */
-        bool owes_ack;     /* data to it are not acknowledged */
-        bool owes_answer;  /* a probe is not answered */
-        uint64_t heard_us; /* when its last packet came */
-        uint64_t rtt_us;   /* of one of its connections, by the kernel; 0 = not known */
-        bool owes;         /* either of them, at the previous check */
-        uint64_t since_us; /* since when it owes an answer and has sent nothing */
+        bool linked;             /* seen in this check */
+        bool owes_ack;           /* data to it are not acknowledged */
+        bool owes_answer;        /* a probe is not answered */
+        uint64_t last_packet_us; /* when its last packet came */
+        uint64_t rtt_us;         /* of one of its connections, by the kernel; 0 = not known */
+        bool owes;               /* either of them, at the previous check */
+        uint64_t since_us;       /* since when it owes an answer and has sent nothing */
         UT_hash_handle hh;
 };
 
@@ -101,7 +101,7 @@ static void renew_hosts(struct ucx *ucx, uint64_t now_us)
 
         HASH_ITER (hh, ucx->hosts, host, next) {
                 host->linked = host->owes_ack = host->owes_answer = false;
-                host->heard_us = 0;
+                host->last_packet_us = 0;
         }
         DL_FOREACH (ucx->base.links, link) {
                 const struct sockaddr_storage *peer = &ucx_link_of(link)->peer;
@@ -159,8 +159,8 @@ static void look_at(struct ucx *ucx, int fd, uint64_t now_us)
         set_probes(fd);
         silent_ms =
                 info.tcpi_last_ack_recv < info.tcpi_last_data_recv ? info.tcpi_last_ack_recv : info.tcpi_last_data_recv;
-        if (silent_ms * 1000 < now_us && now_us - silent_ms * 1000 > host->heard_us)
-                host->heard_us = now_us - silent_ms * 1000;
+        if (silent_ms * 1000 < now_us && now_us - silent_ms * 1000 > host->last_packet_us)
+                host->last_packet_us = now_us - silent_ms * 1000;
         host->rtt_us = info.tcpi_rtt;
         host->owes_ack |= info.tcpi_unacked > 0;
         host->owes_answer |= info.tcpi_probes > 0;
@@ -209,8 +209,8 @@ static void check_host(struct ucx *ucx, struct ucx_host *host, uint64_t now_us)
                 host->since_us = now_us;
         else if (!host->owes && !host->owes_ack) /* the kernel sends a probe after 1 s of silence */
                 host->since_us -= UCX_PROBE_IDLE_S * UINT64_C(1000000);
-        if (host->since_us < host->heard_us)
-                host->since_us = host->heard_us;
+        if (host->since_us < host->last_packet_us)
+                host->since_us = host->last_packet_us;
         host->owes = owes;
         if (now_us - host->since_us >= UCX_SILENT_MS * UINT64_C(1000))
                 fail_links(ucx, host);

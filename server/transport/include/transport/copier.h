@@ -39,7 +39,7 @@ struct copier_task {
 
 /* notify: a task has run; on its thread, with no lock held. 0 or -errno. */
 int copier_new(void (*notify)(void *context), void *context, struct copier **ret_copier);
-/* Runs what copier_do has queued; no other task may be left. Takes NULL; returns NULL. */
+/* Runs what copier_run_detached has queued; no other task may be left. Takes NULL; returns NULL. */
 struct copier *copier_free(struct copier *copier);
 
 /* The functions below: progress thread. Where no thread can be started, the task runs at once, on the caller. */
@@ -49,7 +49,7 @@ bool copier_collect(struct copier *copier);
 /* Removes a task that is not running; its done is not called. false: it is running, and done will be called. */
 bool copier_remove(struct copier *copier, struct copier_task *task);
 /* Runs a function on a thread without telling its end, for example to free memory. Where memory is short, at once. */
-void copier_do(struct copier *copier, struct copier_gpus gpus, void (*run)(void *context), void *context);
+void copier_run_detached(struct copier *copier, struct copier_gpus gpus, void (*run)(void *context), void *context);
 /* Blocks until a task has run that was not collected. A task must be under way. */
 void copier_wait(struct copier *copier);
 

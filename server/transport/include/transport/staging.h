@@ -41,7 +41,7 @@ struct copier *staging_copier(struct staging *staging);
 bool staging_has_room(struct staging *staging, const struct stream *stream, uint64_t offset, uint64_t length);
 
 /* A message's stage (message->stage). */
-struct staged {
+struct stage {
         uint8_t *bytes; /* the payload in host memory; NULL = it is not copied */
         bool running;   /* the task is queued or running */
         bool cancelled; /* the message ends with result once the task has run */
@@ -54,7 +54,7 @@ struct staged {
         struct message *message;
         struct staging_gpu *gpu;
         struct staging_buffer *buffer;
-        bool owned;
+        bool allocated; /* bytes are from malloc, not of buffer */
         unsigned steps;
         void (*ran)(struct message *message);
         struct copier_task task;

@@ -33,7 +33,7 @@ enum {
 
 struct link;
 struct message;
-struct staged;
+struct stage;
 struct transport;
 
 /* ---- memory ---- */
@@ -113,8 +113,8 @@ struct message {
         /* The transport's own. */
         struct link *link;
         struct message *prev, *next;
-        struct staged *stage; /* of a payload off the host (staging.h) */
-        uint64_t copied;      /* bytes of a long receive in place; may be read inside handlers->copied */
+        struct stage *stage; /* of a payload off the host (staging.h) */
+        uint64_t copied;     /* bytes of a long receive in place; may be read inside handlers->copied */
 };
 
 /* The payload of a message that arrived. Valid inside handlers->message only, unless receive() took it over. */

@@ -59,12 +59,12 @@ void wire_encode(const struct wire_header *header, uint8_t bytes[WIRE_SIZE]);
 
 enum wire_verdict {
         WIRE_OK,
-        WIRE_FOREIGN,       /* not a message of this protocol */
+        WIRE_INVALID,       /* not a message of this protocol */
         WIRE_OTHER_VERSION, /* another version; only *ret_version is set */
 };
 
 /*
- * Decodes the header of an untrusted message. WIRE_FOREIGN: wrong size, magic or type, unknown flags, ids of 0, or
+ * Decodes the header of an untrusted message. WIRE_INVALID: wrong size, magic or type, unknown flags, ids of 0, or
  * invalid numbers (length 0 or above WIRE_CHUNK_MAX in READ and WRITE, offset + length above total).
  */
 enum wire_verdict wire_decode(const void *bytes, size_t size, struct wire_header *ret_header, uint8_t *ret_version);

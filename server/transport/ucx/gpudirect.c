@@ -35,7 +35,7 @@ static bool is_possible(const struct device_ucx *ucx)
         return answer.memory;
 }
 
-void ucx_direct_open(struct ucx *ucx, const struct ucx_config *config)
+void ucx_gpudirect_open(struct ucx *ucx, const struct ucx_config *config)
 {
         ucp_context_attr_t attr = { .field_mask = UCP_ATTR_FIELD_MEMORY_TYPES };
         bool cuda = ucp_context_query(ucx->context, &attr) == UCS_OK &&
@@ -45,7 +45,7 @@ void ucx_direct_open(struct ucx *ucx, const struct ucx_config *config)
                                                  .cuda = cuda && !ucx_is_before(19),
                                                  .no_rdma = ucx_no_rdma(ucx, config),
                                                  .direct = config->gpu_direct };
-        ucx->direct = is_possible(&ucx->facts.device);
+        ucx->gpudirect = is_possible(&ucx->facts.device);
 }
 
 /*
@@ -57,13 +57,13 @@ static bool is_closed_with_its_endpoint(const char *carrier)
         return ucx_is_rdma(carrier) && strncmp(carrier, "dc_", 3) != 0;
 }
 
-uint64_t ucx_direct_run(struct ucx_link *link, const struct stream *stream, uint64_t offset, uint64_t limit,
-                        uint8_t **ret_address, struct memory **ret_memory)
+uint64_t ucx_gpudirect_run(struct ucx_link *link, const struct stream *stream, uint64_t offset, uint64_t limit,
+                           uint8_t **ret_address, struct memory **ret_memory)
 {
         const struct ucx *ucx = ucx_of_link(link);
         uint64_t run;
 
-        if (!ucx->direct || limit <= WIRE_INLINE_MAX || !is_closed_with_its_endpoint(ucx_carrier(&link->base)))
+        if (!ucx->gpudirect || limit <= WIRE_INLINE_MAX || !is_closed_with_its_endpoint(ucx_carrier(&link->base)))
                 return 0;
         run = stream_run_in_segment(stream, offset, limit, ret_address, ret_memory);
         if (run < limit && run < UCX_GATHER_BELOW)
