@@ -76,7 +76,7 @@ struct peer *peer_find_address(struct engine *engine, const char *address)
 }
 
 /* Without a HELLO over UCX nothing else is sent: the link would wait for its answer. */
-static void greeted(struct message *message, enum message_result result)
+static void hello_sent(struct message *message, enum message_result result)
 {
         struct peer *peer = message->link->owner;
 
@@ -98,7 +98,7 @@ static void send_with(struct peer *peer, const struct wire_header *header, const
         message->header = *header;
         message->stream = payload;
         message->length = payload ? payload->total : 0;
-        message->done = header->type == WIRE_HELLO ? greeted : NULL;
+        message->done = header->type == WIRE_HELLO ? hello_sent : NULL;
         peer->link->transport->ops->send(peer->link, message);
 }
 
@@ -138,6 +138,7 @@ void peer_send_hello(struct peer *peer, uint64_t to_epoch, uint64_t id)
                 .length = engine->name_stream.total,
         };
 
+        peer->greeted = true;
         send_with(peer, &hello, &engine->name_stream);
 }
 

@@ -22,9 +22,10 @@ struct peer {
         char address[ENGINE_ADDRESS_SIZE]; /* key in peers_by_address, of a UCX link opened here; "" = none */
         struct contact *contact;           /* the worker at the other end; NULL = not known */
         struct peer *contact_prev, *contact_next;
-        bool up;     /* the requesters were told that the link is up */
-        bool unused; /* being closed for want of use */
-        bool ended;  /* the link has ended; freed after its last requester or responder */
+        bool greeted; /* HELLO was sent; it comes first over a link that was opened here */
+        bool up;      /* the requesters were told that the link is up */
+        bool unused;  /* being closed for want of use */
+        bool ended;   /* the link has ended; freed after its last requester or responder */
         uint64_t last_used_us;
         uint64_t moved_us; /* when bytes last moved */
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/util.h"
 #include "contact.h"
 #include "engine_internal.h"
 #include "requester_request.h"
@@ -85,6 +86,8 @@ static void use_peer(struct requester *r, struct peer *peer)
         r->was_up = peer->link->state == LINK_UP;
         DL_APPEND2(peer->requesters, r, peer_prev, peer_next);
         peer->n_transfers++;
+        if (!peer->greeted)
+                peer_send_hello(peer, r->spec.peer.epoch, random_id());
         if (!r->was_up) {
                 r->connect_deadline_us = clock_now_us() + r->engine->connect_us;
                 engine_tick_before(r->engine, r->connect_deadline_us);

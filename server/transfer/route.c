@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/util.h"
 #include "contact.h"
 #include "engine_internal.h"
 #include "peer.h"
@@ -70,7 +69,6 @@ static struct peer *open_peer(struct transport *transport, const struct route *r
                 return NULL;
         }
         contact_add_link(contact_get(engine, &route->peer), peer);
-        peer_send_hello(peer, route->peer.epoch, random_id());
         return peer;
 }
 

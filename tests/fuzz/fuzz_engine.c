@@ -14,14 +14,14 @@
 static struct fuzz_tape tape;
 static bool time_passed; /* more than the engines' grace may be */
 
-/* The chance of most messages is to arrive. FAULT_SWALLOW is for sends alone. */
+/* The chance of most messages is to arrive. Those before FAULT_DROP are for sends alone. */
 static enum fault next_fault(void *context, const struct wire_header *header)
 {
         unsigned choice = tape_byte(&tape);
 
         (void)context;
         (void)header;
-        return choice >= 256 - FAULTS && choice != 256 - FAULTS + FAULT_SWALLOW ? choice - (256 - FAULTS) : FAULT_NONE;
+        return choice >= 256 - FAULTS + FAULT_DROP ? choice - (256 - FAULTS) : FAULT_NONE;
 }
 
 static uint64_t next_total(void)

@@ -70,8 +70,8 @@ static atomic_ulong opened;
 
 void faulty_set_plan(const struct faulty_plan *plan)
 {
-        next_plan = *plan;
-        planned = true;
+        next_plan = plan ? *plan : (struct faulty_plan){ 0 };
+        planned = plan != NULL;
         opened = 0;
         for (int i = 0; i < FAULTS; i++)
                 counts[i] = 0;
@@ -371,12 +371,15 @@ static void send_message(struct link *link, struct message *message)
 {
         struct faulty *f = faulty_of(link->transport);
 
-        if (link_is_usable(link) && draw_fault(f, FAULT_SWALLOW, FAULT_DROP) != FAULT_NONE) {
+        enum fault fault = link_is_usable(link) ? draw_fault(f, FAULT_SWALLOW, FAULT_DROP) : FAULT_NONE;
+
+        if (fault != FAULT_NONE) {
+                enum message_result result = fault == FAULT_SWALLOW ? MESSAGE_OK : MESSAGE_NO_MEMORY;
                 bool wanted = !message->begin || message->begin(message);
 
                 message->link = link;
                 if (message->done)
-                        message->done(message, wanted ? MESSAGE_OK : MESSAGE_CANCELLED);
+                        message->done(message, wanted ? result : MESSAGE_CANCELLED);
                 message_free(link->transport, message);
                 return;
         }

@@ -20,6 +20,7 @@
 enum fault {
         FAULT_NONE,
         FAULT_SWALLOW,     /* it is taken as sent, and is not */
+        FAULT_NO_MEMORY,   /* it is not sent, and its sender is told so */
         FAULT_DROP,        /* it arrives, and is not handed over; its payload is refused */
         FAULT_REPEAT,      /* it is handed over twice */
         FAULT_DELAY,       /* it comes later, and so do those of its transfer behind it; other transfers overtake it */
@@ -40,7 +41,7 @@ struct faulty_plan {
         void *context;
 };
 
-/* For the transports that are opened from now on; copied. */
+/* For the transports that are opened from now on; copied. NULL: as before the first call. */
 void faulty_set_plan(const struct faulty_plan *plan);
 /* How many messages met a fault since the last faulty_set_plan. Any thread. */
 unsigned long faulty_count(enum fault fault);

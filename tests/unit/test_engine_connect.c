@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/util.h"
+#include "faulty_transport.h"
 #include "transfer/engine.h"
 
 #include "unit.h"
@@ -466,5 +467,66 @@ TEST(a_peer_that_is_gone_is_not_reused)
                 assert_false(w->connection.reused);
                 connect_to(w, first, network ? data_of(&w->ends[1]) : "");
                 assert_int_equal(w->connection.error, network ? FERRY_E_STALE_METADATA : FERRY_E_PEER_UNREACHABLE);
+        }
+}
+
+/* ---- HELLO ---- */
+
+static void forget_plan(void *plan)
+{
+        faulty_set_plan(NULL);
+}
+
+static int planned; /* for test_keep */
+
+static void plan_faults(struct faulty_plan plan)
+{
+        faulty_set_plan(&plan);
+        (void)test_keep(&planned, forget_plan);
+}
+
+static enum fault count_hello(void *context, const struct wire_header *header)
+{
+        atomic_uint *n = context;
+
+        *n += header->type == WIRE_HELLO;
+        return FAULT_NONE;
+}
+
+TEST(one_hello_opens_a_link)
+{
+        for (int network = 0; network < 2; network++) {
+                static atomic_uint n;
+                struct world *w;
+
+                n = 0;
+                plan_faults((struct faulty_plan){ .script = count_hello, .context = &n });
+                w = world_new(!network, network);
+                connect_to(w, w->ends[1].epoch, data_of(&w->ends[1]));
+                assert_int_equal(n, 1);
+                move(w, ENGINE_READ);
+                assert_int_equal(n, 1);
+                connect_to(w, w->ends[1].epoch, data_of(&w->ends[1])); /* checks the link */
+                assert_int_equal(n, 2);
+
+                n = 0;
+                w = world_new(!network, network);
+                move(w, ENGINE_READ);
+                assert_int_equal(n, 1);
+        }
+}
+
+/* At once, not at the end of the connect time. */
+TEST(a_link_whose_hello_finds_no_memory_ends)
+{
+        for (int network = 0; network < 2; network++) {
+                struct world *w;
+
+                plan_faults((struct faulty_plan){ .per_mille = { [FAULT_NO_MEMORY] = 1000 } });
+                w = world_new(!network, network);
+                connect_to(w, w->ends[1].epoch, data_of(&w->ends[1]));
+                assert_int_equal(w->connection.error, FERRY_E_PEER_UNREACHABLE);
+                assert_string_equal(w->connection.detail, "out of memory");
+                assert_int_equal(faulty_count(FAULT_NO_MEMORY), 1);
         }
 }

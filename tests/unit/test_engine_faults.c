@@ -109,7 +109,7 @@ TEST(forged_headers_move_no_byte_to_another_place)
 
 TEST(all_faults_at_once_do_no_harm)
 {
-        run((struct faulty_plan){ .per_mille = { 0, 10, 10, 30, 100, 50, 20, 20, 10, 3 } },
+        run((struct faulty_plan){ .per_mille = { 0, 10, 10, 10, 30, 100, 50, 20, 20, 10, 3 } },
             (struct swarm_rules){ .agreement = AGREE_NEVER, .bytes_differ = true });
 }
 

@@ -381,7 +381,7 @@ TEST(other_bytes_are_never_complete_with_verify)
 
 TEST(all_faults_at_once_do_no_harm)
 {
-        run((struct faulty_plan){ .per_mille = { 0, 2, 2, 10, 50, 30, 5, 5, 3, 1 } },
+        run((struct faulty_plan){ .per_mille = { 0, 2, 2, 2, 10, 50, 30, 5, 5, 3, 1 } },
             (struct rules){ .lossy = true, .verify = true });
 }
 
