@@ -77,6 +77,8 @@ struct stranger {
         const struct stream *place; /* for the payload of a DATA; NULL = it is refused */
         bool took;                  /* it is on its way there */
         bool has_another_key;
+        uint32_t answered; /* DATA that came, in the order of their requests … */
+        bool out_of_order; /* … and whether one came in another */
 };
 
 static void on_message(void *context, struct link *link, const struct wire_header *header, struct payload *payload)
@@ -85,6 +87,8 @@ static void on_message(void *context, struct link *link, const struct wire_heade
 
         if (header->type == WIRE_DONE_ACK || header->status)
                 s->status = header->status;
+        if (header->type == WIRE_DATA && !header->status)
+                s->out_of_order |= header->seq != s->answered++;
         if (header->type == WIRE_DATA && s->place) {
                 struct message *m = message_new(s->transport);
 
@@ -279,6 +283,30 @@ TEST(a_peer_that_asks_for_too_much_ends_its_transfer)
                 end_wait(&w->active, 1);
                 assert_int_equal(w->active.outcome.error, 0);
                 stranger_go(&s);
+                world_free(w);
+        }
+}
+
+/* A short READ behind long ones that wait for the window. */
+TEST(reads_are_answered_in_their_order)
+{
+        enum { LENGTH = 256 << 10, LONG = 20, SHORT = 100 };
+
+        static const enum carrier carriers[] = { BOUNCED, MAPPED };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(carriers); i++) {
+                struct world *w = world_new(carriers[i], LONG * LENGTH);
+                struct stranger s = { 0 };
+
+                world_offer(w, ENGINE_READ);
+                stranger_come(&s, w);
+                for (uint32_t seq = 0; seq < LONG; seq++)
+                        stranger_read(&s, w, seq, LENGTH);
+                stranger_read(&s, w, LONG, SHORT);
+                WAIT_UNTIL(((void)s.transport->ops->progress(s.transport), s.answered == LONG + 1));
+                assert_false(s.out_of_order);
+                stranger_go(&s);
+                end_wait(&w->passive, 1);
                 world_free(w);
         }
 }
