@@ -77,7 +77,7 @@ static bool is_public(const char *text)
 }
 
 #define GROUP_HTTP "HTTP, the control plane"
-#define GROUP_UCX "UCX, the data plane"
+#define GROUP_UCX "The data plane"
 #define GROUP_ACCESS "Access"
 #define GROUP_REGISTRY "Names for workers"
 #define GROUP_LIMITS "Limits"
@@ -94,9 +94,8 @@ const struct option option_table[] = {
           AT(listen),
           .accepts = is_listen,
           .accepted = "HOST:PORT, [IPV6]:PORT, unix:/PATH or systemd",
-          .help = "Serve HTTP there; repeatable; port 0 is any free one; systemd: on the sockets that it passes. "
-                  "Beyond "
-                  "loopback it needs --token-file (default 127.0.0.1:9300)" },
+          .help = "Address to serve HTTP on; repeatable; port 0 is any free one; systemd: the sockets that it passes. "
+                  "Beyond loopback it requires --token-file (default 127.0.0.1:9300)" },
         { .group = GROUP_HTTP,
           .flag = "advertise",
           .argument = "HOST|URL",
@@ -198,8 +197,9 @@ const struct option option_table[] = {
           WORKER(spin_us),
           .min = 1,
           .max = 1000000,
-          .help = "Microseconds that the data plane looks for more after something moved, before it sleeps; HTTP's "
-                  "threads a third of that after an answer (default 500)" },
+          .help = "Microseconds that the data plane polls after traffic before it sleeps; the HTTP threads a third of "
+                  "that "
+                  "after an answer (default 500)" },
 
         { .group = GROUP_ACCESS,
           .flag = "token-file",
@@ -255,13 +255,14 @@ const struct option option_table[] = {
           .argument = "FILE",
           .type = OPTION_STRING,
           WORKER(tls_client_ca),
-          .help = "PEM certificates of which clients must have one, beside the token (default they need none)" },
+          .help = "PEM certificates of authorities: clients need a certificate of one, beside the token (default "
+                  "none)" },
         { .group = GROUP_ACCESS,
           .flag = "peer-ca",
           .argument = "FILE",
           .type = OPTION_STRING,
           WORKER(peer_ca),
-          .help = "PEM certificates that peers' HTTPS is checked against (default the system's)" },
+          .help = "PEM certificates of the authorities of peers (default the system's)" },
         { .group = GROUP_ACCESS,
           .flag = "peer-cert",
           .argument = "FILE",

@@ -10,17 +10,16 @@ const struct cli_command cli_commands[] = {
           1, 1, cli_run_offer },
         { "fetch", "URL", "fetch what a peer offers into a file",
           "URL is what ferry offer prints, @NAME/op_ID, ferry://NAME/op_ID, or nats://HOST:PORT/NAME/op_ID through "
-          "ferry-nats. Without -o the bytes go to standard "
-          "output, which must not "
-          "be a terminal. The file has its name once it is complete; until then it is FILE.part-PID.",
+          "ferry-nats. Without -o the bytes go to standard output, which must not be a terminal. Until the file is "
+          "complete its name is FILE.part-PID.",
           1, 1, cli_run_fetch },
         { "accept", "-o FILE --size SIZE", "accept bytes of one peer into a file",
           "Prints the URL that ferry send takes.", 0, 0, cli_run_accept },
         { "send", "FILE URL", "send a file to a peer that accepts it",
           "URL is what ferry accept prints, or @NAME/op_ID. - is standard input.", 2, 2, cli_run_send },
         { "copy", "FROM TO", "copy between regions of workers, or a region and a file",
-          "FROM and TO are a region (rgn_ID, @NAME/rgn_ID, URL/v1/regions/rgn_ID) or a file; - is a standard stream. "
-          "Between two workers the target's worker reads.",
+          "FROM and TO are a region (rgn_ID, @NAME/rgn_ID, URL/v1/regions/rgn_ID) or a file; - is standard input or "
+          "output. Between two workers the worker of TO reads.",
           2, 2, cli_run_copy },
         { "spread", "FILE|OFFER WORKER...", "bring a file, or what a worker offers, to many workers",
           "Each worker, a URL or @NAME, reads from the one before it, while that still reads: all have the bytes in "
@@ -33,30 +32,28 @@ const struct cli_command cli_commands[] = {
         { "show", "[ID]", "print an operation, a region, the worker or its limits",
           "ID is op_ID, rgn_ID, worker or limits.", 0, 1, cli_run_show },
         { "wait", "OPERATION...", "wait until operations are done, and print them, one a line",
-          "Reconnects until the time limit, or for a minute where none is given.", 1, COMMAND_MANY, cli_run_wait },
+          "Reconnects to the worker until the time limit, by default for a minute.", 1, COMMAND_MANY, cli_run_wait },
         { "cancel", "OPERATION...", "cancel operations", "Their memory may be reused once they are done.", 1,
           COMMAND_MANY, cli_run_cancel },
         { "rm", "ID...", "delete operations (cancelling them) and regions", NULL, 1, COMMAND_MANY, cli_run_rm },
         { "regions", "", "list regions", NULL, 0, 0, cli_run_regions },
         { "peers", "", "list the workers that this one is connected to", NULL, 0, 0, cli_run_peers },
         { "workers", "", "list the workers in the registry",
-          "It is the registry of the worker (ferryd --registry). Where a command takes the URL of another worker, "
-          "ferry://NAME names one of these. Ctrl-C ends --watch.",
+          "The registry is that of the worker (ferryd --registry). Commands that take the URL of another worker take "
+          "ferry://NAME for one of the registry. Ctrl-C ends --watch.",
           0, 0, cli_run_workers },
         { "connect", "PEER-URL", "connect the worker to another one before the first transfer", NULL, 1, 1,
           cli_run_connect },
         { "devices", "", "list memory, RDMA devices and transports", NULL, 0, 0, cli_run_devices },
-        { "events", "", "tell what happened in the worker lately, one event a line",
-          "Operations made, moving and ended, regions, peers, limits near. Ctrl-C ends --follow.", 0, 0,
-          cli_run_events },
+        { "events", "", "print recent events of the worker, one a line",
+          "Events are of operations, regions, peers and limits. Ctrl-C ends --follow.", 0, 0, cli_run_events },
         { "top", "", "watch transfers live",
-          "It draws anew when something happens, and while bytes move. Ctrl-C ends it. Where the output is no "
-          "terminal, it prints once.",
+          "Redraws on each event, and while bytes move. Ctrl-C ends it. Prints once if the output is not a terminal.",
           0, 0, cli_run_top },
         { "bench", "PEER", "measure reads from another worker (URL or @NAME)",
-          "Makes a region on both workers and removes it. --size is the largest transfer.", 1, 1, cli_run_bench },
-        { "doctor", "[PEER]", "tell what carries the bytes, and why not something better",
-          "PEER is the URL or @NAME of another worker. Exits with 1 where something does not work.", 0, 1,
+          "Creates a region on both workers and removes it. --size is the largest transfer.", 1, 1, cli_run_bench },
+        { "doctor", "[PEER]", "show what carries the bytes, and why nothing better does",
+          "PEER is the URL or @NAME of another worker. Exits with 1 if something does not work.", 0, 1,
           cli_run_doctor },
         { "get", "PATH", "print a resource of the REST interface", NULL, 1, 1, cli_run_get },
         { "post", "PATH [JSON|@FILE|-]", "send JSON and print the answer", NULL, 1, 2, cli_run_post },

@@ -15,16 +15,41 @@ static void completion_words(const struct cli_command *command)
         }
 }
 
+/* What the word after one of these may be. */
+static const struct {
+        const char *before, *values;
+} completion_known[] = {
+        { "--kind", "readable read writable write" },
+        { "--status", "INITIALIZED IN_PROGRESS COMPLETE CANCELLED ERRORED" },
+        { "completion", "bash zsh fish" },
+};
+
+static void completion_values(void)
+{
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(completion_known); i++)
+                printf("        %s) mapfile -t COMPREPLY < <(compgen -W '%s' -- \"$current\"); return ;;\n",
+                       completion_known[i].before, completion_known[i].values);
+}
+
 static void completion_bash(const struct cli *cli)
 {
         puts("# bash completion of ferry\n"
              "_ferry() {\n"
              "        local word command=\n"
-             "        local current=${COMP_WORDS[COMP_CWORD]}\n"
+             "        local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
+             "        local file=${XDG_CONFIG_HOME:-$HOME/.config}/ferry/workers\n"
              "        COMPREPLY=()\n"
              "        for word in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n"
              "                [[ $word == [-@]* ]] || { command=$word; break; }\n"
              "        done\n"
+             "        if [[ $current == @* && -r $file ]]; then\n"
+             "                mapfile -t COMPREPLY < <(compgen -W \"$(sed -n 's/^[ \t]*\\([^# \t]\\{1,\\}\\).*/@\\1/p' "
+             "\"$file\")\" -- \"$current\")\n"
+             "                return\n"
+             "        fi\n"
+             "        case $before in");
+        completion_values();
+        puts("        esac\n"
              "        if [[ $current == -* ]]; then\n"
              "                local options");
         fputs("                options='", stdout);
@@ -37,7 +62,7 @@ static void completion_bash(const struct cli *cli)
         }
         fputs("                esac\n"
               "                mapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$current\")\n"
-              "        elif [[ -z $command ]]; then\n"
+              "        elif [[ -z $command || $before == help ]]; then\n"
               "                mapfile -t COMPREPLY < <(compgen -W '",
               stdout);
         for (size_t i = 0; i < cli->n_commands; i++)

@@ -221,10 +221,18 @@ TEST(completions_are_scripts_of_their_shells)
                  "complete -c ferry -n __fish_use_subcommand -a fetch -d 'fetch what a peer offers into a file'");
         run(2, NULL, "", "completion", "csh", NULL);
         run(0, NULL, "", "completion", "bash", NULL);
-        char script[sizeof(r.out) + 256];
+        char script[sizeof(r.out) + 1024];
         snprintf(script, sizeof(script),
                  "%s\nCOMP_WORDS=(ferry fe); COMP_CWORD=1; _ferry; echo \"${COMPREPLY[*]}\"\n"
-                 "COMP_WORDS=(ferry fetch --ver); COMP_CWORD=2; _ferry; echo \"${COMPREPLY[*]}\"\n",
+                 "complete_last() { COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _ferry; echo \"${COMPREPLY[*]}\"; }\n"
+                 "complete_last ferry fetch --ver\n"
+                 "complete_last ferry ls --status I\n"
+                 "complete_last ferry help ca\n"
+                 "XDG_CONFIG_HOME=$(mktemp -d); mkdir $XDG_CONFIG_HOME/ferry\n"
+                 "printf '# no\\nprefill http://a # x\\n decode http://b\\n' >$XDG_CONFIG_HOME/ferry/workers\n"
+                 "complete_last ferry @\n"
+                 "complete_last ferry copy @p\n"
+                 "rm -r $XDG_CONFIG_HOME\n",
                  r.out);
         char name[] = "/tmp/ferry-test-XXXXXX";
         int fd = mkstemp(name);
@@ -239,7 +247,8 @@ TEST(completions_are_scripts_of_their_shells)
         script[fread(script, 1, sizeof(script) - 1, shell)] = '\0';
         (void)fclose(shell);
         unlink(name);
-        assert_string_equal(script, "fetch\n--version --verify\n");
+        assert_string_equal(script,
+                            "fetch\n--version --verify\nINITIALIZED IN_PROGRESS\ncancel\n@prefill @decode\n@prefill\n");
 }
 
 TEST(wrong_usage_is_told)
