@@ -14,6 +14,9 @@
 /* Below the threads that answer and move bytes, which filling pages must not slow down. */
 enum { MAKER_NICE = 5 };
 
+/* Jobs of one GPU, which may stand still, at a time; and threads beyond the maximum while such jobs run. */
+enum { GPU_JOBS = 2, GPU_THREADS = 16 };
+
 struct makers {
         pthread_mutex_t lock; /* guards all below */
         pthread_cond_t changed;
@@ -21,7 +24,8 @@ struct makers {
         struct maker_job *waiting; /* jobs whose begin returned MAKER_WAIT */
         uint64_t n_retries;
         unsigned n_threads, n_idle, n_filling;
-        unsigned threads_max, fillers_max; /* fixed */
+        unsigned n_on_gpus, on_gpu[1 + MAKERS_GPUS]; /* threads in jobs of GPUs, of each GPU */
+        unsigned threads_max, fillers_max;           /* fixed */
         bool stopping;
         pthread_t threads[];
 };
@@ -38,18 +42,25 @@ static int thread_start(struct makers *makers)
         return r;
 }
 
+static size_t at_most(size_t a, size_t b)
+{
+        return a < b ? a : b;
+}
+
 /* Wakes or starts threads for n more pieces of work, up to the maximum. With the lock held. */
 static void threads_wake(struct makers *makers, size_t n)
 {
+        const size_t most = makers->threads_max + at_most(makers->n_on_gpus, GPU_THREADS);
+
         pthread_cond_broadcast(&makers->changed);
-        while (n-- > makers->n_idle && makers->n_threads < makers->threads_max && !makers->stopping)
+        while (n-- > makers->n_idle && makers->n_threads < most && !makers->stopping)
                 if (thread_start(makers))
                         return;
 }
 
 int makers_new(unsigned threads, unsigned fillers, struct makers **ret_makers)
 {
-        struct makers *makers = calloc(1, sizeof(*makers) + threads * sizeof(makers->threads[0]));
+        struct makers *makers = calloc(1, sizeof(*makers) + (threads + GPU_THREADS) * sizeof(makers->threads[0]));
         int r;
 
         if (!makers)
@@ -108,11 +119,11 @@ unsigned makers_fillers(const struct makers *makers)
         return makers->fillers_max;
 }
 
-bool makers_add(struct makers *makers, struct maker_job *job, const struct maker_kind *kind)
+bool makers_add(struct makers *makers, struct maker_job *job, const struct maker_kind *kind, unsigned gpu)
 {
         bool added;
 
-        *job = (struct maker_job){ .kind = kind };
+        *job = (struct maker_job){ .kind = kind, .gpu = gpu };
         pthread_mutex_lock(&makers->lock);
         added = !makers->stopping;
         if (added) {
@@ -130,18 +141,26 @@ void makers_retry(struct makers *makers)
         pthread_mutex_unlock(&makers->lock);
 }
 
-static size_t at_most(size_t a, size_t b)
+/* A thread enters a job of a GPU, or leaves it: other jobs may have a thread more, or begin. With the lock held. */
+static void count_gpu(struct makers *makers, unsigned gpu, int threads)
 {
-        return a < b ? a : b;
+        if (gpu == 0)
+                return;
+        makers->n_on_gpus += (unsigned)threads;
+        makers->on_gpu[gpu] += (unsigned)threads;
+        if (makers->queue)
+                threads_wake(makers, 1);
 }
 
 /* Begins a job, which is in no queue meanwhile. Drops the lock for that time. */
 static void job_begin(struct makers *makers, struct maker_job *job)
 {
+        const unsigned gpu = job->gpu;
         enum maker_verdict verdict = MAKER_GO;
         uint64_t n_retries = makers->n_retries;
 
         DL_DELETE(makers->queue, job);
+        count_gpu(makers, gpu, 1);
         pthread_mutex_unlock(&makers->lock);
         if (job->kind->begin)
                 verdict = job->kind->begin(job);
@@ -159,6 +178,7 @@ static void job_begin(struct makers *makers, struct maker_job *job)
         } else {
                 DL_APPEND(makers->waiting, job);
         }
+        count_gpu(makers, gpu, -1);
 }
 
 /* Does a piece of a job, which moves to the end of the queue. Drops the lock for that time. */
@@ -190,7 +210,8 @@ static struct maker_job *job_next(const struct makers *makers)
         struct maker_job *job;
 
         DL_FOREACH (makers->queue, job)
-                if (!job->begun || makers->n_filling < makers->fillers_max)
+                if (job->begun ? makers->n_filling < makers->fillers_max
+                               : job->gpu == 0 || makers->on_gpu[job->gpu] < GPU_JOBS)
                         return job;
         return NULL;
 }

@@ -14,6 +14,8 @@
 struct makers;
 struct maker_job;
 
+enum { MAKERS_GPUS = 64 };
+
 enum maker_verdict {
         MAKER_GO,   /* begun: the pieces may run */
         MAKER_WAIT, /* begin is called again after makers_retry */
@@ -34,6 +36,7 @@ struct maker_job {
         /* the makers', under their lock */
         struct maker_job *prev, *next;
         size_t n_taken, n_running;
+        unsigned gpu;
         bool begun;
 };
 
@@ -53,10 +56,11 @@ struct makers *makers_free(struct makers *makers);
 unsigned makers_fillers(const struct makers *makers);
 
 /*
- * Queues a job, which must stay until its end is called. false: the makers are stopped, and the job is not done. Any
- * thread.
+ * Queues a job, which must stay until its end is called. gpu: 1 + the number of the GPU that it may wait for, at most
+ * MAKERS_GPUS; 0 = none. While it waits, it takes no thread from the jobs of others. false: the makers are stopped, and
+ * the job is not done. Any thread.
  */
-bool makers_add(struct makers *makers, struct maker_job *job, const struct maker_kind *kind);
+bool makers_add(struct makers *makers, struct maker_job *job, const struct maker_kind *kind, unsigned gpu);
 
 /* Has the waiting jobs begin again. Any thread. */
 void makers_retry(struct makers *makers);

@@ -51,7 +51,7 @@ static void free_region(struct region_private *private)
         static const struct maker_kind kind = { .end = free_job_end };
 
         region_table_begin_freeing(private->table, private);
-        if (!region_is_large(private) || !makers_add(private->table->makers, &private->job, &kind))
+        if (!region_is_large(private) || !makers_add(private->table->makers, &private->job, &kind, region_gpu(private)))
                 free_job_end(&private->job);
 }
 
@@ -88,7 +88,7 @@ void region_deregister_unref(struct region_private *private)
         if (!region_is_large(private)) {
                 region_deregister(private);
                 (void)region_unref(&private->region);
-        } else if (!makers_add(private->table->makers, &private->job, &kind)) {
+        } else if (!makers_add(private->table->makers, &private->job, &kind, region_gpu(private))) {
                 deregister_job_end(&private->job);
         }
 }

@@ -8,6 +8,7 @@
 #include "base/metrics.h"
 #include "base/util.h"
 #include "makers_internal.h"
+#include "memory/gpu.h"
 #include "memory/region.h"
 #include "pages_internal.h"
 
@@ -76,6 +77,14 @@ enum { REGION_SMALL = 256 << 10 };
 static inline bool region_is_large(const struct region_private *private)
 {
         return private->owned && (private->on_gpu || private->region.size > REGION_SMALL);
+}
+
+/* As makers_add takes it. */
+static inline unsigned region_gpu(const struct region_private *private)
+{
+        unsigned n;
+
+        return private->on_gpu && gpu_parse(private->region.device, &n) ? 1 + n % MAKERS_GPUS : 0;
 }
 
 static inline struct region_private *region_of_job(struct maker_job *job)

@@ -280,7 +280,7 @@ void region_make_start(struct region_private *private)
         static const struct maker_kind kind = { make_begin, make_piece, make_end };
 
         /* The makers are stopped, and no region is made any more. */
-        if (!makers_add(private->table->makers, &private->job, &kind)) {
+        if (!makers_add(private->table->makers, &private->job, &kind, region_gpu(private))) {
                 make_fail(private, -ESHUTDOWN, "");
                 make_end(&private->job);
         }

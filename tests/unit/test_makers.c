@@ -102,7 +102,7 @@ TEST_WITH(each_piece_is_done_once_by_as_many_threads_as_may, setup, teardown)
 {
         struct work work = { .n_pieces = PIECES, .ready = true, .meet = FILLERS };
 
-        assert_true(makers_add(makers, &work.job, &in_pieces));
+        assert_true(makers_add(makers, &work.job, &in_pieces, 0));
         await_end(&work);
         for (size_t i = 0; i < PIECES; i++)
                 assert_int_equal(work.done[i], 1);
@@ -115,8 +115,8 @@ TEST_WITH(a_job_without_pieces_just_ends, setup, teardown)
 {
         struct work none = { .ready = true }, simple = { 0 };
 
-        assert_true(makers_add(makers, &none.job, &in_pieces));
-        assert_true(makers_add(makers, &simple.job, &at_once));
+        assert_true(makers_add(makers, &none.job, &in_pieces, 0));
+        assert_true(makers_add(makers, &simple.job, &at_once, 0));
         await_end(&none);
         await_end(&simple);
         assert_int_equal(none.n_begun, 1);
@@ -128,11 +128,11 @@ TEST_WITH(filling_leaves_a_thread_for_the_rest, setup, teardown)
 {
         struct work fills = { .n_pieces = PIECES, .ready = true, .meet = SIZE_MAX }, other = { 0 };
 
-        assert_true(makers_add(makers, &fills.job, &in_pieces));
+        assert_true(makers_add(makers, &fills.job, &in_pieces, 0));
         pthread_mutex_lock(&lock);
         WAIT_SIGNAL(&changed, &lock, fills.n_running >= FILLERS);
         pthread_mutex_unlock(&lock);
-        assert_true(makers_add(makers, &other.job, &at_once));
+        assert_true(makers_add(makers, &other.job, &at_once, 0));
         await_end(&other);
         pthread_mutex_lock(&lock);
         assert_int_equal(fills.n_running, FILLERS);
@@ -143,13 +143,49 @@ TEST_WITH(filling_leaves_a_thread_for_the_rest, setup, teardown)
 }
 
 /* A small job does not stand behind all of a large one. */
+static bool moves;
+
+static enum maker_verdict stand_still(struct maker_job *job)
+{
+        struct work *work = work_of(job);
+
+        pthread_mutex_lock(&lock);
+        work->n_begun++;
+        pthread_cond_broadcast(&changed);
+        while (!moves)
+                pthread_cond_wait(&changed, &lock);
+        pthread_mutex_unlock(&lock);
+        return MAKER_GO;
+}
+
+TEST_WITH(jobs_of_a_gpu_that_stands_still_hold_up_no_others, setup, teardown)
+{
+        static const struct maker_kind still = { stand_still, NULL, end };
+        struct work stuck[2 * THREADS] = { 0 }, host = { 0 }, other = { 0 };
+
+        moves = false;
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(stuck); i++)
+                assert_true(makers_add(makers, &stuck[i].job, &still, 1));
+        await_begun(&stuck[1], 1);
+        assert_true(makers_add(makers, &host.job, &at_once, 0));
+        assert_true(makers_add(makers, &other.job, &at_once, 2));
+        await_end(&host);
+        await_end(&other);
+        pthread_mutex_lock(&lock);
+        moves = true;
+        pthread_cond_broadcast(&changed);
+        pthread_mutex_unlock(&lock);
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(stuck); i++)
+                await_end(&stuck[i]);
+}
+
 TEST_WITH(jobs_take_turns, setup, teardown)
 {
         struct work large = { .n_pieces = PIECES, .ready = true, .meet = FILLERS };
         struct work small = { .n_pieces = 1, .ready = true };
 
-        assert_true(makers_add(makers, &large.job, &in_pieces));
-        assert_true(makers_add(makers, &small.job, &in_pieces));
+        assert_true(makers_add(makers, &large.job, &in_pieces, 0));
+        assert_true(makers_add(makers, &small.job, &in_pieces, 0));
         await_end(&small);
         await_end(&large);
 }
@@ -158,9 +194,9 @@ TEST_WITH(what_waits_is_asked_again_after_a_retry, setup, teardown)
 {
         struct work waits = { .n_pieces = 2 }, other = { .ready = true };
 
-        assert_true(makers_add(makers, &waits.job, &in_pieces));
+        assert_true(makers_add(makers, &waits.job, &in_pieces, 0));
         await_begun(&waits, 1);
-        assert_true(makers_add(makers, &other.job, &in_pieces));
+        assert_true(makers_add(makers, &other.job, &in_pieces, 0));
         await_end(&other);
         makers_retry(makers);
         await_begun(&waits, 2);
@@ -177,11 +213,11 @@ TEST_WITH(stop_does_what_is_queued_and_refuses_the_rest, setup, teardown)
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(work); i++) {
                 work[i] = (struct work){ .n_pieces = i % 3, .ready = true };
-                assert_true(makers_add(makers, &work[i].job, &in_pieces));
+                assert_true(makers_add(makers, &work[i].job, &in_pieces, 0));
         }
         makers_stop(makers);
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(work); i++)
                 assert_true(work[i].ended);
-        assert_false(makers_add(makers, &late.job, &in_pieces));
+        assert_false(makers_add(makers, &late.job, &in_pieces, 0));
         assert_false(late.ended);
 }
