@@ -15,42 +15,77 @@ static void completion_words(const struct cli_command *command)
         }
 }
 
-/* What the word after one of these may be. */
-static const struct {
-        const char *before, *values;
-} completion_known[] = {
-        { "--kind", "readable read writable write" },
-        { "--status", "INITIALIZED IN_PROGRESS COMPLETE CANCELLED ERRORED" },
-        { "completion", "bash zsh fish" },
-};
-
-static void completion_values(void)
+/* Options with an argument as a pattern of case; files: those alone that take a file. */
+static void completion_pattern(bool files)
 {
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(completion_known); i++)
-                printf("        %s) mapfile -t COMPREPLY < <(compgen -W '%s' -- \"$current\"); return ;;\n",
-                       completion_known[i].before, completion_known[i].values);
+        const char *between = "";
+        for (size_t i = 0; i < cli_options_count; i++) {
+                const struct cli_option *option = &cli_options[i];
+                if (!option->argument || (files && strcmp(option->argument, "FILE") != 0))
+                        continue;
+                printf("%s--%s", between, option->name);
+                if (option->letter)
+                        printf(" | -%c", option->letter);
+                between = " | ";
+        }
 }
 
+static void completion_names(const struct cli *cli)
+{
+        for (size_t i = 0; i < cli->n_commands; i++)
+                printf("%s%s", i ? " " : "", cli->commands[i].name);
+}
+
+/*
+ * COMP_WORDS is split at '@', ':' and '=' as well, so the script splits the line itself. A completion replaces a word
+ * with its '@', but what follows '='. compopt fails outside of a completion.
+ */
 static void completion_bash(const struct cli *cli)
 {
         puts("# bash completion of ferry\n"
+             "_ferry_words() {\n"
+             "        compopt +o filenames 2>/dev/null\n"
+             "        mapfile -t COMPREPLY < <(compgen -W \"$1\" -- \"$current\")\n"
+             "}\n"
+             "_ferry_files() {\n"
+             "        mapfile -t COMPREPLY < <(compgen -f -- \"$current\")\n"
+             "}\n"
+             "_ferry_workers() {\n"
+             "        _ferry_words \"$(sed -n 's/^[[:blank:]]*\\([^#[:blank:]]\\{1,\\}\\).*/@\\1/p' \\\n"
+             "                \"${XDG_CONFIG_HOME:-$HOME/.config}/ferry/workers\" 2>/dev/null)\"\n"
+             "}\n"
              "_ferry() {\n"
-             "        local word command=\n"
-             "        local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
-             "        local file=${XDG_CONFIG_HOME:-$HOME/.config}/ferry/workers\n"
+             "        local line=${COMP_LINE:0:COMP_POINT} command= before current i\n"
+             "        local -a words\n"
+             "        read -ra words <<<\"$line\"\n"
+             "        [[ $line == *[[:space:]] ]] && words+=('')\n"
+             "        current=${words[${#words[@]} - 1]} before=${words[${#words[@]} - 2]}\n"
              "        COMPREPLY=()\n"
-             "        for word in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n"
-             "                [[ $word == [-@]* ]] || { command=$word; break; }\n"
+             "        for ((i = 1; i < ${#words[@]} - 1; i++)); do\n"
+             "                case ${words[i]} in");
+        fputs("                ", stdout);
+        completion_pattern(false);
+        puts(") i=$((i + 1)) ;;\n"
+             "                -* | @*) ;;\n"
+             "                *) command=${words[i]}; break ;;\n"
+             "                esac\n"
              "        done\n"
-             "        if [[ $current == @* && -r $file ]]; then\n"
-             "                mapfile -t COMPREPLY < <(compgen -W \"$(sed -n 's/^[ \t]*\\([^# \t]\\{1,\\}\\).*/@\\1/p' "
-             "\"$file\")\" -- \"$current\")\n"
-             "                return\n"
+             "        if [[ $current == --*=* ]]; then\n"
+             "                before=${current%%=*} current=${current#*=}\n"
              "        fi\n"
-             "        case $before in");
-        completion_values();
-        puts("        esac\n"
-             "        if [[ $current == -* ]]; then\n"
+             "        case $before in\n"
+             "        --kind) _ferry_words 'readable read writable write'; return ;;\n"
+             "        --status) _ferry_words 'INITIALIZED IN_PROGRESS COMPLETE CANCELLED ERRORED'; return ;;\n"
+             "        --url | -u) _ferry_workers; return ;;");
+        fputs("        ", stdout);
+        completion_pattern(true);
+        fputs(") _ferry_files; return ;;\n        ", stdout);
+        completion_pattern(false);
+        puts(") return ;;\n"
+             "        esac\n"
+             "        if [[ $current == @* ]]; then\n"
+             "                _ferry_workers\n"
+             "        elif [[ $current == -* ]]; then\n"
              "                local options");
         fputs("                options='", stdout);
         completion_words(NULL);
@@ -61,15 +96,16 @@ static void completion_bash(const struct cli *cli)
                 puts("' ;;");
         }
         fputs("                esac\n"
-              "                mapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$current\")\n"
-              "        elif [[ -z $command || $before == help ]]; then\n"
-              "                mapfile -t COMPREPLY < <(compgen -W '",
+              "                _ferry_words \"$options\"\n"
+              "        elif [[ -z $command || $command == help ]]; then\n"
+              "                _ferry_words '",
               stdout);
-        for (size_t i = 0; i < cli->n_commands; i++)
-                printf("%s%s", i ? " " : "", cli->commands[i].name);
-        puts("' -- \"$current\")\n"
+        completion_names(cli);
+        puts("'\n"
+             "        elif [[ $command == completion ]]; then\n"
+             "                _ferry_words 'bash zsh fish'\n"
              "        else\n"
-             "                mapfile -t COMPREPLY < <(compgen -f -- \"$current\")\n"
+             "                _ferry_files\n"
              "        fi\n"
              "}\n"
              "complete -o filenames -F _ferry ferry");

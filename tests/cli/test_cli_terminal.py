@@ -4,6 +4,7 @@
 import fcntl
 import json
 import os
+import pathlib
 import pty
 import re
 import select
@@ -67,6 +68,33 @@ class Terminal(Case):
         for line in re.split(r"\r\x1b\[K|\r?\n", shown):
             self.assertLess(len(line), 40)
         self.finish(offer)
+
+    def test_bash_completes_on_a_terminal(self):
+        """What bash does with '@', ':' and '=' in a word shows on a terminal alone."""
+        (self.directory / "ferry").mkdir()
+        (self.directory / "ferry" / "workers").write_text("prefill http://127.0.0.1:1\n")
+        master, slave = pty.openpty()
+        shell = subprocess.Popen(["bash", "--norc", "--noprofile", "-i"], start_new_session=True, stdin=slave,
+                                 stdout=slave, stderr=slave, env=environment(self.directory, TERM="dumb", PS1="$ "))
+        self.started.append(shell)
+        os.close(slave)
+        self.addCleanup(os.close, master)
+        shown = b""
+
+        def says(text, expected):
+            nonlocal shown
+            os.write(master, text.encode())
+            while expected.encode() not in shown:
+                ready, _, _ = select.select([master], [], [], LIMIT)
+                self.assertTrue(ready, shown)
+                shown += os.read(master, 65536)
+            shown = b""
+
+        says(f"PATH={pathlib.Path(FERRY).parent}:$PATH; . <(ferry completion bash); echo rea''dy\n", "ready\r\n")
+        for typed, completed in (("@pre", "@prefill "), ("--url http://127.0.0.1:1 reg", "regions "),
+                                 ("@prefill fet", "fetch "), ("ls --status=COM", "COMPLETE "), ("-u @p", "@prefill ")):
+            says(f"ferry {typed}\t\x01echo [\x05]\n", f"[ferry {typed.rpartition(' ')[0]}{' ' * (' ' in typed)}"
+                 f"{'--status=' if '=' in typed else ''}{completed}]\r\n")
 
     def test_quiet_is_quiet(self):
         offer = self.start("offer", self.file("source", 1 << 20), "-u", self.a.url)

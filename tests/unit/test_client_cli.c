@@ -223,10 +223,12 @@ TEST(completions_are_scripts_of_their_shells)
         run(0, NULL, "", "completion", "bash", NULL);
         char script[sizeof(r.out) + 1024];
         snprintf(script, sizeof(script),
-                 "%s\nCOMP_WORDS=(ferry fe); COMP_CWORD=1; _ferry; echo \"${COMPREPLY[*]}\"\n"
-                 "complete_last() { COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _ferry; echo \"${COMPREPLY[*]}\"; }\n"
+                 "%s\ncomplete_last() { COMP_LINE=$*; COMP_POINT=${#COMP_LINE}; _ferry; echo \"${COMPREPLY[*]}\"; }\n"
+                 "complete_last ferry fe\n"
                  "complete_last ferry fetch --ver\n"
                  "complete_last ferry ls --status I\n"
+                 "complete_last ferry ls --status=I\n"
+                 "complete_last ferry --url http://a ca\n"
                  "complete_last ferry help ca\n"
                  "XDG_CONFIG_HOME=$(mktemp -d); mkdir $XDG_CONFIG_HOME/ferry\n"
                  "printf '# no\\nprefill http://a # x\\n decode http://b\\n' >$XDG_CONFIG_HOME/ferry/workers\n"
@@ -247,8 +249,8 @@ TEST(completions_are_scripts_of_their_shells)
         script[fread(script, 1, sizeof(script) - 1, shell)] = '\0';
         (void)fclose(shell);
         unlink(name);
-        assert_string_equal(script,
-                            "fetch\n--version --verify\nINITIALIZED IN_PROGRESS\ncancel\n@prefill @decode\n@prefill\n");
+        assert_string_equal(script, "fetch\n--version --verify\nINITIALIZED IN_PROGRESS\nINITIALIZED IN_PROGRESS\n"
+                                    "cancel\ncancel\n@prefill @decode\n@prefill\n");
 }
 
 TEST(wrong_usage_is_told)
