@@ -122,25 +122,6 @@ static void wake_passive(void *context)
                 w->on_wake_waiters[1](w);
 }
 
-static char directory[] = "/tmp/ferry-unit-XXXXXX";
-
-static void remove_directory(void)
-{
-        (void)rmdir(directory);
-}
-
-const char *local_directory(void)
-{
-        static bool made;
-
-        if (!made) {
-                assert_non_null(mkdtemp(directory));
-                made = true;
-                (void)atexit(remove_directory);
-        }
-        return directory;
-}
-
 static void memory_new(struct world *w, int i)
 {
         w->file[i] = -1;

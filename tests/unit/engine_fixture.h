@@ -10,6 +10,7 @@
 
 #include <ferry/encoding.h>
 
+#include "local_directory.h"
 #include "transfer/engine.h"
 
 /*
@@ -77,8 +78,6 @@ void world_offer(struct world *world, enum engine_direction direction);
 struct engine_transfer world_transfer(struct world *world, enum engine_direction direction, bool verify);
 /* Starts one. Returns its id. */
 uint64_t world_start(struct world *world, enum engine_direction direction, bool verify);
-/* A directory for sockets of the local transport, for this process. */
-const char *local_directory(void);
 void end_init(struct end *end);
 /* One more has ended; outcome may be NULL. */
 void end_note(struct end *end, const struct engine_outcome *outcome);

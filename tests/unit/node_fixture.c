@@ -4,7 +4,7 @@
 #include <ferry/error.h>
 
 #include "base/util.h"
-#include "engine_fixture.h"
+#include "local_directory.h"
 #include "unit.h"
 
 enum { NODE_CHUNK = 64 << 10, NODE_USES_MAX = 8 };
