@@ -41,7 +41,7 @@ typedef void (*ferry_aio_done)(void *context, const struct ferry_aio_result *res
  */
 int ferry_aio_new(struct ferry *f, struct ferry_aio **ret_aio);
 
-/* Ends what still runs: each callback gets -ECANCELED. Accepts NULL; returns NULL. Not inside a callback. */
+/* Cancels the pending calls: each callback gets -ECANCELED. Accepts NULL; returns NULL. Not inside a callback. */
 struct ferry_aio *ferry_aio_free(struct ferry_aio *aio);
 
 /* A descriptor to wait for (readable); it belongs to the set. */
@@ -51,33 +51,33 @@ int ferry_aio_fd(const struct ferry_aio *aio);
 size_t ferry_aio_pending(const struct ferry_aio *aio);
 
 /*
- * Lets the calls go on, after waiting for at most timeout_ms (0 = not, -1 = without limit) until one can. Returns how
- * many callbacks ran. Not inside a callback.
+ * Waits up to timeout_ms (0 = not, -1 = without limit) until a call can proceed, and advances the calls. Returns the
+ * number of callbacks that ran. Not inside a callback.
  * Errors: -ENOMEM; the errors of epoll_wait(2).
  */
 int ferry_aio_dispatch(struct ferry_aio *aio, int timeout_ms);
 
-/* ferry_create_operation(). Returns 0 or what is wrong with the arguments; then done is not called. */
+/* ferry_create_operation(). Returns 0, or an error in the arguments; then done is not called. */
 FERRY_SIZED int ferry_aio_create_operation(struct ferry_aio *aio, const struct ferry_operation_spec *spec,
                                            ferry_aio_done done, void *context);
 
-/* ferry_wait_operation(). Returns 0 or what is wrong with the arguments; then done is not called. */
+/* ferry_wait_operation(). Returns 0, or an error in the arguments; then done is not called. */
 FERRY_SIZED int ferry_aio_wait_operation(struct ferry_aio *aio, const char *id, uint64_t timeout_ms,
                                          ferry_aio_done done, void *context);
 
-/* ferry_create_operations(). Returns 0 or what is wrong with the arguments; then done is not called. */
+/* ferry_create_operations(). Returns 0, or an error in the arguments; then done is not called. */
 FERRY_SIZED int ferry_aio_create_operations(struct ferry_aio *aio, const struct ferry_operation_spec *specs, size_t n,
                                             ferry_aio_done done, void *context);
 
-/* ferry_wait_operations(). Returns 0 or what is wrong with the arguments; then done is not called. */
+/* ferry_wait_operations(). Returns 0, or an error in the arguments; then done is not called. */
 FERRY_SIZED int ferry_aio_wait_operations(struct ferry_aio *aio, const char *const *ids, size_t n,
                                           enum ferry_wait_for wait_for, uint64_t timeout_ms, ferry_aio_done done,
                                           void *context);
 
-/* ferry_cancel_operation(). Returns 0 or what is wrong with the arguments; then done is not called. */
+/* ferry_cancel_operation(). Returns 0, or an error in the arguments; then done is not called. */
 FERRY_SIZED int ferry_aio_cancel_operation(struct ferry_aio *aio, const char *id, ferry_aio_done done, void *context);
 
-/* ferry_delete_operation(). Returns 0 or what is wrong with the arguments; then done is not called. */
+/* ferry_delete_operation(). Returns 0, or an error in the arguments; then done is not called. */
 int ferry_aio_delete_operation(struct ferry_aio *aio, const char *id, ferry_aio_done done, void *context);
 
 /* ---- the exported symbols of FERRY_SIZED functions, see <ferry/sizes.h> ---- */
