@@ -10,7 +10,7 @@
 
 /* Memory of this process on a GPU. */
 
-static int gone(const char *name, char detail[GPU_DETAIL_SIZE])
+static int device_lost(const char *name, char detail[GPU_DETAIL_SIZE])
 {
         (void)snprintf(detail, GPU_DETAIL_SIZE, "%s is gone or was reset", name);
         return FERRY_E_UNKNOWN_DEVICE;
@@ -67,19 +67,19 @@ int gpu_allocate(const char *name, size_t size, const struct space **ret_space, 
         if (!memory)
                 return -ENOMEM;
         if (!gpu_enter(device))
-                return gone(name, detail);
+                return device_lost(name, detail);
         r = gpu_stream(device, size, &stream);
         result = r == 0 ? allocate_zeros(memory, stream) : CUDA_SUCCESS;
         gpu_leave();
         if (r < 0)
-                return r == -ENODEV ? gone(name, detail) : r;
+                return r == -ENODEV ? device_lost(name, detail) : r;
         if (result == CUDA_ERROR_OUT_OF_MEMORY) {
                 (void)snprintf(detail, GPU_DETAIL_SIZE, "%s has no room for %zu bytes", name, size);
                 return FERRY_E_NO_SPACE;
         }
         if (result != CUDA_SUCCESS) {
                 r = gpu_fail(device, "allocate", result);
-                return r == -ENODEV ? gone(name, detail) : r;
+                return r == -ENODEV ? device_lost(name, detail) : r;
         }
         *ret_space = &memory->space;
         *ret_address = (void *)(uintptr_t)memory->address; /* hosts and devices share one address space */
@@ -127,7 +127,7 @@ int gpu_adopt(const char *name, void *address, size_t size, const struct space *
         memory->space.foreign = true;
         memory->address = (uintptr_t)address;
         if (!gpu_enter(device))
-                return gone(name, detail);
+                return device_lost(name, detail);
         r = adopt_check(device, memory->address, size, detail);
         if (r == 0 && gpu_driver()->pointer_get_attribute(&memory->buffer_id, CUDA_POINTER_BUFFER_ID,
                                                           memory->address) != CUDA_SUCCESS)

@@ -157,7 +157,7 @@ void region_deregister_unref(struct region_private *private);
 /* Frees the worker's own memory, of either kind. Harmless when there is none. */
 void region_memory_free(struct region_private *private);
 
-/* Frees the struct of a region that nobody refers to; owned memory is freed already. Returns NULL. */
+/* Frees the struct of a region without references, whose owned memory is freed already. Returns NULL. */
 struct region_private *region_private_free(struct region_private *private);
 
 /* ---- region_list.c ---- */
@@ -167,7 +167,7 @@ int region_table_add(struct region_table *table, struct region_private *private)
 
 /* ---- region_make.c ---- */
 
-/* Makes a small region here and now; it is not listed. 0 or an error, with nothing left behind. */
+/* Makes a small region on the calling thread, without listing it. 0, or an error with everything undone. */
 int region_make_small(struct region_private *private, char detail[REGION_DETAIL_SIZE]);
 
 /* Has a listed region made by the maker threads, which take over a reference. */

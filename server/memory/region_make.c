@@ -28,7 +28,7 @@ enum {
         OVERHEAD_SHIFT = 7,       /* page tables and the like take 1/240 of ordinary pages */
 };
 
-/* ---- what is refused, and by which limit ---- */
+/* ---- limits ---- */
 
 enum stage { STAGE_OPEN, STAGE_FILL, STAGE_REGISTER };
 

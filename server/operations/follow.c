@@ -160,7 +160,7 @@ int follow_map_new(struct operation *operation, struct operation *source)
         return r;
 }
 
-/* ---- what has arrived ---- */
+/* ---- arrived bytes ---- */
 
 static void note_arrived(struct operation *operation, uint64_t offset, uint64_t length)
 {

@@ -113,7 +113,7 @@ struct operation {
         char transport[OPERATION_TRANSPORT_SIZE];
         struct operation_peer peer; /* of the latest transfer */
         uint64_t prefix;            /* of a failed read: bytes in place from the first one on */
-        uint64_t connect_us;        /* active: 0 = there was no need to connect, or it has not ended */
+        uint64_t connect_us;        /* active: 0 = it did not have to connect, or has not ended */
         char *detail;               /* of the error; owned; NULL = the title of the error will do */
         struct operation_waiter *waiters;
         struct operation_pins *pins; /* NULL once terminal */
@@ -153,7 +153,7 @@ static inline uint32_t operation_uses_max(const struct operation *operation)
         return operation->uses > 1 ? operation->uses : 1;
 }
 
-/* What a change under the lock leaves to be done without it, by store_unlock. Zero-initialise. */
+/* The actions that a change under the lock defers until store_unlock has released it. Zero-initialise. */
 struct deferred_actions {
         struct operation *changed; /* borrowed; entered changed_to, which is not terminal */
         enum ferry_status changed_to;
@@ -288,7 +288,7 @@ void store_unref(struct operation_store *store);
 /* ---- store_lock.c ---- */
 
 void store_lock(struct operation_store *store);
-/* Unlocks, then does what was deferred: tells the data plane, wakes, logs, lets regions go. */
+/* Unlocks, then runs the deferred actions: calls the data plane, wakes waiters, logs, unpins regions. */
 void store_unlock(struct operation_store *store, struct deferred_actions *deferred);
 /* The same, but leaves waking, and what follows it, to operation_store_wake_waiters. */
 void store_unlock_without_waking(struct operation_store *store, struct deferred_actions *deferred);
@@ -321,7 +321,8 @@ bool operation_wakes(const struct operation *operation, const struct operation_w
 /* Lists a new operation and arms its timer. 0 or -ENOMEM. */
 int store_insert(struct operation_store *store, struct operation *operation);
 /*
- * Takes an operation out: its id is gone from now on, and the store's reference. Out of retention before, if terminal.
+ * Removes an operation from the index and remembers its id as gone; gives back the store's reference. If terminal, it
+ * must be out of retention.
  */
 void store_remove(struct operation *operation);
 /* Counts the pieces of an operation that has come, or is neither live nor kept any more. */
@@ -332,7 +333,7 @@ void store_count_pieces(struct operation_store *store, const struct operation *o
 /* Keeps a terminal operation for a while; ends that. */
 void retention_keep(struct operation *operation);
 void retention_forget(struct operation *operation);
-/* Evicts the oldest terminal operation. false: there is none. */
+/* Evicts the oldest terminal operation. false: the store has none. */
 bool retention_evict(struct operation_store *store);
 /* Evicts until the limits have room for a new operation. 0; FERRY_E_LIMIT_REACHED, and detail names the limit. */
 int retention_make_room(struct operation_store *store, const struct operation *operation,

@@ -105,7 +105,7 @@ void operation_bump_often(struct operation *operation, struct deferred_actions *
         deferred->moved = operation;
 }
 
-/* Regions count as unused before the status can be seen: whoever sees it may delete them. */
+/* Regions count as unused before the status is visible: a client that sees it may delete them. */
 static void operation_entered_terminal(struct operation *operation, struct deferred_actions *deferred)
 {
         struct operation_store *store = operation->store;

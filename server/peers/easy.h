@@ -6,7 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* One HTTP request to another worker or to etcd: which hosts it may reach, by which rules, and what a failure means. */
+/* One HTTP request to another worker or to etcd, by a libcurl easy handle: permitted hosts, rules, meaning of failures.
+ */
 
 struct allowlist;
 

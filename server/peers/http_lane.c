@@ -94,7 +94,7 @@ void lane_stop(struct http_lane *lane)
         lane->busy = lane->waiting = false;
 }
 
-/* ---- what comes back ---- */
+/* ---- answers ---- */
 
 long lane_status(const struct http_lane *lane)
 {
@@ -156,7 +156,7 @@ static size_t on_send(char *to, size_t one, size_t size, void *context)
         return size;
 }
 
-/* libcurl sends again what it had read, when the connection that it reused turns out to be closed. */
+/* libcurl sends the bytes that it had read again, when the connection that it reused turns out to be closed. */
 static int on_seek(void *context, curl_off_t offset, int origin)
 {
         struct http_lane *lane = context;

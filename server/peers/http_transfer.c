@@ -105,7 +105,7 @@ static void http_transfer_fill(struct http_transfer *transfer)
                 lane_close(&transfer->lanes[0]);
 }
 
-/* ---- what comes back ---- */
+/* ---- answers ---- */
 
 static void on_moved(struct http_lane *lane)
 {

@@ -28,13 +28,13 @@ void http_transfer_start(struct http_transfer *transfer, CURLM *multi);
 /* Ends it with reason, at once: the memory is not touched any more. The peer is told afterwards. */
 void http_transfer_stop(struct http_transfer *transfer, int reason, const char *detail);
 
-/* Retries what is due. Returns when to be called again, in microseconds of CLOCK_MONOTONIC; UINT64_MAX = no need. */
+/* Retries due requests. Returns when to be called again, in microseconds of CLOCK_MONOTONIC; UINT64_MAX = no need. */
 uint64_t http_transfer_run(struct http_transfer *transfer, uint64_t now_us);
 
 /* No request runs and ended was called: it can be freed. */
 bool http_transfer_is_over(const struct http_transfer *transfer);
 
-/* Aborts what runs. After ended was called. Takes NULL; returns NULL. */
+/* Aborts running requests. After ended was called. Takes NULL; returns NULL. */
 struct http_transfer *http_transfer_free(struct http_transfer *transfer);
 
 #endif

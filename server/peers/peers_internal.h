@@ -44,7 +44,7 @@ struct peers {
 /* Starts the thread unless it runs. 0 or -errno. Any thread. */
 int peers_thread_start(struct peers *peers);
 
-/* Ends what runs, then the thread; frees the multi handle. */
+/* Ends running fetches and transfers, then the thread; frees the multi handle. */
 void peers_thread_stop(struct peers *peers);
 
 /* Queues the fetch of a document by an http(s) URL. As peers_fetch_metadata. */

@@ -156,7 +156,7 @@ static uint64_t run_transfers(struct peers *peers, uint64_t now)
         return until;
 }
 
-/* Does what is due. Returns the milliseconds until more is due by time. */
+/* Runs due work. Returns the milliseconds until the next deadline. */
 static int run_due(struct peers *peers)
 {
         uint64_t now = clock_now_us(), until = run_transfers(peers, now);

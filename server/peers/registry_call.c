@@ -42,7 +42,7 @@ static void call_free(struct registry_call *call)
         free(call);
 }
 
-/* ---- what comes ---- */
+/* ---- incoming bytes ---- */
 
 static bool keep(struct registry_call *call, const char *data, size_t size)
 {
@@ -172,7 +172,7 @@ static void finish(struct registry_call *call, int error, const char *detail, st
         call_free(call);
 }
 
-/* ---- what it means ---- */
+/* ---- results ---- */
 
 /* Etcd's own message of a failure, made printable. */
 static void say_status(long status, const char *text, size_t size, char detail[EASY_DETAIL_SIZE])

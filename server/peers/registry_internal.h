@@ -17,7 +17,7 @@ struct registry_lookup;
 
 enum { REGISTRY_TOKEN_SIZE = 1024 };
 
-/* ---- registry_call.c: one question to whichever endpoint answers ---- */
+/* ---- registry_call.c: a request to the first endpoint that answers ---- */
 
 /*
  * error 0 with the answer (borrowed); FERRY_E_NOT_FOUND: etcd does not know the lease; with a sentence:
@@ -74,7 +74,7 @@ struct registry_member {
         bool rival_lives;
 };
 
-/* Does what is due. Returns when more is due; UINT64_MAX = when a call ends. Thread: the peers'. */
+/* Runs due work. Returns when more is due; UINT64_MAX = when a call ends. Thread: the peers'. */
 uint64_t member_run(struct registry *registry, uint64_t now);
 
 /* ---- registry_lookup.c: names of other workers ---- */
@@ -125,7 +125,7 @@ struct registry {
 /* Sets the function (any thread) that has registry_run called soon. Before anything else. */
 void registry_attach(struct registry *registry, int (*wake)(void *context), void *context);
 
-/* Does what is due. Returns when there is more to do, UINT64_MAX = when a call ends. Thread: the peers'. */
+/* Runs due work. Returns when more is due, UINT64_MAX = when a call ends. Thread: the peers'. */
 uint64_t registry_run(struct registry *registry, CURLM *multi, uint64_t now);
 
 /* Ends all calls and lookups, wakes waiting threads. Thread: the peers', at its end. */

@@ -47,14 +47,14 @@ void commands_clear(struct engine *engine);
 int command_post(struct engine *engine, const struct command *command);
 /* The same without waking the thread: the caller takes the progress lock, or calls engine_wake. */
 int command_post_unwoken(struct engine *engine, const struct command *command);
-/* As command_post, but never fails for want of memory: takes a reserved command. 0 or -ESHUTDOWN. Any thread. */
+/* As command_post, but does not fail when memory is short: takes a reserved command. 0 or -ESHUTDOWN. Any thread. */
 int command_post_reserved(struct engine *engine, const struct command *command);
 /* Posts a command and waits until it has run. As command_post. Any thread that does not hold the progress lock. */
 int command_call(struct engine *engine, const struct command *command);
 /* Wakes the engine's thread. Any thread. */
 void engine_wake(struct engine *engine);
 
-/* Takes what was queued, in order; NULL = nothing. Thread: the holder of the progress lock. */
+/* Takes the queued commands, in order; NULL = nothing. Thread: the holder of the progress lock. */
 struct command *commands_take(struct engine *engine);
 /* Wakes the caller of a command that has run, and frees the command. Returns the next. */
 struct command *command_finish(struct engine *engine, struct command *command);

@@ -27,13 +27,13 @@ struct contact {
         const char *http_carrier; /* carrier of the latest; NULL = none */
         bool http_accepted;       /* the peer began it */
         bool http_chosen;
-        size_t n_http_transfers;                       /* running */
-        uint64_t http_since_us, http_last_us;          /* since when any run; when one last began or ended */
-        int error;                                     /* why it has no link: FERRY_E_*; 0 = closed for want of use */
-        char detail[128];                              /* of error */
-        uint64_t unlinked_us;                          /* when the last link ended */
-        bool reported_up;                              /* the observer was last told that it is connected */
-        struct contact *prev, *next;                   /* the engine's; in order of number */
+        size_t n_http_transfers;              /* running */
+        uint64_t http_since_us, http_last_us; /* since when any run; when one last began or ended */
+        int error;                            /* why it has no link: FERRY_E_*; 0 = closed, because it was not used */
+        char detail[128];                     /* of error */
+        uint64_t unlinked_us;                 /* when the last link ended */
+        bool reported_up;                     /* the observer was last told that it is connected */
+        struct contact *prev, *next;          /* the engine's; in order of number */
         struct contact *unlinked_prev, *unlinked_next; /* those without a link; in order of unlinked_us */
         UT_hash_handle hh;                             /* contacts_by_epoch */
 };
@@ -46,7 +46,7 @@ void contact_set_name(struct contact *contact, const char *name);
 void contact_add_link(struct contact *contact, struct peer *peer);
 /* Tells the observer if the contact is connected now. contact may be NULL. */
 void contact_notify(struct engine *engine, struct contact *contact);
-/* Removes a link that has ended; error 0 = closed for want of use. */
+/* Removes a link that has ended; error 0 = closed, because it was not used. */
 void contact_remove_link(struct peer *peer, int error, const char *detail);
 /* No link could be opened. contact may be NULL. */
 void contact_fail(struct engine *engine, struct contact *contact, int error, const char *detail);

@@ -75,8 +75,8 @@ struct engine {
         atomic_bool held_reads_due; /* engine_held_reads_retry was called. Any thread */
 
         pthread_mutex_t progress_lock; /* guards all that follows. Before every other lock */
-        bool listening;                /* epoll_fd tells of what comes, once the transports are armed */
-        bool ended;                    /* the engine's thread has left for good */
+        bool listening;                /* epoll_fd reports events, once the transports are armed */
+        bool ended;                    /* the engine's thread has ended */
         uint64_t sleep_until_us;       /* of the engine's thread; 0 = it does not sleep, UINT64_MAX = until an event */
         uint64_t woke_us;              /* when it did last */
         atomic_uint inline_skips;      /* so many transfers do not run inline. Any thread */

@@ -10,13 +10,13 @@ struct memory;
 
 /* One round (pass) of the engine. Thread: the holder of the progress lock. */
 
-/* Does all that can be done now. Whether anything moved. */
+/* Runs one pass. Whether anything moved. */
 bool pass_run(struct engine *engine, uint64_t *ret_now_us);
-/* Whether there is a requester, a responder or a connect. */
+/* Whether the engine has a requester, a responder or a connect request. */
 bool pass_is_moving(const struct engine *engine);
 /* Next deadline, if no event comes; UINT64_MAX = none. */
 uint64_t pass_deadline(const struct engine *engine, uint64_t now_us);
-/* Whether something is left to do at once. */
+/* Whether the next pass has work already. */
 bool pass_is_pending(const struct engine *engine);
 /* Ends peers' access to memory. */
 void pass_deregister_memory(struct engine *engine, struct memory *memory);

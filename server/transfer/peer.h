@@ -24,7 +24,7 @@ struct peer {
         struct peer *contact_prev, *contact_next;
         bool greeted; /* HELLO was sent; it comes first over a link that was opened here */
         bool up;      /* the requesters were told that the link is up */
-        bool unused;  /* being closed for want of use */
+        bool unused;  /* being closed, because it was not used */
         bool ended;   /* the link has ended; freed after its last requester or responder */
         uint64_t last_used_us;
         uint64_t moved_us; /* when bytes last moved */
@@ -69,7 +69,7 @@ void peer_answer(struct peer *peer, const struct wire_header *request, enum wire
 void peer_send_hello(struct peer *peer, uint64_t to_epoch, uint64_t id);
 /* Fails the link; error and detail end the transfers on it. */
 void peer_fail(struct peer *peer, int error, const char *detail);
-/* Has the next pass send what waits. */
+/* Has the next pass send the waiting messages. */
 void peer_ready(struct peer *peer);
 /* A requester, a responder or a connect has ended. */
 void peer_released(struct peer *peer);

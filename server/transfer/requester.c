@@ -67,7 +67,7 @@ void requester_link_up(struct requester *r)
         const char *carrier = link->transport->ops->carrier(link);
 
         if (r->next > 0 && r->error == 0)
-                requester_note_started(r); /* what was asked for while it was connecting is being moved */
+                requester_note_started(r); /* the chunks requested while it was connecting are being moved */
         if (r->state != REQUESTER_ROUTING)
                 return;
         if (!is_allowed(r, carrier)) {
@@ -231,7 +231,7 @@ void requester_tick(struct requester *r, uint64_t now_us)
                         requester_fail(r, FERRY_E_PEER_UNREACHABLE, "%s", unresolved);
                 }
         } else if (r->waiting && r->window.n_taken == 0 && r->peer->moved_us + ENGINE_TICK_MS * 2000 > now_us) {
-                requester_report_progress(r); /* not a stall: others use the link, and it waits for its turn */
+                requester_report_progress(r); /* not a stall: it waits while other transfers use the link */
         }
 }
 

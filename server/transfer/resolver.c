@@ -28,7 +28,7 @@ struct resolution {
         struct engine *engine; /* NULL = the engine has ended */
         bool done;
         struct resolved resolved;
-        struct resolution *prev, *next; /* the engine's; who holds the progress lock */
+        struct resolution *prev, *next; /* the engine's; the progress lock guards them */
 };
 
 static void unref(struct resolution *resolution)

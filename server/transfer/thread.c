@@ -139,7 +139,7 @@ static void *run(void *context)
         }
         for (size_t i = 0; i < engine->n_transports; i++)
                 engine->transports[i]->ops->shut_down(engine->transports[i], clock_now_us() + engine->grace_us);
-        (void)pass_run(engine, &now_us); /* ends what is left */
+        (void)pass_run(engine, &now_us); /* ends the remaining transfers */
         engine->ended = true;
         progress_unlock(engine);
         return NULL;

@@ -202,7 +202,7 @@ void copier_wait(struct copier *copier)
         (void)pthread_mutex_unlock(&copier->lock);
 }
 
-/* ---- what nobody waits for ---- */
+/* ---- tasks whose end is not reported ---- */
 
 struct errand {
         struct copier_task task;

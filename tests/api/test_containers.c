@@ -131,23 +131,23 @@ static void assert_shm(struct worker *w, const char *id)
         assert_string_equal(end.transport, "shm");
 }
 
-static void move(struct worker *offerer, struct worker *mover, enum ferry_kind kind, bool verify)
+static void move(struct worker *passive_worker, struct worker *active_worker, enum ferry_kind kind, bool verify)
 {
         bool readable = kind == FERRY_READABLE;
         OPERATION passive, active;
-        const char *offered = region_make(offerer, SIZE, readable ? 9 : 0);
-        const char *local = region_make(mover, SIZE, readable ? 0 : 9);
+        const char *offered = region_make(passive_worker, SIZE, readable ? 9 : 0);
+        const char *local = region_make(active_worker, SIZE, readable ? 0 : 9);
 
-        offer_make(offerer, kind, offered, &passive);
+        offer_make(passive_worker, kind, offered, &passive);
         if (verify)
-                begin_by_messages(mover, kind_of_peer(kind), local, passive.metadata, &active);
+                begin_by_messages(active_worker, kind_of_peer(kind), local, passive.metadata, &active);
         else
-                begin_make(mover, kind_of_peer(kind), local, passive.metadata, &active);
-        assert_shm(mover, active.id);
-        assert_shm(offerer, passive.id);
-        region_assert_pattern(readable ? mover : offerer, readable ? local : offered, 9, 0, SIZE);
-        region_drop(offerer, offered);
-        region_drop(mover, local);
+                begin_make(active_worker, kind_of_peer(kind), local, passive.metadata, &active);
+        assert_shm(active_worker, active.id);
+        assert_shm(passive_worker, passive.id);
+        region_assert_pattern(readable ? active_worker : passive_worker, readable ? local : offered, 9, 0, SIZE);
+        region_drop(passive_worker, offered);
+        region_drop(active_worker, local);
 }
 
 static void move_all(struct worker *a, struct worker *b)

@@ -17,7 +17,7 @@ enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
 /* ---- at once ---- */
 
 struct move {
-        struct worker *offerer, *mover;
+        struct worker *passive_worker, *active_worker;
         enum ferry_kind kind; /* of the passive operation */
         uint64_t size;
         const char *local, *offered;
@@ -28,30 +28,30 @@ static void move_offer(struct pair *p, struct move *m, size_t i)
 {
         bool readable = i % 2 == 0, from_a = i / 2 % 2 == 0;
 
-        *m = (struct move){ .offerer = from_a ? &p->a : &p->b,
-                            .mover = from_a ? &p->b : &p->a,
+        *m = (struct move){ .passive_worker = from_a ? &p->a : &p->b,
+                            .active_worker = from_a ? &p->b : &p->a,
                             .kind = readable ? FERRY_READABLE : FERRY_WRITABLE,
                             .size = sizes[i / 4 % SIZES] };
-        m->offered = region_make(m->offerer, m->size, readable ? i + 1 : 0);
-        m->local = region_make(m->mover, m->size, readable ? 0 : i + 1);
-        offer_make(m->offerer, m->kind, m->offered, &m->passive);
+        m->offered = region_make(m->passive_worker, m->size, readable ? i + 1 : 0);
+        m->local = region_make(m->active_worker, m->size, readable ? 0 : i + 1);
+        offer_make(m->passive_worker, m->kind, m->offered, &m->passive);
 }
 
 static void move_begin(struct move *m)
 {
-        begin_make(m->mover, kind_of_peer(m->kind), m->local, m->passive.metadata, &m->active);
+        begin_make(m->active_worker, kind_of_peer(m->kind), m->local, m->passive.metadata, &m->active);
 }
 
 static void move_check(struct move *m, size_t i)
 {
-        operation_assert_end(m->mover, m->active.id, FERRY_COMPLETE, NULL);
-        operation_assert_end(m->offerer, m->passive.id, FERRY_COMPLETE, NULL);
-        region_assert_pattern(m->mover, m->local, i + 1, 0, m->size);
-        region_assert_pattern(m->offerer, m->offered, i + 1, 0, m->size);
+        operation_assert_end(m->active_worker, m->active.id, FERRY_COMPLETE, NULL);
+        operation_assert_end(m->passive_worker, m->passive.id, FERRY_COMPLETE, NULL);
+        region_assert_pattern(m->active_worker, m->local, i + 1, 0, m->size);
+        region_assert_pattern(m->passive_worker, m->offered, i + 1, 0, m->size);
         ferry_operation_clear(&m->passive);
         ferry_operation_clear(&m->active);
-        region_drop(m->offerer, m->offered);
-        region_drop(m->mover, m->local);
+        region_drop(m->passive_worker, m->offered);
+        region_drop(m->active_worker, m->local);
 }
 
 static void all_at_once(struct pair *p, struct move *moves)
@@ -61,11 +61,11 @@ static void all_at_once(struct pair *p, struct move *moves)
         /* While b stands still none of a's can end, so that they all run when b's begin. */
         assert_int_equal(kill(p->b.pid, SIGSTOP), 0);
         for (size_t i = 0; i < MANY; i++)
-                if (moves[i].mover == &p->a)
+                if (moves[i].active_worker == &p->a)
                         move_begin(&moves[i]);
         assert_int_equal(kill(p->b.pid, SIGCONT), 0);
         for (size_t i = 0; i < MANY; i++)
-                if (moves[i].mover == &p->b)
+                if (moves[i].active_worker == &p->b)
                         move_begin(&moves[i]);
         for (size_t i = 0; i < MANY; i++)
                 move_check(&moves[i], i);
@@ -139,14 +139,15 @@ static void *create_and_move(void *context)
         struct client_thread *c = context;
 
         for (unsigned round = 0; round < ROUNDS; round++) {
-                struct move m = { .offerer = round % 2 ? &c->a : &c->b, .mover = round % 2 ? &c->b : &c->a };
+                struct move m = { .passive_worker = round % 2 ? &c->a : &c->b,
+                                  .active_worker = round % 2 ? &c->b : &c->a };
                 uint64_t seed = c->seed * ROUNDS + round;
 
                 m.size = sizes[(c->seed + round * 3) % SIZES];
                 m.kind = round / 2 % 2 ? FERRY_READABLE : FERRY_WRITABLE;
-                m.offered = region_make(m.offerer, m.size, m.kind == FERRY_READABLE ? seed : 0);
-                m.local = region_make(m.mover, m.size, m.kind == FERRY_READABLE ? 0 : seed);
-                offer_make(m.offerer, m.kind, m.offered, &m.passive);
+                m.offered = region_make(m.passive_worker, m.size, m.kind == FERRY_READABLE ? seed : 0);
+                m.local = region_make(m.active_worker, m.size, m.kind == FERRY_READABLE ? 0 : seed);
+                offer_make(m.passive_worker, m.kind, m.offered, &m.passive);
                 move_begin(&m);
                 move_check(&m, seed - 1);
         }

@@ -144,7 +144,7 @@ WITH_SCENE(a_cancel_of_the_offer_ends_both_and_is_quiet)
         }
 }
 
-WITH_SCENE(a_cancel_of_the_mover_ends_both)
+WITH_SCENE(a_cancel_of_the_active_worker_ends_both)
 {
         for (int readable = 0; readable < 2; readable++) {
                 scene_start(s, readable ? FERRY_READABLE : FERRY_WRITABLE);
@@ -157,10 +157,10 @@ WITH_SCENE(a_cancel_of_the_mover_ends_both)
 }
 
 /*
- * The offer may end before the mover goes on only if the mover was between two pieces. It often is in one: then the
+ * The offer may end before the active worker goes on only if that was between two pieces. It often is in one: then the
  * offer has to wait, and says so.
  */
-WITH_SCENE(a_mover_that_stands_still_changes_nothing_after_the_end)
+WITH_SCENE(an_active_worker_that_stands_still_changes_nothing_after_the_end)
 {
         OPERATION now;
 
@@ -170,7 +170,7 @@ WITH_SCENE(a_mover_that_stands_still_changes_nothing_after_the_end)
         pass_time(300);
         assert_int_equal(ferry_get_operation(s->pair.a.client, s->passive.id, 0, 0, &now), 0);
         assert_true(now.done || now.cancel_requested);
-        print_message("the mover stood %s a piece\n", now.done ? "between two pieces, not in" : "in");
+        print_message("the active worker stood %s a piece\n", now.done ? "between two pieces, not in" : "in");
         if (now.done)
                 memory_note(s);
         worker_resume(&s->pair.b);
@@ -184,7 +184,7 @@ WITH_SCENE(a_mover_that_stands_still_changes_nothing_after_the_end)
         scene_stop(s);
 }
 
-WITH_SCENE(a_mover_that_stands_still_and_is_killed_lets_the_offer_end)
+WITH_SCENE(an_active_worker_that_stands_still_and_is_killed_lets_the_offer_end)
 {
         scene_start(s, FERRY_READABLE);
         in_the_middle(s, stop_active);
@@ -197,8 +197,8 @@ WITH_SCENE(a_mover_that_stands_still_and_is_killed_lets_the_offer_end)
         scene_stop(s);
 }
 
-/* A worker that has ended its part goes; it need not wait for a mover that stands still. */
-WITH_SCENE(a_worker_can_leave_while_a_mover_stands_still)
+/* A worker that has ended its part goes; it need not wait for an active worker that stands still. */
+WITH_SCENE(a_worker_can_leave_while_the_active_one_stands_still)
 {
         scene_start(s, FERRY_READABLE);
         worker_expect(&s->pair.a, "drain timeout");

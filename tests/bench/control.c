@@ -101,7 +101,7 @@ static void make_idle(struct pair *p, struct http *parked)
 
 void bench_idle(void)
 {
-        enum { SETTLE_MS = 1000, IDLE_MS = 5000 };
+        enum { QUIET_MS = 1000, IDLE_MS = 5000 };
         unsigned n = rounds(1, 3);
         struct http parked[2];
         struct pair pairs[2];
@@ -114,7 +114,7 @@ void bench_idle(void)
                 begin_round("round %u of %u", i + 1, n);
                 for (int network = 0; network < 2; network++)
                         make_idle(&pairs[network], &parked[network]);
-                (void)poll(NULL, 0, SETTLE_MS);
+                (void)poll(NULL, 0, QUIET_MS);
                 for (int j = 0; j < 2; j++)
                         before[j] = process_cpu_ns(pairs[j].a.pid) + process_cpu_ns(pairs[j].b.pid);
                 (void)poll(NULL, 0, IDLE_MS);

@@ -67,7 +67,8 @@ static void kill_while_away(struct worker *survivor, struct worker *victim)
 static bool kill_in_the_middle(struct scene *s, bool victim_is_active, enum ferry_kind passive_kind, bool away)
 {
         struct worker *survivor = &s->pair.a, *victim = &s->pair.b;
-        struct worker *offerer = victim_is_active ? survivor : victim, *mover = victim_is_active ? victim : survivor;
+        struct worker *passive_worker = victim_is_active ? survivor : victim,
+                      *active_worker = victim_is_active ? victim : survivor;
         OPERATION passive, active, end;
         const char *watched;
         uint64_t killed_ms;
@@ -76,8 +77,8 @@ static bool kill_in_the_middle(struct scene *s, bool victim_is_active, enum ferr
         worker_start(victim, "victim", s->pair.network ? network_flags : NULL);
         pair_assert_serving(&s->pair);
         const char *region = region_make(victim, SIZE, 0);
-        offer_make(offerer, passive_kind, victim_is_active ? s->region : region, &passive);
-        (s->verify ? begin_by_messages : begin_make)(mover, kind_of_peer(passive_kind),
+        offer_make(passive_worker, passive_kind, victim_is_active ? s->region : region, &passive);
+        (s->verify ? begin_by_messages : begin_make)(active_worker, kind_of_peer(passive_kind),
                                                      victim_is_active ? region : s->region, passive.metadata, &active);
         watched = victim_is_active ? passive.id : active.id;
         middle = operation_await_middle(survivor, watched);

@@ -85,7 +85,7 @@ struct probe *probe_new(void)
         return probe;
 }
 
-void loop_settle(void)
+void loop_drain(void)
 {
         struct probe *probe = probe_new();
         for (int i = 0; i < 2; i++) {

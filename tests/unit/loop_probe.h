@@ -38,6 +38,6 @@ struct probe *probe_new(void);
 void probe_setup(struct probe *probe);
 void wait_for(sem_t *done);
 /* Returns when the loop's thread has gone through all that was due before. */
-void loop_settle(void);
+void loop_drain(void);
 
 #endif

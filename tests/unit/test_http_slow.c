@@ -43,7 +43,7 @@ static int teardown(void **state)
 }
 
 /* Returns when the server has read what was sent before, and has looked at its clock since. */
-static void settle(struct http_fixture *h)
+static void catch_up(struct http_fixture *h)
 {
         for (int i = 0; i < 3; i++)
                 expect_status(http_call(h, "GET", "/livez", "", NULL), 200);
@@ -52,7 +52,7 @@ static void settle(struct http_fixture *h)
 static void pass(struct http_fixture *h, unsigned seconds)
 {
         atomic_fetch_add(&later_us, (uint64_t)seconds * SECOND_US);
-        settle(h);
+        catch_up(h);
 }
 
 static bool is_open(int fd)
@@ -78,7 +78,7 @@ static int say(struct http_fixture *h, const char *text)
         int fd = raw_dial(h->port);
 
         raw_send(fd, text, strlen(text));
-        settle(h);
+        catch_up(h);
         return fd;
 }
 
@@ -91,7 +91,7 @@ CASE(a_first_head_has_ten_seconds)
         pass(h, 9);
         assert_true(is_open(fd));
         raw_send(fd, "X", 1);
-        settle(h);
+        catch_up(h);
         pass(h, 2);
         expect_end(fd);
 }
@@ -106,7 +106,7 @@ CASE(a_later_head_has_them_from_its_first_byte)
         pass(h, 30); /* idle, which is nobody's fault */
         assert_true(is_open(fd));
         raw_send(fd, "GET /li", 7);
-        settle(h);
+        catch_up(h);
         pass(h, 2); /* the kernel's clock is not moved: to it, they have come just now */
         assert_true(is_open(fd));
         pass(h, 11);
@@ -137,7 +137,7 @@ CASE(a_body_must_move)
         assert_true(is_open(fd));
         for (int i = 0; i < 10; i++) /* good for 20 s */
                 raw_send(fd, bytes, sizeof(bytes));
-        settle(h);
+        catch_up(h);
         pass(h, 11);
         assert_true(is_open(fd));
         pass(h, 20);
@@ -167,7 +167,7 @@ CASE(a_reader_must_read)
 
         assert_int_equal(region_adopt(h->f->regions, memory, &spec, &region, detail), 0);
         fd = ask_for_much(h, region);
-        settle(h);
+        catch_up(h);
         pass(h, 4);
         pass(h, 55);
         assert_true(is_open(fd));

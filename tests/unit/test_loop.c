@@ -54,7 +54,7 @@ WITH_LOOP(watch_fires_once_with_its_events)
         assert_true(probe->events & EPOLLIN);
         assert_int_equal(probe->watch.id, 0);
         assert_int_equal(write(pair[1], "y", 1), 1);
-        loop_settle();
+        loop_drain();
         assert_int_equal(probe->fired, 1);
         assert_false(loop_watch_stop(loop, &probe->watch));
 
@@ -74,7 +74,7 @@ WITH_LOOP(stopped_watch_does_not_fire)
         assert_int_equal(loop_watch_start(loop, &probe->watch, pair[0], EPOLLIN), -EBUSY);
         assert_true(loop_watch_stop(loop, &probe->watch));
         assert_int_equal(write(pair[1], "x", 1), 1);
-        loop_settle();
+        loop_drain();
         assert_int_equal(probe->fired, 0);
 }
 
@@ -126,7 +126,7 @@ WITH_LOOP(stale_event_reaches_neither_the_stopped_watch_nor_the_next_of_that_num
                 assert_int_equal(write(stale.pairs[0][1], "x", 1) + write(stale.pairs[1][1], "x", 1), 2);
                 loop_watch_start(loop, &stale.first.watch, stale.pairs[0][0], EPOLLIN);
                 loop_watch_start(loop, &stale.second.watch, stale.pairs[1][0], EPOLLIN);
-                loop_settle();
+                loop_drain();
                 assert_int_equal(stale.first.fired + stale.second.fired, 2 - stale.stopped);
                 assert_int_equal(stale.fresh.fired, 0);
                 if (stale.stopped)
@@ -194,7 +194,7 @@ static void *torment(void *argument)
         }
         for (size_t i = 0; i < TIMERS; i++)
                 stopped += i == 0 ? loop_watch_stop(loop, &probes[i].watch) : loop_timer_stop(loop, &probes[i].timer);
-        loop_settle();
+        loop_drain();
         for (size_t i = 0; i < TIMERS; i++)
                 fired += probes[i].fired;
         close(pair[0]);

@@ -16,7 +16,7 @@ WITH_LOOP(waiting_for_a_deadline_is_one_wait)
 {
         for (uint64_t i = 0; i < 20; i++) {
                 struct probe *probe = probe_new();
-                loop_settle();
+                loop_drain();
                 loop_timer_start(loop, &probe->timer, clock_now_us() + 3 * MS + 37 * i);
                 /* The loop sleeps already, or is about to: one wait to be woken from, one for the deadline. */
                 int before = atomic_load(&loop_waits);
@@ -49,7 +49,7 @@ WITH_LOOP(timer_moved_earlier_fires_earlier)
 {
         struct probe *probe = probe_new();
         loop_timer_start(loop, &probe->timer, clock_now_us() + 3600 * (uint64_t)SECOND);
-        loop_settle();
+        loop_drain();
         loop_timer_start(loop, &probe->timer, clock_now_us() + 5 * MS);
         wait_for(&probe->done);
         assert_int_equal(probe->fired, 1);
@@ -63,7 +63,7 @@ WITH_LOOP(timer_moved_later_fires_once_and_later)
         loop_timer_start(loop, &probe->timer, later);
         wait_for(&probe->done);
         assert_true(probe->fired_us >= later);
-        loop_settle();
+        loop_drain();
         assert_int_equal(probe->fired, 1);
 }
 
@@ -143,7 +143,7 @@ WITH_LOOP(many_timers_fire_in_order_though_some_are_stopped_and_moved)
                         expected++;
         for (size_t i = 0; i < expected; i++)
                 wait_for(&done);
-        loop_settle();
+        loop_drain();
         assert_int_equal(sem_trywait(&done), -1);
         assert_int_equal(wrong, 0);
 }

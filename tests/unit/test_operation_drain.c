@@ -33,7 +33,7 @@ WITH_STORE(a_busy_store_is_drained_once_when_the_last_is_quiet)
         assert_int_equal(operation_store_live(f->store), 0);
 }
 
-WITH_STORE(cancelling_all_ends_the_idle_and_tells_the_mover_of_the_rest)
+WITH_STORE(cancelling_all_ends_the_idle_and_tells_the_data_plane_of_the_rest)
 {
         struct operation *waiting[200], *moving = NULL, *claimed = NULL, *none;
         struct operation_limits limits = default_limits;

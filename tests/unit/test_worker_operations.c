@@ -102,11 +102,11 @@ static void transfer_and_wait(const struct side *from, const struct side *to, en
         bool reads = active == FERRY_READ;
         struct ferry_worker_operation *offer =
                 create(reads ? from : to, reads ? FERRY_READABLE : FERRY_WRITABLE, size, NULL);
-        struct ferry_worker_operation *mover = create(reads ? to : from, active, size, metadata_of(offer));
+        struct ferry_worker_operation *active_operation = create(reads ? to : from, active, size, metadata_of(offer));
 
         memset(from->memory, 'x', size);
         memset(to->memory, 0, size);
-        test_release(mover); /* it goes on */
+        test_release(active_operation); /* it goes on */
         assert_int_equal(ferry_worker_operation_wait(offer, -1), 0);
 }
 
@@ -120,20 +120,20 @@ TEST_WITH(all_four_kinds_move_bytes, setup, teardown)
                         for (int k = 0; k < 2; k++) {
                                 const struct side *from = k ? &a : &b, *to = k ? &b : &a;
                                 bool reads = kinds[i] == FERRY_READ;
-                                struct ferry_worker_operation *offer, *mover;
+                                struct ferry_worker_operation *offer, *active_operation;
 
                                 memset(from->memory, (int)(1 + i + j), sizes[j]);
                                 memset(to->memory, 0, sizes[j]);
                                 offer = create(reads ? from : to, reads ? FERRY_READABLE : FERRY_WRITABLE, sizes[j],
                                                NULL);
-                                mover = create(reads ? to : from, kinds[i], sizes[j], metadata_of(offer));
-                                assert_int_equal(ferry_worker_operation_wait(mover, -1), 0);
+                                active_operation = create(reads ? to : from, kinds[i], sizes[j], metadata_of(offer));
+                                assert_int_equal(ferry_worker_operation_wait(active_operation, -1), 0);
                                 assert_int_equal(ferry_worker_operation_wait(offer, -1), 0);
                                 assert_memory_equal(to->memory, from->memory, sizes[j]);
-                                assert_int_equal(ferry_worker_operation_bytes_done(mover), sizes[j]);
+                                assert_int_equal(ferry_worker_operation_bytes_done(active_operation), sizes[j]);
                                 assert_int_equal(ferry_worker_operation_bytes_total(offer), sizes[j]);
-                                assert_string_equal(ferry_worker_operation_transport(mover), "shm");
-                                test_release(mover);
+                                assert_string_equal(ferry_worker_operation_transport(active_operation), "shm");
+                                test_release(active_operation);
                                 test_release(offer);
                         }
 }
@@ -141,7 +141,7 @@ TEST_WITH(all_four_kinds_move_bytes, setup, teardown)
 TEST_WITH(a_handle_tells_what_was_asked_for_and_who_came, setup, teardown)
 {
         struct ferry_worker_request *request = request_of(&a, FERRY_READABLE, 64);
-        struct ferry_worker_operation *offer, *mover;
+        struct ferry_worker_operation *offer, *active_operation;
 
         assert_int_equal(ferry_worker_request_set(request, "label", "layer 7"), 0);
         assert_int_equal(ferry_worker_request_set(request, "layout", "stream"), 0);
@@ -151,16 +151,17 @@ TEST_WITH(a_handle_tells_what_was_asked_for_and_who_came, setup, teardown)
         assert_string_equal(ferry_worker_operation_peer(offer), "");
         assert_string_equal(ferry_worker_operation_peer_epoch(offer), "");
 
-        mover = create(&b, FERRY_READ, 64, metadata_of(offer));
-        assert_int_equal(ferry_worker_operation_wait(mover, -1), 0);
+        active_operation = create(&b, FERRY_READ, 64, metadata_of(offer));
+        assert_int_equal(ferry_worker_operation_wait(active_operation, -1), 0);
         assert_int_equal(ferry_worker_operation_wait(offer, -1), 0);
-        assert_string_equal(ferry_worker_operation_label(mover), "");
-        assert_int_not_equal(ferry_worker_operation_layout(mover), FERRY_LAYOUT_STREAM);
-        assert_string_equal(ferry_worker_operation_peer(mover), ferry_worker_name(a.worker));
-        assert_int_equal(strlen(ferry_worker_operation_peer_epoch(mover)), 16);
+        assert_string_equal(ferry_worker_operation_label(active_operation), "");
+        assert_int_not_equal(ferry_worker_operation_layout(active_operation), FERRY_LAYOUT_STREAM);
+        assert_string_equal(ferry_worker_operation_peer(active_operation), ferry_worker_name(a.worker));
+        assert_int_equal(strlen(ferry_worker_operation_peer_epoch(active_operation)), 16);
         assert_int_equal(strlen(ferry_worker_operation_peer_epoch(offer)), 16);
         assert_string_equal(ferry_worker_operation_peer(offer), ferry_worker_name(b.worker));
-        assert_string_not_equal(ferry_worker_operation_peer_epoch(mover), ferry_worker_operation_peer_epoch(offer));
+        assert_string_not_equal(ferry_worker_operation_peer_epoch(active_operation),
+                                ferry_worker_operation_peer_epoch(offer));
 }
 
 TEST_WITH(an_operation_goes_on_without_its_handle, setup, teardown)
@@ -185,14 +186,14 @@ TEST_WITH(waiting_has_a_limit, setup, teardown)
 
 TEST_WITH(metadata_end_with_the_operation, setup, teardown)
 {
-        struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, 64, NULL), *mover;
+        struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, 64, NULL), *active_operation;
         const char *text = NULL;
         const char *kept = text_keep(strdup(metadata_of(offer)));
 
         ferry_worker_operation_cancel(offer);
-        mover = create(&b, FERRY_READ, 64, kept);
-        assert_int_equal(ferry_worker_operation_metadata(mover, &text), FERRY_E_NOT_PASSIVE);
-        assert_int_equal(ferry_worker_operation_wait(mover, -1), FERRY_E_CANCELLED_BY_PEER);
+        active_operation = create(&b, FERRY_READ, 64, kept);
+        assert_int_equal(ferry_worker_operation_metadata(active_operation, &text), FERRY_E_NOT_PASSIVE);
+        assert_int_equal(ferry_worker_operation_wait(active_operation, -1), FERRY_E_CANCELLED_BY_PEER);
         test_release(offer);
         offer = create(&a, FERRY_WRITABLE, 64, NULL);
         ferry_worker_operation_cancel(offer);
@@ -280,14 +281,14 @@ TEST_WITH(rows_of_a_region_move_as_one_stream, setup, teardown)
 {
         struct ferry_worker_request *rows = keep_request(ferry_worker_request_new(FERRY_READABLE)),
                                     *whole = request_of(&b, FERRY_READ, 12);
-        struct ferry_worker_operation *offer = NULL, *mover = NULL;
+        struct ferry_worker_operation *offer = NULL, *active_operation = NULL;
 
         for (int i = 0; i < 64; i++)
                 a.memory[i] = (char)('A' + i);
         assert_int_equal(ferry_worker_request_add_row(rows, a.region, 2, 4, 3, 10), 0);
         offer = start(&a, rows, NULL);
-        mover = start(&b, whole, metadata_of(offer));
-        assert_int_equal(ferry_worker_operation_wait(mover, -1), 0);
+        active_operation = start(&b, whole, metadata_of(offer));
+        assert_int_equal(ferry_worker_operation_wait(active_operation, -1), 0);
         assert_memory_equal(b.memory, "CDEFMNOPWXYZ", 12);
 }
 
@@ -296,7 +297,7 @@ TEST_WITH(blocks_move_in_the_order_in_which_they_are_named, setup, teardown)
         static const uint64_t named[] = { 7, 0, 3 };
         struct ferry_worker_request *blocks = keep_request(ferry_worker_request_new(FERRY_READABLE)),
                                     *whole = request_of(&b, FERRY_READ, 12);
-        struct ferry_worker_operation *offer = NULL, *mover = NULL;
+        struct ferry_worker_operation *offer = NULL, *active_operation = NULL;
 
         for (int i = 0; i < 64; i++)
                 a.memory[i] = (char)('A' + i);
@@ -304,8 +305,8 @@ TEST_WITH(blocks_move_in_the_order_in_which_they_are_named, setup, teardown)
         assert_int_equal(ferry_worker_request_add_blocks(blocks, a.region, 1, 0, named, 3), FERRY_E_INVALID_PARAMETER);
         assert_int_equal(ferry_worker_request_add_blocks(blocks, a.region, 1, 4, named, 3), 0);
         offer = start(&a, blocks, NULL);
-        mover = start(&b, whole, metadata_of(offer));
-        assert_int_equal(ferry_worker_operation_wait(mover, -1), 0);
+        active_operation = start(&b, whole, metadata_of(offer));
+        assert_int_equal(ferry_worker_operation_wait(active_operation, -1), 0);
         assert_memory_equal(b.memory, "^_`aBCDENOPQ", 12);
 }
 
@@ -330,18 +331,18 @@ static void ring(void *context)
 TEST_WITH(a_callback_tells_of_the_end_once, setup, teardown)
 {
         struct bell bell = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0 };
-        struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, SIZE, NULL), *mover;
+        struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, SIZE, NULL), *active_operation;
 
         assert_int_equal(ferry_worker_operation_notify(offer, ring, &bell), 0);
         assert_int_equal(bell.times, 0);
-        mover = create(&b, FERRY_READ, SIZE, metadata_of(offer));
+        active_operation = create(&b, FERRY_READ, SIZE, metadata_of(offer));
         pthread_mutex_lock(&bell.lock);
         WAIT_SIGNAL(&bell.rung, &bell.lock, bell.times != 0);
         pthread_mutex_unlock(&bell.lock);
         assert_int_equal(ferry_worker_operation_result(offer), 0);
         assert_int_equal(ferry_worker_operation_notify(offer, ring, &bell), 0); /* at once */
         assert_int_equal(bell.times, 2);
-        assert_int_equal(ferry_worker_operation_wait(mover, -1), 0);
+        assert_int_equal(ferry_worker_operation_wait(active_operation, -1), 0);
 }
 
 static bool readable(int fd, int timeout_ms)
@@ -363,11 +364,11 @@ TEST_WITH(a_queue_tells_of_hundreds_through_one_descriptor, setup, teardown)
         assert_int_equal(ferry_worker_queue_take(queue, &context), 0);
         for (size_t i = 0; i < MANY; i++) {
                 struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, 4096, NULL);
-                struct ferry_worker_operation *mover = create(&b, FERRY_READ, 4096, metadata_of(offer));
+                struct ferry_worker_operation *active_operation = create(&b, FERRY_READ, 4096, metadata_of(offer));
 
                 assert_int_equal(ferry_worker_queue_add(queue, offer, (void *)i), 0);
                 test_release(offer);
-                test_release(mover);
+                test_release(active_operation);
         }
         while (n < MANY) {
                 assert_true(readable(ferry_worker_queue_fd(queue), 10000));
@@ -399,7 +400,7 @@ TEST_WITH(a_queue_may_be_freed_before_the_operations_end, setup, teardown)
 TEST_WITH(memory_is_quiet_after_the_worker_is_freed, setup, teardown)
 {
         struct bell bell = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0 };
-        struct ferry_worker_operation *offers[8], *movers[8];
+        struct ferry_worker_operation *offers[8], *reads[8];
         struct ferry_worker_queue *queue = NULL;
         void *context = NULL;
         char *before = malloc(SIZE);
@@ -408,23 +409,23 @@ TEST_WITH(memory_is_quiet_after_the_worker_is_freed, setup, teardown)
         assert_int_equal(ferry_worker_queue_new(&queue), 0);
         for (int i = 0; i < 8; i++) {
                 offers[i] = create(&a, FERRY_READABLE, SIZE, NULL);
-                movers[i] = create(&b, FERRY_READ, SIZE, metadata_of(offers[i]));
-                assert_int_equal(ferry_worker_operation_notify(movers[i], ring, &bell), 0);
-                assert_int_equal(ferry_worker_queue_add(queue, movers[i], movers[i]), 0);
+                reads[i] = create(&b, FERRY_READ, SIZE, metadata_of(offers[i]));
+                assert_int_equal(ferry_worker_operation_notify(reads[i], ring, &bell), 0);
+                assert_int_equal(ferry_worker_queue_add(queue, reads[i], reads[i]), 0);
         }
         b.worker = ferry_worker_free(b.worker);
         assert_int_equal(bell.times, 8);
         memcpy(before, b.memory, SIZE);
         memset(a.memory, 'y', SIZE);
         for (int i = 0; i < 8; i++) {
-                int result = ferry_worker_operation_wait(movers[i], -1);
+                int result = ferry_worker_operation_wait(reads[i], -1);
 
                 assert_true(result == 0 || result == FERRY_E_CANCELLED);
                 assert_int_equal(ferry_worker_queue_take(queue, &context), 1);
                 ferry_worker_operation_cancel(offers[i]); /* of which the read may not have told */
                 (void)ferry_worker_operation_wait(offers[i], -1);
                 test_release(offers[i]);
-                test_release(movers[i]);
+                test_release(reads[i]);
         }
         assert_int_equal(ferry_worker_queue_take(queue, &context), 0);
         assert_memory_equal(b.memory, before, SIZE);

@@ -12,7 +12,7 @@ int gpu_mapping_open(struct channel *channel, uint64_t id, uint64_t size, const 
 
 /* struct mappings' close callback: closes on a thread, then tells the peer. */
 void gpu_mapping_close(struct mappings *mappings, uint64_t id, const struct space *space);
-/* The link has failed: drops what is open, and what is being opened once that is done. */
+/* The link has failed: closes open memory, and memory that is being opened once it is open. */
 void gpu_mappings_end(struct channel *channel);
 
 #endif

@@ -16,7 +16,7 @@
 
 enum { DATAGRAMS_MAX = 32 }; /* datagrams to read of one link before the others */
 
-/* ---- datagrams; NULL or what is wrong ---- */
+/* ---- datagrams; each function returns NULL, or the fault in the datagram ---- */
 
 static const char *read_greeting(struct channel *channel, const struct frame *frame, const struct datagram *datagram)
 {

@@ -8,7 +8,7 @@
 
 /* 0; -errno, logged. */
 int local_listener_open(struct local *local);
-/* Accepts what waits. Pauses until local->accept_at_us when no descriptor is left. */
+/* Accepts waiting connections. Pauses until local->accept_at_us when no descriptor is left. */
 void local_listener_accept(struct local *local);
 /* Ends the pause. */
 void local_listener_resume(struct local *local);

@@ -4,7 +4,7 @@
 
 #include "channel.h"
 
-/* What one round of the transport does: events, timers, copies, the end of failed links. The progress thread. */
+/* One round of the transport: events, timers, copies, the end of failed links. The progress thread. */
 
 /* Of struct transport_ops. */
 bool local_progress(struct transport *transport);

@@ -15,9 +15,9 @@ void pull_refuse(struct pull *pull);
 /* Of struct transport_ops. */
 void pulls_receive(struct link *link, struct message *message, struct payload *payload);
 
-/* Copies about one piece, taking the pulls in turn. Whether anything was done. */
+/* Copies about one piece, round-robin over the pulls. Whether it did anything. */
 bool pulls_copy(struct local *local);
-/* Whether there is something to copy, or to end. */
+/* Whether a pull can be copied or ended now. */
 bool pulls_have_work(const struct local *local);
 
 /* Ends the receives of a transfer (NULL = all); those that a device is copying end after that. */

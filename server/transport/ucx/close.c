@@ -123,7 +123,7 @@ static bool is_idle(const struct ucx_link *link)
         return !link->under_way && !link->parts && !link->receives && !ucx_link_is_staging(link);
 }
 
-/* Closes links without messages in flight; UCX flushes what it has sent. */
+/* Closes links without messages in flight; UCX flushes their sent data. */
 static void close_idle(struct ucx *ucx)
 {
         struct link *base;

@@ -176,7 +176,7 @@ int ucx_worker_open(struct ucx *ucx, ucp_am_recv_callback_t arrived)
 {
         ucp_worker_params_t params = {
                 .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
-                /* One thread at a time: whoever holds the engine's progress lock. */
+                /* One thread at a time: the holder of the engine's progress lock. */
                 .thread_mode = UCS_THREAD_MODE_SERIALIZED,
         };
         ucp_am_handler_param_t handler = {

@@ -21,9 +21,9 @@
 #include "ucx_limits.h"
 
 /*
- * Only the thread that holds the engine's progress lock may use what is declared here, unless a function says
- * otherwise. UCX runs callbacks inside ucp_worker_progress, on the same thread. No callback makes a UCX call that
- * sends, posts, refuses or closes: queue.c and close.c do that afterwards.
+ * Only the thread that holds the engine's progress lock may use these declarations, unless a function says otherwise.
+ * UCX runs callbacks inside ucp_worker_progress, on the same thread. No callback makes a UCX call that sends, posts,
+ * refuses or closes: queue.c and close.c do that afterwards.
  *
  * A file calls only the files above it in this header, except through callbacks that it is handed.
  */

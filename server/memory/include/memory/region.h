@@ -104,8 +104,8 @@ struct region_config {
 int region_table_new(const struct region_config *config, struct region_table **ret_table);
 
 /*
- * Cancels what is being made, deregisters all regions, unmaps those without references. No region may be in use. Takes
- * NULL; returns NULL.
+ * Cancels regions that are being made, deregisters all regions, unmaps those without references. No region may be in
+ * use. Takes NULL; returns NULL.
  */
 struct region_table *region_table_free(struct region_table *table);
 
@@ -189,8 +189,9 @@ bool region_deleted(const struct region *region);
 /*
  * Deletes a region: region_find does not find it any more. A large one is deregistered by the maker threads, and freed
  * by them once the last reference is given back; its bytes count until then, and region_create waits for them rather
- * than fail, unless a stream keeps them. Other memory is deregistered on return. What is being made is cancelled.
- * FERRY_E_NOT_FOUND; FERRY_E_REGION_IN_USE; FERRY_E_REGION_HELD. Thread: any but the engine's, for which it waits.
+ * than fail, unless a stream keeps them. Other memory is deregistered on return. A region that is being made is
+ * cancelled. FERRY_E_NOT_FOUND; FERRY_E_REGION_IN_USE; FERRY_E_REGION_HELD. Thread: any but the engine's, for which it
+ * waits.
  */
 int region_delete(struct region_table *table, uint64_t id);
 

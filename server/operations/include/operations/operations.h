@@ -67,7 +67,7 @@ struct operation_descriptor {
         const uint64_t *blocks; /* NULL = a row, or one piece */
 };
 
-/* What operations call to move bytes; tests pass a fake. As the functions of transfer/engine.h. */
+/* The data plane's functions, as in transfer/engine.h; tests pass a fake. */
 struct data_plane_ops {
         int (*transfer_start)(void *context, const struct engine_transfer *transfer);
         void (*transfer_cancel)(void *context, uint64_t id, int reason);
@@ -128,7 +128,7 @@ int operation_store_new(const struct operation_config *config, struct operation_
  */
 size_t operation_store_cancel_all(struct operation_store *store);
 
-/* How many operations are not terminal; deleted ones count until they are quiet. */
+/* How many operations are not terminal; deleted ones count until they are terminal. */
 size_t operation_store_live(struct operation_store *store);
 
 /*
@@ -138,8 +138,8 @@ size_t operation_store_live(struct operation_store *store);
 void operation_store_on_drained(struct operation_store *store, void (*drained)(void *context), void *context);
 
 /*
- * No transfer may be in flight. Cancels what has not begun. Before loop_free. References to operations may be given
- * back later. Takes NULL; returns NULL.
+ * No transfer may be in flight. Cancels operations that have not begun. Before loop_free. References to operations may
+ * be given back later. Takes NULL; returns NULL.
  */
 struct operation_store *operation_store_free(struct operation_store *store);
 
@@ -161,8 +161,9 @@ struct operation_spec {
         bool verify;         /* active */
         unsigned carriers;   /* active; of enum engine_carrier; 0 = whatever both sides have */
         /*
-         * Readable: a read of the same store that fills all of its bytes. The readable serves what has arrived there
-         * and delays requests for the rest. It ends with the read's error if that fails. NULL = all bytes are there.
+         * Readable: a read of the same store that fills all of its bytes. The readable serves the bytes that have
+         * arrived there and delays requests for the rest. It ends with the read's error if that fails. NULL = all bytes
+         * are there.
          */
         struct operation *follow;
         bool relay;                       /* read; others will follow it: its requests are small from the start on */
@@ -246,7 +247,7 @@ struct operation_view {
         uint64_t ended_unix_ms;
         uint64_t duration_us; /* from the first chunk (or, if there was none, from creation) to the end */
         char transport[OPERATION_TRANSPORT_SIZE];
-        uint64_t connect_us; /* time to connect to the peer; 0 = there was no need, or it has not ended */
+        uint64_t connect_us; /* time to connect to the peer; 0 = it did not have to, or has not ended */
         int error;           /* 0 = none */
         char detail[OPERATION_DETAIL_SIZE];
         const struct operation_descriptor *descriptors;
@@ -283,7 +284,7 @@ int operation_renew(struct operation_store *store, struct operation *operation, 
 /* Embedded in the waiting object, zero-initialised; guarded by the store's lock while it waits. */
 struct operation_waiter {
         void (*wake)(struct operation_waiter
-                             *waiter); /* called at most once, with no lock held: look at the operation again */
+                             *waiter); /* called at most once, with no lock held: the operation has changed */
         bool quiet;                    /* a deleted operation is waited for until it is terminal */
         struct operation_waiter *previous, *next; /* the store's */
         struct operation *operation;              /* the store's; NULL = not waiting */

@@ -79,7 +79,7 @@ int peers_fetch_worker(struct peers *peers, const char *url, peers_fetched fetch
  * Moves a transfer over HTTP: ranges of the content of the peer's operation at spec->peer.url, which must be of an
  * admitted host. *spec is copied, its segments stay valid until ended; started, progress and ended run on the peers'
  * thread, ended once for each 0. Else FERRY_E_INVALID_PARAMETER or FERRY_E_FORBIDDEN with a sentence, or -errno.
- * peers_free ends what runs with FERRY_E_CANCELLED.
+ * peers_free ends running transfers with FERRY_E_CANCELLED.
  */
 int peers_transfer_start(struct peers *peers, const struct engine_transfer *spec, char *detail, size_t detail_size);
 

@@ -152,8 +152,9 @@ struct engine_config {
 };
 
 /*
- * What the data plane can do here. Fixed after engine_new, but for one change where the network transport has to wait
- * for its address: network_waits becomes false, and device, data_address and transports are as they stay.
+ * The properties of the data plane on this machine. Fixed after engine_new, but for one change where the network
+ * transport has to wait for its address: network_waits becomes false, and device, data_address and transports are as
+ * they stay.
  */
 struct engine_facts {
         atomic_bool network_waits;
@@ -171,7 +172,7 @@ struct engine_facts {
  */
 int engine_new(const struct engine_config *config, struct engine **ret_engine);
 
-/* Whether the network transport is open. Any thread; so is what it has fixed when it is. */
+/* Whether the network transport is open; then its facts are fixed. Any thread. */
 static inline bool engine_network_is_open(const struct engine_facts *facts)
 {
         return !atomic_load(&facts->network_waits) && facts->data_address[0];
@@ -303,8 +304,8 @@ struct engine_peer_view {
         uint64_t connect_us;                   /* the same */
         size_t n_transfers;                    /* running, in both directions, over any carrier */
         uint64_t n_completed, bytes;           /* of those that have ended, while this worker has known it */
-        int error;                             /* DISCONNECTED: FERRY_E_*; 0 = the link was closed for want of use */
-        char detail[128];                      /* of error */
+        int error;        /* DISCONNECTED: FERRY_E_*; 0 = the link was closed, because it was not used */
+        char detail[128]; /* of error */
         uint64_t disconnected_unix_ms;
         struct engine_unused_transport unused[3]; /* the best first; transport NULL ends the list */
 };

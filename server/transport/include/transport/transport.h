@@ -15,7 +15,7 @@
  * The seam between the engine (server/transfer) and the transports. A transport opens links to peers, carries messages
  * with payloads on them, and reports their end. It knows nothing of operations, keys or claims.
  *
- * Thread: whoever holds the engine's progress lock; one thread at a time makes all calls here, and all handlers run on
+ * Thread: the holder of the engine's progress lock; one thread at a time makes all calls here, and all handlers run on
  * it, inside progress(), send(), receive(), fail(), cancel() or shut_down(). What may be called from other threads says
  * so. A transport's own helper threads (copying) report through its descriptor.
  *
@@ -39,7 +39,7 @@ struct transport;
 /* ---- memory ---- */
 
 /*
- * Registered memory. Filled in by the engine before register_memory; each transport keeps what it needs in its own
+ * Registered memory. Filled in by the engine before register_memory; each transport keeps its own data in its own
  * element of handles. Stays where it is until deregister_memory.
  */
 struct memory {
@@ -188,13 +188,13 @@ struct transport_ops {
         /* Frees the transport. Every link must have ended. */
         void (*free)(struct transport *transport);
         /*
-         * Accepts no more links, flushes what was sent until the deadline at most, and ends every link. Calls progress
+         * Accepts no more links, flushes sent messages until the deadline at most, and ends every link. Calls progress
          * by itself.
          */
         void (*shut_down)(struct transport *transport, uint64_t deadline_us);
-        /* Does all that can be done now. Whether that was anything. */
+        /* Makes all progress that is possible now. Whether there was any. */
         bool (*progress)(struct transport *transport);
-        /* Makes fd readable at the next event. false: there is something to do now. */
+        /* Makes fd readable at the next event. false: progress() has work already. */
         bool (*arm)(struct transport *transport);
         /* Next deadline at which progress must be called without an event, monotonic us; UINT64_MAX = none. */
         uint64_t (*deadline)(const struct transport *transport);
@@ -249,7 +249,7 @@ struct transport {
         size_t index;        /* into struct memory's handles; set by the engine */
         size_t message_size; /* of the struct that begins with struct message; transport_init sets struct message's own
                               */
-        int fd;              /* readable when there is something to do, once armed */
+        int fd;              /* readable when progress() has work, once armed */
         bool shared; /* set by the engine before progress(): several transfers run, so none may delay the others'
                         messages for long */
         struct transport_handlers handlers;

@@ -20,7 +20,7 @@ struct ucx_config {
         uint32_t window;     /* chunks in flight over one link; 0 = default */
 };
 
-/* What UCX can do here. */
+/* The properties of UCX on this machine. */
 struct ucx_facts {
         struct device_ucx device;
         char data_address[TRANSPORT_ADDRESS_SIZE]; /* bound "host:port"; "" = it waits for its address */
