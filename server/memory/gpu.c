@@ -126,15 +126,6 @@ const struct gpu_device *gpu_device_in_use(unsigned n)
         return in_use ? &devices[n] : NULL;
 }
 
-const struct gpu_device *gpu_device_any(void)
-{
-        const struct gpu_device *device = NULL;
-
-        for (unsigned n = 0; n < GPU_MAX && !device; n++)
-                device = gpu_device_in_use(n);
-        return device;
-}
-
 bool gpu_enter(const struct gpu_device *device)
 {
         return gpu_driver()->ctx_push(device->context) == CUDA_SUCCESS;

@@ -41,9 +41,9 @@ void gpu_host_free(unsigned gpu, void *address)
 }
 
 /* false: the memory cannot be pinned, or the program has pinned it already. */
-static bool pin(const struct gpu_pin *p, unsigned gpu)
+static bool pin(const struct gpu_pin *p)
 {
-        const struct gpu_device *device = gpu_device_in_use(gpu);
+        const struct gpu_device *device = gpu_device_in_use(p->gpu);
         const unsigned flags = CUDA_HOST_PORTABLE | (p->read_only ? CUDA_HOST_READ_ONLY : 0);
         cuda_result result;
 
@@ -60,8 +60,10 @@ void gpu_pin_use(struct gpu_pin *p, unsigned gpu, uint64_t bytes)
 
         if (p->size < PIN_MIN || atomic_load(&p->state) != PIN_NONE || atomic_fetch_add(&p->copied, bytes) < p->size)
                 return;
-        if (atomic_compare_exchange_strong(&p->state, &none, PIN_UNDER_WAY))
-                atomic_store(&p->state, pin(p, gpu) ? PIN_DONE : PIN_REFUSED);
+        if (!atomic_compare_exchange_strong(&p->state, &none, PIN_UNDER_WAY))
+                return;
+        p->gpu = gpu;
+        atomic_store(&p->state, pin(p) ? PIN_DONE : PIN_REFUSED);
 }
 
 bool gpu_is_pinned(const struct gpu_pin *p)
@@ -74,13 +76,14 @@ void gpu_pin_move(struct gpu_pin *to, struct gpu_pin *from)
         to->address = from->address;
         to->size = from->size;
         to->read_only = from->read_only;
+        to->gpu = from->gpu;
         atomic_init(&to->state, atomic_exchange(&from->state, PIN_NONE));
         atomic_init(&to->copied, 0);
 }
 
 void gpu_pin_end(struct gpu_pin *p)
 {
-        const struct gpu_device *device = gpu_is_pinned(p) ? gpu_device_any() : NULL;
+        const struct gpu_device *device = gpu_is_pinned(p) ? gpu_device_in_use(p->gpu) : NULL;
 
         if (!device || !gpu_enter(device))
                 return;

@@ -38,8 +38,6 @@ int gpu_device_use(unsigned n, const struct gpu_device **ret_device, char detail
 const struct gpu_device *gpu_device(unsigned n);
 /* Device n; NULL = it is not in use. */
 const struct gpu_device *gpu_device_in_use(unsigned n);
-/* Any device in use; NULL = none. */
-const struct gpu_device *gpu_device_any(void);
 
 /* Makes the device's context current until gpu_leave. false: the device is gone. */
 bool gpu_enter(const struct gpu_device *device);

@@ -48,7 +48,12 @@ EXPORT cuda_result cuMemHostRegister_v2(void *address, size_t size, unsigned fla
 EXPORT cuda_result cuMemHostUnregister(void *address)
 {
         struct host_range *range;
+        struct context *context;
+        cuda_result result = current(&context);
 
+        if (result != CUDA_SUCCESS)
+                return result;
+        await_answering(context->device);
         (void)pthread_mutex_lock(&standin_lock);
         DL_FOREACH (ranges, range)
                 if (range->address == address)

@@ -370,6 +370,29 @@ TEST(host_memory_that_is_copied_again_is_pinned_until_it_goes)
         gpu_free(space);
 }
 
+TEST(memory_is_pinned_and_unpinned_by_the_gpu_that_copies_it)
+{
+        static char host[128 << 10];
+        struct gpu_pin pin = { .address = host, .size = sizeof(host) };
+        int before = counts->pins;
+        const struct space *space, *hung;
+        void *memory, *buffer;
+
+        allocate("cuda:0", &hung, &memory);
+        allocate("cuda:1", &space, &memory);
+        set_faults("hung0");
+        gpu_pin_use(&pin, 1, sizeof(host));
+        gpu_pin_use(&pin, 1, 1);
+        buffer = gpu_host_new(1, SIZE);
+        assert_int_equal(counts->pins, before + 2);
+        gpu_host_free(1, buffer);
+        gpu_pin_end(&pin);
+        assert_int_equal(counts->pins, before);
+        set_faults("");
+        gpu_free(space);
+        gpu_free(hung);
+}
+
 TEST(memory_of_the_driver_is_pinned_from_the_start)
 {
         uint64_t pageable = counts->pageable, pinned = counts->pinned;

@@ -31,7 +31,7 @@ void unmap_range(struct gpu_pin *range, struct copier *copier)
 
         if (copy) {
                 gpu_pin_move(copy, range);
-                copier_run_detached(copier, copier_gpus_of(NULL, NULL), unpin_run, copy);
+                copier_run_detached(copier, (struct copier_gpus){ .one = 1 + copy->gpu }, unpin_run, copy);
                 return;
         }
         gpu_pin_end(range);

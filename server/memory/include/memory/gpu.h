@@ -113,6 +113,7 @@ struct gpu_pin {
         size_t size;
         bool read_only; /* mapped read-only */
         atomic_int state;
+        unsigned gpu;            /* the one that has pinned it */
         _Atomic uint64_t copied; /* bytes, until it is pinned */
 };
 
