@@ -67,8 +67,6 @@ int problem_decode(struct json_object *json, struct ferry_problem *p, const char
                 return r;
         problem_take_complaint(p, json);
         int error = ferry_error_from_code(p->code, p->http_status);
-        if (error < 0)
-                error = ferry_error_from_code(p->code, 0);
         p->error = error > 0 ? error : FERRY_E_OTHER;
         return 0;
 }

@@ -132,6 +132,8 @@ void worker_close(struct cli_worker *worker);
 
 /* The worker of --url, @NAME or the default. CLI_OK or CLI_USAGE. */
 int cli_connect(struct cli *cli);
+/* Connects, and runs one for each argument after the first. Returns the worst status. */
+int cli_each(struct cli *cli, int argc, char **argv, int (*one)(struct cli *cli, const char *argument));
 
 /* The URL and the settings of "@NAME" in the file of workers, or a URL. CLI_OK or CLI_USAGE. */
 int worker_resolve(const char *name, struct cli_worker *worker);

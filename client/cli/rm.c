@@ -12,13 +12,7 @@ static int rm_one(struct cli *cli, const char *id)
         return cli_usage_error("%s is neither an operation (op_…) nor a region (rgn_…)", id);
 }
 
-/* Removes all of them. Returns the worst status. */
 int cli_run_rm(struct cli *cli, int argc, char **argv)
 {
-        int status = cli_connect(cli);
-        for (int i = 1; status != CLI_USAGE && status != CLI_UNREACHABLE && i < argc; i++) {
-                int one = rm_one(cli, argv[i]);
-                status = one != CLI_OK ? one : status;
-        }
-        return status;
+        return cli_each(cli, argc, argv, rm_one);
 }

@@ -198,3 +198,13 @@ int cli_connect(struct cli *cli)
                 return status;
         return worker_open_with_settings(cli, &cli->worker, cli->token_file, cli_option_given(cli, &cli->token_file));
 }
+
+int cli_each(struct cli *cli, int argc, char **argv, int (*one)(struct cli *cli, const char *argument))
+{
+        int status = cli_connect(cli);
+        for (int i = 1; status != CLI_USAGE && status != CLI_UNREACHABLE && i < argc; i++) {
+                int result = one(cli, argv[i]);
+                status = result != CLI_OK ? result : status;
+        }
+        return status;
+}
