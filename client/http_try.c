@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include <ferry/clock.h>
+#include <ferry/http_only.h>
 
 #include "client_internal.h"
 #include "http_try.h"
@@ -82,21 +83,11 @@ static CURLcode http_try_set_url(struct ferry *f)
         return curl_easy_setopt(f->easy, CURLOPT_CURLU, f->url);
 }
 
-/* By the name that libcurl 7.85 deprecated where it is the only one. */
-static CURLcode allow_http_only(CURL *easy)
-{
-#if CURL_AT_LEAST_VERSION(7, 85, 0)
-        return curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-#else
-        return curl_easy_setopt(easy, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
-#endif
-}
-
 /* What stays the same from request to request. false: memory is short. */
 static bool http_try_set_fixed(struct ferry *f)
 {
         CURL *easy = f->easy;
-        bool ok = http_try_set_url(f) == CURLE_OK && allow_http_only(easy) == CURLE_OK &&
+        bool ok = http_try_set_url(f) == CURLE_OK && ferry_http_only(easy) == CURLE_OK &&
                   curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, f->unix_socket) == CURLE_OK &&
                   curl_easy_setopt(easy, CURLOPT_PROXY, "") == CURLE_OK &&
                   (!f->ca_file || curl_easy_setopt(easy, CURLOPT_CAINFO, f->ca_file) == CURLE_OK) &&

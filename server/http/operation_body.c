@@ -38,6 +38,8 @@ struct raw_descriptor {
 
 static const char *const kinds[] = { "readable", "read", "writable", "write", NULL };
 static const char *const layouts[] = { "pairwise", "stream", NULL };
+_Static_assert(FERRY_ARRAY_SIZE(kinds) == FERRY_KIND_COUNT + 1 && FERRY_ARRAY_SIZE(layouts) == FERRY_LAYOUT_COUNT + 1,
+               "every kind and layout has its name here, too");
 
 static bool decode_raw(const struct http_config *config, struct json_object *document, struct raw_body *raw,
                        struct ferry_json_errors *errors)

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include <ferry/error.h>
+#include <ferry/http_only.h>
 
 #include "base/allowlist.h"
 #include "base/util.h"
@@ -138,16 +139,6 @@ static int on_request(void *context, char *ip, char *local_ip, int port, int loc
         return CURL_PREREQFUNC_OK;
 }
 
-/* libcurl before 7.85 has only the option that later versions deprecate. */
-static CURLcode allow_http_only(CURL *easy)
-{
-#if CURL_AT_LEAST_VERSION(7, 85, 0)
-        return curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-#else
-        return curl_easy_setopt(easy, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
-#endif
-}
-
 static bool set_option(CURL *easy, CURLoption option, const char *value)
 {
         return !value || curl_easy_setopt(easy, option, value) == CURLE_OK;
@@ -159,7 +150,7 @@ bool easy_prepare(struct easy *easy)
         CURL *curl = easy->curl = curl_easy_init();
 
         return curl && curl_easy_setopt(curl, CURLOPT_CURLU, easy->url) == CURLE_OK &&
-               curl_easy_setopt(curl, CURLOPT_PRIVATE, easy) == CURLE_OK && allow_http_only(curl) == CURLE_OK &&
+               curl_easy_setopt(curl, CURLOPT_PRIVATE, easy) == CURLE_OK && ferry_http_only(curl) == CURLE_OK &&
                curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) == CURLE_OK &&
                curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L) == CURLE_OK &&
                curl_easy_setopt(curl, CURLOPT_PROXY, "") == CURLE_OK &&
