@@ -61,28 +61,19 @@ int peers_set_token(struct peers *peers, const char *token)
 static int settings_make(struct peers *peers, const struct peers_config *config)
 {
         struct easy_settings *settings = &peers->settings;
-        const struct {
-                const char *from;
-                const char **to;
-        } strings[] = {
-                { config->ca_file, &settings->ca_file },   { config->cert_file, &settings->cert_file },
-                { config->key_file, &settings->key_file }, { config->user_agent, &settings->user_agent },
-                { config->worker, &settings->worker },
-        };
 
-        _Static_assert(FERRY_ARRAY_SIZE(strings) == FERRY_ARRAY_SIZE(peers->strings), "a place for each");
         settings->allowlist = config->allowlist;
+        settings->ca_file = config->ca_file;
+        settings->cert_file = config->cert_file;
+        settings->key_file = config->key_file;
+        settings->user_agent = config->user_agent;
         settings->connect_timeout_ms = (long)(config->connect_timeout_ms ?: DEFAULT_CONNECT_MS);
         settings->timeout_ms = (long)(config->timeout_ms ?: DEFAULT_TIMEOUT_MS);
         settings->max_body = config->max_body ?: DEFAULT_BODY;
         peers->max_fetches = config->max_fetches ?: PEERS_FETCHES_MAX;
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(strings); i++) {
-                if (!strings[i].from)
-                        continue;
-                *strings[i].to = peers->strings[i] = strdup(strings[i].from);
-                if (!peers->strings[i])
-                        return -ENOMEM;
-        }
+        settings->worker = peers->worker = config->worker ? strdup(config->worker) : NULL;
+        if (config->worker && !peers->worker)
+                return -ENOMEM;
         return peers_set_token(peers, config->token);
 }
 
@@ -124,8 +115,7 @@ struct peers *peers_free(struct peers *peers)
                 peers->kept = kept->next;
                 free(kept);
         }
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(peers->strings); i++)
-                free(peers->strings[i]);
+        free(peers->worker);
         pthread_mutex_destroy(&peers->start_lock);
         pthread_mutex_destroy(&peers->lock);
         free(peers);

@@ -17,7 +17,7 @@ struct headers_kept {
 struct peers {
         /* fixed after peers_new */
         struct easy_settings settings;
-        char *strings[5];
+        char *worker; /* settings.worker */
         size_t max_fetches;
         struct registry *registry; /* borrowed; NULL = none */
         struct metric_family *fetches;

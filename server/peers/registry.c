@@ -127,24 +127,11 @@ static int credentials_make(struct registry *registry, const char *user)
 static int settings_make(struct registry *registry, const struct registry_config *config)
 {
         struct easy_settings *settings = &registry->settings;
-        const struct {
-                const char *from;
-                const char **to;
-        } strings[] = {
-                { config->ca_file, &settings->ca_file },
-                { config->cert_file, &settings->cert_file },
-                { config->key_file, &settings->key_file },
-                { config->user_agent, &settings->user_agent },
-        };
 
-        _Static_assert(FERRY_ARRAY_SIZE(strings) == FERRY_ARRAY_SIZE(registry->strings), "a place for each");
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(strings); i++) {
-                if (!strings[i].from)
-                        continue;
-                *strings[i].to = registry->strings[i] = strdup(strings[i].from);
-                if (!registry->strings[i])
-                        return -ENOMEM;
-        }
+        settings->ca_file = config->ca_file;
+        settings->cert_file = config->cert_file;
+        settings->key_file = config->key_file;
+        settings->user_agent = config->user_agent;
         registry->ttl_ms = ((config->ttl_ms ?: REGISTRY_TTL_DEFAULT_MS) + 999) / 1000 * 1000;
         if (registry->ttl_ms < REGISTRY_TTL_MIN_MS || registry->ttl_ms / 1000 > ETCD_TTL_MAX_S)
                 return -EINVAL;
@@ -220,8 +207,6 @@ struct registry *registry_free(struct registry *registry)
         for (size_t i = 0; i < registry->n_endpoints; i++)
                 free(registry->endpoints[i]);
         free(registry->endpoints);
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(registry->strings); i++)
-                free(registry->strings[i]);
         if (registry->credentials)
                 explicit_bzero(registry->credentials, strlen(registry->credentials));
         free(registry->credentials);

@@ -95,8 +95,7 @@ struct registry {
         uint64_t ttl_ms;
         long call_ms;                  /* timeout of a question to one endpoint */
         struct easy_settings settings; /* without headers, which the thread makes for each call */
-        char *strings[4];
-        char *credentials; /* body of authenticate; NULL = none */
+        char *credentials;             /* body of authenticate; NULL = none */
         struct metric_family *calls_total;
         struct metric *registered, *lookups;
 

@@ -19,7 +19,7 @@
  */
 
 struct ucx_address_wait {
-        struct ucx_config config; /* owns its strings */
+        struct ucx_config config;
         int (*open)(struct ucx *ucx, const struct ucx_config *config);
         const char *missing;
         int netlink;
@@ -30,24 +30,6 @@ struct ucx_address_wait {
         struct memory **memories; /* registered while waiting */
         size_t n, room;
 };
-
-static int copy_text(const char *text, const char **ret_copy)
-{
-        *ret_copy = text ? strdup(text) : NULL;
-        return text && !*ret_copy ? -ENOMEM : 0;
-}
-
-static int copy_config(struct ucx_config *copy, const struct ucx_config *config)
-{
-        int r;
-
-        *copy = *config;
-        r = copy_text(config->data_listen, &copy->data_listen);
-        r |= copy_text(config->advertise, &copy->advertise);
-        r |= copy_text(config->transports, &copy->transports);
-        r |= copy_text(config->interfaces, &copy->interfaces);
-        return r < 0 ? -ENOMEM : 0;
-}
 
 static int watch(int epoll, int fd)
 {
@@ -87,9 +69,8 @@ int ucx_address_wait_new(struct ucx *ucx, const struct ucx_config *config, const
         wait->open = open;
         wait->missing = missing;
         (void)pthread_mutex_init(&wait->lock, NULL);
-        r = copy_config(&wait->config, config);
-        if (r == 0)
-                r = listen_to_kernel(wait);
+        wait->config = *config;
+        r = listen_to_kernel(wait);
         if (r < 0) {
                 log_event(LOG_ERROR, "network transport not opened", LOG_S("step", "wait for its address"),
                           LOG_S("missing", missing), LOG_S("reason", strerror(-r)));
@@ -108,10 +89,6 @@ void ucx_address_wait_free(struct ucx *ucx)
                 return;
         cleanup_close(&wait->netlink);
         cleanup_close(&wait->epoll);
-        free((char *)(uintptr_t)wait->config.data_listen);
-        free((char *)(uintptr_t)wait->config.advertise);
-        free((char *)(uintptr_t)wait->config.transports);
-        free((char *)(uintptr_t)wait->config.interfaces);
         (void)pthread_mutex_destroy(&wait->lock);
         free(wait->memories);
         free(wait);

@@ -24,6 +24,7 @@ struct peers;
 
 enum { PEERS_FETCHES_MAX = 256 };
 
+/* The names of files and user_agent stay until peers_free. */
 struct peers_config {
         const struct allowlist *allowlist;       /* hosts that it may reach; borrowed */
         const char *token;                       /* bearer token for documents of peers; NULL = none */

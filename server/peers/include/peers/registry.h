@@ -46,6 +46,7 @@ struct registry_entry {
         char started_at[REGISTRY_TIME_SIZE];
 };
 
+/* The names of files and user_agent stay until registry_free. */
 struct registry_config {
         const char *url;    /* as --registry takes it */
         const char *prefix; /* gets a "/" at its end; NULL = REGISTRY_PREFIX_DEFAULT */
