@@ -12,6 +12,8 @@
 #include "memory/device.h"
 #include "options.h"
 #include "peers/registry.h"
+#include "transfer/engine.h"
+#include "wire/header.h"
 #include "worker_settings.h"
 
 #define KIB UINT64_C(1024)
@@ -178,8 +180,8 @@ const struct option option_table[] = {
           .argument = "SIZE",
           .type = OPTION_SIZE,
           WORKER(chunk_size),
-          .min = 64 * KIB,
-          .max = 64 * KIB * KIB, /* the protocol's */
+          .min = ENGINE_CHUNK_MIN,
+          .max = WIRE_CHUNK_MAX,
           .help = "Bytes of one request at most (default 16MiB locally; on the network 4MiB, more over long "
                   "distances)" },
         { .group = GROUP_UCX,
@@ -188,7 +190,7 @@ const struct option option_table[] = {
           .type = OPTION_UINT32,
           WORKER(window),
           .min = 1,
-          .max = 64,
+          .max = ENGINE_WINDOW_MAX,
           .help = "Chunks in flight to one peer (default 4)" },
         { .group = GROUP_UCX,
           .flag = "spin-us",

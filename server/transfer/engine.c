@@ -159,7 +159,7 @@ static struct engine *allocate(const struct engine_config *config)
         engine->name_segment = (struct segment){ .address = (uint8_t *)engine->name, .size = strlen(engine->name) };
         (void)stream_init(&engine->name_stream, &engine->name_segment, 1);
         engine->spin_us = or_default(config->spin_us, ENGINE_SPIN_DEFAULT_US);
-        engine->max_links = or_default(config->max_links, ENGINE_LINKS_DEFAULT);
+        engine->max_links = or_default(config->max_links, TRANSPORT_LINKS_DEFAULT);
         engine->max_claims = or_default(config->max_claims, ENGINE_CLAIMS_MAX);
         engine->grace_us = or_default(config->grace_ms, ENGINE_GRACE_MS) * UINT64_C(1000);
         engine->connect_us = or_default(config->connect_ms, ENGINE_CONNECT_MS) * UINT64_C(1000);

@@ -6,8 +6,6 @@
 
 enum {
         ENGINE_CLOSE_MS = 5000, /* for a local peer to close GPU memory */
-        ENGINE_CHUNK_MIN = 64 << 10,
-        ENGINE_WINDOW_MAX = 64, /* chunks of one transfer in flight, whatever their size; a power of two */
         ENGINE_READS_MAX = 64,  /* unanswered READs of one transfer; a requester never sends more */
         ENGINE_ASIDE_MS = 100,  /* a transfer of which nothing has moved for so long leaves the link's window … */
         ENGINE_ASIDE_MAX = 8,   /* … but a peer is sent no more than so many windows */
@@ -21,7 +19,6 @@ enum {
         ENGINE_HTTP_PEER_US = 60 * 1000 * 1000, /* how long a peer counts as connected after a transfer by HTTP */
         ENGINE_CONTACTS_UNLINKED = 256,         /* workers without a link kept for GET /v1/peers … */
         ENGINE_CONTACT_US = 600 * 1000 * 1000,  /* … and for how long */
-        ENGINE_LINKS_DEFAULT = 4096,            /* links opened by peers */
         /* Tombstones: lists by transfer id, and the length of each. */
         ENGINE_TOMBSTONE_LISTS = 128,
         ENGINE_TOMBSTONE_LIST = 8,

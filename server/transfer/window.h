@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "engine_limits.h"
+#include "transfer/engine.h"
 
 /*
  * The chunks of one transfer that are in flight. The window of the link (struct transport_ops) bounds the bytes of all

@@ -204,23 +204,20 @@ TEST(the_chunk_grows_with_the_round_trip)
 
 TEST(the_chunk_stays_within_what_was_asked_for)
 {
-        struct ucx_config config = { .data_listen = "127.0.0.1:0", .chunk_size = UCX_CHUNK_MIN, .window = 2 };
+        enum { CHUNK = 64 << 10 };
+        const struct ucx_config config = { .data_listen = "127.0.0.1:0", .chunk_size = CHUNK, .window = 2 };
         struct node node = { 0 };
         struct ucx_link *link;
 
         assert_int_equal(node_open_with(&node, &config), 0);
         link = ucx_link_new(ucx_of(node.transport), false);
-        assert_int_equal(ucx_window(&link->base), 2 * UCX_CHUNK_MIN);
+        assert_int_equal(ucx_window(&link->base), 2 * CHUNK);
         ucx_of(node.transport)->listen.loopback = false;
         link->rtt_us = TIMEOUT_US;
-        ucx_pace_bulk(link, UCX_CHUNK_MIN, clock_now_us());
-        assert_int_equal(ucx_window(&link->base), 2 * UCX_CHUNK_MIN);
+        ucx_pace_bulk(link, CHUNK, clock_now_us());
+        assert_int_equal(ucx_window(&link->base), 2 * CHUNK);
         ucx_link_free(link);
         node.transport->ops->free(node.transport);
-        FOR_EACH (uint32_t, number, 1, UCX_CHUNK_MIN - 1, WIRE_CHUNK_MAX + 1) {
-                config.chunk_size = number;
-                assert_int_equal(node_open_with(&node, &config), -EINVAL);
-        }
 }
 
 static unsigned fake_minor; /* 0 = none */

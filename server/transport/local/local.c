@@ -25,8 +25,6 @@
 enum {
         DRAIN_WAIT_MS = 10,
         CHUNK_DEFAULT = 16 << 20,
-        WINDOW_DEFAULT = 4,
-        LINKS_DEFAULT = 4096,
 };
 
 static void release_link(struct link *link)
@@ -241,8 +239,8 @@ int local_transport_new(const struct local_config *config, const struct transpor
         local->chunk_size = config->chunk_size ? config->chunk_size : CHUNK_DEFAULT;
         if (local->chunk_size > WIRE_CHUNK_MAX)
                 local->chunk_size = WIRE_CHUNK_MAX;
-        local->window = config->window ? config->window : WINDOW_DEFAULT;
-        local->max_links = config->max_links ? config->max_links : LINKS_DEFAULT;
+        local->window = config->window ? config->window : TRANSPORT_WINDOW_DEFAULT;
+        local->max_links = config->max_links ? config->max_links : TRANSPORT_LINKS_DEFAULT;
         local->listener = local->copied_fd = -1;
         local->directory.fd = -1;
         r = open_parts(local, config);

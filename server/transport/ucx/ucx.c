@@ -258,9 +258,6 @@ int ucx_transport_new(const struct ucx_config *config, const struct transport_ha
         struct ucx *ucx;
         int r;
 
-        if ((config->chunk_size && (config->chunk_size < UCX_CHUNK_MIN || config->chunk_size > WIRE_CHUNK_MAX)) ||
-            config->window > UCX_WINDOW_MAX)
-                return -EINVAL;
         ucx_log_setup();
         ucx = calloc(1, sizeof(*ucx));
         if (!ucx)
@@ -269,7 +266,7 @@ int ucx_transport_new(const struct ucx_config *config, const struct transport_ha
         ucx->base.message_size = sizeof(struct ucx_message);
         ucx->chunk_max = config->chunk_size ? config->chunk_size : WIRE_CHUNK_MAX;
         ucx->chunk_first = ucx->chunk_max < UCX_CHUNK_DEFAULT ? ucx->chunk_max : UCX_CHUNK_DEFAULT;
-        ucx->window = config->window ? config->window : UCX_WINDOW_DEFAULT;
+        ucx->window = config->window ? config->window : TRANSPORT_WINDOW_DEFAULT;
         r = ucx_staging_new(ucx);
         if (r == 0)
                 r = open_or_wait(ucx, config);

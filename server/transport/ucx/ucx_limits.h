@@ -7,10 +7,7 @@
 enum {
         UCX_AM_ID = 17, /* of every active message; its type is in the header */
         UCX_CHUNK_DEFAULT = 4 << 20,
-        UCX_CHUNK_MIN = 64 << 10,
-        UCX_RENDEZVOUS_US = 1400000, /* longest planned rendezvous; the engine's grace time is 2 s */
-        UCX_WINDOW_DEFAULT = 4,
-        UCX_WINDOW_MAX = 64,
+        UCX_RENDEZVOUS_US = 1400000,  /* longest planned rendezvous; the engine's grace time is 2 s */
         UCX_GATHER_BELOW = 256 << 10, /* shorter runs of memory share a request … */
         UCX_GATHER_SIZE = 2 << 20,    /* … of at most so many bytes */
         /* Over TCP these travel in parts, inside messages. A part fits into UCX's buffers with all headers. */

@@ -50,6 +50,11 @@ enum engine_carrier {
 unsigned engine_carrier_from_name(const char *name, size_t length);
 const char *engine_carrier_name(size_t i);
 
+enum {
+        ENGINE_CHUNK_MIN = 64 << 10, /* bytes */
+        ENGINE_WINDOW_MAX = 64,      /* chunks of one transfer in flight, whatever their size; a power of two */
+};
+
 /* Each claim takes some KiB, and one operation may serve any number at once. */
 enum { ENGINE_CLAIMS_MAX = 1 << 16 };
 
@@ -126,6 +131,7 @@ struct engine_observer {
         void *context;
 };
 
+/* The strings of the UCX transport stay until engine_free. */
 struct engine_config {
         uint64_t epoch;
         const char *name;        /* of this worker, for its peers; NULL = it has none */
@@ -137,7 +143,8 @@ struct engine_config {
         const char *interfaces;  /* of UCX, as UCX_NET_DEVICES; NULL = by the addresses above */
         enum device_direct gpu_direct;
         uint32_t chunk_size; /* bytes of one request at most; 0 = each transport's default */
-        uint32_t window;     /* chunks in flight to one peer, of all transfers together, at most 64; 0 = default */
+        uint32_t window;     /* chunks in flight to one peer, of all transfers together, at most ENGINE_WINDOW_MAX; 0 =
+                                default */
         uint32_t spin_us;    /* how long the thread polls, after something moved, before it sleeps; 0 = default */
         uint32_t grace_ms;   /* how long a cancel waits for bytes in flight before it closes the link; 0 = default */
         uint32_t max_links;  /* that peers open; 0 = default */

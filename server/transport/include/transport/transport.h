@@ -29,6 +29,8 @@ enum {
         TRANSPORT_DETAIL_SIZE = 128,
         TRANSPORT_ADDRESS_SIZE = 280,
         TRANSPORTS_MAX = 3,
+        TRANSPORT_WINDOW_DEFAULT = 4,   /* chunks in flight over one link */
+        TRANSPORT_LINKS_DEFAULT = 4096, /* links opened by peers */
 };
 
 struct link;

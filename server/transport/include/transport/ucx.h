@@ -10,6 +10,7 @@
  * UCP_FEATURE_RMA; bulk by rendezvous, over TCP or RDMA. carrier is UCX's name of the lane: "tcp", "rc_verbs", ….
  */
 
+/* The strings stay as long as the transport. */
 struct ucx_config {
         const char *data_listen; /* "HOST:PORT", "[v6]:PORT", "INTERFACE:PORT"; port 0 = any */
         const char *advertise;   /* host that peers use, or NULL: its interface counts as data_listen's does */
