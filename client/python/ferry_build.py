@@ -59,18 +59,30 @@ def metadata():
             "License: Apache-2.0\nRequires-Python: >=3.9\nDescription-Content-Type: text/markdown\n\n" + readme)
 
 
+def tag():
+    return "py3-none-" + re.sub(r"[.-]", "_", sysconfig.get_platform())
+
+
+def info_folder():
+    return f"ferry-{version()}.dist-info"
+
+
+def info_files():
+    """Contents of that folder by name."""
+    return {"METADATA": metadata(),
+            "WHEEL": f"Wheel-Version: 1.0\nGenerator: ferry_build\nRoot-Is-Purelib: false\nTag: {tag()}\n"}
+
+
 class Wheel:
     """A wheel being written. Each file is recorded."""
 
     def __init__(self, folder):
-        tag = "py3-none-" + re.sub(r"[.-]", "_", sysconfig.get_platform())
-        self.info = f"ferry-{version()}.dist-info"
-        self.name = f"ferry-{version()}-{tag}.whl"
+        self.info = info_folder()
+        self.name = f"ferry-{version()}-{tag()}.whl"
         self.zip = zipfile.ZipFile(os.path.join(folder, self.name), "w", zipfile.ZIP_DEFLATED)
         self.record = []
-        self.add(f"{self.info}/METADATA", metadata())
-        self.add(f"{self.info}/WHEEL",
-                 f"Wheel-Version: 1.0\nGenerator: ferry_build\nRoot-Is-Purelib: false\nTag: {tag}\n")
+        for name, content in info_files().items():
+            self.add(f"{self.info}/{name}", content)
 
     def add(self, name, content):
         data = content.encode() if isinstance(content, str) else content
@@ -94,6 +106,16 @@ def get_requires_for_build_wheel(config_settings=None):
 
 
 get_requires_for_build_editable = get_requires_for_build_wheel
+
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    """Without it pip compiles everything while it says "Preparing metadata"."""
+    folder = os.path.join(metadata_directory, info_folder())
+    os.makedirs(folder)
+    for name, content in info_files().items():
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.write(content)
+    return info_folder()
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
