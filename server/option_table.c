@@ -22,13 +22,13 @@
 
 static const char *const level_names[] = { "error", "warn", "info", "debug", NULL };
 static const char *const format_names[] = { "logfmt", "json", NULL };
-static const char *const direct_names[] = { "auto", "on", "off", NULL };
+static const char *const gpudirect_names[] = { "auto", "on", "off", NULL };
 
 _Static_assert(LOG_ERROR == 0 && LOG_WARN == 1 && LOG_INFO == 2 && LOG_DEBUG == 3 && LOG_LEVEL_COUNT == 4,
                "level_names is in the order of enum log_level");
 _Static_assert(LOG_LOGFMT == 0 && LOG_JSON == 1, "format_names is in the order of enum log_format");
-_Static_assert(DEVICE_DIRECT_AUTO == 0 && DEVICE_DIRECT_ON == 1 && DEVICE_DIRECT_OFF == 2,
-               "direct_names is in the order of enum device_direct");
+_Static_assert(DEVICE_GPUDIRECT_AUTO == 0 && DEVICE_GPUDIRECT_ON == 1 && DEVICE_GPUDIRECT_OFF == 2,
+               "gpudirect_names is in the order of enum device_gpudirect");
 
 /* Of a host name, or of an IPv4 address. */
 static bool is_name(const char *text)
@@ -172,7 +172,7 @@ const struct option option_table[] = {
           .argument = "auto|on|off",
           .type = OPTION_CHOICE,
           WORKER(gpu_direct),
-          .names = direct_names,
+          .names = gpudirect_names,
           .help = "Let RDMA cards read and write memory of GPUs themselves: where that is seen to work, on every card, "
                   "or never (default auto)" },
         { .group = GROUP_UCX,

@@ -18,7 +18,7 @@ struct worker_options {
         size_t n_listen;
         const char *data_listen; /* NULL = no network transport */
         const char *transports, *interfaces;
-        unsigned gpu_direct;   /* enum device_direct */
+        unsigned gpu_direct;   /* enum device_gpudirect */
         const char *local;     /* directory of the local socket, "auto" or "off"; NULL = "auto" */
         uint32_t copy_threads; /* that help with large local copies */
         const char *advertise; /* host, or base URL */

@@ -136,7 +136,7 @@ static int start_engine(struct ferry_worker *worker)
                 .data_listen = options->data_listen,
                 .transports = options->transports,
                 .interfaces = options->interfaces,
-                .gpu_direct = (enum device_direct)options->gpu_direct,
+                .gpu_direct = (enum device_gpudirect)options->gpu_direct,
                 .chunk_size = (uint32_t)options->chunk_size,
                 .window = options->window,
                 .spin_us = spin_us(options),

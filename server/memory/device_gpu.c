@@ -25,7 +25,7 @@ static void missing_add(struct device_gpu_direct *answer, const char *sentence)
 void device_gpu_direct(const struct device_inventory *inventory, struct device_gpu_direct *ret_answer)
 {
         const struct device_ucx *ucx = &inventory->ucx;
-        bool is_auto = ucx->direct == DEVICE_DIRECT_AUTO;
+        bool is_auto = ucx->direct == DEVICE_GPUDIRECT_AUTO;
         char no_gpu[128], no_rdma[128];
 
         *ret_answer = (struct device_gpu_direct){ .memory = true };
@@ -57,7 +57,7 @@ void device_gpu_direct(const struct device_inventory *inventory, struct device_g
                 { !inventory->peer_memory && is_auto, true,
                   "No peer memory kernel module is loaded: modprobe nvidia_peermem (or, with DMA-BUF, --gpu-direct "
                   "on)." },
-                { ucx->direct == DEVICE_DIRECT_OFF, true, "It is switched off: --gpu-direct off." },
+                { ucx->direct == DEVICE_GPUDIRECT_OFF, true, "It is switched off: --gpu-direct off." },
         };
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(checks); i++)
                 if (checks[i].missing) {

@@ -95,13 +95,13 @@ TEST(ucx_gets_the_memory_whatever_the_cards_are_like)
 TEST(a_user_may_know_better_or_not_want_it)
 {
         struct device_inventory *inventory = complete("ACTIVE");
-        inventory->ucx.direct = DEVICE_DIRECT_ON;
+        inventory->ucx.direct = DEVICE_GPUDIRECT_ON;
         inventory->peer_memory = false;
         inventory->n_gpus_direct = 0;
         assert_true(answer_and_free(inventory).memory);
 
         inventory = complete("ACTIVE");
-        inventory->ucx.direct = DEVICE_DIRECT_OFF;
+        inventory->ucx.direct = DEVICE_GPUDIRECT_OFF;
         struct device_gpu_direct answer = answer_and_free(inventory);
         assert_false(answer.memory);
         assert_int_equal(answer.n_missing, 1);

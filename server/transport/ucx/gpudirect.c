@@ -28,7 +28,7 @@ static bool is_possible(const struct device_ucx *ucx)
         struct device_gpu_direct answer;
 
         /* Decided first, because the inventory starts the CUDA driver. */
-        if (!ucx->cuda || ucx->direct == DEVICE_DIRECT_OFF || device_inventory_new(ucx, &source, &inventory) < 0)
+        if (!ucx->cuda || ucx->direct == DEVICE_GPUDIRECT_OFF || device_inventory_new(ucx, &source, &inventory) < 0)
                 return false;
         device_gpu_direct(inventory, &answer);
         device_inventory_free(inventory);

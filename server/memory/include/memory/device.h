@@ -37,10 +37,10 @@ struct device_memory {
 };
 
 /* Whether UCX gets memory of GPUs as it is, on links that use RDMA. */
-enum device_direct {
-        DEVICE_DIRECT_AUTO, /* if the card can reach it, as far as can be seen here */
-        DEVICE_DIRECT_ON,   /* also where the kernel's part in it is not seen, as of DMA-BUF */
-        DEVICE_DIRECT_OFF,
+enum device_gpudirect {
+        DEVICE_GPUDIRECT_AUTO, /* if the card can reach it, as far as can be seen here */
+        DEVICE_GPUDIRECT_ON,   /* also where the kernel's part in it is not seen, as of DMA-BUF */
+        DEVICE_GPUDIRECT_OFF,
 };
 
 /* The facts of the worker's network transport. */
@@ -48,7 +48,7 @@ struct device_ucx {
         bool open;           /* false = the next two mean nothing */
         bool cuda;           /* this UCX can move CUDA memory (ucp_context_query), and is new enough to be given it */
         const char *no_rdma; /* why no link of it can use RDMA, for users; NULL = it can. Borrowed */
-        enum device_direct direct;
+        enum device_gpudirect direct;
 };
 
 struct device_inventory {

@@ -141,7 +141,7 @@ struct engine_config {
         const char *advertise;   /* host by which peers reach that; NULL = the one it listens on */
         const char *transports;  /* of UCX, as UCX_TLS; NULL = all network ones but ud */
         const char *interfaces;  /* of UCX, as UCX_NET_DEVICES; NULL = by the addresses above */
-        enum device_direct gpu_direct;
+        enum device_gpudirect gpu_direct;
         uint32_t chunk_size; /* bytes of one request at most; 0 = each transport's default */
         uint32_t window;     /* chunks in flight to one peer, of all transfers together, at most ENGINE_WINDOW_MAX; 0 =
                                 default */

@@ -16,7 +16,7 @@ struct ucx_config {
         const char *advertise;   /* host that peers use, or NULL: its interface counts as data_listen's does */
         const char *transports;  /* as UCX_TLS; NULL = all network ones but ud */
         const char *interfaces;  /* as UCX_NET_DEVICES; NULL = by the addresses above, and the active RDMA ports */
-        enum device_direct gpu_direct;
+        enum device_gpudirect gpu_direct;
         uint32_t chunk_size; /* bytes of one rendezvous at most; 0 = by the measured round trip */
         uint32_t window;     /* chunks in flight over one link; 0 = default */
 };
