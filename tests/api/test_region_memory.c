@@ -24,7 +24,7 @@ static void assert_refused_by(struct worker *w, const char *body, const char *li
 
 ON_WORKER(the_limit_that_refuses_is_named, "--memory-limit", "4096T")
 {
-        assert_refused_by(w, "{\"size\":9007199254740991}", "--memory-limit is 4503599627370496 bytes");
+        assert_refused_by(w, "{\"size\":9007199254740991}", "--memory-limit is 4503599627370496");
         assert_refused_by(w, "{\"size\":4503599627370496}", "bytes are needed, and ");
         worker_await_metric(w, "ferry_regions", 0);
         worker_await_metric(w, "ferry_region_bytes", 0);

@@ -42,12 +42,13 @@ ON_EACH_PAIR(every_size_arrives_byte_for_byte)
 static void assert_peer(struct worker *w, const char *id, const struct worker *peer)
 {
         struct json_object *now = operation_json(w, id);
+        const char *line;
 
         assert_string_equal(json_text(json_member(now, "peer"), "worker"), peer->name);
         assert_string_equal(json_text(json_member(now, "peer"), "epoch"), peer->epoch);
-        assert_non_null(strstr(worker_log(w), text_format("operation=%s", id)));
-        assert_non_null(strstr(strstr(worker_log(w), text_format("operation=%s", id)),
-                               text_format("peer=%s peer_epoch=%s", peer->name, peer->epoch)));
+        /* The line follows the end that clients see. */
+        WAIT_UNTIL((line = strstr(worker_log(w), text_format("operation=%s", id))) && strchr(line, '\n'));
+        assert_non_null(strstr(line, text_format("peer=%s peer_epoch=%s", peer->name, peer->epoch)));
 }
 
 /* Both ends of the first transfer over a link, short and long. */
