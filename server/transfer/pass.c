@@ -44,6 +44,7 @@ static void resolved(struct engine *engine)
 {
         struct requester *r, *next;
 
+        resolver_collect(engine);
         HASH_ITER (hh, engine->requesters_by_id, r, next)
                 requester_resolved(r);
         connect_requests_resolved(engine);

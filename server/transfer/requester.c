@@ -110,7 +110,8 @@ static void take_route(struct requester *r)
                 use_peer(r, peer);
                 break;
         case ROUTE_RESOLVING:
-                r->connect_deadline_us = clock_now_us() + r->engine->connect_us;
+                if (!r->connect_deadline_us)
+                        r->connect_deadline_us = clock_now_us() + r->engine->connect_us;
                 engine_tick_before(r->engine, r->connect_deadline_us);
                 break;
         case ROUTE_NONE:
@@ -171,6 +172,7 @@ static bool try_again(struct requester *r)
         leave_peer(r);
         r->retried = true;
         r->next = 0;
+        r->connect_deadline_us = 0;
         requester_set_state(r, REQUESTER_ROUTING);
         take_route(r);
         return true;

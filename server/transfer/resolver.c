@@ -28,7 +28,9 @@ struct resolution {
         struct engine *engine; /* NULL = the engine has ended */
         bool done;
         struct resolved resolved;
-        struct resolution *prev, *next; /* the engine's; the progress lock guards them */
+        /* Guarded by the progress lock: */
+        bool collected;                 /* resolver_collect has found it done */
+        struct resolution *prev, *next; /* the engine's */
 };
 
 static void unref(struct resolution *resolution)
@@ -156,17 +158,12 @@ int resolver_start(struct engine *engine, const char *text, int family)
 
 bool resolver_result(const struct engine *engine, const char *text, struct resolved *ret_resolved)
 {
-        struct resolution *resolution = find(engine, text);
-        bool done;
+        const struct resolution *resolution = find(engine, text);
 
-        if (!resolution)
+        if (!resolution || !resolution->collected)
                 return false;
-        (void)pthread_mutex_lock(&resolution->lock);
-        done = resolution->done;
-        if (done)
-                *ret_resolved = resolution->resolved;
-        (void)pthread_mutex_unlock(&resolution->lock);
-        return done;
+        *ret_resolved = resolution->resolved;
+        return true;
 }
 
 static void forget(struct engine *engine, struct resolution *resolution)
@@ -178,19 +175,24 @@ static void forget(struct engine *engine, struct resolution *resolution)
         unref(resolution);
 }
 
+void resolver_collect(struct engine *engine)
+{
+        struct resolution *resolution;
+
+        DL_FOREACH (engine->resolutions, resolution) {
+                (void)pthread_mutex_lock(&resolution->lock);
+                resolution->collected = resolution->done;
+                (void)pthread_mutex_unlock(&resolution->lock);
+        }
+}
+
 void resolver_sweep(struct engine *engine)
 {
         struct resolution *resolution, *next;
 
-        DL_FOREACH_SAFE (engine->resolutions, resolution, next) {
-                bool done;
-
-                (void)pthread_mutex_lock(&resolution->lock);
-                done = resolution->done;
-                (void)pthread_mutex_unlock(&resolution->lock);
-                if (done)
+        DL_FOREACH_SAFE (engine->resolutions, resolution, next)
+                if (resolution->collected)
                         forget(engine, resolution);
-        }
 }
 
 void resolver_stop(struct engine *engine)

@@ -31,10 +31,14 @@ int resolver_parse(const struct allowlist *allowlist, const char *text, int fami
  * -EAGAIN (too many). */
 int resolver_start(struct engine *engine, const char *text, int family);
 
-/* The result. false: not resolved yet. */
+/* The result. false: not collected yet. Thread: the holder of the progress lock. */
 bool resolver_result(const struct engine *engine, const char *text, struct resolved *ret_resolved);
 
-/* Frees results that all waiting requesters have seen. Thread: the holder of the progress lock. */
+/*
+ * Collects the results that are there, then frees those collected. Whoever waits for one asks in between; a name that
+ * resolves meanwhile is collected by its own command. Thread: the holder of the progress lock.
+ */
+void resolver_collect(struct engine *engine);
 void resolver_sweep(struct engine *engine);
 /* After this no thread touches the engine. */
 void resolver_stop(struct engine *engine);

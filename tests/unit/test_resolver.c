@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <netdb.h>
 #include <netinet/in.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 
 #include <ferry/error.h>
 
 #include "base/allowlist.h"
 #include "base/util.h"
+#include "command.h"
 #include "resolver.h"
 #include "transfer/engine.h"
 #include "unit.h"
@@ -14,7 +16,9 @@
 /* ---- names lead where the test says ---- */
 
 static const char *leads_to;
-static atomic_uint n_asked;
+static atomic_uint n_asked, n_posted;
+static const char *late_name; /* waits for its turn; NULL = none does */
+static sem_t late_turn;
 
 int __real_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **ret_list);
 int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **ret_list);
@@ -24,7 +28,34 @@ int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo
         if (hints->ai_flags & AI_NUMERICHOST)
                 return __real_getaddrinfo(host, port, hints, ret_list);
         atomic_fetch_add(&n_asked, 1);
+        if (late_name && !strcmp(host, late_name))
+                (void)sem_wait(&late_turn);
         return __real_getaddrinfo(leads_to, port, hints, ret_list);
+}
+
+/* The late name is resolved when all have been asked for the one before, and its result is not swept yet. */
+void __real_resolver_sweep(struct engine *engine);
+void __wrap_resolver_sweep(struct engine *engine);
+
+void __wrap_resolver_sweep(struct engine *engine)
+{
+        if (late_name && atomic_load(&n_posted) == 1) {
+                (void)sem_post(&late_turn);
+                WAIT_UNTIL(atomic_load(&n_posted) == 2);
+        }
+        __real_resolver_sweep(engine);
+}
+
+int __real_command_post_reserved(struct engine *engine, const struct command *command);
+int __wrap_command_post_reserved(struct engine *engine, const struct command *command);
+
+int __wrap_command_post_reserved(struct engine *engine, const struct command *command)
+{
+        int r = __real_command_post_reserved(engine, command);
+
+        if (command->type == COMMAND_RESOLVED)
+                atomic_fetch_add(&n_posted, 1);
+        return r;
 }
 
 /* ---- an engine that connects to itself by UCX ---- */
@@ -81,8 +112,8 @@ static void on_connected(void *context, const struct engine_connection *connecti
         (void)pthread_mutex_unlock(&s->lock);
 }
 
-/* Connects to the engine's own port at host, to the end. */
-static void connect_to(struct scene *s, const char *host)
+/* Connects to the engine's own port at host. */
+static void connect_begin(struct scene *s, const char *host)
 {
         const char *port = strrchr(engine_get_facts(s->engine)->data_address, ':');
         struct engine_connect spec = { .peer.epoch = s->epoch, .context = s, .connected = on_connected };
@@ -92,6 +123,12 @@ static void connect_to(struct scene *s, const char *host)
         spec.peer.data = data;
         s->connected = false;
         assert_int_equal(engine_connect(s->engine, &spec), 0);
+}
+
+/* To the end. */
+static void connect_to(struct scene *s, const char *host)
+{
+        connect_begin(s, host);
         (void)pthread_mutex_lock(&s->lock);
         WAIT_SIGNAL(&s->changed, &s->lock, s->connected);
         (void)pthread_mutex_unlock(&s->lock);
@@ -147,6 +184,31 @@ TEST(a_name_that_is_not_listed_is_not_even_resolved)
         }
         assert_int_equal(n_asked, 0);
         scene_stop(&s);
+}
+
+TEST(a_name_that_is_resolved_while_another_is_handed_out_is_not_lost)
+{
+        static const char *const listed[] = { "first.test", "late.test" };
+        struct scene s = { 0 }, late = { 0 };
+
+        scene_start(&s, listed, 2);
+        leads_to = "127.0.0.1";
+        late_name = "late.test";
+        atomic_store(&n_posted, 0);
+        assert_int_equal(sem_init(&late_turn, 0, 0), 0);
+        late = (struct scene){ .engine = s.engine, .epoch = s.epoch };
+        (void)pthread_mutex_init(&late.lock, NULL);
+        (void)pthread_cond_init(&late.changed, NULL);
+        connect_begin(&late, late_name);
+        connect_to(&s, "first.test");
+        assert_int_equal(s.connection.error, 0);
+        (void)pthread_mutex_lock(&late.lock);
+        WAIT_SIGNAL(&late.changed, &late.lock, late.connected);
+        (void)pthread_mutex_unlock(&late.lock);
+        assert_int_equal(late.connection.error, 0);
+        late_name = NULL;
+        scene_stop(&s);
+        (void)sem_destroy(&late_turn);
 }
 
 TEST(an_address_is_judged_as_it_is_written_and_as_it_is_meant)
