@@ -176,7 +176,7 @@ static const struct field {
         { "readers", AT(uses), KIND(READABLE), set_uint32, "a number from 1" },
         { "timeout_ms", AT(timeout_ms), KIND(READ) | KIND(WRITE), set_uint64, "a number from 1" },
         { "transports", AT(carriers), KIND(READ) | KIND(WRITE), set_carriers,
-          "a list of \"shm\", \"tcp\", \"rdma\", with commas" },
+          "a list of \"shm\", \"tcp\", \"rdma\", \"http\", \"https\", with commas" },
         { "ttl_ms", AT(ttl_ms), KIND(READABLE) | KIND(WRITABLE), set_uint64, "a number from 1" },
         { "uses", AT(uses), KIND(READABLE) | KIND(WRITABLE), set_uint32, "a number from 1" },
         { "verify", AT(verify), KIND(READ) | KIND(WRITE), set_bool, "\"true\" or \"false\"" },

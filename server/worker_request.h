@@ -7,7 +7,7 @@
 struct ferry_worker;
 struct ferry_worker_request;
 
-/* A request's slices, in the store's form. Zero-initialise; call slices_clear in any case. */
+/* A request's slices, in the store's form. Zero-initialise; call request_slices_clear in any case. */
 struct request_slices {
         struct operation_slice *items; /* with a reference on each region */
         size_t n;

@@ -56,7 +56,7 @@ static struct region_private *find_listed(struct region_table *table, uint64_t i
 }
 
 /* What to do with a region that is off the lists, without the lock. */
-enum after { AFTER_RETIRE, AFTER_UNREF };
+enum after { AFTER_DEREGISTER, AFTER_UNREF };
 
 /* Takes a deleted region off the lists. Under the lock. */
 static enum after delete_locked(struct region_table *table, struct region_private *private,
@@ -69,7 +69,7 @@ static enum after delete_locked(struct region_table *table, struct region_privat
         /* Bytes are being freed until a maker has freed them; those of a small region, from its last reference on. */
         if (private->owned && (state == REGION_PREPARING || (state == REGION_READY && region_is_large(private))))
                 region_table_begin_freeing_locked(table, private);
-        return state == REGION_READY ? AFTER_RETIRE : AFTER_UNREF;
+        return state == REGION_READY ? AFTER_DEREGISTER : AFTER_UNREF;
 }
 
 struct region_table *region_table_free(struct region_table *table)
@@ -87,7 +87,7 @@ struct region_table *region_table_free(struct region_table *table)
                 after = delete_locked(table, private, &waiters);
                 pthread_mutex_unlock(&table->lock);
                 region_waiters_wake(waiters);
-                if (after == AFTER_RETIRE)
+                if (after == AFTER_DEREGISTER)
                         region_deregister_unref(private);
                 else
                         (void)region_unref(&private->region);
@@ -141,7 +141,7 @@ static int delete_listed(struct region_table *table, uint64_t id, bool by_holder
         /* Jobs for deleted regions need not wait for room. */
         makers_retry(table->makers);
         region_table_observe(table, id, &private->region, REGION_UNLISTED);
-        if (after == AFTER_RETIRE)
+        if (after == AFTER_DEREGISTER)
                 region_deregister_unref(private);
         else
                 (void)region_unref(&private->region);

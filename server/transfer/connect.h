@@ -11,7 +11,7 @@ struct connect_request;
 
 /*
  * engine_connect: opens a link without a transfer. Sends HELLO and waits for its answer, so that the first transfer
- * finds the link up. Thread: the holder of the progress lock, but for connect_request_new.
+ * finds the link up. Thread: the holder of the progress lock, but any for connect_request_new and connect_request_free.
  */
 
 int connect_request_new(struct engine *engine, const struct engine_connect *spec, struct connect_request **ret_connect);

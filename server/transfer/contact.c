@@ -40,7 +40,7 @@ static void forget(struct engine *engine, struct contact *contact)
 }
 
 /* Lists a contact that has no link. */
-static void enter_left(struct engine *engine, struct contact *contact)
+static void unlinked_add(struct engine *engine, struct contact *contact)
 {
         contact->unlinked_us = clock_now_us();
         DL_APPEND2(engine->contacts_unlinked, contact, unlinked_prev, unlinked_next);
@@ -48,7 +48,7 @@ static void enter_left(struct engine *engine, struct contact *contact)
                 forget(engine, engine->contacts_unlinked);
 }
 
-static void leave_left(struct engine *engine, struct contact *contact)
+static void unlinked_remove(struct engine *engine, struct contact *contact)
 {
         DL_DELETE2(engine->contacts_unlinked, contact, unlinked_prev, unlinked_next);
         engine->n_contacts_unlinked--;
@@ -68,7 +68,7 @@ static struct contact *make(struct engine *engine, uint64_t epoch)
         }
         contact->number = ++engine->n_contacts;
         DL_APPEND(engine->contacts, contact);
-        enter_left(engine, contact);
+        unlinked_add(engine, contact);
         return contact;
 }
 
@@ -96,7 +96,7 @@ void contact_add_link(struct contact *contact, struct peer *peer)
         if (!contact)
                 return;
         if (!contact->peers)
-                leave_left(peer->engine, contact);
+                unlinked_remove(peer->engine, contact);
         peer->contact = contact;
         DL_APPEND2(contact->peers, peer, contact_prev, contact_next);
 }
@@ -117,24 +117,24 @@ void contact_remove_link(struct peer *peer, int error, const char *detail)
         DL_DELETE2(contact->peers, peer, contact_prev, contact_next);
         set_error(contact, error, detail);
         if (!contact->peers)
-                enter_left(peer->engine, contact);
+                unlinked_add(peer->engine, contact);
         contact_notify(peer->engine, contact);
 }
 
 /* Lists it as disconnected now; error 0 = closed for want of use. */
-static void stay_left(struct engine *engine, struct contact *contact, int error, const char *detail)
+static void unlinked_renew(struct engine *engine, struct contact *contact, int error, const char *detail)
 {
         set_error(contact, error, detail);
         if (!contact->peers) {
-                leave_left(engine, contact);
-                enter_left(engine, contact);
+                unlinked_remove(engine, contact);
+                unlinked_add(engine, contact);
         }
 }
 
 void contact_fail(struct engine *engine, struct contact *contact, int error, const char *detail)
 {
         if (contact)
-                stay_left(engine, contact, error, detail);
+                unlinked_renew(engine, contact, error, detail);
 }
 
 void contacts_clear(struct engine *engine)
@@ -191,7 +191,7 @@ void contact_note_http(struct engine *engine, struct http_note *copy)
                         contact->n_http_transfers--;
                 if (outcome)
                         contact_count(contact, outcome);
-                stay_left(engine, contact, 0, "");
+                unlinked_renew(engine, contact, 0, "");
         }
         free(copy);
 }
@@ -259,7 +259,7 @@ static const char *why_not(const struct contact *contact, const char *tried)
 }
 
 /* Every other carrier is better than HTTP. */
-static void explain_visits(const struct engine *engine, const struct contact *contact, struct engine_peer_view *view)
+static void explain_http(const struct engine *engine, const struct contact *contact, struct engine_peer_view *view)
 {
         const char *no_rdma = engine->ucx ? ucx_transport_facts(engine->ucx)->device.no_rdma : NULL;
 
@@ -314,7 +314,7 @@ static void look_at_link(struct link *link, struct engine_peer_view *view)
         copy(view->transport, sizeof(view->transport), link->transport->ops->carrier(link));
 }
 
-static void look_at_visits(const struct contact *contact, struct engine_peer_view *view)
+static void look_at_http(const struct contact *contact, struct engine_peer_view *view)
 {
         view->state = ENGINE_PEER_CONNECTED;
         view->accepted = contact->http_accepted;
@@ -348,11 +348,11 @@ static void look(const struct engine *engine, const struct contact *contact, str
         if (best)
                 look_at_link(best->link, view);
         else if (by_http)
-                look_at_visits(contact, view);
+                look_at_http(contact, view);
         else
                 look_at_end(contact, view);
         if (by_http)
-                explain_visits(engine, contact, view);
+                explain_http(engine, contact, view);
         else
                 explain(engine, contact, best, view);
 }
@@ -378,7 +378,7 @@ static void forget_old(struct engine *engine)
                 struct contact *oldest = engine->contacts_unlinked;
 
                 if (oldest->n_http_transfers > 0)
-                        stay_left(engine, oldest, 0, "");
+                        unlinked_renew(engine, oldest, 0, "");
                 else
                         forget(engine, oldest);
         }

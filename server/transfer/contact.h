@@ -19,9 +19,9 @@ struct contact {
         uint64_t epoch;
         uint64_t number;         /* in order of appearance */
         char *name, *url, *data; /* owned; NULL = not known */
-        const char *no_shm;      /* why the latest route does not use shared memory; NULL = no route was tried */
-        const char *no_ucx;      /* why it does not use the network transport; NULL = that was tried */
-        struct peer *peers;      /* utlist; its links */
+        const char *no_shm; /* why the latest route that did not use shared memory did not; NULL = there was none */
+        const char *no_ucx; /* why it does not use the network transport; NULL = that was tried */
+        struct peer *peers; /* utlist; its links */
         uint64_t n_completed, bytes;
         /* Transfers over HTTP (engine_note_http): */
         const char *http_carrier; /* carrier of the latest; NULL = none */

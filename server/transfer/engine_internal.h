@@ -19,7 +19,7 @@
 
 /*
  * The engine's own state. Everything here belongs to the thread that holds the progress lock (progress_lock.c), unless
- * a field or function says otherwise: the engine's own, now and then another one.
+ * a field or function says otherwise. That is mostly the engine's own thread, for a moment another one.
  *
  * Requesters and responders are driven by their state: what happens (a message, the end of a send, a cancel) changes
  * the state and marks them; the next pass takes the step that the state asks for. So nothing ends inside a callback,
@@ -34,7 +34,7 @@ struct requester;
 struct resolution;
 struct responder;
 
-/* An ended claim, for what its late messages are answered. */
+/* A transfer that is over, and how its late messages are answered. */
 struct tombstone {
         uint64_t transfer;
         int wire_error; /* 0 = it is complete */

@@ -28,25 +28,25 @@ struct peer *peer_new(struct engine *engine, struct link *link)
 void peer_index_epoch(struct peer *peer, uint64_t epoch)
 {
         peer->epoch = epoch;
-        HASH_ADD(by_name, peer->engine->peers_by_epoch, epoch, sizeof(peer->epoch), peer);
-        if (!peer->by_name.tbl) /* no memory: the next transfer opens another link */
+        HASH_ADD(by_key, peer->engine->peers_by_epoch, epoch, sizeof(peer->epoch), peer);
+        if (!peer->by_key.tbl) /* no memory: the next transfer opens another link */
                 peer->epoch = 0;
 }
 
 void peer_index_address(struct peer *peer, const char *address)
 {
         (void)snprintf(peer->address, sizeof(peer->address), "%s", address);
-        HASH_ADD(by_name, peer->engine->peers_by_address, address[0], strlen(peer->address), peer);
-        if (!peer->by_name.tbl)
+        HASH_ADD(by_key, peer->engine->peers_by_address, address[0], strlen(peer->address), peer);
+        if (!peer->by_key.tbl)
                 peer->address[0] = '\0';
 }
 
 void peer_unindex(struct peer *peer)
 {
         if (peer->epoch)
-                HASH_DELETE(by_name, peer->engine->peers_by_epoch, peer);
+                HASH_DELETE(by_key, peer->engine->peers_by_epoch, peer);
         else if (peer->address[0])
-                HASH_DELETE(by_name, peer->engine->peers_by_address, peer);
+                HASH_DELETE(by_key, peer->engine->peers_by_address, peer);
         peer->epoch = 0;
         peer->address[0] = '\0';
 }
@@ -63,7 +63,7 @@ struct peer *peer_find_epoch(struct engine *engine, uint64_t epoch)
 {
         struct peer *peer;
 
-        HASH_FIND(by_name, engine->peers_by_epoch, &epoch, sizeof(epoch), peer);
+        HASH_FIND(by_key, engine->peers_by_epoch, &epoch, sizeof(epoch), peer);
         return usable(peer);
 }
 
@@ -71,7 +71,7 @@ struct peer *peer_find_address(struct engine *engine, const char *address)
 {
         struct peer *peer;
 
-        HASH_FIND(by_name, engine->peers_by_address, address, strlen(address), peer);
+        HASH_FIND(by_key, engine->peers_by_address, address, strlen(address), peer);
         return usable(peer);
 }
 

@@ -41,7 +41,7 @@ struct peer {
 
         bool ready; /* listed in ready_peers: there may be room to send */
         struct peer *ready_prev, *ready_next;
-        UT_hash_handle by_name;
+        UT_hash_handle by_key;    /* in peers_by_epoch or peers_by_address */
         struct peer *prev, *next; /* all_peers */
 };
 

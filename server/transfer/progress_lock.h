@@ -10,9 +10,9 @@ struct engine;
 
 /*
  * The holder of the progress lock may run the engine and call its transports. It is the engine's own thread, which
- * releases the lock while it sleeps and between its rounds; or a thread that starts a short transfer and would have to
- * wait for its end (inline progress). Handing a transfer of 4 KiB over and waiting for its end takes two thread
- * switches, 10 to 40 us where cores are short; the transfer itself takes 5 us.
+ * releases the lock while it sleeps and after rounds in which nothing moved; or a thread that starts a short transfer
+ * and would have to wait for its end (inline progress). Handing a transfer of 4 KiB over and waiting for its end takes
+ * two thread switches, 10 to 40 us where cores are short; the transfer itself takes 5 us.
  *
  * After inline progress, whatever would have woken the sleeping engine's thread still does.
  */

@@ -44,7 +44,7 @@ void requester_free(struct requester *r)
 
 /* ---- beginning ---- */
 
-/* Whether the link's carrier is allowed. UCX chooses it when it connect_requests. */
+/* Whether the link's carrier is allowed. UCX chooses it when it connects. */
 static bool is_allowed(const struct requester *r, const char *carrier)
 {
         unsigned carriers = r->spec.carriers;

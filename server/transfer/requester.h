@@ -16,7 +16,7 @@ struct requester;
 
 /* Any thread. 0; -ENOMEM; -EINVAL when the sizes do not add up. */
 int requester_new(struct engine *engine, const struct engine_transfer *spec, struct requester **ret_requester);
-/* Frees one that was never begun, or has ended. */
+/* Frees one that was never begun (any thread), or has ended. */
 void requester_free(struct requester *requester);
 
 /* ---- events ---- */

@@ -111,7 +111,9 @@ static struct peer *take_ucx(struct engine *engine, struct route *route, const c
                         error = resolver_start(engine, route->data, family_of(engine));
                         if (error == 0)
                                 return NULL;
-                        *ret_why = "too many names are being resolved";
+                        *ret_why = error == -EAGAIN
+                                           ? "too many names are being resolved"
+                                           : "its network address cannot be resolved: out of memory or threads";
                         return NULL;
                 }
         } else if (route->resolved.length == 0 && !resolver_result(engine, route->data, &route->resolved)) {

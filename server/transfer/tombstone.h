@@ -7,7 +7,7 @@
 struct engine;
 struct tombstone;
 
-/* Ended claims, remembered for the messages of theirs that come late. */
+/* Transfers that are over, and how their late messages are answered. */
 
 void tombstone_add(struct engine *engine, uint64_t transfer, int wire_error);
 /* NULL = not known (any more). */

@@ -300,7 +300,10 @@ int ferry_worker_queue_add(struct ferry_worker_queue *queue, struct ferry_worker
 /* 1 with the context of a terminal operation, each once, in the order of their ends; 0: no further one is terminal. */
 int ferry_worker_queue_take(struct ferry_worker_queue *queue, void **ret_context);
 
-/* Frees the queue, not its operations. Not while another thread uses the queue. Takes NULL; returns NULL. */
+/*
+ * Frees the queue, not its operations. Not while another thread uses the queue. Takes NULL; returns NULL. Not from a
+ * callback.
+ */
 struct ferry_worker_queue *ferry_worker_queue_free(struct ferry_worker_queue *queue);
 
 #pragma GCC visibility pop

@@ -11,7 +11,7 @@
 #include "base/thread.h"
 #include "base/util.h"
 
-enum { CREW_MAX = 64 };
+enum { THREADS_MAX = 64 };
 
 struct copy_pool {
         int fd;
@@ -23,7 +23,7 @@ struct copy_pool {
         bool ending;
         /* The progress thread's. */
         unsigned n_threads;
-        pthread_t threads[CREW_MAX];
+        pthread_t threads[THREADS_MAX];
 };
 
 int copy_pool_new(unsigned n_threads, struct copy_pool **ret_pool)
@@ -32,7 +32,7 @@ int copy_pool_new(unsigned n_threads, struct copy_pool **ret_pool)
 
         if (!pool)
                 return -ENOMEM;
-        pool->n_wanted = n_threads < CREW_MAX ? n_threads : CREW_MAX;
+        pool->n_wanted = n_threads < THREADS_MAX ? n_threads : THREADS_MAX;
         pool->fd = n_threads > 0 ? eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC) : -1;
         if (n_threads > 0 && pool->fd < 0) {
                 int r = -errno;
@@ -78,7 +78,7 @@ void copy_pool_clear(struct copy_pool *pool)
 }
 
 /* Takes the next piece of the job; drops a job without one. Under the lock. */
-static bool claim_of_job(struct copy_pool *pool, struct piece *ret_piece)
+static bool take_piece(struct copy_pool *pool, struct piece *ret_piece)
 {
         if (pool->job && pull_take(pool->job, PULL_PIECE, ret_piece))
                 return true;
@@ -102,7 +102,7 @@ static void *copy_pool_run(void *context)
         while (!pool->ending) {
                 bool valid, last;
 
-                if (!claim_of_job(pool, &piece)) {
+                if (!take_piece(pool, &piece)) {
                         (void)pthread_cond_wait(&pool->work, &pool->lock);
                         continue;
                 }
@@ -111,7 +111,7 @@ static void *copy_pool_run(void *context)
                 (void)pthread_mutex_lock(&pool->lock);
                 finish(pool, &piece, valid);
                 /* Not while pieces are left: then the progress thread is awake, and checks by itself. */
-                last = piece.pull->stopped || piece.pull->claimed == piece.pull->length;
+                last = piece.pull->stopped || piece.pull->taken == piece.pull->length;
                 if (last)
                         (void)eventfd_write(pool->fd, 1);
         }
@@ -140,7 +140,7 @@ void copy_pool_share(struct copy_pool *pool, struct pull *pull)
         if (pool->n_threads < pool->n_wanted)
                 start_threads(pool);
         (void)pthread_mutex_lock(&pool->lock);
-        if (!pool->job && !pull->stopped && pull->length - pull->claimed > PULL_PIECE) {
+        if (!pool->job && !pull->stopped && pull->length - pull->taken > PULL_PIECE) {
                 pool->job = pull;
                 (void)pthread_cond_broadcast(&pool->work);
         }
@@ -150,12 +150,12 @@ void copy_pool_share(struct copy_pool *pool, struct pull *pull)
 uint64_t copy_pool_copy(struct copy_pool *pool, struct pull *pull, uint64_t limit)
 {
         struct piece piece;
-        bool claimed, valid;
+        bool taken, valid;
 
         (void)pthread_mutex_lock(&pool->lock);
-        claimed = pull_take(pull, limit, &piece);
+        taken = pull_take(pull, limit, &piece);
         (void)pthread_mutex_unlock(&pool->lock);
-        if (!claimed)
+        if (!taken)
                 return 0;
         valid = piece_copy(&piece);
         (void)pthread_mutex_lock(&pool->lock);
@@ -170,7 +170,7 @@ enum copy_status copy_pool_status(struct copy_pool *pool, const struct pull *pul
 
         (void)pthread_mutex_lock(&pool->lock);
         *ret_copied = pull->copied;
-        if (pull->running > 0 && (pull->stopped || pull->claimed == pull->length))
+        if (pull->running > 0 && (pull->stopped || pull->taken == pull->length))
                 verdict = COPY_WAITS;
         else if (pull->stopped)
                 verdict = COPY_LEASE_ENDED;

@@ -19,7 +19,7 @@ struct extents {
         bool full; /* more could be mapped, but the extents are full */
 };
 
-/* Finds the extents of the bytes that one message can export_memory from offset on. Returns how many bytes. */
+/* Finds the extents of the bytes from offset on that one message can map. Returns how many bytes. */
 uint64_t export_find_extents(const struct channel *channel, const struct stream *stream, uint64_t offset,
                              uint64_t limit, struct extents *extents);
 /* Returns how many bytes from offset on the peer cannot map. */

@@ -149,7 +149,7 @@ static const char *on_map_gpu(struct channel *channel, const struct frame *frame
         case 0:
                 return NULL;
         case -EBADMSG:
-                return "its memory cannot be mapped: known already, or not sealed";
+                return "its GPU memory is mapped already";
         default:
                 return "it wants more memory mapped than one link may have";
         }

@@ -22,12 +22,12 @@ void pull_free(struct pull *pull, struct mappings *mappings)
 
 bool pull_take(struct pull *pull, uint64_t limit, struct piece *ret_piece)
 {
-        uint64_t rest = pull->length - pull->claimed, length = rest < limit ? rest : limit;
+        uint64_t rest = pull->length - pull->taken, length = rest < limit ? rest : limit;
 
         if (pull->stopped || length == 0)
                 return false;
-        *ret_piece = (struct piece){ pull, pull->extent, pull->extent_offset, pull->claimed, length };
-        pull->claimed += length;
+        *ret_piece = (struct piece){ pull, pull->extent, pull->extent_offset, pull->taken, length };
+        pull->taken += length;
         pull->running++;
         pull->extent_offset += length;
         while (pull->extent < pull->n && pull->extent_offset >= pull->extents[pull->extent].size)

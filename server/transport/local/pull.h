@@ -14,14 +14,13 @@
 
 /*
  * A pull copies a mapped payload of a peer into the place that the engine chose, in pieces, under the peer's lease.
- * Fields in the second part are guarded by the lock of the copy pool, the others belong to the progress thread. Any
- * thread may copy a piece.
+ * Any thread may copy a piece.
  */
 
 enum {
         PULL_PIECE = 1 << 20,               /* bytes of a piece at most */
         PULL_PIECE_SHARED = PULL_PIECE / 4, /* the same while other transfers wait for messages */
-        PULL_PAST_CACHES = 4 << 20,         /* bytes; longer copies bypass the caches, which they would evict */
+        PULL_PAST_CACHES = 4 << 20, /* bytes; copies of longer streams bypass the caches, which they would evict */
 };
 
 struct pull_extent {
@@ -32,6 +31,7 @@ struct pull_extent {
 };
 
 struct pull {
+        /* The progress thread's: */
         struct channel *channel;
         struct message *message; /* NULL = the engine has not called receive() */
         uint64_t length;
@@ -51,11 +51,12 @@ struct pull {
         int copy_result;          /* of the task: pull_copy's */
         struct pull *prev, *next; /* the transport's list */
 
+        /* Guarded by the lock of the copy pool: */
         size_t extent; /* of the next piece, and the offset in it */
         uint64_t extent_offset;
-        uint64_t claimed, copied; /* bytes handed out, bytes in place */
-        unsigned running;         /* pieces being copied */
-        bool stopped;             /* no further piece: the lease has ended, or it was cancelled */
+        uint64_t taken, copied; /* bytes handed out, bytes in place */
+        unsigned running;       /* pieces being copied */
+        bool stopped;           /* no further piece: the lease has ended, or it was cancelled */
 
         size_t n;
         struct pull_extent extents[];

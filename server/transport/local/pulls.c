@@ -39,7 +39,7 @@ static void pull_end(struct pull *pull, enum message_result result)
                 message_free(&local->base, message);
 }
 
-/* Resolves the extents at once, since a later FORGET may name their memory. NULL with *ret_wrong. */
+/* Resolves the extents at once, since a later UNMAP may name their memory. NULL with *ret_wrong. */
 static struct pull *pull_resolve(struct channel *channel, const struct frame *frame, const uint8_t *bytes,
                                  const char **ret_wrong)
 {

@@ -5,10 +5,10 @@
 #include "memory/gpu.h"
 #include "transport/copier.h"
 
-/* Unpins and unmaps a range, of which a copy is taken, on a thread of the copier where it is pinned. */
+/* Unmaps a range; if it is pinned, unpins and unmaps it on a thread of the copier. Copies *range. */
 void unmap_range(struct gpu_pin *range, struct copier *copier);
 
-/* Closes another process's memory there; takes NULL. */
+/* Closes another process's memory, on a thread of the copier; takes NULL. */
 void unmap_gpu(const struct space *space, struct copier *copier);
 
 #endif

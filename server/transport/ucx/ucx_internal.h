@@ -58,7 +58,7 @@ struct ucx {
         struct ucx_address_wait *address_wait; /* NULL = the address was there at the start */
         bool stopping;
         bool in_progress;             /* inside ucp_worker_progress, where nothing may be sent */
-        struct message *deferred;     /* utlist; sends and refusals that wait for its end, in order */
+        struct message *deferred;     /* utlist; sends and refusals that wait until it returns, in order */
         struct ucx_link *ready;       /* utlist; links with something to do in the next flush */
         struct ucx_link *failing;     /* utlist; links that have failed and not ended */
         bool sweep_wanted;            /* a link in failing may have made progress */

@@ -74,8 +74,7 @@ struct data_plane_ops {
         void (*claims_revoke)(void *context, uint64_t operation, int reason, int wire_reason);
         void (*held_reads_retry)(void *context);
         void *context;
-        void (*note_http)(void *context,
-                          const struct engine_http_note *visit); /* of transfers over HTTP; may be NULL */
+        void (*note_http)(void *context, const struct engine_http_note *note); /* of transfers over HTTP; may be NULL */
 };
 
 /*

@@ -143,11 +143,11 @@ struct engine_config {
         const char *interfaces;  /* of UCX, as UCX_NET_DEVICES; NULL = by the addresses above */
         enum device_gpudirect gpu_direct;
         uint32_t chunk_size; /* bytes of one request at most; 0 = each transport's default */
-        uint32_t window;     /* chunks in flight to one peer, of all transfers together, at most ENGINE_WINDOW_MAX; 0 =
-                                default */
-        uint32_t spin_us;    /* how long the thread polls, after something moved, before it sleeps; 0 = default */
-        uint32_t grace_ms;   /* how long a cancel waits for bytes in flight before it closes the link; 0 = default */
-        uint32_t max_links;  /* that peers open; 0 = default */
+        uint32_t window;    /* chunks in flight over one link, of all transfers together, at most ENGINE_WINDOW_MAX; 0 =
+                               default */
+        uint32_t spin_us;   /* how long the thread polls, after something moved, before it sleeps; 0 = default */
+        uint32_t grace_ms;  /* how long a cancel waits for bytes in flight before it closes the link; 0 = default */
+        uint32_t max_links; /* that peers open; 0 = default */
         uint32_t max_claims; /* transfers that peers have under way; 0 = default */
         uint32_t connect_ms; /* how long a first answer may take; 0 = default */
         /* The hosts that the UCX transport may connect to; borrowed. NULL = all. The local transport may reach every
@@ -221,7 +221,8 @@ struct engine_peer {
         uint64_t epoch;
         const char *data; /* "host:port" of its network transport; "" or NULL = it has none */
         const char *name; /* for engine_peers_page; "" or NULL = not known */
-        const char *url;  /* base URL of its HTTP server; "" or NULL = it has none. The engine only names it */
+        const char *url;  /* base URL of its HTTP server; "" or NULL = it has none. Shown by engine_peers_page, else not
+                             used */
 };
 
 struct engine_transfer {
@@ -300,7 +301,8 @@ struct engine_unused_transport {
         const char *reason;    /* for people */
 };
 
-/* A worker with a link to this one, or that this one has tried to connect to lately. */
+/* A worker with a link to this one, or one that this one has tried to connect to, or moved bytes with over HTTP,
+ * lately. */
 struct engine_peer_view {
         uint64_t epoch;
         char name[64], url[512], data[ENGINE_ADDRESS_SIZE]; /* "" = not known */

@@ -59,7 +59,7 @@ struct memory {
 
 enum message_result {
         MESSAGE_OK,
-        MESSAGE_CANCELLED,   /* by ops->cancel */
+        MESSAGE_CANCELLED,   /* by ops->cancel, or refused by begin */
         MESSAGE_LEASE_ENDED, /* a receive: the sender ended the lease, so the bytes in place do not count */
         MESSAGE_LOST,        /* the link has failed */
         MESSAGE_NO_MEMORY,
@@ -265,7 +265,7 @@ void transport_init(struct transport *transport, const struct transport_ops *ops
 /* Frees the pool of messages. Called at the end of free(). */
 void transport_clear(struct transport *transport);
 
-/* Enters a link into the transport's list. state: CONNECTING or UP. */
+/* Enters a link into the transport's list, as LINK_CONNECTING. */
 void link_init(struct link *link, struct transport *transport, bool accepted);
 /* Changes the state. A change that the table does not allow aborts the process. */
 void link_set_state(struct link *link, enum link_state state);

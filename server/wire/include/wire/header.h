@@ -24,9 +24,11 @@ enum wire_type {
         WIRE_WRITE,     /* requester to responder, with payload: store this at offset */
         WIRE_ACK,       /* responder to requester: stored, or status says why not */
         WIRE_DONE,      /* requester to responder: the transfer is over, with status and the bytes moved in length */
-        WIRE_DONE_ACK,  /* responder to requester: DONE was applied; status 0 = the operation is complete */
+        WIRE_DONE_ACK,  /* responder to requester: DONE was applied; status 0 = the operation is complete. Unasked: it
+                           has failed */
         WIRE_HELLO,     /* requester to responder, with its worker's name as payload: checks the connection */
-        WIRE_HELLO_ACK, /* responder to requester: confirms it; status: another worker was meant */
+        WIRE_HELLO_ACK, /* responder to requester: confirms it; status: another worker was meant. Unasked: a READ is
+                           held */
         WIRE_TYPE_END
 };
 
