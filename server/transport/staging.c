@@ -14,11 +14,12 @@ struct staging_buffer {
         uint8_t *bytes;
         size_t size;
         bool pinned;
-        unsigned gpu; /* that it was made for first; any may use it */
+        unsigned gpu; /* 1 + the one that it was made for, any may use it; 0 = none: not pinned, for host bytes alone */
         struct staging_buffer *prev, *next;
 };
 
-/* What one GPU has. Makes its buffers on its own thread, one at a time, because the driver may wait for the GPU. */
+/* What one GPU has, or no GPU: host bytes behind the last one of a list. Makes its buffers on its own thread, one at a
+ * time, because the driver may wait for the GPU. */
 struct staging_gpu {
         struct staging *staging;
         uint64_t used; /* bytes of buffers in use */
@@ -32,11 +33,11 @@ struct staging {
         struct copier *copier;
         void (*room)(void *context);
         void *context;
-        struct staging_buffer *idle; /* utlist */
-        uint64_t bytes;              /* of all buffers */
-        uint64_t used;               /* of those in use */
-        bool wanted;                 /* room() must be called */
-        struct staging_gpu gpus[GPU_MAX];
+        struct staging_buffer *idle;          /* utlist */
+        uint64_t bytes;                       /* of all buffers */
+        uint64_t used;                        /* of those in use */
+        bool wanted;                          /* room() must be called */
+        struct staging_gpu gpus[1 + GPU_MAX]; /* the first: of no GPU */
 };
 
 /* ---- buffers ---- */
@@ -47,7 +48,7 @@ static void buffer_free(void *context)
         struct staging_buffer *buffer = context;
 
         if (buffer->pinned)
-                gpu_host_free(buffer->gpu, buffer->bytes);
+                gpu_host_free(buffer->gpu - 1, buffer->bytes);
         else
                 free(buffer->bytes);
         free(buffer);
@@ -57,7 +58,7 @@ static void make_run(struct copier_task *task)
 {
         struct staging_buffer *buffer = FERRY_CONTAINER_OF(task, struct staging_gpu, task)->made;
 
-        buffer->bytes = gpu_host_new(buffer->gpu, buffer->size);
+        buffer->bytes = buffer->gpu ? gpu_host_new(buffer->gpu - 1, buffer->size) : NULL;
         buffer->pinned = buffer->bytes != NULL;
         if (!buffer->pinned)
                 buffer->bytes = aligned_alloc(ALIGNMENT, buffer->size);
@@ -99,7 +100,7 @@ static size_t size_for(uint64_t length)
 
 static struct copier_gpus gpus_of(unsigned gpu)
 {
-        return (struct copier_gpus){ .one = 1 + gpu };
+        return (struct copier_gpus){ .one = gpu };
 }
 
 static void make(struct staging *staging, struct staging_gpu *gpu, size_t size)
@@ -126,12 +127,13 @@ static void make(struct staging *staging, struct staging_gpu *gpu, size_t size)
         copier_add(staging->copier, &gpu->task);
 }
 
-static struct staging_buffer *find(const struct staging *staging, uint64_t length)
+static struct staging_buffer *find(const struct staging_gpu *gpu, uint64_t length)
 {
+        const bool on_host = gpu == gpu->staging->gpus;
         struct staging_buffer *buffer, *best = NULL;
 
-        DL_FOREACH (staging->idle, buffer)
-                if (buffer->size >= length && (!best || buffer->size < best->size))
+        DL_FOREACH (gpu->staging->idle, buffer)
+                if (buffer->size >= length && (buffer->gpu || on_host) && (!best || buffer->size < best->size))
                         best = buffer;
         return best;
 }
@@ -146,7 +148,7 @@ static struct staging_gpu *gpu_of(struct staging *staging, const struct stream *
 {
         const struct space *space = stream_next_space(stream, offset);
 
-        return &staging->gpus[space ? space->device % GPU_MAX : 0];
+        return &staging->gpus[space ? 1 + space->device % GPU_MAX : 0];
 }
 
 bool staging_has_room(struct staging *staging, const struct stream *stream, uint64_t offset, uint64_t length)
@@ -154,7 +156,7 @@ bool staging_has_room(struct staging *staging, const struct stream *stream, uint
         struct staging_gpu *gpu = gpu_of(staging, stream, offset);
         size_t size = size_for(length);
 
-        if (length <= WIRE_INLINE_MAX || gpu->failed || (may_use(gpu, size) && find(staging, length)))
+        if (length <= WIRE_INLINE_MAX || gpu->failed || (may_use(gpu, size) && find(gpu, length)))
                 return true;
         staging->wanted = true;
         if (may_use(gpu, size) && !gpu->making && staging->copier)
@@ -173,7 +175,7 @@ int staging_new(void (*notify)(void *context), void (*room)(void *context), void
         }
         staging->room = room;
         staging->context = context;
-        for (unsigned n = 0; n < GPU_MAX; n++)
+        for (unsigned n = 0; n <= GPU_MAX; n++)
                 staging->gpus[n].staging = staging;
         *ret_staging = staging;
         return 0;
@@ -221,7 +223,7 @@ bool stage_new(struct staging *staging, struct message *message, uint8_t *bytes)
 bool stage_new_buffer(struct staging *staging, struct message *message)
 {
         struct staging_gpu *gpu = gpu_of(staging, message->stream, message->offset);
-        struct staging_buffer *buffer = message->length > WIRE_INLINE_MAX ? find(staging, message->length) : NULL;
+        struct staging_buffer *buffer = message->length > WIRE_INLINE_MAX ? find(gpu, message->length) : NULL;
         uint8_t *bytes = buffer ? buffer->bytes : malloc(message->length);
 
         gpu->failed = false;

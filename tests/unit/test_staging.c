@@ -12,8 +12,8 @@ struct bench {
         struct staging *staging;
         struct message messages[BUFFERS + GPUS];
         struct space spaces[GPUS];
-        struct segment segments[GPUS];
-        struct stream streams[GPUS];
+        struct segment segments[GPUS], mixed[2];
+        struct stream streams[GPUS], behind; /* behind: bytes of GPU 1, then of the host */
         size_t n;
         int rooms; /* how often there may be room */
 };
@@ -47,6 +47,9 @@ static struct bench *bench_new(void)
                 b->segments[i] = (struct segment){ (uint8_t *)b, LENGTH, NULL, &b->spaces[i] };
                 assert_int_equal(stream_init(&b->streams[i], &b->segments[i], 1), 0);
         }
+        b->mixed[0] = b->segments[1];
+        b->mixed[1] = (struct segment){ (uint8_t *)b, LENGTH, NULL, NULL };
+        assert_int_equal(stream_init(&b->behind, b->mixed, 2), 0);
         return b;
 }
 
@@ -55,18 +58,28 @@ static bool has_room(struct bench *b, unsigned gpu)
         return staging_has_room(b->staging, &b->streams[gpu], 0, LENGTH);
 }
 
-/* Takes a buffer for the GPU, for which one is made if need be. */
-static void take(struct bench *b, unsigned gpu)
+/* Takes a buffer, which is made if need be. */
+static void take_of(struct bench *b, const struct stream *stream, uint64_t offset, uint64_t length)
 {
         struct message *message = &b->messages[b->n];
 
-        while (!has_room(b, gpu)) {
+        while (!staging_has_room(b->staging, stream, offset, length)) {
                 copier_wait(staging_copier(b->staging));
                 (void)copier_collect(staging_copier(b->staging));
         }
-        *message = (struct message){ .stream = &b->streams[gpu], .length = LENGTH };
+        *message = (struct message){ .stream = stream, .offset = offset, .length = length };
         assert_true(stage_new_buffer(b->staging, message));
         b->n++;
+}
+
+static void take(struct bench *b, unsigned gpu)
+{
+        take_of(b, &b->streams[gpu], 0, LENGTH);
+}
+
+static void give_back(struct bench *b)
+{
+        stage_free(&b->messages[--b->n]);
 }
 
 TEST(a_gpu_that_stands_still_leaves_buffers_to_the_others)
@@ -103,9 +116,23 @@ TEST(a_buffer_that_is_given_back_makes_room)
                 take(b, 0);
         assert_false(has_room(b, 0));
         before = b->rooms;
-        stage_free(&b->messages[--b->n]);
+        give_back(b);
         assert_int_equal(b->rooms, before + 1);
         take(b, 0);
         assert_false(has_room(b, 0));
         take(b, 1);
+}
+
+TEST(host_bytes_behind_a_gpu_are_charged_to_no_gpu)
+{
+        struct bench *b = bench_new();
+
+        take_of(b, &b->behind, LENGTH, LENGTH);
+        give_back(b);
+        for (unsigned gpu = 0; gpu < 2; gpu++)
+                for (size_t i = BUFFERS >> (gpu + 1); i > 0; i--)
+                        take(b, gpu);
+        assert_false(has_room(b, 0));
+        assert_false(has_room(b, 1));
+        assert_true(staging_has_room(b->staging, &b->behind, LENGTH, LENGTH));
 }
