@@ -18,8 +18,10 @@ struct staging_buffer {
         struct staging_buffer *prev, *next;
 };
 
-/* What one GPU has, or no GPU: host bytes behind the last one of a list. Makes its buffers on its own thread, one at a
- * time, because the driver may wait for the GPU. */
+/*
+ * What one GPU has, or no GPU: host bytes behind the last GPU of a list. Makes its buffers on its own thread, one at a
+ * time, because the driver may wait for the GPU.
+ */
 struct staging_gpu {
         struct staging *staging;
         uint64_t used; /* bytes of buffers in use */
@@ -105,15 +107,18 @@ static struct copier_gpus gpus_of(unsigned gpu)
 
 static void make(struct staging *staging, struct staging_gpu *gpu, size_t size)
 {
+        uint64_t busy = staging->bytes;
         struct staging_buffer *buffer, *old;
 
+        DL_FOREACH (staging->idle, old)
+                busy -= old->size;
+        if (gpu->used > 0 && busy + size > STAGING_BYTES)
+                return; /* another GPU's is being made */
         while (staging->bytes + size > STAGING_BYTES && (old = staging->idle)) {
                 DL_DELETE(staging->idle, old);
                 staging->bytes -= old->size;
                 copier_run_detached(staging->copier, gpus_of(old->gpu), buffer_free, old);
         }
-        if (gpu->used > 0 && staging->bytes + size > STAGING_BYTES)
-                return; /* another GPU's is being made */
         buffer = calloc(1, sizeof(*buffer));
         gpu->failed = !buffer;
         if (!buffer)

@@ -136,3 +136,18 @@ TEST(host_bytes_behind_a_gpu_are_charged_to_no_gpu)
         assert_false(has_room(b, 1));
         assert_true(staging_has_room(b->staging, &b->behind, LENGTH, LENGTH));
 }
+
+TEST(idle_buffers_stay_where_the_one_that_is_wanted_cannot_be_made)
+{
+        const uint64_t small = 256 << 10, large = STAGING_BYTES / 2, medium = large / 2;
+        struct bench *b = bench_new();
+
+        take_of(b, &b->streams[0], 0, small);
+        take_of(b, &b->streams[0], 0, small);
+        give_back(b);
+        /* Their buffers are being made until they are collected. */
+        assert_false(staging_has_room(b->staging, &b->streams[1], 0, large));
+        assert_false(staging_has_room(b->staging, &b->streams[2], 0, medium));
+        assert_false(staging_has_room(b->staging, &b->streams[0], 0, medium));
+        assert_true(staging_has_room(b->staging, &b->streams[0], 0, small));
+}
