@@ -12,7 +12,7 @@
 #include "base/thread.h"
 #include "base/util.h"
 
-enum { THREADS = 4, DEVICES = 16, PAIRS = 16 /* more of them share threads */ };
+enum { THREADS = 4, DEVICES = 16, PAIRED = 8 /* a machine with more GPUs has some share threads */ };
 
 enum task_state { TASK_WAITS, TASK_RUNS, TASK_HAS_RUN };
 
@@ -33,7 +33,7 @@ struct copier {
         pthread_cond_t ran;           /* a task has run */
         struct copier_task *finished; /* utlist */
         bool ending;
-        struct lane lanes[1 + DEVICES + PAIRS]; /* the first: of no device */
+        struct lane lanes[1 + DEVICES + PAIRED * PAIRED]; /* the first: of no device */
 };
 
 int copier_new(void (*notify)(void *context), void *context, struct copier **ret_copier)
@@ -132,7 +132,9 @@ static unsigned lane_of(struct copier_gpus gpus)
 
         if (one == 0)
                 return 0;
-        return one == other ? 1 + one % DEVICES : 1 + DEVICES + (5 * one + other) % PAIRS;
+        if (one == other)
+                return 1 + one % DEVICES;
+        return 1 + DEVICES + (one - 1) % PAIRED * PAIRED + (other - 1) % PAIRED;
 }
 
 void copier_add(struct copier *copier, struct copier_task *task)
