@@ -139,10 +139,10 @@ int cli_each(struct cli *cli, int argc, char **argv, int (*one)(struct cli *cli,
 int worker_resolve(const char *name, struct cli_worker *worker);
 
 /*
- * Opens it. An option on the command line wins over the file of workers, and the file over the environment, whose
- * settings are for no worker in particular. given: token_file is from the command line. CLI_OK or CLI_USAGE.
+ * Opens it. Options are for our own worker, the one of --url or the first @NAME: there they win over the file of
+ * workers. What the file says of another one wins over them. The environment comes last. CLI_OK or CLI_USAGE.
  */
-int worker_open_with_settings(struct cli *cli, struct cli_worker *worker, const char *token_file, bool given);
+int worker_open_with_settings(struct cli *cli, struct cli_worker *worker, bool own);
 
 /* ---- workers.c ---- */
 

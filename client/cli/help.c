@@ -32,8 +32,10 @@ static void help_all(const struct cli *cli)
                         help_option(&cli_options[i]);
         }
         puts("\n@WORKER is a line of ~/.config/ferry/workers: NAME URL [token-file=FILE] [ca-file=FILE] [cert=FILE]\n"
-             "[key=FILE]. Exit status: 0 done; 1 the worker refused, or the operation did not complete; 2 wrong\n"
-             "arguments, or a local file failed; 3 no worker answered; 4 the time limit was reached.");
+             "[key=FILE]. An option says how to reach the worker of --url or the first @WORKER; what the file says\n"
+             "of another worker wins for that one.\n"
+             "Exit status: 0 done; 1 the worker refused, or the operation did not complete; 2 wrong arguments, or a\n"
+             "local file failed; 3 no worker answered; 4 the time limit was reached.");
 }
 
 /* Breaks a paragraph into lines. */

@@ -159,28 +159,61 @@ static int workers_find(const char *name, struct cli_worker *worker)
         return status;
 }
 
+/* ---- settings ---- */
+
+/* From one source. */
+struct worker_settings {
+        const char *token_file, *ca_file, *cert, *key;
+};
+
 static int worker_set(char **setting, const char *value)
 {
+        char *copy = value ? strdup(value) : NULL;
+        if (value && !copy)
+                return cli_usage_error("%s", strerror(ENOMEM));
         free(*setting);
-        *setting = strdup(value);
-        return *setting ? CLI_OK : cli_usage_error("%s", strerror(ENOMEM));
+        *setting = copy;
+        return CLI_OK;
 }
 
-int worker_open_with_settings(struct cli *cli, struct cli_worker *worker, const char *token_file, bool given)
+/* A certificate goes with the key of the same source. */
+static int worker_take(struct cli_worker *worker, const struct worker_settings *from, bool replace)
 {
-        const struct {
-                char **setting;
-                const char *value;
-                bool given;
-        } settings[] = { { &worker->token_file, token_file, given },
-                         { &worker->ca_file, cli->ca_file, cli_option_given(cli, &cli->ca_file) },
-                         { &worker->cert, cli->cert, cli_option_given(cli, &cli->cert) },
-                         { &worker->key, cli->key, cli_option_given(cli, &cli->key) } };
         int status = CLI_OK;
-        for (size_t i = 0; status == CLI_OK && i < FERRY_ARRAY_SIZE(settings); i++) {
-                if (settings[i].value && (settings[i].given || !*settings[i].setting))
-                        status = worker_set(settings[i].setting, settings[i].value);
+        if (from->token_file && (replace || !worker->token_file))
+                status = worker_set(&worker->token_file, from->token_file);
+        if (status == CLI_OK && from->ca_file && (replace || !worker->ca_file))
+                status = worker_set(&worker->ca_file, from->ca_file);
+        if (status != CLI_OK || (!from->cert && !from->key) || (!replace && (worker->cert || worker->key)))
+                return status;
+        status = worker_set(&worker->cert, from->cert);
+        return status == CLI_OK ? worker_set(&worker->key, from->key) : status;
+}
+
+/* Settings of the command line, or of the environment where the command line has none. */
+static struct worker_settings worker_settings(const struct cli *cli, bool own, bool given)
+{
+        const char *const *token_file = own ? &cli->token_file : &cli->peer_token_file;
+        return (struct worker_settings){
+                .token_file = cli_option_given(cli, token_file) == given ? *token_file : NULL,
+                .ca_file = cli_option_given(cli, &cli->ca_file) == given ? cli->ca_file : NULL,
+                .cert = cli_option_given(cli, &cli->cert) == given ? cli->cert : NULL,
+                .key = cli_option_given(cli, &cli->key) == given ? cli->key : NULL,
+        };
+}
+
+int worker_open_with_settings(struct cli *cli, struct cli_worker *worker, bool own)
+{
+        struct worker_settings options = worker_settings(cli, own, true);
+        struct worker_settings environment = worker_settings(cli, own, false);
+        int status = worker_take(worker, &options, own);
+        if (status == CLI_OK && own) {
+                const struct cli_worker *w = &cli->worker; /* connected, or worker itself */
+                struct worker_settings connected = { w->token_file, w->ca_file, w->cert, w->key };
+                status = worker_take(worker, &connected, false);
         }
+        if (status == CLI_OK)
+                status = worker_take(worker, &environment, false);
         return status == CLI_OK ? worker_open(worker) : status;
 }
 
@@ -194,9 +227,7 @@ int cli_connect(struct cli *cli)
         if (cli->worker.ferry)
                 return CLI_OK;
         int status = worker_resolve(cli->url ? cli->url : CLI_DEFAULT_URL, &cli->worker);
-        if (status != CLI_OK)
-                return status;
-        return worker_open_with_settings(cli, &cli->worker, cli->token_file, cli_option_given(cli, &cli->token_file));
+        return status == CLI_OK ? worker_open_with_settings(cli, &cli->worker, true) : status;
 }
 
 int cli_each(struct cli *cli, int argc, char **argv, int (*one)(struct cli *cli, const char *argument))

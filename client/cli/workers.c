@@ -170,11 +170,10 @@ int cli_worker_named(struct cli *cli, const char *name, struct cli_worker *ret_w
         struct cli_worker worker = { 0 };
         int status = strncmp(name, "ferry://", 8) == 0 ? workers_url(cli, name + 8, &worker.url)
                                                        : worker_resolve(name, &worker);
-        /* Our own worker's token is for our own worker alone. */
-        bool same = status == CLI_OK && cli->worker.url && strcmp(worker.url, cli->worker.url) == 0;
-        const char *token = same && !cli->peer_token_file ? cli->worker.token_file : cli->peer_token_file;
+        /* Each worker's token is for that worker alone. */
+        bool own = status == CLI_OK && cli->worker.url && strcmp(worker.url, cli->worker.url) == 0;
         if (status == CLI_OK)
-                status = worker_open_with_settings(cli, &worker, token, cli_option_given(cli, &cli->peer_token_file));
+                status = worker_open_with_settings(cli, &worker, own);
         if (status == CLI_OK)
                 *ret_worker = worker;
         else

@@ -3,6 +3,7 @@
 """ferry offer, fetch, accept, send and copy: files through two workers."""
 import json
 import os
+import pathlib
 import signal
 import unittest
 
@@ -43,6 +44,22 @@ class Files(Case):
         self.finish(accept)
         self.assertTrue(target.read_bytes() == source.read_bytes())
         self.nothing_left(self.a, self.b)
+
+    def test_an_id_alone_is_of_the_worker_before_the_command(self):
+        """With all that its line says, as how to trust it."""
+        tls = pathlib.Path(__file__).parent.parent / "api" / "tls"
+        own = self.worker("own", "--tls-cert", tls / "server.pem", "--tls-key", tls / "server-key.pem")
+        (self.directory / "ferry").mkdir()
+        (self.directory / "ferry" / "workers").write_text(f"own {own.url} ca-file={tls / 'ca.pem'}\n")
+        source, target = self.file("source", 1000), self.directory / "target"
+        region = json.loads(self.ferry("@own", "post", "/v1/regions", '{"size": 1000}')[0])["id"]
+        self.ferry("@own", "copy", source, region)
+        self.ferry("@own", "copy", region, target)
+        self.assertEqual(target.read_bytes(), source.read_bytes())
+        source.write_bytes(os.urandom(1000))
+        self.ferry("@own", "spread", source, region)
+        self.ferry("@own", "copy", region, target)
+        self.assertEqual(target.read_bytes(), source.read_bytes())
 
     def test_the_bytes_of_local_regions_do_not_pass_http(self):
         source, target = self.file("source", MIB), self.directory / "target"
