@@ -227,16 +227,18 @@ static void *race_churn(void *argument)
 
         pthread_barrier_wait(&race->barrier);
         for (unsigned i = 0; i < ROUNDS; i++) {
-                struct operation_spec spec = { .kind = (enum ferry_kind)(i % 4) };
+                const struct operation_slice slice = { race->f->region, 0, 4096 };
+                const struct operation_spec spec = { .kind = (enum ferry_kind)(i % 4), .slices = &slice, .n_slices = 1 };
                 struct operation *operation = NULL;
+                char detail[OPERATION_DETAIL_SIZE]; /* the fixture's is the main thread's */
 
-                if (make_spec(race->f, &spec, &operation))
+                if (operation_create(race->f->store, &spec, &operation, detail))
                         continue;
                 if (i % 3)
                         operation_cancel(race->f->store, operation);
                 else
                         operation_delete(race->f->store, operation);
-                test_release(operation);
+                (void)operation_unref(operation);
         }
         return NULL;
 }
