@@ -64,13 +64,14 @@ static void append_ended(struct ferry_worker_queue *queue, struct entry *entry)
         const bool first = !queue->ended;
 
         DL_APPEND(queue->ended, entry);
-        if (!first)
-                return;
-        queue->n_signalling++;
-        (void)pthread_mutex_unlock(&queue->lock);
-        (void)eventfd_write(queue->fd, 1);
-        (void)pthread_mutex_lock(&queue->lock);
-        queue->n_signalling--;
+        if (first) {
+                queue->n_signalling++;
+                (void)pthread_mutex_unlock(&queue->lock);
+                (void)eventfd_write(queue->fd, 1);
+                (void)pthread_mutex_lock(&queue->lock);
+                queue->n_signalling--;
+        }
+        (void)pthread_cond_signal(&queue->moved);
 }
 
 /* Thread: any that ends operations. */
@@ -82,7 +83,6 @@ static void wake_entry(struct operation_waiter *waiter)
         (void)pthread_mutex_lock(&queue->lock);
         DL_DELETE(queue->pending, entry);
         append_ended(queue, entry);
-        (void)pthread_cond_signal(&queue->moved);
         (void)pthread_mutex_unlock(&queue->lock);
 }
 

@@ -115,12 +115,6 @@ static inline void engine_tick_before(struct engine *engine, uint64_t deadline_u
                 engine->tick_us = deadline_us;
 }
 
-/* Something waits for room on a link: looks soon for what does not move. */
-static inline void engine_check_moving(struct engine *engine)
-{
-        engine_tick_before(engine, clock_now_us() + ENGINE_ASIDE_MS * UINT64_C(1000));
-}
-
 /* The deadline by which a transfer that is being ended now must be quiet. */
 static inline uint64_t engine_grace(struct engine *engine)
 {

@@ -7,8 +7,6 @@
 enum {
         ENGINE_CLOSE_MS = 5000, /* for a local peer to close GPU memory */
         ENGINE_READS_MAX = 64,  /* unanswered READs of one transfer; a requester never sends more */
-        ENGINE_ASIDE_MS = 100,  /* a transfer of which nothing has moved for so long leaves the link's window … */
-        ENGINE_ASIDE_MAX = 8,   /* … but a peer is sent no more than so many windows */
         ENGINE_GRACE_MS = 2000,
         ENGINE_CONNECT_MS = 5000,
         ENGINE_CROWDED_US = 20,   /* if another thread had the core for so long, sleep rather than spin */

@@ -148,6 +148,14 @@ void peer_fail(struct peer *peer, int error, const char *detail)
                 peer->link->transport->ops->fail(peer->link, error, detail);
 }
 
+bool peer_has_room(struct peer *peer, const struct flow *flow)
+{
+        if (flow->in_flight < peer->link->transport->ops->window(peer->link))
+                return true;
+        engine_tick_before(peer->engine, flow_next_look_us(flow));
+        return false;
+}
+
 void peer_ready(struct peer *peer)
 {
         if (peer->ready || peer->ended)

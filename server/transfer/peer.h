@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <uthash.h>
 
+#include "flow.h"
 #include "transfer/engine.h"
 #include "transport/transport.h"
 
@@ -29,11 +30,10 @@ struct peer {
         uint64_t last_used_us;
         uint64_t moved_us; /* when bytes last moved */
 
-        uint64_t requested_in_flight; /* bytes that the requesters have in flight, but for those set aside */
-        struct requester *waiting;    /* utlist; those with more to request, round-robin */
+        struct flow requested;     /* chunks of the requesters */
+        struct requester *waiting; /* utlist; those with more to request, round-robin */
         struct requester *requesters;
-        uint64_t served_in_flight; /* bytes that the responders have in flight, but for those set aside … */
-        uint64_t served_aside;     /* … and of these */
+        struct flow served;        /* sends of the responders */
         struct responder *pending; /* utlist; those with READs to answer, round-robin */
         struct responder *responders;
         size_t n_transfers;        /* requesters and responders */
@@ -55,6 +55,9 @@ struct peer *peer_find_epoch(struct engine *engine, uint64_t epoch);
 struct peer *peer_find_address(struct engine *engine, const char *address);
 /* Removes it from both tables. */
 void peer_unindex(struct peer *peer);
+
+/* Whether a flow of the link has room in its window. If not, the next deadline looks for what stands still. */
+bool peer_has_room(struct peer *peer, const struct flow *flow);
 
 static inline bool peer_is_usable(const struct peer *peer)
 {

@@ -85,7 +85,7 @@ static void data_is_there(struct requester *r, struct chunk *chunk, const struct
 
         chunk->arrived += data->length;
         peer_note_moved(r->peer, data->length);
-        requester_moved(r);
+        requester_note_moved(r, 0);
         if (r->spec.arrived && r->error == 0)
                 r->spec.arrived(r->spec.context, data->offset, data->length);
         if (chunk->arrived < length || chunk_is_busy(chunk))
@@ -124,7 +124,7 @@ void requester_copied(struct message *message)
         struct requester *r = message->owner;
 
         r->copying += peer_count_copied(r->peer, message);
-        requester_moved(r);
+        requester_note_moved(r, 0);
         requester_report_progress(r);
 }
 

@@ -47,9 +47,9 @@ static struct chunk *take_chunk(struct requester *r, uint64_t length)
         if (!chunk)
                 return NULL;
         if (r->window.n_taken == 1)
-                r->moved_us = clock_now_us();
+                r->flow_moved = r->peer->requested.moved;
         r->next += length;
-        r->peer->requested_in_flight += length;
+        flow_add(&r->peer->requested, length, false);
         if (r->peer->link->state == LINK_UP)
                 requester_note_started(r);
         return chunk;
@@ -184,6 +184,11 @@ static bool ask_write(struct requester *r)
                 bool force_inline = false;
 
                 part = ops->fit(link, &r->stream, chunk->offset + sent, size - sent, &force_inline);
+                if (part == 0) {
+                        if (peer_is_usable(r->peer)) /* else the end of the link ends it */
+                                requester_fail(r, FERRY_E_TRANSFER_FAILED, "the link has no room for a whole request");
+                        break;
+                }
                 if (!send_part(r, chunk, chunk->offset + sent, part, force_inline))
                         break;
         }
@@ -202,17 +207,14 @@ bool requester_request_next(struct requester *r)
 
 void requesters_send(struct peer *peer)
 {
-        struct link *link = peer->link;
         const struct requester *first = NULL; /* of those that have had no room since the last request */
         struct requester *r;
 
         while (peer_is_usable(peer) && (r = peer->waiting) && r != first) {
                 bool requested;
 
-                if (peer->requested_in_flight >= link->transport->ops->window(link)) {
-                        engine_check_moving(peer->engine);
+                if (!peer_has_room(peer, &peer->requested))
                         return;
-                }
                 requester_dequeue(r);
                 requested = requester_request_next(r);
                 if (r->error || r->next == r->spec.total)

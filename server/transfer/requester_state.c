@@ -104,28 +104,35 @@ void requester_report_progress(struct requester *r)
         r->spec.progress(r->spec.context, bytes);
 }
 
-void requester_moved(struct requester *r)
+void requester_note_moved(struct requester *r, uint64_t bytes)
 {
-        r->moved_us = r->peer->moved_us;
+        struct flow *flow = &r->peer->requested;
+
+        flow_note_moved(flow, bytes, r->peer->moved_us);
+        r->flow_moved = flow->moved;
         if (!r->aside)
                 return;
         r->aside = false;
-        r->peer->requested_in_flight += r->window.bytes;
+        flow_set_aside(flow, r->window.bytes, false);
         requester_mark(r);
 }
 
 void requester_check_moving(struct requester *r, uint64_t now_us)
 {
+        struct flow *flow;
+
         if (r->aside || r->window.n_taken == 0)
                 return;
-        if (now_us < r->moved_us + ENGINE_ASIDE_MS * UINT64_C(1000)) {
+        flow = &r->peer->requested;
+        if (!flow_stands_still(flow, r->window.bytes, r->flow_moved,
+                               r->peer->link->transport->ops->window(r->peer->link), now_us)) {
                 if (r->peer->waiting)
-                        engine_check_moving(r->engine);
+                        (void)peer_has_room(r->peer, flow);
                 return;
         }
         r->aside = true;
         requester_dequeue(r);
-        r->peer->requested_in_flight -= r->window.bytes;
+        flow_set_aside(flow, r->window.bytes, true);
         peer_ready(r->peer);
 }
 
@@ -133,7 +140,7 @@ void requester_count_done(struct requester *r, uint64_t bytes)
 {
         r->done += bytes;
         peer_note_moved(r->peer, bytes);
-        requester_moved(r);
+        requester_note_moved(r, bytes);
         requester_report_progress(r);
 }
 
@@ -158,8 +165,7 @@ void requester_enqueue(struct requester *r)
 
 void requester_release_chunk(struct requester *r, struct chunk *chunk)
 {
-        if (!r->aside)
-                r->peer->requested_in_flight -= chunk->length;
+        flow_remove(&r->peer->requested, chunk->length, r->aside);
         window_release(&r->window, chunk);
         if (r->peer->waiting)
                 peer_ready(r->peer);
@@ -172,7 +178,7 @@ bool requester_release_idle(struct requester *r)
         bool all = window_release_idle(&r->window);
 
         if (r->peer) {
-                r->peer->requested_in_flight -= r->aside ? 0 : before - r->window.bytes;
+                flow_remove(&r->peer->requested, before - r->window.bytes, r->aside);
                 if (r->peer->waiting)
                         peer_ready(r->peer);
         }

@@ -173,7 +173,8 @@ void responder_tick(struct responder *r, uint64_t now_us)
         responder_check_moving(r, now_us);
         if (r->held) { /* what fills the memory has a stall limit of its own */
                 responder_report_progress(r);
-                responder_send_held(r, r->reads[r->first_read].seq);
+                if (now_us >= r->held_us + ENGINE_TICK_MS * UINT64_C(500)) /* each regular tick */
+                        responder_send_held(r, r->reads[r->first_read].seq);
         }
         engine_tick_before(r->engine, r->grace_deadline_us > now_us ? r->grace_deadline_us : 0);
         if (!r->grace_deadline_us || now_us < r->grace_deadline_us)

@@ -79,19 +79,14 @@ static void answer_reads(struct responder *r)
 {
         struct link *link = r->peer->link;
         const struct transport_ops *ops = link->transport->ops;
-        uint64_t window = ops->window(link);
 
         while (r->n_reads > 0 && r->state == RESPONDER_SERVING && peer_is_usable(r->peer)) {
                 struct responder_read *read = &r->reads[r->first_read];
                 bool force_inline = false;
                 uint64_t part;
 
-                if (r->aside)
+                if (r->aside || !peer_has_room(r->peer, &r->peer->served))
                         return;
-                if (r->peer->served_in_flight >= window) {
-                        engine_check_moving(r->engine);
-                        return;
-                }
                 part = ready_bytes(r, read);
                 responder_set_held(r, part == 0);
                 if (part == 0)

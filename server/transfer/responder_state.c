@@ -106,10 +106,11 @@ void responder_set_held(struct responder *r, bool held)
                 DL_DELETE2(r->engine->held_responders, r, held_prev, held_next);
 }
 
-void responder_send_held(const struct responder *r, uint32_t seq)
+void responder_send_held(struct responder *r, uint32_t seq)
 {
         struct wire_header h = responder_header(r, WIRE_HELLO_ACK);
 
+        r->held_us = clock_now_us();
         h.seq = seq;
         peer_send(r->peer, &h);
 }
@@ -125,16 +126,11 @@ void responder_stop_pending(struct responder *r)
 
 /* ---- the link's window ---- */
 
-static uint64_t *serving_of(const struct responder *r)
-{
-        return r->aside ? &r->peer->served_aside : &r->peer->served_in_flight;
-}
-
 static void set_aside(struct responder *r, bool aside)
 {
-        *serving_of(r) -= r->sending;
+        if (r->aside != aside)
+                flow_set_aside(&r->peer->served, r->sending, aside);
         r->aside = aside;
-        *serving_of(r) += r->sending;
         if (r->peer->pending)
                 peer_ready(r->peer);
 }
@@ -142,32 +138,35 @@ static void set_aside(struct responder *r, bool aside)
 void responder_sends(struct responder *r, uint64_t length)
 {
         if (r->sending == 0)
-                r->moved_us = clock_now_us();
+                r->flow_moved = r->peer->served.moved;
         r->in_flight++;
         r->sending += length;
-        *serving_of(r) += length;
+        flow_add(&r->peer->served, length, r->aside);
 }
 
 void responder_sent(struct responder *r, uint64_t length)
 {
-        r->moved_us = clock_now_us();
+        struct flow *flow = &r->peer->served;
+
         r->in_flight--;
         r->sending -= length;
-        *serving_of(r) -= length;
+        flow_note_moved(flow, length, clock_now_us());
+        flow_remove(flow, length, r->aside);
+        r->flow_moved = flow->moved;
         set_aside(r, false);
 }
 
 void responder_check_moving(struct responder *r, uint64_t now_us)
 {
-        struct link *link = r->peer->link;
+        struct peer *peer = r->peer;
 
         if (r->aside || r->sending == 0)
                 return;
-        if (now_us >= r->moved_us + ENGINE_ASIDE_MS * UINT64_C(1000) &&
-            r->peer->served_aside + r->sending <= ENGINE_ASIDE_MAX * link->transport->ops->window(link))
+        if (flow_stands_still(&peer->served, r->sending, r->flow_moved, peer->link->transport->ops->window(peer->link),
+                              now_us))
                 set_aside(r, true);
-        else if (r->peer->pending)
-                engine_check_moving(r->engine);
+        else if (peer->pending)
+                (void)peer_has_room(peer, &peer->served);
 }
 
 /* ---- failing ---- */

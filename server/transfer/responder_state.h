@@ -47,9 +47,10 @@ struct responder {
         uint64_t part_start, part_end; /* part_end 0 = none */
         unsigned in_flight;            /* sends and receives whose memory a transport may touch */
         uint64_t sending;              /* bytes of sends in flight … */
-        bool aside;                   /* … of which none ends: they are in peer->served_aside, and it sends no more */
-        uint64_t moved_us;            /* when the last send ended, or the first one in flight began */
-        struct responder_read *reads; /* ring of ENGINE_READS_MAX; NULL = none has waited yet */
+        bool aside;                    /* they are set aside of peer->served (flow.h), and it sends no more */
+        uint64_t flow_moved;           /* peer->served.moved, when a send last ended or the first one began */
+        uint64_t held_us;              /* when the requester was last told that a READ is held */
+        struct responder_read *reads;  /* ring of ENGINE_READS_MAX; NULL = none has waited yet */
         unsigned first_read, n_reads;
         bool pending;                       /* listed in peer->pending: has READs to answer */
         bool held;                          /* listed in engine->held_responders: the next READ waits for bytes */
@@ -85,7 +86,7 @@ void responder_note_message(struct responder *responder, const struct message *m
 /* A send begins, and ends. */
 void responder_sends(struct responder *responder, uint64_t length);
 void responder_sent(struct responder *responder, uint64_t length);
-/* Sets it aside if none of its sends has ended for ENGINE_ASIDE_MS. */
+/* Sets it aside if its sends stand still (flow.h). */
 void responder_check_moving(struct responder *responder, uint64_t now_us);
 /* Counts moved bytes. */
 void responder_add_progress(struct responder *responder, uint64_t bytes);
@@ -94,7 +95,7 @@ void responder_stop_pending(struct responder *responder);
 /* Notes whether its next READ waits for bytes. */
 void responder_set_held(struct responder *responder, bool held);
 /* Tells the requester that its READ is held until the bytes arrive. */
-void responder_send_held(const struct responder *responder, uint32_t seq);
+void responder_send_held(struct responder *responder, uint32_t seq);
 
 /* Fails it; it ends once its memory is not touched any more. The first reason counts; none does once it is complete. */
 void responder_fail(struct responder *responder, int error, int wire_error, const char *detail);

@@ -228,7 +228,9 @@ static void *race_churn(void *argument)
         pthread_barrier_wait(&race->barrier);
         for (unsigned i = 0; i < ROUNDS; i++) {
                 const struct operation_slice slice = { race->f->region, 0, 4096 };
-                const struct operation_spec spec = { .kind = (enum ferry_kind)(i % 4), .slices = &slice, .n_slices = 1 };
+                const struct operation_spec spec = { .kind = (enum ferry_kind)(i % 4),
+                                                     .slices = &slice,
+                                                     .n_slices = 1 };
                 struct operation *operation = NULL;
                 char detail[OPERATION_DETAIL_SIZE]; /* the fixture's is the main thread's */
 
