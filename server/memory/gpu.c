@@ -13,8 +13,9 @@
 
 /* ---- devices ---- */
 
-static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct gpu_device devices[GPU_MAX]; /* devices_lock guards it; an entry with a context is fixed */
+static struct gpu_device devices[GPU_MAX]; /* an entry with a context is fixed */
+/* Held while the device of that number starts, which may take for ever if it stands still. */
+static pthread_mutex_t start_locks[GPU_MAX] = { [0 ... GPU_MAX - 1] = PTHREAD_MUTEX_INITIALIZER };
 
 bool gpu_parse(const char *device, unsigned *ret_n)
 {
@@ -73,7 +74,7 @@ const struct cuda_driver *gpu_driver(void)
         return cuda_open(&reason);
 }
 
-/* devices_lock is held. Retains the primary context of device n. */
+/* The device's start lock is held. Retains its primary context. */
 static cuda_result device_start(struct gpu_device *device, unsigned n)
 {
         const struct cuda_driver *cuda = gpu_driver();
@@ -98,10 +99,10 @@ int gpu_device_use(unsigned n, const struct gpu_device **ret_device, char detail
 
         if (n >= gpu_count(&reason))
                 return FERRY_E_UNKNOWN_DEVICE;
-        (void)pthread_mutex_lock(&devices_lock);
+        (void)pthread_mutex_lock(&start_locks[n]);
         if (!devices[n].context)
                 result = device_start(&devices[n], n);
-        (void)pthread_mutex_unlock(&devices_lock);
+        (void)pthread_mutex_unlock(&start_locks[n]);
         if (result != CUDA_SUCCESS) {
                 (void)snprintf(detail, GPU_DETAIL_SIZE, "cuda:%u does not start: %s", n,
                                cuda_error_name(gpu_driver(), result));
@@ -118,12 +119,7 @@ const struct gpu_device *gpu_device(unsigned n)
 
 const struct gpu_device *gpu_device_in_use(unsigned n)
 {
-        bool in_use;
-
-        (void)pthread_mutex_lock(&devices_lock);
-        in_use = n < GPU_MAX && devices[n].context;
-        (void)pthread_mutex_unlock(&devices_lock);
-        return in_use ? &devices[n] : NULL;
+        return n < GPU_MAX && devices[n].context ? &devices[n] : NULL;
 }
 
 bool gpu_enter(const struct gpu_device *device)

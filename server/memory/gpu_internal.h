@@ -9,7 +9,7 @@
 struct gpu_device {
         unsigned number;
         cuda_device device;
-        cuda_context context; /* the primary one, retained */
+        _Atomic(cuda_context) context; /* the primary one, retained; written last */
         struct cuda_uuid uuid;
 };
 

@@ -14,6 +14,7 @@ struct standin_counts {
         atomic_int in_flight, most_in_flight; /* copies that are queued and have not been waited for */
         _Atomic uint64_t pinned, pageable;    /* bytes between devices and such host memory */
         atomic_int pins;                      /* ranges that are registered now */
+        atomic_int starting;                  /* devices whose first context is being made */
         atomic_int freed_while_open;          /* cuMemFree of memory that another process had open */
 };
 

@@ -217,6 +217,11 @@ EXPORT cuda_result cuDevicePrimaryCtxRetain(cuda_context *ret_context, cuda_devi
 
         if (result != CUDA_SUCCESS)
                 return result;
+        if (!context_is_active(device)) {
+                atomic_fetch_add(&counts()->starting, 1);
+                await_answering(device);
+                atomic_fetch_sub(&counts()->starting, 1);
+        }
         (void)pthread_mutex_lock(&standin_lock);
         contexts[device].device = device;
         contexts[device].users++;

@@ -28,9 +28,10 @@
  *                         gone, reset: the GPUs have fallen off the bus, or were reset
  *                         stuck, stuckN: no copy of any device, or of device N, ends before the word is gone, nor does
  *                         a call that shares memory
- *                         hung, hungN: the same, nor does a call that opens shared memory or pins or unpins memory of
- * the host slow: a copy takes SLOW_US on the device, whatever its size; copies of one stream follow each other, those
- * of several run at once
+ *                         hung, hungN: the same, nor does a call that starts a device, opens shared memory, or pins
+ *                         or unpins memory of the host
+ *                         slow: a copy takes SLOW_US on the device, whatever its size; copies of one stream follow
+ *                         each other, those of several run at once
  *
  * device.c has the settings, the devices and the contexts, memory.c what is allocated, ipc.c other processes, host.c
  * host memory, stream.c the copies and their time, ucx.c what UCX's CUDA module needs besides.

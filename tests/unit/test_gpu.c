@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <dlfcn.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -391,6 +392,37 @@ TEST(memory_is_pinned_and_unpinned_by_the_gpu_that_copies_it)
         set_faults("");
         gpu_free(space);
         gpu_free(hung);
+}
+
+static void *start_third(void *context)
+{
+        allocate("cuda:2", context, &(void *){ NULL });
+        return NULL;
+}
+
+TEST(a_gpu_that_does_not_start_holds_up_no_other)
+{
+        const struct space *space, *third;
+        pthread_t thread;
+        void *memory, *buffer;
+
+        assert_int_equal(setenv("CUDA_STANDIN_DEVICES", "3", 1), 0);
+        allocate("cuda:1", &space, &memory);
+        set_faults("hung2");
+        assert_int_equal(pthread_create(&thread, NULL, start_third, &third), 0);
+        while (counts->starting == 0)
+                (void)sched_yield();
+        buffer = gpu_host_new(1, SIZE);
+        assert_non_null(buffer);
+        gpu_host_free(1, buffer);
+        gpu_free(space);
+        allocate("cuda:0", &space, &memory);
+        gpu_free(space);
+        assert_int_equal(counts->starting, 1);
+        set_faults("");
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        gpu_free(third);
+        assert_int_equal(unsetenv("CUDA_STANDIN_DEVICES"), 0);
 }
 
 TEST(memory_of_the_driver_is_pinned_from_the_start)
