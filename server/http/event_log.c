@@ -16,7 +16,7 @@
 
 int event_log_new(const struct event_log_config *config, struct event_log **ret_log)
 {
-        static const char *const label[] = { "type" };
+        static const char *const label[] = { "type" }, *const limit[] = { "limit" };
         struct event_log *log = calloc(1, sizeof(*log));
         struct metric_family *published;
 
@@ -34,6 +34,9 @@ int event_log_new(const struct event_log_config *config, struct event_log **ret_
                                    "Events of GET /v1/events, by type.", 1, label, NULL, 0);
         for (int type = 0; type < EVENT_TYPE_COUNT; type++)
                 log->published[type] = metric_get(published, (const char *const[]){ event_type_name(type) });
+        log->near = metrics_family(config->metrics, METRIC_GAUGE, "ferry_limit_near",
+                                   "1 while a limit is nearly used up: from 90 % in use until less than 80 % are.", 1,
+                                   limit, NULL, 0);
         *ret_log = log;
         return 0;
 }

@@ -8,6 +8,7 @@
 #include "event_text.h"
 
 struct metric;
+struct metric_family;
 
 /* The ring of events (event_log.c), for what publishes to it (event_observers.c). */
 
@@ -17,13 +18,15 @@ struct level {
         uint64_t max;     /* set before anything is counted against it */
         /* The next event is due at so many in use or more or, while near, at fewer; 0 = not watched yet. */
         _Atomic uint64_t threshold;
-        atomic_bool near; /* written under the lock */
+        atomic_bool near;     /* written under the lock */
+        struct metric *gauge; /* the same for users; may be NULL */
 };
 
 struct event_log {
         uint64_t epoch;
         size_t kept;
         struct metric *published[EVENT_TYPE_COUNT];
+        struct metric_family *near;
         struct level levels[EVENT_LIMIT_COUNT];
         pthread_mutex_t lock; /* guards all below */
         struct event *events; /* the ring: kept + 1, one of which is being written */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
+#include "base/metrics.h"
 #include "base/util.h"
 #include "event_log_internal.h"
 #include "http/server.h"
@@ -39,6 +40,7 @@ void event_log_limits(struct event_log *log, const struct http_limits *limits,
         for (size_t i = 0; i < EVENT_LIMIT_COUNT; i++) {
                 log->levels[i].name = all[i].name;
                 log->levels[i].max = all[i].max;
+                log->levels[i].gauge = metric_get(log->near, &all[i].name);
                 atomic_store(&log->levels[i].threshold, all[i].max ? near_at(all[i].max) : UINT64_MAX);
         }
         (void)pthread_mutex_unlock(&log->lock);
@@ -80,6 +82,7 @@ void event_log_used(struct event_log *log, enum event_limit limit, uint64_t used
                 const struct usage usage = { level, used };
 
                 atomic_store(&level->near, near);
+                metric_set(level->gauge, near);
                 atomic_store(&level->threshold, near ? clear_below(level->max) : near_at(level->max));
                 event_log_publish_object(log, near ? EVENT_LIMIT_NEAR : EVENT_LIMIT_CLEARED, write_limit, &usage);
         }

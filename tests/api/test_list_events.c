@@ -232,9 +232,12 @@ ON_WORKER(near_limits_are_told, "--max-regions", "10")
         for (int i = 0; i < 10; i++)
                 ids[i] = region_make(w, 10, 0);
         (void)stream_await(&s, "\"limit\":{\"name\":\"regions_max\",\"used\":9,\"max\":10}");
+        worker_await_metric(w, "ferry_limit_near{limit=\"regions_max\"}", 1);
+        worker_await_metric(w, "ferry_limit_near{limit=\"memory_limit\"}", 0);
         for (int i = 0; i < 3; i++)
                 region_drop(w, ids[i]);
         (void)stream_await(&s, "event: limit.cleared\n");
+        worker_await_metric(w, "ferry_limit_near{limit=\"regions_max\"}", 0);
         stream_close(&s);
 }
 

@@ -17,6 +17,8 @@ import browser
 
 TOKEN = "page-token-0123456789abcdef"
 MANY = 200
+MEMORY_MIB = 320
+EVENTS_KEPT = 2048
 SIZES = {"wide": (1280, 900), "narrow": (390, 844)}
 EVIL = "<img src=x onerror=alert(1)>"
 
@@ -92,7 +94,8 @@ class Scene:
         with open(token, "w", encoding="ascii") as file:
             file.write(TOKEN + "\n")
         with contextlib.ExitStack() as stack:  # what is there already ends when the rest does not start
-            self.a = Worker(ferryd, folder, "worker-a", "--token-file", token, "--max-regions", "10")
+            self.a = Worker(ferryd, folder, "worker-a", "--token-file", token, "--max-regions", "10",
+                            "--memory-limit", f"{MEMORY_MIB}M")
             stack.callback(self.a.stop)
             self.a.token = TOKEN
             self.b = Worker(ferryd, folder, "worker-b")
@@ -176,11 +179,18 @@ def what_a_client_names_is_text(scene):
 
 def near_limits_are_told_until_they_are_cleared(scene):
     page, limits = scene.browser, "document.getElementById('limits').textContent"
-    made = [scene.a.region(4096) for _ in range(8)]  # and two of the tests before
-    page.wait(f"{limits} === '90 % of regions_max (10) in use'")
+    told = "regions_max (10) is nearly used up"
+    region = scene.a.call("GET", "/v1/regions")["regions"][0]["id"]  # the tests before have made two
+    made = [scene.a.region(4096) for _ in range(7)]
+    page.wait(f"{limits} === '{told}'")
+    offers = [{"kind": "writable", "descriptors": [{"region": region}]}] * 1024
+    for _ in range(EVENTS_KEPT // len(offers)):  # the worker forgets the event that told it
+        scene.a.call("POST", "/v1/operations", offers)
     page.open(scene.a.url + "/")
     enter(page, TOKEN)
-    page.wait(f"{limits} === '90 % of regions_max (10) in use'")  # the page had not been there when it became near
+    page.wait(f"{limits} === '{told}'")
+    made.append(scene.a.region(MEMORY_MIB * 9 // 10 << 20))
+    page.wait(f"{limits} === '{told}, memory_limit ({MEMORY_MIB}\u00a0MiB) is nearly used up'")
     for region in made:
         scene.a.call("DELETE", "/v1/regions/" + region)
     page.wait(f"{limits} === ''")

@@ -9,7 +9,7 @@ const SECONDS = 300, FAILURES = 20, SOON_MS = 60000, PASSIVE = { readable: true,
 const RECEIVES = { read: true, writable: true };
 
 let token = null, skew = 0, dirty = false, about = '', started = 0;
-let operations = new Map(), peers = [], failures = [], metrics = new Map(), limits = new Map();
+let operations = new Map(), peers = [], failures = [], metrics = new Map(), limits = {};
 const moved = { received: new Array(SECONDS).fill(0), sent: new Array(SECONDS).fill(0), second: 0 };
 
 /* ---- asking ---- */
@@ -81,8 +81,6 @@ async function list() {
   operations = new Map();
   for (const operation of running) take(operation, 0);
   failures = failed.operations;
-  limits = new Map();
-  for (const event of (await (await ask('/v1/events?type=limit')).json()).events) happened(event);
   await look();
 }
 
@@ -107,11 +105,8 @@ function lookSoon() {
 /* ---- following ---- */
 
 function happened(event) {
-  const family = event.type.split('.')[0];
   if (event.operation) take(event.operation, Date.parse(event.time));
-  else if (family === 'peer' || family === 'region') lookSoon();
-  else if (event.type === 'limit.near') limits.set(event.limit.name, event.limit.max);
-  else if (family === 'limit') limits.delete(event.limit.name);
+  else lookSoon();
   dirty = true;
 }
 
@@ -330,7 +325,9 @@ function show() {
   $('memory-bar').classList.toggle('full', limit > 0 && used >= 0.9 * limit);
   say($('counts'), [counted(transfers.length, 'transfer'), counted(offers.length, 'offer'),
     counted(metric('ferry_http_waiters'), 'parked request'), counted(metric('ferry_event_readers'), 'event reader')].join(', '));
-  say($('limits'), [...limits].map(([name, max]) => `90 % of ${name} (${max}) in use`).join(', '), 'warn');
+  const near = Object.keys(limits).filter((name) => metric(`ferry_limit_near{limit="${name}"}`));
+  const most = (name) => name === 'memory_limit' ? size(limits[name]) : limits[name];
+  say($('limits'), near.map((name) => `${name} (${most(name)}) is nearly used up`).join(', '), 'warn');
   say($('about'), `${about}, up ${span(now() - started)}`);
 }
 
@@ -350,6 +347,7 @@ async function describe() {
   say($('name'), worker.name);
   about = `ferryd ${worker.version}, UCX ${worker.ucx_version}, epoch ${worker.epoch}`;
   started = now() - worker.uptime_ms;
+  limits = await (await ask('/v1/limits')).json();
 }
 
 function login(error) {
