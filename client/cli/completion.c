@@ -37,8 +37,10 @@ static void completion_names(const struct cli *cli)
 }
 
 /*
- * COMP_WORDS is split at '@', ':' and '=' as well, so the script splits the line itself. A completion replaces a word
- * with its '@', but what follows '='. compopt fails outside of a completion.
+ * Bash splits COMP_WORDS at '@', ':' and '=' as well; the script joins them again. A completion replaces $2: what
+ * follows
+ * ':' or '=', and a word from its '@' on. Bash expands the words of compgen -W: they must be our own. compopt fails
+ * outside of a completion.
  */
 static void completion_bash(const struct cli *cli)
 {
@@ -48,17 +50,35 @@ static void completion_bash(const struct cli *cli)
              "        mapfile -t COMPREPLY < <(compgen -W \"$1\" -- \"$current\")\n"
              "}\n"
              "_ferry_files() {\n"
+             "        local before=${current%\"$replaced\"}\n"
              "        mapfile -t COMPREPLY < <(compgen -f -- \"$current\")\n"
+             "        COMPREPLY=(\"${COMPREPLY[@]#\"$before\"}\")\n"
              "}\n"
              "_ferry_workers() {\n"
-             "        _ferry_words \"$(sed -n 's/^[[:blank:]]*\\([^#[:blank:]]\\{1,\\}\\).*/@\\1/p' \\\n"
-             "                \"${XDG_CONFIG_HOME:-$HOME/.config}/ferry/workers\" 2>/dev/null)\"\n"
+             "        local name file=${XDG_CONFIG_HOME:-$HOME/.config}/ferry/workers\n"
+             "        compopt +o filenames 2>/dev/null\n"
+             "        [[ -r $file ]] || return\n"
+             "        while read -r name _ || [[ $name ]]; do\n"
+             "                name=${name%%#*}\n"
+             "                [[ $name ]] && printf -v name %q \"@$name\" && [[ $name == \"$current\"* ]] &&\n"
+             "                        COMPREPLY+=(\"$name\")\n"
+             "        done <\"$file\"\n"
              "}\n"
              "_ferry() {\n"
-             "        local line=${COMP_LINE:0:COMP_POINT} command= before current i\n"
-             "        local -a words\n"
-             "        read -ra words <<<\"$line\"\n"
-             "        [[ $line == *[[:space:]] ]] && words+=('')\n"
+             "        local rest=${COMP_LINE:0:COMP_POINT} replaced=$2 command= before current word blanks border i\n"
+             "        local -a words=()\n"
+             "        for ((i = 0; i <= COMP_CWORD; i++)); do\n"
+             "                blanks=${rest%%[![:blank:]]*} word=${COMP_WORDS[i]}\n"
+             "                rest=${rest#\"$blanks\"}\n"
+             "                ((i == COMP_CWORD)) && word=$rest\n"
+             "                rest=${rest#\"$word\"}\n"
+             "                border=${COMP_WORDS[i - 1]: -1}${COMP_WORDS[i]:0:1}\n"
+             "                if ((i)) && [[ -z $blanks && $border == *[@:=]* ]]; then\n"
+             "                        words[${#words[@]} - 1]+=$word\n"
+             "                else\n"
+             "                        words+=(\"$word\")\n"
+             "                fi\n"
+             "        done\n"
              "        current=${words[${#words[@]} - 1]} before=${words[${#words[@]} - 2]}\n"
              "        COMPREPLY=()\n"
              "        for ((i = 1; i < ${#words[@]} - 1; i++)); do\n"

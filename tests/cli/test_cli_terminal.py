@@ -73,9 +73,11 @@ class Terminal(Case):
         """What bash does with '@', ':' and '=' in a word shows on a terminal alone."""
         (self.directory / "ferry").mkdir()
         (self.directory / "ferry" / "workers").write_text("prefill http://127.0.0.1:1\n")
+        for name in ("my file.txt", "a:bc", "x=bc", "u@bc"):
+            (self.directory / name).touch()
         master, slave = pty.openpty()
         shell = subprocess.Popen(["bash", "--norc", "--noprofile", "-i"], start_new_session=True, stdin=slave,
-                                 stdout=slave, stderr=slave, env=environment(self.directory, TERM="dumb", PS1="$ "))
+                                 cwd=self.directory, stdout=slave, stderr=slave, env=environment(self.directory, TERM="dumb", PS1="$ "))
         self.started.append(shell)
         os.close(slave)
         self.addCleanup(os.close, master)
@@ -91,10 +93,15 @@ class Terminal(Case):
             shown = b""
 
         says(f"PATH={pathlib.Path(FERRY).parent}:$PATH; . <(ferry completion bash); echo rea''dy\n", "ready\r\n")
-        for typed, completed in (("@pre", "@prefill "), ("--url http://127.0.0.1:1 reg", "regions "),
-                                 ("@prefill fet", "fetch "), ("ls --status=COM", "COMPLETE "), ("-u @p", "@prefill ")):
-            says(f"ferry {typed}\t\x01echo [\x05]\n", f"[ferry {typed.rpartition(' ')[0]}{' ' * (' ' in typed)}"
-                 f"{'--status=' if '=' in typed else ''}{completed}]\r\n")
+        for typed, completed in (
+                ("@pre", "@prefill "), ("--url http://127.0.0.1:1 reg", "--url http://127.0.0.1:1 regions "),
+                ("@prefill fet", "@prefill fetch "), ("ls --status=COM", "ls --status=COMPLETE "),
+                ("-u @p", "-u @prefill "), (r"offer my\ f", "offer my file.txt "), ('offer "my f', "offer my file.txt "),
+                ("offer 'my f", "offer my file.txt "), (r"fetch x -o my\ f", "fetch x -o my file.txt "),
+                (r"fetch x --output=my\ f", "fetch x --output=my file.txt "), ("post /x @my", "post /x @my"),
+                ("offer a:b", "offer a:bc "), ("offer x=b", "offer x=bc "), ("offer u@b", "offer u@bc "),
+                ("--url=@p", "--url=@prefill ")):
+            says(f"ferry {typed}\t\x01echo [\x05]\n", f"[ferry {completed}]\r\n")
 
     def test_quiet_is_quiet(self):
         offer = self.start("offer", self.file("source", 1 << 20), "-u", self.a.url)

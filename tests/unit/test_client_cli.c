@@ -298,7 +298,10 @@ TEST(completions_are_scripts_of_their_shells)
         run(0, NULL, "", "completion", "bash", NULL);
         char script[sizeof(r.out) + 1024];
         snprintf(script, sizeof(script),
-                 "%s\ncomplete_last() { COMP_LINE=$*; COMP_POINT=${#COMP_LINE}; _ferry; echo \"${COMPREPLY[*]}\"; }\n"
+                 "%s\ncomplete_last() {\n"
+                 "        COMP_LINE=$*; COMP_POINT=${#COMP_LINE}; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1))\n"
+                 "        _ferry; echo \"${COMPREPLY[*]}\"\n"
+                 "}\n"
                  "complete_last ferry fe\n"
                  "complete_last ferry fetch --ver\n"
                  "complete_last ferry ls --status I\n"
@@ -306,9 +309,12 @@ TEST(completions_are_scripts_of_their_shells)
                  "complete_last ferry --url http://a ca\n"
                  "complete_last ferry help ca\n"
                  "XDG_CONFIG_HOME=$(mktemp -d); mkdir $XDG_CONFIG_HOME/ferry\n"
-                 "printf '# no\\nprefill http://a # x\\n decode http://b\\n' >$XDG_CONFIG_HOME/ferry/workers\n"
+                 "printf '# no\\nprefill http://a # x\\n decode http://b' >$XDG_CONFIG_HOME/ferry/workers\n"
                  "complete_last ferry @\n"
                  "complete_last ferry copy @p\n"
+                 "cd $XDG_CONFIG_HOME; echo \"it's\" '`touch${IFS}x` $(touch${IFS}x)' | tr ' ' '\\n' >ferry/workers\n"
+                 "complete_last ferry @\n"
+                 "ls; cd /\n"
                  "rm -r $XDG_CONFIG_HOME\n",
                  r.out);
         char name[] = "/tmp/ferry-test-XXXXXX";
@@ -325,7 +331,8 @@ TEST(completions_are_scripts_of_their_shells)
         (void)fclose(shell);
         unlink(name);
         assert_string_equal(script, "fetch\n--version --verify\nINITIALIZED IN_PROGRESS\nINITIALIZED IN_PROGRESS\n"
-                                    "cancel\ncancel\n@prefill @decode\n@prefill\n");
+                                    "cancel\ncancel\n@prefill @decode\n@prefill\n"
+                                    "@it\\'s @\\`touch\\$\\{IFS\\}x\\` @\\$\\(touch\\$\\{IFS\\}x\\)\nferry\n");
 }
 
 TEST(wrong_usage_is_told)
