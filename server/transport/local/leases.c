@@ -72,13 +72,25 @@ void leases_use_bounce(struct leases *leases, int buffer, uint64_t owner)
         leases->bounce_owner[buffer] = owner;
 }
 
+bool leases_may_grant(const struct leases *leases, uint64_t owner)
+{
+        size_t n_own = 0;
+
+        if (leases->n_free > FRAME_LEASES / 2)
+                return true; /* no owner can have as many */
+        for (size_t i = 0; i < FRAME_LEASES; i++)
+                n_own += leases->slots[i].number && leases->slots[i].owner == owner;
+        return n_own < leases->n_free;
+}
+
 uint32_t leases_grant(struct leases *leases, uint64_t number, struct message *message, int buffer)
 {
         uint32_t slot = leases->free[--leases->n_free];
+        uint64_t owner = leases_owner(message->stream, message->offset);
 
-        leases->slots[slot] = (struct lease){ .message = message, .number = number, .buffer = buffer };
+        leases->slots[slot] = (struct lease){ .message = message, .number = number, .buffer = buffer, .owner = owner };
         if (buffer >= 0)
-                leases_use_bounce(leases, buffer, leases_owner(message->stream, message->offset));
+                leases_use_bounce(leases, buffer, owner);
         lease_grant(&leases->page[slot], number);
         return slot;
 }

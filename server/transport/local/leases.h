@@ -24,6 +24,7 @@ struct lease {
         struct message *message; /* NULL = the lease has ended */
         uint64_t number;         /* 0 = the slot is free */
         int buffer;              /* index of the bounce buffer; -1 = none */
+        uint64_t owner;          /* leases_owner */
 };
 
 struct leases {
@@ -45,7 +46,7 @@ void leases_clear(struct leases *leases, struct copier *copier);
 
 /* Makes the bounce buffers. 0 with the memfd to send to the peer, a reference; -errno. */
 int leases_make_bounce(struct leases *leases, struct memfd **ret_memfd);
-/* Who shares the bounce buffers: the GPU of the byte at offset or behind, or the transfer that has the stream. */
+/* Who shares slots and bounce buffers: the GPU of the byte at offset or behind, or the transfer that has the stream. */
 uint64_t leases_owner(const struct stream *stream, uint64_t offset);
 /* Finds a free bounce buffer; -1 = none, or the owner has as many as are free. owner 0 = any. */
 int leases_find_bounce(const struct leases *leases, uint64_t owner);
@@ -56,6 +57,8 @@ static inline uint8_t *leases_bounce(const struct leases *leases, int buffer)
         return leases->bounce + (size_t)buffer * BOUNCE_SIZE;
 }
 
+/* Whether the owner may have one more lease: it has fewer than are free. */
+bool leases_may_grant(const struct leases *leases, uint64_t owner);
 /* Grants a lease of the message's payload under an unused number. Returns the slot; one must be free. */
 uint32_t leases_grant(struct leases *leases, uint64_t number, struct message *message, int buffer);
 /* Ends the lease: the caller owns the message again. */

@@ -41,7 +41,7 @@ uint64_t outgoing_fit(struct link *link, const struct stream *stream, uint64_t o
                 return wait_for_room(channel);
         if (limit <= WIRE_INLINE_MAX)
                 return limit;
-        if (channel->leases.n_free == 0)
+        if (!leases_may_grant(&channel->leases, leases_owner(stream, offset)))
                 return wait_for_room(channel);
         if (!export_is_decided(channel, stream, offset))
                 return wait_for_room(channel);
