@@ -175,11 +175,11 @@ static void answer_problem(struct http_request *request, int error, bool retryab
                            const struct ferry_json_errors *errors)
 {
         struct ferry_json_writer writer = { 0 };
-        unsigned retry_after = problem_retry_after(error);
 
         counters_problem(request->server, error);
         for (size_t i = 0; i < request->n_headers; i++)
                 retryable = retryable || !strcasecmp(request->answer_headers[i].name, "Retry-After");
+        unsigned retry_after = retryable ? problem_retry_after(error) : 0;
         if (retry_after)
                 request_header(request, "Retry-After", "%u", retry_after);
         problem_write(&writer, error, retryable, detail, errors);

@@ -64,7 +64,8 @@ void answer_assert_header(const struct raw_answer *answer, const char *name, con
         }
 }
 
-void answer_assert_problem(struct raw_answer *answer, int status, const char *code)
+/* lasting: nothing can make the same request succeed, whatever the table of errors says. */
+static void assert_document(const struct raw_answer *answer, int status, const char *code, bool lasting)
 {
         int number = ferry_error_from_code(code, status);
         struct json_object *problem;
@@ -82,11 +83,21 @@ void answer_assert_problem(struct raw_answer *answer, int status, const char *co
         assert_string_equal(json_text(problem, "code"), code);
         assert_int_equal(json_number(problem, "status"), status);
         assert_string_equal(json_text(problem, "title"), ferry_error_title(number));
-        /* What never fits is not retryable; all other answers are as the table of errors says, or more so. */
-        if (ferry_error_retryable(number) && status != 507)
-                assert_true(json_truth(problem, "retryable"));
-        else
-                (void)json_truth(problem, "retryable");
+        bool retryable = json_truth(problem, "retryable");
+        assert_false(lasting && retryable);
+        assert_true(lasting || retryable || !ferry_error_retryable(number));
+        if (!retryable)
+                answer_assert_header(answer, "Retry-After", NULL);
+}
+
+void answer_assert_problem(const struct raw_answer *answer, int status, const char *code)
+{
+        assert_document(answer, status, code, false);
+}
+
+void answer_assert_lasting(const struct raw_answer *answer, int status, const char *code)
+{
+        assert_document(answer, status, code, true);
 }
 
 void body_refused(struct worker *w, const char *path, const void *body, size_t size, int status, const char *code,

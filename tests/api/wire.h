@@ -17,8 +17,13 @@ void wire_expect(const struct worker *w, int status, const char *format, ...) __
 void wire_refused(const struct worker *w, int status, const char *code, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
 
-/* Asserts that the answer is a whole and well-formed problem document, with Request-Id, and clears it. */
-void answer_assert_problem(struct raw_answer *answer, int status, const char *code);
+/*
+ * Asserts that the answer is a whole and well-formed problem document, with Request-Id, and retryable where the table
+ * of errors says so; Retry-After may only be there if it is.
+ */
+void answer_assert_problem(const struct raw_answer *answer, int status, const char *code);
+/* The same of an answer that is not retryable although its error is in the table. */
+void answer_assert_lasting(const struct raw_answer *answer, int status, const char *code);
 
 /* POST of a JSON body of any bytes: asserts status, code and pointer (NULL = any) of the first complaint. */
 void body_refused(struct worker *w, const char *path, const void *body, size_t size, int status, const char *code,

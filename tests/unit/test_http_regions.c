@@ -78,6 +78,11 @@ WITH_HTTP(a_region_beyond_the_memory_limit_is_507)
 {
         struct raw_answer reply = http_call(h, "POST", "/v1/regions", "", "{\"size\":1048576}");
 
+        assert_string_equal(reply_field(&reply, "retryable"), "false");
+        assert_null(raw_header(&reply, "Retry-After"));
+        expect_problem(reply, 507, "limit-reached");
+        reply = http_call(h, "POST", "/v1/regions", "", text_format("{\"size\":%d}", 4 * REGION_SIZE));
+        assert_string_equal(reply_field(&reply, "retryable"), "true");
         assert_non_null(raw_header(&reply, "Retry-After"));
         expect_problem(reply, 507, "limit-reached");
 }
