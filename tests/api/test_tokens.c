@@ -171,8 +171,7 @@ WITH_SCENE(the_metrics_token_fetches_metrics_and_nothing_else)
 
 WITH_SCENE(workers_with_the_peer_token_fetch_from_each_other)
 {
-        const char *id;
-        OPERATION offer;
+        OPERATION offer, read;
         struct ferry_peer peer;
 
         start(s, &s->a, "a", NULL);
@@ -182,8 +181,12 @@ WITH_SCENE(workers_with_the_peer_token_fetch_from_each_other)
         const char *region = region_make(&s->a, 77777, 3);
         const char *target = region_make(&s->b, 77777, 0);
         offer_make(&s->a, FERRY_READABLE, region, &offer);
-        id = json_text(read_by_url(&s->b, target, metadata_url(&s->a, offer.id)), "id");
-        operation_assert_end(&s->b, id, FERRY_COMPLETE, NULL);
+        const struct ferry_operation_spec spec = { .kind = FERRY_READ,
+                                                   .descriptors = &(struct ferry_descriptor){ .region = target },
+                                                   .n_descriptors = 1,
+                                                   .remote_url = metadata_url(&s->a, offer.id) };
+        assert_int_equal(ferry_create_operation(s->b.client, &spec, &read), 0);
+        operation_assert_end(&s->b, read.id, FERRY_COMPLETE, NULL);
         region_assert_pattern(&s->b, target, 3, 0, 77777);
         ferry_operation_clear(&offer);
         worker_stop(&s->b);
@@ -194,7 +197,7 @@ WITH_SCENE(workers_with_the_peer_token_fetch_from_each_other)
         worker_expect(&s->b, "msg=\"operation ended\"");
         assert_int_equal(ferry_connect_peer(s->b.client, s->a.url, &peer), FERRY_E_PEER_REFUSED);
         target = region_make(&s->b, 77777, 0);
-        id = json_text(read_by_url(&s->b, target, metadata_url(&s->a, offer.id)), "id");
+        const char *id = json_text(read_by_url(&s->b, target, metadata_url(&s->a, offer.id)), "id");
         operation_assert_error(&s->b, id, FERRY_ERRORED, FERRY_E_PEER_REFUSED);
         region_assert_pattern(&s->b, target, 0, 0, 77777);
 }
