@@ -199,6 +199,12 @@ struct cli_progress cli_progress_make(const struct cli *cli);
 /* For struct ferry_watch; context is a struct cli_progress. */
 int cli_progress_show(void *context, const struct ferry_operation *operation);
 
+/*
+ * Draws the text, which may end at the right edge of the terminal: a line that wraps could not be drawn over. There
+ * must be a stream.
+ */
+void cli_progress_line(struct cli_progress *progress, const char *text);
+
 /* Ends the line, when there is one. */
 void cli_progress_end(struct cli_progress *progress);
 

@@ -29,19 +29,28 @@ static unsigned progress_columns(FILE *stream)
         return ioctl(fileno(stream), TIOCGWINSZ, &window) == 0 && window.ws_col ? window.ws_col : PROGRESS_COLUMNS;
 }
 
-/* The bar where it has room. A line that is longer than the terminal is wide could not be drawn over. */
-static void progress_draw(FILE *stream, double part, const char *text)
+void cli_progress_line(struct cli_progress *progress, const char *text)
+{
+        fprintf(progress->stream, "\r\033[K%.*s", (int)progress_columns(progress->stream) - 1, text);
+        fflush(progress->stream);
+        progress->drawn = true;
+}
+
+/* The bar where it has room. */
+static void progress_draw(struct cli_progress *progress, double part, const char *text)
 {
         static const char full[PROGRESS_BAR_MAX + 1] = "##################################################";
         static const char empty[PROGRESS_BAR_MAX + 1] = "..................................................";
-        int columns = (int)progress_columns(stream), width = columns - PROGRESS_TEXT, filled;
+        int width = (int)progress_columns(progress->stream) - PROGRESS_TEXT, filled;
+        char line[PROGRESS_BAR_MAX + 256];
         width = width < PROGRESS_BAR_MAX ? width : PROGRESS_BAR_MAX;
+        if (width < PROGRESS_BAR_MIN) {
+                cli_progress_line(progress, text);
+                return;
+        }
         filled = (int)(part * width);
-        fputs("\r\033[K", stream);
-        if (width >= PROGRESS_BAR_MIN)
-                fprintf(stream, "[%.*s%.*s] ", filled, full, width - filled, empty);
-        fprintf(stream, "%.*s", columns - 1, text);
-        fflush(stream);
+        snprintf(line, sizeof(line), "[%.*s%.*s] %s", filled, full, width - filled, empty, text);
+        cli_progress_line(progress, line);
 }
 
 struct cli_progress cli_progress_make(const struct cli *cli)
@@ -69,8 +78,7 @@ int cli_progress_show(void *context, const struct ferry_operation *operation)
         cli_bytes_format(speed, sizeof(speed), rate);
         progress_time(time, sizeof(time), operation, rate);
         snprintf(text, sizeof(text), "%3.0f%% %s / %s  %s/s  %s", part * 100, done, total, speed, time);
-        progress_draw(p->stream, part, text);
-        p->drawn = true;
+        progress_draw(p, part, text);
         return 0;
 }
 

@@ -5,38 +5,34 @@
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <ferry/clock.h>
 
 #include "content.h"
 
-enum { SPREAD_WATCH_MS = 200 };
+enum { SPREAD_WATCH_MS = 200, SPREAD_LINE_MAX = 1024 /* wider than a terminal */ };
 
 /* ---- progress: one line on a terminal ---- */
 
 static void spread_show(const struct spread *spread, struct cli_progress *progress)
 {
-        struct winsize window = { .ws_col = 80 };
         uint64_t took_ms = ferry_clock_ms() - spread->start_ms, most = 0;
-        char rate[32];
-        int used;
+        char rate[32], line[SPREAD_LINE_MAX];
         if (!progress->stream)
                 return;
-        (void)ioctl(fileno(progress->stream), TIOCGWINSZ, &window);
         for (size_t i = 0; i < spread->n; i++)
                 most = spread->members[i].bytes > most ? spread->members[i].bytes : most;
         cli_bytes_format(rate, sizeof(rate), took_ms ? (double)most * 1000 / (double)took_ms : 0);
-        used = fprintf(progress->stream, "\r\033[K%s/s ", rate) - 4;
-        for (size_t i = 0; i < spread->n && used + 20 < (int)window.ws_col; i++) {
+        size_t used = (size_t)snprintf(line, sizeof(line), "%s/s ", rate);
+        for (size_t i = 0; i < spread->n && used < sizeof(line); i++) {
                 const struct member *member = &spread->members[i];
-                used += member->state == MEMBER_FAILED ? fprintf(progress->stream, " %s -", member->name)
-                                                       : fprintf(progress->stream, " %s %.0f%%", member->name,
-                                                                 (double)member->bytes * 100 / (double)spread->size);
+                double percent = (double)member->bytes * 100 / (double)spread->size;
+                used += (size_t)(member->state == MEMBER_FAILED
+                                         ? snprintf(line + used, sizeof(line) - used, " %s -", member->name)
+                                         : snprintf(line + used, sizeof(line) - used, " %s %.0f%%", member->name,
+                                                    percent));
         }
-        fflush(progress->stream);
-        progress->drawn = true;
+        cli_progress_line(progress, line);
 }
 
 /* ---- the chain ---- */

@@ -65,9 +65,21 @@ class Terminal(Case):
                                     columns=40)
         self.assertEqual(status, 0, shown)
         self.assertRegex(shown, r"\r\x1b\[K100% 64\.0 MiB / 64\.0 MiB")
-        for line in re.split(r"\r\x1b\[K|\r?\n", shown):
-            self.assertLess(len(line), 40)
+        self.fits(shown, 40)
         self.finish(offer)
+
+    def fits(self, shown, columns):
+        for line in re.split(r"\r\x1b\[K|\r?\n", shown):
+            self.assertLess(len(line), columns)
+
+    def test_progress_of_many_workers_fits(self):
+        """A terminal without a width counts as one of 80 columns."""
+        for columns in (40, 0):
+            status, shown = self.run_on("spread", self.file("source", 1 << 20), self.b.url, self.a.url, self.b.url,
+                                        "-u", self.a.url, streams=("stdin", "stderr"), columns=columns)
+            self.assertEqual(status, 0, shown)
+            self.assertRegex(shown, rf"\r\x1b\[K[0-9.]+ [KMG]?i?B/s  {self.b.url} ")
+            self.fits(shown, columns or 80)
 
     def test_bash_completes_on_a_terminal(self):
         """What bash does with '@', ':' and '=' in a word shows on a terminal alone."""
