@@ -154,11 +154,14 @@ static bool look_into(const struct http_connection *connection, struct tcp_info 
         return !connection->listener->local && !getsockopt(connection->fd, IPPROTO_TCP, TCP_INFO, ret_info, &size);
 }
 
-uint64_t connection_bytes(const struct http_connection *connection)
+bool connection_bytes(const struct http_connection *connection, uint64_t *ret_bytes)
 {
         struct tcp_info info;
 
-        return look_into(connection, &info) ? info.tcpi_bytes_acked + info.tcpi_bytes_received : 0;
+        if (!look_into(connection, &info))
+                return false;
+        *ret_bytes = info.tcpi_bytes_acked + info.tcpi_bytes_received;
+        return true;
 }
 
 void connection_end(struct http_connection *connection)

@@ -99,8 +99,8 @@ uint64_t connection_check(struct http_connection *connection, uint64_t now);
  */
 void connection_watch_peer(struct http_connection *connection);
 
-/* Bytes sent and received; 0 where the kernel does not count them. */
-uint64_t connection_bytes(const struct http_connection *connection);
+/* Bytes sent and received; 0 where the kernel does not count them. false: not a TCP connection. */
+bool connection_bytes(const struct http_connection *connection, uint64_t *ret_bytes);
 
 /* Shuts the socket down, so that libmicrohttpd closes it soon. */
 void connection_end(struct http_connection *connection);

@@ -300,12 +300,19 @@ static void look(struct http_shard *shard, uint64_t now)
         }
 }
 
-static uint64_t bytes_moved(const struct http_shard *shard)
+/* By all TCP connections. ret_counted: false if there are some and none has a byte: the kernel does not count. */
+static uint64_t bytes_moved(const struct http_shard *shard, bool *ret_counted)
 {
-        uint64_t sum = 0;
+        uint64_t sum = 0, bytes;
+        bool tcp = false;
 
-        for (const struct http_connection *connection = shard->open; connection; connection = connection->next)
-                sum += connection_bytes(connection);
+        for (const struct http_connection *connection = shard->open; connection; connection = connection->next) {
+                if (!connection_bytes(connection, &bytes))
+                        continue;
+                tcp = true;
+                sum += bytes;
+        }
+        *ret_counted = sum || !tcp;
         return sum;
 }
 
@@ -324,7 +331,8 @@ static uint64_t rest_us(struct http_shard *shard, uint64_t now)
         if (++shard->n_vain < VAIN_RUNS)
                 return 0;
         shard->n_vain = shard->vain_us ? VAIN_RUNS - 1 : 0;
-        uint64_t moved = bytes_moved(shard), more = moved - shard->moved;
+        bool counted;
+        uint64_t moved = bytes_moved(shard, &counted), more = moved - shard->moved;
         shard->moved = moved;
         if (more >= VAIN_RUNS * VAIN_BYTES) {
                 shard->vain_us = 0;
@@ -333,7 +341,7 @@ static uint64_t rest_us(struct http_shard *shard, uint64_t now)
         if (!shard->vain_us)
                 shard->vain_us = now;
         /* qemu and gVisor count no bytes: there a TLS answer in bulk looks like this, and must not crawl. */
-        uint64_t rest = moved ? (now - shard->vain_us) / REST_PART : 0;
+        uint64_t rest = counted ? (now - shard->vain_us) / REST_PART : 0;
         look_before(shard, now + SOON_US);
         return rest < REST_MIN_US ? REST_MIN_US : rest > REST_MAX_US ? REST_MAX_US : rest;
 }

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "wire.h"
@@ -68,23 +71,53 @@ WITH_WORKER(half_a_tls_record_costs_no_processor_time)
                 (void)close(fds[i]);
 }
 
-ON_WORKER(a_long_chunk_size_line_costs_no_processor_time, "--http-threads", "1")
+/* A chunk-size line that libmicrohttpd cannot read to its end. */
+static void send_long_line(int fd)
 {
+        static const char head[] = "POST /v1/regions HTTP/1.1\r\n" HOST "Content-Type: application/json\r\n"
+                                   "Transfer-Encoding: chunked\r\n\r\n";
         enum { SIZE = 64 << 10 };
         char *line = malloc(SIZE);
-        int fds[2];
 
         memset(line, '0', SIZE);
+        raw_send(fd, head, strlen(head));
+        raw_send(fd, line, SIZE);
+        free(line);
+}
+
+ON_WORKER(a_long_chunk_size_line_costs_no_processor_time, "--http-threads", "1")
+{
+        int fds[2];
+
         for (size_t i = 0; i < 2; i++) {
-                fds[i] = send_text(w, "POST /v1/regions HTTP/1.1\r\n" HOST "Content-Type: application/json\r\n"
-                                      "Transfer-Encoding: chunked\r\n\r\n");
-                raw_send(fds[i], line, SIZE);
+                fds[i] = raw_connect(w);
+                send_long_line(fds[i]);
         }
         (void)close(fds[0]); /* one has left, one stays */
         assert_rests(w);
         assert_int_equal(ferry_get_livez(w->client), 0);
         (void)close(fds[1]);
-        free(line);
+}
+
+WITH_WORKER(it_costs_none_on_a_unix_socket)
+{
+        struct sockaddr_un address = { .sun_family = AF_UNIX };
+        char directory[] = "/tmp/ferry-test-XXXXXX";
+        const char *url;
+
+        assert_non_null(mkdtemp(directory));
+        (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s/socket", directory);
+        url = text_format("unix:%s", address.sun_path);
+        worker_start_plain(w, "w", STRINGS("--listen", url, "--http-threads", "1"));
+        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(connect(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+        send_long_line(fd);
+        uint64_t wakeups = worker_wakeups(w);
+        assert_rests(w);
+        assert_in_range(worker_wakeups(w) - wakeups, 0, WATCHED_MS / 5); /* pauses grow */
+        (void)close(fd);
+        worker_stop(w);
+        assert_int_equal(rmdir(directory), 0);
 }
 
 /* Those who have not shown a token make room for those who come. */
