@@ -55,6 +55,11 @@ static void on_deregister(void *context, void *registration)
         engine_memory_deregister(context, registration);
 }
 
+static unsigned on_gpu(const void *registration)
+{
+        return engine_memory_gpu(registration);
+}
+
 static int on_connect(void *context, const struct engine_connect *connect)
 {
         return engine_connect(context, connect);
@@ -176,6 +181,7 @@ static int start_regions(struct ferry_worker *worker)
                 .max_regions = worker->settings->options.max_regions,
                 .registrar = { .register_region = on_register,
                                .deregister_region = on_deregister,
+                               .gpu = on_gpu,
                                .context = worker->engine },
                 .observer = { .changed = event_log_region, .context = worker->events },
                 .metrics = worker->metrics,

@@ -41,8 +41,8 @@ struct maker_job {
 };
 
 /*
- * threads: the maximum; one is started at once. fillers: how many of them may do pieces at a time; the others are for
- * begin and end, which may wait. 0 or -errno.
+ * threads: the maximum while none waits for a GPU, else up to 16 more; one is started at once. fillers: how many of
+ * them may do pieces at a time; the others are for begin and end, which may wait. 0 or -errno.
  */
 int makers_new(unsigned threads, unsigned fillers, struct makers **ret_makers);
 

@@ -5,8 +5,23 @@
 /*
  * References to a region, and the end of its memory in two steps. region_deregister_unref, when the region is off the
  * lists: the registrar deregisters the memory. free_region, when the last reference is given back: the pages are freed.
- * Large memory takes both steps on a maker thread.
+ * Large memory takes both steps on a maker thread; small memory that a GPU has pinned, the first.
  */
+
+unsigned region_gpu(const struct region_private *private)
+{
+        const struct region_registrar *registrar = &private->table->config.registrar;
+        unsigned n;
+
+        if (private->on_gpu)
+                return gpu_parse(private->region.device, &n) ? 1 + n % MAKERS_GPUS : 0;
+        return private->registered && registrar->gpu ? registrar->gpu(private->region.registration) : 0;
+}
+
+bool region_is_ended_by_maker(const struct region_private *private)
+{
+        return region_is_large(private) || (private->owned && region_gpu(private) > 0);
+}
 
 void region_deregister(struct region_private *private)
 {
@@ -85,7 +100,7 @@ void region_deregister_unref(struct region_private *private)
 {
         static const struct maker_kind kind = { .end = deregister_job_end };
 
-        if (!region_is_large(private)) {
+        if (!region_is_ended_by_maker(private)) {
                 region_deregister(private);
                 (void)region_unref(&private->region);
         } else if (!makers_add(private->table->makers, &private->job, &kind, region_gpu(private))) {

@@ -79,14 +79,6 @@ static inline bool region_is_large(const struct region_private *private)
         return private->owned && (private->on_gpu || private->region.size > REGION_SMALL);
 }
 
-/* As makers_add takes it. */
-static inline unsigned region_gpu(const struct region_private *private)
-{
-        unsigned n;
-
-        return private->on_gpu && gpu_parse(private->region.device, &n) ? 1 + n % MAKERS_GPUS : 0;
-}
-
 static inline struct region_private *region_of_job(struct maker_job *job)
 {
         return FERRY_CONTAINER_OF(job, struct region_private, job);
@@ -146,11 +138,18 @@ void region_waiters_wake(struct region_waiter *waiters);
 
 /* ---- region_end.c ---- */
 
+/* The GPU to wait for, as makers_add takes it: the one that the memory is on, or that has pinned it. 0 = none. */
+unsigned region_gpu(const struct region_private *private);
+
+/* Whether a maker deregisters the memory: of a large region, or where a GPU must be waited for. */
+bool region_is_ended_by_maker(const struct region_private *private);
+
 /* Undoes region_register; harmless when that was not done. Waits for the registrar. */
 void region_deregister(struct region_private *private);
 
 /*
- * Deregisters memory that is off the lists and gives back a reference; large memory by a maker thread.
+ * Deregisters memory that is off the lists and gives back a reference; by a maker thread where
+ * region_is_ended_by_maker.
  */
 void region_deregister_unref(struct region_private *private);
 

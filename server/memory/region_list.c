@@ -66,8 +66,9 @@ static enum after delete_locked(struct region_table *table, struct region_privat
 
         *ret_waiters = region_waiters_take(table, private);
         unlist(table, private);
-        /* Bytes are being freed until a maker has freed them; those of a small region, from its last reference on. */
-        if (private->owned && (state == REGION_PREPARING || (state == REGION_READY && region_is_large(private))))
+        /* Being freed from now on if a maker is to do it, else from the last reference on. */
+        if (private->owned &&
+            (state == REGION_PREPARING || (state == REGION_READY && region_is_ended_by_maker(private))))
                 region_table_begin_freeing_locked(table, private);
         return state == REGION_READY ? AFTER_DEREGISTER : AFTER_UNREF;
 }

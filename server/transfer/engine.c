@@ -275,6 +275,11 @@ void engine_memory_deregister(struct engine *engine, struct memory *memory)
         free(memory);
 }
 
+unsigned engine_memory_gpu(const struct memory *memory)
+{
+        return gpu_is_pinned(&memory->pin) ? 1 + memory->pin.gpu : 0;
+}
+
 int engine_transfer_start(struct engine *engine, const struct engine_transfer *spec)
 {
         struct command command = { .type = COMMAND_START };

@@ -63,11 +63,28 @@ static inline int register_region(void *context, const struct region *region, vo
         return 0;
 }
 
+/* Memory that begins with this is pinned by cuda:0, which stands still while the gate is shut. */
+#define PINNED "pinned"
+
+static inline unsigned gpu_of_registration(const void *registration)
+{
+        return strncmp(registration, PINNED, sizeof(PINNED)) == 0;
+}
+
 static inline void deregister_region(void *context, void *registration)
 {
         assert_ptr_equal(context, &registered);
         assert_non_null(registration);
+        if (gpu_of_registration(registration)) {
+                pthread_mutex_lock(&gate.lock);
+                while (gate.shut)
+                        pthread_cond_wait(&gate.changed, &gate.lock);
+                pthread_mutex_unlock(&gate.lock);
+        }
+        pthread_mutex_lock(&gate.lock);
         atomic_fetch_add(&deregistered, 1);
+        pthread_cond_broadcast(&gate.changed);
+        pthread_mutex_unlock(&gate.lock);
 }
 
 static inline int fill(void *context, size_t size)
@@ -108,6 +125,7 @@ static inline int make_table_in(uint64_t limit, size_t max_regions, const struct
                 .max_regions = max_regions,
                 .registrar = { .register_region = register_region,
                                .deregister_region = deregister_region,
+                               .gpu = gpu_of_registration,
                                .context = &registered },
                 .metrics = metrics,
                 .fill = fill,

@@ -143,6 +143,30 @@ TEST_WITH(free_abandons_what_is_prepared, setup, teardown)
         region_unref(region);
 }
 
+TEST_WITH(memory_pinned_by_a_gpu_that_stands_still_holds_up_no_other, setup, teardown)
+{
+        struct region *pinned[20], *host = create(LIMIT / 2);
+
+        for (size_t i = 0; i < UNIT_COUNT(pinned); i++) {
+                pinned[i] = create(SMALL);
+                memcpy(pinned[i]->address, PINNED, sizeof(PINNED));
+        }
+        gate_shut(true);
+        for (size_t i = 0; i < UNIT_COUNT(pinned); i++) {
+                assert_int_equal(region_delete(table, pinned[i]->id), 0);
+                region_unref(pinned[i]);
+        }
+        assert_int_equal(region_delete(table, host->id), 0);
+        region_unref(host);
+        pthread_mutex_lock(&gate.lock);
+        WAIT_SIGNAL(&gate.changed, &gate.lock, deregistered == 1);
+        pthread_mutex_unlock(&gate.lock);
+        gate_shut(false);
+        pthread_mutex_lock(&gate.lock);
+        WAIT_SIGNAL(&gate.changed, &gate.lock, deregistered == 1 + UNIT_COUNT(pinned));
+        pthread_mutex_unlock(&gate.lock);
+}
+
 TEST_WITH(gauges_follow_the_regions, setup, teardown)
 {
         struct region *one = create(1000);

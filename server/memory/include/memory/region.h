@@ -47,6 +47,8 @@ struct region_registrar {
         int (*register_region)(void *context, const struct region *region, void **ret_registration);
         void (*deregister_region)(void *context, void *registration);
         void *context;
+        /* 1 + the number of the GPU that deregister_region waits for; 0 = none. Takes no lock. May be NULL. */
+        unsigned (*gpu)(const void *registration);
 };
 
 /*
@@ -187,11 +189,11 @@ void region_stream_end(struct region *region);
 bool region_deleted(const struct region *region);
 
 /*
- * Deletes a region: region_find does not find it any more. A large one is deregistered by the maker threads, and freed
- * by them once the last reference is given back; its bytes count until then, and region_create waits for them rather
- * than fail, unless a stream keeps them. Other memory is deregistered on return. A region that is being made is
- * cancelled. FERRY_E_NOT_FOUND; FERRY_E_REGION_IN_USE; FERRY_E_REGION_HELD. Thread: any but the engine's, for which it
- * waits.
+ * Deletes a region: region_find does not find it any more. A large one is deregistered by the maker threads, as is
+ * one that a GPU has pinned, and freed by them once the last reference is given back; its bytes count until then, and
+ * region_create waits for them rather than fail, unless a stream keeps them. Other memory is deregistered on return. A
+ * region that is being made is cancelled. FERRY_E_NOT_FOUND; FERRY_E_REGION_IN_USE; FERRY_E_REGION_HELD. Thread: any
+ * but the engine's, for which it waits.
  */
 int region_delete(struct region_table *table, uint64_t id);
 

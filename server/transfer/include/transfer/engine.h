@@ -213,6 +213,8 @@ struct engine_memory {
 int engine_memory_register(struct engine *engine, const struct engine_memory *spec, struct memory **ret_memory);
 /* Waits for the engine's thread, so not from a callback. Takes NULL. */
 void engine_memory_deregister(struct engine *engine, struct memory *memory);
+/* 1 + the number of the GPU that has pinned the memory, which deregistering waits for; 0 = none. Any thread. */
+unsigned engine_memory_gpu(const struct memory *memory);
 
 /* ---- active side ---- */
 
