@@ -11,7 +11,7 @@ const struct cli_command cli_commands[] = {
         { "fetch", "URL", "fetch what a peer offers into a file",
           "URL is what ferry offer prints, @NAME/op_ID, ferry://NAME/op_ID, or nats://HOST:PORT/NAME/op_ID through "
           "ferry-nats. Without -o the bytes go to standard output, which must not be a terminal. Until the file is "
-          "complete its name is FILE.part-PID.",
+          "complete its name is FILE.part-PID. Symbolic links are followed.",
           1, 1, cli_run_fetch },
         { "accept", "-o FILE --size SIZE", "accept bytes of one peer into a file",
           "Prints the URL that ferry send takes.", 0, 0, cli_run_accept },

@@ -187,26 +187,37 @@ static int content_standard_output(struct content_output *ret_output)
         return CLI_OK;
 }
 
+/* The part of a file stands beside the file itself: to rename it to a symbolic link would replace the link. */
+static void content_create_part(struct content_output *output, bool exists, mode_t mode)
+{
+        output->target = exists ? realpath(output->file, NULL) : strdup(output->file);
+        if (!output->target)
+                return;
+        if (asprintf(&output->part, "%s.part-%d", output->target, (int)getpid()) < 0) {
+                output->part = NULL;
+                errno = ENOMEM;
+                return;
+        }
+        output->fd = open(output->part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (output->fd >= 0 && exists)
+                (void)fchmod(output->fd, mode & 07777);
+}
+
 int content_create(const char *file, struct content_output *ret_output)
 {
         struct content_output output = { .fd = -1, .file = file };
         struct stat status = { 0 };
-        if (!file || strcmp(file, "-") == 0)
+        if (!file || strcmp(file, "-") == 0 || strcmp(file, "/dev/stdout") == 0)
                 return content_standard_output(ret_output);
         bool exists = stat(file, &status) == 0;
-        if (exists && !S_ISREG(status.st_mode)) {
+        if (exists && !S_ISREG(status.st_mode))
                 output.fd = open(file, O_WRONLY | O_CLOEXEC);
-        } else if (asprintf(&output.part, "%s.part-%d", file, (int)getpid()) < 0) {
-                output.part = NULL;
-                errno = ENOMEM;
-        } else {
-                output.fd = open(output.part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-                if (output.fd >= 0 && exists)
-                        (void)fchmod(output.fd, status.st_mode & 07777);
-        }
+        else
+                content_create_part(&output, exists, status.st_mode);
         if (output.fd < 0) {
                 int error = errno;
                 free(output.part);
+                free(output.target);
                 return cli_usage_error("%s: %s", file, strerror(error));
         }
         *ret_output = output;
@@ -261,7 +272,7 @@ int content_keep(struct content_output *output)
         content_unmap(output);
         if (output->part) {
                 /* Some file systems report a full disk only at close(). */
-                if (close(output->fd) < 0 || rename(output->part, output->file) < 0)
+                if (close(output->fd) < 0 || rename(output->part, output->target) < 0)
                         status = cli_usage_error("%s: %s", output->file, strerror(errno));
                 output->fd = -1;
                 if (status != CLI_OK)
@@ -281,5 +292,6 @@ void content_discard(struct content_output *output)
         if (output->part)
                 (void)unlink(output->part);
         free(output->part);
+        free(output->target);
         *output = (struct content_output){ .fd = -1 };
 }

@@ -27,11 +27,12 @@ void content_close(struct content_input *input);
 
 /*
  * A file to write, "-" = standard output, which must not be a terminal. It has another name, FILE.part-PID, until it is
- * kept.
+ * kept. Symbolic links are followed.
  */
 struct content_output {
         int fd;
-        char *part; /* NULL = written in place: a device, a pipe */
+        char *part;   /* NULL = written in place: a device, a pipe */
+        char *target; /* what part becomes: the file, or the one that a symbolic link names */
         const char *file;
         void *map; /* mapping of a file in memory; NULL = use write() */
         uint64_t size;

@@ -5,9 +5,10 @@ import json
 import os
 import pathlib
 import signal
+import subprocess
 import unittest
 
-from workers import Case
+from workers import Case, FERRY, LIMIT, environment
 
 MIB = 1 << 20
 
@@ -44,6 +45,25 @@ class Files(Case):
         self.finish(accept)
         self.assertTrue(target.read_bytes() == source.read_bytes())
         self.nothing_left(self.a, self.b)
+
+    def test_a_symbolic_link_is_followed(self):
+        """Also one of an open file, as /dev/stdout is."""
+        source, target, other = self.file("source", 1000), self.file("target", 10), self.file("other", 10)
+        (self.directory / "elsewhere").mkdir()
+        link, opened = self.directory / "elsewhere" / "link", self.directory / "elsewhere" / "opened"
+        link.symlink_to("../target")
+        opened.symlink_to("/proc/self/fd/1")
+        region = json.loads(self.ferry("post", "/v1/regions", '{"size": 1000}', "-u", self.a.url)[0])["id"]
+        self.ferry("copy", source, region, "-u", self.a.url)
+        self.ferry("copy", region, link, "-u", self.a.url)
+        with open(other, "r+b") as stdout:
+            done = subprocess.run([FERRY, "copy", region, str(opened), "-u", self.a.url], stdout=stdout, check=False,
+                                  env=environment(self.directory), timeout=LIMIT)
+        self.assertEqual(done.returncode, 0)
+        for one, bytes_at in ((link, target), (opened, other)):
+            self.assertTrue(one.is_symlink(), one)
+            self.assertEqual(bytes_at.read_bytes(), source.read_bytes())
+        self.assertEqual(sorted(path.name for path in self.directory.rglob("*.part-*")), [])
 
     def test_an_id_alone_is_of_the_worker_before_the_command(self):
         """With all that its line says, as how to trust it."""
