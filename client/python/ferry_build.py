@@ -118,6 +118,9 @@ def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
     return info_folder()
 
 
+prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
+
+
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     wheel = Wheel(wheel_directory)
     package = os.path.join(HERE, "ferry")
