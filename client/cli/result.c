@@ -33,7 +33,7 @@ static int worker_unreachable(const struct cli_worker *worker, int r)
 }
 
 /* Advice about a refusal, where it is not obvious. */
-static const char *worker_advice(int error)
+static const char *worker_advice(int error, bool retryable)
 {
         switch (error) {
         case FERRY_E_UNAUTHENTICATED:
@@ -43,7 +43,8 @@ static const char *worker_advice(int error)
         case FERRY_E_HOST_REFUSED:
                 return " (start the worker with --allow-host NAME, or use its address)";
         case FERRY_E_NO_SPACE:
-                return " (remove regions with ferry rm, or raise --memory-limit of the worker)";
+                /* Else it would not fit into an empty worker either. */
+                return retryable ? " (remove regions with ferry rm, or raise --memory-limit of the worker)" : "";
         default:
                 return "";
         }
@@ -62,7 +63,8 @@ int cli_result(const struct cli_worker *worker, int r)
                                                                                 : strerror(-r));
         if (r < 0)
                 return worker_unreachable(worker, r);
-        return cli_problem("%s%s", ferry_last_message(worker->ferry), worker_advice(r));
+        return cli_problem("%s%s", ferry_last_message(worker->ferry),
+                           worker_advice(r, ferry_last_problem(worker->ferry)->retryable));
 }
 
 static const char *operation_advice(const struct ferry_operation *o)

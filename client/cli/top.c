@@ -196,7 +196,7 @@ int cli_run_top(struct cli *cli, int argc, char **argv)
         if (cli->interval && (!cli_duration_parse(cli->interval, &interval) || interval > INT32_MAX))
                 return cli_usage_error("not a duration: %s", cli->interval);
         if (cli->count && !cli_number_parse(cli->count, &left))
-                return cli_usage_error("not a number of looks: %s", cli->count);
+                return cli_usage_error("not a number of updates: %s", cli->count);
         int status = cli_connect(cli);
         if (status == CLI_OK)
                 status = top_name(&top);

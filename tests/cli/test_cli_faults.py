@@ -118,6 +118,15 @@ class Faults(Case):
         self.assertEqual(self.files(), [])
         self.nothing_left(self.a)
 
+    def test_a_region_that_may_never_fit(self):
+        """Nothing that the user could remove makes room for it."""
+        small = self.worker("small", "--memory-limit", "4M")
+        accept = ("accept", "-o", self.directory / "x", "-u", small.url, "--size")
+        _, errors = self.ferry(*accept, "8M", status=1)
+        self.assertRegex(errors, r"\Aferry: [^\n]*--memory-limit is [0-9]+\n\Z")
+        self.region(small, 3 * MIB)
+        self.complains("remove regions with ferry rm", *accept, "3M", status=1)
+
     def test_dev_full(self):
         process, url = self.offer(MIB)
         self.complains("No space left", "fetch", url, "-o", "/dev/full", "-u", self.b.url, status=2)

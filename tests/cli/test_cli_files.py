@@ -53,8 +53,7 @@ class Files(Case):
         link, opened = self.directory / "elsewhere" / "link", self.directory / "elsewhere" / "opened"
         link.symlink_to("../target")
         opened.symlink_to("/proc/self/fd/1")
-        region = json.loads(self.ferry("post", "/v1/regions", '{"size": 1000}', "-u", self.a.url)[0])["id"]
-        self.ferry("copy", source, region, "-u", self.a.url)
+        region = self.region(self.a, 1000, source.read_bytes())
         self.ferry("copy", region, link, "-u", self.a.url)
         with open(other, "r+b") as stdout:
             done = subprocess.run([FERRY, "copy", region, str(opened), "-u", self.a.url], stdout=stdout, check=False,

@@ -59,17 +59,10 @@ class Spread(Case):
         for worker, member in zip(members, report["members"]):
             self.holds(worker, member["region"], file.read_bytes())
 
-    def region(self, worker, data):
-        """A region with these bytes."""
-        made, _ = self.ferry("post", "/v1/regions", json.dumps({"size": len(data)}), "-u", worker.url)
-        region = json.loads(made)["id"]
-        self.ferry("put", f"/v1/regions/{region}/content", "-", "-u", worker.url, data=data)
-        return region
-
     def test_regions_that_workers_have_are_filled(self):
         source, members = self.worker("source"), self.members(3)
         file = self.file("file", MIB)
-        regions = [self.region(worker, b"x" * (MIB + 5)) for worker in members]
+        regions = [self.region(worker, MIB + 5, b"x" * (MIB + 5)) for worker in members]
         into = [f"@w1/{regions[0]}", f"{members[1].url}/v1/regions/{regions[1]}", f"@w3/{regions[2]}"]
         output, errors = self.ferry("spread", file, *into, "-u", source.url)
         self.assertEqual((output.decode().split(), errors), (into, ""))
@@ -79,7 +72,7 @@ class Spread(Case):
 
     def test_a_region_that_workers_have_is_never_deleted(self):
         source, (first, second) = self.worker("source"), self.members(2)
-        file, small = self.file("file", MIB), self.region(first, b"x" * 7)
+        file, small = self.file("file", MIB), self.region(first, 7, b"x" * 7)
         output, errors = self.ferry("spread", file, f"@w1/{small}", "@w2/rgn_0000000000000000", "@w2", "-u", source.url,
                                     status=1)
         self.assertIn(f"@w1 is left out: its region has only 7 of {MIB} bytes", errors)
@@ -91,7 +84,7 @@ class Spread(Case):
     def offer(self, source, size):
         """Of a region with a pattern. Returns its URL and its bytes."""
         data = (b"".join(i.to_bytes(4, "little") for i in range(MIB // 4)) * (size // MIB))[:size]
-        region = self.region(source, data)
+        region = self.region(source, size, data)
         body = {"kind": "readable", "descriptors": [{"region": region}], "uses": 4}
         made, _ = self.ferry("post", "/v1/operations", json.dumps(body), "-u", source.url)
         self.offered = json.loads(made)["id"]

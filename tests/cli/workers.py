@@ -90,9 +90,12 @@ class Case(unittest.TestCase):
         self.workers.append(Worker(self.directory, name, *flags, **more))
         return self.workers[-1]
 
-    def region(self, worker, size):
+    def region(self, worker, size, data=None):
         output, _ = self.ferry("post", "/v1/regions", json.dumps({"size": size}), "-u", worker.url)
-        return json.loads(output)["id"]
+        region = json.loads(output)["id"]
+        if data is not None:
+            self.ferry("put", f"/v1/regions/{region}/content", "-", "-u", worker.url, data=data)
+        return region
 
     def file(self, name, size):
         path = self.directory / name
