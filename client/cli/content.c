@@ -224,13 +224,22 @@ int content_create(const char *file, struct content_output *ret_output)
         return CLI_OK;
 }
 
-/* Asked first, because an allocation that fails for want of space may have taken all there was for a while. */
+/* Not posix_fallocate, which writes to each page if the file system cannot reserve space. */
+static int content_allocate(const struct content_output *output, uint64_t size)
+{
+        return fallocate(output->fd, 0, 0, (off_t)size) < 0 ? -errno : 0;
+}
+
+/*
+ * Asked before the allocation, which may take all space for a while before it fails for want of it. Root's reserve
+ * counts: the allocation decides about that.
+ */
 static bool content_has_room(const struct content_output *output, uint64_t size)
 {
         struct statvfs system;
         if (fstatvfs(output->fd, &system) < 0 || system.f_blocks == 0 || system.f_frsize == 0)
                 return true; /* unknown, or without a limit */
-        return size / system.f_frsize <= system.f_bavail;
+        return size / system.f_frsize <= system.f_bfree;
 }
 
 int content_reserve(struct content_output *output, uint64_t size)
@@ -239,15 +248,16 @@ int content_reserve(struct content_output *output, uint64_t size)
                 return 0;
         if (size > INT64_MAX)
                 return -EFBIG;
+        int r = content_allocate(output, 1);
+        if (r == -EOPNOTSUPP || r == -ENOSYS)
+                return 0; /* such a file system may compress: only writing tells what fits */
+        if (r < 0)
+                return r;
         if (!content_has_room(output, size))
                 return -ENOSPC;
         output->size = size;
         output->map = mapping_new(output->fd, (size_t)size);
-        if (output->map)
-                return 0;
-        /* Not posix_fallocate, which writes to each page if the file system cannot reserve space. */
-        int r = fallocate(output->fd, 0, 0, (off_t)size) < 0 ? -errno : 0;
-        return r == -EOPNOTSUPP || r == -ENOSYS ? 0 : r;
+        return output->map ? 0 : content_allocate(output, size);
 }
 
 int content_reserved(const struct content_output *output, uint64_t size, int r)
