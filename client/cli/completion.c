@@ -38,9 +38,8 @@ static void completion_names(const struct cli *cli)
 
 /*
  * Bash splits COMP_WORDS at '@', ':' and '=' as well; the script joins them again. A completion replaces $2: what
- * follows
- * ':' or '=', and a word from its '@' on. Bash expands the words of compgen -W: they must be our own. compopt fails
- * outside of a completion.
+ * follows ':' or '=', and a word from its '@' on. Bash expands the words of compgen -W: they must be our own. compopt
+ * fails outside of a completion.
  */
 static void completion_bash(const struct cli *cli)
 {

@@ -34,9 +34,9 @@ void flow_remove(struct flow *flow, uint64_t bytes, bool aside)
 
 void flow_note_moved(struct flow *flow, uint64_t bytes, uint64_t now_us)
 {
-        uint64_t pause = now_us > flow->moved_us ? now_us - flow->moved_us : 1;
+        uint64_t pause = now_us > flow->moved_us ? now_us - flow->moved_us : 0;
 
-        if (flow->in_flight > 0) {
+        if (flow->in_flight > 0 && pause > 0) {
                 flow->pause_us -= flow->pause_us / 8;
                 if (pause > flow->pause_us)
                         flow->pause_us = pause;
@@ -51,10 +51,14 @@ void flow_set_aside(struct flow *flow, uint64_t bytes, bool aside)
         flow_add(flow, bytes, aside);
 }
 
-bool flow_stands_still(const struct flow *flow, uint64_t bytes, uint64_t moved, uint64_t window, uint64_t now_us)
+bool flow_may_set_aside(const struct flow *flow, uint64_t bytes, uint64_t window)
 {
-        return flow->aside + bytes <= FLOW_ASIDE_MAX * window &&
-               (flow->moved - moved >= 2 * window || now_us >= flow->moved_us + patience(flow));
+        return flow->aside + bytes <= FLOW_ASIDE_MAX * window;
+}
+
+bool flow_stands_still(const struct flow *flow, uint64_t moved, uint64_t window, uint64_t now_us)
+{
+        return flow->moved - moved >= 2 * window || now_us >= flow->moved_us + patience(flow);
 }
 
 uint64_t flow_next_look_us(const struct flow *flow)

@@ -28,15 +28,15 @@ enum { FLOW_ASIDE_MAX = 8 };
 /* Bytes begin; end, moved or not, of a transfer that is set aside or not. */
 void flow_add(struct flow *flow, uint64_t bytes, bool aside);
 void flow_remove(struct flow *flow, uint64_t bytes, bool aside);
-/* bytes have moved; 0 = a part of some, which are counted when all have. */
+/* bytes have moved; 0 = a part of some, which are counted when all have. Learns from the pause before, if it is longer
+ * than 0. */
 void flow_note_moved(struct flow *flow, uint64_t bytes, uint64_t now_us);
 /* A transfer with so many bytes in flight is set aside, or has moved again. */
 void flow_set_aside(struct flow *flow, uint64_t bytes, bool aside);
-/*
- * Whether to set aside a transfer that has bytes in flight. moved: of the flow, when the transfer last moved or began;
- * window: bytes.
- */
-bool flow_stands_still(const struct flow *flow, uint64_t bytes, uint64_t moved, uint64_t window, uint64_t now_us);
+/* Whether a transfer with so many bytes in flight may be set aside. window: bytes. */
+bool flow_may_set_aside(const struct flow *flow, uint64_t bytes, uint64_t window);
+/* Whether a transfer with bytes in flight stands still. moved: of the flow, when the transfer last moved or began. */
+bool flow_stands_still(const struct flow *flow, uint64_t moved, uint64_t window, uint64_t now_us);
 /* When to look again while something waits for room. */
 uint64_t flow_next_look_us(const struct flow *flow);
 

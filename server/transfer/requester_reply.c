@@ -208,6 +208,7 @@ void requester_on_held(struct engine *engine, struct peer *peer, const struct wi
         if (!r || r->peer != peer || r->spec.direction != ENGINE_READ || r->next == 0 || r->state != REQUESTER_MOVING ||
             r->error || h->status || h->from_epoch != r->spec.peer.epoch)
                 return;
+        r->held = true;
         requester_note_started(r);
         requester_report_progress(r); /* not a stall: the peer waits for the bytes, too */
 }

@@ -108,6 +108,9 @@ void requester_note_moved(struct requester *r, uint64_t bytes)
 {
         struct flow *flow = &r->peer->requested;
 
+        if (r->held) /* the pause says nothing of the link */
+                flow->moved_us = r->peer->moved_us;
+        r->held = false;
         flow_note_moved(flow, bytes, r->peer->moved_us);
         r->flow_moved = flow->moved;
         if (!r->aside)
@@ -120,20 +123,21 @@ void requester_note_moved(struct requester *r, uint64_t bytes)
 void requester_check_moving(struct requester *r, uint64_t now_us)
 {
         struct flow *flow;
+        uint64_t window;
 
         if (r->aside || r->window.n_taken == 0)
                 return;
         flow = &r->peer->requested;
-        if (!flow_stands_still(flow, r->window.bytes, r->flow_moved,
-                               r->peer->link->transport->ops->window(r->peer->link), now_us)) {
-                if (r->peer->waiting)
-                        (void)peer_has_room(r->peer, flow);
-                return;
+        window = r->peer->link->transport->ops->window(r->peer->link);
+        if (flow_may_set_aside(flow, r->window.bytes, window) &&
+            (r->held || flow_stands_still(flow, r->flow_moved, window, now_us))) {
+                r->aside = true;
+                requester_dequeue(r);
+                flow_set_aside(flow, r->window.bytes, true);
+                peer_ready(r->peer);
+        } else if (r->peer->waiting) {
+                (void)peer_has_room(r->peer, flow);
         }
-        r->aside = true;
-        requester_dequeue(r);
-        flow_set_aside(flow, r->window.bytes, true);
-        peer_ready(r->peer);
 }
 
 void requester_count_done(struct requester *r, uint64_t bytes)

@@ -42,6 +42,7 @@ struct requester {
         bool peer_knows;       /* the responder has ended, or was told of the end */
         bool expects_done_ack; /* the responder ended its lease; a DONE_ACK with the reason follows */
         bool waiting;          /* listed in peer->waiting: has more to request */
+        bool held;             /* the peer waits for the bytes of a READ, too; nothing has moved since */
         bool aside;            /* it is set aside of peer->requested (flow.h), and requests nothing */
         bool marked;
         enum gpu_path gpu_path; /* the worst of its messages */

@@ -13,7 +13,7 @@ static void data_sent(struct message *message, enum message_result result)
 
         bool untold = result == MESSAGE_FAULT || result == MESSAGE_CANCELLED; /* the peer never gets it */
 
-        responder_sent(r, message->length);
+        responder_sent(r, message->length, result == MESSAGE_OK);
         if (untold && (message->header.flags & WIRE_FINAL) && r->state == RESPONDER_SERVED)
                 responder_set_state(r, RESPONDER_SERVING);
         responder_note_message(r, message, result);

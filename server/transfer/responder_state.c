@@ -144,13 +144,14 @@ void responder_sends(struct responder *r, uint64_t length)
         flow_add(&r->peer->served, length, r->aside);
 }
 
-void responder_sent(struct responder *r, uint64_t length)
+void responder_sent(struct responder *r, uint64_t length, bool moved)
 {
         struct flow *flow = &r->peer->served;
 
         r->in_flight--;
         r->sending -= length;
-        flow_note_moved(flow, length, clock_now_us());
+        if (moved)
+                flow_note_moved(flow, length, clock_now_us());
         flow_remove(flow, length, r->aside);
         r->flow_moved = flow->moved;
         set_aside(r, false);
@@ -158,15 +159,15 @@ void responder_sent(struct responder *r, uint64_t length)
 
 void responder_check_moving(struct responder *r, uint64_t now_us)
 {
-        struct peer *peer = r->peer;
+        struct flow *flow = &r->peer->served;
+        uint64_t window = r->peer->link->transport->ops->window(r->peer->link);
 
         if (r->aside || r->sending == 0)
                 return;
-        if (flow_stands_still(&peer->served, r->sending, r->flow_moved, peer->link->transport->ops->window(peer->link),
-                              now_us))
+        if (flow_may_set_aside(flow, r->sending, window) && flow_stands_still(flow, r->flow_moved, window, now_us))
                 set_aside(r, true);
-        else if (peer->pending)
-                (void)peer_has_room(peer, &peer->served);
+        else if (r->peer->pending)
+                (void)peer_has_room(r->peer, flow);
 }
 
 /* ---- failing ---- */

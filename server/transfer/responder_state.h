@@ -83,9 +83,9 @@ struct wire_header responder_header(const struct responder *responder, enum wire
 void responder_report_progress(struct responder *responder);
 /* A message of it has ended: notes its GPU path, and fails if this worker is short of memory or cannot copy its own. */
 void responder_note_message(struct responder *responder, const struct message *message, enum message_result result);
-/* A send begins, and ends. */
+/* A send begins, and ends. moved: its bytes have left. */
 void responder_sends(struct responder *responder, uint64_t length);
-void responder_sent(struct responder *responder, uint64_t length);
+void responder_sent(struct responder *responder, uint64_t length, bool moved);
 /* Sets it aside if its sends stand still (flow.h). */
 void responder_check_moving(struct responder *responder, uint64_t now_us);
 /* Counts moved bytes. */

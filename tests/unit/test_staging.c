@@ -34,6 +34,9 @@ static void bench_free(void *context)
         while (b->n > 0)
                 stage_free(&b->messages[--b->n]);
         staging_free(b->staging);
+        for (unsigned i = 0; i < GPUS; i++)
+                stream_clear(&b->streams[i]);
+        stream_clear(&b->behind);
         free(b);
 }
 
