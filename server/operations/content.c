@@ -9,8 +9,6 @@
 
 /* The bytes of an operation for the HTTP server: opening a range, copying, closing. */
 
-enum { VISIT_PIECE = 1 << 20 };
-
 /* ---- opening ---- */
 
 static bool overlaps_open(const struct content_transfer *transfer, uint64_t first, uint64_t end)
@@ -227,43 +225,6 @@ int operation_content_write(struct operation_content *part, const void *from, si
                 return 0;
         operation_content_fail(part, FERRY_E_TRANSFER_FAILED);
         return FERRY_E_TRANSFER_FAILED;
-}
-
-bool operation_content_checksum(struct operation_content *part, uint64_t *ret_checksum)
-{
-        struct content_transfer *transfer = part->transfer;
-        int r;
-
-        if (!content_transfer_copy_begin(transfer))
-                return false;
-        r = stream_checksum(&transfer->stream, part->first, part->end - part->first, ret_checksum);
-        content_transfer_copy_end(transfer);
-        if (r < 0)
-                operation_content_fail(part, FERRY_E_TRANSFER_FAILED);
-        return r == 0;
-}
-
-/* A function of its own for the same reason. */
-__attribute__((noinline)) static void content_show(void (*visit)(void *context, const void *bytes, size_t size),
-                                                   void *context, const void *bytes, size_t size)
-{
-        visit(context, bytes, size);
-}
-
-bool operation_content_visit(struct operation_content *part,
-                             void (*visit)(void *context, const void *bytes, size_t size), void *context)
-{
-        struct content_transfer *transfer = part->transfer;
-        uint8_t *address;
-
-        for (uint64_t at = 0, run; at < transfer->stream.total; at += run) {
-                if (!content_transfer_copy_begin(transfer))
-                        return false;
-                run = stream_run(&transfer->stream, at, VISIT_PIECE, &address);
-                content_show(visit, context, address, run);
-                content_transfer_copy_end(transfer);
-        }
-        return true;
 }
 
 /* ---- ending ---- */
