@@ -11,11 +11,11 @@ static void data_sent(struct message *message, enum message_result result)
 {
         struct responder *r = message->owner;
 
-        bool untold = result == MESSAGE_FAULT || result == MESSAGE_CANCELLED; /* the peer never gets it */
+        bool untold = result != MESSAGE_OK && result != MESSAGE_LOST; /* the peer never gets it */
 
         responder_sent(r, message->length, result == MESSAGE_OK);
         if (untold && (message->header.flags & WIRE_FINAL) && r->state == RESPONDER_SERVED)
-                responder_set_state(r, RESPONDER_SERVING);
+                responder_set_state(r, r->error ? RESPONDER_FAILING : RESPONDER_SERVING);
         responder_note_message(r, message, result);
         if (result == MESSAGE_OK)
                 responder_add_progress(r, message->length);

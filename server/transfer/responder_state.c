@@ -182,11 +182,9 @@ void responder_fail(struct responder *r, int error, int wire_error, const char *
         r->grace_deadline_us = engine_grace(r->engine);
         r->n_reads = 0;
         responder_stop_pending(r);
-        if (r->state == RESPONDER_SERVING)
-                responder_set_state(r, RESPONDER_FAILING); /* else DONE decides, or the grace time */
+        if (r->state == RESPONDER_SERVING) /* else DONE decides, the end of the one message, or the grace time */
+                responder_set_state(r, RESPONDER_FAILING);
         if (peer_is_usable(r->peer))
                 r->peer->link->transport->ops->cancel(r->peer->link, r->transfer);
-        if (r->state == RESPONDER_SERVING)
-                responder_set_state(r, RESPONDER_FAILING); /* the one message was taken back */
         responder_mark(r);
 }

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <ferry/error.h>
+
+#include "engine_internal.h"
+#include "responder.h"
+#include "responder_read.h"
+#include "responder_state.h"
+#include "unit.h"
+
+/* One responder of a link whose transport the test plays. */
+
+enum { TOTAL = 4096, EPOCH = 7, OPERATION_ID = 8, TRANSFER_ID = 9 };
+
+struct scene {
+        struct engine engine;
+        struct transport transport;
+        struct link link;
+        struct peer peer;
+        struct segment segment;
+        struct message *loading; /* the transport's: it is being loaded from a GPU */
+        int ended;               /* claims */
+        int error;               /* of the last one */
+};
+
+static struct scene *scene; /* the test's */
+
+static void play_send(struct link *link, struct message *message)
+{
+        message->link = link;
+        if (message->length > 0 && !scene->loading)
+                scene->loading = message;
+        else
+                message_free(link->transport, message);
+}
+
+/* What a thread is copying from a GPU ends after that. */
+static void cancel(struct link *link, uint64_t transfer)
+{
+}
+
+static uint64_t window(struct link *link)
+{
+        return TOTAL;
+}
+
+static const char *carrier(struct link *link)
+{
+        return "shm";
+}
+
+static void ignore_progress(void *context, uint64_t bytes)
+{
+}
+
+static void note_end(void *context, const struct engine_outcome *outcome)
+{
+        struct scene *s = context;
+
+        s->ended++;
+        s->error = outcome->error;
+}
+
+static int grant(void *context, const struct engine_claim_request *request, struct engine_claim *ret_claim)
+{
+        struct scene *s = context;
+
+        *ret_claim = (struct engine_claim){ .segments = &s->segment,
+                                            .n_segments = 1,
+                                            .total = TOTAL,
+                                            .progress = ignore_progress,
+                                            .context = s,
+                                            .ended = note_end };
+        return 0;
+}
+
+static void scene_free(void *context)
+{
+        struct scene *s = context;
+
+        transport_clear(&s->transport);
+        free(s);
+}
+
+static struct scene *scene_new(void)
+{
+        static const struct transport_ops ops = {
+                .send = play_send, .cancel = cancel, .window = window, .carrier = carrier
+        };
+        static uint8_t memory[TOTAL];
+        struct scene *s = scene = test_keep(calloc(1, sizeof(*s)), scene_free);
+
+        transport_init(&s->transport, &ops, "played", 0, &(struct transport_handlers){ 0 });
+        link_init(&s->link, &s->transport, true);
+        link_set_state(&s->link, LINK_UP);
+        s->engine = (struct engine){ .tick_us = UINT64_MAX,
+                                     .max_claims = 1,
+                                     .operations = { .claim = grant, .context = s } };
+        s->peer = (struct peer){ .engine = &s->engine, .link = &s->link };
+        s->segment = (struct segment){ memory, TOTAL, NULL, NULL };
+        return s;
+}
+
+/* A READ of all bytes, which one message carries. */
+static struct responder *read_all(struct scene *s)
+{
+        const struct wire_header read = { .type = WIRE_READ,
+                                          .flags = WIRE_FINAL,
+                                          .from_epoch = EPOCH,
+                                          .operation = OPERATION_ID,
+                                          .transfer = TRANSFER_ID,
+                                          .length = TOTAL,
+                                          .total = TOTAL };
+
+        responder_on_read(&s->engine, &s->peer, &read, &(struct payload){ 0 });
+        assert_non_null(s->loading);
+        return responder_find(&s->engine, TRANSFER_ID);
+}
+
+static void finish_loading(struct scene *s, enum message_result result)
+{
+        struct message *message = s->loading;
+
+        message->done(message, result);
+        message_free(&s->transport, message);
+        (void)responders_step(&s->engine);
+}
+
+TEST(a_claim_that_is_cancelled_while_its_one_message_is_loaded_ends_with_the_load)
+{
+        struct scene *s = scene_new();
+
+        responder_fail(read_all(s), FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER, "");
+        (void)responders_step(&s->engine);
+        assert_int_equal(s->ended, 0); /* a GPU is reading its memory */
+        finish_loading(s, MESSAGE_CANCELLED);
+        assert_int_equal(s->ended, 1);
+        assert_int_equal(s->error, FERRY_E_CANCELLED);
+}
+
+TEST(a_claim_whose_one_message_is_not_sent_ends_at_once)
+{
+        FOR_EACH (enum message_result, result, MESSAGE_FAULT, MESSAGE_NO_MEMORY) {
+                struct scene *s = scene_new();
+
+                (void)read_all(s);
+                s->loading->fault = -EFAULT;
+                finish_loading(s, result);
+                assert_int_equal(s->ended, 1);
+                assert_int_equal(s->error, FERRY_E_TRANSFER_FAILED);
+        }
+}
