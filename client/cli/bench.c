@@ -122,7 +122,7 @@ int cli_run_bench(struct cli *cli, int argc, char **argv)
         int status = cli->size && !cli_size_parse(cli->size, &largest) ? cli_usage_error("not a size: %s", cli->size)
                                                                        : cli_connect(cli);
         if (status == CLI_OK)
-                status = cli_worker_named(cli, argv[1], &b->peer);
+                status = cli_worker_named(cli, argv[1], WORKER_ITSELF, &b->peer);
         if (status == CLI_OK)
                 status = bench_run(b, largest);
         job_end(&b->ours);

@@ -138,16 +138,25 @@ int cli_each(struct cli *cli, int argc, char **argv, int (*one)(struct cli *cli,
 /* The URL and the settings of "@NAME" in the file of workers, or a URL. CLI_OK or CLI_USAGE. */
 int worker_resolve(const char *name, struct cli_worker *worker);
 
+enum worker_role {
+        WORKER_OWN,    /* the one of --url or the first @NAME */
+        WORKER_ITSELF, /* the same as its own peer: --peer-token-file is for it */
+        WORKER_OTHER,
+};
+
 /*
- * Opens it. Options are for our own worker, the one of --url or the first @NAME: there they win over the file of
- * workers. What the file says of another one wins over them. The environment comes last. CLI_OK or CLI_USAGE.
+ * Opens it. Options are for our own worker: there they win over the file of workers. What the file says of another one
+ * wins over them. The environment comes last. CLI_OK or CLI_USAGE.
  */
-int worker_open_with_settings(struct cli *cli, struct cli_worker *worker, bool own);
+int worker_open_with_settings(struct cli *cli, struct cli_worker *worker, enum worker_role role);
 
 /* ---- workers.c ---- */
 
-/* Another one: "@NAME" of the file of workers, "ferry://NAME" of the registry, or a URL. CLI_OK or CLI_USAGE. */
-int cli_worker_named(struct cli *cli, const char *name, struct cli_worker *ret_worker);
+/*
+ * Another one: "@NAME" of the file of workers, "ferry://NAME" of the registry, or a URL. same: its role where it is our
+ * own, WORKER_ITSELF for the peer of a command, WORKER_OWN for one of several ends. CLI_OK or CLI_USAGE.
+ */
+int cli_worker_named(struct cli *cli, const char *name, enum worker_role same, struct cli_worker *ret_worker);
 
 /* ---- result.c ---- */
 

@@ -22,7 +22,7 @@ static int end_open(struct cli *cli, struct end *end)
         if (r < 0)
                 return r == -EINVAL ? CLI_OK : cli_usage_error("%s", strerror(-r)); /* a file */
         end->is_region = true;
-        int status = cli_worker_named(cli, link.worker ? link.worker : cli->worker.url, &end->worker);
+        int status = cli_worker_named(cli, link.worker ? link.worker : cli->worker.url, WORKER_OWN, &end->worker);
         if (status == CLI_OK)
                 status = cli_result(&end->worker, ferry_get_region(end->worker.ferry, link.id, &end->region));
         link_clear(&link);

@@ -110,7 +110,7 @@ int doctor_peer(struct doctor *d, const char *name)
 {
         struct cli_worker peer = { 0 };
         struct json_object *info = NULL, *pid;
-        int status = cli_worker_named(d->cli, name, &peer);
+        int status = cli_worker_named(d->cli, name, WORKER_ITSELF, &peer);
         if (status != CLI_OK)
                 return status;
         peer_route(d, peer.url);

@@ -205,7 +205,7 @@ static int spread_open_members(struct spread *spread, char **names)
                         return cli_usage_error("%s", strerror(-r));
                 member->name = r < 0 ? names[i] : member->into.worker ? member->into.worker : spread->cli->worker.url;
                 member->home = member->read = (struct job){ .cli = spread->cli, .worker = &member->worker };
-                status = cli_worker_named(spread->cli, member->name, &member->worker);
+                status = cli_worker_named(spread->cli, member->name, WORKER_OWN, &member->worker);
         }
         return status;
 }

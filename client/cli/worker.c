@@ -191,9 +191,10 @@ static int worker_take(struct cli_worker *worker, const struct worker_settings *
 }
 
 /* Settings of the command line, or of the environment where the command line has none. */
-static struct worker_settings worker_settings(const struct cli *cli, bool own, bool given)
+static struct worker_settings worker_settings(const struct cli *cli, enum worker_role role, bool given)
 {
-        const char *const *token_file = own ? &cli->token_file : &cli->peer_token_file;
+        bool peer = role == WORKER_OTHER || (role == WORKER_ITSELF && cli_option_given(cli, &cli->peer_token_file));
+        const char *const *token_file = peer ? &cli->peer_token_file : &cli->token_file;
         return (struct worker_settings){
                 .token_file = cli_option_given(cli, token_file) == given ? *token_file : NULL,
                 .ca_file = cli_option_given(cli, &cli->ca_file) == given ? cli->ca_file : NULL,
@@ -202,10 +203,11 @@ static struct worker_settings worker_settings(const struct cli *cli, bool own, b
         };
 }
 
-int worker_open_with_settings(struct cli *cli, struct cli_worker *worker, bool own)
+int worker_open_with_settings(struct cli *cli, struct cli_worker *worker, enum worker_role role)
 {
-        struct worker_settings options = worker_settings(cli, own, true);
-        struct worker_settings environment = worker_settings(cli, own, false);
+        struct worker_settings options = worker_settings(cli, role, true);
+        struct worker_settings environment = worker_settings(cli, role, false);
+        bool own = role != WORKER_OTHER;
         int status = worker_take(worker, &options, own);
         if (status == CLI_OK && own) {
                 const struct cli_worker *w = &cli->worker; /* connected, or worker itself */
@@ -227,7 +229,7 @@ int cli_connect(struct cli *cli)
         if (cli->worker.ferry)
                 return CLI_OK;
         int status = worker_resolve(cli->url ? cli->url : CLI_DEFAULT_URL, &cli->worker);
-        return status == CLI_OK ? worker_open_with_settings(cli, &cli->worker, true) : status;
+        return status == CLI_OK ? worker_open_with_settings(cli, &cli->worker, WORKER_OWN) : status;
 }
 
 int cli_each(struct cli *cli, int argc, char **argv, int (*one)(struct cli *cli, const char *argument))

@@ -165,7 +165,7 @@ static int workers_url(struct cli *cli, const char *name, char **ret_url)
         return status;
 }
 
-int cli_worker_named(struct cli *cli, const char *name, struct cli_worker *ret_worker)
+int cli_worker_named(struct cli *cli, const char *name, enum worker_role same, struct cli_worker *ret_worker)
 {
         struct cli_worker worker = { 0 };
         int status = strncmp(name, "ferry://", 8) == 0 ? workers_url(cli, name + 8, &worker.url)
@@ -173,7 +173,7 @@ int cli_worker_named(struct cli *cli, const char *name, struct cli_worker *ret_w
         /* Each worker's token is for that worker alone. */
         bool own = status == CLI_OK && cli->worker.url && strcmp(worker.url, cli->worker.url) == 0;
         if (status == CLI_OK)
-                status = worker_open_with_settings(cli, &worker, own);
+                status = worker_open_with_settings(cli, &worker, own ? same : WORKER_OTHER);
         if (status == CLI_OK)
                 *ret_worker = worker;
         else

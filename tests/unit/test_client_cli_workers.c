@@ -101,6 +101,27 @@ TEST(each_worker_gets_its_own_token)
                 has_token(c, i, "c-token");
 }
 
+TEST(a_worker_that_is_its_own_peer_gets_the_token_for_peers)
+{
+        START(s, { NOT_FOUND }, { NOT_FOUND }, { NOT_FOUND });
+        config_make();
+        char *peer = strdup(config_write("peer", "p-token\n"));
+        char *own = strdup(config_write("own", "o-token\n"));
+        test_keep(peer, free);
+        test_keep(own, free);
+        char *offer = strdup(text_format("%s/v1/operations/op_1/metadata", s->url));
+        test_keep(offer, free);
+        run(1, s->url, "", "fetch", offer, "--token-file", own, "--peer-token-file", peer, NULL);
+        run(1, s->url, "", "fetch", offer, "--token-file", own, NULL);
+        setenv("FERRY_PEER_TOKEN_FILE", peer, 1); /* of some peer, not of this one in particular */
+        run(1, s->url, "", "fetch", offer, "--token-file", own, NULL);
+        unsetenv("FERRY_PEER_TOKEN_FILE");
+        server_stop(s);
+        has_token(s, 0, "p-token");
+        has_token(s, 1, "o-token");
+        has_token(s, 2, "o-token");
+}
+
 TEST(each_worker_gets_its_own_certificate)
 {
         static const struct server_step steps[] = { { REGION("rgn_1") }, { REGION("rgn_1") }, { REGION("rgn_1") } };
