@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <string.h>
+#include <unistd.h>
 
 #include "content.h"
 #include "job.h"
@@ -31,11 +31,11 @@ int cli_run_accept(struct cli *cli, int argc, char **argv)
                 return cli_usage_error("usage: ferry accept -o FILE --size SIZE");
         if (!cli_size_parse(cli->size, &size))
                 return cli_usage_error("not a size: %s", cli->size);
-        if (strcmp(cli->output, "-") == 0)
+        int status = content_create(cli->output, &output);
+        if (status == CLI_OK && output.fd == STDOUT_FILENO)
                 return cli_usage_error("accept prints the URL on standard output: name a file with -o FILE");
-        int status = cli_connect(cli);
         if (status == CLI_OK)
-                status = content_create(cli->output, &output);
+                status = cli_connect(cli);
         if (status == CLI_OK)
                 status = accept_run(&job, &output, size);
         job_end(&job);

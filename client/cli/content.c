@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,6 +19,8 @@
  * GB/s), which glibc does from three quarters of the last level's size on.
  */
 enum { CONTENT_PIECE = 8 << 20, CONTENT_COPY = 256 << 20 };
+
+enum { CONTENT_LINKS = 40 }; /* symbolic links in a row, as the kernel has it */
 
 /* ---- file → region ---- */
 
@@ -187,12 +190,36 @@ static int content_standard_output(struct content_output *ret_output)
         return CLI_OK;
 }
 
+static bool content_is_standard_output(const char *name)
+{
+        return strcmp(name, "/dev/fd/1") == 0 || strcmp(name, "/proc/self/fd/1") == 0;
+}
+
+/*
+ * The name at the end of symbolic links, where no file need be yet, for free(). It stops at a name of standard output.
+ * NULL with errno.
+ */
+static char *content_follow(const char *file)
+{
+        char link[PATH_MAX], *at = strdup(file), *next;
+        for (unsigned hops = 0; at && hops < CONTENT_LINKS; hops++) {
+                ssize_t n = content_is_standard_output(at) ? -1 : readlink(at, link, sizeof(link));
+                if (n < 0)
+                        return at;
+                const char *slash = link[0] == '/' ? NULL : strrchr(at, '/');
+                if (asprintf(&next, "%.*s%.*s", slash ? (int)(slash + 1 - at) : 0, at, (int)n, link) < 0)
+                        next = NULL;
+                free(at);
+                at = next;
+        }
+        errno = at ? ELOOP : ENOMEM;
+        free(at);
+        return NULL;
+}
+
 /* The part of a file stands beside the file itself: to rename it to a symbolic link would replace the link. */
 static void content_create_part(struct content_output *output, bool exists, mode_t mode)
 {
-        output->target = exists ? realpath(output->file, NULL) : strdup(output->file);
-        if (!output->target)
-                return;
         if (asprintf(&output->part, "%s.part-%d", output->target, (int)getpid()) < 0) {
                 output->part = NULL;
                 errno = ENOMEM;
@@ -207,12 +234,17 @@ int content_create(const char *file, struct content_output *ret_output)
 {
         struct content_output output = { .fd = -1, .file = file };
         struct stat status = { 0 };
-        if (!file || strcmp(file, "-") == 0 || strcmp(file, "/dev/stdout") == 0)
+        if (!file || strcmp(file, "-") == 0)
                 return content_standard_output(ret_output);
+        output.target = content_follow(file);
+        if (output.target && content_is_standard_output(output.target)) {
+                free(output.target);
+                return content_standard_output(ret_output);
+        }
         bool exists = stat(file, &status) == 0;
-        if (exists && !S_ISREG(status.st_mode))
+        if (output.target && exists && !S_ISREG(status.st_mode))
                 output.fd = open(file, O_WRONLY | O_CLOEXEC);
-        else
+        else if (output.target)
                 content_create_part(&output, exists, status.st_mode);
         if (output.fd < 0) {
                 int error = errno;

@@ -64,6 +64,37 @@ class Files(Case):
             self.assertEqual(bytes_at.read_bytes(), source.read_bytes())
         self.assertEqual(sorted(path.name for path in self.directory.rglob("*.part-*")), [])
 
+    def test_a_symbolic_link_that_leads_nowhere_yet_is_followed(self):
+        """Through another one, and not round in a circle."""
+        source = self.file("source", 1000)
+        (self.directory / "elsewhere").mkdir()
+        link, target = self.directory / "link", self.directory / "elsewhere" / "target"
+        link.symlink_to("elsewhere/next")
+        (self.directory / "elsewhere" / "next").symlink_to("target")
+        (self.directory / "circle").symlink_to("circle")
+        region = self.region(self.a, 1000, source.read_bytes())
+        self.ferry("copy", region, link, "-u", self.a.url)
+        self.assertTrue(link.is_symlink())
+        self.assertEqual(target.read_bytes(), source.read_bytes())
+        self.complains("Too many levels of symbolic links", "copy", region, self.directory / "circle", "-u", self.a.url,
+                       status=2)
+        self.assertEqual(sorted(path.name for path in self.directory.rglob("*.part-*")), [])
+
+    def test_every_name_of_standard_output_is_that(self):
+        """What it has already stays, as with cat."""
+        region = self.region(self.a, 1000, b"x" * 1000)
+        (self.directory / "link").symlink_to("/dev/stdout")
+        for name in ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", self.directory / "link"):
+            with open(self.directory / "log", "wb") as log:
+                log.write(b"before")
+                log.flush()
+                subprocess.run([FERRY, "copy", region, str(name), "-u", self.a.url], stdout=log, check=True,
+                               env=environment(self.directory), timeout=LIMIT)
+            self.assertEqual((self.directory / "log").read_bytes(), b"before" + b"x" * 1000, name)
+        for name in ("-", "/dev/fd/1"):
+            self.complains("accept prints the URL on standard output", "accept", "-o", name, "--size", "1K", "-u",
+                           self.a.url, status=2)
+
     def test_an_id_alone_is_of_the_worker_before_the_command(self):
         """With all that its line says, as how to trust it."""
         tls = pathlib.Path(__file__).parent.parent / "api" / "tls"
