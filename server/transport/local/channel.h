@@ -51,10 +51,8 @@ struct local {
 
         struct pull *pulls; /* of all links, in the order of their next pieces */
 
-        /* Callbacks to files that come later in README.md's order. */
-        void (*close_memory)(struct mappings *mappings, uint64_t id, const struct space *space); /* gpu_mapping.h */
-        bool (*may_leave)(const struct channel *channel, const struct message *message);         /* outgoing.h */
-        void (*leave)(struct channel *channel, struct message *message);
+        /* A callback to gpu_mapping.h, which comes later in README.md's order. */
+        void (*close_memory)(struct mappings *mappings, uint64_t id, const struct space *space);
 };
 
 /* A datagram queued for room in the socket. */
@@ -116,7 +114,7 @@ struct channel {
         struct leases leases;
         struct export *exports;         /* by id */
         struct export *exports_closing; /* by id; deregistered GPU memory that the peer has not closed yet */
-        struct message *loading;        /* utlist; sends off the host; staged.c */
+        struct message *loading;        /* utlist; sends off the host; outgoing.c */
         struct message *storing;        /* utlist; receives into memory off the host whose bytes came inline */
 
         const struct lease_slot *peer_page;

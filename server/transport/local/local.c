@@ -234,8 +234,6 @@ int local_transport_new(const struct local_config *config, const struct transpor
         transport_init(&local->base, &ops, "local", index, handlers);
         local->epoch = config->epoch;
         local->close_memory = gpu_mapping_close;
-        local->may_leave = outgoing_may_leave;
-        local->leave = outgoing_leave;
         local->chunk_size = config->chunk_size ? config->chunk_size : CHUNK_DEFAULT;
         if (local->chunk_size > WIRE_CHUNK_MAX)
                 local->chunk_size = WIRE_CHUNK_MAX;

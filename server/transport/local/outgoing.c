@@ -4,10 +4,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 #include "base/space.h"
 #include "export.h"
-#include "staged.h"
 
 enum {
         PIECES_MAX = 32, /* of an inline payload; more are copied together first */
@@ -209,7 +209,74 @@ static bool travels_inline(const struct message *message)
         return message->length <= WIRE_INLINE_MAX || (message->force_inline && message->length <= FRAME_INLINE_MAX);
 }
 
-/* ---- off the host ---- */
+/* ---- off the host: loaded on a thread of transport/staging.h, unless the peer can map it as it is ---- */
+
+/* The bounce buffer that holds a loaded message; -1 = none. */
+static int buffer_of(const struct channel *channel, const struct message *message)
+{
+        const uint8_t *bytes = message->stage ? message->stage->bytes : NULL, *bounce = channel->leases.bounce;
+
+        if (!bytes || !bounce || bytes < bounce || bytes >= bounce + (size_t)BOUNCE_BUFFERS * BOUNCE_SIZE)
+                return -1;
+        return (int)((size_t)(bytes - bounce) / BOUNCE_SIZE);
+}
+
+static bool may_leave(const struct channel *channel, const struct message *message)
+{
+        return travels_inline(message) || channel->leases.n_free > 0;
+}
+
+static void leave(struct channel *channel, struct message *message)
+{
+        int buffer = buffer_of(channel, message);
+
+        message->stage->place = NULL; /* the lease owns the buffer from now on */
+        if (travels_inline(message))
+                send_inline(channel, message);
+        else if (buffer >= 0)
+                send_buffer(channel, message, buffer);
+        else
+                send_mapped(channel, message);
+}
+
+/* Sends loaded messages while there is room. */
+static void send_loaded(struct channel *channel)
+{
+        enum message_result result;
+        struct message *m;
+
+        while ((m = stage_take(&channel->loading, &result))) {
+                if (result == MESSAGE_OK && !link_is_usable(&channel->link))
+                        result = MESSAGE_LOST;
+                if (result != MESSAGE_OK) {
+                        message_finish(m, result);
+                        continue;
+                }
+                if (!may_leave(channel, m)) {
+                        DL_PREPEND(channel->loading, m);
+                        return; /* a release will make room */
+                }
+                if (m->verify)
+                        m->header.checksum = m->checksum;
+                leave(channel, m);
+        }
+}
+
+static void loaded(struct message *message)
+{
+        send_loaded(channel_of(message->link));
+}
+
+/* Whether a message of the transfer is being loaded, which a later one must not overtake. */
+static bool is_loading(const struct channel *channel, uint64_t transfer)
+{
+        const struct message *m;
+
+        DL_FOREACH (channel->loading, m)
+                if (m->transfer == transfer)
+                        return true;
+        return false;
+}
 
 /* The staging steps that must run before the peer copies from the memory. */
 static unsigned steps_before(const struct channel *channel, const struct message *message)
@@ -217,7 +284,7 @@ static unsigned steps_before(const struct channel *channel, const struct message
         const struct space *space = stream_space(message->stream, message->offset);
         unsigned steps = message->verify ? STAGING_CHECKSUM : 0U;
 
-        if ((space && space->foreign) || staged_has(channel, message->transfer))
+        if ((space && space->foreign) || is_loading(channel, message->transfer))
                 steps |= STAGING_CHECK;
         return steps;
 }
@@ -261,35 +328,8 @@ static void send_off_host(struct channel *channel, struct message *message)
         }
         if (steps & STAGING_LOAD)
                 message->gpu_path = GPU_PATH_STAGED;
-        staged_load(channel, message, steps);
-}
-
-/* The bounce buffer that holds a loaded message; -1 = none. */
-static int buffer_of(const struct channel *channel, const struct message *message)
-{
-        const uint8_t *bytes = message->stage ? message->stage->bytes : NULL, *bounce = channel->leases.bounce;
-
-        if (!bytes || !bounce || bytes < bounce || bytes >= bounce + (size_t)BOUNCE_BUFFERS * BOUNCE_SIZE)
-                return -1;
-        return (int)((size_t)(bytes - bounce) / BOUNCE_SIZE);
-}
-
-bool outgoing_may_leave(const struct channel *channel, const struct message *message)
-{
-        return travels_inline(message) || channel->leases.n_free > 0;
-}
-
-void outgoing_leave(struct channel *channel, struct message *message)
-{
-        int buffer = buffer_of(channel, message);
-
-        message->stage->place = NULL; /* the lease owns the buffer from now on */
-        if (travels_inline(message))
-                send_inline(channel, message);
-        else if (buffer >= 0)
-                send_buffer(channel, message, buffer);
-        else
-                send_mapped(channel, message);
+        DL_APPEND(channel->loading, message);
+        stage_run(message, steps, loaded);
 }
 
 /* ---- any ---- */
@@ -316,7 +356,7 @@ void outgoing_send(struct link *link, struct message *message)
 
 void outgoing_end(struct channel *channel, const uint64_t *transfer, enum message_result result)
 {
-        staged_end(channel, transfer, result);
+        stage_cancel(&channel->loading, transfer, result, message_finish);
         for (uint32_t slot = 0; slot < FRAME_LEASES; slot++) {
                 const struct message *message = channel->leases.slots[slot].message;
 
@@ -335,7 +375,7 @@ bool outgoing_released(struct channel *channel, uint32_t slot, uint64_t number, 
                 message->gpu_path = path;
         if (message)
                 message_finish(message, MESSAGE_OK);
-        staged_flush(channel);
+        send_loaded(channel);
         return true;
 }
 

@@ -11,9 +11,6 @@ uint64_t outgoing_fit(struct link *link, const struct stream *stream, uint64_t o
                       bool *ret_inline);
 void outgoing_send(struct link *link, struct message *message);
 
-/* Callbacks of struct local for a loaded message: whether there is room to send it; send it. */
-bool outgoing_may_leave(const struct channel *channel, const struct message *message);
-void outgoing_leave(struct channel *channel, struct message *message);
 /* The peer released a lease, and tells how it copied. false: no such lease. */
 bool outgoing_released(struct channel *channel, uint32_t slot, uint64_t number, enum gpu_path path);
 /* Calls handlers->room if fit() has returned 0 and there is room now. */

@@ -7,7 +7,6 @@
 #include <utlist.h>
 
 #include "base/util.h"
-#include "staged.h"
 
 static void release(struct channel *channel, const struct pull *pull)
 {
@@ -97,6 +96,36 @@ void pull_refuse(struct pull *pull)
         pull_free(pull, &pull->channel->mappings);
 }
 
+/* ---- payloads inline, for memory off the host ---- */
+
+static void stored(struct message *message)
+{
+        struct channel *channel = channel_of(message->link);
+        enum message_result result;
+        struct message *m;
+
+        while ((m = stage_take(&channel->storing, &result)))
+                message_finish(m, result);
+}
+
+static void store_inline(struct channel *channel, struct message *message, const void *bytes)
+{
+        if (message->begin && !message->begin(message)) {
+                message_free(message->link->transport, message);
+                return;
+        }
+        if (!stage_new_buffer(channel_local(channel)->staging, message)) {
+                message_finish(message, MESSAGE_NO_MEMORY);
+                return;
+        }
+        message->gpu_path = GPU_PATH_STAGED;
+        memcpy(message->stage->bytes, bytes, message->length);
+        DL_APPEND(channel->storing, message);
+        stage_run(message, STAGING_STORE, stored);
+}
+
+/* ---- any ---- */
+
 void pulls_receive(struct link *link, struct message *message, struct payload *payload)
 {
         struct local *local = channel_local(channel_of(link));
@@ -106,7 +135,7 @@ void pulls_receive(struct link *link, struct message *message, struct payload *p
         message->link = link;
         payload->taken = true;
         if (payload->bytes) {
-                staged_store(channel_of(link), message, payload->bytes);
+                store_inline(channel_of(link), message, payload->bytes);
                 return;
         }
         pull->message = message;
@@ -280,6 +309,7 @@ static struct pull *find(const struct channel *channel, const uint64_t *transfer
 
 void pulls_end(struct channel *channel, const uint64_t *transfer, enum message_result result)
 {
+        stage_cancel(&channel->storing, transfer, result, message_finish);
         for (struct pull *pull; (pull = find(channel, transfer));)
                 pull_give_up(pull, result);
 }
