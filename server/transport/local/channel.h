@@ -35,7 +35,7 @@ struct local {
         struct copy_pool *copy_pool;
         struct staging *staging;
         struct copier *copier; /* its threads */
-        int copied_fd;         /* readable when one of their tasks has run */
+        int copied_fd;         /* an eventfd; readable when one of their tasks, or the last piece of a pull, is done */
         uint64_t lease_number; /* the last one that was granted */
         uint8_t *datagram;     /* FRAME_DATAGRAM_MAX + 1 bytes: for the datagram being read or put together */
 

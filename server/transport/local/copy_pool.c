@@ -5,16 +5,15 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 
 #include "base/log.h"
 #include "base/thread.h"
-#include "base/util.h"
 
 enum { THREADS_MAX = 64 };
 
 struct copy_pool {
-        int fd;
+        void (*notify)(void *context);
+        void *context;
         unsigned n_wanted;
         pthread_mutex_t lock; /* guards what follows, and the second part of each pull */
         pthread_cond_t work;  /* job, ending */
@@ -26,20 +25,15 @@ struct copy_pool {
         pthread_t threads[THREADS_MAX];
 };
 
-int copy_pool_new(unsigned n_threads, struct copy_pool **ret_pool)
+int copy_pool_new(unsigned n_threads, void (*notify)(void *context), void *context, struct copy_pool **ret_pool)
 {
         struct copy_pool *pool = calloc(1, sizeof(*pool));
 
         if (!pool)
                 return -ENOMEM;
         pool->n_wanted = n_threads < THREADS_MAX ? n_threads : THREADS_MAX;
-        pool->fd = n_threads > 0 ? eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC) : -1;
-        if (n_threads > 0 && pool->fd < 0) {
-                int r = -errno;
-
-                free(pool);
-                return r;
-        }
+        pool->notify = notify;
+        pool->context = context;
         (void)pthread_mutex_init(&pool->lock, NULL);
         (void)pthread_cond_init(&pool->work, NULL);
         (void)pthread_cond_init(&pool->idle, NULL);
@@ -57,24 +51,11 @@ struct copy_pool *copy_pool_free(struct copy_pool *pool)
         (void)pthread_mutex_unlock(&pool->lock);
         while (pool->n_threads > 0)
                 (void)pthread_join(pool->threads[--pool->n_threads], NULL);
-        cleanup_close(&pool->fd);
         (void)pthread_cond_destroy(&pool->idle);
         (void)pthread_cond_destroy(&pool->work);
         (void)pthread_mutex_destroy(&pool->lock);
         free(pool);
         return NULL;
-}
-
-int copy_pool_fd(const struct copy_pool *pool)
-{
-        return pool->fd;
-}
-
-void copy_pool_clear(struct copy_pool *pool)
-{
-        eventfd_t count;
-
-        (void)eventfd_read(pool->fd, &count);
 }
 
 /* Takes the next piece of the job; drops a job without one. Under the lock. */
@@ -100,7 +81,7 @@ static void *copy_pool_run(void *context)
 
         (void)pthread_mutex_lock(&pool->lock);
         while (!pool->ending) {
-                bool valid, last;
+                bool valid;
 
                 if (!take_piece(pool, &piece)) {
                         (void)pthread_cond_wait(&pool->work, &pool->lock);
@@ -111,9 +92,8 @@ static void *copy_pool_run(void *context)
                 (void)pthread_mutex_lock(&pool->lock);
                 finish(pool, &piece, valid);
                 /* Not while pieces are left: then the progress thread is awake, and checks by itself. */
-                last = piece.pull->stopped || piece.pull->taken == piece.pull->length;
-                if (last)
-                        (void)eventfd_write(pool->fd, 1);
+                if (piece.pull->stopped || piece.pull->taken == piece.pull->length)
+                        pool->notify(pool->context);
         }
         (void)pthread_mutex_unlock(&pool->lock);
         return NULL;

@@ -6,21 +6,17 @@
 
 /*
  * Threads that help the progress thread with large copies. They start with the first such copy. Each takes a piece when
- * it runs, so that a thread without a core delays nothing, and they report through a descriptor. All functions: the
- * progress thread.
+ * it runs, so that a thread without a core delays nothing. All functions: the progress thread.
  */
 
 enum { COPY_POOL_SHARE_MIN = 4 << 20 }; /* bytes; shorter pulls are not worth waking threads */
 
 struct copy_pool;
 
-/* 0 or -errno. */
-int copy_pool_new(unsigned n_threads, struct copy_pool **ret_pool);
+/* notify: a thread has finished its last piece; on its thread, under the pool's lock. 0 or -ENOMEM. */
+int copy_pool_new(unsigned n_threads, void (*notify)(void *context), void *context, struct copy_pool **ret_pool);
 /* Waits for pieces under way. Takes NULL; returns NULL. */
 struct copy_pool *copy_pool_free(struct copy_pool *pool);
-/* Readable when a thread has finished its last piece; -1 = no threads. copy_pool_clear makes it unreadable. */
-int copy_pool_fd(const struct copy_pool *pool);
-void copy_pool_clear(struct copy_pool *pool);
 
 /* Offers a pull to the threads, if they are free and it is large. */
 void copy_pool_share(struct copy_pool *pool, struct pull *pull);

@@ -8,7 +8,6 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "unmap.h"
 
 static void open_run(struct copier_task *task)
 {

@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 
 #include "base/space.h"
-#include "unmap.h"
+#include "mapping.h"
 
 enum { PAGE_SIZE_BYTES = FRAME_LEASES * sizeof(struct lease_slot) };
 

@@ -68,7 +68,7 @@ static struct link *connect_link(struct transport *transport, const struct trans
         return &channel->link;
 }
 
-/* Thread: the copier's. */
+/* Thread: of the copier or of the copy pool. */
 static void tell_copied(void *context)
 {
         const struct local *local = context;
@@ -177,22 +177,11 @@ static const struct transport_ops ops = {
 
 /* ---- set-up ---- */
 
-static int poll_threads(struct local *local)
-{
-        struct epoll_event pool = { .events = EPOLLIN, .data.ptr = &local->copy_pool };
-        struct epoll_event copier = { .events = EPOLLIN, .data.ptr = &local->copier };
-
-        if (epoll_ctl(local->base.fd, EPOLL_CTL_ADD, local->copied_fd, &copier) < 0)
-                return -errno;
-        if (copy_pool_fd(local->copy_pool) < 0)
-                return 0;
-        return epoll_ctl(local->base.fd, EPOLL_CTL_ADD, copy_pool_fd(local->copy_pool), &pool) < 0 ? -errno : 0;
-}
-
 /* Makes all but the directory and the listener. 0 or -errno. */
 static int make_parts(struct local *local, unsigned copy_threads)
 {
-        int r = copy_pool_new(copy_threads, &local->copy_pool);
+        struct epoll_event copied = { .events = EPOLLIN, .data.ptr = &local->copied_fd };
+        int r = copy_pool_new(copy_threads, tell_copied, local, &local->copy_pool);
 
         if (r == 0)
                 r = staging_new(tell_copied, ignore_room, local, &local->staging);
@@ -205,7 +194,9 @@ static int make_parts(struct local *local, unsigned copy_threads)
         local->copied_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
         if (local->copied_fd >= 0)
                 local->base.fd = epoll_create1(EPOLL_CLOEXEC);
-        return local->base.fd < 0 ? -errno : poll_threads(local);
+        if (local->base.fd < 0 || epoll_ctl(local->base.fd, EPOLL_CTL_ADD, local->copied_fd, &copied) < 0)
+                return -errno;
+        return 0;
 }
 
 static int open_parts(struct local *local, const struct local_config *config)

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "memory/gpu.h"
+#include "transport/copier.h"
 
 #include <uthash.h>
 
@@ -49,5 +50,10 @@ void mapping_put(struct mappings *mappings, struct mapping *mapping);
 
 /* None may be in use. */
 void mappings_clear(struct mappings *mappings);
+
+/* Unmaps a range; if it is pinned, unpins and unmaps it on a thread of the copier. Copies *range. */
+void unmap_range(struct gpu_pin *range, struct copier *copier);
+/* Closes another process's memory, on a thread of the copier; takes NULL. */
+void unmap_gpu(const struct space *space, struct copier *copier);
 
 #endif

@@ -116,9 +116,7 @@ static bool poll_all(struct local *local)
         for (int i = 0; i < n; i++) {
                 if (events[i].data.ptr == &local->listener)
                         local_listener_accept(local);
-                else if (events[i].data.ptr == &local->copy_pool)
-                        copy_pool_clear(local->copy_pool);
-                else if (events[i].data.ptr == &local->copier)
+                else if (events[i].data.ptr == &local->copied_fd)
                         local_collect_copies(local);
                 else
                         on_channel(events[i].data.ptr, events[i].events);

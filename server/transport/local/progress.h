@@ -13,7 +13,7 @@ uint64_t local_deadline(const struct transport *transport);
 
 /* Ends the links that have failed, once nothing touches memory for them. Whether there were any. */
 bool local_end_failed(struct local *local);
-/* Collects the tasks that the copier has run. */
+/* Collects the tasks that the copier has run, and clears copied_fd. */
 void local_collect_copies(struct local *local);
 
 #endif
