@@ -256,7 +256,7 @@ void stage_free(struct message *message)
         if (!stage)
                 return;
         if (stage->place)
-                *stage->place = false;
+                *stage->place = 0;
         if (stage->allocated)
                 free(stage->bytes);
         if (stage->buffer) {

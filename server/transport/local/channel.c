@@ -103,22 +103,12 @@ static void queue_drop(struct channel *channel)
         free(queued);
 }
 
-/* The peer has died, or has closed the memory. */
-void export_free(struct export *export)
+void export_remove(struct channel *channel, struct export *export)
 {
+        HASH_DEL(channel->exports, export);
         if (export->space)
                 gpu_note_closed(export->space);
         free(export);
-}
-
-static void exports_clear(struct export **exports)
-{
-        struct export *export, *next;
-
-        HASH_ITER (hh, *exports, export, next) {
-                HASH_DEL(*exports, export);
-                export_free(export);
-        }
 }
 
 void channel_close(struct channel *channel)
@@ -131,8 +121,8 @@ void channel_close(struct channel *channel)
         channel->fd = -1;
         while (channel->queue)
                 queue_drop(channel);
-        exports_clear(&channel->exports);
-        exports_clear(&channel->exports_closing);
+        while (channel->exports)
+                export_remove(channel, channel->exports);
         mappings_clear(&channel->mappings);
         leases_clear(&channel->leases, local->copier);
         if (channel->peer_page)

@@ -67,7 +67,12 @@ struct queued_datagram {
 struct export
 {
         uint64_t id;
-        enum { EXPORT_MAPPED, EXPORT_PENDING, EXPORT_REFUSED } state;
+        enum {
+                EXPORT_MAPPED,
+                EXPORT_PENDING,
+                EXPORT_REFUSED,
+                EXPORT_CLOSING, /* GPU memory that was deregistered, and that the peer has not closed yet */
+        } state;
         const struct space *space; /* of GPU memory that the peer has opened, or may open; else NULL */
         UT_hash_handle hh;
 };
@@ -112,10 +117,9 @@ struct channel {
         size_t queue_bytes;
 
         struct leases leases;
-        struct export *exports;         /* by id */
-        struct export *exports_closing; /* by id; deregistered GPU memory that the peer has not closed yet */
-        struct message *loading;        /* utlist; sends off the host; outgoing.c */
-        struct message *storing;        /* utlist; receives into memory off the host whose bytes came inline */
+        struct export *exports;  /* by id */
+        struct message *loading; /* utlist; sends off the host; outgoing.c */
+        struct message *storing; /* utlist; receives into memory off the host whose bytes came inline */
 
         const struct lease_slot *peer_page;
         size_t peer_page_size;
@@ -157,8 +161,8 @@ static inline struct local *channel_local(const struct channel *channel)
 /* The peer's epoch as logs show it. Returns text. */
 const char *channel_peer_epoch(const struct channel *channel, char text[FERRY_ID_TEXT_SIZE]);
 
-/* Frees the record of memory that the peer has closed. */
-void export_free(struct export *export);
+/* The peer has died, or does not map the memory any more. */
+void export_remove(struct channel *channel, struct export *export);
 
 /* Calls done and frees a send or a receive. */
 void message_finish(struct message *message, enum message_result result);

@@ -42,34 +42,20 @@ int export_register(struct transport *transport, struct memory *memory)
         return 0;
 }
 
-/* Takes over export, which is in no table any more, until the peer has unmapped it. */
-static void await_unmap(struct channel *channel, struct export *export)
-{
-        if (export->space && link_is_usable(&channel->link)) {
-                HASH_ADD(hh, channel->exports_closing, id, sizeof(export->id), export);
-                if (export->hh.tbl)
-                        return;
-        }
-        export_free(export);
-}
-
-void export_unmapped(struct channel *channel, uint64_t id)
-{
-        struct export *export;
-
-        HASH_FIND(hh, channel->exports_closing, &id, sizeof(id), export);
-        if (!export)
-                return;
-        HASH_DEL(channel->exports_closing, export);
-        export_free(export);
-}
-
 static struct export *find_export(const struct channel *channel, uint64_t id)
 {
         struct export *export;
 
         HASH_FIND(hh, channel->exports, &id, sizeof(id), export);
         return export;
+}
+
+void export_unmapped(struct channel *channel, uint64_t id)
+{
+        struct export *export = find_export(channel, id);
+
+        if (export && export->state == EXPORT_CLOSING)
+                export_remove(channel, export);
 }
 
 void export_deregister(struct transport *transport, struct memory *memory)
@@ -83,8 +69,10 @@ void export_deregister(struct transport *transport, struct memory *memory)
 
                 if (!export)
                         continue;
-                HASH_DEL(channel->exports, export);
-                await_unmap(channel, export);
+                if (export->space && link_is_usable(&channel->link))
+                        export->state = EXPORT_CLOSING;
+                else
+                        export_remove(channel, export);
                 frame.id = memory->id;
                 channel_post_frame(channel, frame, NULL);
         }

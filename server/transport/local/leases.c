@@ -58,18 +58,12 @@ int leases_find_bounce(const struct leases *leases, uint64_t owner)
         int n_own = 0, n_free = 0, first = -1;
 
         for (int i = BOUNCE_BUFFERS - 1; i >= 0; i--) {
-                n_own += leases->bounce_used[i] && leases->bounce_owner[i] == owner;
-                n_free += !leases->bounce_used[i];
-                if (!leases->bounce_used[i])
+                n_own += owner && leases->bounce_owner[i] == owner;
+                n_free += !leases->bounce_owner[i];
+                if (!leases->bounce_owner[i])
                         first = i;
         }
         return n_own < n_free ? first : -1;
-}
-
-void leases_use_bounce(struct leases *leases, int buffer, uint64_t owner)
-{
-        leases->bounce_used[buffer] = true;
-        leases->bounce_owner[buffer] = owner;
 }
 
 bool leases_may_grant(const struct leases *leases, uint64_t owner)
@@ -90,7 +84,7 @@ uint32_t leases_grant(struct leases *leases, uint64_t number, struct message *me
 
         leases->slots[slot] = (struct lease){ .message = message, .number = number, .buffer = buffer, .owner = owner };
         if (buffer >= 0)
-                leases_use_bounce(leases, buffer, owner);
+                leases->bounce_owner[buffer] = owner;
         lease_grant(&leases->page[slot], number);
         return slot;
 }
@@ -112,7 +106,7 @@ bool leases_release(struct leases *leases, uint32_t slot, uint64_t number, struc
                 return false;
         *ret_message = leases_end(leases, slot);
         if (lease->buffer >= 0)
-                leases->bounce_used[lease->buffer] = false;
+                leases->bounce_owner[lease->buffer] = 0;
         lease->number = 0;
         leases->free[leases->n_free++] = (uint16_t)slot;
         return true;

@@ -33,9 +33,8 @@ struct leases {
         struct lease slots[FRAME_LEASES];
         uint16_t free[FRAME_LEASES]; /* slots; n_free */
         size_t n_free;
-        uint8_t *bounce; /* NULL = not used yet */
-        bool bounce_used[BOUNCE_BUFFERS];
-        uint64_t bounce_owner[BOUNCE_BUFFERS]; /* of the used ones: leases_owner */
+        uint8_t *bounce;                       /* NULL = not used yet */
+        uint64_t bounce_owner[BOUNCE_BUFFERS]; /* leases_owner; 0 = the buffer is free */
         struct gpu_pin pin;                    /* of the bounce buffers */
 };
 
@@ -46,12 +45,11 @@ void leases_clear(struct leases *leases, struct copier *copier);
 
 /* Makes the bounce buffers. 0 with the memfd to send to the peer, a reference; -errno. */
 int leases_make_bounce(struct leases *leases, struct memfd **ret_memfd);
-/* Who shares slots and bounce buffers: the GPU of the byte at offset or behind, or the transfer that has the stream. */
+/* Not 0. Who shares slots and bounce buffers: the GPU of the byte at offset or behind, or the transfer that has the
+ * stream. */
 uint64_t leases_owner(const struct stream *stream, uint64_t offset);
 /* Finds a free bounce buffer; -1 = none, or the owner has as many as are free. owner 0 = any. */
 int leases_find_bounce(const struct leases *leases, uint64_t owner);
-/* The owner uses a buffer that was found. */
-void leases_use_bounce(struct leases *leases, int buffer, uint64_t owner);
 static inline uint8_t *leases_bounce(const struct leases *leases, int buffer)
 {
         return leases->bounce + (size_t)buffer * BOUNCE_SIZE;

@@ -296,8 +296,8 @@ static bool stage_in_ring(struct channel *channel, struct message *message)
 
         if (buffer < 0 || !stage_new(channel_local(channel)->staging, message, leases_bounce(leases, buffer)))
                 return false;
-        leases_use_bounce(leases, buffer, leases_owner(message->stream, message->offset));
-        message->stage->place = &leases->bounce_used[buffer];
+        leases->bounce_owner[buffer] = leases_owner(message->stream, message->offset);
+        message->stage->place = &leases->bounce_owner[buffer];
         message->stage->pin = &leases->pin;
         return true;
 }

@@ -48,7 +48,7 @@ struct stage {
         enum message_result result;
         int fault;           /* of the task: 0, or -errno as of space_copy */
         struct gpu_pin *pin; /* of the memory that bytes are in; NULL = none */
-        bool *place;         /* the caller's flag that bytes are in use; cleared with the stage; NULL = none */
+        uint64_t *place;     /* the caller's note that bytes are in use; 0 with the stage's end; NULL = none */
         /* staging.c's */
         struct staging *staging;
         struct message *message;
