@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "channel.h"
-
+#include "base/clock.h"
+#include "base/fork.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "local_internal.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,15 +12,6 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <utlist.h>
-
-#include <ferry/encoding.h>
-#include <ferry/error.h>
-
-#include "base/clock.h"
-#include "base/fork.h"
-#include "base/log.h"
-#include "base/util.h"
 
 enum { DESCRIPTORS_READ = 4 }; /* of one datagram, which may have 1 */
 

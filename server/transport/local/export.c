@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "export.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utlist.h>
 
 #include "base/log.h"
 #include "base/util.h"
+#include "local_internal.h"
 
 /* Leaves room for the memories of one message and for the bounce buffers. */
 enum { EXPORTS_MAX = FRAME_MEMORIES_MAX - FRAME_EXTENTS_MAX - 1 };

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "gpu_mapping.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utlist.h>
 
 #include "base/log.h"
 #include "base/util.h"
+#include "local_internal.h"
 
 static void open_run(struct copier_task *task)
 {

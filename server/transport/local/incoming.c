@@ -1,18 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "incoming.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <utlist.h>
-
-#include <ferry/error.h>
 
 #include "base/log.h"
-#include "export.h"
-#include "gpu_mapping.h"
-#include "outgoing.h"
-#include "pulls.h"
+#include "local_internal.h"
 
 enum { DATAGRAMS_MAX = 32 }; /* datagrams to read of one link before the others */
 

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "listener.h"
-
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -10,6 +8,7 @@
 #include "base/clock.h"
 #include "base/fork.h"
 #include "base/log.h"
+#include "local_internal.h"
 
 enum {
         ACCEPT_BURST = 16,        /* connections to accept in a row */

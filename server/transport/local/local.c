@@ -6,21 +6,11 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <utlist.h>
-
-#include <ferry/error.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "channel.h"
-#include "export.h"
-#include "gpu_mapping.h"
-#include "incoming.h"
-#include "listener.h"
-#include "outgoing.h"
-#include "progress.h"
-#include "pulls.h"
+#include "local_internal.h"
 
 enum {
         DRAIN_WAIT_MS = 10,

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "outgoing.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utlist.h>
 
 #include "base/space.h"
-#include "export.h"
+#include "local_internal.h"
 
 enum {
         PIECES_MAX = 32, /* of an inline payload; more are copied together first */

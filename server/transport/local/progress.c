@@ -1,19 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "progress.h"
-
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <utlist.h>
-
-#include <ferry/error.h>
 
 #include "base/clock.h"
-#include "gpu_mapping.h"
-#include "incoming.h"
-#include "listener.h"
-#include "outgoing.h"
-#include "pulls.h"
+#include "local_internal.h"
 
 enum {
         GREETING_US = 10000000, /* time for a peer that has connected to send HELLO */

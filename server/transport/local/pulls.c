@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pulls.h"
-
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
-#include <utlist.h>
 
 #include "base/util.h"
+#include "local_internal.h"
 
 static void release(struct channel *channel, const struct pull *pull)
 {

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef LOCAL_CHANNEL_H
-#define LOCAL_CHANNEL_H
+#ifndef LOCAL_INTERNAL_H
+#define LOCAL_INTERNAL_H
 
 #include <sys/types.h>
 #include <sys/uio.h>
+#include <utlist.h>
 
 #include <ferry/encoding.h>
+#include <ferry/error.h>
 
 #include "copy_pool.h"
 #include "directory.h"
@@ -16,7 +18,10 @@
 #include "transport/local.h"
 #include "transport/staging.h"
 
-/* The local transport's state, and a link: its socket and queued datagrams. The progress thread. */
+/*
+ * A link, and what the files that serve links share. The progress thread. A file calls only the files above it in this
+ * header, except through callbacks that it is handed.
+ */
 
 enum {
         CHANNEL_QUEUE_MAX = 8 << 20,    /* bytes queued for a peer that does not read; beyond it the link fails */
@@ -50,9 +55,7 @@ struct local {
         bool full;                               /* links were refused, and that was logged */
 
         struct pull *pulls; /* of all links, in the order of their next pieces */
-
-        /* A callback to gpu_mapping.h, which comes later in README.md's order. */
-        void (*close_memory)(struct mappings *mappings, uint64_t id, const struct space *space);
+        void (*close_memory)(struct mappings *mappings, uint64_t id, const struct space *space); /* gpu_mapping_close */
 };
 
 /* A datagram queued for room in the socket. */
@@ -129,7 +132,7 @@ struct channel {
         bool pulling[FRAME_LEASES];   /* the peer's lease slots that this worker has not released */
 };
 
-/* ---- its life ---- */
+/* ---- channel.c: its life ---- */
 
 /* Takes over the socket, also on failure. epoch: of the worker to reach; 0 = accepted. 0 or -errno. */
 int channel_new(struct local *local, int fd, uint64_t epoch, struct channel **ret_channel);
@@ -167,7 +170,7 @@ void export_remove(struct channel *channel, struct export *export);
 /* Calls done and frees a send or a receive. */
 void message_finish(struct message *message, enum message_result result);
 
-/* ---- datagrams ---- */
+/* ---- channel.c: datagrams ---- */
 
 /* Sends or queues a datagram; pieces[0] is its frame. memfd: a descriptor that goes with it, or NULL. */
 void channel_post(struct channel *channel, const struct iovec *pieces, size_t n, struct memfd *memfd);
@@ -190,5 +193,117 @@ struct datagram {
 int channel_read(struct channel *channel, struct datagram *ret_datagram);
 /* Closes the descriptors that were not taken over. */
 void datagram_clear(struct datagram *datagram);
+
+/* ---- export.c: the memory that peers may map, and where a stream's bytes lie in it ---- */
+
+/* The id of a link's bounce buffers; registered memory has smaller ids. */
+static const uint64_t export_bounce_id = UINT64_MAX;
+
+/* Of struct transport_ops. */
+int export_register(struct transport *transport, struct memory *memory);
+void export_deregister(struct transport *transport, struct memory *memory);
+
+struct extents {
+        struct frame_extent list[FRAME_EXTENTS_MAX];
+        size_t n;
+        bool full; /* more could be mapped, but the extents are full */
+};
+
+/* Finds the extents of the bytes from offset on that one message can map. Returns how many bytes. */
+uint64_t export_find_extents(const struct channel *channel, const struct stream *stream, uint64_t offset,
+                             uint64_t limit, struct extents *extents);
+/* Returns how many bytes from offset on the peer cannot map. */
+uint64_t export_count_unmappable(const struct channel *channel, const struct stream *stream, uint64_t offset,
+                                 uint64_t limit);
+/* Has the peer map the memories of these bytes that it does not map yet. 0 or -ENOMEM. */
+int export_stream(struct channel *channel, const struct stream *stream, uint64_t offset, uint64_t length);
+/*
+ * Whether it is decided if the peer maps the bytes at offset. false: they are in GPU memory, and the peer has not
+ * answered yet whether it can open that.
+ */
+bool export_is_decided(struct channel *channel, const struct stream *stream, uint64_t offset);
+/* FRAME_UNMAPPED: the peer has closed deregistered GPU memory. */
+void export_unmapped(struct channel *channel, uint64_t id);
+/* FRAME_MAPPED: the peer's answer to FRAME_MAP_GPU. */
+void export_answered(struct channel *channel, uint64_t id, bool opened);
+
+/* Makes the bounce buffers and has the peer map them, once. 0 or -errno. */
+int export_bounce_buffers(struct channel *channel);
+
+/* ---- outgoing.c: sends: from handing over a message to the release of its memory ---- */
+
+/* Of struct transport_ops. */
+uint64_t outgoing_fit(struct link *link, const struct stream *stream, uint64_t offset, uint64_t limit,
+                      bool *ret_inline);
+void outgoing_send(struct link *link, struct message *message);
+
+/* The peer released a lease, and tells how it copied. false: no such lease. */
+bool outgoing_released(struct channel *channel, uint32_t slot, uint64_t number, enum gpu_path path);
+/* Calls handlers->room if fit() has returned 0 and there is room now. */
+void outgoing_tell_room(struct channel *channel);
+/* Ends the sends of a transfer (NULL = all) that are mapped or being loaded. */
+void outgoing_end(struct channel *channel, const uint64_t *transfer, enum message_result result);
+/* Nothing is queued or loading, and no lease is valid. */
+bool outgoing_is_idle(const struct channel *channel);
+
+/* ---- pulls.c: all pulls (pull.h), from the arrival of a mapped payload to the release of its lease ---- */
+
+/* Makes a pull for a message that came; extents: frame->n, of any alignment. NULL with *ret_wrong. */
+struct pull *pull_arrived(struct channel *channel, const struct frame *frame, const uint8_t *extents,
+                          const char **ret_wrong);
+/* The engine has refused the payload. */
+void pull_refuse(struct pull *pull);
+
+/* Of struct transport_ops. */
+void pulls_receive(struct link *link, struct message *message, struct payload *payload);
+
+/* Copies about one piece, round-robin over the pulls. Whether it did anything. */
+bool pulls_copy(struct local *local);
+/* Whether a pull can be copied or ended now. */
+bool pulls_have_work(const struct local *local);
+
+/* Ends the receives of a transfer (NULL = all); those that a device is copying end after that. */
+void pulls_end(struct channel *channel, const uint64_t *transfer, enum message_result result);
+/* Whether the channel has none. */
+bool pulls_are_idle(const struct channel *channel);
+
+/* ---- gpu_mapping.c: opens and closes a peer's GPU memory on the copier's threads, since it may take long ---- */
+
+/* Starts to open; FRAME_MAPPED tells the peer the result. share: a struct gpu_share, of any alignment. As mappings_add.
+ */
+int gpu_mapping_open(struct channel *channel, uint64_t id, uint64_t size, const void *share);
+
+/* struct mappings' close callback: closes on a thread, then tells the peer. */
+void gpu_mapping_close(struct mappings *mappings, uint64_t id, const struct space *space);
+/* The link has failed: closes open memory, and memory that is being opened once it is open. */
+void gpu_mappings_end(struct channel *channel);
+
+/* ---- incoming.c: handles the datagrams that arrive ---- */
+
+/* Reads and handles a bounded number of datagrams. Whether there was any. */
+bool incoming_read(struct channel *channel);
+
+/* ---- listener.c: accepts connections of peers ---- */
+
+/* 0; -errno, logged. */
+int local_listener_open(struct local *local);
+/* Accepts waiting connections. Pauses until local->accept_at_us when no descriptor is left. */
+void local_listener_accept(struct local *local);
+/* Ends the pause. */
+void local_listener_resume(struct local *local);
+/* Stops listening: no peer finds this worker any more. */
+void local_listener_close(struct local *local);
+
+/* ---- progress.c: one round of the transport: events, timers, copies, the end of failed links ---- */
+
+/* Of struct transport_ops. */
+bool local_progress(struct transport *transport);
+bool local_arm(struct transport *transport);
+uint64_t local_deadline(const struct transport *transport);
+
+/* Ends the links that have failed, once nothing touches memory for them. Whether there were any. */
+bool local_end_failed(struct local *local);
+/* Collects the tasks that the copier has run, and clears copied_fd. */
+void local_collect_copies(struct local *local);
 
 #endif
