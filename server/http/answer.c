@@ -164,10 +164,12 @@ void request_answer_text(struct http_request *request, const char *type, char *t
 {
         struct MHD_Response *response = MHD_create_response_from_buffer(size, text, MHD_RESPMEM_MUST_FREE);
 
-        if (response)
+        if (response) {
                 MHD_add_response_header(response, "Content-Type", type);
-        else
+                MHD_add_response_header(response, "Cache-Control", "no-store");
+        } else {
                 free(text);
+        }
         request_answer(request, 200, response);
 }
 

@@ -29,7 +29,7 @@ struct region_body {
 
 static const struct ferry_json_field fields[] = {
         { "size", FERRY_JSON_UINT, true, offsetof(struct region_body, size), 1, 0, NULL },
-        { "device", FERRY_JSON_STRING, false, offsetof(struct region_body, device), 1, 0, NULL },
+        { "device", FERRY_JSON_STRING, false, offsetof(struct region_body, device), 0, 0, NULL },
         { "name", FERRY_JSON_STRING, false, offsetof(struct region_body, name), 0, REGION_NAME_SIZE - 1, NULL },
         { "sealed", FERRY_JSON_BOOL, false, offsetof(struct region_body, sealed), 0, 0, NULL },
 };

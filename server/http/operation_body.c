@@ -211,7 +211,8 @@ static bool resolve_descriptor(struct resolving *r, struct json_object *document
                 { "size", FERRY_JSON_UINT, false, offsetof(struct raw_descriptor, size), 1, 0, NULL },
                 { "count", FERRY_JSON_UINT, false, offsetof(struct raw_descriptor, count), 1, 0, NULL },
                 { "stride", FERRY_JSON_UINT, false, offsetof(struct raw_descriptor, stride), 1, 0, NULL },
-                { "blocks", FERRY_JSON_ARRAY, false, offsetof(struct raw_descriptor, blocks), 1, 0, NULL },
+                { "blocks", FERRY_JSON_ARRAY, false, offsetof(struct raw_descriptor, blocks), 1,
+                  FERRY_METADATA_DESCRIPTORS, NULL },
         };
         struct raw_descriptor raw = { 0 };
 

@@ -8,6 +8,7 @@
 
 #include "base/util.h"
 #include "http_internal.h"
+#include "memory/region.h"
 #include "operation_body.h"
 #include "operations/operations.h"
 #include "peers/peers.h"
@@ -64,6 +65,19 @@ static bool start(const struct http_config *config, struct operation *operation,
         return refuse_at(refusal, error, remote_pointer(body), detail);
 }
 
+/* Names a region that is not ready; the last one, where it has become ready meanwhile. */
+static void refuse_unready(const struct operation_spec *spec, struct refusal *refusal)
+{
+        char pointer[FERRY_JSON_POINTER_SIZE];
+        size_t i = 0;
+
+        while (i + 1 < spec->n_slices && region_state(spec->slices[i].region) == REGION_READY)
+                i++;
+        (void)snprintf(pointer, sizeof(pointer), "/descriptors/%zu/region", i);
+        (void)refuse_at(refusal, FERRY_E_REGION_NOT_READY, pointer,
+                        region_state(spec->slices[i].region) == REGION_FAILED ? PROBLEM_UNMADE : PROBLEM_PREPARING);
+}
+
 /* Fills in why the store refused to create the operation. */
 static void refuse_creation(const struct operation_spec *spec, int error, const char *detail, struct refusal *refusal)
 {
@@ -75,6 +89,8 @@ static void refuse_creation(const struct operation_spec *spec, int error, const 
                 (void)refuse_at(refusal, error, "/follow", "the read fills bytes twice, or in too many pieces");
         else if (spec->follow && error == FERRY_E_GONE)
                 (void)refuse_at(refusal, error, "/follow", "the read has ended without all of its bytes");
+        else if (error == FERRY_E_REGION_NOT_READY)
+                refuse_unready(spec, refusal);
         else
                 (void)refuse(refusal, error, error == FERRY_E_DRAINING ? PROBLEM_DRAINING : *detail ? detail : NULL);
 }

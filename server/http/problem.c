@@ -55,8 +55,7 @@ void problem_members(struct ferry_json_writer *writer, int error, bool retryable
         ferry_json_add_string(writer, "type", type);
         ferry_json_add_string(writer, "title", ferry_error_title(error));
         ferry_json_add_uint(writer, "status", problem_status(error));
-        if (detail && *detail)
-                ferry_json_add_string(writer, "detail", detail);
+        ferry_json_add_string(writer, "detail", detail && *detail ? detail : ferry_error_title(error));
         ferry_json_add_string(writer, "code", ferry_error_code(error));
         ferry_json_add_bool(writer, "retryable", retryable);
         if (errors && errors->n)

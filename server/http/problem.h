@@ -8,6 +8,8 @@ struct ferry_json_errors;
 struct ferry_json_writer;
 
 #define PROBLEM_DRAINING "The worker was told to stop and takes no new work"
+#define PROBLEM_PREPARING "The region is being prepared"
+#define PROBLEM_UNMADE "The region could not be made"
 
 /* The HTTP status of an error; 500 for one that has none in the table, since it occurs inside operations only. */
 unsigned problem_status(int error);
@@ -21,7 +23,7 @@ void problem_members(struct ferry_json_writer *writer, int error, bool retryable
 
 /*
  * Writes a problem document (RFC 9457): type (urn:ferry:error:<code>), title, status, detail, code, retryable, and
- * errors if there are any, the first of which is the detail. detail NULL or "" = left out.
+ * errors if there are any, the first of which is the detail. detail NULL or "" = the title again.
  */
 void problem_write(struct ferry_json_writer *writer, int error, bool retryable, const char *detail,
                    const struct ferry_json_errors *errors);

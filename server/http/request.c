@@ -26,6 +26,7 @@
 #include "memory/region.h"
 #include "operation_json.h"
 #include "operations/operations.h"
+#include "problem.h"
 
 struct request_note {
         uint64_t started_us;
@@ -179,8 +180,7 @@ struct region *request_stream_region(struct http_request *request)
         error = region_stream_begin(region);
         if (error == FERRY_E_REGION_NOT_READY)
                 request_problem(request, error,
-                                region_state(region) == REGION_FAILED ? "The region could not be made"
-                                                                      : "The region is being prepared");
+                                region_state(region) == REGION_FAILED ? PROBLEM_UNMADE : PROBLEM_PREPARING);
         else if (error)
                 request_problem(request, error, "No region \"%s\"", request->resource_id);
         region_unref(region);

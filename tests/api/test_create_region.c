@@ -139,7 +139,7 @@ ON_WORKER(an_unknown_device_is_refused)
                 (void)snprintf(body, sizeof(body), "{\"size\":1,\"device\":\"%s\"}", devices[i]);
                 assert_problem(w, "POST", "/v1/regions", body, 400, "unknown-device", "/device");
         }
-        assert_problem(w, "POST", "/v1/regions", "{\"size\":1,\"device\":\"\"}", 400, "invalid-parameter", "/device");
+        assert_problem(w, "POST", "/v1/regions", "{\"size\":1,\"device\":\"\"}", 400, "unknown-device", "/device");
         worker_await_metric(w, "ferry_regions", 0);
 }
 
@@ -238,6 +238,19 @@ ON_WORKER(a_large_region_comes_ready_or_later_as_the_client_prefers, "--memory-l
                 id[i % 2] = region_make(w, SIZE, 0);
         }
         worker_await_metric(w, "ferry_region_bytes", 2 * SIZE);
+}
+
+ON_WORKER(a_region_that_is_being_prepared_is_named_where_it_is_used)
+{
+        struct raw_answer answer =
+                raw_exchange(w, json_request("/v1/regions", "Prefer: respond-async\r\n", "{\"size\":1073741824}"));
+        const char *id = json_text(json_parse(answer.body), "id");
+        const char *ready = region_make(w, 1, 0);
+        const char *body = text_format(
+                "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"},{\"region\":\"%s\"}]}", ready, id);
+
+        body_refused_text(w, "/v1/operations", body, 409, "region-not-ready", "/descriptors/1/region");
+        region_drop(w, id);
 }
 
 /* It may be the first thing that a worker is told, and the last. */

@@ -12,6 +12,7 @@ WITH_PAIR(it_is_prometheus_text)
         struct raw_answer answer = raw_exchange(&p->a, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
         assert_int_equal(answer.status, 200);
         answer_assert_header(&answer, "Content-Type", "text/plain; version=0.0.4; charset=utf-8");
+        answer_assert_header(&answer, "Cache-Control", "no-store");
         assert_int_equal(answer.body[answer.body_size - 1], '\n');
 }
 

@@ -83,6 +83,7 @@ static void assert_document(const struct raw_answer *answer, int status, const c
         assert_string_equal(json_text(problem, "code"), code);
         assert_int_equal(json_number(problem, "status"), status);
         assert_string_equal(json_text(problem, "title"), ferry_error_title(number));
+        assert_true(*json_text(problem, "detail"));
         bool retryable = json_truth(problem, "retryable");
         assert_false(lasting && retryable);
         assert_true(lasting || retryable || !ferry_error_retryable(number));

@@ -37,11 +37,12 @@ TEST(a_problem_has_the_fields_of_rfc_9457)
         assert_null(text_of(problem, "errors"));
 }
 
-TEST(an_empty_detail_is_left_out)
+TEST(a_problem_without_a_detail_repeats_its_title)
 {
-        struct json_object *problem = problem_of(FERRY_E_DRAINING, true, "", NULL);
-
-        assert_null(text_of(problem, "detail"));
+        assert_string_equal(text_of(problem_of(FERRY_E_DRAINING, true, "", NULL), "detail"),
+                            ferry_error_title(FERRY_E_DRAINING));
+        assert_string_equal(text_of(problem_of(FERRY_E_INTERNAL, true, NULL, NULL), "detail"),
+                            ferry_error_title(FERRY_E_INTERNAL));
 }
 
 TEST(complaints_about_the_body_are_listed)
