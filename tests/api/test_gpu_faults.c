@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gpu.h"
 
+#include <sched.h>
 #include <stdio.h>
+#include <time.h>
 
 /* What goes wrong with a GPU, and what that does not hold up. */
 
@@ -49,6 +51,29 @@ WITH_GPUS(a_cancel_waits_for_the_copy_that_the_gpu_has_begun)
         }
 }
 
+/* Processor time of the worker in ns. */
+static int64_t cpu_time(const struct worker *w)
+{
+        struct timespec used;
+        clockid_t clock;
+
+        assert_int_equal(clock_getcpuclockid(w->pid, &clock), 0);
+        assert_int_equal(clock_gettime(clock, &used), 0);
+        return (int64_t)used.tv_sec * 1000000000 + used.tv_nsec;
+}
+
+/* While the operation, which does not move, is waited for. */
+static void assert_sleeps(struct worker *w, const char *id)
+{
+        enum { QUIET_MS = 200 };
+        int64_t before = cpu_time(w);
+        OPERATION now;
+
+        assert_int_equal(ferry_get_operation(w->client, id, QUIET_MS, 0, &now), 0);
+        assert_false(now.done);
+        assert_in_range(cpu_time(w) - before, 0, QUIET_MS * 1000000 / 4);
+}
+
 WITH_GPUS(a_peer_that_is_killed_ends_the_transfer)
 {
         const char *offered, *local;
@@ -57,8 +82,10 @@ WITH_GPUS(a_peer_that_is_killed_ends_the_transfer)
         pair_start(&s->pair, false);
         pair_expect_failures(&s->pair);
         begin(s, FERRY_READABLE, &offered, &local, &passive, &active);
-        await_running(&s->pair.a, passive.id);
+        while (s->counts->in_flight == 0) /* b's */
+                (void)sched_yield();
         worker_kill(&s->pair.a);
+        assert_sleeps(&s->pair.b, active.id);
         gpu_set_faults(s, "");
         operation_assert_error(&s->pair.b, active.id, FERRY_ERRORED, FERRY_E_PEER_LOST);
         region_drop(&s->pair.b, local);

@@ -134,6 +134,7 @@ static void close_soon(struct channel *channel)
         if (channel->is_closing)
                 return;
         channel->is_closing = true;
+        (void)watch(channel, EPOLL_CTL_DEL, 0); /* readable until closed, which may wait for a device */
         channel->next_closing = local->closing;
         local->closing = channel;
 }
