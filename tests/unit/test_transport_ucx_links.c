@@ -334,3 +334,24 @@ TEST(ucx_knows_every_setting)
         assert_null(strstr(text, "invalid configuration")); /* UCX's own words about those of transports */
         free(text);
 }
+
+/* As the network transport does whose listener fails: the descriptor of its worker is gone with that. */
+static int fail_to_open(struct ucx *ucx, const struct ucx_config *config)
+{
+        ucx->base.fd = -1;
+        return -EADDRINUSE;
+}
+
+TEST(a_transport_that_cannot_open_at_its_late_address_goes_on_watching)
+{
+        const struct ucx_config config = { .data_listen = "127.0.0.1:0" };
+        struct ucx *ucx = test_keep(calloc(1, sizeof(*ucx)), free);
+        int fd;
+
+        assert_int_equal(ucx_address_parse(config.data_listen, &ucx->listen), 0);
+        assert_int_equal(ucx_address_wait_new(ucx, &config, "the interface", fail_to_open), 0);
+        fd = ucx->base.fd;
+        assert_false(ucx_address_wait_check(ucx));
+        assert_int_equal(ucx->base.fd, fd);
+        ucx_address_wait_free(ucx);
+}

@@ -134,10 +134,10 @@ bool ucx_address_wait_check(struct ucx *ucx)
         }
         if (r == 0)
                 r = wait->open(ucx, &wait->config);
-        if (r < 0)
-                return false; /* retried at the next change */
         fd = ucx->base.fd;
         ucx->base.fd = wait->epoll;
+        if (r < 0)
+                return false; /* retried at the next change */
         (void)epoll_ctl(wait->epoll, EPOLL_CTL_DEL, wait->netlink, NULL);
         if (watch(wait->epoll, fd) < 0)
                 log_event(LOG_ERROR, "waiting for the address of the network transport failed",
