@@ -10,6 +10,7 @@
 #include <ferry/error.h>
 #include <ferry/json.h>
 
+#include "base/clock.h"
 #include "base/util.h"
 #include "body.h"
 #include "connection.h"
@@ -287,8 +288,12 @@ enum MHD_Result dispatch_call(void *context, struct MHD_Connection *connection, 
                 begin(request);
         } else if (*size) {
                 request->phase = REQUEST_DATA;
+                if (FERRY_STEAL(request->resume)) /* was parked: its client was not slow meanwhile */
+                        ours->since_us = clock_now_us();
                 if (!take_data(request, data, *size))
                         request->broken = true;
+                if (request->resume) /* parked: the same bytes come again */
+                        return MHD_YES;
                 ours->body_size += *size;
                 *size = 0;
                 connection_repeat_end(ours);

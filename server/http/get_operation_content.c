@@ -5,6 +5,7 @@
 
 #include <ferry/error.h>
 
+#include "copying.h"
 #include "handlers.h"
 #include "http_internal.h"
 #include "operation_content.h"
@@ -13,20 +14,6 @@
 #include "range.h"
 #include "request.h"
 #include "wait.h"
-
-/*
- * The content is copied out of the operation's memory in pieces, so that a cancel does not wait for a slow client. With
- * pieces of 1 MiB one connection reaches 0.9 to 1.0 of the rate of bare libmicrohttpd; with 256 KiB, 0.75 to 0.9.
- */
-enum { PIECE = 1 << 20 };
-
-static ssize_t read_piece(void *context, uint64_t position, char *to, size_t size)
-{
-        ssize_t n = operation_content_read(context, to, size);
-
-        (void)position; /* reads are sequential: the response is used once */
-        return n > 0 ? n : MHD_CONTENT_READER_END_WITH_ERROR;
-}
 
 static void answer_range(struct http_request *request);
 
@@ -56,80 +43,103 @@ static bool wait_until_there(struct http_request *request, uint64_t first, uint6
         }
 }
 
-static void answer(struct http_request *request, uint64_t first, uint64_t last, uint64_t total, bool part)
+static struct MHD_Response *make_response(struct http_request *request, uint64_t size)
 {
-        bool whole = headers_prefer(request->headers.want_repr_digest, "sha-256") && total <= RANGE_DIGEST_MAX;
-        const uint64_t size = last - first + 1;
-        struct MHD_Response *response;
+        struct MHD_Response *response = MHD_create_response_from_callback(
+                size, size < COPYING_PIECE ? size : COPYING_PIECE, copying_read, request, NULL);
 
-        if (!content_check(request) || wait_until_there(request, whole ? 0 : first, whole ? total : size))
-                return;
-        if (!content_open(request, first, size))
-                return;
-        if (headers_prefer(request->headers.want_content_digest, "xxh3") && size <= RANGE_DIGEST_MAX &&
-            !content_add_digest(request))
-                return;
-        if (whole && !content_add_repr_digest(request))
-                return;
-        response =
-                MHD_create_response_from_callback(size, size < PIECE ? size : PIECE, read_piece, request->state, NULL);
         if (response) {
                 MHD_add_response_header(response, "Content-Type", "application/octet-stream");
                 MHD_add_response_header(response, "Cache-Control", "no-store");
                 MHD_add_response_header(response, "Accept-Ranges", "bytes");
         }
+        return response;
+}
+
+/* The range, which range_parse has found before. */
+static bool find_range(const struct http_request *request, uint64_t total, uint64_t *ret_first, uint64_t *ret_size)
+{
+        uint64_t first, last;
+
+        *ret_first = 0;
+        *ret_size = total;
+        if (request->headers.if_range || range_parse(request->headers.range, total, &first, &last) != RANGE_PART)
+                return false;
+        *ret_first = first;
+        *ret_size = last - first + 1;
+        return true;
+}
+
+/*
+ * The content is copied out of the operation's memory in pieces, so that a cancel does not wait for a slow client. With
+ * pieces of 1 MiB one connection reaches 0.9 to 1.0 of the rate of bare libmicrohttpd; with 256 KiB, 0.75 to 0.9.
+ */
+static void answer_begun(struct http_request *request)
+{
+        struct operation_view view;
+        uint64_t first, size;
+
+        if (!copying_await(request, answer_begun))
+                return;
+        if (copying_error(request)) {
+                content_refuse(request, copying_error(request));
+                return;
+        }
+        if (!content_add_digests(request))
+                return;
+        operation_get_view(request->server->config.operations, request->operation, &view);
+        bool part = find_range(request, view.bytes_total, &first, &size);
         if (part)
-                request_header(request, "Content-Range", "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, first, last, total);
-        request_answer(request, part ? 206 : 200, response);
+                request_header(request, "Content-Range", "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, first,
+                               first + size - 1, view.bytes_total);
+        request_answer(request, part ? 206 : 200, make_response(request, size));
+}
+
+static void answer(struct http_request *request, uint64_t total)
+{
+        bool whole = headers_prefer(request->headers.want_repr_digest, "sha-256") && total <= RANGE_DIGEST_MAX;
+        uint64_t first, size;
+
+        (void)find_range(request, total, &first, &size);
+        if (!content_check(request) || wait_until_there(request, whole ? 0 : first, whole ? total : size) ||
+            !content_open(request, first, size))
+                return;
+        content_begin(request, headers_prefer(request->headers.want_content_digest, "xxh3") && size <= RANGE_DIGEST_MAX,
+                      whole, size);
+        answer_begun(request);
 }
 
 /* Answers HEAD: the size of a readable; of a writable, how many bytes a client that resumes need not send again. */
 static void answer_head(struct http_request *request, const struct operation_view *view)
 {
         bool readable = view->kind == FERRY_READABLE;
-        struct MHD_Response *response =
-                MHD_create_response_from_callback(readable ? view->bytes_total : 0, 1, read_piece, NULL, NULL);
         uint64_t stored;
 
-        if (!content_check(request)) {
-                if (response)
-                        MHD_destroy_response(response);
+        if (!content_check(request))
                 return;
-        }
-        if (response) {
-                MHD_add_response_header(response, "Content-Type", "application/octet-stream");
-                MHD_add_response_header(response, "Cache-Control", "no-store");
-                MHD_add_response_header(response, "Accept-Ranges", "bytes");
-        }
         if (!readable) {
                 stored = operation_content_stored(request->server->config.operations, request->operation);
                 request_header(request, "Upload-Offset", "%" PRIu64, stored);
                 request_header(request, "Upload-Length", "%" PRIu64, view->bytes_total);
         }
-        request_answer(request, 200, response);
+        request_answer(request, 200, make_response(request, readable ? view->bytes_total : 0));
 }
 
 static void answer_range(struct http_request *request)
 {
         struct operation_view view;
-        uint64_t first = 0, last = 0;
+        uint64_t first, last;
 
         operation_get_view(request->server->config.operations, request->operation, &view);
         /* Content has no ETag, so If-Range never matches. */
-        switch (request->headers.if_range ? RANGE_WHOLE
-                                          : range_parse(request->headers.range, view.bytes_total, &first, &last)) {
-        case RANGE_WHOLE:
-                answer(request, 0, view.bytes_total - 1, view.bytes_total, false);
-                break;
-        case RANGE_PART:
-                answer(request, first, last, view.bytes_total, true);
-                break;
-        case RANGE_UNSATISFIABLE:
-                request_header(request, "Content-Range", "bytes */%" PRIu64, view.bytes_total);
-                request_problem(request, FERRY_E_RANGE_NOT_SATISFIABLE, "The operation has %" PRIu64 " bytes",
-                                view.bytes_total);
-                break;
+        if (request->headers.if_range ||
+            range_parse(request->headers.range, view.bytes_total, &first, &last) != RANGE_UNSATISFIABLE) {
+                answer(request, view.bytes_total);
+                return;
         }
+        request_header(request, "Content-Range", "bytes */%" PRIu64, view.bytes_total);
+        request_problem(request, FERRY_E_RANGE_NOT_SATISFIABLE, "The operation has %" PRIu64 " bytes",
+                        view.bytes_total);
 }
 
 void get_operation_content(struct http_request *request)

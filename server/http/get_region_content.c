@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <inttypes.h>
 #include <microhttpd.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <ferry/encoding.h>
 #include <ferry/error.h>
 
 #include "base/space.h"
+#include "copying.h"
 #include "handlers.h"
 #include "headers.h"
 #include "memory/region.h"
@@ -14,103 +17,111 @@
 #include "request.h"
 #include "wire/stream.h"
 
-/* The answer was sent, or the client has left. Connection's thread. */
-static void release(void *context)
-{
-        struct region *region = context;
-
-        region_stream_end(region);
-}
-
-/* Adds the Content-Digest (RFC 9530) of a range, for clients that want to compare without fetching all bytes. */
-static void add_digest(struct http_request *request, const struct region *region, uint64_t first, uint64_t size)
-{
-        const struct segment segment = { .address = (uint8_t *)region->address,
-                                         .size = region->size,
-                                         .space = region->space };
-        struct stream stream;
-        char text[FERRY_DIGEST_TEXT_SIZE];
+/* A range of a region whose memory is pinned. */
+struct content {
+        struct region *region; /* until region_stream_end */
+        uint64_t first, size;
+        uint64_t moved;
+        bool part;     /* the client has asked for a range */
+        bool digested; /* checksum is set */
         uint64_t checksum;
-
-        (void)stream_init(&stream, &segment, 1); /* cannot fail with one segment */
-        if (stream_checksum(&stream, first, size, &checksum) < 0)
-                return; /* the content will end early, too */
-        ferry_digest_format(checksum, text);
-        request_header_text(request, "Content-Digest", "", text);
-}
-
-/* GPU memory is copied to the host on this thread, in pieces of so many bytes. */
-enum { PIECE = 4 << 20 };
-
-struct gpu_content {
-        struct region *region;
-        uint64_t first;
 };
 
-static ssize_t read_piece(void *context, uint64_t position, char *to, size_t size)
+static int move(void *context, void *bytes, size_t size)
 {
-        const struct gpu_content *content = context;
+        struct content *content = context;
         const struct region *region = content->region;
-        const uint8_t *from = (const uint8_t *)region->address + content->first + position;
-        int r = space_copy(NULL, to, region->space, from, size), finished = space_finish(NULL, region->space);
+        const uint8_t *from = (const uint8_t *)region->address + content->first + content->moved;
+        int r = space_copy(NULL, bytes, region->space, from, size), finished = space_finish(NULL, region->space);
 
-        return r < 0 || finished < 0 ? MHD_CONTENT_READER_END_WITH_ERROR : (ssize_t)size;
+        content->moved += size;
+        return r < 0 ? r : finished;
 }
 
-static void release_gpu(void *context)
+static void close_content(void *context, bool done)
 {
-        struct gpu_content *content = context;
+        struct content *content = context;
 
-        release(content->region);
+        (void)done;
+        region_stream_end(content->region);
         free(content);
 }
 
-/* Takes over the pin of region. NULL: no memory. */
-static struct MHD_Response *answer_gpu(struct region *region, uint64_t first, uint64_t size)
-{
-        struct gpu_content *content = malloc(sizeof(*content));
-        struct MHD_Response *response = NULL;
+static const struct copying_ops content_ops = { .move = move, .close = close_content };
 
-        if (content) {
-                *content = (struct gpu_content){ region, first };
-                response = MHD_create_response_from_callback(size, size < PIECE ? size : PIECE, read_piece, content,
-                                                             release_gpu);
-        }
-        if (response)
-                return response;
-        free(content);
-        release(region);
-        return NULL;
+/* For the Content-Digest (RFC 9530), for clients that want to compare without fetching all bytes. */
+static int digest(void *context)
+{
+        struct content *content = context;
+        const struct segment segment = { .address = (uint8_t *)content->region->address,
+                                         .size = content->region->size,
+                                         .space = content->region->space };
+        struct stream stream;
+
+        (void)stream_init(&stream, &segment, 1); /* cannot fail with one segment */
+        content->digested = stream_checksum(&stream, content->first, content->size, &content->checksum) == 0;
+        return 0; /* where that failed, copying the bytes fails, too */
 }
 
-/* Host memory is sent straight from the region, which stays pinned until the end of the answer. */
-static struct MHD_Response *answer_host(struct region *region, uint64_t first, uint64_t size)
+/* Host memory is sent straight from the region, which stays pinned until the end of the request. */
+static struct MHD_Response *make_response(struct http_request *request, const struct content *content)
 {
-        struct MHD_Response *response = MHD_create_response_from_buffer_with_free_callback_cls(
-                size, (uint8_t *)region->address + first, release, region);
-
-        if (!response)
-                release(region);
-        return response;
+        if (content->region->space)
+                return MHD_create_response_from_callback(content->size,
+                                                         content->size < COPYING_PIECE ? content->size : COPYING_PIECE,
+                                                         copying_read, request, NULL);
+        return MHD_create_response_from_buffer(content->size, (uint8_t *)content->region->address + content->first,
+                                               MHD_RESPMEM_PERSISTENT);
 }
 
-static void answer(struct http_request *request, struct region *region, uint64_t first, uint64_t last, bool part)
+static void answer_begun(struct http_request *request)
 {
-        const size_t whole = region->size;
+        const struct content *content = copying_content(request);
+        char text[FERRY_DIGEST_TEXT_SIZE];
         struct MHD_Response *response;
 
-        if (headers_prefer(request->headers.want_content_digest, "xxh3") && last - first < RANGE_DIGEST_MAX)
-                add_digest(request, region, first, last - first + 1);
-        response = region->space ? answer_gpu(region, first, last - first + 1)
-                                 : answer_host(region, first, last - first + 1);
+        if (!copying_await(request, answer_begun))
+                return;
+        if (copying_error(request)) {
+                request_problem(request, FERRY_E_GONE, "The bytes were not read: %s",
+                                space_error(copying_error(request)));
+                return;
+        }
+        response = make_response(request, content);
         if (response) {
                 MHD_add_response_header(response, "Content-Type", "application/octet-stream");
                 MHD_add_response_header(response, "Cache-Control", "no-store");
                 MHD_add_response_header(response, "Accept-Ranges", "bytes");
         }
-        if (part)
-                request_header(request, "Content-Range", "bytes %" PRIu64 "-%" PRIu64 "/%zu", first, last, whole);
-        request_answer(request, part ? 206 : 200, response);
+        if (content->digested) {
+                ferry_digest_format(content->checksum, text);
+                request_header_text(request, "Content-Digest", "", text);
+        }
+        if (content->part)
+                request_header(request, "Content-Range", "bytes %" PRIu64 "-%" PRIu64 "/%zu", content->first,
+                               content->first + content->size - 1, content->region->size);
+        request_answer(request, content->part ? 206 : 200, response);
+}
+
+/* Takes over the pin of region. */
+static void answer(struct http_request *request, struct region *region, uint64_t first, uint64_t last, bool part)
+{
+        bool wanted = headers_prefer(request->headers.want_content_digest, "xxh3") && last - first < RANGE_DIGEST_MAX;
+        struct content *content = malloc(sizeof(*content));
+        int r = -ENOMEM;
+
+        if (content) {
+                *content = (struct content){ .region = region, .first = first, .size = last - first + 1, .part = part };
+                r = copying_open(request, &content_ops, content, region->space);
+        }
+        if (r < 0) {
+                free(content);
+                region_stream_end(region);
+                request_problem(request, r, NULL);
+                return;
+        }
+        copying_begin(request, wanted ? digest : NULL, strcmp(request->method, "HEAD") != 0 ? content->size : 0);
+        answer_begun(request);
 }
 
 void get_region_content(struct http_request *request)
@@ -132,7 +143,7 @@ void get_region_content(struct http_request *request)
         case RANGE_UNSATISFIABLE:
                 request_header(request, "Content-Range", "bytes */%zu", region->size);
                 request_problem(request, FERRY_E_RANGE_NOT_SATISFIABLE, "The region has %zu bytes", region->size);
-                release(region);
+                region_stream_end(region);
                 break;
         }
 }

@@ -13,6 +13,7 @@
 #include "http/server.h"
 #include "life.h"
 
+struct copier;
 struct http_thread;
 struct http_waits;
 struct idempotency;
@@ -69,6 +70,7 @@ struct http_server {
         atomic_bool events_stopped;    /* readers of events must not wait any more */
         atomic_size_t n_streams;       /* of events */
         struct metric *waiters, *event_readers, *events_missed;
+        struct copier *copier;    /* copies content of GPUs; has its own lock */
         struct http_waits *waits; /* has its own lock */
         struct http_life life;    /* has its own lock */
 };

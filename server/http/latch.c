@@ -26,6 +26,13 @@ void latch_set(struct http_latch *latch)
                 waiter->wake(waiter);
 }
 
+void latch_reset(struct http_latch *latch)
+{
+        pthread_mutex_lock(&latch->lock);
+        latch->set = false;
+        pthread_mutex_unlock(&latch->lock);
+}
+
 bool latch_is_set(struct http_latch *latch)
 {
         pthread_mutex_lock(&latch->lock);

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 
 /*
- * A flag that is set once, and for which one request may wait. Own lock, a leaf; any thread. What a thread wrote before
- * latch_set is visible to a thread that has seen the latch set.
+ * A flag for which one request may wait. Own lock, a leaf; any thread. What a thread wrote before latch_set is visible
+ * to a thread that has seen the latch set.
  */
 struct http_latch_waiter {
         void (*wake)(struct http_latch_waiter *waiter); /* called at most once, with no lock held */
@@ -22,8 +22,10 @@ struct http_latch {
 int latch_init(struct http_latch *latch);
 void latch_destroy(struct http_latch *latch);
 
-/* Call once. Wakes the waiter. The latch must stay valid until this returns. */
+/* Call once, or once after each reset. Wakes the waiter. The latch must stay valid until this returns. */
 void latch_set(struct http_latch *latch);
+/* Only while it is set, which nobody waits for then. */
+void latch_reset(struct http_latch *latch);
 bool latch_is_set(struct http_latch *latch);
 
 /* Registers the waiter. false: the latch is set, and nothing was registered. Never calls wake itself. */

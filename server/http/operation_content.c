@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <microhttpd.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <ferry/error.h>
@@ -13,6 +14,7 @@
 
 #include "base/util.h"
 #include "connection.h"
+#include "copying.h"
 #include "guard.h"
 #include "http_internal.h"
 #include "operations/content.h"
@@ -21,8 +23,7 @@
 
 enum { EPOCH_DIGITS = 16 };
 
-/* Answers with an error of the data plane, mapped to one that has an HTTP status. */
-static void refuse(struct http_request *request, int error)
+void content_refuse(struct http_request *request, int error)
 {
         switch (error) {
         case FERRY_E_NOT_PASSIVE:
@@ -33,6 +34,12 @@ static void refuse(struct http_request *request, int error)
                 break;
         case FERRY_E_ALREADY_CLAIMED:
                 request_problem(request, error, "Another transfer has the operation, or has had it");
+                break;
+        case FERRY_E_TOO_LARGE:
+                request_problem(request, error, "The body has more bytes than were announced or fit");
+                break;
+        case FERRY_E_CHECKSUM_MISMATCH:
+                request_problem(request, error, "The bytes stored are not those of the digest");
                 break;
         case FERRY_E_LIMIT_REACHED:
                 request_problem(request, error, "The transfer has too many ranges that do not touch each other");
@@ -52,7 +59,7 @@ bool content_find(struct http_request *request, struct operation_view *ret_view)
         operation_get_view(request->server->config.operations, request->operation, ret_view);
         if (ferry_kind_is_passive((int)ret_view->kind))
                 return true;
-        refuse(request, FERRY_E_NOT_PASSIVE);
+        content_refuse(request, FERRY_E_NOT_PASSIVE);
         return false;
 }
 
@@ -100,18 +107,69 @@ bool content_check(struct http_request *request)
 
         explicit_bzero(key, sizeof(key));
         if (!may)
-                refuse(request, FERRY_E_PEER_REFUSED);
+                content_refuse(request, FERRY_E_PEER_REFUSED);
         return may;
 }
 
-void content_close(struct http_request *request, bool done)
+/* ---- the open bytes: callbacks of the copying ---- */
+
+enum { SHA256_SIZE = 32 };
+
+/* What a client asks about the bytes, or says that they are. */
+struct content {
+        struct operation_content *open;
+        bool reads;                  /* of a readable */
+        struct operation *operation; /* a reference */
+        struct operation_store *store;
+        bool checked;
+        struct {
+                bool asked;
+                uint64_t checksum;
+        } part;
+        struct {
+                bool asked;
+                uint8_t sha256[SHA256_SIZE];
+        } whole;
+};
+
+static int content_move(void *context, void *bytes, size_t size)
 {
-        operation_content_close(FERRY_STEAL(request->state), done);
+        struct content *content = context;
+
+        if (!content->reads)
+                return operation_content_write(content->open, bytes, size);
+        return operation_content_read(content->open, bytes, size) == (ssize_t)size ? 0 : FERRY_E_GONE;
 }
 
-static void clean_content(struct http_request *request)
+static void content_free(void *context, bool done)
 {
-        content_close(request, request->sent);
+        struct content *content = context;
+
+        operation_content_close(content->open, done);
+        (void)operation_unref(content->operation);
+        free(content);
+}
+
+static const struct copying_ops content_ops = { .move = content_move, .close = content_free };
+
+/* Makes them the request's state. Closes them where that fails. */
+static int content_keep(struct http_request *request, struct operation_content *opened)
+{
+        struct content *content = malloc(sizeof(*content));
+        int r = -ENOMEM;
+
+        if (content) {
+                *content = (struct content){ .open = opened,
+                                             .reads = !strcmp(request->method, "GET"),
+                                             .store = request->server->config.operations,
+                                             .operation = operation_ref(request->operation) };
+                r = copying_open(request, &content_ops, content, operation_content_space(opened));
+                if (r < 0)
+                        content_free(content, false);
+        } else {
+                operation_content_close(opened, false);
+        }
+        return r;
 }
 
 bool content_open(struct http_request *request, uint64_t first, uint64_t size)
@@ -124,22 +182,23 @@ bool content_open(struct http_request *request, uint64_t first, uint64_t size)
                 .transport = request->server->tls && !request->listener->local ? "https" : "http",
         };
         struct http_connection *connection = connection_of(request->connection);
-        struct operation_content *content;
+        struct operation_content *opened;
         int error;
 
         if (!read_transfer(request, &wanted.transfer))
                 return false;
         read_worker(request, &wanted);
         connection_watch_peer(connection);
-        error = operation_content_open(request->server->config.operations, request->operation, &wanted, &content);
+        error = operation_content_open(request->server->config.operations, request->operation, &wanted, &opened);
         explicit_bzero(key, sizeof(key));
+        if (!error)
+                error = content_keep(request, opened);
         if (error) {
-                refuse(request, error);
+                content_refuse(request, error);
                 return false;
         }
-        request_keep(request, content, clean_content);
         operation_content_disconnected(connection->transfer);
-        connection->transfer = wanted.peer_epoch ? operation_content_connected(content) : NULL;
+        connection->transfer = wanted.peer_epoch ? operation_content_connected(opened) : NULL;
         return true;
 }
 
@@ -158,76 +217,78 @@ bool content_end(struct http_request *request, bool *ret_complete)
         if (error == FERRY_E_GONE)
                 request_problem(request, error, "The operation has no such transfer any more");
         else if (error)
-                refuse(request, error);
+                content_refuse(request, error);
         return !error;
 }
 
 void content_take(struct http_request *request, const char *data, size_t size)
 {
-        int error = operation_content_write(request->state, data, size);
+        int error = copying_take(request, data, size);
 
-        if (!error)
+        if (!error || error == -EINPROGRESS)
                 return;
-        if (error == FERRY_E_TOO_LARGE)
-                request_problem(request, error, "The body has more bytes than were announced or fit");
-        else
-                refuse(request, error);
-        content_close(request, false);
+        content_refuse(request, error);
+        copying_close(request, false);
 }
 
-bool content_add_digest(struct http_request *request)
-{
-        char text[FERRY_DIGEST_TEXT_SIZE];
-        uint64_t checksum;
-
-        if (!operation_content_checksum(request->state, &checksum)) {
-                request_problem(request, FERRY_E_GONE, "The operation is over");
-                return false;
-        }
-        ferry_digest_format(checksum, text);
-        request_header_text(request, "Content-Digest", "", text);
-        return true;
-}
-
-/* ---- SHA-256 of all bytes ---- */
-
-enum { SHA256_SIZE = 32 };
+/* ---- digests ---- */
 
 static void hash_piece(void *context, const void *bytes, size_t size)
 {
         (void)gnutls_hash(*(gnutls_hash_hd_t *)context, bytes, size);
 }
 
-/* false: answered. */
-static bool hash_all(struct http_request *request, uint8_t ret_digest[SHA256_SIZE])
+/* SHA-256 of all bytes. */
+static int hash_all(struct content *content, uint8_t ret_digest[SHA256_SIZE])
 {
         gnutls_hash_hd_t hash;
         bool all;
 
-        if (gnutls_hash_init(&hash, GNUTLS_DIG_SHA256)) {
-                request_problem(request, -ENOMEM, NULL);
-                return false;
-        }
-        all = operation_content_visit(request->state, hash_piece, &hash);
+        if (gnutls_hash_init(&hash, GNUTLS_DIG_SHA256))
+                return -ENOMEM;
+        all = operation_content_visit(content->open, hash_piece, &hash);
         gnutls_hash_deinit(hash, ret_digest);
-        if (!all)
-                request_problem(request, FERRY_E_GONE, "The operation is over");
-        return all;
+        return all ? 0 : FERRY_E_GONE;
 }
 
-bool content_add_repr_digest(struct http_request *request)
+/* The digests that were asked for. */
+static int digest(void *context)
 {
-        FERRY_CLEANUP(cleanup_free) char *text = NULL;
-        uint8_t digest[SHA256_SIZE];
+        struct content *content = context;
 
-        if (!hash_all(request, digest))
-                return false;
-        text = ferry_base64_encode(digest, sizeof(digest));
-        if (!text)
-                request_problem(request, -ENOMEM, NULL);
-        else
-                request_header(request, "Repr-Digest", "sha-256=:%s:", text);
-        return text != NULL;
+        if (content->part.asked && !operation_content_checksum(content->open, &content->part.checksum))
+                return FERRY_E_GONE;
+        return content->whole.asked ? hash_all(content, content->whole.sha256) : 0;
+}
+
+void content_begin(struct http_request *request, bool part, bool whole, uint64_t size)
+{
+        struct content *content = copying_content(request);
+
+        content->part.asked = part;
+        content->whole.asked = whole;
+        copying_begin(request, part || whole ? digest : NULL, size);
+}
+
+bool content_add_digests(struct http_request *request)
+{
+        const struct content *content = copying_content(request);
+        char text[FERRY_DIGEST_TEXT_SIZE];
+
+        if (content->part.asked) {
+                ferry_digest_format(content->part.checksum, text);
+                request_header_text(request, "Content-Digest", "", text);
+        }
+        if (content->whole.asked) {
+                FERRY_CLEANUP(cleanup_free) char *base64 = ferry_base64_encode(content->whole.sha256, SHA256_SIZE);
+
+                if (!base64) {
+                        request_problem(request, -ENOMEM, NULL);
+                        return false;
+                }
+                request_header(request, "Repr-Digest", "sha-256=:%s:", base64);
+        }
+        return true;
 }
 
 /* Parses ":BASE64:", a byte sequence of RFC 8941. */
@@ -243,43 +304,56 @@ static bool parse_sha256(const char *value, uint8_t ret_digest[SHA256_SIZE])
         return true;
 }
 
-/* Checks Repr-Digest once the last byte is stored; before, it cannot be known. false: answered. */
-static bool check_repr_digest(struct http_request *request)
+/* Compares the stored bytes; all of them once the last one is stored: before, nothing can be said of them. */
+static int check(void *context)
 {
-        struct operation_store *operations = request->server->config.operations;
-        const char *header = request->headers.repr_digest;
-        const char *value = header ? headers_dictionary_find(header, "sha-256") : NULL;
-        uint8_t wanted[SHA256_SIZE], digest[SHA256_SIZE];
+        struct content *content = context;
+        uint8_t sha256[SHA256_SIZE];
         struct operation_view view;
+        uint64_t checksum;
+        int r = 0;
 
-        if (!value || !parse_sha256(value, wanted))
-                return true;
-        operation_get_view(operations, request->operation, &view);
-        if (operation_content_stored(operations, request->operation) < view.bytes_total)
-                return true;
-        if (!hash_all(request, digest))
-                return false;
-        if (!memcmp(digest, wanted, sizeof(digest)))
-                return true;
-        operation_content_fail(request->state, FERRY_E_CHECKSUM_MISMATCH);
-        request_problem(request, FERRY_E_CHECKSUM_MISMATCH, "The bytes stored are not those of the Repr-Digest");
-        return false;
+        if (content->part.asked && !operation_content_checksum(content->open, &checksum))
+                return FERRY_E_GONE;
+        if (content->part.asked && checksum != content->part.checksum)
+                r = FERRY_E_CHECKSUM_MISMATCH;
+        operation_get_view(content->store, content->operation, &view);
+        if (!r && content->whole.asked &&
+            operation_content_stored(content->store, content->operation) == view.bytes_total) {
+                r = hash_all(content, sha256);
+                if (!r && memcmp(sha256, content->whole.sha256, SHA256_SIZE) != 0)
+                        r = FERRY_E_CHECKSUM_MISMATCH;
+        }
+        if (r == FERRY_E_CHECKSUM_MISMATCH)
+                operation_content_fail(content->open, r);
+        return r;
 }
 
-bool content_check_digest(struct http_request *request)
+/* What the client says that the bytes are. */
+static void read_digests(const struct http_request *request, struct content *content)
 {
-        const char *header = request->headers.content_digest;
-        uint64_t wanted, checksum;
+        const char *part = request->headers.content_digest, *whole = request->headers.repr_digest;
+        const char *value = whole ? headers_dictionary_find(whole, "sha-256") : NULL;
 
-        if (!header || !ferry_digest_parse(header, strlen(header), &wanted))
-                return check_repr_digest(request);
-        if (!operation_content_checksum(request->state, &checksum)) {
-                request_problem(request, FERRY_E_GONE, "The operation is over");
+        content->part.asked = part && ferry_digest_parse(part, strlen(part), &content->part.checksum);
+        content->whole.asked = value && parse_sha256(value, content->whole.sha256);
+}
+
+bool content_finish(struct http_request *request, void (*resume)(struct http_request *request))
+{
+        struct content *content = copying_content(request);
+
+        if (!copying_flush(request, resume))
                 return false;
+        if (!copying_error(request) && !content->checked) {
+                content->checked = true;
+                read_digests(request, content);
+                if (content->part.asked || content->whole.asked)
+                        copying_begin(request, check, 0);
+                if (!copying_await(request, resume))
+                        return false;
         }
-        if (checksum == wanted)
-                return check_repr_digest(request);
-        operation_content_fail(request->state, FERRY_E_CHECKSUM_MISMATCH);
-        request_problem(request, FERRY_E_CHECKSUM_MISMATCH, "The bytes stored are not those of the Content-Digest");
-        return false;
+        if (copying_error(request))
+                content_refuse(request, copying_error(request));
+        return !copying_error(request);
 }

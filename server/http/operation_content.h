@@ -20,27 +20,32 @@ bool content_find(struct http_request *request, struct operation_view *ret_view)
 /* Checks the client's key or token. */
 bool content_check(struct http_request *request);
 
-/* Opens bytes [first, first + size) of the operation; they become the request's state. */
+/* Opens bytes [first, first + size) of the operation; they become the request's copying (copying.h). */
 bool content_open(struct http_request *request, uint64_t first, uint64_t size);
 
 /* Ends the client's transfer, complete or not. */
 bool content_end(struct http_request *request, bool *ret_complete);
 
-/*
- * Adds the Content-Digest of the open bytes (RFC 9530; key "xxh3": XXH3-64, most significant byte first).
- */
-bool content_add_digest(struct http_request *request);
-/*
- * Adds the Repr-Digest (RFC 9530): the SHA-256 of all bytes of the operation.
- */
-bool content_add_repr_digest(struct http_request *request);
-/* Checks the stored bytes against the digests that the client sent, if any. */
-bool content_check_digest(struct http_request *request);
+/* Answers with an error of the data plane, mapped to one that has an HTTP status. */
+void content_refuse(struct http_request *request, int error);
 
-/* Closes what content_open opened. done: all of its bytes were stored or sent. */
-void content_close(struct http_request *request, bool done);
+/*
+ * Begins a response of size bytes (0 = only its head), and the digests for it: part: of the open bytes; whole: of all
+ * bytes of the operation. copying_await waits for it.
+ */
+void content_begin(struct http_request *request, bool part, bool whole, uint64_t size);
+/*
+ * Adds the headers of those digests (RFC 9530): Content-Digest (key "xxh3": XXH3-64, most significant byte first) and
+ * Repr-Digest (SHA-256).
+ */
+bool content_add_digests(struct http_request *request);
 
 /* Stores the next bytes of an upload. Answers and closes where that fails. */
 void content_take(struct http_request *request, const char *data, size_t size);
+/*
+ * Stores its last ones, and checks the stored bytes against the digests that the client sent, if any. false: parked,
+ * and resume is called, or answered.
+ */
+bool content_finish(struct http_request *request, void (*resume)(struct http_request *request));
 
 #endif

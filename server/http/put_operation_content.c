@@ -5,6 +5,7 @@
 #include <ferry/error.h>
 
 #include "base/util.h"
+#include "copying.h"
 #include "handlers.h"
 #include "operation_content.h"
 #include "operations/content.h"
@@ -68,9 +69,9 @@ void put_operation_content(struct http_request *request)
                 begin(request);
                 return;
         }
-        if (!content_check_digest(request))
+        if (!content_finish(request, put_operation_content))
                 return;
         /* Before the answer: a client that has the answer to the last range finds the operation complete. */
-        content_close(request, true);
+        copying_close(request, true);
         request_answer_empty(request, 204);
 }

@@ -8,39 +8,62 @@
 
 #include "base/space.h"
 #include "base/util.h"
+#include "copying.h"
 #include "handlers.h"
 #include "memory/region.h"
 #include "range.h"
 #include "request.h"
 
-/* An upload: the request's state while the region's memory is pinned. */
+/* The content of the request's copying, while the region's memory is pinned. */
 struct upload {
         struct region *region; /* pinned: region_stream_end */
-        uint64_t offset;       /* where the next byte goes */
+        uint64_t offset;       /* where the next byte of the body goes */
         uint64_t end;          /* of the range */
+        uint64_t stored;       /* where the next byte is stored */
 };
 
-static void upload_end(struct http_request *request)
+static void upload_end(void *context, bool done)
 {
-        struct upload *upload = request->state;
+        struct upload *upload = context;
 
+        (void)done;
         region_stream_end(upload->region);
         free(upload);
 }
+
+/*
+ * Clients must order their accesses to the bytes of a region, the worker does not: other requests, transfers and
+ * programs may read and write the same bytes. A separate function, so that tests/tsan.supp can name it.
+ */
+__attribute__((noinline)) static int upload_store(void *context, void *from, size_t size)
+{
+        struct upload *upload = context;
+        const struct region *region = upload->region;
+        int r = space_copy(region->space, (uint8_t *)region->address + upload->stored, NULL, from, size);
+        int finished = space_finish(region->space, NULL);
+
+        upload->stored += size;
+        return r < 0 ? r : finished;
+}
+
+static const struct copying_ops upload_ops = { .move = upload_store, .close = upload_end };
 
 /* Takes over the pin of region. false: answered. */
 static bool upload_begin(struct http_request *request, struct region *region, uint64_t offset, uint64_t end)
 {
         struct upload *upload = malloc(sizeof(*upload));
+        int r = -ENOMEM;
 
-        if (!upload) {
-                region_stream_end(region);
-                request_problem(request, -ENOMEM, NULL);
-                return false;
+        if (upload) {
+                *upload = (struct upload){ region, offset, end, offset };
+                r = copying_open(request, &upload_ops, upload, region->space);
         }
-        *upload = (struct upload){ region, offset, end };
-        request_keep(request, upload, upload_end);
-        return true;
+        if (!r)
+                return true;
+        free(upload);
+        region_stream_end(region);
+        request_problem(request, r, NULL);
+        return false;
 }
 
 static void refuse_length(struct http_request *request, uint64_t room)
@@ -100,18 +123,31 @@ static void begin(struct http_request *request)
                 refuse_length(request, region->size - offset);
 }
 
+static void refuse_store(struct http_request *request, int error)
+{
+        request_problem(request, FERRY_E_GONE, "The bytes were not stored: %s", space_error(error));
+        copying_close(request, false);
+}
+
 void put_region_content(struct http_request *request)
 {
-        const struct upload *upload = request->state;
+        const struct upload *upload;
         bool deleted, whole;
 
         if (request->phase == REQUEST_BEGIN) {
                 begin(request);
                 return;
         }
+        if (!copying_flush(request, put_region_content))
+                return;
+        if (copying_error(request)) {
+                refuse_store(request, copying_error(request));
+                return;
+        }
+        upload = copying_content(request);
         deleted = region_deleted(upload->region);
         whole = upload->offset == upload->end;
-        request_drop(request); /* before the answer: a client that has it may delete the region */
+        copying_close(request, true); /* before the answer: a client that has it may delete the region */
         if (deleted)
                 request_problem(request, FERRY_E_GONE, "The region was deleted during the upload");
         else if (request->headers.content_range && !whole)
@@ -120,37 +156,23 @@ void put_region_content(struct http_request *request)
                 request_answer_empty(request, 204);
 }
 
-/*
- * Clients must order their accesses to the bytes of a region, the worker does not: other requests, transfers and
- * programs may read and write the same bytes. A separate function, so that tests/tsan.supp can name it.
- */
-__attribute__((noinline)) static int upload_store(const struct region *region, uint64_t offset, const void *from,
-                                                  size_t size)
-{
-        int r = space_copy(region->space, (uint8_t *)region->address + offset, NULL, from, size);
-        int finished = space_finish(region->space, NULL);
-
-        return r < 0 ? r : finished;
-}
-
 void take_region_content(struct http_request *request, const char *data, size_t size)
 {
-        struct upload *upload = request->state;
-        struct region *region = upload->region;
-        int r;
+        struct upload *upload = copying_content(request);
+        int error;
 
         if (size > upload->end - upload->offset) {
                 if (request->headers.content_range)
                         refuse_range(request, "names fewer bytes than the body has");
                 else
-                        refuse_length(request, region->size - query_value(&request->query, HTTP_PARAMETER_OFFSET));
-                request_drop(request);
+                        refuse_length(request,
+                                      upload->region->size - query_value(&request->query, HTTP_PARAMETER_OFFSET));
+                copying_close(request, false);
                 return;
         }
-        r = upload_store(region, upload->offset, data, size);
-        upload->offset += size;
-        if (r == 0)
-                return;
-        request_problem(request, FERRY_E_GONE, "The bytes were not stored: %s", space_error(r));
-        request_drop(request);
+        error = copying_take(request, data, size);
+        if (!error)
+                upload->offset += size;
+        else if (error != -EINPROGRESS)
+                refuse_store(request, error);
 }

@@ -18,6 +18,7 @@
 #include "routes.h"
 #include "server_thread.h"
 #include "shard.h"
+#include "transport/copier.h"
 #include "wait.h"
 
 enum { LAST_ANSWERS_US = 1000000 /* time for running answers when the server ends */ };
@@ -78,6 +79,14 @@ static int server_open(struct http_server *server)
         return start_threads(server);
 }
 
+/* Frees what has run. A thread of the copier. */
+static void on_copied(void *context)
+{
+        const struct http_server *server = context;
+
+        (void)copier_collect(server->copier);
+}
+
 /* An event was published: wakes every thread, which checks its readers. Any thread. */
 static void tell_readers(void *context)
 {
@@ -132,7 +141,9 @@ int http_server_new(const struct http_config *config, struct http_server **ret_s
                 return error;
         }
         event_log_limits(config->events, &config->limits, config->operation_limits);
-        error = credentials_new(&config->secrets, &credentials);
+        error = copier_new(on_copied, server, &server->copier);
+        if (!error)
+                error = credentials_new(&config->secrets, &credentials);
         if (!error)
                 credentials_replace(&server->credentials, credentials);
         if (!error)
@@ -203,6 +214,7 @@ struct http_server *http_server_free(struct http_server *server)
         life_drain(&server->life);
         for (size_t i = 0; i < server->n_threads; i++)
                 server_thread_free(server->threads[i]);
+        server->copier = copier_free(server->copier);
         for (size_t i = 0; i < server->n_listeners; i++)
                 listener_close(&server->listeners[i]);
         idempotency_free(server->idempotency);

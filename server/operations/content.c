@@ -148,6 +148,11 @@ int operation_content_open(struct operation_store *store, struct operation *oper
         return 0;
 }
 
+const struct space *operation_content_space(const struct operation_content *part)
+{
+        return stream_next_space(&part->transfer->stream, 0);
+}
+
 /* ---- moving ---- */
 
 /* Counts what was copied, up to part->position: stored bytes at once, sent ones when the range is closed. */

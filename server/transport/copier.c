@@ -20,8 +20,7 @@ enum task_state { TASK_WAITS, TASK_RUNS, TASK_HAS_RUN };
 struct lane {
         struct copier *copier;
         pthread_cond_t work;         /* waiting, ending */
-        struct copier_task *waiting; /* utlist; copier->lock */
-        /* The progress thread's. */
+        struct copier_task *waiting; /* utlist; copier->lock guards it and what follows */
         unsigned n_threads;
         pthread_t threads[THREADS];
 };
@@ -113,6 +112,7 @@ static void *copier_run(void *context)
         return NULL;
 }
 
+/* Under the lock. */
 static void start_threads(struct lane *lane)
 {
         while (lane->n_threads < THREADS) {
@@ -140,19 +140,21 @@ static unsigned lane_of(struct copier_gpus gpus)
 void copier_add(struct copier *copier, struct copier_task *task)
 {
         struct lane *lane;
+        bool here;
 
         task->lane = lane_of(task->gpus);
         lane = &copier->lanes[task->lane];
+        (void)pthread_mutex_lock(&copier->lock);
         if (lane->n_threads == 0)
                 start_threads(lane);
-        (void)pthread_mutex_lock(&copier->lock);
+        here = lane->n_threads == 0;
         task->state = TASK_WAITS;
         DL_APPEND(lane->waiting, task);
         (void)pthread_cond_signal(&lane->work);
-        while (lane->n_threads == 0 && lane->waiting)
+        while (here && lane->waiting)
                 run_next(lane);
         (void)pthread_mutex_unlock(&copier->lock);
-        if (lane->n_threads == 0)
+        if (here)
                 copier->notify(copier->context);
 }
 

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <unistd.h>
+
 #include "gpu.h"
 
 /* GPU memory over HTTP. */
@@ -27,4 +30,174 @@ WITH_GPUS(the_digest_of_the_whole_comes_from_a_gpu)
         assert_int_equal(answer.status, 200);
         answer_assert_header(&answer, "Repr-Digest", ABC_DIGEST);
         assert_memory_equal(answer.body, "abc", 3);
+}
+
+/* A request for bytes of a GPU that stands still. */
+struct waiting {
+        const char *method, *path, *headers;
+        bool operation;
+        enum ferry_kind kind;
+        const char *region, *id;
+        int fd;
+};
+
+enum { SIZE = 4 * MIB, EARLY = 2 * MIB + 64 * KIB /* of a body: more than is read ahead of the GPU */, EACH = 4 };
+
+static bool is_upload(const struct waiting *r)
+{
+        return !strcmp(r->method, "PUT");
+}
+
+static void waiting_prepare(struct worker *w, struct waiting *r)
+{
+        r->region = r->id = device_region(w, "cuda:0", SIZE, is_upload(r) ? 0 : SEED);
+        if (r->operation) {
+                OPERATION offer;
+
+                offer_make(w, r->kind, r->region, &offer);
+                r->id = text_format("%s", offer.id);
+        }
+}
+
+static void waiting_begin(struct worker *w, struct waiting *r, const uint8_t *pattern)
+{
+        const char *head =
+                text_format("%s %s/%s/content HTTP/1.1\r\nHost: localhost\r\n%s%s\r\n", r->method, r->path, r->id,
+                            is_upload(r) ? text_format("Content-Length: %d\r\n", SIZE) : "", r->headers);
+
+        r->fd = raw_connect(w);
+        raw_send(r->fd, head, strlen(head));
+        if (is_upload(r))
+                raw_send(r->fd, pattern, EARLY);
+}
+
+static void waiting_end(struct worker *w, const struct waiting *r, const uint8_t *pattern)
+{
+        struct raw_answer answer;
+
+        if (is_upload(r))
+                raw_send(r->fd, pattern + EARLY, SIZE - EARLY);
+        raw_receive(r->fd, false, &answer);
+        (void)close(r->fd);
+        assert_int_equal(answer.status, is_upload(r) ? 204 : 200);
+        if (is_upload(r)) {
+                region_assert_pattern(w, r->region, SEED, 0, SIZE);
+        } else {
+                assert_int_equal(answer.body_size, SIZE);
+                assert_memory_equal(answer.body, pattern, SIZE);
+        }
+        if (r->operation)
+                operation_assert_end(w, r->id, FERRY_COMPLETE, NULL);
+        region_drop(w, r->region);
+}
+
+static const struct waiting requests[] = {
+        { .method = "GET", .path = "/v1/regions", .headers = "" },
+        { .method = "GET", .path = "/v1/regions", .headers = "Want-Content-Digest: xxh3=1\r\n" },
+        { .method = "PUT", .path = "/v1/regions", .headers = "" },
+        { .method = "GET", .path = "/v1/operations", .headers = "", .operation = true, .kind = FERRY_READABLE },
+        { .method = "GET",
+          .path = "/v1/operations",
+          .headers = "Want-Content-Digest: xxh3=1\r\nWant-Repr-Digest: sha-256=1\r\n",
+          .operation = true,
+          .kind = FERRY_READABLE },
+        { .method = "PUT", .path = "/v1/operations", .headers = "", .operation = true, .kind = FERRY_WRITABLE },
+};
+
+/* More requests than the worker has threads for HTTP. */
+WITH_GPUS(content_that_waits_for_a_gpu_holds_up_no_other_request)
+{
+        struct worker *w = &s->pair.a;
+        uint8_t *pattern = malloc(SIZE);
+
+        assert_non_null(pattern);
+        pattern_fill(SEED, 0, pattern, SIZE);
+        worker_start(w, "a", STRINGS("--http-threads", "2"));
+        for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
+                struct waiting waiting[EACH];
+
+                test_row(text_format("%s %s %s", requests[i].method, requests[i].path, requests[i].headers));
+                for (size_t k = 0; k < EACH; k++) {
+                        waiting[k] = requests[i];
+                        waiting_prepare(w, &waiting[k]);
+                }
+                gpu_set_faults(s, "stuck0");
+                for (size_t k = 0; k < EACH; k++)
+                        waiting_begin(w, &waiting[k], pattern);
+                /* Each of its threads serves. */
+                for (size_t k = 0; k < EACH; k++)
+                        wire_expect(w, 200, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n");
+                region_drop(w, device_region(w, "cpu", SIZE, SEED));
+                region_drop(w, device_region(w, "cuda:1", SIZE, SEED));
+                gpu_set_faults(s, "");
+                for (size_t k = 0; k < EACH; k++)
+                        waiting_end(w, &waiting[k], pattern);
+        }
+        free(pattern);
+}
+
+/* A GET and the first bytes of a PUT; the stall limit ends the wait, not the copy. */
+WITH_GPUS(the_stall_limit_ends_the_wait_for_a_gpu)
+{
+        struct worker *w = &s->pair.a;
+        uint8_t *pattern = calloc(1, SIZE);
+
+        assert_non_null(pattern);
+        worker_start(w, "a", STRINGS("--stall-limit", "200ms"));
+        worker_expect(w, "stalled");
+        for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
+                test_row(text_format("%s %s %s", requests[i].method, requests[i].path, requests[i].headers));
+                struct waiting waiting = requests[i];
+                struct raw_answer answer;
+
+                waiting_prepare(w, &waiting);
+                gpu_set_faults(s, "stuck0");
+                waiting_begin(w, &waiting, pattern);
+                if (is_upload(&waiting))
+                        raw_send(waiting.fd, pattern + EARLY, SIZE - EARLY);
+                raw_receive(waiting.fd, false, &answer);
+                (void)close(waiting.fd);
+                answer_assert_problem(&answer, 409, "region-not-ready");
+                gpu_set_faults(s, "");
+                if (waiting.operation)
+                        operation_assert_error(w, waiting.id, FERRY_ERRORED, FERRY_E_STALLED);
+                region_drop(w, waiting.region);
+        }
+        free(pattern);
+}
+
+/* Nobody waits for what they left behind, and the GPU ends it when it moves again. */
+WITH_GPUS(a_client_that_leaves_while_a_gpu_stands_still_costs_nothing)
+{
+        struct worker *w = &s->pair.a;
+        uint8_t *pattern = calloc(1, SIZE);
+
+        assert_non_null(pattern);
+        worker_start(w, "a", NULL);
+        for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
+                test_row(text_format("%s %s %s", requests[i].method, requests[i].path, requests[i].headers));
+                struct waiting waiting = requests[i];
+                size_t sockets = worker_sockets(w);
+                OPERATION end = { 0 };
+
+                waiting_prepare(w, &waiting);
+                gpu_set_faults(s, "stuck0");
+                waiting_begin(w, &waiting, pattern);
+                worker_await_metric(w, "ferry_http_waiters", 1);
+                if (waiting.operation)
+                        assert_int_equal(ferry_cancel_operation(w->client, waiting.id, &end), 0);
+                else
+                        region_drop(w, waiting.region);
+                wire_abort(waiting.fd); /* an end that bytes which nobody reads cannot hold up */
+                worker_await_metric(w, "ferry_http_waiters", 0);
+                worker_await_sockets(w, sockets);
+                gpu_set_faults(s, "");
+                if (waiting.operation) {
+                        ferry_operation_clear(&end);
+                        operation_assert_end(w, waiting.id, FERRY_CANCELLED, &end);
+                        region_drop(w, waiting.region);
+                }
+                worker_await_metric(w, "ferry_region_bytes", 0);
+        }
+        free(pattern);
 }

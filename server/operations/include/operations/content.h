@@ -11,6 +11,7 @@
 
 struct operation;
 struct operation_store;
+struct space;
 
 /*
  * The bytes of a passive operation for a caller that moves them itself, range by range: the HTTP server, for peers that
@@ -49,6 +50,9 @@ struct operation_content_request {
  */
 int operation_content_open(struct operation_store *store, struct operation *operation,
                            const struct operation_content_request *request, struct operation_content **ret_content);
+
+/* Where bytes of the operation lie that are not in host memory, some of them at least; NULL = all are. */
+const struct space *operation_content_space(const struct operation_content *content);
 
 /* Copies the range's next bytes, at most size. Returns how many; 0 = end of the range; -1 = the transfer is over. */
 ssize_t operation_content_read(struct operation_content *content, void *to, size_t size);

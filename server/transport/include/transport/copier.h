@@ -42,7 +42,10 @@ int copier_new(void (*notify)(void *context), void *context, struct copier **ret
 /* Runs what copier_run_detached has queued; no other task may be left. Takes NULL; returns NULL. */
 struct copier *copier_free(struct copier *copier);
 
-/* The functions below: progress thread. Where no thread can be started, the task runs at once, on the caller. */
+/*
+ * The functions below: any thread, but a task that has an owner, beside copier_run_detached's, is added, collected and
+ * removed by one thread. Where no thread can be started, the task runs at once, on the caller.
+ */
 void copier_add(struct copier *copier, struct copier_task *task);
 /* Calls done of the tasks that have run. Whether there were any. */
 bool copier_collect(struct copier *copier);

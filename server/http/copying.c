@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copying.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <microhttpd.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ferry/error.h>
+
+#include "base/clock.h"
+#include "base/space.h"
+#include "base/util.h"
+#include "http_internal.h"
+#include "latch.h"
+#include "operations/operations.h"
+#include "request.h"
+#include "routes.h"
+#include "transport/copier.h"
+#include "wait.h"
+
+/*
+ * References: the request's, and that of the work under way, which alone touches content, work, moving and error until
+ * idle is set.
+ */
+struct copying {
+        const struct copying_ops *ops;
+        void *content;
+        const struct space *space; /* fixed; NULL = host memory */
+        atomic_uint references;
+        struct http_latch idle; /* unset while work is under way */
+        int (*work)(void *content);
+        struct {
+                uint8_t *bytes;
+                size_t size;
+        } moving;
+        int error; /* the first one */
+        atomic_bool done;
+        /* The request's thread's. */
+        uint64_t deadline_us; /* of the work under way */
+        uint8_t *buffers[2];  /* of an upload, one is filled while the other one moves; of a response, the first */
+        size_t room;          /* of each */
+        unsigned filling;     /* index of the one being filled */
+        size_t filled;        /* bytes in it */
+        uint64_t left;        /* of a response: bytes not loaded yet */
+        size_t at;            /* of a response: bytes taken out of its buffer */
+};
+
+static void copying_unref(struct copying *copying)
+{
+        if (atomic_fetch_sub(&copying->references, 1) != 1)
+                return;
+        copying->ops->close(copying->content, atomic_load(&copying->done));
+        latch_destroy(&copying->idle);
+        free(copying->buffers[0]);
+        free(copying->buffers[1]);
+        free(copying);
+}
+
+static void clean(struct http_request *request)
+{
+        struct copying *copying = request->state;
+
+        atomic_store(&copying->done, request->sent);
+        copying_unref(copying);
+}
+
+int copying_open(struct http_request *request, const struct copying_ops *ops, void *content, const struct space *space)
+{
+        struct copying *copying = calloc(1, sizeof(*copying));
+        int r = copying ? latch_init(&copying->idle) : -ENOMEM;
+
+        if (r < 0) {
+                free(copying);
+                return r;
+        }
+        latch_set(&copying->idle);
+        copying->ops = ops;
+        copying->content = content;
+        copying->space = space;
+        atomic_init(&copying->references, 1);
+        request_keep(request, copying, clean);
+        return 0;
+}
+
+void copying_close(struct http_request *request, bool done)
+{
+        struct copying *copying = FERRY_STEAL(request->state);
+
+        if (!copying)
+                return;
+        atomic_store(&copying->done, done);
+        copying_unref(copying);
+}
+
+void *copying_content(const struct http_request *request)
+{
+        const struct copying *copying = request->state;
+
+        return copying->content;
+}
+
+int copying_error(const struct http_request *request)
+{
+        const struct copying *copying = request->state;
+
+        return copying->error;
+}
+
+/* ---- work ---- */
+
+static void work(struct copying *copying)
+{
+        int r = copying->work ? copying->work(copying->content) : 0;
+
+        if (!r && copying->moving.size)
+                r = copying->ops->move(copying->content, copying->moving.bytes, copying->moving.size);
+        if (!copying->error)
+                copying->error = r;
+}
+
+static void work_detached(void *context)
+{
+        struct copying *copying = context;
+
+        work(copying);
+        latch_set(&copying->idle);
+        copying_unref(copying);
+}
+
+/* Nothing is under way. Has the work done, and then the buffer moved. */
+static void start(struct http_request *request, int (*function)(void *content), uint8_t *bytes, size_t size)
+{
+        struct http_server *server = request->server;
+        struct copying *copying = request->state;
+        uint64_t stall_ms = server->config.operation_limits->stall_ms;
+
+        copying->work = function;
+        copying->moving.bytes = bytes;
+        copying->moving.size = size;
+        if (!copying->space) {
+                work(copying);
+                return;
+        }
+        copying->deadline_us = stall_ms ? clock_now_us() + stall_ms * 1000 : UINT64_MAX;
+        latch_reset(&copying->idle);
+        atomic_fetch_add(&copying->references, 1);
+        copier_run_detached(server->copier, copier_gpus_of(copying->space, NULL), work_detached, copying);
+}
+
+static bool make_buffer(struct copying *copying, unsigned i, size_t size)
+{
+        if (!copying->buffers[i])
+                copying->buffers[i] = malloc(size);
+        copying->room = size;
+        return copying->buffers[i] != NULL;
+}
+
+/* Loads the next bytes of a response. */
+static void load(struct http_request *request, int (*function)(void *content))
+{
+        struct copying *copying = request->state;
+        size_t size = copying->left < copying->room ? copying->left : copying->room;
+
+        copying->left -= size;
+        copying->filled = size;
+        copying->at = 0;
+        start(request, function, copying->buffers[0], size);
+}
+
+void copying_begin(struct http_request *request, int (*function)(void *content), uint64_t size)
+{
+        struct copying *copying = request->state;
+
+        copying->left = copying->space ? size : 0;
+        if (copying->left && !make_buffer(copying, 0, size < COPYING_PIECE ? size : COPYING_PIECE))
+                copying->error = -ENOMEM;
+        else if (function || copying->left)
+                load(request, function);
+}
+
+/* 0: nothing is under way; -EINPROGRESS: parked until then; else the FERRY_E_* with which the wait ends. */
+static int await(struct http_request *request, void (*resume)(struct http_request *request))
+{
+        struct copying *copying = request->state;
+        uint64_t wait_ms_max = request->server->config.limits.wait_ms_max;
+
+        while (!latch_is_set(&copying->idle)) {
+                uint64_t now = clock_now_us();
+                if (now >= copying->deadline_us)
+                        return FERRY_E_REGION_NOT_READY;
+                uint64_t wait_ms = (copying->deadline_us - now) / 1000 + 1;
+                switch (wait_park_latch(request, &copying->idle, wait_ms < wait_ms_max ? wait_ms : wait_ms_max,
+                                        resume)) {
+                case WAIT_PARKED:
+                        return -EINPROGRESS;
+                case WAIT_FULL:
+                        return FERRY_E_LIMIT_REACHED;
+                case WAIT_NEEDLESS:
+                        if (!latch_is_set(&copying->idle))
+                                return FERRY_E_DRAINING;
+                }
+        }
+        return 0;
+}
+
+bool copying_await(struct http_request *request, void (*resume)(struct http_request *request))
+{
+        int r = await(request, resume);
+
+        if (r == FERRY_E_LIMIT_REACHED)
+                wait_refuse(request);
+        else if (r == FERRY_E_REGION_NOT_READY)
+                request_problem(request, r, "The GPU has not copied the bytes in %" PRIu64 " ms, the stall limit",
+                                request->server->config.operation_limits->stall_ms);
+        else if (r > 0)
+                request_problem(request, r, "The GPU has not copied the bytes yet");
+        return r == 0;
+}
+
+/* ---- uploads ---- */
+
+/* Nothing is under way. Has the buffer moved that was filled; the other one is filled next. */
+static void store(struct http_request *request)
+{
+        struct copying *copying = request->state;
+        uint8_t *bytes = copying->buffers[copying->filling];
+        size_t size = copying->filled;
+
+        copying->filling ^= 1;
+        copying->filled = 0;
+        start(request, NULL, bytes, size);
+}
+
+int copying_take(struct http_request *request, const char *data, size_t size)
+{
+        struct copying *copying = request->state;
+
+        if (!copying->space)
+                return copying->ops->move(copying->content, (void *)(uintptr_t)data, size);
+        assert(size <= COPYING_PIECE);
+        if (!make_buffer(copying, copying->filling, COPYING_PIECE))
+                return -ENOMEM;
+        if (size > COPYING_PIECE - copying->filled && !copying_await(request, request->route->handler))
+                return -EINPROGRESS;
+        if (latch_is_set(&copying->idle)) {
+                if (copying->error)
+                        return copying->error;
+                if (copying->filled)
+                        store(request);
+                if (!make_buffer(copying, copying->filling, COPYING_PIECE))
+                        return -ENOMEM;
+        }
+        memcpy(copying->buffers[copying->filling] + copying->filled, data, size);
+        copying->filled += size;
+        return 0;
+}
+
+bool copying_flush(struct http_request *request, void (*resume)(struct http_request *request))
+{
+        struct copying *copying = request->state;
+
+        for (;;) {
+                if (!copying_await(request, resume))
+                        return false;
+                if (copying->error || !copying->filled)
+                        return true;
+                store(request);
+        }
+}
+
+/* ---- responses ---- */
+
+ssize_t copying_read(void *context, uint64_t position, char *to, size_t size)
+{
+        struct http_request *request = context;
+        struct copying *copying = request->state;
+
+        (void)position; /* reads are sequential: the response is used once */
+        if (!copying->space)
+                return copying->ops->move(copying->content, to, size) ? MHD_CONTENT_READER_END_WITH_ERROR
+                                                                      : (ssize_t)size;
+        int r = await(request, NULL);
+        if (r == -EINPROGRESS)
+                return 0;
+        if (r || copying->error)
+                return MHD_CONTENT_READER_END_WITH_ERROR;
+        if (copying->filled - copying->at < size)
+                size = copying->filled - copying->at;
+        memcpy(to, copying->buffers[0] + copying->at, size);
+        copying->at += size;
+        if (copying->at == copying->filled && copying->left)
+                load(request, NULL);
+        return (ssize_t)size;
+}
