@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """ferry.nixl_connect against another process, and the ways in which programs of dynamo.nixl_connect use it."""
-import array
 import asyncio
 import gc
 import os
@@ -226,6 +225,26 @@ class TestMakers(unittest.IsolatedAsyncioTestCase):
         await self.connector.begin_read(offer.metadata(), self.target).wait_for_completion()
         await offer.wait_for_completion()
 
+    async def test_memory_is_quiet_however_a_task_ends(self):
+        size, operations = 64 << 20, []
+
+        async def read():
+            offer = self.connector.create_readable(connect.Descriptor(bytes(size)))
+            async with self.connector.begin_read(offer.metadata(), connect.Descriptor(bytearray(size))) as operation:
+                operations.append(operation)
+                await operation.wait_for_completion()
+
+        task = asyncio.create_task(read())
+        for _ in range(2):  # in the block, and while it is left
+            await asyncio.sleep(0)
+            task.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await task
+        abandoned = read()
+        abandoned.send(None)
+        abandoned.close()
+        self.assertEqual([one.status for one in operations], [connect.OperationStatus.CANCELLED] * 2)
+
     async def test_results_before_the_end(self):
         offer = self.connector.create_readable(connect.Descriptor(bytes(64 << 20)))
         read = self.connector.begin_read(offer.metadata(), connect.Descriptor(bytearray(64 << 20)))
@@ -235,75 +254,6 @@ class TestMakers(unittest.IsolatedAsyncioTestCase):
         await read.wait_for_completion()
         with self.assertRaises(RuntimeError):
             read.results()
-
-
-class TestPrograms(unittest.IsolatedAsyncioTestCase):
-    """What programs of upstream do beside its documented API."""
-
-    def setUp(self):
-        self.connector = connect.Connector()
-
-    async def test_a_registered_descriptor_is_used_for_less(self):
-        connection = await self.connector._create_connection()
-        data = bytearray(100)
-        descriptor = connect.Descriptor(data)
-        descriptor.register_with_connector(connection=connection)
-        self.assertIs(descriptor._data_ref, data)
-        descriptor._data_size = 3
-        offer = self.connector.create_readable(connect.Descriptor(b"abc"))
-        await self.connector.begin_read(offer.metadata(), descriptor).wait_for_completion()
-        self.assertEqual(data[:4], b"abc\0")
-        descriptor._data_size = 101
-        with self.assertRaises(ValueError):
-            self.connector.create_readable(descriptor)
-        descriptor.deregister_with_connector(connection=connection)
-        self.assertIs(offer.connection, connection)
-        self.assertEqual(offer.operation_kind, connect.OperationKind.READ)
-        self.assertIsInstance(offer, connect.PassiveOperation)
-
-    async def test_addresses_without_device_and_reference(self):
-        numbers = array.array("d", [1.5, -2.5])
-        address, length = numbers.buffer_info()
-        for data in ((address, 8 * length), (address, 8 * length, "cpu")):
-            descriptor = connect.Descriptor(data)
-            self.assertEqual((descriptor.size, str(descriptor.device), descriptor._data_ref), (16, "cpu", None))
-        with self.assertRaises(ValueError):
-            connect.Descriptor(None)
-
-    def test_embeddings_are_sent_and_received_by_its_classes(self):
-        for module in ("torch", "dynamo.common.multimodal.embedding_transfer"):
-            support.needs(module)
-        command = [sys.executable, os.path.join(support.HERE, "upstream.py")]
-        with subprocess.Popen([*command, "sender"], stdout=subprocess.PIPE, text=True) as sender, \
-                subprocess.Popen([*command, "receiver"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                 text=True) as receiver:
-            while request := sender.stdout.readline():
-                receiver.stdin.write(request)
-                receiver.stdin.flush()
-                self.assertEqual(sender.stdout.readline(), receiver.stdout.readline())
-        self.assertEqual((sender.returncode, receiver.returncode), (0, 0))
-
-    def test_no_public_name_of_upstream_is_missing(self):
-        """But what only its own parts use: Remote, the agent in a Connection, the device kind XPU, validators."""
-        support.needs("torch")
-        try:
-            from dynamo import nixl_connect as upstream
-        except ImportError as error:
-            raise unittest.SkipTest(f"dynamo.nixl_connect is not installed ({error})") from None
-        own = {"Remote", "DeviceKind.XPU", "DeviceKind.nixl_mem_type", "ActiveOperation.remote", "ReadOperation.remote",
-               "WriteOperation.remote", "Connection.acquire_remote_ref", "Connection.release_remote_ref",
-               "Connection.connector", "Connection.metadata"}
-        missing = set()
-        for name, value in vars(upstream).items():
-            if name.startswith("_") or getattr(value, "__module__", "") != upstream.__name__:
-                continue
-            ours = getattr(connect, name, None)
-            if ours is None:
-                missing.add(name)
-            elif isinstance(value, type):
-                missing |= {f"{name}.{member}" for member in vars(value) if not hasattr(ours, member)
-                            and not member.startswith(("_", "validate_"))}
-        self.assertEqual(missing - own, set())
 
 
 class TestModels(unittest.TestCase):
@@ -319,7 +269,12 @@ class TestModels(unittest.TestCase):
             connect.RdmaMetadata(**metadata.model_dump(), colour="red")
         with self.assertRaises(ValueError):
             connect.SerializedDescriptor(device="cpu", ptr=0, size=1)
+        with self.assertRaises(ValueError):
+            connect.SerializedDescriptor(device="mars", ptr=1, size=1)
         self.assertEqual(metadata.to_descriptors().size, 3)
+        metadata.descriptors = []
+        with self.assertRaises(ValueError):
+            metadata.to_descriptors()
 
     def test_without_pydantic_the_same(self):
         code = ("import sys; sys.modules['pydantic'] = None\n"
@@ -363,12 +318,13 @@ class TestModels(unittest.TestCase):
         asyncio.run(one.initialize())
 
     def test_a_forked_child_has_a_worker_of_its_own(self):
-        offer = connect.Connector().create_readable(connect.Descriptor(b"abc"))
+        offer, registered = connect.Connector().create_readable(connect.Descriptor(b"abc")), connect.Descriptor(b"def")
+        registered.register_with_connector(connect.Connector())
         child = os.fork()
         if child == 0:
             try:
                 data = bytearray(3)
-                mine = connect.Connector().create_readable(connect.Descriptor(b"def"))
+                mine = connect.Connector().create_readable(registered)
                 asyncio.run(connect.Connector().begin_read(mine.metadata(), connect.Descriptor(data)).
                             wait_for_completion())
                 del mine

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Descriptors of ferry.nixl_connect: whose memory they take, for how long, and what is refused."""
 import array
+import copy
 import gc
 import os
+import pickle
 import unittest
 
 import support
@@ -96,6 +98,9 @@ class TestDescriptors(unittest.IsolatedAsyncioTestCase):
             source.deregister_with_connector(self.connector)
         with self.assertRaises(RuntimeError):
             target.register_with_connector(connect.Connector())
+        for call in (source.register_with_connector, source.deregister_with_connector):
+            with self.assertRaises(TypeError):
+                call("connector")
 
     async def test_memory_that_is_dropped_while_offered_stays(self):
         offer = self.connector.create_readable(connect.Descriptor(bytearray(b"z" * 100_000)))
@@ -105,6 +110,12 @@ class TestDescriptors(unittest.IsolatedAsyncioTestCase):
         await self.connector.begin_read(offer.metadata(), connect.Descriptor(data)).wait_for_completion()
         self.assertEqual(data, b"z" * 100_000)
         self.assertEqual(len(filler), 50)
+
+    async def test_no_copy_describes_memory_that_the_original_keeps(self):
+        for data in (bytearray(3), (1 << 20, 3, "cpu", None)):
+            for copier in (copy.copy, copy.deepcopy, pickle.dumps):
+                with self.assertRaisesRegex(TypeError, "belongs to this process"):
+                    copier(connect.Descriptor(data))
 
     async def test_a_buffer_that_is_offered_is_not_resized(self):
         data = bytearray(100)

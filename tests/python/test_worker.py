@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """ferry.Worker: the worker inside this process, without the API of nixl_connect."""
 import asyncio
+import copy
 import gc
 import os
+import pickle
+import signal
 import subprocess
 import sys
 import unittest
@@ -74,6 +77,37 @@ class TestWorker(unittest.TestCase):
         offer = self.worker.create("readable", [b"x"])
         with self.assertRaises(TimeoutError):
             offer.wait(timeout=0.01)
+
+    def test_a_signal_interrupts_a_wait(self):
+        class Alarm(Exception):
+            pass
+
+        def ring(*_):
+            raise Alarm
+
+        self.addCleanup(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, ring))
+        offer = self.worker.create("readable", [b"x"], ttl_ms=5000)
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        with self.assertRaises(Alarm):
+            offer.wait()
+        self.assertEqual(offer.status, "INITIALIZED")
+
+    def test_wrong_arguments(self):
+        with self.assertRaisesRegex(ValueError, "readable, read, writable, write"):
+            self.worker.create("reed", [b"x"])
+        for remote in ({}, b"{}"):
+            with self.assertRaisesRegex(TypeError, "JSON"):
+                self.worker.create("read", [bytearray(1)], remote=remote)
+        for address, size in ((0, 1), (-1, 1), (4096, 0), (1 << 64, 1), (4096, 1 << 64)):
+            with self.assertRaisesRegex(ValueError, "no memory"):
+                self.worker.register(address, size)
+
+    def test_what_belongs_to_the_process_is_neither_copied_nor_pickled(self):
+        data = bytearray(3)
+        for one in (self.worker.region(data), self.worker.create("readable", [data])):
+            for copier in (copy.deepcopy, pickle.dumps):
+                with self.assertRaisesRegex(TypeError, "belongs to this process"):
+                    copier(one)
 
     def test_memory_outlives_the_worker(self):
         memory = self.worker.allocate(100)

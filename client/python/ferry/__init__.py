@@ -8,11 +8,14 @@ nixl_connect  the API of dynamo.nixl_connect on Worker: `from ferry import nixl_
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .client import Client, Operation, Region
 from .errors import FerryError, OperationFailed
 from .spread import spread
+
+if TYPE_CHECKING:
+    from .worker import Worker
 
 __all__ = ["Client", "FerryError", "Operation", "OperationFailed", "Region", "Worker", "spread"]
 __version__ = "0.1.0"

@@ -27,11 +27,11 @@ import re
 import socket
 import threading
 import uuid
-from typing import Any, Iterable, Union
+from typing import Any, Generator, TypeVar, Union
 
 from .errors import FerryError, OperationFailed
 from .worker import Operation as _WorkerOperation
-from .worker import Region, Worker, buffer_address
+from .worker import OfThisProcess, Region, Worker, buffer_address
 
 try:
     import pydantic
@@ -75,6 +75,9 @@ class OperationStatus(enum.IntEnum):
         return self.name
 
 
+_DEVICE = r"^(cpu|host|cuda|gpu)(?::(\d+))?$"
+
+
 class Device:
     """Where memory is: of "cpu", "cuda", "cuda:1", "gpu:1" or (DeviceKind, id)."""
 
@@ -84,7 +87,7 @@ class Device:
     @staticmethod
     def _parse(metadata: Any) -> tuple[DeviceKind, int]:
         if isinstance(metadata, str):
-            match = re.fullmatch(r"(cpu|host|cuda|gpu)(?::(\d+))?", metadata.strip().lower())
+            match = re.match(_DEVICE, metadata.strip().lower())
             if not match:
                 raise ValueError(f'"{metadata}" is not a device: "cpu", "cuda" or "cuda:<index>"')
             kind = DeviceKind.HOST if match[1] in ("cpu", "host") else DeviceKind.CUDA
@@ -124,7 +127,7 @@ if pydantic is not None:
         """A descriptor of the peer. ptr is an opaque handle."""
 
         model_config = pydantic.ConfigDict(extra="forbid", from_attributes=True)
-        device: str = "cpu"
+        device: str = pydantic.Field("cpu", pattern=_DEVICE)
         ptr: int = pydantic.Field(gt=0)
         size: int = pydantic.Field(gt=0)
 
@@ -203,7 +206,9 @@ else:
         _defaults = {"device": "cpu"}
 
         def _checked(self, name: str, value: Any) -> Any:
-            if name != "device" and value <= 0:
+            if name == "device":
+                Device(value)
+            elif value <= 0:
                 raise ValueError(f"SerializedDescriptor.{name} must be greater than 0")
             return value
 
@@ -224,6 +229,8 @@ else:
 
 
 def _to_descriptors(serialized: list[Any]) -> Any:
+    if not serialized:
+        raise ValueError("the metadata have no descriptor")
     descriptors = [Descriptor.from_serialized(one) for one in serialized]
     return descriptors[0] if len(descriptors) == 1 else descriptors
 
@@ -257,7 +264,7 @@ def _metadata_text(metadata: Any) -> str:
 
 # ---- memory ----
 
-class Descriptor:
+class Descriptor(OfThisProcess):
     """Memory that takes part in operations.
 
     data is a torch tensor; (array, device) with an array of numpy or cupy; bytes, bytearray or any other buffer; or
@@ -270,6 +277,7 @@ class Descriptor:
 
     def __init__(self, data: Any) -> None:
         self._region: Region | None = None
+        self._region_of: Worker | None = None  # of the parent, after a fork
         self._connector: Connector | None = None
         self._device = Device("cpu")
         self._writable = True
@@ -362,15 +370,16 @@ class Descriptor:
 
     def register_with_connector(self, connection: Connector) -> None:
         """Registers the memory once, for any number of operations."""
-        if not isinstance(connection, Connector):
-            raise TypeError("a descriptor is registered with a Connector")
+        _check_connector(connection)
         if self._region is not None and self._connector != connection:
             raise RuntimeError("the descriptor is registered with another connector")
         if self._region is None:
-            self._region, self._connector = self._use(connection._worker(), False), connection
+            self._connector, self._region_of = connection, connection._worker()
+            self._region = self._use(self._region_of, False)
 
     def deregister_with_connector(self, connection: Connector) -> None:
         """Lets go of it, or leaves that to the last operation that uses it."""
+        _check_connector(connection)
         if self._region is None or self._connector != connection:
             raise RuntimeError("the descriptor is not registered with this connector")
         self._region = self._connector = None
@@ -383,7 +392,7 @@ class Descriptor:
             raise ValueError("the descriptor is of the peer's memory")
         if receives and not self._writable:
             raise ValueError("the memory is read-only and cannot receive bytes")
-        if self._region is not None:
+        if self._region is not None and self._region_of is worker:
             return self._region if self._data_size == self._region.size else self._region.slice(0, self._data_size)
         found = worker.region_at(self._ptr, self._data_size, self._keep)
         return found or worker.register(self._ptr, self._data_size, self._keep, str(self._device))
@@ -393,6 +402,11 @@ class Descriptor:
 
 
 _REMOTE = object()
+
+
+def _check_connector(connection: Any) -> None:
+    if not isinstance(connection, Connector):
+        raise TypeError("a descriptor is registered with a Connector")
 
 
 def _device_of(device: Any) -> Device:
@@ -522,6 +536,9 @@ def _in_order(first: Any, second: Any) -> tuple[Any, Any]:
 
 # ---- operations ----
 
+_Op = TypeVar("_Op", bound="AbstractOperation")
+
+
 class AbstractOperation(collections.abc.Coroutine):  # type: ignore[type-arg]
     """What all four have in common. Awaiting one gives itself, at once."""
 
@@ -568,22 +585,22 @@ class AbstractOperation(collections.abc.Coroutine):  # type: ignore[type-arg]
             self._cancelled = True
             self._operation.cancel()
 
-    def __enter__(self) -> Any:
+    def __enter__(self: _Op) -> _Op:
         return self
 
     def __exit__(self, *_: Any) -> None:
         self._cancel()
         self._operation.close()
 
-    async def __aenter__(self) -> Any:
+    async def __aenter__(self: _Op) -> _Op:
         return self
 
-    async def __aexit__(self, *_: Any) -> None:
+    async def __aexit__(self, *error: Any) -> None:
         self._cancel()
-        await self._operation.ended()
+        await self._operation.__aexit__(*error)
 
     # A coroutine that has its result already, for programs that await the makers or make tasks of them.
-    def __await__(self) -> Any:
+    def __await__(self: _Op) -> Generator[Any, None, _Op]:
         return self
         yield
 

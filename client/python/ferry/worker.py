@@ -19,8 +19,10 @@ import bisect
 import ctypes
 import errno
 import itertools
+import math
 import os
 import threading
+import time
 import weakref
 from collections.abc import Iterable
 from typing import Any, Union
@@ -31,6 +33,7 @@ from .errors import FerryError, OperationFailed
 STATUSES = ("UNINITIALIZED", "INITIALIZED", "IN_PROGRESS", "COMPLETE", "CANCELLED", "ERRORED")
 KINDS = {"readable": 0, "read": 1, "writable": 2, "write": 3}
 _COMPLETE = 3
+_WAIT_MS = 100  # of one wait in C, during which Python handles no signal: Ctrl-C comes between two
 
 
 def _error(result: int) -> FerryError | OSError:
@@ -46,6 +49,13 @@ def _error(result: int) -> FerryError | OSError:
 def _check(result: int) -> None:
     if result:
         raise _error(result)
+
+
+class OfThisProcess:
+    """What no copy may share: it would be freed twice, or be of memory that has gone."""
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"{type(self).__name__} belongs to this process: it can be neither copied nor pickled")
 
 
 class Region:
@@ -88,7 +98,7 @@ class Region:
         return lib.request_add_blocks(request, self.id, self.offset, size, shape, len(shape))
 
 
-class _Memory:
+class _Memory(OfThisProcess):
     """Removes a region once nothing of this process refers to it; later, while an operation still uses it."""
 
     def __init__(self, worker: _Native, id: bytes) -> None:
@@ -99,7 +109,7 @@ class _Memory:
         self.worker.remove(self.id)
 
 
-class _Native:
+class _Native(OfThisProcess):
     """Owner of the C worker: freed when neither the Worker nor any of its memory is left."""
 
     def __init__(self, options: Iterable[tuple[str, str]]) -> None:
@@ -237,6 +247,8 @@ class Worker:
     def register(self, address: int, size: int, keep: Any = None, device: str = "cpu",
                  name: str | None = None) -> Region:
         """Memory that the program owns, as a region. keep is held as long as the region is."""
+        if not 0 < address < address + size <= 1 << 64:
+            raise ValueError(f"no memory has {size} bytes at {address:#x}")
         id = ctypes.create_string_buffer(ID_SIZE)
         _check(self._lib.region_add(self._pointer, address, size, device.encode(), name.encode() if name else None, id))
         return Region(id.value, 0, size, address, (_Memory(self._native, id.value), keep))
@@ -261,6 +273,10 @@ class Worker:
         memory is a list of what region() takes. remote is the peer's metadata as JSON, or the URL of it. fields are
         those of POST /v1/operations: ttl_ms, timeout_ms, verify, layout, transports="shm,tcp", …
         """
+        if kind not in KINDS:
+            raise ValueError(f"{kind!r} is not a kind of operation: {', '.join(KINDS)}")
+        if not isinstance(remote, (str, type(None))):
+            raise TypeError("remote is the peer's metadata as JSON, or the URL of it: a str")
         receives = kind in ("read", "writable")
         regions = [self.region(one, receives) for one in memory]
         request = self._lib.request_new(KINDS[kind])
@@ -300,7 +316,7 @@ class Worker:
         self.close()
 
 
-class Operation:
+class Operation(OfThisProcess):
     """One operation of a Worker. Leaving a with block, or dropping the last reference, cancels one that runs."""
 
     def __init__(self, worker: Worker, pointer: int, kind: str, regions: list[Region]) -> None:
@@ -359,13 +375,14 @@ class Operation:
 
     def wait(self, timeout: float | None = None) -> None:
         """Blocks until it is done; raises OperationFailed, or TimeoutError after so many seconds."""
-        if not self.done:
-            result = self._lib.operation_wait(self._pointer, -1 if timeout is None else max(0, int(timeout * 1000)))
-            if result == -errno.ETIMEDOUT:
-                raise TimeoutError(f"{self.id} is not done after {timeout} s")
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        while not self.done:
+            left_ms = math.ceil(min(max(0, end - time.monotonic()) * 1000, _WAIT_MS))
+            result = self._lib.operation_wait(self._pointer, left_ms)
             if result == -errno.ECHILD:
                 raise _error(result)
-            self._regions = None
+            if result == -errno.ETIMEDOUT and not left_ms:
+                raise TimeoutError(f"{self.id} is not done after {timeout} s")
         self.result()
 
     async def ended(self) -> None:
@@ -400,10 +417,19 @@ class Operation:
     async def __aenter__(self) -> Operation:
         return self
 
-    async def __aexit__(self, *_: Any) -> None:
-        if not self.done:
+    async def __aexit__(self, kind: Any, *_: Any) -> None:
+        """Returns once the memory is quiet, however often the task is cancelled meanwhile."""
+        if kind is GeneratorExit:  # the loop has gone
+            self.close()
+        cancelled = None
+        while not self.done:
             self.cancel()
-            await self.ended()
+            try:
+                await self.ended()
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled:
+            raise cancelled
 
     def __del__(self) -> None:
         if os.getpid() == self._pid:
