@@ -24,6 +24,7 @@ struct sum {
         size_t items;
         size_t cookies; /* bytes; it copies them */
         bool length;    /* a Content-Length came */
+        bool host;
         const char *fault;
 };
 
@@ -63,7 +64,7 @@ static bool length_valid(const char *value, size_t n)
                 value++;
                 n--;
         }
-        while (n && (value[n - 1] == ' ' || value[n - 1] == '\t' || value[n - 1] == '\r'))
+        if (n && value[n - 1] == '\r')
                 n--;
         if (n >= sizeof(text))
                 return false;
@@ -72,13 +73,38 @@ static bool length_valid(const char *value, size_t n)
         return headers_parse_length(text, &length);
 }
 
+/* Checks METHOD TARGET VERSION, end at the line feed. NULL = well formed; *ret_host: whether a Host must follow. */
+static const char *request_line_fault(const char *line, const char *end, bool *ret_host)
+{
+        static const char malformed[] = "The request line is not METHOD TARGET HTTP/1.1", one[] = "HTTP/1.";
+        const char *target, *version;
+
+        if (end > line && end[-1] == '\r')
+                end--;
+        target = memchr(line, ' ', (size_t)(end - line));
+        if (!target || target == line)
+                return malformed;
+        while (target < end && *target == ' ')
+                target++;
+        version = memrchr(target, ' ', (size_t)(end - target));
+        if (!version++ || end - version < 5 || memcmp(version, one, 5) != 0)
+                return malformed;
+        if (end - version != sizeof(one) || memcmp(version, one, sizeof(one) - 1) != 0)
+                return "The worker speaks HTTP/1.0 and HTTP/1.1";
+        *ret_host = end[-1] != '0';
+        return NULL;
+}
+
 static void add_line(struct sum *sum, const char *line, size_t n)
 {
-        static const char cookie[] = "Cookie:", length[] = "Content-Length:";
+        static const char cookie[] = "Cookie:", length[] = "Content-Length:", host[] = "Host:";
 
         sum->items++;
+        sum->host |= n >= strlen(host) && !strncasecmp(line, host, strlen(host));
         if (*line == ' ' || *line == '\t')
                 sum->fault = "A header is folded";
+        else if (n > 1 && !memchr(line, ':', n))
+                sum->fault = "A header has no colon";
         if (n >= strlen(cookie) && !strncasecmp(line, cookie, strlen(cookie))) {
                 sum->cookies += n;
                 sum->items += count(line, n, ';') + count(line, n, ',') + 1;
@@ -136,18 +162,21 @@ static struct sum add_up(const char *head, const char *end)
 {
         struct sum sum = { 0 };
         const char *line = memchr(head, '\n', (size_t)(end - head));
+        bool needs_host = false;
 
         /* The query of the request line takes memory, too. */
         const char *query = memchr(head, '?', (size_t)(line - head));
         if (query)
                 sum.items += count(query, (size_t)(line - query), '&') + 1;
-        if (memchr(head, '\0', (size_t)(end - head)))
-                sum.fault = "The head holds a NUL";
+        sum.fault = memchr(head, '\0', (size_t)(end - head)) ? "The head holds a NUL"
+                                                             : request_line_fault(head, line, &needs_host);
         for (line++; line < end && !sum.fault;) {
                 const char *next = memchr(line, '\n', (size_t)(end - line));
                 add_line(&sum, line, (size_t)(next - line));
                 line = next + 1;
         }
+        if (!sum.fault && needs_host && !sum.host)
+                sum.fault = "The request has no Host";
         return sum;
 }
 

@@ -7,7 +7,8 @@
 
 /*
  * Checks the first head of a connection before libmicrohttpd sees it. libmicrohttpd 0.9.75 gives no answer when a head
- * exhausts its memory, gives two answers to a malformed Content-Length, and reads "10\0zz" as 10. Pure; any thread.
+ * exhausts its memory, gives two answers to a malformed Content-Length, and reads "10\0zz" as 10; what it refuses by
+ * itself gets a page of HTML without a Request-Id. Pure; any thread.
  */
 
 enum {

@@ -164,6 +164,10 @@ ON_WORKER(what_is_not_http_gets_no_success)
                         print_error("%zu: %s\n→ %s\n", i, rows[i].bytes, said);
                 assert_null(strstr(said, "HTTP/1.1 2"));
                 assert_null(strstr(said, "HTTP/1.0 2"));
+                /* What ended before its empty line gets no answer. */
+                assert_int_equal(text_count(said, "Content-Type: application/problem+json\r\n"),
+                                 text_count(said, "HTTP/1.1 "));
+                assert_int_equal(text_count(said, "Request-Id: "), text_count(said, "HTTP/1.1 "));
         }
         worker_assert_serving(w);
 }

@@ -76,7 +76,7 @@ ON_WORKER(allowed_names_pass, "--allow-host", "ferry_upstream", "--allow-host", 
 
 ON_WORKER(a_request_needs_one_host)
 {
-        wire_expect(w, 400, "GET /livez HTTP/1.1\r\n\r\n");
+        wire_refused(w, 400, "invalid-parameter", "GET /livez HTTP/1.1\r\n\r\n");
         wire_expect(w, 400, "GET /livez HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n");
         wire_expect(w, 400, "GET /livez HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n");
 }

@@ -32,8 +32,39 @@ TEST(a_head_is_whole_with_its_empty_line)
                 assert_int_equal(classify(head, n, &error), HEAD_PARTIAL);
         assert_int_equal(classify(BYTES(head), &error), HEAD_WHOLE);
         assert_int_equal(classify(BYTES(START "\r\nbody\0body"), &error), HEAD_WHOLE);
-        assert_int_equal(classify(BYTES("GET / HTTP/1.1\n\n"), &error), HEAD_WHOLE);
-        assert_int_equal(classify(BYTES("hello\r\n\r\n"), &error), HEAD_WHOLE); /* libmicrohttpd says what it thinks */
+        assert_int_equal(classify(BYTES("GET / HTTP/1.1\nHost:\n\n"), &error), HEAD_WHOLE);
+        assert_int_equal(classify(BYTES("GET  / HTTP/1.0\r\n\r\n"), &error), HEAD_WHOLE);
+        assert_int_equal(classify(BYTES("get /a b HTTP/1.1\r\nX: y\r\nhOST: z\r\n\r\n"), &error), HEAD_WHOLE);
+}
+
+TEST(heads_that_are_not_http_are_refused)
+{
+        static const char *const heads[] = {
+                "hello\r\n\r\n",
+                "GET\r\n\r\n",
+                "GET \r\n\r\n",
+                "GET /\r\n\r\n",
+                "GET HTTP/1.1\r\nHost: x\r\n\r\n",
+                "GET  HTTP/1.1\r\nHost: x\r\n\r\n",
+                " / HTTP/1.1\r\nHost: x\r\n\r\n",
+                "GET / HTTP\r\nHost: x\r\n\r\n",
+                "GET / HTTP/\r\nHost: x\r\n\r\n",
+                "GET / HTTP/2.0\r\nHost: x\r\n\r\n",
+                "GET / HTTP/1.10\r\nHost: x\r\n\r\n",
+                "GET / http/1.1\r\nHost: x\r\n\r\n",
+                "GET / HTTP/1.1 \r\nHost: x\r\n\r\n",
+                "GET / HTTP/1.1\r\n\r\n",
+                "GET / HTTP/1.1\r\nX: Host:\r\n\r\n",
+                START "no colon\r\n\r\n",
+                START "x\r\n\r\n",
+        };
+        int error;
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(heads); i++) {
+                if (classify(heads[i], strlen(heads[i]), &error) != HEAD_REFUSED)
+                        fail_msg("%s is not refused", heads[i]);
+                assert_int_equal(error, FERRY_E_INVALID_PARAMETER);
+        }
 }
 
 TEST(lengths_that_are_none_are_refused)
@@ -46,6 +77,7 @@ TEST(lengths_that_are_none_are_refused)
                 { BYTES(START "Content-Length: +10\r\n\r\n") },
                 { BYTES(START "Content-Length: 10, 10\r\n\r\n") },
                 { BYTES(START "Content-Length:\r\n\r\n") },
+                { BYTES(START "Content-Length: 10 \r\n\r\n") },
                 { BYTES(START "Content-Length: 10\0zz\r\n\r\n") },
                 { BYTES(START "Content-Length: 99999999999999999999999999999\r\n\r\n") },
                 { BYTES(START "content-length: 1\r\nContent-Length: 1\r\n\r\n") },
@@ -57,7 +89,7 @@ TEST(lengths_that_are_none_are_refused)
                 assert_int_equal(classify(rows[i].head, rows[i].size, &error), HEAD_REFUSED);
                 assert_int_equal(error, FERRY_E_INVALID_PARAMETER);
         }
-        assert_int_equal(classify(BYTES(START "Content-Length:\t10 \r\n\r\n"), &error), HEAD_WHOLE);
+        assert_int_equal(classify(BYTES(START "Content-Length:\t10\r\n\r\n"), &error), HEAD_WHOLE);
 }
 
 /* What would leave libmicrohttpd no memory. */
@@ -68,12 +100,14 @@ TEST(heads_that_are_too_large_are_refused)
 
         for (int i = 0; i < 4; i++) {
                 static const char *const starts[] = { START "X: ", START "Cookie: ", "GET /?", "GET /" };
+                static const char *const ends[] = { "\r\n\r\n", "\r\n\r\n", " HTTP/1.0\r\n\r\n", " HTTP/1.0\r\n\r\n" };
                 size_t filled = strlen(starts[i]), size = i == 1 ? 9 << 10 : 16040;
 
                 memcpy(text, starts[i], filled);
                 memset(text + filled, i == 2 ? '&' : 'x', size);
-                memcpy(text + filled + size, "\r\n\r\n", 4);
-                assert_int_equal(classify(text, filled + size + 4, &error), HEAD_REFUSED);
+                size_t end = filled + size + strlen(ends[i]);
+                memcpy(text + filled + size, ends[i], strlen(ends[i]));
+                assert_int_equal(classify(text, end, &error), HEAD_REFUSED);
                 assert_int_equal(error, FERRY_E_HEAD_TOO_LARGE);
         }
         memset(text, 'x', sizeof(text));
