@@ -4,6 +4,8 @@
 #include <stdatomic.h>
 #include <sys/un.h>
 
+#include <ferry/clock.h>
+
 #include "client_answers.h"
 
 /* ---- good answers ---- */
@@ -185,6 +187,14 @@ TEST(a_silent_worker_times_out)
         START_WITH(x, &(struct ferry_options){ .timeout_ms = 50 }, { NULL, SERVER_HANG });
         assert_int_equal(ferry_get_livez(x->ferry), -ETIMEDOUT);
         assert_starts(ferry_last_message(x->ferry), "Connection timed out: no answer came for ");
+}
+
+TEST(a_wait_in_the_path_takes_its_time)
+{
+        START_WITH(x, &(struct ferry_options){ .timeout_ms = 1 }, { NULL, SERVER_HANG });
+        uint64_t start = ferry_clock_ms();
+        ask(x, "GET", "/v1/events?after=1&wait_ms=100", -ETIMEDOUT);
+        assert_true(ferry_clock_ms() - start >= 100);
 }
 
 TEST(huge_answers_are_cut_off)

@@ -631,7 +631,7 @@ struct ferry_exchange {
         void *sink_context;
         const char *const *headers;  /* "Name: value", ended by NULL; NULL = none */
         const char *idempotency_key; /* sent, and lets a POST be repeated; NULL = none */
-        uint64_t wait_ms;            /* how long the worker may take beyond timeout_ms */
+        uint64_t wait_ms;            /* how long the worker may take beyond timeout_ms; at least the wait_ms in path */
         bool no_status_retry;        /* hand a 429 or 503 over at once */
 };
 
