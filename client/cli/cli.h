@@ -36,9 +36,10 @@ struct cli {
         const struct cli_command *commands; /* all there are */
         size_t n_commands;
         const struct cli_command *command; /* NULL = none was given */
-        const char *url, *token_file, *peer_token_file, *ca_file, *cert, *key;
+        const char *url, *token_file, *peer_token_file, *ca_file, *cert, *key, *answer_timeout;
         const char *output, *size, *timeout, *ttl, *name, *kind, *status, *interval, *count, *label, *uses;
         bool json, quiet, help, version, verify, mdoc, any, done, running, newest, watch, follow;
+        bool left;                /* something that could not be removed: the user was told */
         uint64_t given;           /* bit i = cli_options[i] is on the command line */
         struct cli_worker worker; /* the one that commands talk to */
 };
@@ -126,8 +127,7 @@ bool cli_host_port(const char *text, char *host, size_t host_size, char *port, s
 
 /* ---- worker.c ---- */
 
-/* Reads the token and makes the handle. CLI_OK or CLI_USAGE. worker_close frees everything. */
-int worker_open(struct cli_worker *worker);
+/* Frees everything. */
 void worker_close(struct cli_worker *worker);
 
 /* The worker of --url, @NAME or the default. CLI_OK or CLI_USAGE. */
@@ -205,7 +205,7 @@ struct cli_progress {
 /* Standard error, unless it is no terminal or --quiet is given. */
 struct cli_progress cli_progress_make(const struct cli *cli);
 
-/* For struct ferry_watch; context is a struct cli_progress. */
+/* For struct ferry_watch; context is a struct cli_progress. Without a stream it does nothing. */
 int cli_progress_show(void *context, const struct ferry_operation *operation);
 
 /*

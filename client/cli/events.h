@@ -6,7 +6,7 @@
 
 struct json_object;
 
-enum { EVENTS_WAIT_MS = 50000 }; /* of one request */
+enum { EVENTS_WAIT_MS = 10000 }; /* of one request; how late a worker that has stopped is noticed, too */
 
 /*
  * Gets a page of the events after one (NULL = from the oldest kept), filtered by --label if given, for

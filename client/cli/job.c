@@ -10,10 +10,18 @@
 #include "link.h"
 
 enum {
-        JOB_WATCH_MS = 200,
+        JOB_DRAW_MS = 200,
+        JOB_LOOK_MS = 1000,   /* without progress: how late a worker that has stopped is noticed */
         JOB_AWAY_MS = 3000,   /* for a worker that restarts; it then has neither region nor operation */
         JOB_CANCEL_MS = 5000, /* for a running transfer to end after a cancel */
 };
+
+/* A worker that did not answer in time is not asked again at the end. */
+static int job_result(struct job *job, int r)
+{
+        job->silent = r == -ETIMEDOUT;
+        return cli_result(job->worker, r);
+}
 
 int job_make_region(struct job *job, uint64_t size, const char *name)
 {
@@ -21,7 +29,7 @@ int job_make_region(struct job *job, uint64_t size, const char *name)
         signals_defer();
         int r = ferry_create_region(job->worker->ferry, &spec, &job->region);
         signals_resume();
-        return cli_result(job->worker, r == 0 && signals_caught() ? -ECANCELED : r);
+        return job_result(job, r == 0 && signals_caught() ? -ECANCELED : r);
 }
 
 int job_make_operation(struct job *job, struct ferry_operation_spec *spec, const char *region_id, uint64_t size)
@@ -38,23 +46,22 @@ int job_make_operation(struct job *job, struct ferry_operation_spec *spec, const
         signals_defer();
         int r = ferry_create_operation(job->worker->ferry, spec, &job->operation);
         signals_resume();
-        return cli_result(job->worker, r == 0 && signals_caught() ? -ECANCELED : r);
+        return job_result(job, r == 0 && signals_caught() ? -ECANCELED : r);
 }
 
 int job_wait(struct job *job)
 {
         struct cli_progress progress = cli_progress_make(job->cli);
-        struct ferry_watch watch = { .timeout_ms = FERRY_FOREVER, .away_ms = JOB_AWAY_MS };
+        struct ferry_watch watch = { .timeout_ms = FERRY_FOREVER,
+                                     .interval_ms = progress.stream ? JOB_DRAW_MS : JOB_LOOK_MS,
+                                     .progress = cli_progress_show,
+                                     .context = &progress,
+                                     .away_ms = JOB_AWAY_MS };
         struct ferry_operation last = { 0 };
         if (job->operation.done)
                 return cli_operation_result(&job->operation);
         if (job->cli->timeout && !cli_duration_parse(job->cli->timeout, &watch.timeout_ms))
                 return cli_usage_error("not a duration: %s", job->cli->timeout);
-        if (progress.stream) {
-                watch.interval_ms = JOB_WATCH_MS;
-                watch.progress = cli_progress_show;
-                watch.context = &progress;
-        }
         int r = ferry_watch_operation(job->worker->ferry, job->operation.id, &watch, &last);
         cli_progress_end(&progress);
         if (r == -ETIMEDOUT && job->cli->timeout && last.id[0]) {
@@ -64,7 +71,7 @@ int job_wait(struct job *job)
         }
         if (r != 0) {
                 ferry_operation_clear(&last);
-                return cli_result(job->worker, r);
+                return job_result(job, r);
         }
         ferry_operation_clear(&job->operation);
         job->operation = last;
@@ -80,7 +87,7 @@ int job_report(struct job *job)
                 return CLI_OK;
         snprintf(path, sizeof(path), "/v1/operations/%s", job->operation.id);
         int r = ferry_request(job->worker->ferry, "GET", path, NULL, NULL, 0, &answer);
-        int status = r == 0 && answer.body ? cli_print(answer.body) : cli_result(job->worker, r);
+        int status = r == 0 && answer.body ? cli_print(answer.body) : job_result(job, r);
         ferry_answer_clear(&answer);
         return status;
 }
@@ -95,12 +102,12 @@ void job_end(struct job *job)
 {
         struct ferry *f = job->worker ? job->worker->ferry : NULL;
         struct ferry_operation last = { 0 };
-        int r = 0;
-        if (!f)
+        int r = job->silent ? -ETIMEDOUT : 0;
+        if (!f || (!job->operation.id[0] && !job->region.id[0]))
                 return;
         signals_defer();
         ferry_resume(f);
-        if (job->operation.id[0] && !job->operation.done) {
+        if (job->operation.id[0] && r == 0 && !job->operation.done) {
                 r = job_gone(ferry_cancel_operation(f, job->operation.id, NULL));
                 if (r == 0)
                         r = job_gone(ferry_wait_operation(f, job->operation.id, JOB_CANCEL_MS, &last));
@@ -108,14 +115,16 @@ void job_end(struct job *job)
         }
         if (job->operation.id[0] && r == 0)
                 r = job_gone(ferry_delete_operation(f, job->operation.id));
+        bool deleted = r == 0 || !job->operation.id[0];
         if (job->region.id[0] && r >= 0)
                 r = job_gone(ferry_delete_region(f, job->region.id));
         /* A worker that has ended has no resources left. */
-        if (r != 0 && r != -ECONNREFUSED && r != -ECONNRESET)
-                fprintf(stderr, "ferry: %s %s stays at %s (%s): remove it with ferry rm\n",
-                        job->region.id[0] ? "region" : "operation",
-                        job->region.id[0] ? job->region.id : job->operation.id, job->worker->url,
-                        ferry_last_message(f));
+        if (r != 0 && r != -ECONNREFUSED && r != -ECONNRESET) {
+                job->cli->left = true;
+                fprintf(stderr, "ferry: what it made stays at %s (%s): remove it with ferry rm%s%s%s%s -u %s\n",
+                        job->worker->url, ferry_last_message(f), deleted ? "" : " ", deleted ? "" : job->operation.id,
+                        job->region.id[0] ? " " : "", job->region.id, job->worker->url);
+        }
         ferry_operation_clear(&job->operation);
         job->region = (struct ferry_region){ 0 };
         signals_resume();

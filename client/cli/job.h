@@ -10,6 +10,7 @@ struct job {
         struct cli_worker *worker; /* borrowed */
         struct ferry_region region;
         struct ferry_operation operation;
+        bool silent; /* the worker did not answer in time */
 };
 
 /* Makes the job's region. An exit status. */

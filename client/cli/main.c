@@ -35,7 +35,7 @@ int main(int argc, char **argv)
         if (!number || status == CLI_OK)
                 return status;
         /* Dies of the signal, so that a shell sees it. */
-        fprintf(stderr, "ferry: %s: stopped, and nothing was left behind\n", strsignal(number));
+        fprintf(stderr, "ferry: %s: stopped%s\n", strsignal(number), cli.left ? "" : ", and nothing was left behind");
         signal(number, SIG_DFL);
         raise(number);
         return CLI_PROBLEM;

@@ -16,6 +16,8 @@ const struct cli_option cli_options[] = {
           NULL, AT(ca_file) },
         { "cert", "FILE", "FERRY_CERT", "PEM: client certificate", 0, NULL, AT(cert) },
         { "key", "FILE", "FERRY_KEY", "PEM: key of the client certificate", 0, NULL, AT(key) },
+        { "answer-timeout", "TIME", "FERRY_ANSWER_TIMEOUT", "give up a worker that is silent for so long (10s)", 0,
+          NULL, AT(answer_timeout) },
         { "json", NULL, NULL, "print JSON", 'j', NULL, AT(json) },
         { "quiet", NULL, NULL, "show no progress", 'q', NULL, AT(quiet) },
         { "output", "FILE", NULL, "where the bytes go; - is standard output", 'o', "accept fetch get", AT(output) },

@@ -63,6 +63,8 @@ int cli_progress_show(void *context, const struct ferry_operation *operation)
         struct cli_progress *p = context;
         uint64_t now = ferry_clock_ms();
         char done[32], total[32], speed[32], time[32], text[160];
+        if (!p->stream)
+                return 0;
         if (p->start_ms == 0) {
                 p->start_ms = now;
                 p->start_bytes = operation->bytes_done;

@@ -7,7 +7,11 @@
 
 #include "cli.h"
 
-enum { WORKER_TOKEN_MAX = 4096 };
+enum {
+        WORKER_TOKEN_MAX = 4096,
+        WORKER_CONNECT_MS = 5000,
+        WORKER_ANSWER_MS = 10000, /* a worker that runs answers within milliseconds; its waits come on top */
+};
 
 /* ---- the handle ---- */
 
@@ -34,9 +38,14 @@ static int worker_read_token(const char *name, char **ret_token)
         return *ret_token ? CLI_OK : cli_usage_error("%s", strerror(ENOMEM));
 }
 
-int worker_open(struct cli_worker *worker)
+/* Reads the token and makes the handle. */
+static int worker_open(const struct cli *cli, struct cli_worker *worker)
 {
+        uint64_t answer_ms = WORKER_ANSWER_MS;
         char *token = NULL;
+        if (cli->answer_timeout &&
+            (!cli_duration_parse(cli->answer_timeout, &answer_ms) || answer_ms == 0 || answer_ms > INT32_MAX))
+                return cli_usage_error("--answer-timeout: not such a duration: %s", cli->answer_timeout);
         if (worker->token_file) {
                 int status = worker_read_token(worker->token_file, &token);
                 if (status != CLI_OK)
@@ -47,6 +56,8 @@ int worker_open(struct cli_worker *worker)
                 .ca_file = worker->ca_file,
                 .cert_file = worker->cert,
                 .key_file = worker->key,
+                .connect_timeout_ms = answer_ms < WORKER_CONNECT_MS ? (unsigned)answer_ms : WORKER_CONNECT_MS,
+                .timeout_ms = (unsigned)answer_ms,
         };
         int r = ferry_new(worker->url, &options, &worker->ferry);
         ferry_secret_free(token);
@@ -216,7 +227,7 @@ int worker_open_with_settings(struct cli *cli, struct cli_worker *worker, enum w
         }
         if (status == CLI_OK)
                 status = worker_take(worker, &environment, false);
-        return status == CLI_OK ? worker_open(worker) : status;
+        return status == CLI_OK ? worker_open(cli, worker) : status;
 }
 
 int worker_resolve(const char *name, struct cli_worker *worker)

@@ -10,7 +10,7 @@
 
 #define WORKERS_PATH "/v1/peers?registry=1&limit=1000"
 
-enum { WORKERS_WAIT_MS = 50000 };
+enum { WORKERS_WAIT_MS = 10000 };
 
 static const struct table_column workers_columns[] = {
         { "NAME", "worker", TABLE_TEXT }, { "VERSION", "version", TABLE_TEXT }, { "STARTED", "started_at", TABLE_AGE },

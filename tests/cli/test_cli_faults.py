@@ -4,6 +4,7 @@
 import os
 import signal
 import subprocess
+import time
 import unittest
 
 from workers import Case, FERRY, environment, stand_still
@@ -155,6 +156,41 @@ class Faults(Case):
         self.eventually(lambda: self.b.get("/v1/operations")["operations"])
         self.assertEqual(len(self.files()), 1)  # x.part-PID
         return process, fetch
+
+    def test_a_worker_that_stops_is_told_of_in_time(self):
+        """Once, and what it has is named: it may go on later."""
+        self.a.expect("operation failed", "operation ended")
+        accept = self.start("accept", "-o", self.directory / "x", "--size", MIB, "-u", self.a.url,
+                            "--answer-timeout", "300ms")
+        self.line(accept)
+        stand_still(self.a.process)
+        started = time.monotonic()
+        _, errors = self.finish(accept, status=3)
+        self.assertLess(time.monotonic() - started, 10)
+        self.assertRegex(errors, rf"\Aferry: {self.a.url}: [^\n]*no answer came for [^\n]* \(is the worker stopped[^\n]*\n"
+                                 rf"ferry: what it made stays at {self.a.url} [^\n]*: remove it with ferry (rm op_\w+ rgn_\w+ -u [^\n]*)\n\Z")
+        self.a.process.send_signal(signal.SIGCONT)
+        self.ferry(*errors.split("remove it with ferry ")[1].split())
+        accept = self.start("accept", "-o", self.directory / "x", "--size", MIB, "-u", self.a.url, "--answer-timeout", "50ms")
+        self.line(accept)
+        stand_still(self.a.process)
+        accept.send_signal(signal.SIGINT)
+        _, errors = self.finish(accept, status=-signal.SIGINT)
+        self.assertRegex(errors, r"\Aferry: what it made stays at [^\n]*\nferry: Interrupt: stopped\n\Z")
+        self.complains("is the worker stopped", "ls", "-u", self.a.url, "--answer-timeout", "100ms", status=3)
+        self.a.process.send_signal(signal.SIGCONT)
+        self.assertEqual(self.files(), [])
+        self.ferry(*errors.splitlines()[0].split("remove it with ferry ")[1].split())
+        self.nothing_left(self.a)
+
+    def test_a_quiet_worker_is_followed_on(self):
+        """However long nothing happens: its wait is no silence."""
+        follow = self.start("events", "--follow", "-u", self.a.url, "--answer-timeout", "100ms")
+        self.region(self.a, 1)
+        self.assertIn("region.", self.line(follow))
+        self.assertRaises(subprocess.TimeoutExpired, follow.wait, 0.5)
+        follow.send_signal(signal.SIGINT)
+        self.assertEqual(follow.wait(60), 0)
 
     def test_interrupted_in_the_middle(self):
         process, fetch = self.fetch_from_a_stopped_worker()
