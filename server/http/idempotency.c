@@ -122,7 +122,7 @@ static enum idempotency_verdict begin_locked(struct idempotency *idempotency, co
                 entry = NULL;
         }
         if (entry) {
-                if (entry->hash != hash)
+                if (entry->hash != hash || entry->n != n) /* a client can make two bodies of one hash */
                         return IDEMPOTENCY_CONFLICT;
                 if (entry->busy)
                         return IDEMPOTENCY_BUSY;

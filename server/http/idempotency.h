@@ -31,8 +31,8 @@ int idempotency_new(size_t max, struct idempotency **ret_idempotency);
 struct idempotency *idempotency_free(struct idempotency *idempotency);
 
 /*
- * n: number of resources that the request asks for; the hash must cover it. now_us: CLOCK_MONOTONIC. *ret_entry is NULL
- * unless the key was reserved.
+ * n: number of resources that the request asks for. now_us: CLOCK_MONOTONIC. *ret_entry is NULL unless the key was
+ * reserved.
  */
 enum idempotency_verdict idempotency_begin(struct idempotency *idempotency, const char *key, uint64_t hash,
                                            uint64_t now_us, uint64_t *ret_ids, size_t n,

@@ -59,6 +59,17 @@ TEST_WITH(another_request_of_the_same_key_is_a_conflict, setup, teardown)
         assert_int_equal(begin("k", 2, 0, &id), IDEMPOTENCY_CONFLICT);
 }
 
+/* A client that knows how the hash is made can find two such requests. */
+TEST_WITH(a_request_of_the_same_hash_for_fewer_resources_is_a_conflict, setup, teardown)
+{
+        uint64_t ids[2] = { 41, 42 }, again[2] = { 7, 8 };
+
+        assert_int_equal(begin_some("k", 1, 0, ids, 2), IDEMPOTENCY_NEW);
+        idempotency_commit(cache, reserved['k'], ids);
+        assert_int_equal(begin_some("k", 1, 0, again, 1), IDEMPOTENCY_CONFLICT);
+        assert_int_equal(again[1], 8); /* there is room for one id */
+}
+
 TEST_WITH(a_duplicate_of_a_request_in_the_making_is_told_so, setup, teardown)
 {
         uint64_t id;
