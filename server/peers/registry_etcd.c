@@ -278,27 +278,39 @@ bool etcd_read_range(struct json_object *answer, const char *prefix, struct regi
         return true;
 }
 
+/* The element of a list that has no other; NULL = the list has none, or more, or memory is short. */
+static struct json_object *only(struct json_object *list, struct ferry_json_elements *elements)
+{
+        struct json_object *one;
+
+        if (!json_object_is_type(list, json_type_array) || ferry_json_count(list) != 1)
+                return NULL;
+        *elements = ferry_json_elements(list);
+        return ferry_json_next(elements, &one) > 0 ? one : NULL;
+}
+
+/* Reads who holds the name, from the answer to the range that stands in place of the put. */
+static bool read_holder(struct json_object *answer, const char *prefix, struct etcd_put *put)
+{
+        FERRY_CLEANUP(ferry_json_elements_clear) struct ferry_json_elements responses = { 0 };
+        FERRY_CLEANUP(ferry_json_elements_clear) struct ferry_json_elements pairs = { 0 };
+        struct json_object *range = member(only(member(answer, "responses"), &responses), "response_range");
+        struct json_object *pair = only(member(range, "kvs"), &pairs);
+
+        if (!pair || !read_positive(pair, "lease", &put->lease))
+                return false;
+        if (!read_pair(pair, prefix, &put->holder))
+                put->holder = (struct registry_entry){ 0 };
+        return true;
+}
+
 bool etcd_read_put(struct json_object *answer, const char *prefix, struct etcd_put *ret_put)
 {
-        struct json_object *list = member(answer, "responses"), *range, *pairs, *pair;
         struct etcd_put put = { 0 };
 
         put.put = json_object_get_boolean(member(answer, "succeeded"));
-        if (!member(answer, "header"))
+        if (!member(answer, "header") || (!put.put && !read_holder(answer, prefix, &put)))
                 return false;
-        if (!put.put) {
-                if (!json_object_is_type(list, json_type_array) || json_object_array_length(list) != 1)
-                        return false;
-                range = member(json_object_array_get_idx(list, 0), "response_range");
-                pairs = member(range, "kvs");
-                if (!json_object_is_type(pairs, json_type_array) || json_object_array_length(pairs) != 1)
-                        return false;
-                pair = json_object_array_get_idx(pairs, 0);
-                if (!read_positive(pair, "lease", &put.lease))
-                        return false;
-                if (!read_pair(pair, prefix, &put.holder))
-                        put.holder = (struct registry_entry){ 0 };
-        }
         *ret_put = put;
         return true;
 }

@@ -341,3 +341,28 @@ static int teardown(void **state)
 }
 
 TEST_GROUP(setup, teardown)
+
+/* A URL as long as any: the answer of etcd is longer than the lists that the JSON tree of the whole holds. */
+TEST(the_holder_of_a_name_is_read_however_long_its_value_is)
+{
+        struct registry_entry holder = { .name = "a", .epoch = 17, .http = "http://h:1/" };
+        struct ferry_json_errors errors = { 0 };
+        struct ferry_json *json = NULL;
+        struct etcd_put put;
+
+        memset(holder.http + strlen(holder.http), 'x', sizeof(holder.http) - 1 - strlen(holder.http));
+        memset(holder.version, '1', sizeof(holder.version) - 1);
+        memset(holder.data, '9', sizeof(holder.data) - 1);
+        char *value = registry_entry_encode(&holder), *base64 = ferry_base64_encode(value, strlen(value));
+        const char *text = text_format("{\"header\":{},\"responses\":[{\"response_range\":{\"kvs\":[{\"key\":\"cC9h\","
+                                       "\"lease\":\"7\",\"value\":\"%s\"}]}}]}",
+                                       base64);
+        assert_int_equal(ferry_json_parse(text, strlen(text), &json, &errors), 0);
+        assert_true(etcd_read_put(ferry_json_root(json), "p/", &put));
+        assert_false(put.put);
+        assert_int_equal(put.lease, 7);
+        assert_string_equal(put.holder.http, holder.http);
+        (void)ferry_json_free(json);
+        free(base64);
+        free(value);
+}
