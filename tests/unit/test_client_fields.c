@@ -23,6 +23,24 @@ TEST(of_the_worker)
         ferry_worker_info_clear(&info);
 }
 
+/* A list of more bytes than a JSON tree holds as a whole. */
+TEST(of_a_worker_that_listens_at_many_places)
+{
+        enum { SOCKETS = 40 };
+        char body[4096];
+        struct ferry_worker_info info;
+        size_t n = (size_t)snprintf(body, sizeof(body),
+                                    "{\"name\":\"w\",\"epoch\":\"00ff\",\"version\":\"0.1.0\","
+                                    "\"ucx_version\":\"1.13.1\",\"uptime_ms\":12,\"addresses\":{\"http\":[");
+        for (int i = 0; i < SOCKETS; i++)
+                n += (size_t)snprintf(body + n, sizeof(body) - n, "\"unix:/run/user/1000/ferry/%d.sock\",", i);
+        (void)snprintf(body + n, sizeof(body) - n, "\"http://h:1\"]}}");
+        struct fixture *x = answers(body);
+        assert_int_equal(ferry_get_worker(x->ferry, &info), 0);
+        assert_string_equal(info.url, "http://h:1");
+        ferry_worker_info_clear(&info);
+}
+
 TEST(of_a_region_that_could_not_be_made)
 {
         struct fixture *x = answers(
