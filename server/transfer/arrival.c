@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "arrival.h"
-
 #include <string.h>
 
 #include "base/log.h"
@@ -11,12 +9,7 @@
 #include "engine_internal.h"
 #include "peer.h"
 #include "requester.h"
-#include "requester_reply.h"
-#include "requester_state.h"
 #include "responder.h"
-#include "responder_read.h"
-#include "responder_state.h"
-#include "responder_write.h"
 
 /* The answer to a HELLO, or the notice that READs of a transfer are held. */
 static void on_hello_ack(struct engine *engine, struct peer *peer, const struct wire_header *header,

@@ -9,7 +9,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "arrival.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/util.h"
@@ -17,11 +16,8 @@
 #include "connect.h"
 #include "contact.h"
 #include "engine_internal.h"
-#include "pass.h"
-#include "progress_lock.h"
 #include "requester.h"
 #include "resolver.h"
-#include "thread.h"
 #include "transport/local.h"
 #include "transport/ucx.h"
 

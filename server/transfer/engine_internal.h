@@ -13,7 +13,6 @@
 #include <ferry/metadata.h>
 
 #include "base/clock.h"
-#include "engine_limits.h"
 #include "transfer/engine.h"
 #include "transport/transport.h"
 
@@ -33,6 +32,26 @@ struct peer;
 struct requester;
 struct resolution;
 struct responder;
+
+/* Sizes and times of the engine. Chosen by measurement where tests/bench/NOTES.md says so. */
+
+enum {
+        ENGINE_CLOSE_MS = 5000, /* for a local peer to close GPU memory */
+        ENGINE_READS_MAX = 64,  /* unanswered READs of one transfer; a requester never sends more */
+        ENGINE_GRACE_MS = 2000,
+        ENGINE_CONNECT_MS = 5000,
+        ENGINE_CROWDED_US = 20,   /* if another thread had the core for so long, sleep rather than spin */
+        ENGINE_BLOCKED_US = 1000, /* after so long without progress, a thread that cannot sleep … */
+        ENGINE_BLOCKED_MS = 1,    /* … polls at this interval, ms */
+        ENGINE_TICK_MS = 1000,
+        ENGINE_IDLE_US = 60 * 1000 * 1000,      /* an unused link of UCX is closed after this */
+        ENGINE_HTTP_PEER_US = 60 * 1000 * 1000, /* how long a peer counts as connected after a transfer by HTTP */
+        ENGINE_CONTACTS_UNLINKED = 256,         /* workers without a link kept for GET /v1/peers … */
+        ENGINE_CONTACT_US = 600 * 1000 * 1000,  /* … and for how long */
+        /* Tombstones: lists by transfer id, and the length of each. */
+        ENGINE_TOMBSTONE_LISTS = 128,
+        ENGINE_TOMBSTONE_LIST = 8,
+};
 
 /* A transfer that is over, and how its late messages are answered. */
 struct tombstone {
@@ -123,5 +142,56 @@ static inline uint64_t engine_grace(struct engine *engine)
         engine_tick_before(engine, deadline_us);
         return deadline_us;
 }
+
+/* ---- tombstone.c ---- */
+
+void tombstone_add(struct engine *engine, uint64_t transfer, int wire_error);
+/* NULL = not known (any more). */
+const struct tombstone *tombstone_find(struct engine *engine, uint64_t transfer);
+
+/* ---- arrival.c ---- */
+
+/* The transports' callbacks: messages, links opened by peers, ended links. */
+struct transport_handlers arrival_handlers(struct engine *engine);
+
+/* ---- pass.c: one round (pass) of the engine ---- */
+
+/* Runs one pass. Whether anything moved. */
+bool pass_run(struct engine *engine, uint64_t *ret_now_us);
+/* Whether the engine has a requester, a responder or a connect request. */
+bool pass_is_moving(const struct engine *engine);
+/* Next deadline, if no event comes; UINT64_MAX = none. */
+uint64_t pass_deadline(const struct engine *engine, uint64_t now_us);
+/* Whether the next pass has work already. */
+bool pass_is_pending(const struct engine *engine);
+/* Ends peers' access to memory. */
+void pass_deregister_memory(struct engine *engine, struct memory *memory);
+
+/* ---- progress_lock.c ---- */
+
+/*
+ * The holder of the progress lock may run the engine and call its transports. It is the engine's own thread, which
+ * releases the lock while it sleeps and after rounds in which nothing moved; or a thread that starts a short transfer
+ * and would have to wait for its end (inline progress). Handing a transfer of 4 KiB over and waiting for its end takes
+ * two thread switches, 10 to 40 us where cores are short; the transfer itself takes 5 us.
+ *
+ * After inline progress, whatever would have woken the sleeping engine's thread still does.
+ */
+
+/* Any thread. */
+void progress_lock(struct engine *engine);
+void progress_unlock(struct engine *engine);
+/* Arms every transport. true: all are armed. Thread: the holder of the progress lock. */
+bool progress_arm(struct engine *engine);
+/* Adds a transport's descriptor to those that wake the engine's thread. 0 or -errno. */
+int progress_watch(struct engine *engine, int fd);
+/* As command_post, for a START whose caller waits for the end: runs inline for a moment if the lock is free. total:
+ * bytes of the transfer. Any thread that holds no lock. */
+int progress_start_inline(struct engine *engine, const struct command *command, uint64_t id, uint64_t total);
+
+/* ---- thread.c ---- */
+
+/* The engine's own thread. 0 or -errno. It ends after a STOP. */
+int thread_start(struct engine *engine);
 
 #endif

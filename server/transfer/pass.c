@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pass.h"
-
 #include "base/clock.h"
 #include "command.h"
 #include "connect.h"
@@ -8,12 +6,8 @@
 #include "engine_internal.h"
 #include "peer.h"
 #include "requester.h"
-#include "requester_request.h"
-#include "requester_state.h"
 #include "resolver.h"
 #include "responder.h"
-#include "responder_read.h"
-#include "responder_state.h"
 
 /* ---- commands ---- */
 

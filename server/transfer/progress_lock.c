@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "progress_lock.h"
-
 #include <errno.h>
 #include <sched.h>
 #include <sys/epoll.h>
@@ -8,8 +6,7 @@
 #include "base/clock.h"
 #include "command.h"
 #include "engine_internal.h"
-#include "pass.h"
-#include "requester_state.h"
+#include "requester.h"
 
 enum {
         INLINE_BYTES_MAX = 256 << 10, /* longer transfers do not run inline */

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "requester.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +8,7 @@
 #include "base/util.h"
 #include "contact.h"
 #include "engine_internal.h"
-#include "requester_request.h"
-#include "requester_state.h"
+#include "requester.h"
 
 int requester_new(struct engine *engine, const struct engine_transfer *spec, struct requester **ret_requester)
 {

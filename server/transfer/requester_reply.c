@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "requester_reply.h"
-
 #include "engine_internal.h"
-#include "requester_request.h"
-#include "requester_state.h"
+#include "requester.h"
 
 /* Maps a status to an error; one that a responder cannot send counts as a refusal. */
 static int error_of_status(uint32_t status)

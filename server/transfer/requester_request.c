@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "requester_request.h"
-
 #include "base/clock.h"
 #include "engine_internal.h"
-#include "requester_state.h"
+#include "requester.h"
 
 /* ---- READ ---- */
 

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "requester_state.h"
-
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,6 +8,7 @@
 #include "base/log.h"
 #include "base/space.h"
 #include "engine_internal.h"
+#include "requester.h"
 
 static const bool allowed[][REQUESTER_ENDED + 1] = {
         [REQUESTER_ROUTING] = { [REQUESTER_MOVING] = true, [REQUESTER_FAILING] = true },

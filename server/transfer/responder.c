@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "responder.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,8 +6,7 @@
 #include "base/metrics.h"
 #include "contact.h"
 #include "engine_internal.h"
-#include "responder_state.h"
-#include "tombstone.h"
+#include "responder.h"
 
 /* ---- the link's end ---- */
 

@@ -2,16 +2,105 @@
 #ifndef TRANSFER_RESPONDER_H
 #define TRANSFER_RESPONDER_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "peer.h"
+#include "transfer/engine.h"
+#include "transport/transport.h"
+#include "wire/header.h"
+#include "wire/stream.h"
 
-struct engine;
-struct payload;
-struct peer;
-struct responder;
-struct wire_header;
+/*
+ * The passive side of one transfer, a claim of an operation, and what its parts share: responder_claim.c begins it,
+ * responder_read.c answers READs, responder_write.c WRITEs, responder.c ends it. It uses the operation's own list of
+ * memory; an address never comes from the wire. Each request carries the full authority (operation, key), so there is
+ * no session; the first one claims. Thread: the holder of the progress lock.
+ */
 
-/* The end of responders (responder_state.h). Thread: the holder of the progress lock. */
+enum responder_state {
+        RESPONDER_SERVING,
+        RESPONDER_SERVED,   /* one message has carried the whole transfer; the requester's DONE follows */
+        RESPONDER_COMPLETE, /* every byte has moved and is confirmed */
+        RESPONDER_FAILING,  /* it has failed: waits until its memory is not touched any more */
+        RESPONDER_ENDED,
+};
+
+/* A READ to answer. */
+struct responder_read {
+        uint32_t seq;
+        bool verify;
+        uint64_t offset, length, sent;
+};
+
+struct responder {
+        struct engine *engine;
+        struct peer *peer;
+        enum responder_state state; /* responder_set_state */
+        uint64_t number;            /* unique in this engine, unlike the transfer's id, which the peer chooses */
+        uint64_t transfer, operation, peer_epoch;
+        enum engine_direction direction;
+        uint8_t key[FERRY_KEY_SIZE];
+        struct engine_claim claim;
+        struct stream stream;
+        uint64_t bytes;                /* moved, as far as the responder knows */
+        uint64_t copying;              /* bytes in place of unfinished receives, not yet in bytes */
+        bool moved;                    /* progress was reported, perhaps of bytes that did not count in the end */
+        uint32_t part_seq;             /* of the WRITE whose parts [part_start, part_end) are in place */
+        uint64_t part_start, part_end; /* part_end 0 = none */
+        unsigned in_flight;            /* sends and receives whose memory a transport may touch */
+        uint64_t sending;              /* bytes of sends in flight … */
+        bool aside;                    /* they are set aside of peer->served (flow.h), and it sends no more */
+        uint64_t flow_moved;           /* peer->served.moved, when a send last ended or the first one began */
+        uint64_t held_us;              /* when the requester was last told that a READ is held */
+        struct responder_read *reads;  /* ring of ENGINE_READS_MAX; NULL = none has waited yet */
+        unsigned first_read, n_reads;
+        bool pending;                       /* listed in peer->pending: has READs to answer */
+        bool held;                          /* listed in engine->held_responders: the next READ waits for bytes */
+        bool done_received, wants_done_ack; /* DONE came; it asked for a DONE_ACK */
+        enum gpu_path gpu_path;             /* the worst of its messages */
+        int error;                          /* why it is being ended */
+        int wire_error;                     /* told to the peer */
+        char detail[128];
+        uint64_t grace_deadline_us; /* 0 = none */
+        bool marked;
+        struct responder *marked_prev, *marked_next;
+        struct responder *pending_prev, *pending_next;
+        struct responder *held_prev, *held_next;
+        struct responder *peer_prev, *peer_next;
+        UT_hash_handle hh; /* responders_by_transfer */
+};
+
+/* Changes the state. A change that the table does not allow aborts the process. */
+void responder_set_state(struct responder *responder, enum responder_state state);
+/* Has the next pass take the step of its state. */
+void responder_mark(struct responder *responder);
+/* NULL = none of that transfer. */
+struct responder *responder_find(struct engine *engine, uint64_t transfer);
+
+/* Refuses a request, which need not have a responder: status is FERRY_E_*. */
+void responder_refuse(struct peer *peer, const struct wire_header *request, enum wire_type type, int status);
+/* Makes the header of a message to the requester. */
+struct wire_header responder_header(const struct responder *responder, enum wire_type type);
+
+void responder_report_progress(struct responder *responder);
+/* A message of it has ended: notes its GPU path, and fails if this worker is short of memory or cannot copy its own. */
+void responder_note_message(struct responder *responder, const struct message *message, enum message_result result);
+/* A send begins, and ends. moved: its bytes have left. */
+void responder_sends(struct responder *responder, uint64_t length);
+void responder_sent(struct responder *responder, uint64_t length, bool moved);
+/* Sets it aside if its sends stand still (flow.h). */
+void responder_check_moving(struct responder *responder, uint64_t now_us);
+/* Counts moved bytes. */
+void responder_add_progress(struct responder *responder, uint64_t bytes);
+/* Takes it off peer->pending: it has no READ left. */
+void responder_stop_pending(struct responder *responder);
+/* Notes whether its next READ waits for bytes. */
+void responder_set_held(struct responder *responder, bool held);
+/* Tells the requester that its READ is held until the bytes arrive. */
+void responder_send_held(struct responder *responder, uint32_t seq);
+
+/* Fails it; it ends once its memory is not touched any more. The first reason counts; none does once it is complete. */
+void responder_fail(struct responder *responder, int error, int wire_error, const char *detail);
+
+/* ---- responder.c: its end ---- */
 
 void responder_on_done(struct engine *engine, struct peer *peer, const struct wire_header *header,
                        struct payload *payload);
@@ -20,5 +109,31 @@ void responder_link_ended(struct responder *responder, int error, const char *de
 void responder_tick(struct responder *responder, uint64_t now_us);
 /* Takes the step of each marked responder's state. Whether any was marked. */
 bool responders_step(struct engine *engine);
+
+/* ---- responder_claim.c: its begin ---- */
+
+/*
+ * Finds the responder of a request; the first request of a transfer claims the operation and makes one. 0, or the
+ * FERRY_E_* to answer.
+ */
+int responder_claim(struct engine *engine, struct peer *peer, const struct wire_header *header, struct responder **ret);
+
+/* ---- responder_read.c: READs, a responder sends bytes ---- */
+
+void responder_on_read(struct engine *engine, struct peer *peer, const struct wire_header *header,
+                       struct payload *payload);
+/* The link may have room: answers READs of the peer's responders. */
+void responders_send(struct peer *peer);
+/* Bytes may have arrived: retries the held READs. */
+void responders_retry_held(struct engine *engine);
+
+/* ---- responder_write.c: WRITEs, a responder receives bytes ---- */
+
+void responder_on_write(struct engine *engine, struct peer *peer, const struct wire_header *header,
+                        struct payload *payload);
+/* Whether a receive is a responder's. */
+bool responder_owns(const struct message *message);
+/* A part of such a receive is in place. */
+void responder_copied(struct message *message);
 
 #endif

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "responder_claim.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,8 +6,6 @@
 #include "contact.h"
 #include "engine_internal.h"
 #include "responder.h"
-#include "responder_state.h"
-#include "tombstone.h"
 
 static enum engine_direction direction_of(const struct wire_header *h)
 {

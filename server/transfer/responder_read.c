@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "responder_read.h"
-
 #include <stdlib.h>
 
 #include "engine_internal.h"
-#include "responder_claim.h"
-#include "responder_state.h"
+#include "responder.h"
 
 static void data_sent(struct message *message, enum message_result result)
 {

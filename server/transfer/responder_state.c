@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "responder_state.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +8,7 @@
 #include "base/metrics.h"
 #include "base/space.h"
 #include "engine_internal.h"
+#include "responder.h"
 
 static const bool allowed[][RESPONDER_ENDED + 1] = {
         [RESPONDER_SERVING] = { [RESPONDER_SERVED] = true, [RESPONDER_COMPLETE] = true, [RESPONDER_FAILING] = true },

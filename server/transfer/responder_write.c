@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "responder_write.h"
-
 #include "engine_internal.h"
-#include "responder_claim.h"
-#include "responder_state.h"
-#include "tombstone.h"
+#include "responder.h"
 
 /* A WRITE is in place. Returns the start of the contiguous parts of its chunk that end with it. */
 static uint64_t follow_parts(struct responder *r, const struct wire_header *write)

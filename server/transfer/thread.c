@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "thread.h"
-
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -12,9 +10,7 @@
 #include "base/thread.h"
 #include "base/util.h"
 #include "engine_internal.h"
-#include "pass.h"
 #include "peer.h"
-#include "progress_lock.h"
 
 static void clear_wake(struct engine *engine)
 {

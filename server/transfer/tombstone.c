@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tombstone.h"
-
 #include "engine_internal.h"
 
 /*

@@ -16,9 +16,7 @@
 #include "contact.h"
 #include "engine_internal.h"
 #include "offered.h"
-#include "pass.h"
 #include "peer.h"
-#include "thread.h"
 
 enum {
         GAP = 0x5a,

@@ -3,7 +3,6 @@
 
 #include "engine_fixture.h"
 #include "engine_internal.h"
-#include "progress_lock.h"
 #include "unit.h"
 
 /* Which thread runs the engine: its own, or for a moment the one that waits for a short transfer. */

@@ -3,9 +3,7 @@
 
 #include "base/clock.h"
 #include "engine_internal.h"
-#include "requester_reply.h"
-#include "requester_request.h"
-#include "requester_state.h"
+#include "requester.h"
 #include "unit.h"
 
 /* One requester of a link whose transport the test plays. */

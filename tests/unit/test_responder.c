@@ -3,8 +3,6 @@
 
 #include "engine_internal.h"
 #include "responder.h"
-#include "responder_read.h"
-#include "responder_state.h"
 #include "unit.h"
 
 /* One responder of a link whose transport the test plays. */
