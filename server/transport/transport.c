@@ -78,11 +78,10 @@ void link_set_state(struct link *link, enum link_state state)
 
 void link_note_message(struct link *link)
 {
-        link->received_us = clock_now_us();
         if (link->state != LINK_CONNECTING)
                 return;
         link_set_state(link, LINK_UP);
-        link->connect_us = link->received_us - link->created_us;
+        link->connect_us = clock_now_us() - link->created_us;
         if (link->connect_us == 0)
                 link->connect_us = 1; /* 0 means that no message came */
 }

@@ -126,81 +126,58 @@ static int finish(const struct stream *stream, int r)
         return r;
 }
 
-int stream_store(const struct stream *stream, uint64_t offset, const void *data, uint64_t length)
+/* Copies [offset, offset + length) from bytes, or into them. */
+static int copy(const struct stream *stream, uint64_t offset, uint8_t *bytes, uint64_t length, bool store)
 {
-        const uint8_t *from = data;
         int r = 0;
 
         while (length > 0 && r == 0) {
+                const struct space *space = stream_space(stream, offset);
                 uint8_t *address;
                 uint64_t run = stream_run(stream, offset, length, &address);
 
-                r = space_copy(stream_space(stream, offset), address, NULL, from, run);
-                from += run;
+                r = store ? space_copy(space, address, NULL, bytes, run) : space_copy(NULL, bytes, space, address, run);
+                bytes += run;
                 offset += run;
                 length -= run;
         }
         return stream->off_host ? finish(stream, r) : 0;
+}
+
+int stream_store(const struct stream *stream, uint64_t offset, const void *data, uint64_t length)
+{
+        return copy(stream, offset, (uint8_t *)(uintptr_t)data, length, true);
 }
 
 int stream_load(const struct stream *stream, uint64_t offset, void *to, uint64_t length)
 {
-        uint8_t *next = to;
-        int r = 0;
-
-        while (length > 0 && r == 0) {
-                uint8_t *address;
-                uint64_t run = stream_run(stream, offset, length, &address);
-
-                r = space_copy(NULL, next, stream_space(stream, offset), address, run);
-                next += run;
-                offset += run;
-                length -= run;
-        }
-        return stream->off_host ? finish(stream, r) : 0;
-}
-
-static uint64_t checksum_here(const struct stream *stream, uint64_t offset, uint64_t length)
-{
-        uint8_t *address;
-        uint64_t run = stream_run(stream, offset, length, &address);
-        XXH3_state_t state;
-
-        if (run == length)
-                return XXH3_64bits(address, length);
-        (void)XXH3_64bits_reset(&state);
-        for (;;) {
-                (void)XXH3_64bits_update(&state, address, run);
-                offset += run;
-                length -= run;
-                if (length == 0)
-                        return XXH3_64bits_digest(&state);
-                run = stream_run(stream, offset, length, &address);
-        }
+        return copy(stream, offset, to, length, false);
 }
 
 int stream_checksum(const struct stream *stream, uint64_t offset, uint64_t length, uint64_t *ret_checksum)
 {
-        FERRY_CLEANUP(cleanup_free) void *piece = NULL;
+        FERRY_CLEANUP(cleanup_free) void *piece = stream->off_host ? malloc(CHECKSUM_PIECE) : NULL;
+        uint8_t *address = piece;
         XXH3_state_t state;
+        uint64_t run;
+        int r;
 
-        if (!stream->off_host) {
-                *ret_checksum = checksum_here(stream, offset, length);
+        if (stream->off_host && !piece)
+                return -ENOMEM;
+        if (!piece && stream_run(stream, offset, length, &address) == length) {
+                *ret_checksum = XXH3_64bits(address, length);
                 return 0;
         }
-        piece = malloc(CHECKSUM_PIECE);
-        if (!piece)
-                return -ENOMEM;
         (void)XXH3_64bits_reset(&state);
-        while (length > 0) {
-                uint64_t n = length < CHECKSUM_PIECE ? length : CHECKSUM_PIECE;
-                int r = stream_load(stream, offset, piece, n);
-
+        for (; length > 0; offset += run, length -= run) {
+                if (piece)
+                        run = length < CHECKSUM_PIECE ? length : CHECKSUM_PIECE;
+                else
+                        run = stream_run(stream, offset, length, &address);
+                r = piece ? stream_load(stream, offset, piece, run) : 0;
                 if (r < 0)
                         return r;
-                (void)XXH3_64bits_update(&state, piece, n);
-                offset += n;
-                length -= n;
+                (void)XXH3_64bits_update(&state, address, run);
         }
         *ret_checksum = XXH3_64bits_digest(&state);
         return 0;

@@ -70,19 +70,6 @@ void outgoing_tell_room(struct channel *channel)
         local->base.handlers.room(local->base.handlers.context, &channel->link);
 }
 
-static void gather(uint8_t *to, const struct stream *stream, uint64_t offset, uint64_t length)
-{
-        while (length > 0) {
-                uint8_t *address;
-                uint64_t run = stream_run(stream, offset, length, &address);
-
-                local_copy(to, address, run, false);
-                to += run;
-                offset += run;
-                length -= run;
-        }
-}
-
 static struct iovec *frame_pieces(struct iovec pieces[2], struct frame *frame, uint8_t header[WIRE_SIZE])
 {
         pieces[0] = (struct iovec){ frame, sizeof(*frame) };
@@ -128,7 +115,7 @@ static void send_inline(struct channel *channel, struct message *message)
                         message_finish(message, MESSAGE_NO_MEMORY);
                         return;
                 }
-                gather(copy, message->stream, message->offset, length);
+                (void)stream_load(message->stream, message->offset, copy, length);
                 *first = (struct iovec){ copy, length };
                 next = first + 1;
         }
@@ -193,7 +180,8 @@ static void send_mapped(struct channel *channel, struct message *message)
         int r = channel->leases.n_free > 0 ? send_memory(channel, message) : -ENOMEM, buffer;
 
         if (r == -ENOBUFS && (buffer = find_buffer(channel, message)) >= 0) {
-                gather(leases_bounce(&channel->leases, buffer), message->stream, message->offset, message->length);
+                (void)stream_load(message->stream, message->offset, leases_bounce(&channel->leases, buffer),
+                                  message->length);
                 send_buffer(channel, message, buffer);
                 r = 0;
         }

@@ -147,9 +147,8 @@ struct link {
         void *owner;           /* the engine's; NULL = none */
         uint64_t peer_epoch;   /* of the peer, where the transport knows it (local); else 0 */
         uint64_t created_us;
-        uint64_t connect_us;  /* from the creation to the peer's first message; 0 = none came yet */
-        uint64_t received_us; /* when the last message came */
-        int error;            /* FERRY_E_* of the failure */
+        uint64_t connect_us; /* from the creation to the peer's first message; 0 = none came yet */
+        int error;           /* FERRY_E_* of the failure */
         char detail[TRANSPORT_DETAIL_SIZE];
         char carrier[TRANSPORT_NAME_SIZE]; /* "shm", "tcp", "rc_verbs", …; "" = not known yet; see ops->carrier */
         struct link *prev, *next;          /* the transport's list of all */
