@@ -15,26 +15,41 @@ static uint64_t patience(const struct flow *flow)
         return flow->pause_us * 2 > PATIENCE_US ? flow->pause_us * 2 : PATIENCE_US;
 }
 
-static uint64_t *bytes_of(struct flow *flow, bool aside)
+static uint64_t *bytes_of(struct flow *flow, const struct flow_share *share)
 {
-        return aside ? &flow->aside : &flow->in_flight;
+        return share->aside ? &flow->aside : &flow->in_flight;
 }
 
-void flow_add(struct flow *flow, uint64_t bytes, bool aside)
+static void move_aside(struct flow *flow, struct flow_share *share, bool aside)
 {
+        *bytes_of(flow, share) -= share->bytes;
+        share->aside = aside;
         if (flow->in_flight == 0)
                 flow->moved_us = clock_now_us();
-        *bytes_of(flow, aside) += bytes;
+        *bytes_of(flow, share) += share->bytes;
 }
 
-void flow_remove(struct flow *flow, uint64_t bytes, bool aside)
+void flow_add(struct flow *flow, struct flow_share *share, uint64_t bytes)
 {
-        *bytes_of(flow, aside) -= bytes;
+        if (share->bytes == 0)
+                share->moved = flow->moved;
+        if (flow->in_flight == 0)
+                flow->moved_us = clock_now_us();
+        share->bytes += bytes;
+        *bytes_of(flow, share) += bytes;
 }
 
-void flow_note_moved(struct flow *flow, uint64_t bytes, uint64_t now_us)
+void flow_remove(struct flow *flow, struct flow_share *share, uint64_t bytes)
+{
+        *bytes_of(flow, share) -= bytes;
+        share->bytes -= bytes;
+        share->aside &= share->bytes > 0;
+}
+
+bool flow_note_moved(struct flow *flow, struct flow_share *share, uint64_t bytes, uint64_t now_us)
 {
         uint64_t pause = now_us > flow->moved_us ? now_us - flow->moved_us : 0;
+        bool was_aside = share->aside;
 
         if (flow->in_flight > 0 && pause > 0) {
                 flow->pause_us -= flow->pause_us / 8;
@@ -43,22 +58,20 @@ void flow_note_moved(struct flow *flow, uint64_t bytes, uint64_t now_us)
         }
         flow->moved_us = now_us;
         flow->moved += bytes;
+        share->moved = flow->moved;
+        if (was_aside)
+                move_aside(flow, share, false);
+        return was_aside;
 }
 
-void flow_set_aside(struct flow *flow, uint64_t bytes, bool aside)
+bool flow_set_aside(struct flow *flow, struct flow_share *share, bool still, uint64_t window, uint64_t now_us)
 {
-        flow_remove(flow, bytes, !aside);
-        flow_add(flow, bytes, aside);
-}
-
-bool flow_may_set_aside(const struct flow *flow, uint64_t bytes, uint64_t window)
-{
-        return flow->aside + bytes <= FLOW_ASIDE_MAX * window;
-}
-
-bool flow_stands_still(const struct flow *flow, uint64_t moved, uint64_t window, uint64_t now_us)
-{
-        return flow->moved - moved >= 2 * window || now_us >= flow->moved_us + patience(flow);
+        if (share->aside || share->bytes == 0 || flow->aside + share->bytes > FLOW_ASIDE_MAX * window)
+                return false;
+        if (!still && flow->moved - share->moved < 2 * window && now_us < flow->moved_us + patience(flow))
+                return false;
+        move_aside(flow, share, true);
+        return true;
 }
 
 uint64_t flow_next_look_us(const struct flow *flow)

@@ -25,18 +25,24 @@ struct flow {
 
 enum { FLOW_ASIDE_MAX = 8 };
 
-/* Bytes begin; end, moved or not, of a transfer that is set aside or not. */
-void flow_add(struct flow *flow, uint64_t bytes, bool aside);
-void flow_remove(struct flow *flow, uint64_t bytes, bool aside);
-/* bytes have moved; 0 = a part of some, which are counted when all have. Learns from the pause before, if it is longer
- * than 0. */
-void flow_note_moved(struct flow *flow, uint64_t bytes, uint64_t now_us);
-/* A transfer with so many bytes in flight is set aside, or has moved again. */
-void flow_set_aside(struct flow *flow, uint64_t bytes, bool aside);
-/* Whether a transfer with so many bytes in flight may be set aside. window: bytes. */
-bool flow_may_set_aside(const struct flow *flow, uint64_t bytes, uint64_t window);
-/* Whether a transfer with bytes in flight stands still. moved: of the flow, when the transfer last moved or began. */
-bool flow_stands_still(const struct flow *flow, uint64_t moved, uint64_t window, uint64_t now_us);
+/* What one transfer has in flight. */
+struct flow_share {
+        uint64_t bytes;
+        uint64_t moved; /* the flow's, when some of the transfer's bytes last moved or the first of them began */
+        bool aside;     /* the transfer is set aside, and begins no more */
+};
+
+/* Bytes begin; end, moved or not. */
+void flow_add(struct flow *flow, struct flow_share *share, uint64_t bytes);
+void flow_remove(struct flow *flow, struct flow_share *share, uint64_t bytes);
+/*
+ * bytes have moved; 0 = a part of some, which are counted when all have. Learns from the pause before, if it is longer
+ * than 0. Whether the transfer was set aside, which it is no longer.
+ */
+bool flow_note_moved(struct flow *flow, struct flow_share *share, uint64_t bytes, uint64_t now_us);
+/* Sets the transfer aside if it stands still, or is known to (still), and as many may be. window: bytes. Whether it
+ * did. */
+bool flow_set_aside(struct flow *flow, struct flow_share *share, bool still, uint64_t window, uint64_t now_us);
 /* When to look again while something waits for room. */
 uint64_t flow_next_look_us(const struct flow *flow);
 

@@ -156,6 +156,18 @@ bool peer_has_room(struct peer *peer, const struct flow *flow)
         return false;
 }
 
+bool peer_set_aside(struct peer *peer, struct flow *flow, struct flow_share *share, bool still, bool waited,
+                    uint64_t now_us)
+{
+        if (flow_set_aside(flow, share, still, peer->link->transport->ops->window(peer->link), now_us)) {
+                peer_ready(peer);
+                return true;
+        }
+        if (waited && share->bytes > 0 && !share->aside)
+                (void)peer_has_room(peer, flow);
+        return false;
+}
+
 void peer_ready(struct peer *peer)
 {
         if (peer->ready || peer->ended)

@@ -58,6 +58,9 @@ void peer_unindex(struct peer *peer);
 
 /* Whether a flow of the link has room in its window. If not, the next deadline looks for what stands still. */
 bool peer_has_room(struct peer *peer, const struct flow *flow);
+/* At that deadline, for each transfer: as flow_set_aside. waited: other transfers wait for room. */
+bool peer_set_aside(struct peer *peer, struct flow *flow, struct flow_share *share, bool still, bool waited,
+                    uint64_t now_us);
 
 static inline bool peer_is_usable(const struct peer *peer)
 {

@@ -43,12 +43,11 @@ struct requester {
         bool expects_done_ack; /* the responder ended its lease; a DONE_ACK with the reason follows */
         bool waiting;          /* listed in peer->waiting: has more to request */
         bool held;             /* the peer waits for the bytes of a READ, too; nothing has moved since */
-        bool aside;            /* it is set aside of peer->requested (flow.h), and requests nothing */
         bool marked;
         enum gpu_path gpu_path; /* the worst of its messages */
         int error;              /* 0, or why it is being ended */
         char detail[128];
-        uint64_t flow_moved;          /* peer->requested.moved, when some of it last moved or its first chunk began */
+        struct flow_share share;      /* of peer->requested; aside: it requests nothing */
         uint64_t connect_deadline_us; /* for the peer's first message */
         uint64_t grace_deadline_us;   /* 0 = none */
         struct requester *waiting_prev, *waiting_next;
@@ -71,10 +70,8 @@ void requester_note_started(struct requester *requester);
 void requester_report_progress(struct requester *requester);
 /* A message of it has ended: notes its GPU path, and fails if this worker is short of memory or cannot copy its own. */
 void requester_note_message(struct requester *requester, const struct message *message, enum message_result result);
-/* Its bytes have moved, as peer_note_moved was told: it is set aside no longer. bytes: as of flow_note_moved. */
+/* Its bytes have moved, as peer_note_moved was told. bytes: as of flow_note_moved. */
 void requester_note_moved(struct requester *requester, uint64_t bytes);
-/* Sets it aside if it stands still (flow.h). */
-void requester_check_moving(struct requester *requester, uint64_t now_us);
 /* Counts bytes moved and checked. */
 void requester_count_done(struct requester *requester, uint64_t bytes);
 

@@ -44,10 +44,8 @@ static struct chunk *take_chunk(struct requester *r, uint64_t length)
 
         if (!chunk)
                 return NULL;
-        if (r->window.n_taken == 1)
-                r->flow_moved = r->peer->requested.moved;
         r->next += length;
-        flow_add(&r->peer->requested, length, false);
+        flow_add(&r->peer->requested, &r->share, length);
         if (r->peer->link->state == LINK_UP)
                 requester_note_started(r);
         return chunk;

@@ -110,33 +110,8 @@ void requester_note_moved(struct requester *r, uint64_t bytes)
         if (r->held) /* the pause says nothing of the link */
                 flow->moved_us = r->peer->moved_us;
         r->held = false;
-        flow_note_moved(flow, bytes, r->peer->moved_us);
-        r->flow_moved = flow->moved;
-        if (!r->aside)
-                return;
-        r->aside = false;
-        flow_set_aside(flow, r->window.bytes, false);
-        requester_mark(r);
-}
-
-void requester_check_moving(struct requester *r, uint64_t now_us)
-{
-        struct flow *flow;
-        uint64_t window;
-
-        if (r->aside || r->window.n_taken == 0)
-                return;
-        flow = &r->peer->requested;
-        window = r->peer->link->transport->ops->window(r->peer->link);
-        if (flow_may_set_aside(flow, r->window.bytes, window) &&
-            (r->held || flow_stands_still(flow, r->flow_moved, window, now_us))) {
-                r->aside = true;
-                requester_dequeue(r);
-                flow_set_aside(flow, r->window.bytes, true);
-                peer_ready(r->peer);
-        } else if (r->peer->waiting) {
-                (void)peer_has_room(r->peer, flow);
-        }
+        if (flow_note_moved(flow, &r->share, bytes, r->peer->moved_us))
+                requester_mark(r);
 }
 
 void requester_count_done(struct requester *r, uint64_t bytes)
@@ -168,7 +143,7 @@ void requester_enqueue(struct requester *r)
 
 void requester_release_chunk(struct requester *r, struct chunk *chunk)
 {
-        flow_remove(&r->peer->requested, chunk->length, r->aside);
+        flow_remove(&r->peer->requested, &r->share, chunk->length);
         window_release(&r->window, chunk);
         if (r->peer->waiting)
                 peer_ready(r->peer);
@@ -177,16 +152,11 @@ void requester_release_chunk(struct requester *r, struct chunk *chunk)
 /* A READ without data yet: its data are refused when they come, so nothing touches its memory any more. */
 bool requester_release_idle(struct requester *r)
 {
-        uint64_t before = r->window.bytes;
-        bool all = window_release_idle(&r->window);
+        struct chunk *chunk;
 
-        if (r->peer) {
-                flow_remove(&r->peer->requested, before - r->window.bytes, r->aside);
-                if (r->peer->waiting)
-                        peer_ready(r->peer);
-        }
-        r->aside &= !all;
-        return all;
+        while ((chunk = window_find_idle(&r->window)))
+                requester_release_chunk(r, chunk);
+        return r->window.n_taken == 0;
 }
 
 /* ---- failing ---- */

@@ -46,9 +46,7 @@ struct responder {
         uint32_t part_seq;             /* of the WRITE whose parts [part_start, part_end) are in place */
         uint64_t part_start, part_end; /* part_end 0 = none */
         unsigned in_flight;            /* sends and receives whose memory a transport may touch */
-        uint64_t sending;              /* bytes of sends in flight … */
-        bool aside;                    /* they are set aside of peer->served (flow.h), and it sends no more */
-        uint64_t flow_moved;           /* peer->served.moved, when a send last ended or the first one began */
+        struct flow_share share;       /* of peer->served: its sends; aside: it sends no more */
         uint64_t held_us;              /* when the requester was last told that a READ is held */
         struct responder_read *reads;  /* ring of ENGINE_READS_MAX; NULL = none has waited yet */
         unsigned first_read, n_reads;
@@ -86,8 +84,6 @@ void responder_note_message(struct responder *responder, const struct message *m
 /* A send begins, and ends. moved: its bytes have left. */
 void responder_sends(struct responder *responder, uint64_t length);
 void responder_sent(struct responder *responder, uint64_t length, bool moved);
-/* Sets it aside if its sends stand still (flow.h). */
-void responder_check_moving(struct responder *responder, uint64_t now_us);
 /* Counts moved bytes. */
 void responder_add_progress(struct responder *responder, uint64_t bytes);
 /* Takes it off peer->pending: it has no READ left. */

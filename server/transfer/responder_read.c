@@ -82,7 +82,7 @@ static void answer_reads(struct responder *r)
                 bool force_inline = false;
                 uint64_t part;
 
-                if (r->aside || !peer_has_room(r->peer, &r->peer->served))
+                if (r->share.aside || !peer_has_room(r->peer, &r->peer->served))
                         return;
                 part = ready_bytes(r, read);
                 responder_set_held(r, part == 0);

@@ -125,48 +125,20 @@ void responder_stop_pending(struct responder *r)
 
 /* ---- the link's window ---- */
 
-static void set_aside(struct responder *r, bool aside)
-{
-        if (r->aside != aside)
-                flow_set_aside(&r->peer->served, r->sending, aside);
-        r->aside = aside;
-        if (r->peer->pending)
-                peer_ready(r->peer);
-}
-
 void responder_sends(struct responder *r, uint64_t length)
 {
-        if (r->sending == 0)
-                r->flow_moved = r->peer->served.moved;
         r->in_flight++;
-        r->sending += length;
-        flow_add(&r->peer->served, length, r->aside);
+        flow_add(&r->peer->served, &r->share, length);
 }
 
 void responder_sent(struct responder *r, uint64_t length, bool moved)
 {
-        struct flow *flow = &r->peer->served;
-
         r->in_flight--;
-        r->sending -= length;
         if (moved)
-                flow_note_moved(flow, length, clock_now_us());
-        flow_remove(flow, length, r->aside);
-        r->flow_moved = flow->moved;
-        set_aside(r, false);
-}
-
-void responder_check_moving(struct responder *r, uint64_t now_us)
-{
-        struct flow *flow = &r->peer->served;
-        uint64_t window = r->peer->link->transport->ops->window(r->peer->link);
-
-        if (r->aside || r->sending == 0)
-                return;
-        if (flow_may_set_aside(flow, r->sending, window) && flow_stands_still(flow, r->flow_moved, window, now_us))
-                set_aside(r, true);
-        else if (r->peer->pending)
-                (void)peer_has_room(r->peer, flow);
+                (void)flow_note_moved(&r->peer->served, &r->share, length, clock_now_us());
+        flow_remove(&r->peer->served, &r->share, length);
+        if (r->peer->pending)
+                peer_ready(r->peer);
 }
 
 /* ---- failing ---- */

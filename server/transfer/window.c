@@ -15,7 +15,6 @@ struct chunk *window_take(struct window *window, uint64_t offset, uint64_t lengt
                                          .offset = offset,
                                          .length = length };
                 window->n_taken++;
-                window->bytes += length;
                 return chunk;
         }
         return NULL;
@@ -31,14 +30,13 @@ struct chunk *window_find(struct window *window, uint32_t seq)
 void window_release(struct window *window, struct chunk *chunk)
 {
         window->n_taken--;
-        window->bytes -= chunk->length;
         *chunk = (struct chunk){ 0 };
 }
 
-bool window_release_idle(struct window *window)
+struct chunk *window_find_idle(struct window *window)
 {
         for (size_t i = 0; i < ENGINE_WINDOW_MAX && window->n_taken > 0; i++)
                 if (window->chunks[i].taken && !chunk_is_busy(&window->chunks[i]))
-                        window_release(window, &window->chunks[i]);
-        return window->n_taken == 0;
+                        return &window->chunks[i];
+        return NULL;
 }

@@ -29,7 +29,6 @@ struct chunk {
 struct window {
         struct chunk chunks[ENGINE_WINDOW_MAX];
         unsigned n_taken;
-        uint64_t bytes; /* of the taken ones */
         uint32_t generation;
 };
 
@@ -43,7 +42,7 @@ struct chunk *window_take(struct window *window, uint64_t offset, uint64_t lengt
 /* The taken chunk of that name; NULL = none. */
 struct chunk *window_find(struct window *window, uint32_t seq);
 void window_release(struct window *window, struct chunk *chunk);
-/* Releases the chunks that no transport touches. Whether all are released. */
-bool window_release_idle(struct window *window);
+/* A taken chunk that no transport touches; NULL = none. */
+struct chunk *window_find_idle(struct window *window);
 
 #endif

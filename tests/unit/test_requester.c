@@ -125,11 +125,11 @@ TEST(a_read_that_its_peer_holds_leaves_the_window_at_the_next_look)
         uint64_t now_us = clock_now_us();
 
         assert_true(requester_request_next(r));
-        requester_check_moving(r, now_us);
-        assert_false(r->aside); /* it may only be slow */
+        requester_tick(r, now_us);
+        assert_false(r->share.aside); /* it may only be slow */
         tell_held(s);
-        requester_check_moving(r, now_us);
-        assert_true(r->aside);
+        requester_tick(r, now_us);
+        assert_true(r->share.aside);
         assert_int_equal(s->peer.requested.in_flight, 0);
         assert_int_equal(s->peer.requested.aside, 4 * CHUNK);
 }
@@ -141,10 +141,10 @@ TEST(a_held_read_that_moves_comes_back_and_says_nothing_of_the_link)
 
         assert_true(requester_request_next(r));
         tell_held(s);
-        requester_check_moving(r, clock_now_us());
+        requester_tick(r, clock_now_us());
         s->peer.moved_us = clock_now_us() + 800 * 1000; /* its peer has waited so long */
         requester_note_moved(r, 0);
-        assert_false(r->aside);
+        assert_false(r->share.aside);
         assert_int_equal(s->peer.requested.in_flight, 4 * CHUNK);
         assert_int_equal(s->peer.requested.aside, 0);
         tell_held(s); /* again, and nobody has looked before it moves */
