@@ -30,7 +30,6 @@ enum {
         LEAVE_MS = 1000,         /* for the registry to free the name; else its lease expires */
         GRACE_DEFAULT_MS = 2000, /* the engine's */
         END_MARGIN_MS = 10000,   /* beyond the grace time: a worker that takes longer has a bug */
-        PAGE = 64,
 };
 
 /* Workers whose files ferry_worker_abandon unlinks. The lock is a leaf. */
@@ -172,7 +171,7 @@ static void on_drained(void *context)
         pthread_mutex_unlock(&worker->lock);
 }
 
-/* Refuses new operations; on_drained is called after the end of the last one. */
+/* Refuses new operations and cancels idle offers; on_drained is called after the end of the last operation. */
 static void ask_drained(struct ferry_worker *worker)
 {
         bool asked;
@@ -207,26 +206,6 @@ static uint64_t end_time_ms(const struct ferry_worker *worker)
         return (worker->settings->options.grace_ms ?: GRACE_DEFAULT_MS) + END_MARGIN_MS;
 }
 
-/* Cancels the passive operations that no peer has claimed. A peer that claims one meanwhile is cancelled as well. */
-static void cancel_unclaimed(struct ferry_worker *worker)
-{
-        const struct operation_filter waiting = { .kind = -1, .status = FERRY_INITIALIZED, .done = -1 };
-        struct operation *page[PAGE];
-        struct operation_view view;
-        uint64_t cursor = 0;
-
-        do {
-                size_t n = operation_page(worker->operations, &waiting, &cursor, page, PAGE);
-
-                for (size_t i = 0; i < n; i++) {
-                        operation_get_view(worker->operations, page[i], &view);
-                        if (ferry_kind_is_passive((int)view.kind))
-                                operation_cancel(worker->operations, page[i]);
-                        operation_unref(page[i]);
-                }
-        } while (cursor);
-}
-
 size_t ferry_worker_drain(struct ferry_worker *worker, unsigned timeout_ms)
 {
         size_t left;
@@ -238,7 +217,6 @@ size_t ferry_worker_drain(struct ferry_worker *worker, unsigned timeout_ms)
         if (worker->http)
                 http_server_drain(worker->http);
         ask_drained(worker);
-        cancel_unclaimed(worker);
         log_event(LOG_INFO, "draining", LOG_U("running", operation_store_live(worker->operations)));
         if (wait_drained(worker, timeout_ms))
                 return 0;

@@ -63,6 +63,8 @@ void operation_transfer_over(struct operation *operation, int error, const char 
                 operation_finish(operation, 0, "", deferred);
         } else if (!operation->n_active && operation->stop_reason) {
                 operation_finish(operation, operation->stop_reason, "", deferred);
+        } else if (!operation->n_active && operation->store->draining) {
+                operation_finish(operation, FERRY_E_CANCELLED, "", deferred);
         } else {
                 if (!operation->n_active) {
                         deadline_expire_after(operation, operation->ttl_ms);

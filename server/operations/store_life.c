@@ -29,8 +29,14 @@ int operation_store_new(const struct operation_config *config, struct operation_
         return 0;
 }
 
-/* With the lock held. Returns how many were live. */
-static size_t store_stop_all(struct operation_store *store, struct deferred_actions *deferred)
+/* A passive operation that no peer uses at the moment: nobody has claimed it, or uses are left. */
+static bool is_idle(const struct operation *operation)
+{
+        return ferry_kind_is_passive((int)operation->kind) && !operation->n_active;
+}
+
+/* Stops all operations, or the idle ones. With the lock held. Returns how many were live. */
+static size_t store_stop(struct operation_store *store, bool only_idle, struct deferred_actions *deferred)
 {
         size_t n_live = store->n_live;
 
@@ -38,12 +44,14 @@ static size_t store_stop_all(struct operation_store *store, struct deferred_acti
         /* By serial, because retention may evict meanwhile and compact the order. */
         for (uint64_t serial = 0;;) {
                 size_t i = order_seek(&store->order, serial);
+                struct operation *operation;
 
                 if (i == store->order.n)
                         break;
                 serial = store->order.entries[i].serial;
-                if (store->order.entries[i].operation)
-                        operation_stop(store->order.entries[i].operation, FERRY_E_CANCELLED, deferred);
+                operation = store->order.entries[i].operation;
+                if (operation && (!only_idle || is_idle(operation)))
+                        operation_stop(operation, FERRY_E_CANCELLED, deferred);
         }
         return n_live;
 }
@@ -54,7 +62,7 @@ size_t operation_store_cancel_all(struct operation_store *store)
         size_t n_live;
 
         store_lock(store);
-        n_live = store_stop_all(store, &deferred);
+        n_live = store_stop(store, false, &deferred);
         store_unlock(store, &deferred);
         return n_live;
 }
@@ -75,12 +83,10 @@ void operation_store_on_drained(struct operation_store *store, void (*drained)(v
         struct deferred_actions deferred = { 0 };
 
         store_lock(store);
-        store->draining = true;
-        if (store->n_live) {
-                store->drained = drained;
-                store->drained_context = context;
-        } else {
-                deferred.drained = drained;
+        store->drained = drained;
+        store->drained_context = context;
+        if (store_stop(store, true, &deferred) == 0) {
+                deferred.drained = FERRY_STEAL(store->drained);
                 deferred.drained_context = context;
         }
         store_unlock(store, &deferred);
@@ -94,7 +100,7 @@ struct operation_store *operation_store_free(struct operation_store *store)
                 return NULL;
         store_lock(store);
         store->closed = true;
-        (void)store_stop_all(store, &deferred);
+        (void)store_stop(store, false, &deferred);
         while (retention_evict(store))
                 ;
         if (loop_timer_stop(store->config.loop, &store->timer))

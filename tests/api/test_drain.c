@@ -121,6 +121,23 @@ ON_WORKER(an_offer_that_nobody_has_taken_is_cancelled_at_once)
         assert_int_equal(reap(w), 0);
 }
 
+/* Nor does an offer of several uses hold up the end while no peer uses it. */
+ON_PAIR(an_offer_with_uses_left_is_cancelled_at_once)
+{
+        OPERATION offer, read;
+        const char *source = region_make(&p->a, 4096, 5), *target = region_make(&p->b, 4096, 0);
+        const struct ferry_descriptor all = { .region = source };
+        const struct ferry_operation_spec spec = {
+                .kind = FERRY_READABLE, .descriptors = &all, .n_descriptors = 1, .uses = 2, .include_metadata = true
+        };
+
+        assert_int_equal(ferry_create_operation(p->a.client, &spec, &offer), 0);
+        begin_make(&p->b, FERRY_READ, target, offer.metadata, &read);
+        operation_assert_end(&p->b, read.id, FERRY_COMPLETE, NULL);
+        assert_int_equal(kill(p->a.pid, SIGTERM), 0);
+        assert_int_equal(reap(&p->a), 0);
+}
+
 /* A drain takes nothing new, but what runs can be ended, looked at and waited for. */
 ON_PAIR(what_runs_can_be_cancelled_while_draining, "--grace", "300ms")
 {

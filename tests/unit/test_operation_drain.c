@@ -20,17 +20,39 @@ WITH_STORE(a_busy_store_is_drained_once_when_the_last_is_quiet)
         struct engine_claim granted;
         unsigned n = 0;
 
+        assert_int_equal(claim(f, readable, &granted), 0);
         operation_store_on_drained(f->store, count, &n);
         assert_int_equal(make_spec(f, &(struct operation_spec){ .kind = FERRY_READ }, &none), FERRY_E_DRAINING);
         assert_null(none);
         begin(f, read);
-        assert_int_equal(claim(f, readable, &granted), 0);
         end_claim(f, &granted, 0);
         operation_delete(f->store, read);
         assert_int_equal(n, 0);
         end_transfer(f, FERRY_E_CANCELLED);
         assert_int_equal(n, 1);
         assert_int_equal(operation_store_live(f->store), 0);
+}
+
+WITH_STORE(what_no_peer_uses_does_not_hold_up_the_drain)
+{
+        struct operation *unclaimed = make(f, FERRY_WRITABLE), *between = NULL, *used = NULL;
+        const struct operation_spec twice = { .kind = FERRY_READABLE, .uses = 2 };
+        struct engine_claim granted;
+        unsigned n = 0;
+
+        assert_int_equal(make_spec(f, &twice, &between), 0);
+        assert_int_equal(claim(f, between, &granted), 0);
+        end_claim(f, &granted, 0);
+        assert_int_equal(make_spec(f, &twice, &used), 0);
+        assert_int_equal(claim(f, used, &granted), 0);
+        operation_store_on_drained(f->store, count, &n);
+        assert_int_equal(look(f, unclaimed).status, FERRY_CANCELLED);
+        assert_int_equal(look(f, between).status, FERRY_CANCELLED);
+        assert_int_equal(look(f, used).status, FERRY_IN_PROGRESS);
+        assert_int_equal(n, 0);
+        end_claim(f, &granted, 0);
+        assert_int_equal(look(f, used).status, FERRY_CANCELLED);
+        assert_int_equal(n, 1);
 }
 
 WITH_STORE(cancelling_all_ends_the_idle_and_tells_the_data_plane_of_the_rest)
