@@ -39,7 +39,8 @@ const struct cli_command cli_commands[] = {
         { "regions", "", "list regions", NULL, 0, 0, cli_run_regions },
         { "peers", "", "list the workers that this one is connected to", NULL, 0, 0, cli_run_peers },
         { "workers", "", "list the workers in the registry",
-          "The registry is that of the worker (ferryd --registry). Commands that take the URL of another worker take "
+          "The registry is that of the worker (ferryd --registry). Its values that are no worker's are counted "
+          "on standard error. Commands that take the URL of another worker take "
           "ferry://NAME for one of the registry. Ctrl-C ends --watch.",
           0, 0, cli_run_workers },
         { "connect", "PEER-URL", "connect the worker to another one before the first transfer", NULL, 1, 1,

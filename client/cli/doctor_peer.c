@@ -72,7 +72,7 @@ static void peer_refused(struct doctor *d, int r, struct json_object *peer)
 static void peer_unused(struct doctor *d, const char *epoch)
 {
         struct json_object *list = NULL, *unused;
-        if (table_get_all(&d->cli->worker, "/v1/peers?limit=1000", "peers", &list) != CLI_OK)
+        if (table_get_all(&d->cli->worker, "/v1/peers?limit=1000", "peers", NULL, &list) != CLI_OK)
                 return;
         for (size_t i = 0; i < json_object_array_length(list); i++) {
                 struct json_object *one = json_object_array_get_idx(list, i);

@@ -66,7 +66,7 @@ int cli_run_ls(struct cli *cli, int argc, char **argv)
         if (status == CLI_OK)
                 status = ls_path(cli, kind, status_name, &path);
         if (status == CLI_OK)
-                status = table_get_all(&cli->worker, path, "operations", &list);
+                status = table_get_all(&cli->worker, path, "operations", NULL, &list);
         free(path);
         if (status == CLI_OK)
                 status = table_show(cli, list, ls_columns, FERRY_ARRAY_SIZE(ls_columns), "No operations.");

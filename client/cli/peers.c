@@ -55,7 +55,7 @@ int cli_run_peers(struct cli *cli, int argc, char **argv)
         struct json_object *list = NULL;
         int status = cli_connect(cli);
         if (status == CLI_OK)
-                status = table_get_all(&cli->worker, "/v1/peers?limit=1000", "peers", &list);
+                status = table_get_all(&cli->worker, "/v1/peers?limit=1000", "peers", NULL, &list);
         for (size_t i = 0; status == CLI_OK && !cli->json && i < json_object_array_length(list); i++)
                 peers_flatten(json_object_array_get_idx(list, i));
         if (status == CLI_OK)

@@ -14,7 +14,7 @@ int cli_run_regions(struct cli *cli, int argc, char **argv)
         struct json_object *list = NULL;
         int status = cli_connect(cli);
         if (status == CLI_OK)
-                status = table_get_all(&cli->worker, "/v1/regions?limit=1000", "regions", &list);
+                status = table_get_all(&cli->worker, "/v1/regions?limit=1000", "regions", NULL, &list);
         if (status == CLI_OK)
                 status = table_show(cli, list, regions_columns, FERRY_ARRAY_SIZE(regions_columns), "No regions.");
         json_object_put(list);

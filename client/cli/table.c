@@ -155,13 +155,15 @@ int table_get(const struct cli_worker *worker, const char *path, struct json_obj
         return cli_result(worker, r);
 }
 
-int table_get_all(const struct cli_worker *worker, const char *path, const char *member, struct json_object **ret_array)
+int table_get_all(const struct cli_worker *worker, const char *path, const char *member, int64_t *ret_skipped,
+                  struct json_object **ret_array)
 {
+        int64_t skipped = 0;
         struct json_object *all = json_object_new_array();
         char *next = strdup(path);
         int status = next && all ? CLI_OK : cli_usage_error("%s", strerror(ENOMEM));
         while (status == CLI_OK && next) {
-                struct json_object *page = NULL, *list = NULL, *after = NULL;
+                struct json_object *page = NULL, *list = NULL, *after = NULL, *more = NULL;
                 status = table_get(worker, next, &page);
                 free(next);
                 next = NULL;
@@ -171,6 +173,8 @@ int table_get_all(const struct cli_worker *worker, const char *path, const char 
                         if (json_object_object_get_ex(page, "next", &after) &&
                             asprintf(&next, "%s&after=%s", path, json_object_get_string(after)) < 0)
                                 next = NULL;
+                        if (json_object_object_get_ex(page, "skipped", &more))
+                                skipped += json_object_get_int64(more);
                 }
                 json_object_put(page);
         }
@@ -179,6 +183,8 @@ int table_get_all(const struct cli_worker *worker, const char *path, const char 
                 *ret_array = all;
         else
                 json_object_put(all);
+        if (status == CLI_OK && ret_skipped)
+                *ret_skipped = skipped;
         return status;
 }
 

@@ -36,8 +36,11 @@ void table_encode(FILE *path, const char *text);
 /* GET of a JSON document, for json_object_put(). An exit status. */
 int table_get(const struct cli_worker *worker, const char *path, struct json_object **ret_json);
 
-/* Every page of a list (path with its query, "?limit=…"), as one array for json_object_put(). An exit status. */
-int table_get_all(const struct cli_worker *worker, const char *path, const char *member,
+/*
+ * Every page of a list (path with its query, "?limit=…"), as one array for json_object_put(). ret_skipped: the sum of
+ * their "skipped"; NULL = not wanted. An exit status.
+ */
+int table_get_all(const struct cli_worker *worker, const char *path, const char *member, int64_t *ret_skipped,
                   struct json_object **ret_array);
 
 /* The table of an array, or the array as JSON. An exit status. */

@@ -164,7 +164,8 @@ static int top_draw(const struct top *top, struct json_object *list, double sum)
 static int top_look(struct top *top)
 {
         struct json_object *running = NULL, *rows = json_object_new_array();
-        int status = table_get_all(&top->cli->worker, "/v1/operations?done=false&limit=1000", "operations", &running);
+        int status =
+                table_get_all(&top->cli->worker, "/v1/operations?done=false&limit=1000", "operations", NULL, &running);
         if (status == CLI_OK)
                 status = top_listen(top, 0);
         if (status == CLI_OK) {

@@ -30,23 +30,43 @@ static void workers_flatten(struct json_object *worker)
                 json_object_object_add(worker, "url", json_object_get(url));
 }
 
-/* All pages, and the revision of the first: what changes meanwhile is seen at the next look. */
-static int workers_list(struct cli *cli, uint64_t wait_ms, int64_t *revision, struct json_object **ret_list)
+/* What was seen of the registry. */
+struct workers {
+        struct json_object *list;
+        int64_t revision;
+        int64_t skipped; /* values that are no worker's */
+};
+
+/* Of values that are no worker's, when their number changes. */
+static void workers_tell_skipped(int64_t skipped, int64_t before)
 {
+        if (skipped > 0 && skipped != before)
+                fprintf(stderr, "ferry: the registry has %" PRId64 " %s under its prefix that %s no worker's\n",
+                        skipped, skipped == 1 ? "value" : "values", skipped == 1 ? "is" : "are");
+}
+
+/* All pages, and the revision of the first: what changes meanwhile is seen at the next look. */
+static int workers_list(struct cli *cli, uint64_t wait_ms, struct workers *seen, struct json_object **ret_list)
+{
+        int64_t before = seen->skipped;
         struct json_object *first = NULL, *value = NULL;
         char path[160];
         int status;
         if (wait_ms) {
                 snprintf(path, sizeof(path), "/v1/peers?registry=1&limit=1&wait_ms=%" PRIu64 "&revision=%" PRId64,
-                         wait_ms, *revision);
+                         wait_ms, seen->revision);
         } else {
                 snprintf(path, sizeof(path), "/v1/peers?registry=1&limit=1");
         }
         status = table_get(&cli->worker, path, &first);
         if (status == CLI_OK && json_object_object_get_ex(first, "revision", &value))
-                *revision = json_object_get_int64(value);
+                seen->revision = json_object_get_int64(value);
         json_object_put(first);
-        return status == CLI_OK ? table_get_all(&cli->worker, WORKERS_PATH, "peers", ret_list) : status;
+        if (status == CLI_OK)
+                status = table_get_all(&cli->worker, WORKERS_PATH, "peers", &seen->skipped, ret_list);
+        if (status == CLI_OK)
+                workers_tell_skipped(seen->skipped, before);
+        return status;
 }
 
 static bool workers_has(struct json_object *list, struct json_object *worker)
@@ -84,21 +104,21 @@ static int workers_tell(const struct cli *cli, const char *event, struct json_ob
         return status;
 }
 
-static int workers_watch(struct cli *cli, struct json_object **list, int64_t *revision)
+static int workers_watch(struct cli *cli, struct workers *seen)
 {
         int status = CLI_OK;
         while (status == CLI_OK) {
                 struct json_object *now = NULL;
-                status = workers_list(cli, WORKERS_WAIT_MS, revision, &now);
+                status = workers_list(cli, WORKERS_WAIT_MS, seen, &now);
                 for (size_t i = 0; status == CLI_OK && !cli->json && i < json_object_array_length(now); i++)
                         workers_flatten(json_object_array_get_idx(now, i));
                 if (status == CLI_OK)
-                        status = workers_tell(cli, "left", *list, now);
+                        status = workers_tell(cli, "left", seen->list, now);
                 if (status == CLI_OK)
-                        status = workers_tell(cli, "joined", now, *list);
+                        status = workers_tell(cli, "joined", now, seen->list);
                 if (now) {
-                        json_object_put(*list);
-                        *list = now;
+                        json_object_put(seen->list);
+                        seen->list = now;
                 }
         }
         return signals_caught() ? CLI_OK : status;
@@ -120,18 +140,17 @@ static int workers_show(const struct cli *cli, struct json_object *list)
 
 int cli_run_workers(struct cli *cli, int argc, char **argv)
 {
-        struct json_object *list = NULL;
-        int64_t revision = 0;
+        struct workers seen = { 0 };
         int status = cli_connect(cli);
         if (status == CLI_OK)
-                status = workers_list(cli, 0, &revision, &list);
-        for (size_t i = 0; status == CLI_OK && !cli->json && i < json_object_array_length(list); i++)
-                workers_flatten(json_object_array_get_idx(list, i));
+                status = workers_list(cli, 0, &seen, &seen.list);
+        for (size_t i = 0; status == CLI_OK && !cli->json && i < json_object_array_length(seen.list); i++)
+                workers_flatten(json_object_array_get_idx(seen.list, i));
         if (status == CLI_OK)
-                status = workers_show(cli, list);
+                status = workers_show(cli, seen.list);
         if (status == CLI_OK && cli->watch)
-                status = workers_watch(cli, &list, &revision);
-        json_object_put(list);
+                status = workers_watch(cli, &seen);
+        json_object_put(seen.list);
         return status;
 }
 
@@ -143,7 +162,7 @@ static int workers_url(struct cli *cli, const char *name, char **ret_url)
         struct json_object *list = NULL;
         int status = cli_connect(cli);
         if (status == CLI_OK)
-                status = table_get_all(&cli->worker, WORKERS_PATH, "peers", &list);
+                status = table_get_all(&cli->worker, WORKERS_PATH, "peers", NULL, &list);
         *ret_url = NULL;
         for (size_t i = 0; status == CLI_OK && !*ret_url && i < json_object_array_length(list); i++) {
                 struct json_object *worker = json_object_array_get_idx(list, i);

@@ -49,6 +49,8 @@ static void answer_page(struct http_request *request, const struct registry_page
 
         ferry_json_begin_object(&writer);
         ferry_json_add_uint(&writer, "revision", page->revision);
+        if (page->n_skipped)
+                ferry_json_add_uint(&writer, "skipped", page->n_skipped);
         ferry_json_key(&writer, "peers");
         ferry_json_begin_array(&writer);
         for (size_t i = 0; i < page->n; i++)

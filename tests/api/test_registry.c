@@ -339,6 +339,33 @@ WITH_SHARED(ferry_lists_workers_and_fetches_by_name)
         assert_non_null(strstr(errors, "no worker nobody is in the registry"));
 }
 
+/* Of another program that writes under the prefix, or of a version that is not known here. */
+WITH_WORKER(ferry_tells_of_values_that_are_no_workers)
+{
+        const char *ferry = getenv("FERRY"), *output, *errors;
+        /* {"key":"/ferry/workers/x","value":"y"} and the key alone */
+        static const char put[] = "{\"key\":\"L2ZlcnJ5L3dvcmtlcnMveA==\",\"value\":\"eQ==\"}";
+        static const char drop[] = "{\"key\":\"L2ZlcnJ5L3dvcmtlcnMveA==\"}";
+        struct json_object *page;
+
+        NEEDS_ETCD();
+        start(w, "a");
+        page = call_json(w, 200, "GET", "/v1/peers?registry=1", NULL);
+        assert_false(json_object_object_get_ex(page, "skipped", NULL));
+        (void)etcd_ask(&etcd, "/v3/kv/put", put);
+        page = call_json(w, 200, "GET", "/v1/peers?registry=1", NULL);
+        assert_int_equal(json_number(page, "skipped"), 1);
+        for (int json = 0; json < 2; json++) {
+                const char *flag = json ? "--json" : NULL;
+
+                assert_int_equal(command_run(STRINGS(ferry, "--url", w->url, "workers", flag), NULL, &output, &errors),
+                                 0);
+                assert_non_null(strstr(output, w->url));
+                assert_string_equal(errors, "ferry: the registry has 1 value under its prefix that is no worker's\n");
+        }
+        (void)etcd_ask(&etcd, "/v3/kv/deleterange", drop);
+}
+
 /* Runs until a signal ends it; *ret_output is read from. */
 static pid_t ferry_watch(const struct worker *w, int *ret_output)
 {
