@@ -46,8 +46,10 @@ static inline struct fixture *start_with_body(const char *body, const struct fer
 {
         struct fixture *x = unit_alloc(sizeof(*x));
 
-        (void)snprintf(x->answer, sizeof(x->answer),
-                       "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n%s", body);
+        assert_in_range(snprintf(x->answer, sizeof(x->answer),
+                                 "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n%s",
+                                 body),
+                        0, sizeof(x->answer) - 1);
         x->step = (struct server_step){ .answer = x->answer };
         server_start(&x->server, &x->step, 1);
         assert_int_equal(ferry_new(x->server.url, options, &x->ferry), 0);
