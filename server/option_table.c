@@ -78,6 +78,14 @@ static bool is_public(const char *text)
         return is_host(scheme + 3) || is_host_port(scheme + 3);
 }
 
+/* What browsers send in Origin; also of their extensions, whose scheme is their own. */
+static bool is_origin(const char *text)
+{
+        const char *scheme = strstr(text, "://");
+
+        return scheme && scheme != text && (is_host(scheme + 3) || is_host_port(scheme + 3));
+}
+
 #define GROUP_HTTP "HTTP, the control plane"
 #define GROUP_UCX "The data plane"
 #define GROUP_ACCESS "Access"
@@ -239,6 +247,8 @@ const struct option option_table[] = {
           .argument = "ORIGIN",
           .type = OPTION_LIST,
           AT(allow_origin),
+          .accepts = is_origin,
+          .accepted = "an origin like https://tool.example or http://localhost:3000, without a path",
           .help = "Web origins (https://host) whose browsers may call; repeatable (default none)" },
         { .group = GROUP_ACCESS,
           .flag = "tls-cert",

@@ -126,6 +126,7 @@ TEST(what_is_no_flag_or_no_value_is_refused_in_one_line)
                 { { "--advertise", "http://x/path" }, "--advertise" },
                 { { "--advertise", "ftp://x" }, "--advertise" },
                 { { "--allow-host", "x:80" }, "--allow-host" },
+                { { "--allow-origin", "tool.example" }, "--allow-origin" },
                 { { "--no-auth=yes" }, "no-auth" },
                 { { "--listen", "127.0.0.1:0", "--allow-peer", "10.0.0.0/99" }, "--allow-peer" },
                 { { "--listen", "127.0.0.1:0", "--tls-cert", "/dev/null" }, "--tls-key" },

@@ -244,6 +244,7 @@ TEST_WITH(bad_values_are_refused_with_the_flag_and_what_it_takes, setup, teardow
         REFUSE("--name", "letters", "two words", "");
         REFUSE("--name", "63", "0123456789012345678901234567890123456789012345678901234567890123");
         REFUSE("--advertise", "host name", "host:80");
+        REFUSE("--allow-origin", "an origin", "tool.example", "https://tool.example/", "https://", "://x", "*");
         REFUSE("--local", "auto, off or an absolute path", "on");
         REFUSE("--log-level", "error|warn|info|debug", "verbose");
         REFUSE("--log-format", "logfmt|json", "xml");
