@@ -77,14 +77,14 @@ const char *guard_bearer(const char *authorization)
 
 int guard_authorize(const char *authorization, const struct guard_tokens *tokens, enum http_auth need)
 {
-        if (need == HTTP_AUTH_NONE || !tokens->full)
+        if (need == HTTP_AUTH_NONE || (!tokens->full && need != HTTP_AUTH_KEY))
                 return 0;
         const char *given = guard_bearer(authorization);
         uint8_t key[FERRY_KEY_SIZE];
         if (!given)
                 return FERRY_E_UNAUTHENTICATED;
         /* Always compares all: the time must not tell which token was close. */
-        bool full = ferry_secret_equal(given, tokens->full);
+        bool full = tokens->full && ferry_secret_equal(given, tokens->full);
         bool peer = tokens->peer && ferry_secret_equal(given, tokens->peer);
         bool metrics = tokens->metrics && ferry_secret_equal(given, tokens->metrics);
         if (full || (peer && need == HTTP_AUTH_PEER) || (metrics && need == HTTP_AUTH_METRICS))
@@ -173,6 +173,9 @@ bool guard_authenticate(struct http_request *request)
         if (error == FERRY_E_FORBIDDEN)
                 request_problem(request, error,
                                 "A peer's token may fetch metadata and /v1/worker only, a metrics token /metrics only");
+        else if (request->route->auth == HTTP_AUTH_KEY)
+                request_problem(request, error,
+                                "Send the notification_key of the operation's metadata as Authorization: Bearer");
         else if (guard_bearer(request->headers.authorization))
                 request_problem(request, error, "The token that came is not the worker's");
         else

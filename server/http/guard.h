@@ -35,9 +35,10 @@ bool guard_origin_allowed(const char *origin, const char *const *allowed, size_t
 const char *guard_bearer(const char *authorization);
 
 /*
- * Checks an Authorization header (or NULL) against the tokens for a route that needs `need`. Every route is open where
- * tokens->full is NULL. 0; FERRY_E_UNAUTHENTICATED; FERRY_E_FORBIDDEN (the token is for other routes). For
- * HTTP_AUTH_KEY anything in the form of a key passes: the handler compares it. Pure; compares in constant time.
+ * Checks an Authorization header (or NULL) against the tokens for a route that needs `need`. Where tokens->full is NULL
+ * every route is open but those of HTTP_AUTH_KEY. 0; FERRY_E_UNAUTHENTICATED; FERRY_E_FORBIDDEN (the token is for other
+ * routes). For HTTP_AUTH_KEY anything in the form of a key passes: the handler compares it. Pure; compares in constant
+ * time.
  */
 struct guard_tokens {
         const char *full, *peer, *metrics; /* NULL = none */

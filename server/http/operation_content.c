@@ -63,7 +63,7 @@ bool content_find(struct http_request *request, struct operation_view *ret_view)
         return false;
 }
 
-/* The key that the client sent; NULL = it sent the full token, or none is required. */
+/* The key that the client sent; NULL = it sent the full token. */
 static const uint8_t *shown_key(struct http_request *request, uint8_t key[FERRY_KEY_SIZE])
 {
         const char *bearer = guard_bearer(request->headers.authorization);

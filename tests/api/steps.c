@@ -143,6 +143,14 @@ struct json_object *operation_json(struct worker *w, const char *id)
         return call_json(w, 200, "GET", path, NULL);
 }
 
+const char *operation_bearer(struct worker *w, const char *id)
+{
+        const char *path = text_format("/v1/operations/%s/metadata", id);
+
+        return text_format("Authorization: Bearer %s",
+                           json_text(call_json(w, 200, "GET", path, NULL), "notification_key"));
+}
+
 const char *metadata_url(const struct worker *w, const char *id)
 {
         return text_format("%s/v1/operations/%s/metadata", w->url, id);

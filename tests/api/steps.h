@@ -42,6 +42,9 @@ struct json_object *read_by_url(struct worker *w, const char *region, const char
 /* GET /v1/operations/{id}. */
 struct json_object *operation_json(struct worker *w, const char *id);
 
+/* "Authorization: Bearer KEY" with the notification_key of a passive operation that is not terminal. */
+const char *operation_bearer(struct worker *w, const char *id);
+
 /* The URL of a passive operation's metadata. */
 const char *metadata_url(const struct worker *w, const char *id);
 

@@ -200,16 +200,17 @@ WITH_SCENE(content_of_a_follower_waits_for_its_range)
         follow(s, ",\"uses\":2", &s->follower);
         read_some(s);
         path = text_format("/v1/operations/%s/content", s->follower.id);
+        const char *key = operation_bearer(&s->p.b, s->follower.id);
         ask = text_format("GET %s HTTP/1.1\r\nHost: localhost\r\nRange: bytes=0-9999\r\n"
-                          "Ferry-Transfer: xfr_0123456789abcdef\r\n\r\n",
-                          path);
+                          "Ferry-Transfer: xfr_0123456789abcdef\r\n%s\r\n\r\n",
+                          path, key);
         struct raw_answer answer = raw_exchange(&s->p.b, ask);
         assert_int_equal(answer.status, 206);
         pattern_fill(SEED, 0, pattern, SIZE);
         assert_memory_equal(answer.body, pattern, 10000);
         ask = text_format("GET %s HTTP/1.1\r\nHost: localhost\r\nRange: bytes=10000-\r\n"
-                          "Ferry-Transfer: xfr_0123456789abcdef\r\n\r\n",
-                          path);
+                          "Ferry-Transfer: xfr_0123456789abcdef\r\n%s\r\n\r\n",
+                          path, key);
         fd = raw_connect(&s->p.b);
         raw_send(fd, ask, strlen(ask));
         worker_await_metric(&s->p.b, "ferry_http_waiters", 1);
@@ -219,7 +220,7 @@ WITH_SCENE(content_of_a_follower_waits_for_its_range)
         assert_int_equal(answer.body_size, SIZE - 10000);
         assert_memory_equal(answer.body, pattern + 10000, SIZE - 10000);
         (void)close(fd);
-        call_json_with(&s->p.b, 200, "DELETE", path, NULL, STRINGS("Ferry-Transfer: xfr_0123456789abcdef"));
+        call_json_with(&s->p.b, 200, "DELETE", path, NULL, STRINGS("Ferry-Transfer: xfr_0123456789abcdef", key));
         operation_assert_end(&s->c, s->read.id, FERRY_COMPLETE, NULL);
         operation_assert_end(&s->p.b, s->follower.id, FERRY_COMPLETE, NULL);
         free(pattern);

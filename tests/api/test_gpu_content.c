@@ -19,14 +19,14 @@ WITH_GPUS(the_digest_of_the_whole_comes_from_a_gpu)
         offer_make(w, FERRY_WRITABLE, id, &target);
         wire_expect(w, 204,
                     "PUT /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n"
-                    "Repr-Digest: " ABC_DIGEST "\r\n\r\nabc",
-                    target.id);
+                    "%s\r\nRepr-Digest: " ABC_DIGEST "\r\n\r\nabc",
+                    target.id, operation_bearer(w, target.id));
         operation_assert_end(w, target.id, FERRY_COMPLETE, NULL);
         offer_make(w, FERRY_READABLE, id, &offer);
         answer = wire_ask(w,
                           "GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n"
-                          "Want-Repr-Digest: sha-256=1\r\n\r\n",
-                          offer.id);
+                          "%s\r\nWant-Repr-Digest: sha-256=1\r\n\r\n",
+                          offer.id, operation_bearer(w, offer.id));
         assert_int_equal(answer.status, 200);
         answer_assert_header(&answer, "Repr-Digest", ABC_DIGEST);
         assert_memory_equal(answer.body, "abc", 3);
@@ -56,6 +56,7 @@ static void waiting_prepare(struct worker *w, struct waiting *r)
 
                 offer_make(w, r->kind, r->region, &offer);
                 r->id = text_format("%s", offer.id);
+                r->headers = text_format("%s%s\r\n", r->headers, operation_bearer(w, r->id));
         }
 }
 

@@ -138,6 +138,30 @@ WITH_PAIR(the_key_opens_its_own_operation_alone)
         }
 }
 
+/* A worker without a token is open to everybody but for this: who claims an operation shows that it is meant. */
+ON_WORKER(without_a_token_the_content_takes_the_key_as_well)
+{
+        static const char *const methods[] = { "GET", "HEAD", "PUT", "DELETE" };
+        static const char *const headers[] = { "", "Authorization: Basic eDp5\r\n", "Authorization: Bearer token\r\n" };
+        OPERATION offer;
+        const char *key = offer_small(w, FERRY_READABLE, region_make(w, SMALL, 9), &offer);
+
+        for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
+                for (size_t k = 0; k < sizeof(headers) / sizeof(headers[0]); k++) {
+                        const char *ask = text_format("%s /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s"
+                                                      "Content-Length: 0\r\nConnection: close\r\n\r\n",
+                                                      methods[i], offer.id, headers[k]);
+                        const char *said = wire_talk(w, ask, strlen(ask));
+
+                        assert_memory_equal(said, "HTTP/1.1 401", 12);
+                        assert_non_null(strstr(said, "WWW-Authenticate: Bearer\r\n"));
+                }
+        }
+        assert_string_equal(json_text(operation_json(w, offer.id), "status"), "INITIALIZED");
+        wire_expect(w, 200, "GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\n\r\n", offer.id, key);
+        operation_assert_end(w, offer.id, FERRY_COMPLETE, NULL);
+}
+
 /* A program that has the metadata alone, by libferry: both kinds, in two pieces. */
 WITH_PAIR(a_program_without_a_worker_reads_and_writes)
 {
@@ -214,8 +238,9 @@ ON_WORKER(who_asks_is_known_by_a_name_if_it_is_one)
                 char *offer = offer_abc(w, "readable", region);
                 struct json_object *now, *peer;
                 struct raw_answer answer = wire_ask(
-                        w, "GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\nFerry-Worker: %s\r\n\r\n",
-                        offer, rows[i].header);
+                        w,
+                        "GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\nFerry-Worker: %s\r\n\r\n",
+                        offer, operation_bearer(w, offer), rows[i].header);
 
                 assert_int_equal(answer.status, 200);
                 operation_assert_end(w, offer, FERRY_COMPLETE, NULL);
@@ -249,10 +274,12 @@ WITH_WORKER(the_digest_of_the_whole_comes_with_any_part)
         const char *region = region_make(w, 6, 0);
         assert_int_equal(ferry_put_region_content(w->client, region, 0, "-a--bc", 6), 0);
         offer = offer_abc(w, "readable", region);
+        const char *key = operation_bearer(w, offer);
         fd = raw_connect(w); /* on one connection, a range is over when the next one is asked for */
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                const char *request = text_format("GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\n",
-                                                  offer, rows[i].headers);
+                const char *request =
+                        text_format("GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\n%s\r\n", offer,
+                                    key, rows[i].headers);
 
                 raw_send(fd, request, strlen(request));
                 raw_receive(fd, false, &answer);
@@ -282,16 +309,17 @@ WITH_WORKER(an_upload_that_is_not_what_its_digest_says_fails)
         const char *region = region_make(w, 6, 0);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 offer = offer_abc(w, "writable", region);
+                const char *key = operation_bearer(w, offer);
                 /* Of a part, nothing can be said yet. */
                 wire_expect(w, 204,
                             "PUT /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n"
-                            "Repr-Digest: %s\r\n\r\nab",
-                            offer, rows[i].digest);
+                            "%s\r\nRepr-Digest: %s\r\n\r\nab",
+                            offer, key, rows[i].digest);
                 answer = wire_ask(
                         w,
                         "PUT /v1/operations/%s/content?offset=2 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n"
-                        "Repr-Digest: %s\r\n\r\n%s",
-                        offer, rows[i].digest, rows[i].last);
+                        "%s\r\nRepr-Digest: %s\r\n\r\n%s",
+                        offer, key, rows[i].digest, rows[i].last);
                 assert_int_equal(answer.status, rows[i].status);
                 if (rows[i].status == 204)
                         operation_assert_end(w, offer, FERRY_COMPLETE, NULL);
@@ -314,11 +342,11 @@ ON_WORKER(ranges_apart_from_each_other_are_counted)
         const char *region = region_make(w, digest_max + 1, 0);
         offer_make(w, FERRY_READABLE, region, &offer);
         for (uint64_t i = 0; i <= max; i++) {
-                struct raw_answer answer =
-                        wire_ask(w,
-                                 "GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\nRange: bytes=%" PRIu64
-                                 "-%" PRIu64 "\r\nWant-Repr-Digest: sha-256=1\r\n\r\n",
-                                 offer.id, 2 * i, 2 * i);
+                struct raw_answer answer = wire_ask(
+                        w,
+                        "GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\nRange: bytes=%" PRIu64
+                        "-%" PRIu64 "\r\nWant-Repr-Digest: sha-256=1\r\n\r\n",
+                        offer.id, bearer(offer.metadata), 2 * i, 2 * i);
                 answer_assert_header(&answer, "Repr-Digest", NULL); /* of so much, none is told */
                 if (i < max) {
                         assert_int_equal(answer.status, 206);

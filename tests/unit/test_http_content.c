@@ -25,8 +25,8 @@ static void be_impatient(struct http_fixture *h)
         http_start(h);
 }
 
-/* An offer, with a reference. */
-static struct operation *offer(struct http_fixture *h, char path[64])
+/* An offer, with a reference; *ret_key: its key as a header. */
+static struct operation *offer(struct http_fixture *h, char path[64], const char **ret_key)
 {
         const char *body = text_format("{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}]}", h->region);
         struct raw_answer answer = expect_status(http_call(h, "POST", "/v1/operations", "", body), 201);
@@ -36,6 +36,9 @@ static struct operation *offer(struct http_fixture *h, char path[64])
 
         assert_true(ferry_id_parse("op_", id, &number));
         assert_int_equal(operation_find(h->f->store, number, &operation), OPERATION_FOUND);
+        (void)snprintf(path, 64, "/v1/operations/%s/metadata", id);
+        answer = expect_status(http_call(h, "GET", path, "", NULL), 200);
+        *ret_key = text_format("Authorization: Bearer %s\r\n", reply_field(&answer, "notification_key"));
         (void)snprintf(path, 64, "/v1/operations/%s/content", id);
         return operation;
 }
@@ -65,10 +68,11 @@ WITH_HTTP(an_open_connection_is_the_presence_of_a_worker_alone)
         be_impatient(h);
         for (int worker = 0; worker < 2; worker++) {
                 char path[64];
-                struct operation *operation = offer(h, path);
+                const char *key;
+                struct operation *operation = offer(h, path, &key);
                 int fd = raw_dial(h->port);
 
-                ask(fd, path, worker ? TRANSFER WORKER "Range: bytes=0-9\r\n" : TRANSFER "Range: bytes=0-9\r\n", 206);
+                ask(fd, path, text_format("%s" TRANSFER "%sRange: bytes=0-9\r\n", key, worker ? WORKER : ""), 206);
                 if (worker) {
                         await_loop(h->f, clock_now_us() + 4 * ABSENCE_MS * 1000);
                         assert_int_equal(view_of(h, operation).status, FERRY_IN_PROGRESS);
@@ -85,11 +89,12 @@ WITH_HTTP(an_open_connection_is_the_presence_of_a_worker_alone)
 WITH_HTTP(a_connection_keeps_no_transfer_that_is_over)
 {
         char path[64];
-        struct operation *operation = offer(h, path);
+        const char *key;
+        struct operation *operation = offer(h, path, &key);
         int fd = raw_dial(h->port);
 
-        ask(fd, path, TRANSFER WORKER "Range: bytes=0-9\r\n", 206);
-        expect_status(http_call(h, "DELETE", path, TRANSFER, NULL), 200);
+        ask(fd, path, text_format("%s" TRANSFER WORKER "Range: bytes=0-9\r\n", key), 206);
+        expect_status(http_call(h, "DELETE", path, text_format("%s" TRANSFER, key), NULL), 200);
         ask(fd, "/livez", "", 200);
         WAIT_UNTIL(atomic_load(&operation->refs) == 2); /* the store's and ours */
         (void)close(fd);

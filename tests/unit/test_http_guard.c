@@ -88,8 +88,13 @@ TEST(the_own_origin_is_that_of_the_page)
 static const struct guard_tokens none, alone = { .full = "full" },
                                        tokens = { .full = "full", .peer = "peer", .metrics = "metrics" };
 
-TEST(without_a_token_all_is_open)
+TEST(without_a_token_all_is_open_but_what_takes_a_key)
 {
+        static const char key[] = "Bearer AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+        assert_int_equal(guard_authorize(key, &none, HTTP_AUTH_KEY), 0);
+        assert_int_equal(guard_authorize(NULL, &none, HTTP_AUTH_KEY), FERRY_E_UNAUTHENTICATED);
+        assert_int_equal(guard_authorize("Bearer x", &none, HTTP_AUTH_KEY), FERRY_E_UNAUTHENTICATED);
         assert_int_equal(guard_authorize(NULL, &none, HTTP_AUTH_FULL), 0);
         assert_int_equal(guard_authorize("Bearer x", &none, HTTP_AUTH_FULL), 0);
 }
