@@ -18,7 +18,7 @@ const struct cli_option cli_options[] = {
         { "key", "FILE", "FERRY_KEY", "PEM: key of the client certificate", 0, NULL, AT(key) },
         { "answer-timeout", "TIME", "FERRY_ANSWER_TIMEOUT", "give up a worker that is silent for so long (10s)", 0,
           NULL, AT(answer_timeout) },
-        { "json", NULL, NULL, "print JSON", 'j', NULL, AT(json) },
+        { "json", NULL, NULL, "print JSON; help and completion scripts stay text", 'j', NULL, AT(json) },
         { "quiet", NULL, NULL, "show no progress", 'q', NULL, AT(quiet) },
         { "output", "FILE", NULL, "where the bytes go; - is standard output", 'o', "accept fetch get", AT(output) },
         { "size", "SIZE", NULL, "bytes: 4096, 64K, 1.5GiB", 's', "accept bench", AT(size) },
