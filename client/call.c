@@ -138,6 +138,8 @@ int call_delete(struct ferry *f, const char *collection, const char *id)
                 problem_clear(f);
                 return 0;
         }
+        if (r == 0 && reply.status != 204)
+                return problem_protocol(f, "the status of a DELETE is 204", "");
         return r;
 }
 

@@ -120,7 +120,7 @@ bool call_retry(struct ferry *f, const struct request *request, struct reply *re
                 uint64_t *ret_delay_ms);
 
 /*
- * Sends, repeats where that is allowed, and classifies the answer: 0 for 2xx and 3xx, FERRY_E_* for a problem, -errno.
+ * Sends, repeats where that is allowed, and classifies the answer: 0 for 2xx and 304, FERRY_E_* for a problem, -errno.
  * Sets f->problem. reply is filled whenever an answer came; the caller clears it in any case.
  */
 int call_send(struct ferry *f, const struct request *request, struct reply *ret_reply);

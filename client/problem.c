@@ -143,8 +143,10 @@ int problem_classify(struct ferry *f, const struct request *request, const struc
         snprintf(p->request_id, sizeof(p->request_id), "%s", reply->request_id);
         if (result < 0)
                 return problem_transport(f, reply, result);
-        if (reply->status >= 200 && reply->status < 400)
+        if (reply->status / 100 == 2 || reply->status == 304)
                 return 0;
+        if (reply->status / 100 == 3)
+                return problem_protocol(f, "it leads to another URL", reply->location);
         p->retry_after_ms = reply->retry_after_ms;
         if (reply->body.data) {
                 p->body = malloc(reply->body.size + 1);

@@ -140,15 +140,16 @@ void table_encode(FILE *path, const char *text)
                 fprintf(path, strchr(plain, *text) ? "%c" : "%%%02X", (unsigned char)*text);
 }
 
-int table_get(const struct cli_worker *worker, const char *path, struct json_object **ret_json)
+int table_get(const struct cli_worker *worker, const char *path, const char *member, struct json_object **ret_json)
 {
         struct ferry_answer answer;
         int r = ferry_request(worker->ferry, "GET", path, NULL, NULL, 0, &answer);
         struct json_object *json = r == 0 && answer.body ? json_tokener_parse(answer.body) : NULL;
         ferry_answer_clear(&answer);
-        if (r == 0 && !json_object_is_type(json, json_type_object)) {
+        if (r == 0 && !json_object_object_get_ex(json, member, NULL)) {
                 json_object_put(json);
-                fprintf(stderr, "ferry: %s%s is not JSON (is this the URL of a ferryd?)\n", worker->url, path);
+                fprintf(stderr, "ferry: %s%s is not what a worker answers (is this the URL of a ferryd?)\n",
+                        worker->url, path);
                 return CLI_UNREACHABLE;
         }
         *ret_json = json;
@@ -164,7 +165,7 @@ int table_get_all(const struct cli_worker *worker, const char *path, const char 
         int status = next && all ? CLI_OK : cli_usage_error("%s", strerror(ENOMEM));
         while (status == CLI_OK && next) {
                 struct json_object *page = NULL, *list = NULL, *after = NULL, *more = NULL;
-                status = table_get(worker, next, &page);
+                status = table_get(worker, next, member, &page);
                 free(next);
                 next = NULL;
                 if (status == CLI_OK && json_object_object_get_ex(page, member, &list)) {

@@ -59,6 +59,20 @@ class Faults(Case):
                        self.directory / "x", "-u", self.b.url, status=3)
         self.assertEqual(self.files(), [])
 
+    def test_a_server_that_is_no_worker(self):
+        """Nothing counts as done there, be it that it answers with other JSON or leads elsewhere, as to https:."""
+        answers = [b"HTTP/1.1 302 Found\r\nLocation: https://h/\r\n", b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"]
+        source = self.file("source", 10)
+        for head in answers:
+            with self.answering(head + b"Connection: close\r\nContent-Length: 7\r\n\r\n" + b'{"a":1}') as url:
+                for command in (["ls"], ["show"], ["show", "limits"], ["doctor"], ["top"], ["events"], ["devices"], ["peers"],
+                                ["rm", "rgn_1"], ["cancel", "op_1"], ["wait", "op_1"], ["offer", source], ["connect", "http://x:1"],
+                                ["accept", "-o", self.directory / "x", "--size", "1"]):
+                    self.complains("is this the URL of a ferryd?", *command, "-u", url, status=3)
+        with self.answering(answers[0] + b"Content-Length: 0\r\nConnection: close\r\n\r\n") as url:
+            self.complains("leads to another URL: https://h/", "put", "/v1/regions/rgn_1/content", source, "-u", url, status=3)
+        self.assertEqual(self.files(), [])
+
     def test_the_wrong_pairing(self):
         process, url = self.offer()
         self.complains("use ferry fetch", "send", self.directory / "source", url, "-u", self.b.url, status=2)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real workers for the tests of the ferry command, in a directory that goes with the test."""
+import contextlib
 import json
 import os
 import pathlib
@@ -7,6 +8,7 @@ import select
 import shutil
 import signal
 import socket
+import socketserver
 import subprocess
 import tempfile
 import threading
@@ -170,6 +172,22 @@ class Case(unittest.TestCase):
         threading.Thread(target=serve, daemon=True).start()
         self.addCleanup(listener.close)
         return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+    @contextlib.contextmanager
+    def answering(self, answer):
+        """The URL of a server that gives every request the same answer."""
+        class Handler(socketserver.StreamRequestHandler):
+            def handle(self):
+                size = 0
+                while (line := self.rfile.readline()) not in (b"\r\n", b""):
+                    size = int(line.split()[1]) if line.lower().startswith(b"content-length:") else size
+                self.rfile.read(size)
+                self.wfile.write(answer)
+
+        with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+            threading.Thread(target=server.serve_forever, kwargs={"poll_interval": LOOK_S}, daemon=True).start()
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+            server.shutdown()
 
     def eventually(self, check):
         """Polls, for a limited time, for what another process does and tells nobody of."""

@@ -91,9 +91,12 @@ TEST(proxies_of_the_environment_are_not_used)
 TEST(redirects_are_not_followed)
 {
         START(x, { "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n" });
-        const struct ferry_answer *answer = ask(x, "GET", "/", 0);
+        const struct ferry_answer *answer = ask(x, "GET", "/", -EPROTO);
         assert_int_equal(answer->http_status, 302);
         assert_string_equal(answer->location, "http://127.0.0.1:1/");
+        assert_string_equal(
+                ferry_last_message(x->ferry),
+                "not the answer of a worker (HTTP status 302): it leads to another URL: http://127.0.0.1:1/");
 }
 
 TEST(a_unix_socket_serves_as_well)

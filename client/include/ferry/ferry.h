@@ -636,10 +636,9 @@ struct ferry_exchange {
 };
 
 /*
- * Performs any request. Returns 0 for 2xx and 3xx; a positive number for a problem document; the common error for a
- * proxy's answer; -EPROTO for any other. *ret_answer is set whenever an answer came, also with a problem (else zero),
- * and goes to ferry_answer_clear().
- * Errors: every FERRY_E_*, and what sink and source return.
+ * Performs any request. Returns 0 for 2xx and 304; a positive number for a problem document; the common error for a
+ * proxy's answer; -EPROTO for any other, as a redirect. *ret_answer is set whenever an answer came, also with a problem
+ * (else zero), and goes to ferry_answer_clear(). Errors: every FERRY_E_*, and what sink and source return.
  */
 FERRY_SIZED int ferry_exchange_perform(struct ferry *f, const struct ferry_exchange *exchange,
                                        struct ferry_answer *ret_answer);
