@@ -210,6 +210,9 @@ int easy_classify(const struct easy *easy, CURLcode result, const char *name, ch
         } else if (result == CURLE_SSL_CONNECT_ERROR) {
                 error = FERRY_E_PEER_UNREACHABLE;
                 text = "no TLS connection to the peer could be made";
+        } else if (result == CURLE_RECV_ERROR || result == CURLE_SEND_ERROR || result == CURLE_GOT_NOTHING ||
+                   result == CURLE_PARTIAL_FILE) {
+                error = FERRY_E_PEER_LOST;
         }
         if (text)
                 (void)snprintf(detail, EASY_DETAIL_SIZE, "%s", text);

@@ -223,10 +223,10 @@ TEST(answers_are_told_apart)
                 { "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nnot json!", FERRY_E_INVALID_METADATA },
                 { "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", FERRY_E_INVALID_METADATA },
                 { "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]", FERRY_E_INVALID_METADATA },
-                { "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{\"descriptors\":", FERRY_E_TRANSFER_FAILED },
-                { "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", FERRY_E_TRANSFER_FAILED },
+                { "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{\"descriptors\":", FERRY_E_PEER_LOST },
+                { "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", FERRY_E_PEER_LOST },
                 { "HTTP/1.1 200 OK\r\nContent-Le", FERRY_E_INVALID_METADATA },
-                { "", FERRY_E_TRANSFER_FAILED },
+                { "", FERRY_E_PEER_LOST },
                 { "SSH-2.0-OpenSSH_9.2\r\n", FERRY_E_TRANSFER_FAILED },
         };
 
