@@ -35,6 +35,9 @@ static int path_of(const char *path, char text[LOCAL_PATH_SIZE])
                 n = snprintf(text, LOCAL_PATH_SIZE, "%s/ferry", runtime);
         else
                 n = snprintf(text, LOCAL_PATH_SIZE, "/tmp/ferry-%lu", (unsigned long)geteuid());
+        /* With a slash at its end a symbolic link would be followed. */
+        while (n > 1 && n < LOCAL_PATH_SIZE && text[n - 1] == '/')
+                text[--n] = '\0';
         return n > 0 && n < LOCAL_PATH_SIZE ? 0 : -ENAMETOOLONG;
 }
 
