@@ -121,17 +121,20 @@ static bool keep_strings(struct worker_settings *settings)
         return true;
 }
 
-/* Splits --advertise: of a URL, the data plane and the check of Host headers use the host. */
+/* Splits --advertise: of a URL or "[IPV6]", the data plane and the check of Host headers use the host. */
 static bool split_advertise(struct worker_settings *settings)
 {
         struct worker_options *options = &settings->options;
         const char *authority = options->advertise ? strstr(options->advertise, "://") : NULL;
         char host[ADDRESS_HOST_SIZE];
 
-        if (!authority)
-                return true;
-        settings->advertise_url = options->advertise;
-        if (!address_host(authority + 3, host))
+        if (authority) {
+                settings->advertise_url = options->advertise;
+                authority += strlen("://");
+        } else if (options->advertise && options->advertise[0] == '[') {
+                authority = options->advertise;
+        }
+        if (!authority || !address_host(authority, host))
                 return true;
         options->advertise = keep(settings, host);
         return options->advertise != NULL;

@@ -60,14 +60,25 @@ WITH_WORKER(it_gives_the_addresses_of_the_ready_line)
         assert_false(json_truth(worker, "local"));
 }
 
-ON_WORKER(it_gives_the_advertised_name, "--advertise", "ferry.example")
+WITH_WORKER(it_gives_the_advertised_host)
 {
-        struct json_object *worker;
-        const char *wanted;
+        static const struct {
+                const char *advertise, *wanted;
+        } rows[] = { { "ferry.example", "ferry.example" }, { "fd00::1", "[fd00::1]" }, { "[fd00::1]", "[fd00::1]" } };
 
-        worker = worker_json(w);
-        wanted = text_format("http://ferry.example%s", strrchr(w->url, ':'));
-        assert_string_equal(address_text(worker, "http"), wanted);
+        for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+                struct json_object *worker;
+                const char *wanted;
+
+                test_row(rows[i].advertise);
+                worker_start(w, "w", STRINGS("--advertise", rows[i].advertise, "--data-listen", "127.0.0.1:0"));
+                worker = worker_json(w);
+                wanted = text_format("http://%s%s", rows[i].wanted, strrchr(w->url, ':'));
+                assert_string_equal(address_text(worker, "http"), wanted);
+                wanted = text_format("%s%s", rows[i].wanted, strrchr(w->data, ':'));
+                assert_string_equal(address_text(worker, "data"), wanted);
+                worker_stop(w);
+        }
 }
 
 WITH_WORKER(each_start_has_an_epoch_of_its_own)
