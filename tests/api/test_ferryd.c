@@ -144,6 +144,20 @@ TEST(what_is_no_flag_or_no_value_is_refused_in_one_line)
         refused(STRINGS("--token-file", "/nonexistent/token"), 1, "/nonexistent/token");
 }
 
+TEST(the_log_says_what_is_wrong_with_a_data_address)
+{
+        static const struct {
+                const char *address, *text;
+        } rows[] = { { "no.such.invalid:0", "cannot be resolved" }, { "[fe80::1]:0", "link-local" } };
+        const char *output, *errors;
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                test_row(rows[i].address);
+                assert_int_equal(ferryd_run(STRINGS("--data-listen", rows[i].address), &output, &errors), 1);
+                assert_non_null(strstr(errors, rows[i].text));
+        }
+}
+
 TEST(a_bad_environment_is_refused_by_its_own_name)
 {
         static const char *const listen[] = { "--listen", "127.0.0.1:0", NULL };

@@ -29,6 +29,12 @@ static void classify(struct ucx_address *a)
         }
 }
 
+static bool is_link_local(const struct ucx_address *a)
+{
+        return a->address.ss_family == AF_INET6 &&
+               IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)&a->address)->sin6_addr);
+}
+
 bool ucx_address_same_host(const struct sockaddr *a, const struct sockaddr *b)
 {
         if (!a || a->sa_family != b->sa_family)
@@ -159,10 +165,11 @@ static bool is_up(const struct ucx_address *a)
         return up || !known;
 }
 
-static void refuse(int r)
+static int refuse(int r, const char *reason)
 {
         log_event(LOG_ERROR, "network transport not opened", LOG_S("step", "listen at --data-listen"),
-                  LOG_S("reason", strerror(-r)));
+                  LOG_S("reason", reason));
+        return r;
 }
 
 int ucx_address_parse(const char *data_listen, struct ucx_address *ret_address)
@@ -170,10 +177,10 @@ int ucx_address_parse(const char *data_listen, struct ucx_address *ret_address)
         struct ucx_address address = { 0 };
         int r = parse(data_listen, &address);
 
-        if (r < 0) {
-                refuse(r);
-                return r;
-        }
+        if (r < 0)
+                return refuse(r, r == -EADDRNOTAVAIL ? "the name cannot be resolved" : strerror(-r));
+        if (is_link_local(&address))
+                return refuse(-EADDRNOTAVAIL, "UCX does not use link-local addresses");
         classify(&address);
         *ret_address = address;
         return 0;
@@ -200,9 +207,7 @@ int ucx_address_check(struct ucx_address *a, const char **ret_missing)
                 *ret_missing = missing;
                 return -EAGAIN;
         }
-        if (r < 0)
-                refuse(r);
-        return r;
+        return r < 0 ? refuse(r, strerror(-r)) : 0;
 }
 
 int ucx_address_format(const struct sockaddr_storage *address, char *text, size_t size)
