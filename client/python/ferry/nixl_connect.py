@@ -235,15 +235,12 @@ def _to_descriptors(serialized: list[Any]) -> Any:
     return descriptors[0] if len(descriptors) == 1 else descriptors
 
 
-_METADATA_FIELDS = ("descriptors", "nixl_metadata", "notification_key", "operation_kind")
+_METADATA_MEMBERS = ("descriptors", "nixl_metadata", "notification_key", "operation_kind", "model_dump_json")
 
 
 def _is_metadata(value: Any) -> bool:
     """RdmaMetadata, of this module or of upstream."""
-    return isinstance(value, RdmaMetadata) or all(hasattr(value, name) for name in _METADATA_FIELDS)
-
-
-_encode = json.JSONEncoder(separators=(",", ":")).encode
+    return isinstance(value, RdmaMetadata) or all(hasattr(value, name) for name in _METADATA_MEMBERS)
 
 
 def _metadata_text(metadata: Any) -> str:
@@ -254,12 +251,9 @@ def _metadata_text(metadata: Any) -> str:
             blob = "b64:" + base64.b64encode(bytes.fromhex(blob)).decode()
         except ValueError:
             pass  # the worker says what is wrong with it
-    return _encode({
-        "descriptors": [{"device": str(one.device), "ptr": one.ptr, "size": one.size} for one in metadata.descriptors],
-        "nixl_metadata": blob,
-        "notification_key": metadata.notification_key,
-        "operation_kind": int(metadata.operation_kind),
-    })
+        metadata = type(metadata)(**{**metadata.model_dump(), "nixl_metadata": blob})
+    text: str = metadata.model_dump_json()
+    return text
 
 
 # ---- memory ----
