@@ -13,6 +13,7 @@
 enum { HTTP_LANES = 4 };
 
 struct http_transfer;
+struct peers_thread;
 
 /* A connection, which moves one range after the other. */
 struct http_lane {
@@ -32,7 +33,8 @@ struct http_lane {
 
 /* A transfer and its connections. See http_transfer.h. */
 struct http_transfer {
-        struct http_transfer *prev, *next;           /* the peers' thread's */
+        struct peers_thread *thread;                 /* that moves it; fixed once it is queued */
+        struct http_transfer *prev, *next;           /* the thread's */
         struct http_transfer *live_prev, *live_next; /* with stop_reason, guarded by the peers' lock */
         int stop_reason;                             /* why the transfer is to end; 0 = it is not */
         struct engine_transfer spec;                 /* as given to http_transfer_new; its key is wiped */

@@ -22,7 +22,7 @@ static int on_registry_wake(void *context)
         int r = peers_thread_start(peers);
 
         if (r == 0)
-                (void)curl_multi_wakeup(peers->multi);
+                peers_thread_wake(peers);
         return r;
 }
 
@@ -92,6 +92,8 @@ int peers_new(const struct peers_config *config, struct peers **ret_peers)
                 return -ENOMEM;
         pthread_mutex_init(&peers->lock, NULL);
         pthread_mutex_init(&peers->start_lock, NULL);
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(peers->threads); i++)
+                peers->threads[i].peers = peers;
         r = settings_make(peers, config);
         if (r < 0)
                 return r;
@@ -108,7 +110,7 @@ struct peers *peers_free(struct peers *peers)
 {
         if (!peers)
                 return NULL;
-        peers_thread_stop(peers);
+        peers_threads_stop(peers);
         while (peers->kept) {
                 struct headers_kept *kept = peers->kept;
                 easy_free_headers(kept->headers);

@@ -9,12 +9,13 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/space.h"
 #include "base/thread.h"
 #include "base/util.h"
 #include "peers_internal.h"
 #include "registry_internal.h"
 
-/* The peers' thread: it fetches documents, moves transfers over HTTP, and runs the registry. */
+/* The peers' threads: they fetch documents, move transfers over HTTP, and run the registry. */
 
 enum { CONNECTIONS_KEPT = 64 };
 
@@ -24,6 +25,11 @@ static CURLcode curl_state;
 static void curl_start(void)
 {
         curl_state = curl_global_init(CURL_GLOBAL_DEFAULT);
+}
+
+static bool is_first(const struct peers_thread *thread)
+{
+        return thread == &thread->peers->threads[0];
 }
 
 /* Ends a fetch that is in neither list any more. */
@@ -45,8 +51,8 @@ static void fetch_cancel(struct peers *peers, struct fetch *fetch)
         fetch_finish(peers, fetch, FERRY_E_CANCELLED, "the worker is shutting down", NULL);
 }
 
-/* Starts queued fetches. false: the thread is to stop. */
-static bool take_queued(struct peers *peers)
+/* Starts queued fetches. */
+static void take_fetches(struct peers *peers)
 {
         struct fetch *queued, *fetch, *next;
         bool stopping;
@@ -59,13 +65,12 @@ static bool take_queued(struct peers *peers)
                 DL_DELETE(queued, fetch);
                 if (stopping) {
                         fetch_cancel(peers, fetch);
-                } else if (curl_multi_add_handle(peers->multi, fetch->easy.curl) != CURLM_OK) {
+                } else if (curl_multi_add_handle(peers->threads[0].multi, fetch->easy.curl) != CURLM_OK) {
                         fetch_finish(peers, fetch, FERRY_E_TRANSFER_FAILED, "memory is short", NULL);
                 } else {
                         DL_APPEND(peers->running, fetch);
                 }
         }
-        return !stopping;
 }
 
 static void on_fetch_done(struct easy *easy, CURLcode result)
@@ -81,12 +86,12 @@ static void on_fetch_done(struct easy *easy, CURLcode result)
         fetch_finish(peers, fetch, error, detail, metadata);
 }
 
-static void finish_done(struct peers *peers)
+static void finish_done(struct peers_thread *thread)
 {
         CURLMsg *message;
         int left;
 
-        while ((message = curl_multi_info_read(peers->multi, &left))) {
+        while ((message = curl_multi_info_read(thread->multi, &left))) {
                 CURLcode result = message->data.result;
                 char *private = NULL;
                 struct easy *easy;
@@ -95,24 +100,24 @@ static void finish_done(struct peers *peers)
                         continue;
                 (void)curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &private);
                 easy = (struct easy *)(void *)private;
-                (void)curl_multi_remove_handle(peers->multi, easy->curl);
+                (void)curl_multi_remove_handle(thread->multi, easy->curl);
                 easy->done(easy, result);
         }
 }
 
 /* ---- transfers over HTTP ---- */
 
-static void take_transfers(struct peers *peers)
+static void take_transfers(struct peers_thread *thread)
 {
         struct http_transfer *queued, *transfer, *next;
 
-        pthread_mutex_lock(&peers->lock);
-        queued = FERRY_STEAL(peers->queued_transfers);
-        pthread_mutex_unlock(&peers->lock);
+        pthread_mutex_lock(&thread->peers->lock);
+        queued = FERRY_STEAL(thread->queued);
+        pthread_mutex_unlock(&thread->peers->lock);
         DL_FOREACH_SAFE (queued, transfer, next) {
                 DL_DELETE(queued, transfer);
-                DL_APPEND(peers->running_transfers, transfer);
-                http_transfer_start(transfer, peers->multi);
+                DL_APPEND(thread->running, transfer);
+                http_transfer_start(transfer, thread->multi);
         }
 }
 
@@ -126,9 +131,11 @@ static int stop_reason(struct peers *peers, const struct http_transfer *transfer
         return reason;
 }
 
-static void http_transfer_forget(struct peers *peers, struct http_transfer *transfer)
+static void http_transfer_forget(struct http_transfer *transfer)
 {
-        DL_DELETE(peers->running_transfers, transfer);
+        struct peers *peers = transfer->thread->peers;
+
+        DL_DELETE(transfer->thread->running, transfer);
         pthread_mutex_lock(&peers->lock);
         DL_DELETE2(peers->live_transfers, transfer, live_prev, live_next);
         pthread_mutex_unlock(&peers->lock);
@@ -136,13 +143,13 @@ static void http_transfer_forget(struct peers *peers, struct http_transfer *tran
 }
 
 /* Returns the time of the next retry; UINT64_MAX = none. */
-static uint64_t run_transfers(struct peers *peers, uint64_t now)
+static uint64_t run_transfers(struct peers_thread *thread, uint64_t now)
 {
         uint64_t until = UINT64_MAX;
         struct http_transfer *transfer, *next;
 
-        DL_FOREACH_SAFE (peers->running_transfers, transfer, next) {
-                int reason = stop_reason(peers, transfer);
+        DL_FOREACH_SAFE (thread->running, transfer, next) {
+                int reason = stop_reason(thread->peers, transfer);
                 uint64_t due;
 
                 if (reason)
@@ -151,18 +158,18 @@ static uint64_t run_transfers(struct peers *peers, uint64_t now)
                 if (due < until)
                         until = due;
                 if (http_transfer_is_over(transfer))
-                        http_transfer_forget(peers, transfer);
+                        http_transfer_forget(transfer);
         }
         return until;
 }
 
 /* Runs due work. Returns the milliseconds until the next deadline. */
-static int run_due(struct peers *peers)
+static int run_due(struct peers_thread *thread)
 {
-        uint64_t now = clock_now_us(), until = run_transfers(peers, now);
+        uint64_t now = clock_now_us(), until = run_transfers(thread, now);
 
-        if (peers->registry) {
-                uint64_t due = registry_run(peers->registry, peers->multi, now);
+        if (is_first(thread) && thread->peers->registry) {
+                uint64_t due = registry_run(thread->peers->registry, thread->multi, now);
 
                 if (due < until)
                         until = due;
@@ -172,37 +179,58 @@ static int run_due(struct peers *peers)
         return until <= now ? 0 : (int)((until - now + 999) / 1000);
 }
 
-static void drop_transfers(struct peers *peers)
+static void drop_transfers(struct peers_thread *thread)
 {
         struct http_transfer *transfer, *next;
 
-        take_transfers(peers);
-        DL_FOREACH_SAFE (peers->running_transfers, transfer, next) {
+        take_transfers(thread);
+        DL_FOREACH_SAFE (thread->running, transfer, next) {
                 http_transfer_stop(transfer, FERRY_E_CANCELLED, "the worker is shutting down");
-                http_transfer_forget(peers, transfer);
+                http_transfer_forget(transfer);
         }
+}
+
+static void drop_fetches(struct peers *peers)
+{
+        struct fetch *fetch, *next;
+
+        take_fetches(peers);
+        DL_FOREACH_SAFE (peers->running, fetch, next) {
+                DL_DELETE(peers->running, fetch);
+                (void)curl_multi_remove_handle(peers->threads[0].multi, fetch->easy.curl);
+                fetch_cancel(peers, fetch);
+        }
+}
+
+static bool is_stopping(struct peers *peers)
+{
+        bool stopping;
+
+        pthread_mutex_lock(&peers->lock);
+        stopping = peers->stopping;
+        pthread_mutex_unlock(&peers->lock);
+        return stopping;
 }
 
 static void *peers_run(void *argument)
 {
-        struct peers *peers = argument;
-        struct fetch *fetch, *next;
+        struct peers_thread *thread = argument;
+        struct peers *peers = thread->peers;
         int running = 0;
 
-        while (take_queued(peers)) {
-                take_transfers(peers);
-                (void)curl_multi_perform(peers->multi, &running);
-                finish_done(peers);
+        while (!is_stopping(peers)) {
+                if (is_first(thread))
+                        take_fetches(peers);
+                take_transfers(thread);
+                (void)curl_multi_perform(thread->multi, &running);
+                finish_done(thread);
                 /* libcurl shortens the wait to its own timers. */
-                (void)curl_multi_poll(peers->multi, NULL, 0, run_due(peers), NULL);
+                (void)curl_multi_poll(thread->multi, NULL, 0, run_due(thread), NULL);
         }
-        DL_FOREACH_SAFE (peers->running, fetch, next) {
-                DL_DELETE(peers->running, fetch);
-                (void)curl_multi_remove_handle(peers->multi, fetch->easy.curl);
-                fetch_cancel(peers, fetch);
-        }
-        drop_transfers(peers);
-        if (peers->registry)
+        if (is_first(thread))
+                drop_fetches(peers);
+        drop_transfers(thread);
+        if (is_first(thread) && peers->registry)
                 registry_stop(peers->registry);
         return NULL;
 }
@@ -211,39 +239,55 @@ static void *peers_run(void *argument)
  * On the first request, because libcurl with its TLS library takes several milliseconds and 3 MiB, and many workers
  * never send one. Any thread.
  */
-int peers_thread_start(struct peers *peers)
+static int thread_start(struct peers_thread *thread)
 {
+        struct peers *peers = thread->peers;
         int r = 0;
 
         pthread_mutex_lock(&peers->start_lock);
-        if (!peers->started) {
+        if (!thread->started) {
                 (void)pthread_once(&curl_once, curl_start);
                 if (curl_state != CURLE_OK) {
                         log_event(LOG_ERROR, "libcurl failed", LOG_S("reason", curl_easy_strerror(curl_state)));
                         r = -EIO;
-                } else if (!peers->multi && !(peers->multi = curl_multi_init())) {
+                } else if (!thread->multi && !(thread->multi = curl_multi_init())) {
                         r = -ENOMEM;
                 } else {
-                        (void)curl_multi_setopt(peers->multi, CURLMOPT_MAXCONNECTS, (long)CONNECTIONS_KEPT);
-                        r = thread_new("ferry-peers", peers_run, peers, &peers->thread);
-                        peers->started = r == 0;
+                        (void)curl_multi_setopt(thread->multi, CURLMOPT_MAXCONNECTS, (long)CONNECTIONS_KEPT);
+                        r = thread_new("ferry-peers", peers_run, thread, &thread->thread);
+                        thread->started = r == 0;
                 }
         }
         pthread_mutex_unlock(&peers->start_lock);
         return r;
 }
 
-void peers_thread_stop(struct peers *peers)
+int peers_thread_start(struct peers *peers)
 {
-        if (peers->started) {
-                pthread_mutex_lock(&peers->lock);
-                peers->stopping = true;
-                pthread_mutex_unlock(&peers->lock);
-                (void)curl_multi_wakeup(peers->multi);
-                (void)pthread_join(peers->thread, NULL);
+        return thread_start(&peers->threads[0]);
+}
+
+void peers_thread_wake(struct peers *peers)
+{
+        (void)curl_multi_wakeup(peers->threads[0].multi);
+}
+
+void peers_threads_stop(struct peers *peers)
+{
+        pthread_mutex_lock(&peers->lock);
+        peers->stopping = true;
+        pthread_mutex_unlock(&peers->lock);
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(peers->threads); i++)
+                if (peers->threads[i].started)
+                        (void)curl_multi_wakeup(peers->threads[i].multi);
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(peers->threads); i++) {
+                struct peers_thread *thread = &peers->threads[i];
+
+                if (thread->started)
+                        (void)pthread_join(thread->thread, NULL);
+                if (thread->multi)
+                        (void)curl_multi_cleanup(thread->multi);
         }
-        if (peers->multi)
-                (void)curl_multi_cleanup(peers->multi);
 }
 
 /* ---- queueing ---- */
@@ -279,42 +323,58 @@ int peers_fetch(struct peers *peers, const struct fetch_document *document, cons
                                peers->max_fetches);
                 return FERRY_E_LIMIT_REACHED;
         }
-        (void)curl_multi_wakeup(peers->multi);
+        peers_thread_wake(peers);
         return 0;
+}
+
+/* That moves the bytes of a stream. */
+static struct peers_thread *thread_of(struct peers *peers, const struct stream *stream)
+{
+        const struct space *gpu = stream_next_space(stream, 0);
+
+        return &peers->threads[gpu ? 1 + gpu->device % PEERS_GPUS : 0];
 }
 
 int peers_transfer_start(struct peers *peers, const struct engine_transfer *spec, char *detail, size_t detail_size)
 {
         struct http_transfer *transfer;
+        struct peers_thread *thread;
         int r;
 
         if (detail_size)
                 detail[0] = '\0';
-        r = peers_thread_start(peers);
+        r = peers_thread_start(peers); /* libcurl is ready then */
         if (!r)
                 r = http_transfer_new(&peers->settings, spec, &transfer, detail, detail_size);
         if (r)
                 return r;
+        thread = thread_of(peers, &transfer->stream);
+        r = thread_start(thread);
+        if (r) {
+                (void)http_transfer_free(transfer);
+                return r;
+        }
+        transfer->thread = thread;
         pthread_mutex_lock(&peers->lock);
-        DL_APPEND(peers->queued_transfers, transfer);
+        DL_APPEND(thread->queued, transfer);
         DL_APPEND2(peers->live_transfers, transfer, live_prev, live_next);
         pthread_mutex_unlock(&peers->lock);
-        (void)curl_multi_wakeup(peers->multi);
+        (void)curl_multi_wakeup(thread->multi);
         return 0;
 }
 
 void peers_transfer_cancel(struct peers *peers, uint64_t id, int reason)
 {
         struct http_transfer *transfer;
-        bool found = false;
+        struct peers_thread *thread = NULL;
 
         pthread_mutex_lock(&peers->lock);
         DL_FOREACH2(peers->live_transfers, transfer, live_next)
         if (transfer->spec.id == id && !transfer->stop_reason) {
                 transfer->stop_reason = reason;
-                found = true;
+                thread = transfer->thread;
         }
         pthread_mutex_unlock(&peers->lock);
-        if (found) /* else the thread may not exist */
-                (void)curl_multi_wakeup(peers->multi);
+        if (thread)
+                (void)curl_multi_wakeup(thread->multi);
 }

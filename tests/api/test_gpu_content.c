@@ -202,3 +202,31 @@ WITH_GPUS(a_client_that_leaves_while_a_gpu_stands_still_costs_nothing)
         }
         free(pattern);
 }
+
+/* The active side, whose thread also fetches documents and keeps the worker's name in the registry. */
+WITH_GPUS(a_transfer_over_http_that_waits_for_a_gpu_holds_up_no_other)
+{
+        static const char warning[] = "no transport but HTTP";
+        struct pair *p = &s->pair;
+
+        worker_start(&p->a, "a", STRINGS("--local", "off"));
+        worker_start(&p->b, "b", STRINGS("--local", "off"));
+        worker_expect(&p->a, warning);
+        worker_expect(&p->b, warning);
+        for (int read = 0; read < 2; read++) {
+                const enum ferry_kind kind = read ? FERRY_READABLE : FERRY_WRITABLE;
+                const struct course c = { kind, "cpu", "cuda:0", SIZE, read ? ",\"verify\":true" : NULL };
+                const struct course beside = { kind, "cpu", "cpu", SIZE, NULL };
+                const struct course other = { kind, "cpu", "cuda:1", SIZE, NULL };
+                struct course_state begun;
+
+                course_prepare(p, &c, &begun);
+                gpu_set_faults(s, "stuck0");
+                course_begin(p, &c, &begun);
+                course_run(p, &beside, "http", "http");
+                course_run(p, &other, "http", "http");
+                assert_not_done(&p->b, begun.active);
+                gpu_set_faults(s, "");
+                course_end(p, &c, &begun, "http", "http");
+        }
+}
