@@ -97,13 +97,13 @@ static void data_is_there(struct requester *r, struct chunk *chunk, const struct
 static void data_received(struct message *message, enum message_result result)
 {
         struct requester *r = message->owner;
-        struct chunk *chunk = window_find(&r->window, message->seq);
+        struct chunk *chunk = window_find(&r->window, message->header.seq);
 
         chunk->receives--;
         r->copying -= message->counted;
         requester_note_message(r, message, result);
-        if (result == MESSAGE_OK && r->error == 0 && check_bytes(r, &message->answer, message->checksum)) {
-                data_is_there(r, chunk, &message->answer);
+        if (result == MESSAGE_OK && r->error == 0 && check_bytes(r, &message->header, message->checksum)) {
+                data_is_there(r, chunk, &message->header);
         } else if (result == MESSAGE_LEASE_ENDED) {
                 r->expects_done_ack = r->error == 0; /* a DONE_ACK that says why will follow */
                 requester_fail(r, FERRY_E_CANCELLED_BY_PEER, "the peer took its memory back");
@@ -130,7 +130,7 @@ static bool data_begins(struct message *message)
 {
         struct peer *peer = message->link->owner;
         struct requester *r = peer ? requester_find(peer->engine, message->transfer) : NULL;
-        struct chunk *chunk = r && r->error == 0 ? window_find(&r->window, message->seq) : NULL;
+        struct chunk *chunk = r && r->error == 0 ? window_find(&r->window, message->header.seq) : NULL;
 
         if (!chunk)
                 return false;
@@ -155,8 +155,7 @@ static void receive(struct requester *r, struct chunk *chunk, const struct wire_
         message->done = data_received;
         message->owner = r;
         message->transfer = r->spec.id;
-        message->seq = chunk->seq;
-        message->answer = *h;
+        message->header = *h;
         link->transport->ops->receive(link, message, payload);
 }
 

@@ -105,7 +105,7 @@ void requester_chunk_written(struct requester *r, struct chunk *chunk)
 static void write_sent(struct message *message, enum message_result result)
 {
         struct requester *r = message->owner;
-        struct chunk *chunk = window_find(&r->window, message->seq);
+        struct chunk *chunk = window_find(&r->window, message->header.seq);
 
         requester_note_message(r, message, result);
         if (result == MESSAGE_OK)
@@ -136,7 +136,6 @@ static bool send_part(struct requester *r, struct chunk *chunk, uint64_t offset,
         message->done = write_sent;
         message->owner = r;
         message->transfer = r->spec.id;
-        message->seq = chunk->seq;
         if (message->header.flags & WIRE_FINAL)
                 r->final_sent = true;
         chunk->sends++;

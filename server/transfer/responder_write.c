@@ -51,7 +51,7 @@ static void write_received(struct message *message, enum message_result result)
         r->copying -= message->counted;
         responder_note_message(r, message, result);
         if (result == MESSAGE_OK)
-                stored(r, &message->answer, message->checksum);
+                stored(r, &message->header, message->checksum);
         responder_mark(r); /* after MESSAGE_LEASE_ENDED the requester's DONE says why */
 }
 
@@ -127,6 +127,6 @@ void responder_on_write(struct engine *engine, struct peer *peer, const struct w
         message->owner = r;
         message->transfer = r->transfer;
         message->responder = r->number;
-        message->answer = *h;
+        message->header = *h;
         peer->link->transport->ops->receive(peer->link, message, payload);
 }

@@ -80,7 +80,15 @@ static inline void take(struct node *node, const struct wire_header *header, str
         m->begin = on_begin;
         m->done = on_received;
         m->owner = &node->received;
-        node->transport->ops->receive(node->link, m, payload);
+        if (!payload->bytes) {
+                node->transport->ops->receive(node->link, m, payload);
+                return;
+        }
+        if (on_begin(m)) { /* the engine stores such bytes itself */
+                (void)stream_store(m->stream, m->offset, payload->bytes, m->length);
+                on_received(m, MESSAGE_OK);
+        }
+        message_free(node->transport, m);
 }
 
 static inline void on_message(void *context, struct link *link, const struct wire_header *header,

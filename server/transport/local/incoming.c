@@ -123,7 +123,6 @@ static const char *on_map(struct channel *channel, const struct frame *frame, st
 
 static const char *on_release(struct channel *channel, const struct frame *frame, struct datagram *datagram)
 {
-        (void)datagram;
         return outgoing_released(channel, frame->slot, frame->number, (enum gpu_path)frame->gpu_path)
                        ? NULL
                        : "it released a lease that it does not hold";
@@ -131,7 +130,6 @@ static const char *on_release(struct channel *channel, const struct frame *frame
 
 static const char *on_unmap(struct channel *channel, const struct frame *frame, struct datagram *datagram)
 {
-        (void)datagram;
         return mappings_remove(&channel->mappings, frame->id) == 0 ? NULL : "it unmapped memory that is not mapped";
 }
 
@@ -149,14 +147,12 @@ static const char *on_map_gpu(struct channel *channel, const struct frame *frame
 
 static const char *on_mapped(struct channel *channel, const struct frame *frame, struct datagram *datagram)
 {
-        (void)datagram;
         export_answered(channel, frame->id, frame->n == 1);
         return NULL;
 }
 
 static const char *on_unmapped(struct channel *channel, const struct frame *frame, struct datagram *datagram)
 {
-        (void)datagram;
         export_unmapped(channel, frame->id);
         return NULL;
 }

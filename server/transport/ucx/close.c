@@ -81,12 +81,17 @@ static void drop_failing(struct ucx *ucx)
                 ucx_queue_drop(link);
 }
 
+static bool is_busy(const struct ucx_link *link)
+{
+        return link->under_way || ucx_link_is_staging(link);
+}
+
 static struct ucx_link *find_ended(struct ucx *ucx)
 {
         struct ucx_link *link;
 
         DL_FOREACH2(ucx->failing, link, failing_next)
-        if (link->closed && !link->under_way && !ucx_link_is_staging(link))
+        if (link->closed && !is_busy(link))
                 return link;
         return NULL;
 }
@@ -120,7 +125,7 @@ bool ucx_sweep(struct ucx *ucx)
 
 static bool is_idle(const struct ucx_link *link)
 {
-        return !link->under_way && !link->parts && !link->receives && !ucx_link_is_staging(link);
+        return !is_busy(link) && !link->parts && !link->receives;
 }
 
 /* Closes links without messages in flight; UCX flushes their sent data. */
@@ -139,22 +144,17 @@ static void close_idle(struct ucx *ucx)
         }
 }
 
-static bool any_is_open(const struct ucx *ucx)
+static bool is_open(const struct ucx_link *link)
 {
-        const struct link *link;
-
-        DL_FOREACH (ucx->base.links, link)
-                if (link->state != LINK_ENDED)
-                        return true;
-        return false;
+        return link->base.state != LINK_ENDED;
 }
 
-static bool any_is_busy(const struct ucx *ucx)
+static bool any(const struct ucx *ucx, bool (*is)(const struct ucx_link *link))
 {
         struct link *link;
 
         DL_FOREACH (ucx->base.links, link)
-                if (ucx_link_of(link)->under_way || ucx_link_is_staging(ucx_link_of(link)))
+                if (is(ucx_link_of(link)))
                         return true;
         return false;
 }
@@ -199,14 +199,14 @@ void ucx_shut_down(struct transport *transport, uint64_t deadline_us)
         if (!ucx->worker)
                 return;
         ucx->stopping = true;
-        while (any_is_open(ucx) && clock_now_us() < deadline_us) {
+        while (any(ucx, is_open) && clock_now_us() < deadline_us) {
                 run(ucx);
                 close_idle(ucx);
         }
         fail_all(ucx);
         run(ucx);
         deadline_us = clock_now_us() + UCX_CLOSE_MS * UINT64_C(1000);
-        while (any_is_busy(ucx) && clock_now_us() < deadline_us)
+        while (any(ucx, is_busy) && clock_now_us() < deadline_us)
                 run(ucx);
         (void)ucx_queue_flush(ucx);
         /* UCX aborts the process if its worker is destroyed before such a request is freed. */
@@ -217,7 +217,11 @@ void ucx_shut_down(struct transport *transport, uint64_t deadline_us)
                         ucp_request_free(link->close_request);
                 link->close_request = NULL;
         }
-        ucx_staging_stop(ucx);
+        while (any(ucx, ucx_link_is_staging)) { /* before UCX's worker is destroyed */
+                copier_wait(staging_copier(ucx->staging));
+                (void)copier_collect(staging_copier(ucx->staging));
+        }
+        staging_stop(ucx->staging);
         if (ucx->listener)
                 ucp_listener_destroy(ucx->listener);
         ucp_worker_destroy(ucx->worker);

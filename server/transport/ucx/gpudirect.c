@@ -3,7 +3,7 @@
 
 /*
  * GPU memory that is passed to UCX in place, so that an RDMA card reads and writes it. All other payloads in device
- * memory are staged (staged.c), even if UCX could copy them itself, as over TCP. UCX waits for each copy on the calling
+ * memory are staged (queue.c), even if UCX could copy them itself, as over TCP. UCX waits for each copy on the calling
  * thread, so a GPU that hangs would block every transfer; and it aborts the process if a copy fails
  * (ucp_mem_type_pack), so a lost GPU would end the worker.
  *

@@ -32,6 +32,14 @@ uint64_t ucx_window(struct link *base)
         return (uint64_t)ucx_link_of(base)->chunk * ucx_of(base->transport)->window;
 }
 
+bool ucx_staging_has_room(struct ucx_link *link, const struct stream *stream, uint64_t offset, uint64_t length)
+{
+        bool has = staging_has_room(ucx_of_link(link)->staging, stream, offset, length);
+
+        link->wants_stage |= !has;
+        return has;
+}
+
 uint64_t ucx_request_size(struct link *base, const struct stream *own, uint64_t offset, uint64_t limit)
 {
         uint64_t most = least(limit, ucx_link_of(base)->chunk);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
 #include "ucx_internal.h"
 
 /*
@@ -14,6 +16,14 @@
  *
  * UCX may reorder messages while it connects. So before the first message of the peer, UCX gets only one message that
  * the peer answers. A message that the peer does not answer may go too: it is the last of its transfer.
+ *
+ * Payloads in device memory: the staging threads (transport/staging.h) load a send into host memory before it is queued
+ * here, and store a receive into device memory after UCX has received it (message.c). So the device copies one chunk of
+ * the window while UCX moves another. UCX moves a payload that it gets in place (gpudirect.c) without copies; its stage
+ * only checks the device memory.
+ *
+ *   send:     link->loading → ucx_send → … → end
+ *   receive:  … → finished by UCX → link->storing → end
  */
 
 /* ---- sends ---- */
@@ -85,6 +95,19 @@ static void loaded(struct message *message)
         }
 }
 
+/* Begins a send and loads its bytes. */
+static void load(struct ucx_message *m)
+{
+        if (!ucx_message_begin(m)) {
+                ucx_message_end(m, MESSAGE_CANCELLED);
+        } else if (!ucx_message_place(m)) {
+                ucx_message_end(m, MESSAGE_NO_MEMORY);
+        } else {
+                DL_APPEND(ucx_link_of(m->base.link)->loading, &m->base);
+                stage_run(&m->base, m->device ? STAGING_CHECK : STAGING_LOAD, loaded);
+        }
+}
+
 void ucx_send(struct link *base, struct message *message)
 {
         struct ucx_link *link = ucx_link_of(base);
@@ -99,7 +122,7 @@ void ucx_send(struct link *base, struct message *message)
                 return;
         }
         if (message->length > 0 && message->stream->off_host && !message->stage) {
-                ucx_staged_load(m, loaded);
+                load(m);
                 return;
         }
         m->part = message->force_inline || has_parts(link, message->transfer) || base->state == LINK_CONNECTING;
@@ -129,15 +152,17 @@ static bool pump_parts(struct ucx_link *link)
 
 /* ---- receives ---- */
 
-/* Stores into host memory at once, so that the bytes survive if the link ends right after the message. */
+/* Begins a receive off the host whose bytes came inline, and stores them. Safe inside UCX callbacks. */
 static void store_inline(struct ucx_message *m, const void *bytes)
 {
         if (!ucx_message_begin(m)) {
                 ucx_message_drop(ucx_of_link(ucx_link_of(m->base.link)), m);
-                return;
+        } else if (!ucx_message_stage(m)) {
+                ucx_message_end(m, MESSAGE_NO_MEMORY);
+        } else {
+                memcpy(m->base.stage->bytes, bytes, m->base.length);
+                ucx_message_store(m);
         }
-        m->base.fault = stream_store(m->base.stream, m->base.offset, bytes, m->base.length);
-        ucx_message_end(m, m->base.fault < 0 ? MESSAGE_FAULT : MESSAGE_OK);
 }
 
 void ucx_receive(struct link *base, struct message *message, struct payload *payload)
@@ -149,10 +174,7 @@ void ucx_receive(struct link *base, struct message *message, struct payload *pay
         payload->taken = true;
         m->receive = true;
         if (payload->bytes) {
-                if (message->stream->off_host)
-                        ucx_staged_store_inline(m, payload->bytes);
-                else
-                        store_inline(m, payload->bytes);
+                store_inline(m, payload->bytes);
                 return;
         }
         m->descriptor = payload->descriptor;
@@ -260,6 +282,18 @@ bool ucx_queue_flush(struct ucx *ucx)
         return any;
 }
 
+static void end_staged(struct message *message, enum message_result result)
+{
+        ucx_message_end(ucx_message_of(message), result);
+}
+
+/* Those that a device is copying end after that. */
+static void cancel_staged(struct ucx_link *link, const uint64_t *transfer, enum message_result result)
+{
+        stage_cancel(&link->loading, transfer, result, end_staged);
+        stage_cancel(&link->storing, transfer, result, end_staged);
+}
+
 /* The first message of the list with a payload of the transfer that is not being refused. */
 static struct message *find_waiting(struct message *list, const struct link *link, uint64_t transfer)
 {
@@ -278,7 +312,7 @@ void ucx_cancel(struct link *base, uint64_t transfer)
         struct ucx *ucx = ucx_of_link(link);
         struct message *m;
 
-        ucx_staged_end(link, &transfer, MESSAGE_CANCELLED);
+        cancel_staged(link, &transfer, MESSAGE_CANCELLED);
         /* done may call the transport again, so each search starts anew. */
         while ((m = find_waiting(link->parts, base, transfer))) {
                 DL_DELETE(link->parts, m);
@@ -302,7 +336,7 @@ void ucx_queue_drop(struct ucx_link *link)
         struct ucx *ucx = ucx_of_link(link);
         struct message *m, *next;
 
-        ucx_staged_end(link, NULL, MESSAGE_LOST);
+        cancel_staged(link, NULL, MESSAGE_LOST);
         while ((m = link->parts)) {
                 DL_DELETE(link->parts, m);
                 ucx_message_end(ucx_message_of(m), MESSAGE_LOST);

@@ -178,6 +178,33 @@ static const struct transport_ops ops = {
         .carrier = ucx_carrier,
 };
 
+/* ---- threads and buffers for payloads in device memory ---- */
+
+/* Runs on a staging thread. These threads end before UCX's worker does. */
+static void on_staged(void *context)
+{
+        const struct ucx *ucx = context;
+
+        (void)ucp_worker_signal(ucx->worker);
+}
+
+static void on_staging_room(void *context)
+{
+        struct ucx *ucx = context;
+        struct link *base;
+
+        DL_FOREACH (ucx->base.links, base) {
+                struct ucx_link *link = ucx_link_of(base);
+
+                link->room |= link->wants_stage;
+                link->wants_stage = false;
+                if (link->room)
+                        ucx_link_ready(link);
+        }
+}
+
+/* ---- set-up ---- */
+
 static bool has_tcp(const struct ucx *ucx)
 {
         for (size_t i = 0; i < ucx->facts.n_transports; i++)
@@ -267,7 +294,7 @@ int ucx_transport_new(const struct ucx_config *config, const struct transport_ha
         ucx->chunk_max = config->chunk_size ? config->chunk_size : WIRE_CHUNK_MAX;
         ucx->chunk_first = ucx->chunk_max < UCX_CHUNK_DEFAULT ? ucx->chunk_max : UCX_CHUNK_DEFAULT;
         ucx->window = config->window ? config->window : TRANSPORT_WINDOW_DEFAULT;
-        r = ucx_staging_new(ucx);
+        r = staging_new(on_staged, on_staging_room, ucx, &ucx->staging);
         if (r == 0)
                 r = open_or_wait(ucx, config);
         if (r < 0) {

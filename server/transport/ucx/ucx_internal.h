@@ -85,7 +85,7 @@ struct ucx_link {
         uint64_t parts_sending;       /* bytes of parts that UCX works on */
         struct message *receives;     /* utlist; rendezvous that have arrived and wait to be posted */
         uint64_t receiving;           /* bytes of posted receives */
-        struct message *loading;      /* utlist; sends being loaded from a device (staged.c) */
+        struct message *loading;      /* utlist; sends being loaded from a device (queue.c) */
         struct message *storing;      /* utlist; receives being stored to a device */
         bool wants_stage;             /* a message waits for room in staging */
         bool is_ready;                /* in ucx->ready */
@@ -239,15 +239,6 @@ void ucx_watch_wake(struct ucx *ucx);
 void ucx_watch_run(struct ucx *ucx);
 void ucx_watch_end(struct ucx *ucx);
 
-/* ---- staging.c: threads and buffers for payloads in device memory ---- */
-
-/* 0 or -errno. */
-int ucx_staging_new(struct ucx *ucx);
-/* Waits for running copies, and ends the threads. To be called before UCX's worker is destroyed. */
-void ucx_staging_stop(struct ucx *ucx);
-/* Whether length bytes can be staged now; false: the link becomes ready once staging has room again. */
-bool ucx_staging_has_room(struct ucx_link *link, const struct stream *stream, uint64_t offset, uint64_t length);
-
 /* ---- gpudirect.c: GPU memory that is passed to UCX in place ---- */
 
 /* Fills in ucx->facts.device and ucx->gpudirect. To be called once the context is open. */
@@ -264,6 +255,8 @@ uint64_t ucx_gpudirect_run(struct ucx_link *link, const struct stream *stream, u
 uint64_t ucx_request_size(struct link *link, const struct stream *own, uint64_t offset, uint64_t limit);
 uint64_t ucx_fit(struct link *link, const struct stream *stream, uint64_t offset, uint64_t limit, bool *ret_inline);
 uint64_t ucx_window(struct link *link);
+/* Whether length bytes can be staged now; false: the link becomes ready once staging has room again. */
+bool ucx_staging_has_room(struct ucx_link *link, const struct stream *stream, uint64_t offset, uint64_t length);
 /* To be called for each header sent and received: they measure the round trip. */
 void ucx_pace_sent(struct ucx_link *link, const struct wire_header *header);
 void ucx_pace_received(struct ucx_link *link, const struct wire_header *header);
@@ -287,15 +280,6 @@ void ucx_message_store(struct ucx_message *message);
 /* Pass the message, which must have begun, to UCX. Not inside UCX callbacks. */
 void ucx_message_send_now(struct ucx_message *message);
 void ucx_message_receive_now(struct ucx_message *message);
-
-/* ---- staged.c: payloads in device memory ---- */
-
-/* Begins a send and loads its bytes; then calls loaded. */
-void ucx_staged_load(struct ucx_message *message, void (*loaded)(struct message *message));
-/* Begins a receive whose bytes came inline, and stores them. Safe inside UCX callbacks. */
-void ucx_staged_store_inline(struct ucx_message *message, const void *bytes);
-/* Ends those of a transfer (NULL = all) with that result; those that a device is copying end after that. */
-void ucx_staged_end(struct ucx_link *link, const uint64_t *transfer, enum message_result result);
 
 /* ---- queue.c: messages that wait for UCX ---- */
 

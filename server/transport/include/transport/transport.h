@@ -86,7 +86,7 @@ enum gpu_path gpu_path_worse(enum gpu_path a, enum gpu_path b);
  * exactly once, and frees it. stream and its segments must stay valid until then.
  */
 struct message {
-        struct wire_header header;   /* of a send */
+        struct wire_header header;   /* of a send; of a receive the engine's own */
         const struct stream *stream; /* of the payload; NULL = no payload */
         uint64_t offset, length;
         bool force_inline; /* a send: the payload travels inline in the message, however long (fit() asked for that)
@@ -109,8 +109,6 @@ struct message {
         void *owner;
         uint64_t transfer; /* messages of one transfer keep their order; argument of ops->cancel */
         uint64_t responder;
-        uint32_t seq;
-        struct wire_header answer;
         uint64_t counted; /* of a long receive: how much of copied the engine has counted */
         /* The transport's own. */
         struct link *link;
