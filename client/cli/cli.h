@@ -178,11 +178,17 @@ int cli_write(int fd, const void *data, size_t size);
 /* JSON or text to standard output, with a line break at its end. The exit status. */
 int cli_print(const char *text);
 
+/* What was printed by stdio goes out. The exit status. */
+int cli_flush(void);
+
 void cli_bytes_format(char *text, size_t size, double bytes);
 
 /* ---- signals.c ---- */
 
-/* SIGINT, SIGTERM and SIGHUP abort the calls of handles that are watched. A second one ends the process. */
+/*
+ * SIGINT, SIGTERM, SIGHUP and SIGPIPE abort the calls of handles that are watched. A second one ends the process. What
+ * nohup has ignored stays ignored.
+ */
 void signals_install(void);
 void signals_watch(struct ferry *f);
 void signals_unwatch(struct ferry *f);

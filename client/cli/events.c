@@ -89,8 +89,8 @@ int cli_run_events(struct cli *cli, int argc, char **argv)
                 size_t n = json_object_object_get_ex(page, "events", &list) ? json_object_array_length(list) : 0;
                 for (size_t i = 0; status == CLI_OK && i < n; i++)
                         status = events_print(cli, json_object_array_get_idx(list, i));
-                if (fflush(stdout) != 0)
-                        status = CLI_PROBLEM;
+                if (status == CLI_OK)
+                        status = cli_flush();
                 free(after);
                 after = (next = member_text(page, "next", NULL)) ? strdup(next) : NULL;
                 more = after && (cli->follow || n > 0);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -16,9 +18,19 @@ static int main_run(struct cli *cli, int argc, char **argv)
         return command->run(cli, argc, argv);
 }
 
+/* A standard stream that is closed stays so: no file of ours takes its place, and its use fails. */
+static void main_reserve_streams(void)
+{
+        for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+                if (fcntl(fd, F_GETFD) < 0)
+                        (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+        }
+}
+
 int main(int argc, char **argv)
 {
         struct cli cli = { .commands = cli_commands, .n_commands = cli_commands_count };
+        main_reserve_streams();
         int n = 0, status = cli_options_parse(&cli, argc, argv, &n);
         argv[n] = NULL;
         signals_install();
@@ -29,13 +41,15 @@ int main(int argc, char **argv)
         else if (status == CLI_OK)
                 status = cli.help ? cli_run_help(&cli, 1, argv) : cli_usage_error("no command (see ferry --help)");
         worker_close(&cli.worker);
-        if (fflush(stdout) != 0 && status == CLI_OK)
-                status = CLI_USAGE;
+        if (status == CLI_OK)
+                status = cli_flush();
         int number = signals_caught();
         if (!number || status == CLI_OK)
                 return status;
         /* Dies of the signal, so that a shell sees it. */
-        fprintf(stderr, "ferry: %s: stopped%s\n", strsignal(number), cli.left ? "" : ", and nothing was left behind");
+        if (number != SIGPIPE)
+                fprintf(stderr, "ferry: %s: stopped%s\n", strsignal(number),
+                        cli.left ? "" : ", and nothing was left behind");
         signal(number, SIG_DFL);
         raise(number);
         return CLI_PROBLEM;

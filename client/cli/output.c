@@ -56,6 +56,13 @@ int cli_print(const char *text)
         return r < 0 ? cli_usage_error("standard output: %s", strerror(-r)) : CLI_OK;
 }
 
+int cli_flush(void)
+{
+        if (fflush(stdout) == 0)
+                return CLI_OK;
+        return errno == EPIPE ? CLI_PROBLEM : cli_usage_error("standard output: %s", strerror(errno));
+}
+
 void cli_bytes_format(char *text, size_t size, double bytes)
 {
         static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };

@@ -28,11 +28,17 @@ static void signals_take(int number)
 
 void signals_install(void)
 {
-        struct sigaction action = { .sa_handler = signals_take, .sa_flags = (int)SA_RESETHAND };
-        sigemptyset(&action.sa_mask);
-        sigaction(SIGINT, &action, NULL);
-        sigaction(SIGTERM, &action, NULL);
-        sigaction(SIGHUP, &action, NULL);
+        static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE };
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(numbers); i++) {
+                bool again = numbers[i] == SIGPIPE; /* what is said at the end may go into the same pipe */
+                struct sigaction action = { .sa_handler = signals_take, .sa_flags = again ? 0 : (int)SA_RESETHAND },
+                                 old;
+                sigemptyset(&action.sa_mask);
+                sigaction(numbers[i], NULL, &old);
+                /* nohup ignores SIGHUP. A script's shell ignores SIGINT for what it starts in the background. */
+                if (old.sa_handler != SIG_IGN || numbers[i] == SIGINT)
+                        sigaction(numbers[i], &action, NULL);
+        }
 }
 
 void signals_watch(struct ferry *f)

@@ -99,9 +99,7 @@ static int workers_tell(const struct cli *cli, const char *event, struct json_ob
                                member_text(worker, "url", ""));
                 }
         }
-        if (fflush(stdout) != 0)
-                return CLI_PROBLEM;
-        return status;
+        return status == CLI_OK ? cli_flush() : status;
 }
 
 static int workers_watch(struct cli *cli, struct workers *seen)
@@ -135,7 +133,7 @@ static int workers_show(const struct cli *cli, struct json_object *list)
                 status = table_show(cli, list, workers_columns, FERRY_ARRAY_SIZE(workers_columns),
                                     "No worker is registered.");
         json_object_put(none);
-        return fflush(stdout) != 0 ? CLI_PROBLEM : status;
+        return status == CLI_OK ? cli_flush() : status;
 }
 
 int cli_run_workers(struct cli *cli, int argc, char **argv)

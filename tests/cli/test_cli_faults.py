@@ -206,6 +206,38 @@ class Faults(Case):
         follow.send_signal(signal.SIGINT)
         self.assertEqual(follow.wait(60), 0)
 
+    def test_a_reader_that_leaves(self):
+        """As head does: the fetch dies of SIGPIPE, quietly, and so does what is printed to a closed pipe."""
+        offer, url = self.offer(MIB)
+        fetch = self.start("fetch", url, "-u", self.b.url)
+        fetch.stdout.read1(10)
+        fetch.stdout.close()
+        self.assertEqual((fetch.stderr.read(), fetch.wait(60)), (b"", -signal.SIGPIPE))
+        self.finish(offer)
+        self.nothing_left(self.a, self.b)
+
+    def test_closed_streams(self):
+        """No file and no connection takes their place."""
+        offer, url = self.offer(MIB)
+        for close, command, reason in ((">&-", ("fetch", url, "-u", self.b.url), "standard output: Bad file descriptor"),
+                                       (">&-", ("help",), "standard output: Bad file descriptor"),
+                                       (">/dev/full", ("help",), "standard output: No space left on device"),
+                                       ("<&-", ("offer", "-", "-u", self.b.url), "standard input: Bad file descriptor")):
+            done = subprocess.run(["bash", "-c", f'exec "$@" {close}', "-", FERRY, *command], capture_output=True, timeout=60,
+                                  env=environment(self.directory), check=False)
+            self.assertEqual((done.returncode, done.stderr.decode()), (2, f"ferry: {reason}\n"), command)
+        self.finish(offer)
+        self.nothing_left(self.a, self.b)
+
+    def test_nohup_is_obeyed(self):
+        offer = subprocess.Popen(["nohup", FERRY, "offer", self.file("source", 10), "-u", self.a.url], stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(self.directory))
+        self.started.append(offer)
+        url = self.line(offer)
+        offer.send_signal(signal.SIGHUP)
+        self.ferry("fetch", url, "-o", self.directory / "x", "-u", self.b.url)
+        self.finish(offer)
+
     def test_interrupted_in_the_middle(self):
         process, fetch = self.fetch_from_a_stopped_worker()
         fetch.send_signal(signal.SIGINT)
