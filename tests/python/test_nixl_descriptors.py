@@ -151,6 +151,11 @@ class TestDescriptors(unittest.IsolatedAsyncioTestCase):
         self.assertTrue((source == shared).all())
         with self.assertRaisesRegex(ValueError, "contiguous"):
             connect.Descriptor((source.T, "cpu"))
+        words, target = numpy.array(["naïve", "Σ"]), numpy.zeros(2, "U5")
+        await self.moved(connect.Descriptor((words, "cpu")), connect.Descriptor((target, "cpu")))
+        self.assertTrue((words == target).all())
+        with self.assertRaisesRegex(TypeError, "Python objects"):
+            connect.Descriptor((numpy.array([None]), "cpu"))
         source.flags.writeable = False
         with self.assertRaisesRegex(ValueError, "read-only"):
             self.connector.create_writable(connect.Descriptor((source, "cpu")))
@@ -165,6 +170,20 @@ class TestDescriptors(unittest.IsolatedAsyncioTestCase):
         self.assertTrue(torch.equal(source, shared))
         with self.assertRaisesRegex(ValueError, "contiguous"):
             connect.Descriptor(source.t())
+
+    async def test_a_tensor_whose_memory_is_replaced(self):
+        torch = support.needs("torch")
+        source, target = torch.full((100_000,), 7.0), torch.zeros(100_000)
+        described = connect.Descriptor(source)
+        source.data = torch.zeros(1)
+        gc.collect()
+        await self.moved(described, connect.Descriptor(target))
+        self.assertTrue((target == 7).all())
+        described = connect.Descriptor(target)
+        described.register_with_connector(self.connector)
+        target.untyped_storage().resize_(10_000_000)
+        with self.assertRaisesRegex(ValueError, "resized"):
+            self.connector.create_readable(described)
 
 
 if __name__ == "__main__":

@@ -276,6 +276,7 @@ class Descriptor(OfThisProcess):
         self._device = Device("cpu")
         self._writable = True
         self._data_ref: Any = data
+        self._tensor: Any = None
         if data is None:
             raise ValueError("there is no data to describe")
         if isinstance(data, tuple) and 2 <= len(data) <= 4 and isinstance(data[0], int):
@@ -308,13 +309,17 @@ class Descriptor(OfThisProcess):
             raise ValueError("the tensor has no elements")
         device = tensor.device
         self._device = Device("cpu") if device.type == "cpu" else Device(f"{device.type}:{device.index or 0}")
-        self._ptr, self._data_size, self._keep = tensor.data_ptr(), size, tensor
+        self._tensor = tensor.detach()  # its storage stays when the program gives the tensor another one
+        self._ptr, self._data_size, self._keep = tensor.data_ptr(), size, self._tensor
 
     def _of_array(self, array: Any) -> None:
         interface = getattr(array, "__cuda_array_interface__", None) or getattr(array, "__array_interface__", None)
         if interface is None:
             raise TypeError("the first of two must be an array of numpy or cupy")
-        size = int(re.sub(r"\D", "", interface["typestr"]))
+        typestr = interface["typestr"]  # "<f8", "|u1", "<U5"
+        if typestr[1] == "O":
+            raise TypeError("the array has references to Python objects, which mean nothing to a peer")
+        size = int(re.sub(r"\D", "", typestr)) * (4 if typestr[1] == "U" else 1)
         strides, expected = interface.get("strides"), size
         for length, stride in zip(reversed(interface["shape"]), reversed(strides or ())):
             if length > 1 and stride != expected:
@@ -384,6 +389,8 @@ class Descriptor(OfThisProcess):
         """A region for one operation."""
         if self._keep is _REMOTE:
             raise ValueError("the descriptor is of the peer's memory")
+        if self._tensor is not None and self._tensor.data_ptr() != self._ptr:
+            raise ValueError("the tensor was resized after its descriptor was made: make another")
         if receives and not self._writable:
             raise ValueError("the memory is read-only and cannot receive bytes")
         if self._region is not None and self._region_of is worker:
