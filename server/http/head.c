@@ -86,7 +86,7 @@ static const char *request_line_fault(const char *line, const char *end, bool *r
                 return malformed;
         while (target < end && *target == ' ')
                 target++;
-        version = memrchr(target, ' ', (size_t)(end - target));
+        version = memchr(target, ' ', (size_t)(end - target));
         if (!version++ || end - version < 5 || memcmp(version, one, 5) != 0)
                 return malformed;
         if (end - version != sizeof(one) || memcmp(version, one, sizeof(one) - 1) != 0)

@@ -153,6 +153,7 @@ ON_WORKER(what_is_not_http_gets_no_success)
                 BYTES("POST /v1/regions HTTP/1.1\r\n" HOST "Content-Type: application/json\r\n"
                       "Content-Length: 10\0zz\r\n\r\n" GOOD),
                 BYTES(" /livez HTTP/1.1\r\n" HOST "\r\n"),
+                BYTES("GET /live z HTTP/1.1\r\n" HOST "\r\n"),
                 BYTES("\xff\xfe\xfd\xfc\r\n\r\n"),
 #undef BYTES
         };
@@ -164,10 +165,12 @@ ON_WORKER(what_is_not_http_gets_no_success)
                         print_error("%zu: %s\n→ %s\n", i, rows[i].bytes, said);
                 assert_null(strstr(said, "HTTP/1.1 2"));
                 assert_null(strstr(said, "HTTP/1.0 2"));
-                /* What ended before its empty line gets no answer. */
-                assert_int_equal(text_count(said, "Content-Type: application/problem+json\r\n"),
-                                 text_count(said, "HTTP/1.1 "));
-                assert_int_equal(text_count(said, "Request-Id: "), text_count(said, "HTTP/1.1 "));
+                /* What ends before its empty line gets no answer. */
+                unsigned answers = memmem(rows[i].bytes, rows[i].size, "\r\n\r\n", 4) ? 1 : 0;
+                test_row(rows[i].bytes);
+                assert_int_equal(text_count(said, "HTTP/1.1 "), answers);
+                assert_int_equal(text_count(said, "Content-Type: application/problem+json\r\n"), answers);
+                assert_int_equal(text_count(said, "Request-Id: "), answers);
         }
         worker_assert_serving(w);
 }

@@ -34,7 +34,7 @@ TEST(a_head_is_whole_with_its_empty_line)
         assert_int_equal(classify(BYTES(START "\r\nbody\0body"), &error), HEAD_WHOLE);
         assert_int_equal(classify(BYTES("GET / HTTP/1.1\nHost:\n\n"), &error), HEAD_WHOLE);
         assert_int_equal(classify(BYTES("GET  / HTTP/1.0\r\n\r\n"), &error), HEAD_WHOLE);
-        assert_int_equal(classify(BYTES("get /a b HTTP/1.1\r\nX: y\r\nhOST: z\r\n\r\n"), &error), HEAD_WHOLE);
+        assert_int_equal(classify(BYTES("get /a%20b HTTP/1.1\r\nX: y\r\nhOST: z\r\n\r\n"), &error), HEAD_WHOLE);
 }
 
 TEST(heads_that_are_not_http_are_refused)
@@ -53,6 +53,9 @@ TEST(heads_that_are_not_http_are_refused)
                 "GET / HTTP/1.10\r\nHost: x\r\n\r\n",
                 "GET / http/1.1\r\nHost: x\r\n\r\n",
                 "GET / HTTP/1.1 \r\nHost: x\r\n\r\n",
+                "GET /  HTTP/1.1\r\nHost: x\r\n\r\n",
+                "GET /a b HTTP/1.1\r\nHost: x\r\n\r\n",
+                "GET /a HTTP/1.1 HTTP/1.1\r\nHost: x\r\n\r\n",
                 "GET / HTTP/1.1\r\n\r\n",
                 "GET / HTTP/1.1\r\nX: Host:\r\n\r\n",
                 START "no colon\r\n\r\n",
