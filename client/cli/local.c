@@ -11,6 +11,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <ferry/encoding.h>
+
 enum { LOCAL_INODES = 32 };
 
 /* The pid in "/proc/PID/fd/N"; 0 = not such a path. */
@@ -101,12 +103,21 @@ bool local_is_worker(const char *url, pid_t pid)
 
 /* ---- regions ---- */
 
-/* A region is a memfd sealed against shrinking and growing. */
-static bool local_is_region(int fd, uint64_t size)
+/*
+ * A region is a memfd sealed against shrinking and growing. Its name tells it from that of another worker whose pid,
+ * port and descriptor have the same numbers on another machine or in another container.
+ */
+static bool local_is_region(int fd, const struct ferry_region *region)
 {
+        char path[32], target[128], wanted[sizeof(target)];
         struct stat file;
-        int seals = fcntl(fd, F_GET_SEALS), wanted = F_SEAL_SHRINK | F_SEAL_GROW;
-        return seals >= 0 && (seals & wanted) == wanted && fstat(fd, &file) == 0 && (uint64_t)file.st_size >= size;
+        int seals = fcntl(fd, F_GET_SEALS), both = F_SEAL_SHRINK | F_SEAL_GROW;
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        snprintf(wanted, sizeof(wanted), "/memfd:" FERRY_REGION_FILE "%s (deleted)", region->id);
+        ssize_t length = readlink(path, target, sizeof(target) - 1);
+        target[length > 0 ? length : 0] = '\0';
+        return strcmp(target, wanted) == 0 && seals >= 0 && (seals & both) == both && fstat(fd, &file) == 0 &&
+               (uint64_t)file.st_size >= region->size;
 }
 
 void *local_map(const char *url, const struct ferry_region *region, bool writable)
@@ -118,7 +129,7 @@ void *local_map(const char *url, const struct ferry_region *region, bool writabl
         if (fd < 0)
                 return NULL;
         void *map = MAP_FAILED;
-        if (local_is_region(fd, region->size))
+        if (local_is_region(fd, region))
                 map = mmap(NULL, (size_t)region->size, PROT_READ | (writable ? PROT_WRITE : 0),
                            MAP_SHARED | MAP_POPULATE, fd, 0);
         close(fd);

@@ -4,10 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <ferry/encoding.h>
 
 #include "base/util.h"
 
@@ -31,12 +34,16 @@
  */
 enum { STEP = 8 << 20 };
 
-static int memfd_new(void)
+static int memfd_new(uint64_t region)
 {
-        int fd = memfd_create("ferry-region", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+        char id[FERRY_ID_TEXT_SIZE], name[sizeof(FERRY_REGION_FILE) + sizeof(id)];
+        int fd;
 
+        ferry_id_format("rgn_", region, id);
+        (void)snprintf(name, sizeof(name), FERRY_REGION_FILE "%s", id);
+        fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
         if (fd < 0 && errno == EINVAL)
-                fd = memfd_create("ferry-region", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+                fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
         return fd < 0 ? -errno : fd;
 }
 
@@ -79,7 +86,7 @@ static int map(int fd, size_t size, void **ret_address)
         return 0;
 }
 
-int pages_new(size_t size, struct pages *ret_pages)
+int pages_new(uint64_t region, size_t size, struct pages *ret_pages)
 {
         FERRY_CLEANUP(cleanup_close) int fd = -1;
         void *address = NULL;
@@ -87,7 +94,7 @@ int pages_new(size_t size, struct pages *ret_pages)
 
         if (!file_may_have(size))
                 return -EFBIG;
-        fd = memfd_new();
+        fd = memfd_new(region);
         if (fd < 0)
                 return fd;
         /* A process that gets this descriptor must not open it again for writing. */

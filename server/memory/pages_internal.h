@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /*
  * Memory of a region: a memfd, sealed against shrinking and growing, mapped once. Plain data; the owner synchronises.
@@ -15,8 +16,9 @@ struct pages {
         size_t size;
 };
 
-/* Reserves address space without pages. 0 or -errno; -EFBIG also where RLIMIT_FSIZE is too small. */
-int pages_new(size_t size, struct pages *ret_pages);
+/* Reserves address space without pages, in a file that has the region's id in its name. 0 or -errno; -EFBIG also where
+ * RLIMIT_FSIZE is too small. */
+int pages_new(uint64_t region, size_t size, struct pages *ret_pages);
 
 /*
  * Makes and maps every page of [offset, offset + size); offset is a multiple of PAGES_HUGE. Several threads may fill

@@ -147,7 +147,7 @@ int region_make_small(struct region_private *private, char detail[REGION_DETAIL_
         if (!small_may_be_unchecked(private->table, size))
                 r = check_available_memory(private->table, UNCHECKED_MAX, detail);
         if (r == 0)
-                r = classify(pages_new(size, &private->pages), STAGE_OPEN, detail);
+                r = classify(pages_new(private->region.id, size, &private->pages), STAGE_OPEN, detail);
         if (r == 0)
                 r = classify(pages_fill(&private->pages, 0, size, &private->huge), STAGE_FILL, detail);
         if (r == 0)
@@ -210,7 +210,7 @@ static enum maker_verdict make_begin(struct maker_job *job)
                 r = gpu_allocate(private->region.device, size, &private->region.space, &private->region.address,
                                  detail);
         else if (r == 0)
-                r = classify(pages_new(size, &private->pages), STAGE_OPEN, detail);
+                r = classify(pages_new(private->region.id, size, &private->pages), STAGE_OPEN, detail);
         if (r != 0)
                 make_fail(private, r, detail);
         else if (!private->on_gpu)

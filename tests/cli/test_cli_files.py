@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """ferry offer, fetch, accept, send and copy: files through two workers."""
+import http.server
 import json
 import os
 import pathlib
+import threading
+import urllib.parse
 import signal
 import subprocess
 import unittest
@@ -45,6 +48,41 @@ class Files(Case):
         self.finish(accept)
         self.assertTrue(target.read_bytes() == source.read_bytes())
         self.nothing_left(self.a, self.b)
+
+    def test_a_region_of_another_machine_is_not_taken_for_one_here(self):
+        """Its worker has the pid, the port and the descriptor of one here, as the first process of a container may."""
+        region = self.region(self.a, 1000, bytes(1000))
+        source, stored = self.file("source", 1000), []
+        path = self.a.get("/v1/regions/" + region)["path"]
+
+        class Elsewhere(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                body = json.dumps({"id": "rgn_" + "1" * 16, "size": 1000, "device": "cpu", "state": "ready",
+                                   "path": path, "in_use": 0}).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def do_PUT(self):
+                stored.append(self.rfile.read(int(self.headers["Content-Length"])))
+                self.send_response(204)
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        port = urllib.parse.urlsplit(self.a.url).port
+        with http.server.HTTPServer(("127.0.0.2", port), Elsewhere) as elsewhere:
+            thread = threading.Thread(target=elsewhere.serve_forever)
+            thread.start()
+            self.ferry("copy", source, f"http://127.0.0.2:{port}/v1/regions/rgn_" + "1" * 16, "-u", self.a.url)
+            elsewhere.shutdown()
+            thread.join()
+        self.assertEqual(stored, [source.read_bytes()])
+        output, _ = self.ferry("get", f"/v1/regions/{region}/content", "-u", self.a.url)
+        self.assertEqual(output, bytes(1000))
 
     def test_a_symbolic_link_is_followed(self):
         """Also one of an open file, as /dev/stdout is."""

@@ -27,6 +27,9 @@ const char *ferry_uint_read(const char *text, uint64_t *ret_number);
 /* Reads a text of digits alone. false: another character, no digit, or a number above max. */
 bool ferry_uint_parse(const char *text, uint64_t max, uint64_t *ret_number);
 
+/* Begins the name of the memfd that a region is; the region's id follows. */
+#define FERRY_REGION_FILE "ferry-region:"
+
 /* "op_" / "rgn_" + 16 lower case hexadecimal digits into text[FERRY_ID_TEXT_SIZE]. */
 void ferry_id_format(const char *prefix, uint64_t id, char *text);
 

@@ -274,7 +274,7 @@ class Region:
             status = os.fstat(fd)
             # The path is the worker's word; another machine's process may have that number here.
             if not stat.S_ISREG(status.st_mode) or status.st_size < self.size or \
-                    not os.readlink(self.path).startswith("/memfd:ferry-region"):
+                    os.readlink(self.path) != f"/memfd:ferry-region:{self.id} (deleted)":
                 return None
             return mmap.mmap(fd, self.size, access=access)
         except (OSError, ValueError):
