@@ -168,9 +168,13 @@ int cli_operation_result(const struct ferry_operation *operation);
 
 /* ---- output.c ---- */
 
-/* One line on standard error; return CLI_USAGE and CLI_PROBLEM. */
-int cli_usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
-int cli_problem(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* One line on standard error. Returns the status. */
+int cli_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define cli_usage_error(...) cli_fail(CLI_USAGE, __VA_ARGS__)
+#define cli_problem(...) cli_fail(CLI_PROBLEM, __VA_ARGS__)
+
+/* What comes from a file's name or a worker must not control the terminal. */
+void cli_mask_controls(char *text);
 
 /* Everything, or a negative errno. */
 int cli_write(int fd, const void *data, size_t size);
@@ -186,8 +190,8 @@ void cli_bytes_format(char *text, size_t size, double bytes);
 /* ---- signals.c ---- */
 
 /*
- * SIGINT, SIGTERM, SIGHUP and SIGPIPE abort the calls of handles that are watched. A second one ends the process. What
- * nohup has ignored stays ignored.
+ * SIGINT, SIGTERM, SIGHUP and SIGPIPE abort the calls of handles that are watched. Half a second later another one ends
+ * the process. What nohup has ignored stays ignored.
  */
 void signals_install(void);
 void signals_watch(struct ferry *f);

@@ -149,6 +149,8 @@ int content_open(const char *file, struct content_input *ret_input)
         struct content_input input = { .name = standard ? "standard input" : file };
         struct stat status;
         input.fd = standard ? dup(STDIN_FILENO) : open(file, O_RDONLY | O_CLOEXEC);
+        if (input.fd < 0 && signals_caught())
+                return CLI_PROBLEM; /* while it waited for the other end of a pipe */
         if (input.fd < 0 || fstat(input.fd, &status) < 0) {
                 int error = errno;
                 content_close(&input);
@@ -157,7 +159,7 @@ int content_open(const char *file, struct content_input *ret_input)
         int r = CLI_OK;
         if (S_ISDIR(status.st_mode)) {
                 r = cli_usage_error("%s is a directory: pack it first, as in tar c %s | ferry offer -", file, file);
-        } else if (S_ISREG(status.st_mode)) {
+        } else if (S_ISREG(status.st_mode) && status.st_size > 0) {
                 off_t at = lseek(input.fd, 0, SEEK_CUR);
                 input.size = at < status.st_size ? (uint64_t)(status.st_size - at) : 0;
         } else {
@@ -244,7 +246,7 @@ int content_create(const char *file, struct content_output *ret_output)
         bool exists = stat(file, &status) == 0;
         if (output.target && exists && !S_ISREG(status.st_mode))
                 output.fd = open(file, O_WRONLY | O_CLOEXEC);
-        else if (output.target)
+        else if (output.target && (!exists || faccessat(AT_FDCWD, file, W_OK, AT_EACCESS) == 0))
                 content_create_part(&output, exists, status.st_mode);
         if (output.fd < 0) {
                 int error = errno;

@@ -45,9 +45,9 @@ static void events_missed(struct json_object *page)
 {
         const char *missed = member_text(page, "missed", NULL);
         if (member_text(page, "restarted", NULL))
-                fputs("ferry: the worker was started anew\n", stderr);
+                (void)cli_problem("the worker was started anew");
         if (missed)
-                fprintf(stderr, "ferry: %s events were missed\n", missed);
+                (void)cli_problem("%s events were missed", missed);
 }
 
 int events_page(struct cli *cli, const char *after, unsigned wait_ms, struct json_object **ret_page)

@@ -65,9 +65,9 @@ int job_wait(struct job *job)
         int r = ferry_watch_operation(job->worker->ferry, job->operation.id, &watch, &last);
         cli_progress_end(&progress);
         if (r == -ETIMEDOUT && job->cli->timeout && last.id[0]) {
-                fprintf(stderr, "ferry: %s was not done within %s: cancelled\n", last.id, job->cli->timeout);
+                int status = cli_fail(CLI_LATE, "%s was not done within %s: cancelled", last.id, job->cli->timeout);
                 ferry_operation_clear(&last);
-                return CLI_LATE;
+                return status;
         }
         if (r != 0) {
                 ferry_operation_clear(&last);
@@ -121,9 +121,10 @@ void job_end(struct job *job)
         /* A worker that has ended has no resources left. */
         if (r != 0 && r != -ECONNREFUSED && r != -ECONNRESET) {
                 job->cli->left = true;
-                fprintf(stderr, "ferry: what it made stays at %s (%s): remove it with ferry rm%s%s%s%s -u %s\n",
-                        job->worker->url, ferry_last_message(f), deleted ? "" : " ", deleted ? "" : job->operation.id,
-                        job->region.id[0] ? " " : "", job->region.id, job->worker->url);
+                (void)cli_problem("what it made stays at %s (%s): remove it with ferry rm%s%s%s%s -u %s",
+                                  job->worker->url, ferry_last_message(f), deleted ? "" : " ",
+                                  deleted ? "" : job->operation.id, job->region.id[0] ? " " : "", job->region.id,
+                                  job->worker->url);
         }
         ferry_operation_clear(&job->operation);
         job->region = (struct ferry_region){ 0 };

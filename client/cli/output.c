@@ -1,34 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli.h"
 
-static void output_say(const char *format, va_list arguments)
+void cli_mask_controls(char *text)
 {
-        fputs("ferry: ", stderr);
-        vfprintf(stderr, format, arguments);
-        fputc('\n', stderr);
+        for (; *text; text++) {
+                if ((unsigned char)*text < ' ' || *text == 0x7f)
+                        *text = '?';
+        }
 }
 
-int cli_usage_error(const char *format, ...)
+int cli_fail(int status, const char *format, ...)
 {
+        char *text = NULL;
         va_list arguments;
         va_start(arguments, format);
-        output_say(format, arguments);
+        int n = vasprintf(&text, format, arguments);
         va_end(arguments);
-        return CLI_USAGE;
-}
-
-int cli_problem(const char *format, ...)
-{
-        va_list arguments;
-        va_start(arguments, format);
-        output_say(format, arguments);
-        va_end(arguments);
-        return CLI_PROBLEM;
+        if (n >= 0) {
+                cli_mask_controls(text);
+                fprintf(stderr, "ferry: %s\n", text);
+                free(text);
+        } else {
+                fprintf(stderr, "ferry: %s\n", strerror(ENOMEM));
+        }
+        return status;
 }
 
 int cli_write(int fd, const void *data, size_t size)

@@ -25,10 +25,9 @@ static int remote_decode(struct remote *remote, enum ferry_kind kind)
                 whole &= size > 0 && !__builtin_add_overflow(remote->size, (uint64_t)size, &remote->size);
         }
         json_object_put(root);
-        if (!whole || (offered != REMOTE_READ && offered != REMOTE_WRITE)) {
-                fprintf(stderr, "ferry: %s: what came is not the metadata of an operation\n", remote->worker.url);
-                return CLI_UNREACHABLE;
-        }
+        if (!whole || (offered != REMOTE_READ && offered != REMOTE_WRITE))
+                return cli_fail(CLI_UNREACHABLE, "%s: what came is not the metadata of an operation",
+                                remote->worker.url);
         if (offered == REMOTE_READ && kind == FERRY_WRITABLE)
                 return cli_usage_error("this operation offers bytes: use ferry fetch");
         if (offered == REMOTE_WRITE && kind == FERRY_READABLE)

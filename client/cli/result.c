@@ -11,25 +11,20 @@ static int worker_unreachable(const struct cli_worker *worker, int r)
         case -ECONNREFUSED:
         case -ECONNRESET:
         case -EHOSTUNREACH:
-                fprintf(stderr,
-                        "ferry: is a worker running at %s? %s (start one with ferryd, or name another with --url)\n",
-                        worker->url, message);
-                break;
+                return cli_fail(CLI_UNREACHABLE,
+                                "is a worker running at %s? %s (start one with ferryd, or name another with --url)",
+                                worker->url, message);
         case -ETIMEDOUT:
-                fprintf(stderr, "ferry: %s: %s (is the worker stopped%s, or the network cut?)\n", worker->url, message,
-                        strncmp(worker->url, "https:", 6) == 0 ? ", its URL http:" : "");
-                break;
+                return cli_fail(CLI_UNREACHABLE, "%s: %s (is the worker stopped%s, or the network cut?)", worker->url,
+                                message, strncmp(worker->url, "https:", 6) == 0 ? ", its URL http:" : "");
         case -EPROTO:
-                fprintf(stderr, "ferry: %s: %s (is this the URL of a ferryd?)\n", worker->url, message);
-                break;
+                return cli_fail(CLI_UNREACHABLE, "%s: %s (is this the URL of a ferryd?)", worker->url, message);
         case -EACCES:
-                fprintf(stderr, "ferry: %s: %s (see --ca-file, --cert, --key, and the socket's mode)\n", worker->url,
-                        message);
-                break;
+                return cli_fail(CLI_UNREACHABLE, "%s: %s (see --ca-file, --cert, --key, and the socket's mode)",
+                                worker->url, message);
         default:
-                fprintf(stderr, "ferry: %s: %s\n", worker->url, *message ? message : strerror(-r));
+                return cli_fail(CLI_UNREACHABLE, "%s: %s", worker->url, *message ? message : strerror(-r));
         }
-        return CLI_UNREACHABLE;
 }
 
 /* Advice about a refusal, where it is not obvious. */

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
 
+#include <ferry/clock.h>
+
 #include "cli.h"
 
-enum { SIGNALS_HANDLES = 1024 }; /* ferry spread has one for each worker */
+enum {
+        SIGNALS_HANDLES = 1024, /* ferry spread has one for each worker */
+        SIGNALS_AGAIN_MS = 500, /* timeout(1) signals its command twice: to itself, and to its group */
+};
 
 static _Atomic(struct ferry *) signals_handles[SIGNALS_HANDLES];
 static volatile sig_atomic_t signals_signal;
@@ -21,7 +27,17 @@ static void signals_abort(void)
 
 static void signals_take(int number)
 {
-        signals_signal = number;
+        static uint64_t first_ms; /* which only handlers use, and they exclude each other */
+        uint64_t now_ms = ferry_clock_ms();
+        int error = errno;
+        if (!signals_signal) {
+                first_ms = now_ms;
+        } else if (number != SIGPIPE && now_ms - first_ms >= SIGNALS_AGAIN_MS) {
+                signal(number, SIG_DFL);
+                raise(number);
+        }
+        signals_signal = signals_signal ? signals_signal : number;
+        errno = error;
         if (!signals_deferred)
                 signals_abort();
 }
@@ -30,10 +46,8 @@ void signals_install(void)
 {
         static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE };
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(numbers); i++) {
-                bool again = numbers[i] == SIGPIPE; /* what is said at the end may go into the same pipe */
-                struct sigaction action = { .sa_handler = signals_take, .sa_flags = again ? 0 : (int)SA_RESETHAND },
-                                 old;
-                sigemptyset(&action.sa_mask);
+                struct sigaction action = { .sa_handler = signals_take }, old;
+                sigfillset(&action.sa_mask);
                 sigaction(numbers[i], NULL, &old);
                 /* nohup ignores SIGHUP. A script's shell ignores SIGINT for what it starts in the background. */
                 if (old.sa_handler != SIG_IGN || numbers[i] == SIGINT)

@@ -96,7 +96,7 @@ static int spread_run(struct spread *spread)
         }
         cli_progress_end(&progress);
         if (status == CLI_LATE)
-                fprintf(stderr, "ferry: not done within %s: cancelled\n", spread->cli->timeout);
+                (void)cli_problem("not done within %s: cancelled", spread->cli->timeout);
         return status;
 }
 

@@ -31,7 +31,7 @@ void member_fail_because(struct member *member, const char *why)
 {
         member->state = MEMBER_FAILED;
         snprintf(member->why, sizeof(member->why), "%s", why);
-        fprintf(stderr, "ferry: %s is left out: %s\n", member->name, why);
+        (void)cli_problem("%s is left out: %s", member->name, why);
         member_end(member);
 }
 

@@ -84,11 +84,7 @@ void table_format(struct json_object *row, const struct table_column *column, ch
                 table_peer(value, text, size);
                 break;
         }
-        /* Replaces control characters: a worker's text must not control the terminal. */
-        for (char *c = text; *c; c++) {
-                if ((unsigned char)*c < ' ' || *c == 0x7f)
-                        *c = '?';
-        }
+        cli_mask_controls(text);
 }
 
 static bool table_is_number(enum table_type type)
@@ -148,9 +144,8 @@ int table_get(const struct cli_worker *worker, const char *path, const char *mem
         ferry_answer_clear(&answer);
         if (r == 0 && !json_object_object_get_ex(json, member, NULL)) {
                 json_object_put(json);
-                fprintf(stderr, "ferry: %s%s is not what a worker answers (is this the URL of a ferryd?)\n",
-                        worker->url, path);
-                return CLI_UNREACHABLE;
+                return cli_fail(CLI_UNREACHABLE, "%s%s is not what a worker answers (is this the URL of a ferryd?)",
+                                worker->url, path);
         }
         *ret_json = json;
         return cli_result(worker, r);

@@ -29,7 +29,7 @@ static int wait_result(const struct cli *cli, const struct ferry_operation_resul
         if (result->operation->done)
                 return cli_operation_result(result->operation);
         if (!cli->any)
-                fprintf(stderr, "ferry: %s is not done yet\n", id);
+                (void)cli_problem("%s is not done yet", id);
         return cli->any ? CLI_OK : CLI_LATE;
 }
 
@@ -92,7 +92,7 @@ int cli_run_wait(struct cli *cli, int argc, char **argv)
         int r = ferry_watch_operation(cli->worker.ferry, argv[1], &watch, &operation);
         cli_progress_end(&progress);
         if (r == -ETIMEDOUT && cli->timeout && operation.id[0]) {
-                fprintf(stderr, "ferry: %s is not done yet\n", operation.id);
+                (void)cli_problem("%s is not done yet", operation.id);
                 status = CLI_LATE;
         } else {
                 status = r == 0 ? wait_report(cli, &operation) : cli_result(&cli->worker, r);

@@ -41,8 +41,8 @@ struct workers {
 static void workers_tell_skipped(int64_t skipped, int64_t before)
 {
         if (skipped > 0 && skipped != before)
-                fprintf(stderr, "ferry: the registry has %" PRId64 " %s under its prefix that %s no worker's\n",
-                        skipped, skipped == 1 ? "value" : "values", skipped == 1 ? "is" : "are");
+                (void)cli_problem("the registry has %" PRId64 " %s under its prefix that %s no worker's", skipped,
+                                  skipped == 1 ? "value" : "values", skipped == 1 ? "is" : "are");
 }
 
 /* All pages, and the revision of the first: what changes meanwhile is seen at the next look. */

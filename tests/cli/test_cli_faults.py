@@ -26,6 +26,7 @@ class Faults(Case):
                       and not path.name.endswith(".log"))
 
     def test_missing_and_empty_files_and_directories(self):
+        self.complains("no?such?[31m: No such file", "offer", self.directory / "no\nsuch\x1b[31m", "-u", self.a.url, status=2)
         for command in (("offer",), ("send",)):
             more = ("http://127.0.0.1:1/v1/operations/op_1/metadata",) if command == ("send",) else ()
             self.complains("No such file", *command, "/nonexistent", *more, "-u", self.a.url, status=2)
@@ -228,6 +229,29 @@ class Faults(Case):
             self.assertEqual((done.returncode, done.stderr.decode()), (2, f"ferry: {reason}\n"), command)
         self.finish(offer)
         self.nothing_left(self.a, self.b)
+
+    def test_two_signals_at_once_are_one(self):
+        """timeout(1) sends its signal to the command and then to its group."""
+        offer, _ = self.offer(10)
+        end = time.monotonic() + 0.2
+        while offer.poll() is None and time.monotonic() < end:
+            offer.send_signal(signal.SIGTERM)
+        _, errors = self.finish(offer, status=-signal.SIGTERM)
+        self.assertEqual(errors, "ferry: Terminated: stopped, and nothing was left behind\n")
+        self.nothing_left(self.a)
+
+    def waits_for_signals(self, process):
+        """It sleeps, and takes SIGINT."""
+        with open(f"/proc/{process.pid}/status", encoding="ascii") as status:
+            facts = {name: value for name, _, value in (line.partition(":\t") for line in status)}
+        return facts["State"].startswith("S") and int(facts["SigCgt"], 16) >> (signal.SIGINT - 1) & 1
+
+    def test_a_pipe_that_nobody_opens(self):
+        os.mkfifo(self.directory / "source")
+        offer = self.start("offer", self.directory / "source", "-u", self.a.url)
+        self.eventually(lambda: self.waits_for_signals(offer))
+        offer.send_signal(signal.SIGINT)
+        self.assertEqual(self.finish(offer, status=-signal.SIGINT)[1], "ferry: Interrupt: stopped, and nothing was left behind\n")
 
     def test_nohup_is_obeyed(self):
         offer = subprocess.Popen(["nohup", FERRY, "offer", self.file("source", 10), "-u", self.a.url], stdin=subprocess.DEVNULL,

@@ -2,6 +2,7 @@
 /* Where the ferry command writes, on file systems that the test makes up. */
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -71,4 +72,22 @@ TEST(a_file_system_that_cannot_reserve_lets_it_through)
 {
         assert_int_equal(reserve(1, 1, EOPNOTSUPP), 0);
         assert_int_equal(reserve(1, 1, ENOSYS), 0);
+}
+
+/* As cp and curl refuse it, though the directory would let it be replaced. */
+TEST(a_file_that_may_not_be_written_is_not_replaced)
+{
+        char name[] = "/tmp/ferry-test-XXXXXX";
+        struct content_output output = { .fd = -1 };
+        int fd = mkstemp(name);
+        assert_true(fd >= 0);
+        assert_int_equal(fchmod(fd, 0444), 0);
+        close(fd);
+        bool root = geteuid() == 0;
+        assert_true(!root || (chown(name, 65534, 65534) == 0 && seteuid(65534) == 0));
+        int status = content_create(name, &output);
+        assert_true(!root || seteuid(0) == 0);
+        unlink(name);
+        assert_int_equal(status, CLI_USAGE);
+        assert_int_equal(output.fd, -1);
 }
