@@ -59,18 +59,24 @@ static int device_check(const char *device, char detail[REGION_DETAIL_SIZE])
         return FERRY_E_UNKNOWN_DEVICE;
 }
 
+static int invalid(char detail[REGION_DETAIL_SIZE], const char *reason)
+{
+        (void)snprintf(detail, REGION_DETAIL_SIZE, "%s", reason);
+        return FERRY_E_INVALID_PARAMETER;
+}
+
 static int parameters_check(const struct region_spec *spec, char detail[REGION_DETAIL_SIZE])
 {
         int r = device_check(spec->device, detail);
 
         if (r != 0)
                 return r;
-        if (spec->sealed && strcmp(spec->device, "cpu") != 0) {
-                (void)snprintf(detail, REGION_DETAIL_SIZE, "Only host memory can be sealed");
-                return FERRY_E_INVALID_PARAMETER;
-        }
-        if (spec->size == 0 || (spec->name && strlen(spec->name) >= REGION_NAME_SIZE))
-                return FERRY_E_INVALID_PARAMETER;
+        if (spec->sealed && strcmp(spec->device, "cpu") != 0)
+                return invalid(detail, "Only host memory can be sealed");
+        if (spec->size == 0)
+                return invalid(detail, "A region has at least one byte");
+        if (spec->name && strlen(spec->name) >= REGION_NAME_SIZE)
+                return invalid(detail, "The name of a region has at most 64 bytes");
         if (spec->size <= INT64_MAX && spec->size <= SIZE_MAX)
                 return 0;
         (void)snprintf(detail, REGION_DETAIL_SIZE, "No machine has an address space of this size");
@@ -151,13 +157,14 @@ int region_adopt(struct region_table *table, void *address, const struct region_
                  char detail[REGION_DETAIL_SIZE])
 {
         struct region_private *private;
+        uintptr_t end;
         bool now;
         int r;
 
         detail[0] = '\0';
         r = parameters_check(spec, detail);
-        if (r == 0 && !address)
-                r = FERRY_E_INVALID_PARAMETER;
+        if (r == 0 && (!address || __builtin_add_overflow((uintptr_t)address, spec->size - 1, &end)))
+                r = invalid(detail, "No memory has this address and size");
         if (r == 0)
                 r = region_table_reserve(table, 0, &now, detail);
         if (r != 0)

@@ -118,18 +118,22 @@ TEST_WITH(memory_that_cannot_be_added_is_refused_and_takes_no_place, setup, tear
                 size_t size;
                 const char *device, *name;
                 int error;
+                const char *detail;
         } rows[] = {
-                { NULL, SIZE, NULL, NULL, FERRY_E_INVALID_PARAMETER },
-                { memory, 0, NULL, NULL, FERRY_E_INVALID_PARAMETER },
-                { memory, SIZE, NULL, long_name, FERRY_E_INVALID_PARAMETER },
-                { memory, SIZE, "tape:0", NULL, FERRY_E_UNKNOWN_DEVICE },
+                { NULL, SIZE, NULL, NULL, FERRY_E_INVALID_PARAMETER, "address" },
+                { (void *)UINTPTR_MAX, SIZE, NULL, NULL, FERRY_E_INVALID_PARAMETER, "address" },
+                { memory, 0, NULL, NULL, FERRY_E_INVALID_PARAMETER, "one byte" },
+                { memory, SIZE, NULL, long_name, FERRY_E_INVALID_PARAMETER, "64 bytes" },
+                { memory, SIZE, "tape:0", NULL, FERRY_E_UNKNOWN_DEVICE, "device" },
         };
         char ids[2][FERRY_WORKER_ID_SIZE], id[FERRY_WORKER_ID_SIZE];
 
-        for (size_t i = 0; i < UNIT_COUNT(rows); i++)
+        for (size_t i = 0; i < UNIT_COUNT(rows); i++) {
                 assert_int_equal(ferry_worker_region_add(worker, rows[i].address, rows[i].size, rows[i].device,
                                                          rows[i].name, id),
                                  rows[i].error);
+                assert_non_null(strstr(ferry_worker_error(), rows[i].detail));
+        }
         assert_int_equal(ferry_worker_region_add(worker, memory, SIZE, "cpu", "a", ids[0]), 0);
         assert_int_equal(ferry_worker_region_add(worker, memory, SIZE, "cpu", "b", ids[1]), 0); /* the same once more */
         assert_string_not_equal(ids[0], ids[1]);
