@@ -266,11 +266,9 @@ struct loop *loop_free(struct loop *loop)
 
 int loop_timer_start(struct loop *loop, struct loop_timer *timer, uint64_t deadline_us)
 {
-        int r = 0;
         pthread_mutex_lock(&loop->lock);
-        if (timer->slot == 0)
-                r = heap_reserve(loop);
-        if (r == 0) {
+        int r = timer->slot ? 1 : heap_reserve(loop);
+        if (r >= 0) {
                 heap_sift(loop, timer->slot ? timer->slot - 1 : loop->n_timers++,
                           (struct heap_entry){ deadline_us, timer });
                 if (loop->heap[0].deadline_us < loop->wake_at)

@@ -54,21 +54,18 @@ void deadline_disarm(struct operation *operation)
 
 int deadline_arm(struct operation *operation)
 {
-        struct loop *loop = operation->store->config.loop;
         uint64_t next = deadline_next(operation);
         int r;
 
         if (operation->store->closed || next == OPERATION_NEVER || (operation->armed_us && operation->armed_us <= next))
                 return 0;
-        if (!loop_timer_stop(loop, &operation->timer))
+        r = loop_timer_start(operation->store->config.loop, &operation->timer, next);
+        if (r < 0)
+                return r;
+        if (r == 0) /* of the callback, which waits for the lock */
                 (void)operation_ref(operation);
         operation->armed_us = next;
-        r = loop_timer_start(loop, &operation->timer, next);
-        if (r < 0) {
-                operation->armed_us = 0;
-                (void)operation_unref(operation);
-        }
-        return r;
+        return 0;
 }
 
 void deadline_expire_after(struct operation *operation, uint64_t ttl_ms)

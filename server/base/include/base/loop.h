@@ -32,7 +32,9 @@ struct loop_timer {
         size_t slot; /* the loop's: position in the heap + 1; 0 = not armed */
 };
 
-/* Arms or moves the timer. The deadline is of CLOCK_MONOTONIC; one in the past fires at once. O(log n). 0 or -ENOMEM.
+/*
+ * Arms the timer: 0. Moves one that is armed: 1. The deadline is of CLOCK_MONOTONIC; one in the past fires at once.
+ * O(log n). -ENOMEM.
  */
 int loop_timer_start(struct loop *loop, struct loop_timer *timer, uint64_t deadline_us);
 
