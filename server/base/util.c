@@ -5,6 +5,16 @@
 #include <string.h>
 #include <sys/random.h>
 
+size_t text_copy(char *to, size_t size, const char *from)
+{
+        size_t length = from ? strnlen(from, size - 1) : 0;
+
+        if (length > 0)
+                memcpy(to, from, length);
+        to[length] = '\0';
+        return length;
+}
+
 void random_bytes(void *buffer, size_t size)
 {
         unsigned char *next = buffer;

@@ -82,7 +82,7 @@ static int transfer_begin_unlock(struct operation *operation, const struct opera
                                                .transport = request->transport,
                                                .peer_epoch = request->peer_epoch,
                                                .references = 1 };
-        (void)snprintf(transfer->peer_name, sizeof(transfer->peer_name), "%s", request->peer_name ?: "");
+        (void)text_copy(transfer->peer_name, sizeof(transfer->peer_name), request->peer_name);
         DL_APPEND(operation->contents, transfer);
         part_add(part, transfer, request);
         content_unlock(store);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "operations_internal.h"
@@ -284,7 +283,7 @@ void operation_get_view(struct operation_store *store, struct operation *operati
                 memcpy(v->transport, operation->transport, sizeof(v->transport));
                 v->connect_us = operation->connect_us;
                 if (v->error)
-                        (void)snprintf(v->detail, sizeof(v->detail), "%s", operation_detail(operation));
+                        (void)text_copy(v->detail, sizeof(v->detail), operation_detail(operation));
         }
         store_unlock(store, &deferred);
 }

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdio.h>
 #include <string.h>
 
 #include "operations_internal.h"
@@ -8,7 +7,7 @@ void operation_transfer_begin(struct operation_transfer *transfer, struct operat
                               const char *peer_name)
 {
         transfer->peer.epoch = peer_epoch;
-        (void)snprintf(transfer->peer.worker, sizeof(transfer->peer.worker), "%s", peer_name ? peer_name : "");
+        (void)text_copy(transfer->peer.worker, sizeof(transfer->peer.worker), peer_name);
         operation->peer = transfer->peer;
         transfer->operation = operation_ref(operation);
         atomic_store(&transfer->bytes, 0);

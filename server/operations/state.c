@@ -78,7 +78,6 @@ static void operation_end_followers(struct operation *operation, struct deferred
                 operation->prefix = content_ranges_start(operation->arrived);
         free(FERRY_STEAL(operation->arrived));
         (void)pthread_mutex_unlock(&store->arrival_lock);
-        ferry_id_format("op_", operation->id, id);
         while ((follower = operation->followers)) {
                 operation_leave_source(follower);
                 if (operation->status == FERRY_COMPLETE) {
@@ -87,6 +86,7 @@ static void operation_end_followers(struct operation *operation, struct deferred
                                 operation_bump(follower, deferred);
                         continue;
                 }
+                ferry_id_format("op_", operation->id, id);
                 (void)snprintf(detail, sizeof(detail), "The read that it follows, %s, ended: %.90s", id,
                                operation_detail(operation));
                 detail_set(follower, detail);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "contact.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/util.h"
 #include "engine_internal.h"
 #include "peer.h"
 #include "transport/ucx.h"
@@ -104,7 +104,7 @@ void contact_add_link(struct contact *contact, struct peer *peer)
 static void set_error(struct contact *contact, int error, const char *detail)
 {
         contact->error = error;
-        (void)snprintf(contact->detail, sizeof(contact->detail), "%s", detail);
+        (void)text_copy(contact->detail, sizeof(contact->detail), detail);
 }
 
 void contact_remove_link(struct peer *peer, int error, const char *detail)
@@ -152,8 +152,8 @@ struct http_note *http_note_new(const struct engine_http_note *note)
         if (!copy)
                 return NULL;
         copy->note = *note;
-        (void)snprintf(copy->name, sizeof(copy->name), "%s", note->peer.name ?: "");
-        (void)snprintf(copy->url, sizeof(copy->url), "%s", note->peer.url ?: "");
+        (void)text_copy(copy->name, sizeof(copy->name), note->peer.name);
+        (void)text_copy(copy->url, sizeof(copy->url), note->peer.url);
         copy->note.peer.name = copy->name;
         copy->note.peer.url = copy->url;
         copy->note.peer.data = NULL;
@@ -298,11 +298,6 @@ static void explain(const struct engine *engine, const struct contact *contact, 
                 add_unused(view, "tcp", contact->no_ucx);
 }
 
-static void copy(char *to, size_t size, const char *from)
-{
-        (void)snprintf(to, size, "%s", from ? from : "");
-}
-
 static void look_at_link(struct link *link, struct engine_peer_view *view)
 {
         view->accepted = link->accepted;
@@ -311,7 +306,7 @@ static void look_at_link(struct link *link, struct engine_peer_view *view)
                 return;
         view->connect_us = link->connect_us;
         view->connected_unix_ms = unix_ms_of(link->created_us + link->connect_us);
-        copy(view->transport, sizeof(view->transport), link->transport->ops->carrier(link));
+        (void)text_copy(view->transport, sizeof(view->transport), link->transport->ops->carrier(link));
 }
 
 static void look_at_http(const struct contact *contact, struct engine_peer_view *view)
@@ -319,7 +314,7 @@ static void look_at_http(const struct contact *contact, struct engine_peer_view 
         view->state = ENGINE_PEER_CONNECTED;
         view->accepted = contact->http_accepted;
         view->connected_unix_ms = unix_ms_of(contact->http_since_us);
-        copy(view->transport, sizeof(view->transport), contact->http_carrier);
+        (void)text_copy(view->transport, sizeof(view->transport), contact->http_carrier);
 }
 
 static void look_at_end(const struct contact *contact, struct engine_peer_view *view)
@@ -328,7 +323,7 @@ static void look_at_end(const struct contact *contact, struct engine_peer_view *
 
         view->state = ENGINE_PEER_DISCONNECTED;
         view->error = failed ? failed->error : contact->error;
-        copy(view->detail, sizeof(view->detail), failed ? failed->detail : contact->detail);
+        (void)text_copy(view->detail, sizeof(view->detail), failed ? failed->detail : contact->detail);
         view->disconnected_unix_ms = failed ? clock_unix_ms() : unix_ms_of(contact->unlinked_us);
 }
 
@@ -342,9 +337,9 @@ static void look(const struct engine *engine, const struct contact *contact, str
                                            .n_transfers = count_transfers(contact),
                                            .n_completed = contact->n_completed,
                                            .bytes = contact->bytes };
-        copy(view->name, sizeof(view->name), contact->name);
-        copy(view->url, sizeof(view->url), contact->url);
-        copy(view->data, sizeof(view->data), contact->data);
+        (void)text_copy(view->name, sizeof(view->name), contact->name);
+        (void)text_copy(view->url, sizeof(view->url), contact->url);
+        (void)text_copy(view->data, sizeof(view->data), contact->data);
         if (best)
                 look_at_link(best->link, view);
         else if (by_http)

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/util.h"
 #include "engine_internal.h"
 
 struct peer *peer_new(struct engine *engine, struct link *link)
@@ -174,6 +175,14 @@ void peer_ready(struct peer *peer)
                 return;
         peer->ready = true;
         DL_APPEND2(peer->engine->ready_peers, peer, ready_prev, ready_next);
+}
+
+void peer_name_transport(const struct peer *peer, enum gpu_path path, char text[ENGINE_TRANSPORT_SIZE])
+{
+        enum { SUFFIX_SIZE = 12 };
+        size_t length = text_copy(text, ENGINE_TRANSPORT_SIZE - SUFFIX_SIZE + 1, peer->link->carrier);
+
+        (void)text_copy(text + length, SUFFIX_SIZE, gpu_path_name(path));
 }
 
 bool peer_is_busy(const struct peer *peer)

@@ -83,6 +83,8 @@ void peer_released(struct peer *peer);
 void peer_note_moved(struct peer *peer, uint64_t bytes);
 /* How many bytes of a message its transport has copied since the last call; they count as moved. */
 uint64_t peer_count_copied(struct peer *peer, struct message *message);
+/* Names what has carried bytes of a transfer: the link's carrier, and a suffix for the GPU path. */
+void peer_name_transport(const struct peer *peer, enum gpu_path path, char text[ENGINE_TRANSPORT_SIZE]);
 bool peer_is_busy(const struct peer *peer);
 /* Frees ended peers without transfers. */
 void peers_sweep(struct engine *engine);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -143,7 +142,7 @@ void requester_cancel(struct requester *r, int reason, const char *detail)
         } else if (r->error == 0) {
                 /* The peer decides whether the cancel came in time; the grace time bounds the wait. */
                 r->error = reason;
-                (void)snprintf(r->detail, sizeof(r->detail), "%s", detail);
+                (void)text_copy(r->detail, sizeof(r->detail), detail);
                 r->grace_deadline_us = engine_grace(r->engine);
         }
 }
@@ -181,7 +180,7 @@ static void lose_answer(struct requester *r, int error, const char *detail)
         if (r->state != REQUESTER_FINISHING && !r->final_sent)
                 return;
         r->error = error;
-        (void)snprintf(r->detail, sizeof(r->detail), "%s", detail);
+        (void)text_copy(r->detail, sizeof(r->detail), detail);
 }
 
 void requester_link_ended(struct requester *r, int error, const char *detail)
@@ -249,11 +248,10 @@ static void end(struct requester *r)
         } else {
                 outcome.error = r->error;
                 outcome.bytes = r->done;
-                (void)snprintf(outcome.detail, sizeof(outcome.detail), "%s", r->detail);
+                (void)text_copy(outcome.detail, sizeof(outcome.detail), r->detail);
         }
         if (r->peer && (r->moved || outcome.bytes > 0))
-                (void)snprintf(outcome.transport, sizeof(outcome.transport), "%.20s%s", r->peer->link->carrier,
-                               gpu_path_name(r->gpu_path));
+                peer_name_transport(r->peer, r->gpu_path, outcome.transport);
         if (r->peer && !r->was_up)
                 outcome.connect_us = r->peer->link->connect_us;
         if (r->peer)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/metrics.h"
+#include "base/util.h"
 #include "contact.h"
 #include "engine_internal.h"
 #include "responder.h"
@@ -16,7 +16,7 @@ static void lose_done(struct responder *r, int error, const char *detail)
         if (r->state != RESPONDER_SERVED)
                 return;
         r->error = r->wire_error = error;
-        (void)snprintf(r->detail, sizeof(r->detail), "%s", detail);
+        (void)text_copy(r->detail, sizeof(r->detail), detail);
         responder_set_state(r, RESPONDER_FAILING);
 }
 
@@ -118,9 +118,8 @@ static void end(struct responder *r)
 
         responder_set_state(r, RESPONDER_ENDED);
         if (r->moved || r->bytes > 0)
-                (void)snprintf(outcome.transport, sizeof(outcome.transport), "%.20s%s", r->peer->link->carrier,
-                               gpu_path_name(r->gpu_path));
-        (void)snprintf(outcome.detail, sizeof(outcome.detail), "%s", r->detail);
+                peer_name_transport(r->peer, r->gpu_path, outcome.transport);
+        (void)text_copy(outcome.detail, sizeof(outcome.detail), r->detail);
         contact_count(r->peer->contact, &outcome);
         tombstone_add(engine, r->transfer, r->wire_error);
         responder_stop_pending(r);

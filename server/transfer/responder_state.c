@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/space.h"
+#include "base/util.h"
 #include "engine_internal.h"
 #include "responder.h"
 
@@ -149,7 +149,7 @@ void responder_fail(struct responder *r, int error, int wire_error, const char *
                 return;
         r->error = error;
         r->wire_error = wire_error;
-        (void)snprintf(r->detail, sizeof(r->detail), "%s", detail);
+        (void)text_copy(r->detail, sizeof(r->detail), detail);
         r->grace_deadline_us = engine_grace(r->engine);
         r->n_reads = 0;
         responder_stop_pending(r);

@@ -5,29 +5,18 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/util.h"
 #include "contact.h"
 #include "engine_internal.h"
 #include "peer.h"
 
-static const char *copy(char *to, size_t size, const char *from)
-{
-        size_t length = from ? strnlen(from, size - 1) : 0;
-
-        if (length > 0)
-                memcpy(to, from, length);
-        to[length] = '\0';
-        return to;
-}
-
 /* The rest is zero. */
 void route_init(struct route *route, const struct engine_peer *peer)
 {
-        route->peer = (struct engine_peer){
-                .epoch = peer->epoch,
-                .data = copy(route->data, sizeof(route->data), peer->data),
-                .name = copy(route->name, sizeof(route->name), peer->name),
-                .url = copy(route->url, sizeof(route->url), peer->url),
-        };
+        (void)text_copy(route->data, sizeof(route->data), peer->data);
+        (void)text_copy(route->name, sizeof(route->name), peer->name);
+        (void)text_copy(route->url, sizeof(route->url), peer->url);
+        route->peer = (struct engine_peer){ peer->epoch, route->data, route->name, route->url };
 }
 
 static const char *local_reason(int error)

@@ -30,6 +30,9 @@ static inline void cleanup_close(const int *fd)
                 (void)close(*fd);
 }
 
+/* Copies from, NULL = "", cut to size - 1 bytes; a snprintf costs ten times as much. Returns the length of the copy. */
+size_t text_copy(char *to, size_t size, const char *from);
+
 /* Fills buffer with random bytes from the kernel; aborts the process when the kernel has none (never on Linux >= 3.17).
  */
 void random_bytes(void *buffer, size_t size);
