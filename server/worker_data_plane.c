@@ -122,6 +122,14 @@ static void note(const struct moving *moving, const struct engine_outcome *outco
         engine_note_http(moving->data_plane->engine, &note);
 }
 
+static void on_http_started(void *context)
+{
+        struct moving *moving = context;
+
+        on_started(context);
+        operation_store_wake_waiters(moving->data_plane->operations);
+}
+
 static void on_http_ended(void *context, const struct engine_outcome *outcome)
 {
         struct moving *moving = context;
@@ -155,6 +163,7 @@ static bool start_http(struct moving *moving, char *detail, size_t detail_size)
         struct engine_transfer transfer = moving_transfer(moving, on_http_ended);
         int r = -ESHUTDOWN;
 
+        transfer.started = on_http_started;
         (void)snprintf(detail, detail_size, "the worker is shutting down");
         (void)pthread_rwlock_rdlock(&data_plane->lock);
         if (data_plane->peers)

@@ -115,7 +115,7 @@ static void transfer_started(void *context)
                 atomic_store(&operation->moved_us, clock_now_us());
                 (void)operation_set_status(operation, FERRY_IN_PROGRESS, &deferred);
         }
-        store_unlock(operation->store, &deferred);
+        store_unlock_without_waking(operation->store, &deferred);
 }
 
 static int transfer_stopping(void *context)

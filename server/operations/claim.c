@@ -70,7 +70,7 @@ int operation_store_claim(void *context, const struct engine_claim_request *requ
                 if (operation->status == FERRY_INITIALIZED)
                         (void)operation_set_status(operation, FERRY_IN_PROGRESS, &deferred);
         }
-        store_unlock(store, &deferred);
+        store_unlock_without_waking(store, &deferred);
         return r;
 }
 

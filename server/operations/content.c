@@ -62,6 +62,7 @@ static int claim_operation(struct content_transfer *transfer, const struct opera
 
         memcpy(request.key, operation->key, sizeof(request.key));
         r = operation_store_claim(operation->store, &request, &transfer->claim);
+        operation_store_wake_waiters(operation->store);
         explicit_bzero(request.key, sizeof(request.key));
         return r;
 }

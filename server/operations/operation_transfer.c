@@ -92,7 +92,7 @@ static void operation_transfer_log(const struct operation_transfer *transfer, co
                   LOG_S("detail", outcome->error ? outcome->detail : NULL), LOG_U("bytes", outcome->bytes));
 }
 
-/* Called by the data plane, which wakes the waiters later. */
+/* Called by the data plane, which calls operation_store_wake_waiters later. */
 void operation_transfer_ended(void *context, const struct engine_outcome *outcome)
 {
         struct operation_transfer *transfer = context;
@@ -103,6 +103,7 @@ void operation_transfer_ended(void *context, const struct engine_outcome *outcom
         operation_metrics_bytes(&store->metrics, operation->kind, outcome);
         operation_transfer_log(transfer, outcome);
         store_lock(store);
+        store_tell_started(store); /* a start before its end */
         if (outcome->transport[0])
                 memcpy(operation->transport, outcome->transport, sizeof(outcome->transport));
         operation->connect_us = outcome->connect_us;

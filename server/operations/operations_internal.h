@@ -126,6 +126,7 @@ struct operation {
         uint64_t armed_us;
 
         struct operation *terminal_prev, *terminal_next; /* in the store's list while terminal and not deleted */
+        struct operation *started_next;                  /* deferred_actions' */
         struct operation *ended_next;                    /* deferred_actions' */
         struct operation *stopping_next;                 /* deferred_actions' */
 
@@ -155,8 +156,8 @@ static inline uint32_t operation_uses_max(const struct operation *operation)
 
 /* The actions that a change under the lock defers until store_unlock has released it. Zero-initialise. */
 struct deferred_actions {
-        struct operation *changed; /* borrowed; entered changed_to, which is not terminal */
-        enum ferry_status changed_to;
+        struct operation *made;     /* borrowed; is INITIALIZED now */
+        struct operation *started;  /* became IN_PROGRESS; a reference each */
         struct operation *moved;    /* borrowed; the observer is to be told */
         struct operation *ended;    /* became terminal; a reference each */
         struct operation *stopping; /* the data plane is to be told; a reference each */
@@ -290,8 +291,10 @@ void store_unref(struct operation_store *store);
 void store_lock(struct operation_store *store);
 /* Unlocks, then runs the deferred actions: calls the data plane, wakes waiters, logs, unpins regions. */
 void store_unlock(struct operation_store *store, struct deferred_actions *deferred);
-/* The same, but leaves waking, and what follows it, to operation_store_wake_waiters. */
+/* The same, but leaves starts, waking, and what follows it, to operation_store_wake_waiters. */
 void store_unlock_without_waking(struct operation_store *store, struct deferred_actions *deferred);
+/* With the lock held, which is given back meanwhile: tells the observer of the starts that were left. */
+void store_tell_started(struct operation_store *store);
 
 /* Ends all transfers of a passive operation, over HTTP and the engine. Without the lock. */
 void store_revoke(struct operation *operation, int reason, int wire_reason);

@@ -147,13 +147,13 @@ bool operation_set_status(struct operation *operation, enum ferry_status status,
                                terminal && operation->deleted ? FERRY_UNINITIALIZED : status);
         if (terminal) {
                 operation_entered_terminal(operation, deferred);
+        } else if (status == FERRY_INITIALIZED) {
+                deferred->made = operation;
         } else {
-                deferred->changed = operation;
-                deferred->changed_to = status;
-                if (status == FERRY_IN_PROGRESS) {
-                        operation->started_us = operation->told_us = clock_now_us();
-                        atomic_store(&operation->bumped_us, operation->started_us);
-                }
+                operation->started_us = operation->told_us = clock_now_us();
+                atomic_store(&operation->bumped_us, operation->started_us);
+                operation->started_next = deferred->started;
+                deferred->started = operation_ref(operation);
         }
         operation_bump(operation, deferred);
         return true;

@@ -131,10 +131,15 @@ void store_unlock(struct operation_store *store, struct deferred_actions *deferr
                 deferred->woken = waiter->next; /* its wake may free the waiter */
                 waiter->wake(waiter);
         }
-        if (deferred->changed) {
-                log_changed(deferred->changed, deferred->changed_to);
-                observe(deferred->changed,
-                        deferred->changed_to == FERRY_INITIALIZED ? OPERATION_MADE : OPERATION_CHANGED);
+        if (deferred->made) {
+                log_changed(deferred->made, FERRY_INITIALIZED);
+                observe(deferred->made, OPERATION_MADE);
+        }
+        while ((operation = deferred->started)) {
+                deferred->started = operation->started_next;
+                log_changed(operation, FERRY_IN_PROGRESS);
+                observe(operation, OPERATION_CHANGED);
+                (void)operation_unref(operation);
         }
         if (deferred->moved)
                 observe(deferred->moved, OPERATION_CHANGED);
@@ -155,6 +160,11 @@ void store_unlock_without_waking(struct operation_store *store, struct deferred_
         struct operation_waiter *waiter;
         struct operation *operation;
 
+        while ((operation = deferred->started)) {
+                deferred->started = operation->started_next;
+                operation->started_next = later->started;
+                later->started = operation;
+        }
         while ((waiter = deferred->woken)) {
                 deferred->woken = waiter->next;
                 waiter->next = later->woken;
@@ -170,6 +180,16 @@ void store_unlock_without_waking(struct operation_store *store, struct deferred_
                 later->drained_context = deferred->drained_context;
         }
         store_unlock(store, deferred);
+}
+
+void store_tell_started(struct operation_store *store)
+{
+        struct deferred_actions deferred = { .started = FERRY_STEAL(store->wakes.started) };
+
+        if (!deferred.started)
+                return;
+        store_unlock(store, &deferred);
+        store_lock(store);
 }
 
 void operation_store_wake_waiters(void *context)

@@ -101,7 +101,7 @@ struct engine {
         atomic_uint inline_skips;      /* so many transfers do not run inline. Any thread */
 
         bool stopping;       /* a STOP was taken: nothing new */
-        bool wake_due;       /* something ended in this pass */
+        bool wake_due;       /* a transfer started or ended in this pass */
         uint64_t tick_us;    /* when deadlines are checked next */
         uint64_t traffic_us; /* when something last moved */
         uint64_t bulk_us;    /* when bulk last moved */

@@ -85,6 +85,7 @@ void requester_note_started(struct requester *r)
         r->started = true;
         if (r->spec.started)
                 r->spec.started(r->spec.context);
+        r->engine->wake_due = true;
 }
 
 void requester_note_message(struct requester *r, const struct message *message, enum message_result result)

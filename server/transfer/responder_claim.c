@@ -39,6 +39,7 @@ static int claim(struct engine *engine, struct peer *peer, const struct wire_hea
                 free(r);
                 return error > 0 ? error : FERRY_E_TRANSFER_FAILED;
         }
+        engine->wake_due = true;
         r->engine = engine;
         r->peer = peer;
         r->number = ++engine->n_responders;

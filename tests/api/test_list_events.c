@@ -140,6 +140,37 @@ WITH_PAIR(progress_comes_ten_times_a_second_at_most)
         stream_close(&b);
 }
 
+static void assert_start_then_end(struct stream *s)
+{
+        const char *start, *end;
+
+        (void)stream_await(s, "event: operation.ended\n");
+        start = strstr(s->text, "event: operation.changed\n");
+        end = strstr(s->text, "event: operation.ended\n");
+        assert_non_null(start);
+        assert_true(start < end);
+        start = strstr(start, "\"status\":\"IN_PROGRESS\",");
+        assert_true(start && start < end);
+        stream_close(s);
+}
+
+/* Both are told after the messages of the transfer are sent. */
+ON_PAIR(a_start_is_told_before_the_end_however_short_the_transfer)
+{
+        for (int i = 0; i < 2; i++) {
+                OPERATION offer, active, ended_here, ended_there;
+
+                struct stream a = stream_begin(&p->a, "?type=operation", "");
+                struct stream b = stream_begin(&p->b, "?type=operation", "");
+                offer_make(&p->a, i ? FERRY_WRITABLE : FERRY_READABLE, region_make(&p->a, 4096, 0), &offer);
+                begin_make(&p->b, i ? FERRY_WRITE : FERRY_READ, region_make(&p->b, 4096, 0), offer.metadata, &active);
+                operation_assert_end(&p->b, active.id, FERRY_COMPLETE, &ended_here);
+                operation_assert_end(&p->a, offer.id, FERRY_COMPLETE, &ended_there);
+                assert_start_then_end(&a);
+                assert_start_then_end(&b);
+        }
+}
+
 /* The id of the last event of the stream, for free(). */
 static char *last_id(const struct stream *s)
 {

@@ -209,8 +209,10 @@ struct engine_claim_request request_for(struct fixture *f, struct operation *ope
 int claim(struct fixture *f, struct operation *operation, struct engine_claim *ret_claim)
 {
         struct engine_claim_request request = request_for(f, operation);
+        int r = operation_store_claim(f->store, &request, ret_claim);
 
-        return operation_store_claim(f->store, &request, ret_claim);
+        operation_store_wake_waiters(f->store);
+        return r;
 }
 
 struct ferry_metadata *peer_metadata(enum ferry_kind active)

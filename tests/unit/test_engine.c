@@ -319,7 +319,8 @@ static atomic_bool peer_was_told;
 
 static void await_peer(struct world *w)
 {
-        peer_was_told = end_comes(&w->active, 1);
+        if (w->passive.ended)
+                peer_was_told = end_comes(&w->active, 1);
 }
 
 /* Who is woken then may take the core; the peer waits for the last answer no longer than it must. */

@@ -86,6 +86,8 @@ WITH_STORE(a_waiter_for_a_revision_is_woken_when_it_is_passed)
         assert_true(operation_wait(f->store, operation, 2, &later.waiter));
         begin(f, operation);
         f->data_plane.transfer.started(f->data_plane.transfer.context);
+        assert_int_equal(next.woken, 0);
+        operation_store_wake_waiters(f->store);
         assert_int_equal(next.woken, 1);
         assert_int_equal(later.woken, 0);
         operation_cancel(f->store, operation);

@@ -145,7 +145,7 @@ struct operation_store *operation_store_free(struct operation_store *store);
 
 /* For struct engine_config: answers the first request of a peer's transfer. context is the store. */
 int operation_store_claim(void *store, const struct engine_claim_request *request, struct engine_claim *ret_claim);
-/* The same: wakes the waiters of operations that the engine has ended. */
+/* The same: tells of the operations that the engine has started or ended, and wakes their waiters. */
 void operation_store_wake_waiters(void *store);
 
 /* ---- making ---- */

@@ -110,12 +110,12 @@ struct engine_operations {
         /*
          * Checks key, direction, total and state; claims. 0 with *ret_claim, or the FERRY_E_* that the peer is told:
          * STALE_METADATA (no such operation), PEER_REFUSED (wrong key), KIND_MISMATCH, SIZE_MISMATCH, ALREADY_CLAIMED,
-         * EXPIRED, CANCELLED_BY_PEER (it was cancelled), …
+         * EXPIRED, CANCELLED_BY_PEER (it was cancelled), … The peer is waiting: leave what can wait to wake_waiters.
          */
         int (*claim)(void *context, const struct engine_claim_request *request, struct engine_claim *ret_claim);
         /*
-         * Transfers have ended since the last call, and the messages about it were sent: wake their waiters now, which
-         * may take this core away. May be NULL.
+         * Transfers have started or ended since the last call, and the messages about it were sent: wake their waiters
+         * now, which may take this core away. May be NULL.
          */
         void (*wake_waiters)(void *context);
         void *context;
