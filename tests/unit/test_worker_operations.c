@@ -102,10 +102,11 @@ static void transfer_and_wait(const struct side *from, const struct side *to, en
         bool reads = active == FERRY_READ;
         struct ferry_worker_operation *offer =
                 create(reads ? from : to, reads ? FERRY_READABLE : FERRY_WRITABLE, size, NULL);
-        struct ferry_worker_operation *active_operation = create(reads ? to : from, active, size, metadata_of(offer));
+        struct ferry_worker_operation *active_operation;
 
         memset(from->memory, 'x', size);
         memset(to->memory, 0, size);
+        active_operation = create(reads ? to : from, active, size, metadata_of(offer));
         test_release(active_operation); /* it goes on */
         assert_int_equal(ferry_worker_operation_wait(offer, -1), 0);
 }
