@@ -94,8 +94,7 @@ static void add_headers(const struct http_request *request, struct MHD_Response 
         MHD_add_response_header(response, "Request-Id", request->id);
         if (request->cross_origin) {
                 MHD_add_response_header(response, "Access-Control-Allow-Origin", request->headers.origin);
-                MHD_add_response_header(response, "Access-Control-Expose-Headers",
-                                        "ETag, Link, Location, Request-Id, Retry-After, Content-Range");
+                MHD_add_response_header(response, "Access-Control-Expose-Headers", "*");
                 MHD_add_response_header(response, "Vary", "Origin");
         }
         if (request->must_close)

@@ -113,10 +113,12 @@ ON_WORKER(an_allowed_origin_may_read_the_answers, "--allow-origin", "https://app
         assert_int_equal(answer.status, 200);
         answer_assert_header(&answer, "Access-Control-Allow-Origin", "https://app.example");
         answer_assert_header(&answer, "Vary", "Origin");
+        answer_assert_header(&answer, "Access-Control-Expose-Headers", "*");
         answer = wire_ask(w, "OPTIONS /v1/regions HTTP/1.1\r\n" HOST "Origin: https://app.example\r\n"
-                             "Access-Control-Request-Method: POST\r\n\r\n");
+                             "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: if-match\r\n\r\n");
         assert_int_equal(answer.status, 204);
         answer_assert_header(&answer, "Access-Control-Allow-Origin", "https://app.example");
+        answer_assert_header(&answer, "Access-Control-Allow-Headers", "*, Authorization");
         /* A problem can be read as well; the name of the host is checked all the same. */
         answer = wire_ask(w, "GET /nowhere HTTP/1.1\r\n" HOST "Origin: https://app.example\r\n\r\n");
         answer_assert_header(&answer, "Access-Control-Allow-Origin", "https://app.example");
