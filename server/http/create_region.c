@@ -75,10 +75,38 @@ static void answer_error(struct http_request *request, int error, const char *de
 
 /* ---- a region that is being prepared ---- */
 
-/* Deletes the region, because the request that made it is answered with a problem. */
-static void unmake(struct http_request *request)
+/*
+ * Answers after the wait, whatever ended it. libmicrohttpd may find the client's end first, and never call this: so the
+ * wait owns the region until there is an answer that names it.
+ */
+static void answer_made(struct http_request *request)
 {
-        (void)region_delete(request->server->config.regions, making_region(request->state)->id);
+        struct region *region = region_ref(making_region(request->state));
+        enum region_state state = region_state(region);
+        bool deleted = region_deleted(region), ended = connection_has_ended(request->connection);
+
+        if (!deleted && !ended &&
+            (state == REGION_READY || (state == REGION_PREPARING && request->headers.prefer_async))) {
+                replay_commit(request, &region->id);
+                making_keep(request->state);
+                request_drop(request);
+                answer(request, region);
+                return;
+        }
+        request_drop(request); /* deletes it before the client has the answer */
+        if (deleted)
+                request_problem(request, FERRY_E_GONE, "The region was deleted while it was made");
+        else if (state == REGION_FAILED)
+                answer_error(request, region->error, region->detail);
+        else if (ended)
+                request_problem(request, FERRY_E_GONE, "The client closed its end before the region was ready");
+        else if (atomic_load(&request->server->draining))
+                request_problem(request, FERRY_E_DRAINING, PROBLEM_DRAINING);
+        else
+                request_problem(request, FERRY_E_LIMIT_REACHED,
+                                "The region was not ready within %u s, the most that a request waits for it",
+                                MAKING_MS / 1000);
+        region_unref(region);
 }
 
 static void answer_waited(struct http_request *request)
@@ -87,34 +115,6 @@ static void answer_waited(struct http_request *request)
 
         request_drop(request);
         answer(request, region);
-}
-
-/* Answers after the wait, whatever ended it. */
-static void answer_made(struct http_request *request)
-{
-        struct region *region = making_region(request->state);
-        enum region_state state = region_state(region);
-
-        if (region_deleted(region)) {
-                request_problem(request, FERRY_E_GONE, "The region was deleted while it was made");
-        } else if (state == REGION_FAILED) {
-                unmake(request);
-                answer_error(request, region->error, region->detail);
-        } else if (connection_has_ended(request->connection)) {
-                unmake(request);
-                request_problem(request, FERRY_E_GONE, "The client closed its end before the region was ready");
-        } else if (state == REGION_READY || request->headers.prefer_async) {
-                replay_commit(request, &region->id);
-                answer_waited(request);
-        } else {
-                unmake(request);
-                if (atomic_load(&request->server->draining))
-                        request_problem(request, FERRY_E_DRAINING, PROBLEM_DRAINING);
-                else
-                        request_problem(request, FERRY_E_LIMIT_REACHED,
-                                        "The region was not ready within %u s, the most that a request waits for it",
-                                        MAKING_MS / 1000);
-        }
 }
 
 /* The same for a repeated request, which does not delete the region. */
@@ -129,7 +129,8 @@ static void answer_again(struct http_request *request)
 }
 
 /* Parks the request until the region is ready or has failed. Takes over the reference. false: answered. */
-static bool wait_made(struct http_request *request, struct region *region, void (*resume)(struct http_request *))
+static bool wait_made(struct http_request *request, struct region *region, struct region_table *owner,
+                      void (*resume)(struct http_request *))
 {
         uint64_t wait_ms = MAKING_MS;
         int error;
@@ -138,7 +139,7 @@ static bool wait_made(struct http_request *request, struct region *region, void 
                 request_header(request, "Preference-Applied", "respond-async");
                 wait_ms = request_wait_ms(request);
         }
-        error = making_begin(request, region);
+        error = making_begin(request, region, owner);
         if (error) {
                 region_unref(region);
                 request_problem(request, error, NULL);
@@ -180,7 +181,7 @@ static void make(struct http_request *request, const struct region_body *body)
         } else {
                 const uint64_t id = region->id;
 
-                if (!wait_made(request, region, answer_made))
+                if (!wait_made(request, region, regions, answer_made))
                         (void)region_delete(regions, id);
         }
 }
@@ -192,7 +193,7 @@ static void make_again(struct http_request *request, uint64_t id)
         if (!region)
                 request_problem(request, FERRY_E_GONE, "The region that this key made was deleted");
         else if (region_state(region) == REGION_PREPARING)
-                (void)wait_made(request, region, answer_again);
+                (void)wait_made(request, region, NULL, answer_again);
         else
                 answer(request, region);
 }

@@ -34,7 +34,7 @@ void get_region(struct http_request *request)
         if (!region)
                 return;
         wait_ms = request_wait_ms(request);
-        if (!wait_ms || region_state(region) != REGION_PREPARING || making_begin(request, region) < 0) {
+        if (!wait_ms || region_state(region) != REGION_PREPARING || making_begin(request, region, NULL) < 0) {
                 answer(request, region);
                 region_unref(region);
         } else if (wait_park_latch(request, making_over(request->state), wait_ms, answer_in_time) != WAIT_PARKED) {

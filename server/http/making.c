@@ -11,7 +11,8 @@
 #include "request.h"
 
 struct making {
-        struct region *region;  /* a reference, the request's */
+        struct region *region; /* a reference, the request's */
+        struct region_table *owner;
         atomic_uint references; /* the request's, and the region's until its callback */
         struct region_waiter waiter;
         struct http_latch over;
@@ -40,11 +41,13 @@ static void making_end(struct http_request *request)
 
         if (region_unwait(making->region, &making->waiter))
                 making_unref(making);
+        if (making->owner)
+                (void)region_delete(making->owner, making->region->id);
         region_unref(making->region);
         making_unref(making);
 }
 
-int making_begin(struct http_request *request, struct region *region)
+int making_begin(struct http_request *request, struct region *region, struct region_table *owner)
 {
         struct making *making = calloc(1, sizeof(*making));
         int error;
@@ -57,12 +60,18 @@ int making_begin(struct http_request *request, struct region *region)
                 return error;
         }
         making->region = region;
+        making->owner = owner;
         making->waiter.wake = on_over;
         atomic_init(&making->references, 2);
         if (!region_wait(region, &making->waiter))
                 on_over(&making->waiter);
         request_keep(request, making, making_end);
         return 0;
+}
+
+void making_keep(struct making *making)
+{
+        making->owner = NULL;
 }
 
 struct http_latch *making_over(struct making *making)

@@ -7,6 +7,7 @@
 struct http_latch;
 struct http_request;
 struct region;
+struct region_table;
 
 /*
  * A request's wait for a region being prepared. It is the request's state, and ends with it. Other threads touch only
@@ -14,8 +15,14 @@ struct region;
  */
 struct making;
 
-/* Starts the wait. On success takes over the caller's reference of region. 0 or -errno. */
-int making_begin(struct http_request *request, struct region *region);
+/*
+ * Starts the wait. On success takes over the caller's reference of region. owner: the wait's end deletes the region
+ * from it, unless making_keep was called; NULL = the region is another request's. 0 or -errno.
+ */
+int making_begin(struct http_request *request, struct region *region, struct region_table *owner);
+
+/* The client will have the region. */
+void making_keep(struct making *making);
 
 /* Happens when the region is ready or has failed. */
 struct http_latch *making_over(struct making *making);
