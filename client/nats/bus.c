@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bus.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,8 +49,17 @@ int bus_read_secret(const char *file, char **ret_secret)
 static bool bus_is_loopback(const char *url)
 {
         const char *host = strstr(url, "://") + 3;
-        return strncmp(host, "127.", 4) == 0 || strncmp(host, "[::1]", 5) == 0 ||
-               (strncasecmp(host, "localhost", 9) == 0 && (!host[9] || host[9] == ':'));
+        char name[sizeof("255.255.255.255")];
+        struct in_addr address;
+        size_t length = strcspn(host, ":/");
+        if (strncmp(host, "[::1]", 5) == 0)
+                return true;
+        if (length >= sizeof(name))
+                return false;
+        memcpy(name, host, length);
+        name[length] = '\0';
+        return strcasecmp(name, "localhost") == 0 ||
+               (inet_pton(AF_INET, name, &address) == 1 && ntohl(address.s_addr) >> 24 == IN_LOOPBACKNET);
 }
 
 static bool bus_is_secure(const struct bus_options *options, const char *url)

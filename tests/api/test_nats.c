@@ -137,6 +137,7 @@ WITH_WORKER(a_bridge_outlives_its_server)
 TEST(a_bus_beyond_this_machine_takes_tls)
 {
         nats_assert_asks("nats://192.0.2.1:4222/a/op_0123456789abcdef", 2, "without TLS");
+        nats_assert_asks("nats://127.0.0.1.invalid:4222/a/op_0123456789abcdef", 2, "without TLS");
         nats_assert_asks("http://127.0.0.1:4222/a/op_0123456789abcdef", 2, "not a NATS server's URL");
         nats_assert_asks("nats://127.0.0.1:4222/a/b/op_0123456789abcdef", 2, "is not nats://HOST:PORT/WORKER/op_ID");
         nats_assert_asks("nats://127.0.0.1:4222/a/op_1", 2, "is not nats://HOST:PORT/WORKER/op_ID");
