@@ -27,6 +27,7 @@
  * idle is set.
  */
 struct copying {
+        struct http_server *server;
         const struct copying_ops *ops;
         void *content;
         const struct space *space; /* fixed; NULL = host memory */
@@ -42,7 +43,7 @@ struct copying {
         /* The request's thread's. */
         uint64_t deadline_us; /* of the work under way */
         uint8_t *buffers[2];  /* of an upload, one is filled while the other one moves; of a response, the first */
-        size_t room;          /* of each */
+        size_t room;          /* of each; 0 = there is none yet */
         unsigned filling;     /* index of the one being filled */
         size_t filled;        /* bytes in it */
         uint64_t left;        /* of a response: bytes not loaded yet */
@@ -55,6 +56,9 @@ static void copying_unref(struct copying *copying)
                 return;
         copying->ops->close(copying->content, atomic_load(&copying->done));
         latch_destroy(&copying->idle);
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(copying->buffers); i++)
+                if (copying->buffers[i])
+                        atomic_fetch_sub(&copying->server->copying_bytes, copying->room);
         free(copying->buffers[0]);
         free(copying->buffers[1]);
         free(copying);
@@ -78,6 +82,7 @@ int copying_open(struct http_request *request, const struct copying_ops *ops, vo
                 return r;
         }
         latch_set(&copying->idle);
+        copying->server = request->server;
         copying->ops = ops;
         copying->content = content;
         copying->space = space;
@@ -151,12 +156,32 @@ static void start(struct http_request *request, int (*function)(void *content), 
         copier_run_detached(server->copier, copier_gpus_of(copying->space, NULL), work_detached, copying);
 }
 
-static bool make_buffer(struct copying *copying, unsigned i, size_t size)
+/*
+ * Buffer i, for up to size bytes if it is the first. false: answered. A request that ends leaves its buffers to a GPU
+ * that stands still, so their sum has a limit.
+ */
+static bool make_buffer(struct http_request *request, unsigned i, uint64_t size)
 {
-        if (!copying->buffers[i])
-                copying->buffers[i] = malloc(size);
-        copying->room = size;
-        return copying->buffers[i] != NULL;
+        struct copying *copying = request->state;
+        atomic_size_t *sum = &request->server->copying_bytes;
+
+        if (copying->buffers[i])
+                return true;
+        if (!copying->room)
+                copying->room = size < COPYING_PIECE ? size : COPYING_PIECE;
+        if (atomic_fetch_add(sum, copying->room) + copying->room > COPYING_BYTES_MAX) {
+                atomic_fetch_sub(sum, copying->room);
+                request_problem(request, FERRY_E_LIMIT_REACHED,
+                                "Content on its way from and to GPUs takes %d MiB, all that it may",
+                                COPYING_BYTES_MAX >> 20);
+                return false;
+        }
+        copying->buffers[i] = malloc(copying->room);
+        if (copying->buffers[i])
+                return true;
+        atomic_fetch_sub(sum, copying->room);
+        request_problem(request, -ENOMEM, NULL);
+        return false;
 }
 
 /* Loads the next bytes of a response. */
@@ -176,9 +201,9 @@ void copying_begin(struct http_request *request, int (*function)(void *content),
         struct copying *copying = request->state;
 
         copying->left = copying->space ? size : 0;
-        if (copying->left && !make_buffer(copying, 0, size < COPYING_PIECE ? size : COPYING_PIECE))
-                copying->error = -ENOMEM;
-        else if (function || copying->left)
+        if (copying->left && !make_buffer(request, 0, size))
+                return;
+        if (function || copying->left)
                 load(request, function);
 }
 
@@ -209,6 +234,8 @@ static int await(struct http_request *request, void (*resume)(struct http_reques
 
 bool copying_await(struct http_request *request, void (*resume)(struct http_request *request))
 {
+        if (request->answered)
+                return false;
         int r = await(request, resume);
 
         if (r == FERRY_E_LIMIT_REACHED)
@@ -238,21 +265,22 @@ static void store(struct http_request *request)
 int copying_take(struct http_request *request, const char *data, size_t size)
 {
         struct copying *copying = request->state;
+        const uint64_t most = request->chunked ? COPYING_PIECE : request->content_length;
 
         if (!copying->space)
                 return copying->ops->move(copying->content, (void *)(uintptr_t)data, size);
-        assert(size <= COPYING_PIECE);
-        if (!make_buffer(copying, copying->filling, COPYING_PIECE))
-                return -ENOMEM;
-        if (size > COPYING_PIECE - copying->filled && !copying_await(request, request->route->handler))
+        if (!make_buffer(request, copying->filling, most))
+                return -EINPROGRESS;
+        assert(size <= copying->room);
+        if (size > copying->room - copying->filled && !copying_await(request, request->route->handler))
                 return -EINPROGRESS;
         if (latch_is_set(&copying->idle)) {
                 if (copying->error)
                         return copying->error;
                 if (copying->filled)
                         store(request);
-                if (!make_buffer(copying, copying->filling, COPYING_PIECE))
-                        return -ENOMEM;
+                if (!make_buffer(request, copying->filling, most))
+                        return -EINPROGRESS;
         }
         memcpy(copying->buffers[copying->filling] + copying->filled, data, size);
         copying->filled += size;

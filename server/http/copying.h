@@ -38,7 +38,8 @@ void *copying_content(const struct http_request *request);
 
 /*
  * Starts work that reads or writes the content's memory, such as a digest. With size not 0, the bytes of a response of
- * that size are copied ahead after it, as long as there is a buffer. work: NULL = none; 0, -errno or FERRY_E_*.
+ * that size are copied ahead after it. work: NULL = none; 0, -errno or FERRY_E_*. copying_await must follow; it says
+ * whether the request was answered.
  */
 void copying_begin(struct http_request *request, int (*work)(void *content), uint64_t size);
 
@@ -58,6 +59,9 @@ bool copying_flush(struct http_request *request, void (*resume)(struct http_requ
 /* libmicrohttpd's reader of a response whose size copying_begin was told. context: the request. */
 ssize_t copying_read(void *context, uint64_t position, char *to, size_t size);
 
-enum { COPYING_PIECE = 1 << 20 };
+enum {
+        COPYING_PIECE = 1 << 20,
+        COPYING_BYTES_MAX = 256 << 20, /* of all buffers; as many requests of 1 MiB and more may wait for GPUs */
+};
 
 #endif

@@ -70,9 +70,10 @@ struct http_server {
         atomic_bool events_stopped;    /* readers of events must not wait any more */
         atomic_size_t n_streams;       /* of events */
         struct metric *waiters, *event_readers, *events_missed;
-        struct copier *copier;    /* copies content of GPUs; has its own lock */
-        struct http_waits *waits; /* has its own lock */
-        struct http_life life;    /* has its own lock */
+        struct copier *copier;       /* copies content of GPUs; has its own lock */
+        atomic_size_t copying_bytes; /* of its buffers */
+        struct http_waits *waits;    /* has its own lock */
+        struct http_life life;       /* has its own lock */
 };
 
 /* Opens and binds the listener's socket. 0 or -errno; logged. */

@@ -167,6 +167,42 @@ WITH_GPUS(the_stall_limit_ends_the_wait_for_a_gpu)
         free(pattern);
 }
 
+/* Their buffers are bounded; those of requests that have ended count until the GPU lets go of them. */
+WITH_GPUS(requests_that_wait_for_a_gpu_have_a_limit)
+{
+        enum { MOST = 256 };
+        struct worker *w = &s->pair.a;
+        struct waiting all[MOST];
+        const struct waiting get = { .method = "GET", .path = "/v1/regions", .headers = "" };
+
+        worker_start(w, "a", NULL);
+        const char *id = device_region(w, "cuda:0", MIB, SEED);
+        gpu_set_faults(s, "stuck0");
+        for (size_t i = 0; i < MOST; i++) {
+                all[i] = get;
+                all[i].id = id;
+                waiting_begin(w, &all[i], NULL);
+        }
+        worker_await_metric(w, "ferry_http_waiters", MOST);
+        for (size_t i = 0; i < MOST / 2; i++)
+                wire_abort(all[i].fd);
+        worker_await_metric(w, "ferry_http_waiters", MOST / 2);
+        wire_refused(w, 429, "limit-reached", "GET /v1/regions/%s/content HTTP/1.1\r\nHost: localhost\r\n\r\n", id);
+        wire_refused(w, 429, "limit-reached",
+                     "PUT /v1/regions/%s/content HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc", id);
+        gpu_set_faults(s, "");
+        for (size_t i = MOST / 2; i < MOST; i++) {
+                struct raw_answer answer;
+
+                raw_receive(all[i].fd, false, &answer);
+                assert_int_equal(answer.status, 200);
+                (void)close(all[i].fd);
+        }
+        worker_await_metric(w, "ferry_http_waiters", 0);
+        region_assert_pattern(w, id, SEED, 0, MIB);
+        region_drop(w, id);
+}
+
 /* Nobody waits for what they left behind, and the GPU ends it when it moves again. */
 WITH_GPUS(a_client_that_leaves_while_a_gpu_stands_still_costs_nothing)
 {
