@@ -212,7 +212,10 @@ struct cli_progress {
         uint64_t start_ms, start_bytes; /* 0 = nothing drawn yet */
 };
 
-/* Standard error, unless it is no terminal or --quiet is given. */
+/* Whether it is a terminal whose lines can be drawn anew. That of TERM=dumb is none. */
+bool cli_draws(int fd);
+
+/* Standard error, unless it cannot be drawn on or --quiet is given. */
 struct cli_progress cli_progress_make(const struct cli *cli);
 
 /* For struct ferry_watch; context is a struct cli_progress. Without a stream it does nothing. */

@@ -49,7 +49,8 @@ const struct cli_command cli_commands[] = {
         { "events", "", "print recent events of the worker, one a line",
           "Events are of operations, regions, peers and limits. Ctrl-C ends --follow.", 0, 0, cli_run_events },
         { "top", "", "watch transfers live",
-          "Redraws on each event, and while bytes move. Ctrl-C ends it. Prints once if the output is not a terminal.",
+          "Redraws on each event, and while bytes move. Ctrl-C ends it. Prints once if the output is no terminal, or "
+          "TERM is dumb.",
           0, 0, cli_run_top },
         { "bench", "PEER", "measure reads from another worker (URL or @NAME)",
           "Creates a region on both workers and removes it. --size is the largest transfer.", 1, 1, cli_run_bench },

@@ -45,6 +45,7 @@ int http_perform(struct cli *cli, const struct ferry_exchange *exchange, const c
         ferry_answer_clear(&answer);
         free(slashed);
         if (output.error && output.error != -EPIPE)
-                return cli_usage_error("output: %s", strerror(-output.error));
+                return cli_usage_error("%s: %s", cli->output ? cli->output : "standard output",
+                                       strerror(-output.error));
         return cli_result(&cli->worker, r);
 }

@@ -84,6 +84,8 @@ static size_t suggest_distance(const char *a, const char *b)
 static const char *suggest(const char *wrong, const char *const *names, size_t n, size_t stride)
 {
         const char *best = NULL;
+        if (!*wrong)
+                return NULL;
         size_t least = strlen(wrong) < 4 ? 2 : 3; /* a larger distance means another word */
         for (size_t i = 0; i < n; i++) {
                 const char *name = *(const char *const *)(const void *)((const char *)names + i * stride);

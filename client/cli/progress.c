@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -53,9 +54,15 @@ static void progress_draw(struct cli_progress *progress, double part, const char
         cli_progress_line(progress, line);
 }
 
+bool cli_draws(int fd)
+{
+        const char *term = getenv("TERM");
+        return isatty(fd) && !(term && strcmp(term, "dumb") == 0);
+}
+
 struct cli_progress cli_progress_make(const struct cli *cli)
 {
-        return (struct cli_progress){ .stream = !cli->quiet && isatty(fileno(stderr)) ? stderr : NULL };
+        return (struct cli_progress){ .stream = !cli->quiet && cli_draws(STDERR_FILENO) ? stderr : NULL };
 }
 
 int cli_progress_show(void *context, const struct ferry_operation *operation)

@@ -191,7 +191,9 @@ static int top_name(struct top *top)
 
 int cli_run_top(struct cli *cli, int argc, char **argv)
 {
-        struct top top = { .cli = cli, .live = isatty(STDOUT_FILENO) && !cli->json, .ended = json_object_new_object() };
+        struct top top = { .cli = cli,
+                           .live = cli_draws(STDOUT_FILENO) && !cli->json,
+                           .ended = json_object_new_object() };
         uint64_t interval = TOP_INTERVAL_MS;
         uint64_t left = top.live ? 0 : 1; /* 0 = no limit */
         if (cli->interval && (!cli_duration_parse(cli->interval, &interval) || interval > INT32_MAX))

@@ -145,7 +145,8 @@ class Faults(Case):
 
     def test_dev_full(self):
         process, url = self.offer(MIB)
-        self.complains("No space left", "fetch", url, "-o", "/dev/full", "-u", self.b.url, status=2)
+        self.complains("/dev/full: No space left", "fetch", url, "-o", "/dev/full", "-u", self.b.url, status=2)
+        self.complains("/dev/full: No space left", "get", "/metrics", "-o", "/dev/full", "-u", self.b.url, status=2)
         self.finish(process)
         self.nothing_left(self.a, self.b)
 

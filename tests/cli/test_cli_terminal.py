@@ -22,13 +22,13 @@ class Terminal(Case):
         super().setUp()
         self.a, self.b = self.worker("a"), self.worker("b")
 
-    def run_on(self, *arguments, streams=("stdin", "stdout", "stderr"), until=None, end=None, then=None, columns=0):
+    def run_on(self, *arguments, streams=("stdin", "stdout", "stderr"), until=None, end=None, then=None, columns=0, term="xterm"):
         """Runs ferry with streams on a terminal. Returns its status and what the terminal showed."""
         master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
         given = {name: slave for name in streams}
         process = subprocess.Popen([FERRY, *map(str, arguments)], start_new_session=True,
-                                   env=environment(self.directory, TERM="xterm"),
+                                   env=environment(self.directory, TERM=term),
                                    **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, **given})
         self.started.append(process)
         os.close(slave)
@@ -114,6 +114,15 @@ class Terminal(Case):
                 ("offer a:b", "offer a:bc "), ("offer x=b", "offer x=bc "), ("offer u@b", "offer u@bc "),
                 ("--url=@p", "--url=@prefill ")):
             says(f"ferry {typed}\t\x01echo [\x05]\n", f"[ferry {completed}]\r\n")
+
+    def test_a_dumb_terminal_is_not_drawn_on(self):
+        """That of an editor, or a log: it would show every escape sequence."""
+        offer = self.start("offer", self.file("source", 1 << 20), "-u", self.a.url)
+        status, shown = self.run_on("fetch", self.line(offer), "-o", self.directory / "target", "-u", self.b.url, term="dumb")
+        self.assertEqual((status, shown), (0, ""))
+        self.finish(offer)
+        status, shown = self.run_on("top", "-u", self.a.url, term="dumb")
+        self.assertEqual((status, shown.count("OPERATION"), shown.count("\x1b")), (0, 1, 0))
 
     def test_quiet_is_quiet(self):
         offer = self.start("offer", self.file("source", 1 << 20), "-u", self.a.url)

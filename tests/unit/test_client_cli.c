@@ -65,6 +65,7 @@ TEST(a_slip_of_the_pen_is_understood)
                 { { "ls", "--output", "x" }, "ferry ls has no option --output" },
                 { { "zzzzzz" }, "see ferry --help" },
                 { { "help", "fetc" }, "did you mean fetch?" },
+                { { "" }, "see ferry --help" },
         };
         for (size_t i = 0; i < UNIT_COUNT(slips); i++) {
                 run(2, NULL, "", slips[i].arguments[0], slips[i].arguments[1], slips[i].arguments[2], NULL);
