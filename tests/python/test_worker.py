@@ -8,6 +8,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import unittest
 
 import ferry
@@ -133,6 +134,22 @@ class TestWorker(unittest.TestCase):
             del memory
             gc.collect()
             self.assertEqual(list(client.regions()), [])
+
+    def test_garbage_is_collected_while_memory_is_looked_up(self):
+        def collect():
+            with self.worker._blocks._lock:
+                gc.collect()
+
+        gc.disable()
+        self.addCleanup(gc.enable)
+        cycle = [self.worker.allocate(100)]
+        cycle.append(cycle)
+        del cycle
+        collector = threading.Thread(target=collect, daemon=True)
+        collector.start()
+        collector.join(10)
+        self.assertFalse(collector.is_alive())
+        self.assertFalse(self.worker._blocks)
 
     def test_loops_come_and_go(self):
         async def once():

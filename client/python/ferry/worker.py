@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import bisect
+import collections
 import ctypes
 import errno
 import itertools
@@ -151,23 +152,32 @@ class _Blocks:
         self._lock = threading.Lock()
         self._starts: list[int] = []
         self._regions: list[Region] = []
+        self._freed: collections.deque[int] = collections.deque()
 
     def __bool__(self) -> bool:
-        return bool(self._starts)
+        with self._lock:
+            self._forget_freed()
+            return bool(self._starts)
 
     def add(self, region: Region) -> None:
         with self._lock:
+            self._forget_freed()
             at = bisect.bisect(self._starts, region.address)
             self._starts.insert(at, region.address)
             self._regions.insert(at, region)
 
     def remove(self, address: int) -> None:
-        with self._lock:
-            at = bisect.bisect_left(self._starts, address)
+        """Takes no lock: the garbage collector calls it, maybe in a thread that has the lock."""
+        self._freed.append(address)
+
+    def _forget_freed(self) -> None:
+        while self._freed:
+            at = bisect.bisect_left(self._starts, self._freed.popleft())
             del self._starts[at], self._regions[at]
 
     def find(self, address: int, size: int) -> Region | None:
         with self._lock:
+            self._forget_freed()
             at = bisect.bisect(self._starts, address) - 1
             if at < 0 or address + size > self._starts[at] + self._regions[at].size:
                 return None
