@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "head.h"
 
+#include <ctype.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -89,7 +90,8 @@ static const char *request_line_fault(const char *line, const char *end, bool *r
         version = memchr(target, ' ', (size_t)(end - target));
         if (!version++ || end - version < 5 || memcmp(version, one, 5) != 0)
                 return malformed;
-        if (end - version != sizeof(one) || memcmp(version, one, sizeof(one) - 1) != 0)
+        if (end - version != sizeof(one) || memcmp(version, one, sizeof(one) - 1) != 0 ||
+            !isdigit((unsigned char)end[-1]))
                 return "The worker speaks HTTP/1.0 and HTTP/1.1";
         *ret_host = end[-1] != '0';
         return NULL;
@@ -103,7 +105,7 @@ static void add_line(struct sum *sum, const char *line, size_t n)
         sum->host |= n >= strlen(host) && !strncasecmp(line, host, strlen(host));
         if (*line == ' ' || *line == '\t')
                 sum->fault = "A header is folded";
-        else if (n > 1 && !memchr(line, ':', n))
+        else if (n > (n && line[n - 1] == '\r') && !memchr(line, ':', n))
                 sum->fault = "A header has no colon";
         if (n >= strlen(cookie) && !strncasecmp(line, cookie, strlen(cookie))) {
                 sum->cookies += n;

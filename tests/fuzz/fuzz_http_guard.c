@@ -44,8 +44,8 @@ static void check_authorization(const char *authorization, unsigned choice)
                                              .metrics = choice & 32 ? metrics : NULL };
         enum http_auth need = (enum http_auth)(choice % (HTTP_AUTH_FULL + 1));
         int error = guard_authorize(authorization, &tokens, need);
-        bool may = need == HTTP_AUTH_NONE || !tokens.full || says(authorization, tokens.full) ||
-                   (need == HTTP_AUTH_PEER && says(authorization, tokens.peer)) ||
+        bool may = need == HTTP_AUTH_NONE || (!tokens.full && need != HTTP_AUTH_KEY) ||
+                   says(authorization, tokens.full) || (need == HTTP_AUTH_PEER && says(authorization, tokens.peer)) ||
                    (need == HTTP_AUTH_METRICS && says(authorization, tokens.metrics)) ||
                    (need == HTTP_AUTH_KEY && has_form_of_key(authorization));
 

@@ -60,6 +60,8 @@ TEST(heads_that_are_not_http_are_refused)
                 "GET / HTTP/1.1\r\nX: Host:\r\n\r\n",
                 START "no colon\r\n\r\n",
                 START "x\r\n\r\n",
+                START "x\n\r\n",
+                "GET / HTTP/1.x\r\nHost: x\r\n\r\n",
         };
         int error;
 
