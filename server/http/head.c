@@ -105,8 +105,8 @@ static void add_line(struct sum *sum, const char *line, size_t n)
         sum->host |= n >= strlen(host) && !strncasecmp(line, host, strlen(host));
         if (*line == ' ' || *line == '\t')
                 sum->fault = "A header is folded";
-        else if (n > (n && line[n - 1] == '\r') && !memchr(line, ':', n))
-                sum->fault = "A header has no colon";
+        else if (*line == ':' || (n > (n && line[n - 1] == '\r') && !memchr(line, ':', n)))
+                sum->fault = "A header has no name or no colon";
         if (n >= strlen(cookie) && !strncasecmp(line, cookie, strlen(cookie))) {
                 sum->cookies += n;
                 sum->items += count(line, n, ';') + count(line, n, ',') + 1;

@@ -61,6 +61,7 @@ TEST(heads_that_are_not_http_are_refused)
                 START "no colon\r\n\r\n",
                 START "x\r\n\r\n",
                 START "x\n\r\n",
+                START ": x\r\nX: y\r\n\r\n",
                 "GET / HTTP/1.x\r\nHost: x\r\n\r\n",
         };
         int error;
