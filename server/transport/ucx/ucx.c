@@ -205,6 +205,22 @@ static void on_staging_room(void *context)
 
 /* ---- set-up ---- */
 
+/* Whether UCX has found a device that leads to other processes. */
+static bool has_device(const struct ucx *ucx)
+{
+        static const char *const inside[] = { "self", "cma", "posix", "sysv", "xpmem", "knem", "cuda", "gdr_copy" };
+
+        for (size_t i = 0; i < ucx->facts.n_transports; i++) {
+                bool is_inside = false;
+
+                for (size_t j = 0; j < FERRY_ARRAY_SIZE(inside); j++)
+                        is_inside |= strncmp(ucx->lanes[i], inside[j], strlen(inside[j])) == 0;
+                if (!is_inside)
+                        return true;
+        }
+        return false;
+}
+
 static bool has_tcp(const struct ucx *ucx)
 {
         for (size_t i = 0; i < ucx->facts.n_transports; i++)
@@ -214,14 +230,19 @@ static bool has_tcp(const struct ucx *ucx)
 }
 
 /*
- * Warns of faults of UCX that nothing above it can prevent: a certain message of 28 bytes to its listener aborts the
- * process, and its tcp transport stores incoming bytes at the address that the message names.
+ * Warns of a network without a device, and of faults of UCX that nothing above it can prevent: a certain message of 28
+ * bytes to its listener aborts the process, and its tcp transport stores incoming bytes at the address that the message
+ * names.
  */
 static void warn_of_network(const struct ucx *ucx)
 {
         const char *data = ucx->facts.data_address;
         char version[32];
 
+        if (!has_device(ucx))
+                log_event(LOG_WARN, "the network transport moves no bytes: UCX finds none of its devices",
+                          LOG_S("data", data),
+                          LOG_S("advice", "see --interfaces and --transports, and whether /sys shows this network"));
         if (ucx->listen.loopback) {
                 log_event(LOG_INFO,
                           "UCX's listener has no protection: every user of this machine can crash this worker",
