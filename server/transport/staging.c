@@ -325,9 +325,7 @@ static bool stop(struct message *message, enum message_result result)
         struct stage *stage = message->stage;
 
         if (stage->running && !copier_remove(stage->staging->copier, &stage->task)) {
-                if (!stage->cancelled)
-                        stage->result = result;
-                stage->cancelled = true;
+                stage->result = result;
                 return false;
         }
         stage->running = false;
@@ -341,7 +339,7 @@ void stage_cancel(struct message **list, const uint64_t *transfer, enum message_
 
         while (m) {
                 next = m->next;
-                if ((!transfer || m->transfer == *transfer) && !m->stage->cancelled && stop(m, result)) {
+                if ((!transfer || m->transfer == *transfer) && m->stage->result == MESSAGE_OK && stop(m, result)) {
                         DL_DELETE(*list, m);
                         end(m, result);
                         next = *list; /* end may have changed it */
@@ -373,9 +371,6 @@ struct message *stage_take(struct message **list, enum message_result *ret_resul
                 return NULL;
         DL_DELETE(*list, m);
         m->fault = m->stage->fault;
-        if (m->stage->cancelled)
-                *ret_result = m->stage->result;
-        else
-                *ret_result = m->fault < 0 ? MESSAGE_FAULT : MESSAGE_OK;
+        *ret_result = m->stage->result == MESSAGE_OK && m->fault < 0 ? MESSAGE_FAULT : m->stage->result;
         return m;
 }

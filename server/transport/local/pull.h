@@ -44,8 +44,7 @@ struct pull {
         bool off_host;
         const struct space *from_gpu; /* of the first extent in GPU memory; NULL = none is */
         bool copying;                 /* the copier has the task */
-        bool ended;                   /* the pull ends with result once the task has run */
-        enum message_result result;
+        enum message_result result;   /* of a pull that was given up, and ends once the task has run; else MESSAGE_OK */
         struct copier_task task;
         atomic_bool unwanted;     /* the task may stop */
         int copy_result;          /* of the task: pull_copy's */

@@ -189,7 +189,7 @@ static void pull_ran(struct copier_task *task)
         int r = pull->copy_result;
 
         pull->copying = false;
-        if (pull->ended) {
+        if (pull->result != MESSAGE_OK) {
                 pull_end(pull, pull->result);
                 return;
         }
@@ -221,7 +221,6 @@ static void pull_give_up(struct pull *pull, enum message_result result)
 
         if (pull->copying && !copier_remove(local->copier, &pull->task)) {
                 atomic_store(&pull->unwanted, true);
-                pull->ended = true;
                 pull->result = result;
                 return;
         }
@@ -300,7 +299,8 @@ static struct pull *find(const struct channel *channel, const uint64_t *transfer
         struct pull *pull;
 
         DL_FOREACH (channel_local(channel)->pulls, pull)
-                if (pull->channel == channel && !pull->ended && (!transfer || pull->message->transfer == *transfer))
+                if (pull->channel == channel && pull->result == MESSAGE_OK &&
+                    (!transfer || pull->message->transfer == *transfer))
                         return pull;
         return NULL;
 }

@@ -42,13 +42,12 @@ bool staging_has_room(struct staging *staging, const struct stream *stream, uint
 
 /* A message's stage (message->stage). */
 struct stage {
-        uint8_t *bytes; /* the payload in host memory; NULL = it is not copied */
-        bool running;   /* the task is queued or running */
-        bool cancelled; /* the message ends with result once the task has run */
-        enum message_result result;
-        int fault;           /* of the task: 0, or -errno as of space_copy */
-        struct gpu_pin *pin; /* of the memory that bytes are in; NULL = none */
-        uint64_t *place;     /* the caller's note that bytes are in use; 0 with the stage's end; NULL = none */
+        uint8_t *bytes;             /* the payload in host memory; NULL = it is not copied */
+        bool running;               /* the task is queued or running */
+        enum message_result result; /* of a cancelled message, which ends once the task has run; else MESSAGE_OK */
+        int fault;                  /* of the task: 0, or -errno as of space_copy */
+        struct gpu_pin *pin;        /* of the memory that bytes are in; NULL = none */
+        uint64_t *place;            /* the caller's note that bytes are in use; 0 with the stage's end; NULL = none */
         /* staging.c's */
         struct staging *staging;
         struct message *message;
