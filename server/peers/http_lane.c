@@ -11,9 +11,18 @@
 #include <ferry/error.h>
 #include <ferry/json.h>
 
+#include "base/space.h"
 #include "base/util.h"
 
 enum { CLOSE_MS = 2000 /* of the DELETE */ };
+
+/* Whether the memory could be copied (error 0), else why not. */
+static bool is_moved(struct http_lane *lane, int error)
+{
+        if (error)
+                lane->fault = space_error(error);
+        return error == 0;
+}
 
 /* ---- the request ---- */
 
@@ -44,8 +53,7 @@ static bool headers_make(struct http_lane *lane)
                 return false;
         if (!transfer->spec.verify)
                 return true;
-        transfer->memory_error = stream_checksum(&transfer->stream, lane->first, lane->end - lane->first, &checksum);
-        if (transfer->memory_error)
+        if (!is_moved(lane, stream_checksum(&transfer->stream, lane->first, lane->end - lane->first, &checksum)))
                 return false;
         ferry_digest_format(checksum, text);
         (void)snprintf(digest, sizeof(digest), "Content-Digest: %s", text);
@@ -77,7 +85,8 @@ bool lane_send(struct http_lane *lane)
 
         lane->waiting = false;
         lane->n_text = 0;
-        lane->has_digest = false;
+        lane->has_digest = lane->in_range = false;
+        lane->fault = NULL;
         if (transfer->spec.direction == ENGINE_WRITE || transfer->spec.verify)
                 lane->position = lane->first;
         easy_rearm(&lane->easy);
@@ -104,14 +113,28 @@ long lane_status(const struct http_lane *lane)
         return status;
 }
 
+/* Whether the value of a Content-Range names what was asked for. */
+static bool is_range_asked_for(const struct http_lane *lane, const char *value, size_t size)
+{
+        char range[64];
+        size_t length =
+                (size_t)snprintf(range, sizeof(range), "bytes %" PRIu64 "-%" PRIu64 "/", lane->position, lane->end - 1);
+
+        for (; size > 0 && (*value == ' ' || *value == '\t'); size--)
+                value++;
+        return size > length && strncasecmp(value, range, length) == 0;
+}
+
 static size_t on_header(char *data, size_t one, size_t size, void *context)
 {
-        static const char name[] = "Content-Digest:";
+        static const char digest[] = "Content-Digest:", range[] = "Content-Range:";
         struct http_lane *lane = context;
 
         (void)one;
-        if (size > strlen(name) && strncasecmp(data, name, strlen(name)) == 0)
+        if (size > strlen(digest) && strncasecmp(data, digest, strlen(digest)) == 0)
                 lane->has_digest = ferry_digest_parse(data, size, &lane->digest);
+        if (size > strlen(range) && strncasecmp(data, range, strlen(range)) == 0)
+                lane->in_range = is_range_asked_for(lane, data + strlen(range), size - strlen(range));
         return easy_count_header(&lane->easy, size);
 }
 
@@ -127,10 +150,11 @@ static size_t on_body(char *data, size_t one, size_t size, void *context)
                 lane->n_text += size < room ? size : room;
                 return size;
         }
-        if (size > lane->end - lane->position)
+        if (!lane->in_range || size > lane->end - lane->position) {
+                lane->fault = "The peer sent another range than was asked for";
                 return 0;
-        transfer->memory_error = stream_store(&transfer->stream, lane->position, data, size);
-        if (transfer->memory_error)
+        }
+        if (!is_moved(lane, stream_store(&transfer->stream, lane->position, data, size)))
                 return 0;
         lane->position += size;
         if (!transfer->spec.verify)
@@ -149,8 +173,7 @@ static size_t on_send(char *to, size_t one, size_t size, void *context)
         if (!left)
                 return 0;
         size = left < size ? left : size;
-        transfer->memory_error = stream_load(&transfer->stream, lane->position, to, size);
-        if (transfer->memory_error)
+        if (!is_moved(lane, stream_load(&transfer->stream, lane->position, to, size)))
                 return CURL_READFUNC_ABORT;
         lane->position += size;
         return size;

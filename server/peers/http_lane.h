@@ -25,6 +25,8 @@ struct http_lane {
         bool waiting;                          /* it retries the range at transfer->retry_us */
         bool closing;                          /* the request is the DELETE */
         uint64_t first, position, end;
+        bool in_range;     /* the answer is of the range that was asked for */
+        const char *fault; /* why the bytes of the request could not be moved; NULL = none */
         bool has_digest;
         uint64_t digest; /* of the range, from the peer */
         size_t n_text;
@@ -45,7 +47,6 @@ struct http_transfer {
         uint64_t bytes;       /* of finished ranges */
         uint64_t retry_us;    /* when waiting lanes retry */
         uint64_t failing_us;  /* time of the first failure since bytes last moved; 0 = none */
-        int memory_error;     /* -errno: the memory cannot be copied; 0 = it can */
         bool claimed;         /* the peer has answered a range */
         bool contacted;       /* a request was sent */
         bool ended;           /* spec.ended was called; what still runs is the DELETE */

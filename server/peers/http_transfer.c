@@ -60,8 +60,7 @@ static void lane_start(struct http_lane *lane)
 {
         lane->transfer->contacted = true;
         if (!lane_send(lane))
-                http_transfer_stop(lane->transfer, FERRY_E_TRANSFER_FAILED,
-                                   space_error(lane->transfer->memory_error ? lane->transfer->memory_error : -ENOMEM));
+                http_transfer_stop(lane->transfer, FERRY_E_TRANSFER_FAILED, lane->fault ?: space_error(-ENOMEM));
 }
 
 /* Sends the DELETE: after the last range it reports success, before it that the transfer is given up. */
@@ -148,8 +147,8 @@ static void lane_failed(struct http_lane *lane, CURLcode result, long status)
                 error = easy_classify(&lane->easy, result, "the content", detail);
         if (transfer->ended)
                 return;
-        if (transfer->memory_error) {
-                http_transfer_stop(transfer, FERRY_E_TRANSFER_FAILED, space_error(transfer->memory_error));
+        if (lane->fault) {
+                http_transfer_stop(transfer, FERRY_E_TRANSFER_FAILED, lane->fault);
                 return;
         }
         if (!transfer->failing_us)

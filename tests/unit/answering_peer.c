@@ -45,12 +45,14 @@ static void serve(struct answering_peer *peer, int fd)
 
         memset(chunk, 'x', sizeof(chunk));
         while (read_request(peer, fd)) {
-                if (!peer->answer) {
+                const char *answer = peer->later && peer->requests > 1 ? peer->later : peer->answer;
+
+                if (!answer) {
                         while (read(fd, chunk, sizeof(chunk)) > 0)
                                 ;
                         return;
                 }
-                if (!send_all(fd, peer->answer, strlen(peer->answer)))
+                if (!send_all(fd, answer, strlen(answer)))
                         return;
                 for (size_t left = peer->fill, piece; left; left -= piece) {
                         piece = left < sizeof(chunk) ? left : sizeof(chunk);

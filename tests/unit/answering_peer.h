@@ -10,6 +10,7 @@
 
 struct answering_peer {
         const char *answer; /* NULL = read on until the client leaves */
+        const char *later;  /* the answer to every request but the first; NULL = the same */
         size_t fill;        /* bytes of 'x' after the answer */
         bool keep_alive;    /* serve further requests on the connection */
         unsigned port;

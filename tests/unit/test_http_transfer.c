@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <ferry/error.h>
+
+#include "base/allowlist.h"
+#include "base/space.h"
+#include "base/util.h"
+#include "peers/peers.h"
+#include "transfer/engine.h"
+
+#include "unit.h"
+
+#include "answering_peer.h"
+#include "request_size.h"
+
+/* ---- a read over HTTP that is waited for ---- */
+
+struct moved {
+        struct peers *peers;
+        struct allowlist *allowlist;
+        pthread_mutex_t lock;
+        pthread_cond_t done;
+        unsigned calls;
+        struct engine_outcome outcome;
+};
+
+static void ignore(void *context)
+{
+        (void)context;
+}
+
+static void ignore_bytes(void *context, uint64_t bytes)
+{
+        (void)context;
+        (void)bytes;
+}
+
+static int go_on(void *context)
+{
+        (void)context;
+        return 0;
+}
+
+static void on_ended(void *context, const struct engine_outcome *outcome)
+{
+        struct moved *moved = context;
+
+        pthread_mutex_lock(&moved->lock);
+        moved->calls++;
+        moved->outcome = *outcome;
+        pthread_cond_signal(&moved->done);
+        pthread_mutex_unlock(&moved->lock);
+}
+
+/* Begins to read segment from the peer at port. */
+static void read_begin(struct moved *moved, const struct segment *segment, unsigned port)
+{
+        struct engine_transfer spec = { .id = 1,
+                                        .direction = ENGINE_READ,
+                                        .peer.url = text_format("http://127.0.0.1:%u", port),
+                                        .remote_operation = 2,
+                                        .segments = segment,
+                                        .n_segments = 1,
+                                        .total = segment->size,
+                                        .context = moved,
+                                        .started = ignore,
+                                        .progress = ignore_bytes,
+                                        .stopping = go_on,
+                                        .ended = on_ended };
+        struct peers_config config = { 0 };
+        char detail[256] = "";
+
+        *moved = (struct moved){ .lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER };
+        assert_int_equal(allowlist_new(NULL, 0, false, &moved->allowlist), 0);
+        config.allowlist = moved->allowlist;
+        assert_int_equal(peers_new(&config, &moved->peers), 0);
+        assert_int_equal(peers_transfer_start(moved->peers, &spec, detail, sizeof(detail)), 0);
+}
+
+static void read_end(struct moved *moved)
+{
+        pthread_mutex_lock(&moved->lock);
+        WAIT_SIGNAL(&moved->done, &moved->lock, moved->calls);
+        pthread_mutex_unlock(&moved->lock);
+        peers_free(moved->peers);
+        allowlist_free(moved->allowlist);
+        assert_int_equal(moved->calls, 1);
+}
+
+#define COMPLETE "HTTP/1.1 200 OK\r\nContent-Length: 21\r\n\r\n{\"status\":\"COMPLETE\"}"
+#define PART(headers) "HTTP/1.1 206 Part\r\n" headers "Content-Length: 8\r\n\r\n01234567"
+
+TEST(another_range_than_was_asked_for_is_no_success)
+{
+        static const struct {
+                const char *answer;
+                int error;
+        } cases[] = {
+                { PART("Content-Range: bytes 0-7/8\r\n"), 0 },
+                { PART("content-range:  bytes 0-7/8\r\n"), 0 },
+                { PART("Content-Range: bytes 8-15/16\r\n"), FERRY_E_TRANSFER_FAILED },
+                { PART("Content-Range: bytes 0-15/16\r\n"), FERRY_E_TRANSFER_FAILED },
+                { PART("Content-Range: lines 0-7/8\r\n"), FERRY_E_TRANSFER_FAILED },
+                { PART("Content-Range: \r\n"), FERRY_E_TRANSFER_FAILED },
+                { PART(""), FERRY_E_TRANSFER_FAILED },
+        };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(cases); i++) {
+                struct answering_peer *peer = answering_peer_new(test_row(cases[i].answer));
+                uint8_t memory[8] = "abcdefg";
+                struct segment segment = { .address = memory, .size = sizeof(memory) };
+                struct moved moved;
+
+                peer->later = COMPLETE;
+                read_begin(&moved, &segment, answering_peer_go(peer)->port);
+                read_end(&moved);
+                assert_int_equal(moved.outcome.error, cases[i].error);
+                assert_memory_equal(memory, cases[i].error ? "abcdefg" : "01234567", 8);
+                if (cases[i].error)
+                        assert_string_equal(moved.outcome.detail, "The peer sent another range than was asked for");
+        }
+}
+
+/* ---- two ranges at once ---- */
+
+/*
+ * Memory whose first copy after the claim fails, once a later range has arrived as well: libcurl then gives the later
+ * one to its lane, whose copies succeed, before the first lane's failure is looked at.
+ */
+struct one_fault {
+        struct space space;
+        pthread_mutex_t lock;
+        pthread_cond_t changed;
+        bool armed, failing, sent;
+};
+
+static int fault_copy(const struct space *to_space, void *to, const struct space *from_space, const void *from,
+                      size_t size)
+{
+        struct one_fault *fault = FERRY_CONTAINER_OF(to_space, struct one_fault, space);
+        int r = 0;
+
+        pthread_mutex_lock(&fault->lock);
+        if (fault->armed && !fault->failing) {
+                fault->failing = true;
+                pthread_cond_signal(&fault->changed);
+                WAIT_SIGNAL(&fault->changed, &fault->lock, fault->sent);
+                r = -EFAULT;
+        }
+        pthread_mutex_unlock(&fault->lock);
+        return r;
+}
+
+static int fault_finish(const struct space *space)
+{
+        return 0;
+}
+
+static const struct space_ops fault_ops = { .copy = fault_copy, .finish = fault_finish };
+
+enum { CLAIM = 1 << 20, RANGE = 16 << 20, SENT = 4096 };
+
+/* Sends the first size bytes of the range from first to before end. */
+static void answer_range(int fd, unsigned first, unsigned end, size_t size)
+{
+        const char *head =
+                text_format("HTTP/1.1 206 Part\r\nContent-Range: bytes %u-%u/%u\r\nContent-Length: %u\r\n\r\n", first,
+                            end - 1, CLAIM + 2 * RANGE, end - first);
+        char *bytes = test_keep(calloc(1, size), free);
+
+        assert_int_equal(send(fd, head, strlen(head), MSG_NOSIGNAL), strlen(head));
+        for (size_t sent = 0; sent < size;) {
+                ssize_t n = send(fd, bytes + sent, size - sent, MSG_NOSIGNAL);
+
+                assert_true(n > 0);
+                sent += (size_t)n;
+        }
+}
+
+static void take_request(int fd)
+{
+        char text[4096] = "";
+
+        for (size_t size = 0; !request_size(text);) {
+                ssize_t n = read(fd, text + size, sizeof(text) - 1 - size);
+
+                assert_true(n > 0);
+                size += (size_t)n;
+        }
+}
+
+TEST(memory_that_fails_in_one_range_is_the_reason_while_another_range_arrives)
+{
+        struct one_fault fault = { .space.ops = &fault_ops,
+                                   .lock = PTHREAD_MUTEX_INITIALIZER,
+                                   .changed = PTHREAD_COND_INITIALIZER };
+        struct segment segment = { .address = (uint8_t *)4096, .size = CLAIM + 2 * RANGE, .space = &fault.space };
+        struct answering_peer *peer = answering_peer_new(NULL);
+        struct moved moved;
+        int fds[2];
+
+        read_begin(&moved, &segment, peer->port);
+        fds[0] = accept(peer->fd, NULL, NULL);
+        take_request(fds[0]);
+        answer_range(fds[0], 0, CLAIM, CLAIM);
+        take_request(fds[0]);
+        fds[1] = accept(peer->fd, NULL, NULL);
+        take_request(fds[1]);
+        pthread_mutex_lock(&fault.lock);
+        fault.armed = true;
+        pthread_mutex_unlock(&fault.lock);
+        answer_range(fds[0], CLAIM, CLAIM + RANGE, SENT);
+        pthread_mutex_lock(&fault.lock);
+        WAIT_SIGNAL(&fault.changed, &fault.lock, fault.failing);
+        pthread_mutex_unlock(&fault.lock);
+        answer_range(fds[1], CLAIM + RANGE, CLAIM + 2 * RANGE, SENT);
+        pthread_mutex_lock(&fault.lock);
+        fault.sent = true;
+        pthread_cond_signal(&fault.changed);
+        pthread_mutex_unlock(&fault.lock);
+        read_end(&moved);
+        (void)close(fds[0]);
+        (void)close(fds[1]);
+        assert_int_equal(moved.outcome.error, FERRY_E_TRANSFER_FAILED);
+        assert_string_equal(moved.outcome.detail, space_error(-EFAULT));
+}
