@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/notify.h"
 #include "base/util.h"
@@ -180,7 +181,10 @@ static void *end_worker(void *argument)
         return NULL;
 }
 
-/* Sleeps until a signal, then ends the worker; a second signal ends the process at once. Returns the exit status. */
+/*
+ * Sleeps until a signal, then ends the worker; a second signal ends the process at once, as does the end of the time
+ * that the service manager was told. Returns the exit status.
+ */
 static int serve(int signals, struct ferry_worker *worker, uint64_t drain_timeout_ms)
 {
         FERRY_CLEANUP(cleanup_close) int done = eventfd(0, EFD_CLOEXEC);
@@ -199,8 +203,15 @@ static int serve(int signals, struct ferry_worker *worker, uint64_t drain_timeou
                 (void)end_worker(&ending);
                 return EXIT_SUCCESS;
         }
-        while (!(fds[1].revents & POLLIN)) {
-                (void)poll(fds, FERRY_ARRAY_SIZE(fds), -1);
+        for (uint64_t until_us = clock_now_us() + (drain_timeout_ms + END_MS) * 1000; !(fds[1].revents & POLLIN);) {
+                uint64_t now_us = clock_now_us(), left_ms = until_us > now_us ? (until_us - now_us) / 1000 + 1 : 0;
+
+                if (!left_ms) {
+                        log_event(LOG_ERROR, "not stopped in time", LOG_S("reason", "a device stands still"));
+                        ferry_worker_abandon();
+                        _exit(EXIT_FAILURE);
+                }
+                (void)poll(fds, FERRY_ARRAY_SIZE(fds), (int)left_ms);
                 number = signal_read(signals, NULL);
                 if (number != 0) {
                         ferry_worker_abandon();

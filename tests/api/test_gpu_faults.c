@@ -2,7 +2,9 @@
 #include "gpu.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 /* What goes wrong with a GPU, and what that does not hold up. */
@@ -321,4 +323,30 @@ WITH_GPUS(a_gpu_that_stands_still_leaves_room_on_its_link)
                 }
                 pair_stop(&s->pair);
         }
+}
+
+/* In scripts/faults alone: it takes 70 s. */
+WITH_GPUS(a_worker_that_a_gpu_keeps_from_ending_gives_up)
+{
+        struct pair *p = &s->pair;
+
+        if (!getenv("FERRY_SWEEP"))
+                skip();
+        for (size_t i = 0; i < 2; i++) {
+                struct worker *w = i ? &p->b : &p->a;
+
+                worker_start(w, i ? "b" : "a", STRINGS("--drain-timeout", "0s"));
+                worker_expect(w, "drain timeout");
+                worker_expect(w, "did not end in time");
+                worker_expect(w, "not stopped in time");
+        }
+        const char *offered, *local;
+        OPERATION passive, active;
+
+        begin(s, FERRY_READABLE, &offered, &local, &passive, &active);
+        await_running(&p->a, passive.id);
+        kill(p->a.pid, SIGTERM);
+        kill(p->b.pid, SIGTERM);
+        assert_int_equal(worker_reap(&p->a), 1);
+        assert_int_equal(worker_reap(&p->b), 1);
 }
