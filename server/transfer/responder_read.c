@@ -71,6 +71,12 @@ static uint64_t ready_bytes(const struct responder *r, const struct responder_re
         return r->claim.available ? r->claim.available(r->claim.context, read->offset + read->sent, left) : left;
 }
 
+/* Whether the transport has as many messages of it as a requester may ask for. */
+static bool is_full(const struct responder *r)
+{
+        return r->in_flight >= ENGINE_READS_MAX;
+}
+
 /* Answers READs while the link has room and the bytes are there. */
 static void answer_reads(struct responder *r)
 {
@@ -82,7 +88,7 @@ static void answer_reads(struct responder *r)
                 bool force_inline = false;
                 uint64_t part;
 
-                if (r->share.aside || !peer_has_room(r->peer, &r->peer->served))
+                if (r->share.aside || (read->sent == 0 && is_full(r)) || !peer_has_room(r->peer, &r->peer->served))
                         return;
                 part = ready_bytes(r, read);
                 responder_set_held(r, part == 0);
@@ -156,7 +162,7 @@ void responder_on_read(struct engine *engine, struct peer *peer, const struct wi
                 responder_refuse(peer, h, WIRE_DATA, error);
                 return;
         }
-        if (h->length > WIRE_INLINE_MAX || r->n_reads > 0 || r->claim.available)
+        if (h->length > WIRE_INLINE_MAX || r->n_reads > 0 || is_full(r) || r->claim.available)
                 queue_read(r, &read);
         else
                 send_data(r, &read, h->offset, h->length, false);

@@ -15,9 +15,10 @@ struct scene {
         struct link link;
         struct peer peer;
         struct segment segment;
-        struct message *loading; /* the transport's: it is being loaded from a GPU */
-        int ended;               /* claims */
-        int error;               /* of the last one */
+        struct message *loading; /* the transport's: they are being loaded from a GPU */
+        unsigned n_loading;
+        int ended; /* claims */
+        int error; /* of the last one */
 };
 
 static struct scene *scene; /* the test's */
@@ -25,15 +26,22 @@ static struct scene *scene; /* the test's */
 static void play_send(struct link *link, struct message *message)
 {
         message->link = link;
-        if (message->length > 0 && !scene->loading)
-                scene->loading = message;
-        else
+        if (message->length > 0) {
+                DL_APPEND(scene->loading, message);
+                scene->n_loading++;
+        } else {
                 message_free(link->transport, message);
+        }
 }
 
 /* What a thread is copying from a GPU ends after that. */
 static void cancel(struct link *link, uint64_t transfer)
 {
+}
+
+static uint64_t fit(struct link *link, const struct stream *stream, uint64_t offset, uint64_t limit, bool *ret_inline)
+{
+        return limit;
 }
 
 static uint64_t window(struct link *link)
@@ -82,7 +90,7 @@ static void scene_free(void *context)
 static struct scene *scene_new(void)
 {
         static const struct transport_ops ops = {
-                .send = play_send, .cancel = cancel, .window = window, .carrier = carrier
+                .send = play_send, .cancel = cancel, .fit = fit, .window = window, .carrier = carrier
         };
         static uint8_t memory[TOTAL];
         struct scene *s = scene = test_keep(calloc(1, sizeof(*s)), scene_free);
@@ -98,18 +106,23 @@ static struct scene *scene_new(void)
         return s;
 }
 
-/* A READ of all bytes, which one message carries. */
-static struct responder *read_all(struct scene *s)
+static void take_read(struct scene *s, uint32_t flags, uint64_t length)
 {
         const struct wire_header read = { .type = WIRE_READ,
-                                          .flags = WIRE_FINAL,
+                                          .flags = flags,
                                           .from_epoch = EPOCH,
                                           .operation = OPERATION_ID,
                                           .transfer = TRANSFER_ID,
-                                          .length = TOTAL,
+                                          .length = length,
                                           .total = TOTAL };
 
         responder_on_read(&s->engine, &s->peer, &read, &(struct payload){ 0 });
+}
+
+/* A READ of all bytes, which one message carries. */
+static struct responder *read_all(struct scene *s)
+{
+        take_read(s, WIRE_FINAL, TOTAL);
         assert_non_null(s->loading);
         return responder_find(&s->engine, TRANSFER_ID);
 }
@@ -118,6 +131,8 @@ static void finish_loading(struct scene *s, enum message_result result)
 {
         struct message *message = s->loading;
 
+        DL_DELETE(s->loading, message);
+        s->n_loading--;
         message->done(message, result);
         message_free(&s->transport, message);
         (void)responders_step(&s->engine);
@@ -146,4 +161,29 @@ TEST(a_claim_whose_one_message_is_not_sent_ends_at_once)
                 assert_int_equal(s->ended, 1);
                 assert_int_equal(s->error, FERRY_E_TRANSFER_FAILED);
         }
+}
+
+TEST(a_peer_that_asks_for_single_bytes_again_and_again_is_bounded)
+{
+        struct scene *s = scene_new();
+
+        for (unsigned i = 0; i < ENGINE_READS_MAX; i++)
+                take_read(s, 0, 1);
+        assert_int_equal(s->n_loading, ENGINE_READS_MAX);
+        for (unsigned i = 0; i < ENGINE_READS_MAX; i++)
+                take_read(s, 0, 1);
+        assert_int_equal(s->n_loading, ENGINE_READS_MAX); /* the transport has no more at once */
+        for (unsigned i = 0; i < 3; i++) {
+                finish_loading(s, MESSAGE_OK);
+                assert_true(s->peer.ready);
+                responders_send(&s->peer);
+                assert_int_equal(s->n_loading, ENGINE_READS_MAX);
+        }
+        for (unsigned i = 0; i < 4; i++)
+                take_read(s, 0, 1);
+        assert_int_equal(s->ended, 0); /* it waits for what the transport has */
+        while (s->loading)
+                finish_loading(s, MESSAGE_CANCELLED);
+        assert_int_equal(s->ended, 1);
+        assert_int_equal(s->error, FERRY_E_TRANSFER_FAILED);
 }
