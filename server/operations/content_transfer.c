@@ -71,6 +71,27 @@ void content_transfer_end_due_unlock(struct content_transfer *transfer)
                 content_unlock(transfer->operation->store);
 }
 
+static void on_idle(struct loop_timer *timer);
+
+void content_transfer_arm(struct content_transfer *transfer)
+{
+        struct operation_store *store = transfer->operation->store;
+        uint64_t absence_ms = store->config.limits.absence_ms;
+
+        if (transfer->over || transfer->parts || transfer->n_connections)
+                return;
+        if (transfer->id && absence_ms > ABSENCE_NAMED_MS)
+                absence_ms = ABSENCE_NAMED_MS;
+        transfer->absent_us = deadline_after(clock_now_us(), absence_ms);
+        if (transfer->timed) /* on_idle is about to run */
+                return;
+        transfer->timer.fired = on_idle;
+        if (loop_timer_start(store->config.loop, &transfer->timer, transfer->absent_us) < 0)
+                return;
+        transfer->timed = true;
+        transfer->references++;
+}
+
 static void on_idle(struct loop_timer *timer)
 {
         struct content_transfer *transfer = FERRY_CONTAINER_OF(timer, struct content_transfer, timer);
@@ -79,29 +100,15 @@ static void on_idle(struct loop_timer *timer)
 
         content_lock(store);
         transfer->timed = false;
-        if (!transfer->over && !transfer->parts && !transfer->n_connections && !transfer->copying) {
+        if (clock_now_us() < transfer->absent_us) { /* the client came and left before this took the lock */
+                content_transfer_arm(transfer);
+        } else if (!transfer->over && !transfer->parts && !transfer->n_connections && !transfer->copying) {
                 (void)snprintf(detail, sizeof(detail), "The HTTP client left after %" PRIu64 " of %" PRIu64 " bytes",
                                transfer->moved.total, transfer->stream.total);
                 content_transfer_end_unlock(transfer, FERRY_E_PEER_LOST, detail);
                 content_lock(store);
         }
         content_transfer_put_unlock(transfer);
-}
-
-void content_transfer_arm(struct content_transfer *transfer)
-{
-        struct operation_store *store = transfer->operation->store;
-        uint64_t absence_ms = store->config.limits.absence_ms;
-
-        if (transfer->timed || transfer->over || transfer->parts || transfer->n_connections)
-                return;
-        if (transfer->id && absence_ms > ABSENCE_NAMED_MS)
-                absence_ms = ABSENCE_NAMED_MS;
-        transfer->timer.fired = on_idle;
-        if (loop_timer_start(store->config.loop, &transfer->timer, deadline_after(clock_now_us(), absence_ms)) < 0)
-                return;
-        transfer->timed = true;
-        transfer->references++;
 }
 
 void content_transfer_revoke_unlock(struct content_transfer *transfer, int reason, int wire_reason)

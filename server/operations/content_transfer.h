@@ -29,7 +29,8 @@ struct content_transfer {
         int revoke_wire_reason; /* the error for the client */
         bool claimed;           /* claim and stream are valid */
         bool over;
-        bool timed; /* the timer is armed, or its callback is about to run */
+        bool timed;         /* the timer is armed, or its callback is about to run */
+        uint64_t absent_us; /* when the client is lost; of CLOCK_MONOTONIC; valid while timed */
         struct loop_timer timer;
 };
 
@@ -71,7 +72,7 @@ void content_transfer_revoke_unlock(struct content_transfer *transfer, int reaso
  * If memory is short, the stall limit does.
  */
 void content_transfer_arm(struct content_transfer *transfer);
-/* A callback that runs already sees an open range, or that the transfer is over. */
+/* A callback that runs already sees an open range, a later absent_us, or that the transfer is over. */
 void content_transfer_disarm(struct content_transfer *transfer);
 
 /* ---- without it ---- */

@@ -2,6 +2,7 @@
 #include "operation_fixture.h"
 
 #include "content_ranges.h"
+#include "content_transfer.h"
 #include "operations/content.h"
 
 enum { TOTAL = 4096, OFFSET = 512 }; /* of the fixture's operations */
@@ -236,6 +237,24 @@ WITH_STORE(a_client_that_stays_away_is_lost)
 }
 
 /* As long as one of its connections is open; a client without a name may have left it to a proxy. */
+/* As when the loop has taken the timer, and has not got the lock yet. */
+WITH_STORE(a_client_that_comes_while_its_absence_is_noticed_is_not_lost)
+{
+        struct operation *operation = make(f, FERRY_READABLE);
+        struct content_transfer *transfer;
+
+        operation_content_close(must_open(f, operation, 0, 0, TOTAL), false);
+        transfer = operation->contents;
+        assert_true(loop_timer_stop(f->loop, &transfer->timer));
+        operation_content_close(must_open(f, operation, 0, 0, TOTAL), false);
+        transfer->timer.fired(&transfer->timer);
+        assert_ended(f, operation, FERRY_IN_PROGRESS, 0);
+        assert_true(loop_timer_stop(f->loop, &transfer->timer)); /* its absence counts anew */
+        transfer->absent_us = 0;
+        transfer->timer.fired(&transfer->timer);
+        assert_ended(f, operation, FERRY_ERRORED, FERRY_E_PEER_LOST);
+}
+
 WITH_STORE(a_worker_that_is_connected_is_not_away)
 {
         struct operation_limits limits = default_limits;
