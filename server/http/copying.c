@@ -68,7 +68,7 @@ static void clean(struct http_request *request)
 {
         struct copying *copying = request->state;
 
-        atomic_store(&copying->done, request->sent);
+        atomic_store(&copying->done, request->sent && request->status < 300); /* a problem has none of the bytes */
         copying_unref(copying);
 }
 

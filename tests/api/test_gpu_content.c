@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include "gpu.h"
@@ -165,6 +166,50 @@ WITH_GPUS(the_stall_limit_ends_the_wait_for_a_gpu)
                 region_drop(w, waiting.region);
         }
         free(pattern);
+}
+
+/* The GPU had copied them when their client had been told to come again: they are still to be sent. */
+WITH_GPUS(bytes_that_come_after_the_stall_limit_are_not_taken_for_sent)
+{
+        struct worker *w = &s->pair.a;
+        struct raw_answer answer;
+
+        worker_start(w, "a", STRINGS("--stall-limit", "1s"));
+        const char *slow = device_region(w, "cuda:0", KIB, SEED), *quick = device_region(w, "cpu", 2 * KIB, SEED);
+        struct json_object *offer = call_json(
+                w, 201, "POST", "/v1/operations",
+                text_format("{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"},{\"region\":\"%s\"}]}", slow,
+                            quick));
+        const char *id = json_text(offer, "id");
+        const char *head =
+                text_format("GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\nRange: bytes=", id,
+                            operation_bearer(w, id));
+        const struct waiting first = { .method = "GET",
+                                       .path = "/v1/operations",
+                                       .id = id,
+                                       .headers = text_format("%s\r\nRange: bytes=0-%d\r\n", operation_bearer(w, id),
+                                                              KIB - 1) };
+        struct waiting waiting = first;
+        struct pollfd answered;
+        unsigned at = KIB;
+
+        gpu_set_faults(s, "stuck0");
+        waiting_begin(w, &waiting, NULL);
+        worker_await_metric(w, "ferry_http_waiters", 1);
+        /* Bytes of other ranges keep the transfer alive. */
+        answered = (struct pollfd){ .fd = waiting.fd, .events = POLLIN };
+        for (; poll(&answered, 1, 10) == 0; at++)
+                wire_expect(w, 206, "%s%u-%u\r\n\r\n", head, at, at);
+        raw_receive(waiting.fd, false, &answer);
+        (void)close(waiting.fd);
+        answer_assert_problem(&answer, 409, "region-not-ready");
+        wire_expect(w, 206, "%s%u-\r\n\r\n", head, at);
+        gpu_set_faults(s, "");
+        for (answer.status = 0; answer.status != 206;) { /* 409 until the GPU has let go of the first request */
+                assert_false(json_truth(operation_json(w, id), "done"));
+                answer = wire_ask(w, "%s0-%d\r\n\r\n", head, KIB - 1);
+        }
+        operation_assert_end(w, id, FERRY_COMPLETE, NULL);
 }
 
 /* Their buffers are bounded; those of requests that have ended count until the GPU lets go of them. */
