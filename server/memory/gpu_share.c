@@ -6,6 +6,7 @@
 #include <time.h>
 #include <utlist.h>
 
+#include "base/clock.h"
 #include "base/util.h"
 #include "gpu_internal.h"
 
@@ -35,7 +36,7 @@ struct gpu_export {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;       /* guards exports; never held over driver calls */
 static pthread_mutex_t opens_lock = PTHREAD_MUTEX_INITIALIZER; /* guards gpu_memory.opens; nor this one */
-static pthread_cond_t closed = PTHREAD_COND_INITIALIZER;       /* by CLOCK_REALTIME: a step only moves the timeout */
+static pthread_cond_t closed;                                  /* by CLOCK_MONOTONIC; lock_opens makes it */
 static struct gpu_export *exports;
 static struct {
         pthread_mutex_t lock; /* guards list; held over driver calls, which may wait for the device */
@@ -98,16 +99,34 @@ static struct gpu_memory *memory_of(const struct space *space)
         return FERRY_CONTAINER_OF(space, struct gpu_memory, space);
 }
 
+static void make_closed(void)
+{
+        pthread_condattr_t attributes;
+
+        (void)pthread_condattr_init(&attributes);
+        (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+        (void)pthread_cond_init(&closed, &attributes);
+        (void)pthread_condattr_destroy(&attributes);
+}
+
+static void lock_opens(void)
+{
+        static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+        (void)pthread_once(&once, make_closed);
+        (void)pthread_mutex_lock(&opens_lock);
+}
+
 void gpu_note_opened(const struct space *space)
 {
-        (void)pthread_mutex_lock(&opens_lock);
+        lock_opens();
         memory_of(space)->opens++;
         (void)pthread_mutex_unlock(&opens_lock);
 }
 
 void gpu_note_closed(const struct space *space)
 {
-        (void)pthread_mutex_lock(&opens_lock);
+        lock_opens();
         if (--memory_of(space)->opens == 0)
                 (void)pthread_cond_broadcast(&closed);
         (void)pthread_mutex_unlock(&opens_lock);
@@ -115,17 +134,11 @@ void gpu_note_closed(const struct space *space)
 
 bool gpu_await_closed(const struct space *space, unsigned ms)
 {
-        struct timespec until;
+        uint64_t deadline_us = clock_now_us() + ms * UINT64_C(1000);
+        struct timespec until = { (time_t)(deadline_us / 1000000), (long)(deadline_us % 1000000) * 1000 };
         int r = 0;
 
-        (void)clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec += ms / 1000;
-        until.tv_nsec += (long)(ms % 1000) * 1000000;
-        if (until.tv_nsec >= 1000000000) {
-                until.tv_sec++;
-                until.tv_nsec -= 1000000000;
-        }
-        (void)pthread_mutex_lock(&opens_lock);
+        lock_opens();
         while (memory_of(space)->opens > 0 && r == 0)
                 r = pthread_cond_timedwait(&closed, &opens_lock, &until);
         r = memory_of(space)->opens > 0;

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <ferry/error.h>
@@ -341,6 +342,39 @@ TEST(a_process_opens_what_it_has_shared_itself)
         assert_int_equal(gpu_share(space, &share), -ENOTSUP);
         gpu_free(space);
         set_faults("");
+}
+
+static time_t ahead_s; /* of CLOCK_REALTIME, which is set back once it was read */
+
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+        int r = __real_clock_gettime(clock, now);
+
+        if (clock == CLOCK_REALTIME)
+                now->tv_sec += ahead_s;
+        return r;
+}
+
+TEST(a_clock_that_is_set_back_prolongs_no_wait_for_a_peer)
+{
+        const struct space *space;
+        struct timespec before, after;
+        void *address;
+
+        allocate("cuda:1", &space, &address);
+        gpu_note_opened(space);
+        ahead_s = 5;
+        assert_int_equal(clock_gettime(CLOCK_MONOTONIC, &before), 0);
+        assert_false(gpu_await_closed(space, 10));
+        assert_int_equal(clock_gettime(CLOCK_MONOTONIC, &after), 0);
+        ahead_s = 0;
+        assert_true(after.tv_sec - before.tv_sec < 4);
+        gpu_note_closed(space);
+        assert_true(gpu_await_closed(space, 10));
+        gpu_free(space);
 }
 
 TEST(host_memory_that_is_copied_again_is_pinned_until_it_goes)
