@@ -231,8 +231,8 @@ static int check_options(struct worker_settings *settings, char *message, size_t
         if (beyond && !options->token_file && !options->no_auth)
                 return worker_refuse(
                         message, message_size, -EINVAL,
-                        "--listen %s can be reached from other machines: give a token by --token-file, or say "
-                        "--no-auth if whoever reaches it may do everything",
+                        "--listen %s is not loopback, so other machines may reach it: give a token by --token-file, "
+                        "or say --no-auth if whoever reaches it may do everything",
                         beyond);
         if (!options->tls_cert != !options->tls_key)
                 return worker_refuse(message, message_size, -EINVAL, "--tls-cert and --tls-key need each other");

@@ -19,9 +19,15 @@ static bool parse_number(const char *text, uint64_t *ret_value)
         return ferry_uint_parse(text, FERRY_JSON_INTEGER_MAX, ret_value);
 }
 
+/* What is larger than the worker's cap counts as the cap, however large. */
+static bool parse_capped(const char *text, uint64_t *ret_value)
+{
+        return ferry_uint_parse(text, UINT64_MAX, ret_value);
+}
+
 static bool parse_positive(const char *text, uint64_t *ret_value)
 {
-        return parse_number(text, ret_value) && *ret_value > 0;
+        return parse_capped(text, ret_value) && *ret_value > 0;
 }
 
 static bool parse_cursor(const char *text, uint64_t *ret_value)
@@ -114,7 +120,7 @@ static const struct {
         [HTTP_PARAMETER_STATUS] = { "status", "a status of operations", parse_status },
         [HTTP_PARAMETER_TYPE] = { "type", "types of events, separated by commas", parse_types },
         [HTTP_PARAMETER_WAIT_FOR] = { "wait_for", "\"any\" or \"all\"", parse_wait_for },
-        [HTTP_PARAMETER_WAIT_MS] = { "wait_ms", "a number of milliseconds", parse_number },
+        [HTTP_PARAMETER_WAIT_MS] = { "wait_ms", "a number of milliseconds", parse_capped },
 };
 _Static_assert(FERRY_ARRAY_SIZE(table) == HTTP_PARAMETER_COUNT, "every parameter is in the table");
 
@@ -128,6 +134,8 @@ bool query_add(struct http_query *query, unsigned allowed, const char *name, con
 {
         uint64_t parsed;
 
+        if (!*name && !value) /* of "?limit=1&" */
+                return true;
         for (int i = 0; i < HTTP_PARAMETER_COUNT; i++) {
                 if (!(allowed & (1u << i)) || strcmp(name, table[i].name))
                         continue;
@@ -153,7 +161,9 @@ bool query_add(struct http_query *query, unsigned allowed, const char *name, con
 
 void query_format_cursor(uint64_t cursor, char text[QUERY_CURSOR_SIZE])
 {
-        _Static_assert((int)QUERY_CURSOR_SIZE >= (int)FERRY_ID_TEXT_SIZE, "ferry_id_format writes so much");
+        _Static_assert((int)QUERY_CURSOR_SIZE >= (int)FERRY_ID_TEXT_SIZE &&
+                               (int)QUERY_CURSOR_SIZE >= (int)FERRY_UINT_TEXT_SIZE,
+                       "ids and numbers fit");
         ferry_id_format(cursor_prefix, cursor, text);
 }
 

@@ -80,7 +80,7 @@ TEST(sockets_that_must_not_be_served_on_are_refused)
         (void)close(fd);
         fd = listening(&any, AF_INET, sizeof(any));
         worker_pass(&fd, 1);
-        refused("--listen systemd:3 can be reached from other machines");
+        refused("--listen systemd:3 is not loopback, so other machines may reach it");
         worker_pass(NULL, 0);
         (void)close(fd);
 }
