@@ -40,9 +40,10 @@ enum {
         ENGINE_READS_MAX = 64,  /* unanswered READs of one transfer; a requester never sends more */
         ENGINE_GRACE_MS = 2000,
         ENGINE_CONNECT_MS = 5000,
-        ENGINE_CROWDED_US = 20,   /* if another thread had the core for so long, sleep rather than spin */
-        ENGINE_BLOCKED_US = 1000, /* after so long without progress, a thread that cannot sleep … */
-        ENGINE_BLOCKED_MS = 1,    /* … polls at this interval, ms */
+        ENGINE_RECONNECT_MS = 500, /* left of it at least, when a name or an idle link has taken most of it */
+        ENGINE_CROWDED_US = 20,    /* if another thread had the core for so long, sleep rather than spin */
+        ENGINE_BLOCKED_US = 1000,  /* after so long without progress, a thread that cannot sleep … */
+        ENGINE_BLOCKED_MS = 1,     /* … polls at this interval, ms */
         ENGINE_TICK_MS = 1000,
         ENGINE_IDLE_US = 60 * 1000 * 1000,      /* an unused link of UCX is closed after this */
         ENGINE_HTTP_PEER_US = 60 * 1000 * 1000, /* how long a peer counts as connected after a transfer by HTTP */

@@ -85,7 +85,10 @@ static void use_peer(struct requester *r, struct peer *peer)
         if (!peer->greeted)
                 peer_send_hello(peer, r->spec.peer.epoch, random_id());
         if (!r->was_up) {
-                r->connect_deadline_us = clock_now_us() + r->engine->connect_us;
+                uint64_t enough_us = clock_now_us() + ENGINE_RECONNECT_MS * UINT64_C(1000);
+
+                if (r->connect_deadline_us < enough_us)
+                        r->connect_deadline_us = enough_us;
                 engine_tick_before(r->engine, r->connect_deadline_us);
         }
         if (!must_ask_carrier(r)) {
@@ -106,8 +109,6 @@ static void take_route(struct requester *r)
                 use_peer(r, peer);
                 break;
         case ROUTE_RESOLVING:
-                if (!r->connect_deadline_us)
-                        r->connect_deadline_us = clock_now_us() + r->engine->connect_us;
                 engine_tick_before(r->engine, r->connect_deadline_us);
                 break;
         case ROUTE_NONE:
@@ -118,6 +119,7 @@ static void take_route(struct requester *r)
 
 void requester_begin(struct requester *r)
 {
+        r->connect_deadline_us = clock_now_us() + r->engine->connect_us;
         HASH_ADD(hh, r->engine->requesters_by_id, spec.id, sizeof(r->spec.id), r);
         if (!r->hh.tbl)
                 requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
@@ -159,7 +161,10 @@ static void leave_peer(struct requester *r)
         r->peer = NULL;
 }
 
-/* An idle link may have been cut unnoticed: if nothing has moved over it, tries a new one, once. */
+/*
+ * An idle link may have been cut unnoticed: if nothing has moved over it, tries a new one, once. A link that was silent
+ * has used up most of the time to connect.
+ */
 static bool try_again(struct requester *r)
 {
         if (!r->was_up || r->retried || r->error || r->state != REQUESTER_MOVING || r->moved || r->engine->stopping ||
@@ -168,7 +173,6 @@ static bool try_again(struct requester *r)
         leave_peer(r);
         r->retried = true;
         r->next = 0;
-        r->connect_deadline_us = 0;
         requester_set_state(r, REQUESTER_ROUTING);
         take_route(r);
         return true;
@@ -200,6 +204,7 @@ void requester_link_ended(struct requester *r, int error, const char *detail)
 void requester_tick(struct requester *r, uint64_t now_us)
 {
         static const char late[] = "no answer within the connect time";
+        static const char silent[] = "the peer's host does not answer any more";
         static const char unresolved[] = "its name was not resolved within the connect time";
         bool connecting = r->state == REQUESTER_ROUTING || (r->peer && r->peer->link->state == LINK_CONNECTING);
 
@@ -223,7 +228,9 @@ void requester_tick(struct requester *r, uint64_t now_us)
                 engine_tick_before(r->engine, r->connect_deadline_us > now_us ? r->connect_deadline_us : 0);
                 if (now_us < r->connect_deadline_us)
                         return;
-                if (r->peer) {
+                if (r->peer && r->retried) { /* HTTP would find it as silent */
+                        peer_fail(r->peer, FERRY_E_PEER_LOST, silent);
+                } else if (r->peer) {
                         peer_fail(r->peer, FERRY_E_PEER_UNREACHABLE, late);
                 } else {
                         route_timed_out(r->engine, &r->route, unresolved);

@@ -48,7 +48,7 @@ struct requester {
         int error;              /* 0, or why it is being ended */
         char detail[128];
         struct flow_share share;      /* of peer->requested; aside: it requests nothing */
-        uint64_t connect_deadline_us; /* for the peer's first message */
+        uint64_t connect_deadline_us; /* for the peer's first message over a link that was not up */
         uint64_t grace_deadline_us;   /* 0 = none */
         struct requester *waiting_prev, *waiting_next;
         struct requester *marked_prev, *marked_next;

@@ -2,18 +2,29 @@
 #include <ferry/error.h>
 
 #include "base/clock.h"
+#include "contact.h"
 #include "engine_internal.h"
 #include "requester.h"
 #include "unit.h"
 
-/* One requester of a link whose transport the test plays. */
+/* One requester of a link whose transport the test plays, on a clock that the test moves. */
 
-enum { CHUNK = 64 << 10, TOTAL = 16 * CHUNK, EPOCH = 7, OPERATION_ID = 8, TRANSFER_ID = 9 };
+enum { CHUNK = 64 << 10, TOTAL = 16 * CHUNK, EPOCH = 7, OPERATION_ID = 8, TRANSFER_ID = 9, CONNECT_US = 5000 * 1000 };
+
+static uint64_t later_us;
+
+uint64_t __real_clock_now_us(void);
+uint64_t __wrap_clock_now_us(void);
+
+uint64_t __wrap_clock_now_us(void)
+{
+        return __real_clock_now_us() + later_us;
+}
 
 struct scene {
         struct engine engine;
         struct transport transport;
-        struct link link;
+        struct link link, second;
         struct peer peer;
         struct requester requester;
         struct segment segment;
@@ -62,6 +73,23 @@ static const char *carrier(struct link *link)
         return "tcp";
 }
 
+static struct link *open_second(struct transport *transport, const struct transport_peer *peer, int *ret_error)
+{
+        link_init(&scene->second, transport, false);
+        return &scene->second;
+}
+
+static void fail_link(struct link *link, int error, const char *detail)
+{
+        link_set_state(link, LINK_FAILED);
+        link->error = error;
+        (void)snprintf(link->detail, sizeof(link->detail), "%s", detail);
+}
+
+static void keep_link(struct link *link)
+{
+}
+
 static void ignore_progress(void *context, uint64_t bytes)
 {
 }
@@ -70,7 +98,10 @@ static void scene_free(void *context)
 {
         struct scene *s = context;
 
+        later_us = 0;
         HASH_CLEAR(hh, s->engine.requesters_by_id);
+        contacts_clear(&s->engine);
+        free(s->second.owner);
         stream_clear(&s->requester.stream);
         transport_clear(&s->transport);
         free(s);
@@ -85,6 +116,9 @@ static struct scene *scene_new(enum engine_direction direction)
                 .fit = fit,
                 .window = window,
                 .carrier = carrier,
+                .connect = open_second,
+                .fail = fail_link,
+                .release = keep_link,
         };
         static uint8_t memory[TOTAL];
         struct scene *s = scene = test_keep(calloc(1, sizeof(*s)), scene_free);
@@ -179,4 +213,79 @@ TEST(a_chunk_of_a_local_link_is_one_part)
         assert_int_equal(s->sent, CHUNK);
         assert_false(requester_request_next(&s->requester)); /* until there is room */
         assert_int_equal(s->requester.error, 0);
+}
+
+/* ---- an idle link that turns out to be cut ---- */
+
+/* The requester begins over the link, which is idle. */
+static struct scene *scene_begun(void)
+{
+        static const char address[] = "127.0.0.1:1";
+        struct scene *s = scene_new(ENGINE_READ);
+        struct requester *r = &s->requester;
+
+        HASH_DEL(s->engine.requesters_by_id, r);
+        memset(&r->hh, 0, sizeof(r->hh));
+        r->state = REQUESTER_ROUTING;
+        r->peer = NULL;
+        r->spec.peer.data = address;
+        route_init(&r->route, &r->spec.peer);
+        s->transport.handlers = arrival_handlers(&s->engine);
+        s->engine.ucx = &s->transport;
+        s->engine.connect_us = CONNECT_US;
+        s->link.owner = &s->peer;
+        s->peer.greeted = true;
+        peer_index_address(&s->peer, address);
+        requester_begin(r);
+        assert_ptr_equal(r->peer, &s->peer);
+        return s;
+}
+
+/* What moves over the link learns that it has failed. */
+static void end_link(struct scene *s, struct link *link, int error)
+{
+        if (link->state != LINK_FAILED)
+                fail_link(link, error, "the link was cut");
+        link_set_state(link, LINK_ENDED);
+        s->transport.handlers.ended(&s->engine, link);
+}
+
+/* The second link gets no message for so long, and fails then. */
+static void assert_second_lasts(struct scene *s, uint64_t us)
+{
+        uint64_t start_us = clock_now_us();
+
+        assert_ptr_equal(s->second.owner, s->requester.peer);
+        requester_tick(&s->requester, start_us + us - 100 * 1000);
+        assert_int_equal(s->second.state, LINK_CONNECTING);
+        requester_tick(&s->requester, start_us + us + 100 * 1000);
+        assert_int_equal(s->second.state, LINK_FAILED);
+        end_link(s, &s->second, 0);
+        assert_int_equal(s->requester.error, FERRY_E_PEER_LOST);
+}
+
+TEST(an_idle_link_that_fails_at_once_leaves_the_second_all_its_time)
+{
+        struct scene *s = scene_begun();
+
+        end_link(s, &s->link, FERRY_E_PEER_LOST);
+        assert_second_lasts(s, CONNECT_US);
+}
+
+TEST(an_idle_link_that_was_silent_leaves_the_second_what_is_left)
+{
+        struct scene *s = scene_begun();
+
+        later_us = 3000 * 1000;
+        end_link(s, &s->link, FERRY_E_PEER_LOST);
+        assert_second_lasts(s, CONNECT_US - 3000 * 1000);
+}
+
+TEST(what_is_left_suffices_for_a_long_round_trip)
+{
+        struct scene *s = scene_begun();
+
+        later_us = CONNECT_US;
+        end_link(s, &s->link, FERRY_E_PEER_LOST);
+        assert_second_lasts(s, ENGINE_RECONNECT_MS * 1000);
 }

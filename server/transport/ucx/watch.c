@@ -201,8 +201,10 @@ static void fail_links(struct ucx *ucx, const struct ucx_host *host)
                         ucx_link_fail(ucx_link_of(link), FERRY_E_PEER_LOST, "the peer's host does not answer any more");
 }
 
-static void check_host(struct ucx *ucx, struct ucx_host *host, uint64_t now_us)
+/* Returns when the host will have been silent for too long; UINT64_MAX: it owes nothing, or its links have failed. */
+static uint64_t check_host(struct ucx *ucx, struct ucx_host *host, uint64_t now_us)
 {
+        uint64_t silent_us = UCX_SILENT_MS * UINT64_C(1000);
         bool owes = host->owes_ack || host->owes_answer;
 
         if (!owes)
@@ -212,13 +214,17 @@ static void check_host(struct ucx *ucx, struct ucx_host *host, uint64_t now_us)
         if (host->since_us < host->last_packet_us)
                 host->since_us = host->last_packet_us;
         host->owes = owes;
-        if (now_us - host->since_us >= UCX_SILENT_MS * UINT64_C(1000))
-                fail_links(ucx, host);
+        if (!owes)
+                return UINT64_MAX;
+        if (now_us < host->since_us + silent_us)
+                return host->since_us + silent_us;
+        fail_links(ucx, host);
+        return UINT64_MAX;
 }
 
 void ucx_watch_run(struct ucx *ucx)
 {
-        uint64_t now_us = clock_now_us(), took_us;
+        uint64_t now_us = clock_now_us(), due_us = UINT64_MAX, took_us;
         struct ucx_host *host, *next;
 
         if (now_us < ucx->watch_us)
@@ -233,7 +239,9 @@ void ucx_watch_run(struct ucx *ucx)
                 look_at_all(ucx, now_us);
         tell_rtt(ucx);
         HASH_ITER (hh, ucx->hosts, host, next) {
-                check_host(ucx, host, now_us);
+                uint64_t silent_us = check_host(ucx, host, now_us);
+
+                due_us = silent_us < due_us ? silent_us : due_us;
                 ucx->moved |= host->owes;
         }
         if (ucx->moved)
@@ -248,6 +256,8 @@ void ucx_watch_run(struct ucx *ucx)
         }
         took_us = clock_now_us() - now_us;
         ucx->watch_us = now_us + UCX_WATCH_MS * UINT64_C(1000) + UCX_WATCH_REST * took_us;
+        if (due_us < ucx->watch_us)
+                ucx->watch_us = due_us;
 }
 
 void ucx_watch_wake(struct ucx *ucx)
