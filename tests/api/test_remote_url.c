@@ -115,13 +115,13 @@ WITH_PAIR(a_server_that_is_no_worker_is_survived)
                 { "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
                   FERRY_E_INVALID_METADATA },
                 { "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", FERRY_E_INVALID_METADATA },
-                { "HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n{", FERRY_E_TRANSFER_FAILED },
+                { "HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n{", FERRY_E_PEER_LOST },
                 { "HTTP/1.1 302 Found\r\nLocation: http://192.0.2.1/\r\nContent-Length: 0\r\n\r\n",
                   FERRY_E_TRANSFER_FAILED },
                 { "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", FERRY_E_TRANSFER_FAILED },
                 { "HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n", FERRY_E_PEER_REFUSED },
                 { "SSH-2.0-OpenSSH_9.2\r\n", FERRY_E_TRANSFER_FAILED },
-                { "", FERRY_E_TRANSFER_FAILED },
+                { "", FERRY_E_PEER_LOST },
         };
         char url[URL_SIZE];
         int listener = listen_somewhere(url, sizeof(url), TARGET);
