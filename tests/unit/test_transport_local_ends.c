@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "failing_memory.h"
 #include "local_pair.h"
 
 /* ---- bounds ---- */
@@ -22,6 +23,24 @@ TEST_WITH(full_bounce_buffers_ask_to_wait_and_tell_when_there_is_room, setup, te
         RUN_UNTIL(&a, &b, b.received.done == 8 && outcomes[7].done);
         assert_int_equal(a.room, 1);
         assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, 9 * MIB, &force_inline), MIB);
+}
+
+TEST_WITH(memory_too_short_for_bounce_buffers_costs_no_link, setup, teardown)
+{
+        bool force_inline = true;
+
+        export_blocks(MIB, false);
+        for (long left = 0; force_inline; left++) {
+                memory_left = left;
+                assert_true(a.transport->ops->fit(a_to_b, &from, 0, MIB, &force_inline) > 0);
+                memory_left = -1;
+        }
+        send_it(MIB);
+        RUN_UNTIL(&a, &b, sent.done);
+        assert_int_equal(sent.result, MESSAGE_OK);
+        assert_int_equal(b.received.result, MESSAGE_OK);
+        assert_int_equal(sum_of(&to, 0, MIB), sum_of(&from, 0, MIB));
+        assert_int_equal(a_to_b->state, LINK_UP);
 }
 
 TEST_WITH(leases_are_bounded, setup, teardown)

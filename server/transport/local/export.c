@@ -124,18 +124,13 @@ static int export_add(struct channel *channel, uint64_t id, int state)
         return 0;
 }
 
-/* 0 or -ENOMEM. */
-static int export_memory(struct channel *channel, uint64_t id, uint64_t size, struct memfd *memfd)
+static void post_map(struct channel *channel, uint64_t id, uint64_t size, struct memfd *memfd)
 {
         struct frame frame = frame_of(FRAME_MAP);
-        int r = export_add(channel, id, EXPORT_MAPPED);
 
-        if (r < 0)
-                return r;
         frame.id = id;
         frame.size = size;
         channel_post_frame(channel, frame, memfd);
-        return 0;
 }
 
 /* ---- memory of GPUs ---- */
@@ -249,8 +244,9 @@ int export_stream(struct channel *channel, const struct stream *stream, uint64_t
                 if (memory->id == last || find_export(channel, memory->id))
                         continue;
                 last = memory->id;
-                if (export_memory(channel, memory->id, memory->size, memfd_of_memory(channel, memory)) < 0)
+                if (export_add(channel, memory->id, EXPORT_MAPPED) < 0)
                         return -ENOMEM;
+                post_map(channel, memory->id, memory->size, memfd_of_memory(channel, memory));
         }
         return 0;
 }
@@ -259,12 +255,20 @@ int export_stream(struct channel *channel, const struct stream *stream, uint64_t
 
 int export_bounce_buffers(struct channel *channel)
 {
-        struct memfd *memfd = NULL;
-        int r = channel->leases.bounce ? 0 : leases_make_bounce(&channel->leases, &memfd);
+        struct memfd *memfd;
+        int r;
 
-        if (!memfd)
+        if (channel->leases.bounce)
+                return 0;
+        r = export_add(channel, export_bounce_id, EXPORT_MAPPED);
+        if (r < 0)
                 return r;
-        r = export_memory(channel, export_bounce_id, (uint64_t)BOUNCE_BUFFERS * BOUNCE_SIZE, memfd);
+        r = leases_make_bounce(&channel->leases, &memfd);
+        if (r < 0) {
+                export_remove(channel, find_export(channel, export_bounce_id));
+                return r;
+        }
+        post_map(channel, export_bounce_id, (uint64_t)BOUNCE_BUFFERS * BOUNCE_SIZE, memfd);
         (void)memfd_drop(memfd);
-        return r;
+        return 0;
 }
