@@ -1,9 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/clock.h"
-#include "base/fork.h"
-#include "base/log.h"
-#include "base/util.h"
-#include "local_internal.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +7,12 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fork.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "local_internal.h"
 
 enum { DESCRIPTORS_READ = 4 }; /* of one datagram, which may have 1 */
 
