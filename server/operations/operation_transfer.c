@@ -103,7 +103,7 @@ void operation_transfer_ended(void *context, const struct engine_outcome *outcom
         operation_metrics_bytes(&store->metrics, operation->kind, outcome);
         operation_transfer_log(transfer, outcome);
         store_lock(store);
-        store_tell_started(store); /* a start before its end */
+        store_tell_started(operation); /* a start before its end */
         if (outcome->transport[0])
                 memcpy(operation->transport, outcome->transport, sizeof(outcome->transport));
         operation->connect_us = outcome->connect_us;

@@ -106,6 +106,7 @@ struct operation {
         uint32_t n_completed;
         uint64_t revision;
         uint64_t told_us;     /* when the observer was last told of frequent changes */
+        atomic_bool untold;   /* it has started, and the observer was not told yet; cleared without the lock */
         uint64_t transfer_id; /* active: its id at the data plane */
         uint64_t ttl_ms, expires_us, expires_unix_ms;
         uint64_t started_us, ended_us, ended_unix_ms;
@@ -293,8 +294,8 @@ void store_lock(struct operation_store *store);
 void store_unlock(struct operation_store *store, struct deferred_actions *deferred);
 /* The same, but leaves starts, waking, and what follows it, to operation_store_wake_waiters. */
 void store_unlock_without_waking(struct operation_store *store, struct deferred_actions *deferred);
-/* With the lock held, which is given back meanwhile: tells the observer of the starts that were left. */
-void store_tell_started(struct operation_store *store);
+/* With the lock held, which is given back meanwhile: tells the observer of a start that was left. */
+void store_tell_started(struct operation *operation);
 
 /* Ends all transfers of a passive operation, over HTTP and the engine. Without the lock. */
 void store_revoke(struct operation *operation, int reason, int wire_reason);

@@ -152,6 +152,7 @@ bool operation_set_status(struct operation *operation, enum ferry_status status,
         } else {
                 operation->started_us = operation->told_us = clock_now_us();
                 atomic_store(&operation->bumped_us, operation->started_us);
+                atomic_store(&operation->untold, true);
                 operation->started_next = deferred->started;
                 deferred->started = operation_ref(operation);
         }

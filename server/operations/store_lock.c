@@ -111,6 +111,16 @@ static void log_ended(const struct operation *operation)
                   LOG_U("duration_us", operation->ended_us - start_us));
 }
 
+/* Two threads may tell of it at once: the one that is about to end the operation does not wait for the other. */
+static void tell_started(struct operation *operation)
+{
+        if (!atomic_load(&operation->untold))
+                return;
+        log_changed(operation, FERRY_IN_PROGRESS);
+        observe(operation, OPERATION_CHANGED);
+        atomic_store(&operation->untold, false);
+}
+
 void store_unlock(struct operation_store *store, struct deferred_actions *deferred)
 {
         bool closed = store->closed;
@@ -137,8 +147,7 @@ void store_unlock(struct operation_store *store, struct deferred_actions *deferr
         }
         while ((operation = deferred->started)) {
                 deferred->started = operation->started_next;
-                log_changed(operation, FERRY_IN_PROGRESS);
-                observe(operation, OPERATION_CHANGED);
+                tell_started(operation);
                 (void)operation_unref(operation);
         }
         if (deferred->moved)
@@ -182,14 +191,13 @@ void store_unlock_without_waking(struct operation_store *store, struct deferred_
         store_unlock(store, deferred);
 }
 
-void store_tell_started(struct operation_store *store)
+void store_tell_started(struct operation *operation)
 {
-        struct deferred_actions deferred = { .started = FERRY_STEAL(store->wakes.started) };
-
-        if (!deferred.started)
+        if (!atomic_load(&operation->untold))
                 return;
-        store_unlock(store, &deferred);
-        store_lock(store);
+        (void)pthread_mutex_unlock(&operation->store->lock);
+        tell_started(operation);
+        store_lock(operation->store);
 }
 
 void operation_store_wake_waiters(void *context)

@@ -88,6 +88,7 @@ static void fixture_store(struct fixture *f, const struct operation_limits *limi
                 .data_plane = { fake_start, fake_cancel, fake_revoke, fake_look, f },
                 .loop = f->loop,
                 .metrics = f->metrics,
+                .observer = f->observer,
         };
 
         assert_int_equal(operation_store_new(&config, &f->store), 0);

@@ -44,6 +44,7 @@ struct fixture {
         struct region *region, *other;
         struct operation_store *store;
         struct fake_data_plane data_plane;
+        struct operation_observer observer; /* of the next store (fixture_limits) */
         char detail[OPERATION_DETAIL_SIZE]; /* of the last operation_create */
 };
 

@@ -172,3 +172,51 @@ WITH_STORE(waiters_are_counted)
         operation_cancel(f->store, operation);
         assert_int_equal(metric_value(waiters), 0);
 }
+
+/* Sees two starts be told; while the first of them is, the other operation ends. */
+struct watcher {
+        struct fixture *f;
+        struct operation *pair[2];
+        struct engine_claim granted[2];
+        bool ending;
+        unsigned n_started[2], n_ended[2], n_late;
+};
+
+static void watch(void *context, struct operation_store *store, struct operation *operation,
+                  enum operation_change change)
+{
+        struct watcher *w = context;
+        const int i = operation == w->pair[1];
+
+        if (change == OPERATION_CHANGED && !w->ending) {
+                w->ending = true;
+                end_claim(w->f, &w->granted[!i], 0);
+        }
+        w->n_started[i] += change == OPERATION_CHANGED && look(w->f, operation).status == FERRY_IN_PROGRESS;
+        w->n_ended[i] += change == OPERATION_ENDED;
+        w->n_late += w->n_started[i] < w->n_ended[i];
+}
+
+WITH_STORE(a_start_that_another_thread_is_telling_is_told_before_the_end)
+{
+        struct watcher w = { f };
+
+        f->observer = (struct operation_observer){ watch, &w };
+        fixture_limits(f, &default_limits);
+        for (int i = 0; i < 2; i++) {
+                struct engine_claim_request request;
+
+                w.pair[i] = make(f, FERRY_READABLE);
+                request = request_for(f, w.pair[i]);
+                assert_int_equal(operation_store_claim(f->store, &request, &w.granted[i]), 0);
+        }
+        operation_store_wake_waiters(f->store);
+        for (int i = 0; i < 2; i++)
+                if (!w.n_ended[i])
+                        end_claim(f, &w.granted[i], 0);
+        for (int i = 0; i < 2; i++) {
+                assert_int_equal(w.n_started[i], 1);
+                assert_int_equal(w.n_ended[i], 1);
+        }
+        assert_int_equal(w.n_late, 0);
+}
