@@ -50,8 +50,11 @@ struct http_shard *shard_list_room(struct shard_list *list, bool tls)
                         continue;
                 if (!tls || shard->credentials == newest)
                         return shard;
-                if (!shard->n_connections && !shard_renew(shard) && !watch(list, shard))
+                if (shard->n_connections || shard_renew(shard))
+                        continue;
+                if (!watch(list, shard))
                         return shard;
+                shard->credentials = credentials_unref(shard->credentials); /* renewed again before it is used */
         }
         return shard_list_add(list, tls) ? NULL : list->shards[list->n - 1];
 }

@@ -3,6 +3,8 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -11,6 +13,7 @@
 
 #include "server_thread.h"
 #include "shard.h"
+#include "shard_list.h"
 
 #include "base/metrics.h"
 
@@ -203,4 +206,70 @@ WITH_HTTP(without_descriptors_clients_wait_until_there_are_some)
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
         expect_status(raw_receive_last(late), 200);
         close(kept);
+}
+
+/* ---- new credentials ---- */
+
+static struct {
+        struct http_shard *shard; /* which the test plays; NULL = none */
+        struct http_credentials *newest;
+        unsigned n_renewals;
+        int fd; /* its daemon's */
+} played;
+
+int __real_shard_renew(struct http_shard *shard);
+int __wrap_shard_renew(struct http_shard *shard);
+int __real_shard_epoll_fd(const struct http_shard *shard);
+int __wrap_shard_epoll_fd(const struct http_shard *shard);
+
+int __wrap_shard_renew(struct http_shard *shard)
+{
+        if (!played.shard || shard != played.shard)
+                return __real_shard_renew(shard);
+        played.n_renewals++;
+        credentials_unref(shard->credentials);
+        shard->credentials = credentials_ref(played.newest);
+        return 0;
+}
+
+int __wrap_shard_epoll_fd(const struct http_shard *shard)
+{
+        return played.shard && shard == played.shard ? played.fd : __real_shard_epoll_fd(shard);
+}
+
+static struct http_credentials *no_certificate(void)
+{
+        struct http_credentials *credentials;
+
+        assert_int_equal(credentials_new(&(struct http_secrets){ 0 }, &credentials), 0);
+        return credentials;
+}
+
+WITH_HTTP(a_shard_that_could_not_be_watched_gets_no_connection)
+{
+        struct credentials_source source;
+        struct shard_owner owner = { .server = h->server, .credentials.source = &source };
+        struct http_shard shard = { .owner = &owner, .server = h->server, .tls = true };
+        struct shard_list list = { .owner = &owner, .epoll_fd = epoll_create1(EPOLL_CLOEXEC), .n = 1, .capacity = 1 };
+
+        assert_int_equal(credentials_source_init(&source), 0);
+        credentials_replace(&source, no_certificate());
+        shard.credentials = no_certificate();
+        list.shards = calloc(1, sizeof(list.shards[0]));
+        list.shards[0] = &shard;
+        played.shard = &shard;
+        played.newest = source.newest;
+        played.fd = -1; /* the kernel takes no more watches */
+        assert_null(shard_list_room(&list, true));
+        played.fd = eventfd(0, EFD_CLOEXEC);
+        assert_ptr_equal(shard_list_room(&list, true), &shard);
+        assert_int_equal(played.n_renewals, 2);
+        assert_int_equal(epoll_ctl(list.epoll_fd, EPOLL_CTL_DEL, played.fd, NULL), 0); /* it is watched */
+        played.shard = NULL;
+        close(played.fd);
+        close(list.epoll_fd);
+        free(list.shards);
+        credentials_unref(shard.credentials);
+        credentials_forget(&owner.credentials);
+        credentials_source_destroy(&source);
 }
