@@ -121,20 +121,14 @@ void contact_remove_link(struct peer *peer, int error, const char *detail)
         contact_notify(peer->engine, contact);
 }
 
-/* Lists it as disconnected now; error 0 = closed for want of use. */
-static void unlinked_renew(struct engine *engine, struct contact *contact, int error, const char *detail)
-{
-        set_error(contact, error, detail);
-        if (!contact->peers) {
-                unlinked_remove(engine, contact);
-                unlinked_add(engine, contact);
-        }
-}
-
 void contact_fail(struct engine *engine, struct contact *contact, int error, const char *detail)
 {
         if (contact)
-                unlinked_renew(engine, contact, error, detail);
+                set_error(contact, error, detail);
+        if (contact && !contact->peers) {
+                unlinked_remove(engine, contact);
+                unlinked_add(engine, contact);
+        }
 }
 
 void contacts_clear(struct engine *engine)
@@ -170,6 +164,12 @@ static bool moves_by_http(const struct contact *contact, uint64_t now_us)
                (contact->n_http_transfers > 0 || now_us < contact->http_last_us + ENGINE_HTTP_PEER_US);
 }
 
+/* Whether an error says that the worker of this epoch is not there, as far as HTTP can tell. */
+static bool is_absent(int error)
+{
+        return error == FERRY_E_PEER_UNREACHABLE || error == FERRY_E_PEER_LOST || error == FERRY_E_STALE_METADATA;
+}
+
 void contact_note_http(struct engine *engine, struct http_note *copy)
 {
         const struct engine_http_note *note = &copy->note;
@@ -178,10 +178,11 @@ void contact_note_http(struct engine *engine, struct http_note *copy)
 
         if (contact) {
                 const struct engine_outcome *outcome = note->outcome;
+                int error = outcome && is_absent(outcome->error) ? outcome->error : 0;
 
                 if (!moves_by_http(contact, now_us))
                         contact->http_since_us = now_us;
-                contact->http_carrier = note->transport;
+                contact->http_carrier = error ? NULL : note->transport;
                 contact->http_accepted = note->accepted;
                 contact->http_chosen = note->chosen;
                 contact->http_last_us = now_us;
@@ -191,7 +192,7 @@ void contact_note_http(struct engine *engine, struct http_note *copy)
                         contact->n_http_transfers--;
                 if (outcome)
                         contact_count(contact, outcome);
-                unlinked_renew(engine, contact, 0, "");
+                contact_fail(engine, contact, error, error ? outcome->detail : "");
         }
         free(copy);
 }
@@ -254,8 +255,8 @@ static void add_unused(struct engine_peer_view *view, const char *transport, con
 static const char *why_not(const struct contact *contact, const char *tried)
 {
         if (contact->http_accepted)
-                return "the peer chose HTTP: its own list says why";
-        return contact->http_chosen ? "\"transports\" allows nothing else" : tried;
+                return tried ?: "the peer chose HTTP: its own list says why";
+        return tried || !contact->http_chosen ? tried : "\"transports\" allows nothing else";
 }
 
 /* Every other carrier is better than HTTP. */
@@ -330,7 +331,6 @@ static void look_at_end(const struct contact *contact, struct engine_peer_view *
 static void look(const struct engine *engine, const struct contact *contact, struct engine_peer_view *view)
 {
         const struct peer *best = best_of(contact);
-
         bool by_http = !best && moves_by_http(contact, clock_now_us());
 
         *view = (struct engine_peer_view){ .epoch = contact->epoch,
@@ -373,7 +373,7 @@ static void forget_old(struct engine *engine)
                 struct contact *oldest = engine->contacts_unlinked;
 
                 if (oldest->n_http_transfers > 0)
-                        unlinked_renew(engine, oldest, 0, "");
+                        contact_fail(engine, oldest, 0, "");
                 else
                         forget(engine, oldest);
         }

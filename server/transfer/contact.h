@@ -24,7 +24,7 @@ struct contact {
         struct peer *peers; /* utlist; its links */
         uint64_t n_completed, bytes;
         /* Transfers over HTTP (engine_note_http): */
-        const char *http_carrier; /* carrier of the latest; NULL = none */
+        const char *http_carrier; /* of the latest; NULL = none, or that found no peer */
         bool http_accepted;       /* the peer began it */
         bool http_chosen;
         size_t n_http_transfers;              /* running */
@@ -48,7 +48,7 @@ void contact_add_link(struct contact *contact, struct peer *peer);
 void contact_notify(struct engine *engine, struct contact *contact);
 /* Removes a link that has ended; error 0 = closed, because it was not used. */
 void contact_remove_link(struct peer *peer, int error, const char *detail);
-/* No link could be opened. contact may be NULL. */
+/* No link could be opened; error 0 = none is needed now. contact may be NULL. */
 void contact_fail(struct engine *engine, struct contact *contact, int error, const char *detail);
 
 /* A copy of an engine_http_note and its strings. */

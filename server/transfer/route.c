@@ -135,6 +135,19 @@ static const char *why_not_ucx(const struct engine *engine, const struct route *
         return NULL;
 }
 
+/* A restriction by "transports" is no reason where a better one is known. contact may be NULL. */
+static void note_reasons(struct contact *contact, const struct route *route, const char *no_shm, const char *no_ucx)
+{
+        bool known = contact && contact->no_shm;
+
+        if (!contact)
+                return;
+        if (!known || !route->carriers || (route->carriers & ENGINE_CARRIER_SHM))
+                contact->no_shm = no_shm;
+        if (!known || !route->carriers || (route->carriers & ENGINE_CARRIER_UCX))
+                contact->no_ucx = no_ucx;
+}
+
 enum route_result route_take(struct engine *engine, struct route *route, struct peer **ret_peer, char *reason,
                              size_t reason_size)
 {
@@ -149,10 +162,7 @@ enum route_result route_take(struct engine *engine, struct route *route, struct 
         if (!why)
                 *ret_peer = take_ucx(engine, route, &why);
         contact = *ret_peer ? (*ret_peer)->contact : contact_get(engine, &route->peer);
-        if (contact) {
-                contact->no_shm = local_reason(local);
-                contact->no_ucx = why;
-        }
+        note_reasons(contact, route, local_reason(local), why);
         if (*ret_peer)
                 return ROUTE_FOUND;
         if (!why)

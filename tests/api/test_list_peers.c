@@ -311,6 +311,93 @@ WITH_PAIR(transfers_over_http_are_counted_on_both_sides)
         }
 }
 
+/* b reads what a offers, by these transports (a list in JSON; NULL = all), which ends with that status. */
+static void read_by(struct pair *p, const struct ferry_operation *offer, const char *local, const char *transports,
+                    enum ferry_status status)
+{
+        const char *restriction = transports ? text_format("\"transports\":%s,", transports) : "";
+        const char *body =
+                text_format("{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],%s\"remote_metadata\":%s}", local,
+                            restriction, offer->metadata);
+        struct json_object *active = call_json(&p->b, 201, "POST", "/v1/operations", body);
+
+        operation_assert_end(&p->b, json_text(active, "id"), status, NULL);
+}
+
+static void read_all_by(struct pair *p, const char *transports)
+{
+        OPERATION offer;
+        const char *offered = region_make(&p->a, SIZE, 7);
+
+        offer_make(&p->a, FERRY_READABLE, offered, &offer);
+        read_by(p, &offer, region_make(&p->b, SIZE, 0), transports, FERRY_COMPLETE);
+}
+
+WITH_PAIR(a_restricted_operation_does_not_replace_the_reasons)
+{
+        const char *directory = text_format("%s/other", worker_directory());
+        const char *const flags[] = { "--data-listen", "127.0.0.1:0", NULL };
+        const char *const elsewhere[] = { "--data-listen", "127.0.0.1:0", "--local", directory, NULL };
+        static const char *const by[] = { "[\"tcp\"]", NULL, "[\"tcp\"]", "[\"http\"]" };
+        static const char apart[] = "its socket is not in our --local directory";
+
+        worker_start(&p->a, "a", flags);
+        worker_start(&p->b, "b", elsewhere);
+        for (size_t i = 0; i < sizeof(by) / sizeof(by[0]); i++) {
+                read_all_by(p, by[i]);
+                assert_reason(only_peer(&p->b), "shm", i ? apart : "\"transports\" allows no shared memory");
+        }
+}
+
+WITH_PAIR(a_restriction_to_http_does_not_replace_the_reasons)
+{
+        static const char *const apart[] = { "--local", "off", NULL };
+        static const char *const by[] = { "[\"http\"]", NULL, "[\"http\"]" };
+
+        worker_start(&p->a, "a", apart);
+        worker_start(&p->b, "b", apart);
+        worker_expect(&p->a, "no transport but HTTP");
+        worker_expect(&p->b, "no transport but HTTP");
+        for (size_t i = 0; i < sizeof(by) / sizeof(by[0]); i++) {
+                struct json_object *peer;
+
+                read_all_by(p, by[i]);
+                peer = only_peer(&p->b);
+                assert_string_equal(json_text(peer, "transport"), "http");
+                assert_reason(peer, "shm",
+                              i ? "the local transport is off (--local)" : "\"transports\" allows nothing else");
+                assert_reason(peer, "tcp",
+                              i ? "it names no network address to try" : "\"transports\" allows nothing else");
+        }
+}
+
+/* Its successor at the same port answers HTTP 404. */
+WITH_PAIR(a_restarted_worker_is_not_connected_by_http_any_more)
+{
+        static const char *const apart[] = { "--local", "off", NULL };
+        OPERATION stale;
+        struct json_object *peer;
+
+        worker_start(&p->a, "a", apart);
+        worker_start(&p->b, "b", apart);
+        worker_expect(&p->a, "no transport but HTTP");
+        worker_expect(&p->b, "no transport but HTTP");
+        worker_expect(&p->b, "error=stale-metadata");
+        read_all_by(p, NULL);
+        assert_string_equal(json_text(only_peer(&p->b), "status"), "connected");
+        offer_make(&p->a, FERRY_READABLE, region_make(&p->a, SIZE, 7), &stale);
+        const char *http = text_format("%s", p->a.url + strlen("http://"));
+        worker_kill(&p->a);
+        worker_clean(&p->a);
+        worker_start(&p->a, "a", STRINGS("--local", "off", "--listen", http));
+        worker_expect(&p->a, "no transport but HTTP");
+        read_by(p, &stale, region_make(&p->b, SIZE, 0), NULL, FERRY_ERRORED);
+        peer = only_peer(&p->b);
+        assert_string_equal(json_text(peer, "status"), "disconnected");
+        assert_string_equal(json_text(json_member(peer, "error"), "code"), "stale-metadata");
+        assert_int_equal(json_number(peer, "transfers_completed"), 1);
+}
+
 /* The same fields for what the engine carries. */
 ON_EACH_PAIR(transfers_over_links_are_counted_on_both_sides)
 {
