@@ -226,7 +226,7 @@ static int await(struct http_request *request, void (*resume)(struct http_reques
                         return FERRY_E_LIMIT_REACHED;
                 case WAIT_NEEDLESS:
                         if (!latch_is_set(&copying->idle))
-                                return FERRY_E_DRAINING;
+                                return atomic_load(&request->server->waits->stopping) ? FERRY_E_DRAINING : FERRY_E_GONE;
                 }
         }
         return 0;
@@ -244,7 +244,8 @@ bool copying_await(struct http_request *request, void (*resume)(struct http_requ
                 request_problem(request, r, "The GPU has not copied the bytes in %" PRIu64 " ms, the stall limit",
                                 request->server->config.operation_limits->stall_ms);
         else if (r > 0)
-                request_problem(request, r, "The GPU has not copied the bytes yet");
+                request_problem(request, r, "%s before the GPU had copied the bytes",
+                                r == FERRY_E_GONE ? "The client closed its end" : "The worker ended");
         return r == 0;
 }
 

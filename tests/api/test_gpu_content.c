@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "gpu.h"
@@ -166,6 +167,26 @@ WITH_GPUS(the_stall_limit_ends_the_wait_for_a_gpu)
                 region_drop(w, waiting.region);
         }
         free(pattern);
+}
+
+/* libmicrohttpd may find its end first; else the answer tells whose end it was. */
+WITH_GPUS(a_client_that_shuts_down_its_direction_is_not_told_that_the_worker_ends)
+{
+        struct worker *w = &s->pair.a;
+        struct waiting waiting = requests[0];
+        struct raw_answer answer;
+
+        worker_start(w, "a", NULL);
+        waiting_prepare(w, &waiting);
+        gpu_set_faults(s, "stuck0");
+        waiting_begin(w, &waiting, NULL);
+        assert_int_equal(shutdown(waiting.fd, SHUT_WR), 0);
+        raw_receive(waiting.fd, false, &answer);
+        (void)close(waiting.fd);
+        if (answer.status)
+                answer_assert_problem(&answer, 410, "gone");
+        gpu_set_faults(s, "");
+        region_drop(w, waiting.region);
 }
 
 /* The GPU had copied them when their client had been told to come again: they are still to be sent. */
