@@ -25,7 +25,8 @@ struct peer {
         struct peer *contact_prev, *contact_next;
         bool greeted; /* HELLO was sent; it comes first over a link that was opened here */
         bool up;      /* the requesters were told that the link is up */
-        bool unused;  /* being closed, because it was not used */
+        bool unused;  /* being closed, because it was not used … */
+        bool silent;  /* … or because no message came in time */
         bool ended;   /* the link has ended; freed after its last requester or responder */
         uint64_t last_used_us;
         uint64_t moved_us; /* when bytes last moved */

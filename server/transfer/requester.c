@@ -195,6 +195,10 @@ void requester_link_ended(struct requester *r, int error, const char *detail)
         }
         if (try_again(r))
                 return;
+        if (r->retried && r->peer->silent) { /* as the first link was: HTTP would find the host as silent */
+                error = FERRY_E_PEER_LOST;
+                detail = "the peer's host does not answer any more";
+        }
         lose_answer(r, error, detail);
         r->peer_knows = true;
         r->expects_done_ack = r->final_sent = false;
@@ -204,7 +208,6 @@ void requester_link_ended(struct requester *r, int error, const char *detail)
 void requester_tick(struct requester *r, uint64_t now_us)
 {
         static const char late[] = "no answer within the connect time";
-        static const char silent[] = "the peer's host does not answer any more";
         static const char unresolved[] = "its name was not resolved within the connect time";
         bool connecting = r->state == REQUESTER_ROUTING || (r->peer && r->peer->link->state == LINK_CONNECTING);
 
@@ -228,9 +231,8 @@ void requester_tick(struct requester *r, uint64_t now_us)
                 engine_tick_before(r->engine, r->connect_deadline_us > now_us ? r->connect_deadline_us : 0);
                 if (now_us < r->connect_deadline_us)
                         return;
-                if (r->peer && r->retried) { /* HTTP would find it as silent */
-                        peer_fail(r->peer, FERRY_E_PEER_LOST, silent);
-                } else if (r->peer) {
+                if (r->peer) {
+                        r->peer->silent = true;
                         peer_fail(r->peer, FERRY_E_PEER_UNREACHABLE, late);
                 } else {
                         route_timed_out(r->engine, &r->route, unresolved);

@@ -260,6 +260,7 @@ static void assert_second_lasts(struct scene *s, uint64_t us)
         assert_int_equal(s->second.state, LINK_CONNECTING);
         requester_tick(&s->requester, start_us + us + 100 * 1000);
         assert_int_equal(s->second.state, LINK_FAILED);
+        assert_int_equal(s->second.error, FERRY_E_PEER_UNREACHABLE); /* others that wait for it may try HTTP */
         end_link(s, &s->second, 0);
         assert_int_equal(s->requester.error, FERRY_E_PEER_LOST);
 }
