@@ -146,7 +146,7 @@ WITH_GPUS(the_stall_limit_ends_the_wait_for_a_gpu)
         uint8_t *pattern = calloc(1, SIZE);
 
         assert_non_null(pattern);
-        worker_start(w, "a", STRINGS("--stall-limit", "200ms"));
+        worker_start(w, "a", STRINGS("--stall-limit", "500ms"));
         worker_expect(w, "stalled");
         for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
                 test_row(text_format("%s %s %s", requests[i].method, requests[i].path, requests[i].headers));
