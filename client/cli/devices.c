@@ -63,7 +63,7 @@ int cli_run_devices(struct cli *cli, int argc, char **argv)
         struct json_object *devices = NULL;
         int status = cli_connect(cli);
         if (status == CLI_OK)
-                status = table_get(&cli->worker, "/v1/devices", "transports", &devices);
+                status = table_get(&cli->worker, "/v1/devices", "transports", json_type_array, &devices);
         if (status == CLI_OK && cli->json)
                 status = cli_print(json_object_to_json_string_ext(devices, JSON_C_TO_STRING_NOSLASHESCAPE));
         else if (status == CLI_OK)

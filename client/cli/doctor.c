@@ -146,9 +146,9 @@ static int doctor_ask(struct doctor *d)
         struct json_object *pid;
         int status = cli_connect(d->cli);
         if (status == CLI_OK)
-                status = table_get(&d->cli->worker, "/v1/worker", "name", &d->worker);
+                status = table_get(&d->cli->worker, "/v1/worker", "name", json_type_string, &d->worker);
         if (status == CLI_OK)
-                status = table_get(&d->cli->worker, "/v1/devices", "transports", &d->devices);
+                status = table_get(&d->cli->worker, "/v1/devices", "transports", json_type_array, &d->devices);
         if (status == CLI_OK && json_object_object_get_ex(d->worker, "pid", &pid) &&
             local_is_worker(d->cli->worker.url, json_object_get_int(pid)))
                 d->pid = json_object_get_int(pid);

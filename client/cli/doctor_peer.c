@@ -114,7 +114,7 @@ int doctor_peer(struct doctor *d, const char *name)
         if (status != CLI_OK)
                 return status;
         peer_route(d, peer.url);
-        status = table_get(&peer, "/v1/worker", "name", &info);
+        status = table_get(&peer, "/v1/worker", "name", json_type_string, &info);
         if (status == CLI_OK) {
                 bool here = json_object_object_get_ex(info, "pid", &pid) &&
                             local_is_worker(peer.url, json_object_get_int(pid));

@@ -68,7 +68,7 @@ int events_page(struct cli *cli, const char *after, unsigned wait_ms, struct jso
         }
         if (wait_ms)
                 fprintf(stream, "&wait_ms=%u", wait_ms);
-        int status = fclose(stream) == 0 ? table_get(&cli->worker, path, "events", ret_page)
+        int status = fclose(stream) == 0 ? table_get(&cli->worker, path, "events", json_type_array, ret_page)
                                          : cli_usage_error("memory is short");
         free(path);
         return status;

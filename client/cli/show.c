@@ -9,6 +9,7 @@ int cli_run_show(struct cli *cli, int argc, char **argv)
 {
         const char *id = argc > 1 ? argv[1] : "worker";
         const char *collection = "", *member = "id"; /* that every such answer has */
+        enum json_type type = json_type_string;
         struct json_object *json = NULL;
         char path[128];
         if (strncmp(id, "op_", 3) == 0)
@@ -16,7 +17,7 @@ int cli_run_show(struct cli *cli, int argc, char **argv)
         else if (strncmp(id, "rgn_", 4) == 0)
                 collection = "regions/";
         else if (strcmp(id, "limits") == 0)
-                member = "wait_ms_max";
+                member = "wait_ms_max", type = json_type_int;
         else if (strcmp(id, "worker") == 0)
                 member = "name";
         else
@@ -24,7 +25,7 @@ int cli_run_show(struct cli *cli, int argc, char **argv)
         snprintf(path, sizeof(path), "/v1/%s%s", collection, id);
         int status = cli_connect(cli);
         if (status == CLI_OK)
-                status = table_get(&cli->worker, path, member, &json);
+                status = table_get(&cli->worker, path, member, type, &json);
         if (status == CLI_OK && cli->json)
                 status = cli_print(json_object_to_json_string_ext(json, JSON_C_TO_STRING_NOSLASHESCAPE));
         else if (status == CLI_OK)

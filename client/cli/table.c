@@ -136,13 +136,15 @@ void table_encode(FILE *path, const char *text)
                 fprintf(path, strchr(plain, *text) ? "%c" : "%%%02X", (unsigned char)*text);
 }
 
-int table_get(const struct cli_worker *worker, const char *path, const char *member, struct json_object **ret_json)
+int table_get(const struct cli_worker *worker, const char *path, const char *member, enum json_type type,
+              struct json_object **ret_json)
 {
+        struct json_object *found = NULL;
         struct ferry_answer answer;
         int r = ferry_request(worker->ferry, "GET", path, NULL, NULL, 0, &answer);
         struct json_object *json = r == 0 && answer.body ? json_tokener_parse(answer.body) : NULL;
         ferry_answer_clear(&answer);
-        if (r == 0 && !json_object_object_get_ex(json, member, NULL)) {
+        if (r == 0 && (!json_object_object_get_ex(json, member, &found) || !json_object_is_type(found, type))) {
                 json_object_put(json);
                 return cli_fail(CLI_UNREACHABLE, "%s%s is not what a worker answers (is this the URL of a ferryd?)",
                                 worker->url, path);
@@ -160,7 +162,7 @@ int table_get_all(const struct cli_worker *worker, const char *path, const char 
         int status = next && all ? CLI_OK : cli_usage_error("%s", strerror(ENOMEM));
         while (status == CLI_OK && next) {
                 struct json_object *page = NULL, *list = NULL, *after = NULL, *more = NULL;
-                status = table_get(worker, next, member, &page);
+                status = table_get(worker, next, member, json_type_array, &page);
                 free(next);
                 next = NULL;
                 if (status == CLI_OK && json_object_object_get_ex(page, member, &list)) {

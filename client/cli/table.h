@@ -2,6 +2,8 @@
 #ifndef CLI_TABLE_H
 #define CLI_TABLE_H
 
+#include <json-c/json.h>
+
 #include "cli.h"
 
 struct json_object;
@@ -33,8 +35,9 @@ void table_print(FILE *stream, struct json_object *const *rows, size_t n, const 
 /* Text as a value in a path's query. */
 void table_encode(FILE *path, const char *text);
 
-/* GET of a JSON document, which has the member, for json_object_put(). An exit status. */
-int table_get(const struct cli_worker *worker, const char *path, const char *member, struct json_object **ret_json);
+/* GET of a JSON document, whose member has that type, for json_object_put(). An exit status. */
+int table_get(const struct cli_worker *worker, const char *path, const char *member, enum json_type type,
+              struct json_object **ret_json);
 
 /*
  * Every page of a list (path with its query, "?limit=…"), as one array for json_object_put(). ret_skipped: the sum of

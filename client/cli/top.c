@@ -182,7 +182,7 @@ static int top_look(struct top *top)
 static int top_name(struct top *top)
 {
         struct json_object *worker = NULL;
-        int status = table_get(&top->cli->worker, "/v1/worker", "name", &worker);
+        int status = table_get(&top->cli->worker, "/v1/worker", "name", json_type_string, &worker);
         if (status == CLI_OK && !(top->name = strdup(member_text(worker, "name", ""))))
                 status = cli_usage_error("memory is short");
         json_object_put(worker);

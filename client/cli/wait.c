@@ -44,7 +44,7 @@ static int wait_print(struct cli *cli, int n, char **ids)
                 fputs(i ? "," : "/v1/operations?ids=", stream);
                 table_encode(stream, ids[i]);
         }
-        int status = stream && fclose(stream) == 0 ? table_get(&cli->worker, path, "operations", &page)
+        int status = stream && fclose(stream) == 0 ? table_get(&cli->worker, path, "operations", json_type_array, &page)
                                                    : cli_usage_error("%s", strerror(ENOMEM));
         free(path);
         if (status == CLI_OK && json_object_object_get_ex(page, "operations", &list)) {

@@ -58,7 +58,7 @@ static int workers_list(struct cli *cli, uint64_t wait_ms, struct workers *seen,
         } else {
                 snprintf(path, sizeof(path), "/v1/peers?registry=1&limit=1");
         }
-        status = table_get(&cli->worker, path, "peers", &first);
+        status = table_get(&cli->worker, path, "peers", json_type_array, &first);
         if (status == CLI_OK && json_object_object_get_ex(first, "revision", &value))
                 seen->revision = json_object_get_int64(value);
         json_object_put(first);

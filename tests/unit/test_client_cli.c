@@ -284,6 +284,19 @@ TEST(ls_names_the_peer_or_its_epoch)
         assert_null(strstr(r.out, "00ff"));
 }
 
+#define NO_LIST                                                                                                        \
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"                               \
+        "{\"operations\":5,\"regions\":{},\"peers\":null}"
+
+TEST(what_is_no_list_is_told)
+{
+        START(s, { NO_LIST }, { NO_LIST }, { NO_LIST });
+        FOR_EACH_TEXT (command, "ls", "regions", "peers") {
+                run(3, s->url, "", command, NULL);
+                contains(r.err, "is not what a worker answers");
+        }
+}
+
 TEST(ls_filters_at_the_worker)
 {
         START(s, { PAGE() });
