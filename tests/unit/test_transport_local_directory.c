@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -7,12 +8,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/util.h"
 #include "local_fixture.h"
 
 /* The directory of a worker's socket, and which sockets are found in it. */
 
-enum { OTHER_USER = 65534, TEXT = 512 };
+enum { OTHER_USER = 65534, TEXT = 512, TIMEOUT_MS = 20000 };
 
 static char path[LOCAL_PATH_SIZE];
 static int descriptors;
@@ -246,6 +248,66 @@ TEST_WITH(the_socket_of_a_dead_worker_is_removed, setup, teardown)
         socket_path(path, 1, name);
         assert_int_equal(access(name, F_OK), 0);
         next->ops->free(next);
+        transport->ops->free(transport);
+}
+
+/* Waits for an event of the transport or its deadline, and runs it then. */
+static void await_transport(struct transport *transport)
+{
+        struct pollfd event = { .fd = transport->fd, .events = POLLIN };
+        uint64_t now_us = clock_now_us(), due_us = transport->ops->deadline(transport);
+        bool due = due_us != UINT64_MAX;
+        int wait_ms = due && due_us <= now_us ? 0 : due ? (int)((due_us - now_us) / 1000 + 1) : TIMEOUT_MS;
+
+        assert_true(poll(&event, 1, wait_ms) > 0 || due);
+        (void)transport->ops->progress(transport);
+}
+
+TEST_WITH(a_socket_that_was_removed_is_made_again, setup, teardown)
+{
+        for (int whole = 0; whole < 2; whole++) {
+                struct transport *transport, *other;
+                char name[TEXT];
+                struct stat st;
+                int error = 0;
+
+                assert_int_equal(open_in(path, 1, &transport), 0);
+                socket_path(path, 1, name);
+                for (int i = 0; i < 2; i++) { /* more than once */
+                        assert_int_equal(unlink(name), 0);
+                        if (whole)
+                                assert_int_equal(rmdir(path), 0);
+                        await_transport(transport); /* the removal */
+                        while (access(name, F_OK) != 0)
+                                await_transport(transport);
+                        assert_int_equal(stat(name, &st), 0);
+                        assert_int_equal(st.st_mode & 07777, 0600);
+                        assert_int_equal(stat(path, &st), 0);
+                        assert_int_equal(st.st_mode & 07777, 0700);
+                }
+                assert_int_equal(open_in(path, 2, &other), 0);
+                assert_non_null(other->ops->connect(other, &(struct transport_peer){ .epoch = 1 }, &error));
+                other->ops->free(other);
+                transport->ops->free(transport);
+                assert_int_equal(access(name, F_OK), -1);
+        }
+}
+
+/* As at the start: another user's link in its place is not followed. */
+TEST_WITH(a_removed_directory_is_not_made_again_through_a_link, setup, teardown)
+{
+        struct transport *transport;
+        char name[TEXT];
+
+        assert_int_equal(open_in(path, 1, &transport), 0);
+        socket_path(path, 1, name);
+        assert_int_equal(unlink(name), 0);
+        assert_int_equal(rmdir(path), 0);
+        assert_int_equal(symlink(fixture_directory, path), 0);
+        await_transport(transport); /* the removal */
+        while (transport->ops->deadline(transport) != UINT64_MAX)
+                await_transport(transport);
+        assert_int_equal(access(name, F_OK), -1);
         transport->ops->free(transport);
 }
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -71,6 +72,14 @@ int directory_open(struct directory *directory, const char *path)
         directory->name[0] = '\0';
         if (r < 0)
                 return refuse(directory, r, "name one with a shorter path");
+        return directory_reopen(directory);
+}
+
+int directory_reopen(struct directory *directory)
+{
+        int r;
+
+        directory_close(directory);
         if (mkdir(directory->path, 0700) < 0 && errno != EEXIST)
                 return refuse(directory, -errno, "make it with mode 0700, or name another one");
         FERRY_CLEANUP(cleanup_close) int fd = open(directory->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -149,6 +158,26 @@ int directory_listen(struct directory *directory, uint64_t epoch)
         if (r < 0)
                 return refuse(directory, r, "make room in it, or name another one");
         memcpy(directory->name, name, sizeof(name));
+        r = fd;
+        fd = -1;
+        return r;
+}
+
+bool directory_has_socket(const struct directory *directory)
+{
+        return faccessat(directory->fd, directory->name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* The removal of the name is a change of the socket's attributes: the inode stays while it is bound. */
+int directory_watch_socket(const struct directory *directory)
+{
+        FERRY_CLEANUP(cleanup_close) int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+        char name[DIRECTORY_NAME_SIZE + 32];
+        int r;
+
+        (void)snprintf(name, sizeof(name), "/proc/self/fd/%d/%s", directory->fd, directory->name);
+        if (fd < 0 || inotify_add_watch(fd, name, IN_ATTRIB | IN_MOVE_SELF) < 0)
+                return -errno;
         r = fd;
         fd = -1;
         return r;

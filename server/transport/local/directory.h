@@ -18,10 +18,16 @@ struct directory {
 
 /* Opens the directory, and makes it where it does not exist. 0 or -errno, logged with advice. */
 int directory_open(struct directory *directory, const char *path);
+/* The same once more, where it was removed meanwhile. */
+int directory_reopen(struct directory *directory);
 void directory_close(struct directory *directory);
 
 /* Makes this worker's socket, which is visible only once it listens. Returns its descriptor, or -errno, logged. */
 int directory_listen(struct directory *directory, uint64_t epoch);
+/* Whether this worker's socket is there. */
+bool directory_has_socket(const struct directory *directory);
+/* Returns an inotify descriptor that becomes readable when this worker's socket may have been removed, or -errno. */
+int directory_watch_socket(const struct directory *directory);
 /* Any thread, also in a signal handler. */
 void directory_unlink(const struct directory *directory);
 

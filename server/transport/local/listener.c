@@ -8,11 +8,13 @@
 #include "base/clock.h"
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/util.h"
 #include "local_internal.h"
 
 enum {
         ACCEPT_BURST = 16,        /* connections to accept in a row */
         ACCEPT_PAUSE_US = 100000, /* pause when no descriptor is left */
+        REOPEN_US = 200000,       /* for whatever removes the socket to remove the directory, too */
 };
 
 static int watch(struct local *local, int operation, uint32_t events)
@@ -71,6 +73,18 @@ void local_listener_accept(struct local *local)
         }
 }
 
+static void watch_socket(struct local *local)
+{
+        struct epoll_event event = { .events = EPOLLIN, .data.ptr = &local->removal };
+        int fd = directory_watch_socket(&local->directory);
+
+        if (fd < 0)
+                log_event(LOG_INFO, "local socket not watched", LOG_S("reason", strerror(-fd)));
+        else
+                (void)epoll_ctl(local->base.fd, EPOLL_CTL_ADD, fd, &event);
+        local->removal = fd;
+}
+
 int local_listener_open(struct local *local)
 {
         int fd = directory_listen(&local->directory, local->epoch);
@@ -79,6 +93,7 @@ int local_listener_open(struct local *local)
                 return fd;
         fork_private(fd);
         local->listener = fd;
+        watch_socket(local);
         return watch(local, EPOLL_CTL_ADD, EPOLLIN);
 }
 
@@ -96,6 +111,25 @@ void local_listener_close(struct local *local)
         local->directory.name[0] = '\0';
         (void)watch(local, EPOLL_CTL_DEL, 0);
         fork_private_close(local->listener);
-        local->listener = -1;
-        local->accept_at_us = 0;
+        cleanup_close(&local->removal);
+        local->listener = local->removal = -1;
+        local->accept_at_us = local->reopen_at_us = 0;
+}
+
+void local_listener_check(struct local *local)
+{
+        char events[1024];
+
+        while (read(local->removal, events, sizeof(events)) > 0)
+                ;
+        if (local->reopen_at_us == 0 && !directory_has_socket(&local->directory))
+                local->reopen_at_us = clock_now_us() + REOPEN_US;
+}
+
+void local_listener_reopen(struct local *local)
+{
+        log_event(LOG_WARN, "local socket was removed, is made again", LOG_S("directory", local->directory.path));
+        local_listener_close(local);
+        if (directory_reopen(&local->directory) == 0)
+                (void)local_listener_open(local);
 }

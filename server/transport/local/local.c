@@ -220,7 +220,7 @@ int local_transport_new(const struct local_config *config, const struct transpor
                 local->chunk_size = WIRE_CHUNK_MAX;
         local->window = config->window ? config->window : TRANSPORT_WINDOW_DEFAULT;
         local->max_links = config->max_links ? config->max_links : TRANSPORT_LINKS_DEFAULT;
-        local->listener = local->copied_fd = -1;
+        local->listener = local->removal = local->copied_fd = -1;
         local->directory.fd = -1;
         r = open_parts(local, config);
         if (r < 0) {

@@ -107,6 +107,8 @@ static bool poll_all(struct local *local)
         for (int i = 0; i < n; i++) {
                 if (events[i].data.ptr == &local->listener)
                         local_listener_accept(local);
+                else if (events[i].data.ptr == &local->removal)
+                        local_listener_check(local);
                 else if (events[i].data.ptr == &local->copied_fd)
                         local_collect_copies(local);
                 else
@@ -131,6 +133,8 @@ uint64_t local_deadline(const struct transport *transport)
         const struct channel *channel;
         uint64_t at_us = earlier(earlier(UINT64_MAX, local->accept_at_us), local->retry_at_us);
 
+        at_us = earlier(at_us, local->reopen_at_us);
+
         if (local->n_pending > 0)
                 DL_FOREACH (local->channels, channel)
                         if (is_pending(channel))
@@ -147,6 +151,8 @@ static void run_timers(struct local *local)
                 return;
         if (local->accept_at_us != 0 && local->accept_at_us <= now_us)
                 local_listener_resume(local);
+        if (local->reopen_at_us != 0 && local->reopen_at_us <= now_us)
+                local_listener_reopen(local);
         if (local->retry_at_us != 0 && local->retry_at_us <= now_us)
                 local->retry_at_us = 0;
         DL_FOREACH (local->channels, channel) {
@@ -164,7 +170,7 @@ bool local_progress(struct transport *transport)
         struct local *local = local_of(transport);
         bool did = local_end_failed(local), received = false;
 
-        if (local->accept_at_us != 0 || local->retry_at_us != 0 || local->n_pending > 0)
+        if (local->accept_at_us != 0 || local->reopen_at_us != 0 || local->retry_at_us != 0 || local->n_pending > 0)
                 run_timers(local);
         if (local->recent)
                 received = incoming_read(local->recent);
