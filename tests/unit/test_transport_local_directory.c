@@ -293,6 +293,35 @@ TEST_WITH(a_socket_that_was_removed_is_made_again, setup, teardown)
         }
 }
 
+/* A child of this process has what it inherited open as long as it lives. */
+TEST_WITH(a_socket_that_is_made_again_after_a_fork_leaves_the_worker_asleep, setup, teardown)
+{
+        struct transport *transport;
+        char name[TEXT], byte;
+        int ends[2];
+        pid_t child;
+
+        assert_int_equal(open_in(path, 1, &transport), 0);
+        socket_path(path, 1, name);
+        assert_int_equal(pipe(ends), 0);
+        child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+                (void)close(ends[1]);
+                _exit((int)read(ends[0], &byte, 1));
+        }
+        (void)close(ends[0]);
+        assert_int_equal(unlink(name), 0);
+        await_transport(transport); /* the removal */
+        while (access(name, F_OK) != 0)
+                await_transport(transport);
+        (void)transport->ops->progress(transport);
+        assert_int_equal(poll(&(struct pollfd){ .fd = transport->fd, .events = POLLIN }, 1, 0), 0);
+        (void)close(ends[1]);
+        assert_int_equal(waitpid(child, NULL, 0), child);
+        transport->ops->free(transport);
+}
+
 /* As at the start: another user's link in its place is not followed. */
 TEST_WITH(a_removed_directory_is_not_made_again_through_a_link, setup, teardown)
 {

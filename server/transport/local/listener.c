@@ -111,6 +111,8 @@ void local_listener_close(struct local *local)
         local->directory.name[0] = '\0';
         (void)watch(local, EPOLL_CTL_DEL, 0);
         fork_private_close(local->listener);
+        /* Explicitly: a child process may have it open, so that closing does not end the watch. */
+        (void)epoll_ctl(local->base.fd, EPOLL_CTL_DEL, local->removal, NULL);
         cleanup_close(&local->removal);
         local->listener = local->removal = -1;
         local->accept_at_us = local->reopen_at_us = 0;
