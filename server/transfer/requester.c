@@ -76,6 +76,15 @@ void requester_link_up(struct requester *r)
         requester_mark(r);
 }
 
+/* A name or a silent link may have used up the time to connect. */
+static void leave_time_to_connect(struct requester *r)
+{
+        uint64_t enough_us = clock_now_us() + ENGINE_RECONNECT_MS * UINT64_C(1000);
+
+        if (r->connect_deadline_us < enough_us)
+                r->connect_deadline_us = enough_us;
+}
+
 static void use_peer(struct requester *r, struct peer *peer)
 {
         r->peer = peer;
@@ -85,10 +94,7 @@ static void use_peer(struct requester *r, struct peer *peer)
         if (!peer->greeted)
                 peer_send_hello(peer, r->spec.peer.epoch, random_id());
         if (!r->was_up) {
-                uint64_t enough_us = clock_now_us() + ENGINE_RECONNECT_MS * UINT64_C(1000);
-
-                if (r->connect_deadline_us < enough_us)
-                        r->connect_deadline_us = enough_us;
+                leave_time_to_connect(r);
                 engine_tick_before(r->engine, r->connect_deadline_us);
         }
         if (!must_ask_carrier(r)) {
@@ -161,10 +167,7 @@ static void leave_peer(struct requester *r)
         r->peer = NULL;
 }
 
-/*
- * An idle link may have been cut unnoticed: if nothing has moved over it, tries a new one, once. A link that was silent
- * has used up most of the time to connect.
- */
+/* An idle link may have been cut unnoticed: if nothing has moved over it, tries a new one, once. */
 static bool try_again(struct requester *r)
 {
         if (!r->was_up || r->retried || r->error || r->state != REQUESTER_MOVING || r->moved || r->engine->stopping ||
@@ -173,6 +176,7 @@ static bool try_again(struct requester *r)
         leave_peer(r);
         r->retried = true;
         r->next = 0;
+        leave_time_to_connect(r);
         requester_set_state(r, REQUESTER_ROUTING);
         take_route(r);
         return true;

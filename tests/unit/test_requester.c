@@ -290,3 +290,20 @@ TEST(what_is_left_suffices_for_a_long_round_trip)
         end_link(s, &s->link, FERRY_E_PEER_LOST);
         assert_second_lasts(s, ENGINE_RECONNECT_MS * 1000);
 }
+
+/* The link was up, so that its name had not been resolved for it. */
+TEST(what_is_left_suffices_to_resolve_a_name)
+{
+        struct scene *s = scene_begun();
+        uint64_t start_us;
+
+        s->requester.route.looked_up = true; /* it is being resolved from now on */
+        later_us = CONNECT_US + 100 * 1000;
+        end_link(s, &s->link, FERRY_E_PEER_LOST);
+        assert_null(s->requester.peer);
+        start_us = clock_now_us();
+        requester_tick(&s->requester, start_us + (ENGINE_RECONNECT_MS - 100) * 1000);
+        assert_int_equal(s->requester.error, 0);
+        requester_tick(&s->requester, start_us + (ENGINE_RECONNECT_MS + 100) * 1000);
+        assert_int_equal(s->requester.error, FERRY_E_PEER_UNREACHABLE);
+}
