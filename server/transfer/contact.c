@@ -178,18 +178,20 @@ void contact_note_http(struct engine *engine, struct http_note *copy)
 
         if (contact) {
                 const struct engine_outcome *outcome = note->outcome;
-                int error = outcome && is_absent(outcome->error) ? outcome->error : 0;
+                int error = 0;
 
                 if (!moves_by_http(contact, now_us))
                         contact->http_since_us = now_us;
-                contact->http_carrier = error ? NULL : note->transport;
-                contact->http_accepted = note->accepted;
-                contact->http_chosen = note->chosen;
-                contact->http_last_us = now_us;
                 if (!outcome)
                         contact->n_http_transfers++;
                 else if (contact->n_http_transfers > 0) /* otherwise its begin was not noted */
                         contact->n_http_transfers--;
+                if (outcome && contact->n_http_transfers == 0 && is_absent(outcome->error))
+                        error = outcome->error;
+                contact->http_carrier = error ? NULL : note->transport;
+                contact->http_accepted = note->accepted;
+                contact->http_chosen = note->chosen;
+                contact->http_last_us = now_us;
                 if (outcome)
                         contact_count(contact, outcome);
                 contact_fail(engine, contact, error, error ? outcome->detail : "");

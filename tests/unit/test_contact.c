@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <ferry/error.h>
+
+#include "contact.h"
+#include "engine_internal.h"
+#include "unit.h"
+
+/* ---- a worker that is reached by HTTP alone ---- */
+
+enum { EPOCH = 7 };
+
+static void note(struct engine *engine, const struct engine_outcome *outcome)
+{
+        const struct engine_http_note what = { .peer = { .epoch = EPOCH }, .transport = "http", .outcome = outcome };
+        struct http_note *copy = http_note_new(&what);
+
+        assert_non_null(copy);
+        contact_note_http(engine, copy);
+}
+
+static void assert_listed(struct engine *engine, enum engine_peer_state state, size_t n_transfers, int error)
+{
+        struct engine_peer_view view;
+        struct contacts_page page = { .views = &view, .max = 1 };
+
+        contacts_list(engine, &page);
+        assert_int_equal(page.n, 1);
+        assert_int_equal(view.state, state);
+        assert_int_equal(view.n_transfers, n_transfers);
+        assert_int_equal(view.error, error);
+}
+
+TEST(a_worker_is_connected_by_http_while_another_transfer_runs)
+{
+        const struct engine_outcome lost = { .error = FERRY_E_PEER_LOST, .detail = "gone" }, complete = { 0 };
+        struct engine engine = { 0 };
+
+        for (int again = 0; again < 2; again++) {
+                note(&engine, NULL);
+                note(&engine, NULL);
+                assert_listed(&engine, ENGINE_PEER_CONNECTED, 2, 0);
+                note(&engine, &lost);
+                assert_listed(&engine, ENGINE_PEER_CONNECTED, 1, 0);
+                note(&engine, again ? &complete : &lost);
+                assert_listed(&engine, again ? ENGINE_PEER_CONNECTED : ENGINE_PEER_DISCONNECTED, 0,
+                              again ? 0 : FERRY_E_PEER_LOST);
+        }
+        contacts_clear(&engine);
+}
