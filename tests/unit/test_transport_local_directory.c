@@ -322,6 +322,27 @@ TEST_WITH(a_socket_that_is_made_again_after_a_fork_leaves_the_worker_asleep, set
         transport->ops->free(transport);
 }
 
+/* The process is about to exit, and may take its time. */
+TEST_WITH(a_socket_that_the_program_has_removed_is_not_made_again, setup, teardown)
+{
+        for (int early = 0; early < 2; early++) {
+                struct transport *transport;
+                char name[TEXT];
+
+                assert_int_equal(open_in(path, 1, &transport), 0);
+                socket_path(path, 1, name);
+                if (early) {
+                        assert_int_equal(unlink(name), 0);
+                        await_transport(transport); /* it is to be made again */
+                }
+                local_transport_unlink(transport);
+                await_transport(transport); /* the removal, or the time to make it again */
+                assert_true(transport->ops->deadline(transport) == UINT64_MAX);
+                assert_int_equal(access(name, F_OK), -1);
+                transport->ops->free(transport);
+        }
+}
+
 /* As at the start: another user's link in its place is not followed. */
 TEST_WITH(a_removed_directory_is_not_made_again_through_a_link, setup, teardown)
 {

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,9 @@
 #include "base/util.h"
 
 enum { SWEEP_MAX = 256 /* sockets to check at most */ };
+
+/* Between directory_abandon and the progress thread. A leaf. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void name_of(uint64_t epoch, const char *suffix, char name[DIRECTORY_NAME_SIZE])
 {
@@ -75,6 +79,15 @@ int directory_open(struct directory *directory, const char *path)
         return directory_reopen(directory);
 }
 
+/* Replaces the descriptor; -1 = none. */
+static void set_descriptor(struct directory *directory, int fd)
+{
+        pthread_mutex_lock(&lock);
+        cleanup_close(&directory->fd);
+        directory->fd = fd;
+        pthread_mutex_unlock(&lock);
+}
+
 int directory_reopen(struct directory *directory)
 {
         int r;
@@ -89,7 +102,7 @@ int directory_reopen(struct directory *directory)
                                                                  : "chmod 0700, or name another one");
         r = check(directory, fd);
         if (r == 0) {
-                directory->fd = fd;
+                set_descriptor(directory, fd);
                 fd = -1;
         }
         return r;
@@ -97,8 +110,7 @@ int directory_reopen(struct directory *directory)
 
 void directory_close(struct directory *directory)
 {
-        cleanup_close(&directory->fd);
-        directory->fd = -1;
+        set_descriptor(directory, -1);
 }
 
 /* ---- sockets ---- */
@@ -140,6 +152,14 @@ static int listen_as(const struct directory *directory, int fd, const char *earl
         return r;
 }
 
+/* With the lock held. */
+static void unlink_socket(struct directory *directory)
+{
+        if (directory->name[0] != '\0')
+                (void)unlinkat(directory->fd, directory->name, 0);
+        directory->name[0] = '\0';
+}
+
 int directory_listen(struct directory *directory, uint64_t epoch)
 {
         enum { TRIES = 16 };
@@ -157,15 +177,24 @@ int directory_listen(struct directory *directory, uint64_t epoch)
         }
         if (r < 0)
                 return refuse(directory, r, "make room in it, or name another one");
+        pthread_mutex_lock(&lock);
         memcpy(directory->name, name, sizeof(name));
+        if (directory->abandoned)
+                unlink_socket(directory);
+        pthread_mutex_unlock(&lock);
         r = fd;
         fd = -1;
         return r;
 }
 
-bool directory_has_socket(const struct directory *directory)
+bool directory_lost_socket(const struct directory *directory)
 {
-        return faccessat(directory->fd, directory->name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+        bool lost;
+
+        pthread_mutex_lock(&lock);
+        lost = !directory->abandoned && faccessat(directory->fd, directory->name, F_OK, AT_SYMLINK_NOFOLLOW) < 0;
+        pthread_mutex_unlock(&lock);
+        return lost;
 }
 
 /* The removal of the name is a change of the socket's attributes: the inode stays while it is bound. */
@@ -183,10 +212,19 @@ int directory_watch_socket(const struct directory *directory)
         return r;
 }
 
-void directory_unlink(const struct directory *directory)
+void directory_unlink(struct directory *directory)
 {
-        if (directory->name[0] != '\0')
-                (void)unlinkat(directory->fd, directory->name, 0);
+        pthread_mutex_lock(&lock);
+        unlink_socket(directory);
+        pthread_mutex_unlock(&lock);
+}
+
+void directory_abandon(struct directory *directory)
+{
+        pthread_mutex_lock(&lock);
+        directory->abandoned = true;
+        unlink_socket(directory);
+        pthread_mutex_unlock(&lock);
 }
 
 /* Unlinks a socket whose owner is dead: no other worker listens under an epoch's name. */

@@ -11,9 +11,11 @@
 enum { DIRECTORY_NAME_SIZE = 32 };
 
 struct directory {
-        int fd;
         char path[LOCAL_PATH_SIZE];
+        /* Under the lock where they change, and in directory_abandon: */
+        int fd;
         char name[DIRECTORY_NAME_SIZE]; /* of this worker's socket; "" = none */
+        bool abandoned;
 };
 
 /* Opens the directory, and makes it where it does not exist. 0 or -errno, logged with advice. */
@@ -24,12 +26,14 @@ void directory_close(struct directory *directory);
 
 /* Makes this worker's socket, which is visible only once it listens. Returns its descriptor, or -errno, logged. */
 int directory_listen(struct directory *directory, uint64_t epoch);
-/* Whether this worker's socket is there. */
-bool directory_has_socket(const struct directory *directory);
+/* Whether somebody else has removed this worker's socket. */
+bool directory_lost_socket(const struct directory *directory);
 /* Returns an inotify descriptor that becomes readable when this worker's socket may have been removed, or -errno. */
 int directory_watch_socket(const struct directory *directory);
-/* Any thread, also in a signal handler. */
-void directory_unlink(const struct directory *directory);
+/* Removes this worker's socket. */
+void directory_unlink(struct directory *directory);
+/* The same, for good: none is made again. Any thread. */
+void directory_abandon(struct directory *directory);
 
 /*
  * Connects to the worker of an epoch. Returns the socket; -ENOENT: no such worker (a dead one's socket is removed);

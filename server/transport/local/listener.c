@@ -108,7 +108,6 @@ void local_listener_close(struct local *local)
         if (local->listener < 0)
                 return;
         directory_unlink(&local->directory);
-        local->directory.name[0] = '\0';
         (void)watch(local, EPOLL_CTL_DEL, 0);
         fork_private_close(local->listener);
         /* Explicitly: a child process may have it open, so that closing does not end the watch. */
@@ -124,12 +123,15 @@ void local_listener_check(struct local *local)
 
         while (read(local->removal, events, sizeof(events)) > 0)
                 ;
-        if (local->reopen_at_us == 0 && !directory_has_socket(&local->directory))
+        if (local->reopen_at_us == 0 && directory_lost_socket(&local->directory))
                 local->reopen_at_us = clock_now_us() + REOPEN_US;
 }
 
 void local_listener_reopen(struct local *local)
 {
+        local->reopen_at_us = 0;
+        if (!directory_lost_socket(&local->directory))
+                return;
         log_event(LOG_WARN, "local socket was removed, is made again", LOG_S("directory", local->directory.path));
         local_listener_close(local);
         if (directory_reopen(&local->directory) == 0)

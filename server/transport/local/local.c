@@ -238,5 +238,5 @@ const char *local_transport_directory(const struct transport *transport)
 
 void local_transport_unlink(const struct transport *transport)
 {
-        directory_unlink(&local_of(transport)->directory);
+        directory_abandon(&local_of(transport)->directory);
 }
