@@ -207,7 +207,7 @@ static int serve(int signals, struct ferry_worker *worker, uint64_t drain_timeou
                 uint64_t now_us = clock_now_us(), left_ms = until_us > now_us ? (until_us - now_us) / 1000 + 1 : 0;
 
                 if (!left_ms) {
-                        log_event(LOG_ERROR, "not stopped in time", LOG_S("reason", "a device stands still"));
+                        log_event(LOG_ERROR, "not stopped in time");
                         ferry_worker_abandon();
                         _exit(EXIT_FAILURE);
                 }
