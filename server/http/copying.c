@@ -22,6 +22,11 @@
 #include "transport/copier.h"
 #include "wait.h"
 
+enum {
+        COPYING_PIECE = 1 << 20,
+        COPYING_BYTES_MAX = 256 << 20, /* of all buffers; as many requests of 1 MiB and more may wait for GPUs */
+};
+
 /*
  * References: the request's, and that of the work under way, which alone touches content, work, moving and error until
  * idle is set.
@@ -303,7 +308,7 @@ bool copying_flush(struct http_request *request, void (*resume)(struct http_requ
 
 /* ---- responses ---- */
 
-ssize_t copying_read(void *context, uint64_t position, char *to, size_t size)
+static ssize_t read_next(void *context, uint64_t position, char *to, size_t size)
 {
         struct http_request *request = context;
         struct copying *copying = request->state;
@@ -324,4 +329,10 @@ ssize_t copying_read(void *context, uint64_t position, char *to, size_t size)
         if (copying->at == copying->filled && copying->left)
                 load(request, NULL);
         return (ssize_t)size;
+}
+
+struct MHD_Response *copying_response(struct http_request *request, uint64_t size)
+{
+        return MHD_create_response_from_callback(size, size < COPYING_PIECE ? size : COPYING_PIECE, read_next, request,
+                                                 NULL);
 }

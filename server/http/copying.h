@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 
+struct MHD_Response;
 struct http_request;
 struct space;
 
@@ -56,12 +56,7 @@ int copying_take(struct http_request *request, const char *data, size_t size);
 /* Moves what copying_take has left in its buffer, and waits for it; as copying_await. */
 bool copying_flush(struct http_request *request, void (*resume)(struct http_request *request));
 
-/* libmicrohttpd's reader of a response whose size copying_begin was told. context: the request. */
-ssize_t copying_read(void *context, uint64_t position, char *to, size_t size);
-
-enum {
-        COPYING_PIECE = 1 << 20,
-        COPYING_BYTES_MAX = 256 << 20, /* of all buffers; as many requests of 1 MiB and more may wait for GPUs */
-};
+/* The response of these bytes, so many as copying_begin was told. For HEAD nothing need be open. NULL: no memory. */
+struct MHD_Response *copying_response(struct http_request *request, uint64_t size);
 
 #endif

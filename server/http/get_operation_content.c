@@ -45,8 +45,7 @@ static bool wait_until_there(struct http_request *request, uint64_t first, uint6
 
 static struct MHD_Response *make_response(struct http_request *request, uint64_t size)
 {
-        struct MHD_Response *response = MHD_create_response_from_callback(
-                size, size < COPYING_PIECE ? size : COPYING_PIECE, copying_read, request, NULL);
+        struct MHD_Response *response = copying_response(request, size);
 
         if (response) {
                 MHD_add_response_header(response, "Content-Type", "application/octet-stream");

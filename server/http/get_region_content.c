@@ -67,9 +67,7 @@ static int digest(void *context)
 static struct MHD_Response *make_response(struct http_request *request, const struct content *content)
 {
         if (content->region->space)
-                return MHD_create_response_from_callback(content->size,
-                                                         content->size < COPYING_PIECE ? content->size : COPYING_PIECE,
-                                                         copying_read, request, NULL);
+                return copying_response(request, content->size);
         return MHD_create_response_from_buffer(content->size, (uint8_t *)content->region->address + content->first,
                                                MHD_RESPMEM_PERSISTENT);
 }
