@@ -2,9 +2,12 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <ferry/encoding.h>
@@ -226,17 +229,55 @@ static void line_end(struct line *line)
         line_force(line, mark, strlen(mark));
 }
 
-static void line_write(struct line *line, enum log_level level)
+static void line_begin(struct line *line, enum log_level level, const char *message)
 {
-        const struct sink *sink = atomic_load(&current_sink);
+        char now[CLOCK_TEXT_SIZE];
 
-        if (sink && sink->put) {
-                line->text[line->used - 1] = '\0';
-                sink->put(sink->context, level, line->text);
-                return;
+        clock_format(clock_unix_ms(), now);
+        line->format = (enum log_format)atomic_load_explicit(&current_format, memory_order_relaxed);
+        line->used = 0;
+        line->truncated = false;
+        line_string(line, "ts", now);
+        line_string(line, "level", level_names[level]);
+        line_string(line, "msg", message);
+}
+
+/*
+ * Writes a line without waiting: a reader of the log that stands still must not stop transfers. poll() serves where the
+ * kernel or the file knows no RWF_NOWAIT (pipes before Linux 6.4); another process that shares a pipe may fill it
+ * between poll() and write(). The line is not longer than PIPE_BUF: a pipe takes it whole or not at all.
+ */
+static bool line_put_out(const struct line *line)
+{
+        struct iovec part = { .iov_base = (void *)line->text, .iov_len = line->used };
+        struct pollfd output = { .fd = STDERR_FILENO, .events = POLLOUT };
+        ssize_t n = pwritev2(STDERR_FILENO, &part, 1, -1, RWF_NOWAIT);
+
+        while (n < 0 && poll(&output, 1, 0) == 1 && output.revents & POLLOUT) {
+                n = write(STDERR_FILENO, line->text, line->used);
+                if (n < 0 && errno != EINTR)
+                        break;
         }
-        while (write(STDERR_FILENO, line->text, line->used) < 0 && errno == EINTR)
-                continue;
+        return n == (ssize_t)line->used;
+}
+_Static_assert(LINE_SIZE <= PIPE_BUF, "a pipe takes a line whole");
+
+/* Counts the lines that could not be written, and says how many they were before the next one that can. */
+static void line_write(struct line *line)
+{
+        static atomic_ulong lines_lost;
+        unsigned long lost = atomic_exchange_explicit(&lines_lost, 0, memory_order_relaxed);
+        struct line report;
+
+        if (lost > 0) {
+                line_begin(&report, LOG_WARN, "log lines lost");
+                line_number(&report, "lines", lost, false);
+                line_end(&report);
+                if (line_put_out(&report))
+                        lost = 0;
+        }
+        if (lost > 0 || !line_put_out(line))
+                atomic_fetch_add_explicit(&lines_lost, lost + 1, memory_order_relaxed);
 }
 
 void log_write(enum log_level level, const char *message, const struct log_field *fields, unsigned n)
@@ -244,20 +285,18 @@ void log_write(enum log_level level, const char *message, const struct log_field
         if (!log_enabled(level))
                 return;
         int saved_errno = errno;
-        char now[CLOCK_TEXT_SIZE];
-        clock_format(clock_unix_ms(), now);
-
+        const struct sink *sink = atomic_load(&current_sink);
         struct line line;
-        line.format = (enum log_format)atomic_load_explicit(&current_format, memory_order_relaxed);
-        line.used = 0;
-        line.truncated = false;
-        line_string(&line, "ts", now);
-        line_string(&line, "level", level_names[level]);
-        line_string(&line, "msg", message);
+
+        line_begin(&line, level, message);
         for (unsigned i = 0; i < n && !line.truncated; i++)
                 line_field(&line, &fields[i]);
         line_end(&line);
-
-        line_write(&line, level);
+        if (sink && sink->put) {
+                line.text[line.used - 1] = '\0';
+                sink->put(sink->context, level, line.text);
+        } else {
+                line_write(&line);
+        }
         errno = saved_errno;
 }

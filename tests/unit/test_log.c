@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <json.h>
@@ -224,7 +225,9 @@ TEST(errno_is_kept)
         errno = EXDEV;
         log_event(LOG_ERROR, "nowhere to go");
         int after = errno;
-        capture_end();
+        assert_true(dup2(capture_fd, STDERR_FILENO) >= 0);
+        log_event(LOG_INFO, "somewhere again");
+        assert_non_null(strstr(capture_end(), "msg=\"log lines lost\" lines=1\n"));
         assert_int_equal(after, EXDEV);
 }
 
@@ -253,6 +256,82 @@ TEST(lines_of_threads_do_not_mix)
                 json_object_put(object);
         }
         assert_int_equal(lines, 2000);
+}
+
+/* ---- a reader that stands still ---- */
+
+/* A standard error whose reader takes nothing by itself. Returns the reader's end. */
+static int stalled_begin(bool stream)
+{
+        int ends[2];
+
+        /* A pipe, as of a shell, and a socket, as of systemd's journal; both wait when they are full. */
+        assert_int_equal(stream ? socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) : pipe2(ends, O_CLOEXEC), 0);
+        saved_stderr = dup(STDERR_FILENO);
+        assert_int_equal(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+        (void)close(ends[1]);
+        return ends[0];
+}
+
+/* What the reader finds; waits for nothing. */
+static const char *take_all(int reader)
+{
+        size_t used = 0;
+        ssize_t n;
+
+        assert_int_equal(fcntl(reader, F_SETFL, O_NONBLOCK), 0);
+        while ((n = read(reader, captured + used, sizeof(captured) - 1 - used)) > 0)
+                used += (size_t)n;
+        captured[used] = '\0';
+        return captured;
+}
+
+static unsigned long count_lines(const char *text, const char *what)
+{
+        unsigned long n = 0;
+
+        for (; (text = strstr(text, what)); text++)
+                n++;
+        return n;
+}
+
+static unsigned long count_lost(const char *text)
+{
+        static const char report[] = "level=warn msg=\"log lines lost\" lines=";
+        unsigned long n = 0;
+
+        while ((text = strstr(text, report)))
+                n += strtoul(text += strlen(report), NULL, 10);
+        return n;
+}
+
+TEST(a_reader_that_stands_still_holds_nobody_up)
+{
+        enum { LINES = 5000 }; /* more than a pipe or a socket holds */
+
+        log_setup(LOG_INFO, LOG_LOGFMT);
+        for (int stream = 0; stream < 2; stream++) {
+                int reader = stalled_begin(stream);
+                unsigned long written, lost;
+
+                (void)alarm(20); /* SIGALRM ends the test that waits */
+                for (int i = 0; i < LINES; i++)
+                        log_event(LOG_INFO, "something happened", LOG_S("text", "of which nobody reads anything yet"));
+                (void)alarm(0);
+                written = count_lines(take_all(reader), "msg=\"something happened\"");
+                lost = count_lost(captured); /* a short report may find room where the line did not */
+                log_event(LOG_INFO, "the reader goes on");
+                log_event(LOG_INFO, "and is told once");
+                (void)take_all(reader);
+                assert_true(dup2(saved_stderr, STDERR_FILENO) >= 0);
+                (void)close(saved_stderr);
+                (void)close(reader);
+
+                assert_in_range(written, 1, LINES - 1);
+                assert_int_equal(written + lost + count_lost(captured), LINES);
+                assert_int_equal(count_lines(captured, "msg="), 3);
+                assert_non_null(strstr(captured, "msg=\"the reader goes on\""));
+        }
 }
 
 TEST(level_names_map_both_ways)

@@ -7,7 +7,8 @@
 
 /*
  * One line an event on standard error, logfmt or JSON. A line is written by one write(2), so that lines of different
- * threads do not mix. Never put a key, a token or an address of memory into a line.
+ * threads do not mix, and never waits: a line that standard error does not take at once is lost, and a later one says
+ * how many were. Never put a key, a token or an address of memory into a line.
  */
 
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_LEVEL_COUNT };
