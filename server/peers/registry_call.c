@@ -27,7 +27,8 @@ struct registry_call {
 
         struct easy easy; /* of the current endpoint */
         struct curl_slist *headers;
-        size_t n_tried; /* endpoints that have failed */
+        size_t endpoint; /* the current one: concurrent calls may be at different ones */
+        size_t n_tried;  /* endpoints that have failed */
         bool authenticating, authenticated_anew;
         struct ferry_buffer answer; /* of a stream: the incomplete line */
         bool no_memory, changed;
@@ -132,7 +133,7 @@ static bool prepare(struct registry_call *call, const char *path, const char *bo
         call->answer.size = 0;
         if (call->question.watch_ms && !call->authenticating)
                 timeout_ms = (long)call->question.watch_ms;
-        if (asprintf(&url, "%s%s", registry->endpoints[registry->endpoint], path) < 0) {
+        if (asprintf(&url, "%s%s", registry->endpoints[call->endpoint], path) < 0) {
                 url = NULL;
                 return false;
         }
@@ -257,7 +258,7 @@ static void try_next(struct registry_call *call, int error, const char *detail)
         struct registry *registry = call->registry;
 
         call->n_tried++;
-        registry->endpoint = (registry->endpoint + 1) % registry->n_endpoints;
+        call->endpoint = (call->endpoint + 1) % registry->n_endpoints;
         if (call->n_tried >= registry->n_endpoints)
                 finish(call, error, detail, NULL);
         else if (!send_question(call))
@@ -306,6 +307,8 @@ static void on_done(struct easy *easy, CURLcode result)
         error = classify(call, result, text ?: "", size, &json, detail);
         if (error < 0)
                 error = FERRY_E_PEER_UNREACHABLE;
+        if (error == 0 || error == FERRY_E_NOT_FOUND)
+                call->registry->endpoint = call->endpoint;
         if (error == FERRY_E_PEER_REFUSED && authenticate_anew(call))
                 error = 0;
         else if (call->authenticating)
@@ -330,6 +333,7 @@ int registry_ask(struct registry *registry, const struct registry_question *ques
                 return -ENOMEM;
         }
         call->registry = registry;
+        call->endpoint = registry->endpoint;
         call->question = *question;
         call->called = called;
         call->context = context;

@@ -146,7 +146,7 @@ void lookups_cancel(struct registry *registry)
 
 int registry_find(struct registry *registry, const struct registry_query *query, registry_found found, void *context)
 {
-        struct registry_lookup *lookup = calloc(1, sizeof(*lookup));
+        struct registry_lookup *lookup = calloc(1, sizeof(*lookup)), *queued;
         int r = 0;
 
         if (!lookup)
@@ -177,12 +177,18 @@ int registry_find(struct registry *registry, const struct registry_query *query,
                 return r;
         }
         r = registry->wake(registry->wake_context);
-        if (r < 0) { /* the thread could not be started */
-                pthread_mutex_lock(&registry->lock);
+        if (r == 0)
+                return 0;
+        /* The thread could not be started, unless another call has done so since, and it has taken the lookup. */
+        pthread_mutex_lock(&registry->lock);
+        DL_FOREACH (registry->queued, queued)
+                if (queued == lookup)
+                        break;
+        if (queued) {
                 DL_DELETE(registry->queued, lookup);
                 count_lookup(registry, -1);
-                pthread_mutex_unlock(&registry->lock);
-                free(lookup);
         }
-        return r;
+        pthread_mutex_unlock(&registry->lock);
+        free(queued);
+        return queued ? r : 0;
 }

@@ -18,7 +18,7 @@
 #include "base/util.h"
 #include "name_url.h"
 #include "peers/peers.h"
-#include "registry_etcd.h"
+#include "registry_internal.h"
 
 /* Without a registry: what is said to one, and one that lies. tests/unit/test_registry_etcd.c has a real one. */
 
@@ -310,6 +310,47 @@ TEST(an_address_that_the_registry_says_is_checked_as_any)
                 if (!strstr(result.detail, cases[i].detail))
                         fail_msg("%s", result.detail);
                 test_release(member);
+        }
+}
+
+static int wake_later(void *context)
+{
+        (void)context;
+        return 0;
+}
+
+/* The questions are under way at once, so that each finds the first endpoint dead. */
+TEST(each_of_several_questions_reaches_the_endpoint_that_lives)
+{
+        enum { QUESTIONS = 5 };
+        const struct registry_query query = { .limit = 10 };
+        struct answering_peer *dead = answering_peer_new(""), *lives = answering_peer_start(OK HEADER "}");
+        const struct registry_config config = { .url = text_format("etcd://127.0.0.1:%u,127.0.0.1:%u", dead->port,
+                                                                   lives->port) };
+        struct member *member = calloc(1, sizeof(*member));
+        struct result results[QUESTIONS];
+        int (*wake)(void *context);
+
+        assert_non_null(member);
+        (void)test_keep(member, member_release);
+        member->liar = lives;
+        assert_int_equal(registry_new(&config, &member->registry), 0);
+        const struct peers_config peers = { .allowlist = loopback, .registry = member->registry };
+        assert_int_equal(peers_new(&peers, &member->peers), 0);
+        test_release(dead); /* nobody listens at its port */
+        member->registry->endpoint = 0;
+        wake = member->registry->wake;
+        member->registry->wake = wake_later;
+        for (size_t i = 0; i < QUESTIONS; i++) {
+                results[i] = (struct result){ PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0, "", 0 };
+                assert_int_equal(registry_find(member->registry, &query, on_found, &results[i]), 0);
+        }
+        member->registry->wake = wake;
+        assert_int_equal(wake(member->registry->wake_context), 0);
+        for (size_t i = 0; i < QUESTIONS; i++) {
+                result_await(&results[i]);
+                if (results[i].error)
+                        fail_msg("question %zu: %s", i, results[i].detail);
         }
 }
 
