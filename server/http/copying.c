@@ -333,6 +333,7 @@ static ssize_t read_next(void *context, uint64_t position, char *to, size_t size
 
 struct MHD_Response *copying_response(struct http_request *request, uint64_t size)
 {
-        return MHD_create_response_from_callback(size, size < COPYING_PIECE ? size : COPYING_PIECE, read_next, request,
-                                                 NULL);
+        size_t block = size == 0 ? 1 : size < COPYING_PIECE ? size : COPYING_PIECE; /* libmicrohttpd refuses one of 0 */
+
+        return MHD_create_response_from_callback(size, block, read_next, request, NULL);
 }

@@ -329,6 +329,40 @@ WITH_WORKER(an_upload_that_is_not_what_its_digest_says_fails)
         }
 }
 
+/* A client whose upload broke off asks where to go on; of what lies beyond a gap nothing is said. */
+ON_WORKER(head_of_a_writable_says_where_to_resume)
+{
+        static const struct {
+                const char *part, *query, *stored;
+        } rows[] = { { NULL, NULL, "0" }, { "bc", "?offset=1", "0" }, { "a", "", "3" } };
+        const char *region = region_make(w, 6, 0);
+        char *offer = offer_abc(w, "writable", region);
+        const char *key = operation_bearer(w, offer);
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                struct raw_answer answer;
+
+                if (rows[i].part)
+                        wire_expect(w, 204,
+                                    "PUT /v1/operations/%s/content%s HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
+                                    "Ferry-Transfer: xfr_00000000000000aa\r\nContent-Length: %zu\r\n\r\n%s",
+                                    offer, rows[i].query, key, strlen(rows[i].part), rows[i].part);
+                answer = wire_ask(w,
+                                  "HEAD /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
+                                  "Ferry-Transfer: xfr_00000000000000aa\r\n\r\n",
+                                  offer, key);
+                assert_int_equal(answer.status, 200);
+                answer_assert_header(&answer, "Upload-Offset", rows[i].stored);
+                answer_assert_header(&answer, "Upload-Length", "3");
+        }
+        wire_expect(w, 200,
+                    "DELETE /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
+                    "Ferry-Transfer: xfr_00000000000000aa\r\n\r\n",
+                    offer, key);
+        operation_assert_end(w, offer, FERRY_COMPLETE, NULL);
+        free(offer);
+}
+
 /* A client that skips about costs memory: so far and no further, and then it is told. */
 ON_WORKER(ranges_apart_from_each_other_are_counted)
 {
