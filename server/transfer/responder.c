@@ -58,10 +58,13 @@ static void answer_late_done(struct engine *engine, struct peer *peer, const str
                 responder_refuse(peer, h, WIRE_DONE_ACK, status);
 }
 
-/* Whether the requester can have all bytes: all are stored, or could be read. */
+/*
+ * Whether the requester can have all bytes: all are stored, or could be read. A requester that got them in one message
+ * is complete, even if the followed read fails now.
+ */
 static bool has_all(const struct responder *r)
 {
-        if (r->state == RESPONDER_COMPLETE)
+        if (r->state == RESPONDER_COMPLETE || r->state == RESPONDER_SERVED)
                 return true;
         if (r->direction == ENGINE_WRITE)
                 return r->bytes == r->stream.total;
@@ -86,8 +89,6 @@ void responder_on_done(struct engine *engine, struct peer *peer, const struct wi
         r->wants_done_ack |= !quiet;
         if (h->status != 0) {
                 responder_fail(r, error_of_done(h->status), FERRY_E_TRANSFER_FAILED, "the peer ended the transfer");
-                if (r->state == RESPONDER_SERVED)
-                        responder_set_state(r, RESPONDER_FAILING);
         } else if (h->length != r->stream.total || !has_all(r)) {
                 responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_SIZE_MISMATCH, "the peer says it is done too early");
         } else if (r->error == 0 || r->state == RESPONDER_SERVED) {
@@ -97,6 +98,8 @@ void responder_on_done(struct engine *engine, struct peer *peer, const struct wi
                 r->bytes = r->stream.total;
                 responder_set_state(r, RESPONDER_COMPLETE);
         }
+        if (r->state == RESPONDER_SERVED)
+                responder_set_state(r, RESPONDER_FAILING);
         responder_mark(r);
 }
 

@@ -25,14 +25,14 @@ static int claim(struct engine *engine, struct peer *peer, const struct wire_hea
         struct responder *r;
         int error;
 
+        /* Ends finished transfers first: the requester may start its next one before the last has ended here. */
+        (void)responders_step(engine);
         if (HASH_COUNT(engine->responders_by_transfer) >= engine->max_claims)
                 return FERRY_E_LIMIT_REACHED;
         r = calloc(1, sizeof(*r));
         if (!r)
                 return FERRY_E_TRANSFER_FAILED;
         memcpy(request.key, h->key, sizeof(request.key));
-        /* Ends finished transfers first: the requester may start its next one before the last has ended here. */
-        (void)responders_step(engine);
         error = engine->operations.claim(engine->operations.context, &request, &r->claim);
         explicit_bzero(request.key, sizeof(request.key));
         if (error != 0) {

@@ -17,8 +17,9 @@ struct scene {
         struct segment segment;
         struct message *loading; /* the transport's: they are being loaded from a GPU */
         unsigned n_loading;
-        int ended; /* claims */
-        int error; /* of the last one */
+        uint64_t available; /* bytes, of a claim that follows a read; UINT64_MAX = of one that does not */
+        int ended;          /* claims */
+        int error;          /* of the last one */
 };
 
 static struct scene *scene; /* the test's */
@@ -66,6 +67,14 @@ static void note_end(void *context, const struct engine_outcome *outcome)
         s->error = outcome->error;
 }
 
+static uint64_t available(void *context, uint64_t offset, uint64_t length)
+{
+        const struct scene *s = context;
+        uint64_t left = s->available > offset ? s->available - offset : 0;
+
+        return left < length ? left : length;
+}
+
 static int grant(void *context, const struct engine_claim_request *request, struct engine_claim *ret_claim)
 {
         struct scene *s = context;
@@ -74,6 +83,7 @@ static int grant(void *context, const struct engine_claim_request *request, stru
                                             .n_segments = 1,
                                             .total = TOTAL,
                                             .progress = ignore_progress,
+                                            .available = s->available == UINT64_MAX ? NULL : available,
                                             .context = s,
                                             .ended = note_end };
         return 0;
@@ -103,20 +113,39 @@ static struct scene *scene_new(void)
                                      .operations = { .claim = grant, .context = s } };
         s->peer = (struct peer){ .engine = &s->engine, .link = &s->link };
         s->segment = (struct segment){ memory, TOTAL, NULL, NULL };
+        s->available = UINT64_MAX;
         return s;
+}
+
+static void take_read_of(struct scene *s, uint64_t transfer, uint32_t flags, uint64_t length)
+{
+        const struct wire_header read = { .type = WIRE_READ,
+                                          .flags = flags,
+                                          .from_epoch = EPOCH,
+                                          .operation = OPERATION_ID,
+                                          .transfer = transfer,
+                                          .length = length,
+                                          .total = TOTAL };
+
+        responder_on_read(&s->engine, &s->peer, &read, &(struct payload){ 0 });
 }
 
 static void take_read(struct scene *s, uint32_t flags, uint64_t length)
 {
-        const struct wire_header read = { .type = WIRE_READ,
-                                          .flags = flags,
+        take_read_of(s, TRANSFER_ID, flags, length);
+}
+
+static void take_done(struct scene *s, uint64_t length)
+{
+        const struct wire_header done = { .type = WIRE_DONE,
+                                          .flags = WIRE_QUIET,
                                           .from_epoch = EPOCH,
                                           .operation = OPERATION_ID,
                                           .transfer = TRANSFER_ID,
                                           .length = length,
                                           .total = TOTAL };
 
-        responder_on_read(&s->engine, &s->peer, &read, &(struct payload){ 0 });
+        responder_on_done(&s->engine, &s->peer, &done, &(struct payload){ 0 });
 }
 
 /* A READ of all bytes, which one message carries. */
@@ -186,4 +215,51 @@ TEST(a_peer_that_asks_for_single_bytes_again_and_again_is_bounded)
                 finish_loading(s, MESSAGE_CANCELLED);
         assert_int_equal(s->ended, 1);
         assert_int_equal(s->error, FERRY_E_TRANSFER_FAILED);
+}
+
+/* The requester is complete as soon as it has that message. */
+TEST(what_one_message_has_carried_is_complete_though_the_followed_read_fails)
+{
+        FOR_EACH (int, revoked, false, true) {
+                struct scene *s = scene_new();
+                struct responder *r;
+
+                s->available = TOTAL;
+                r = read_all(s);
+                s->available = 0; /* the followed read has failed */
+                if (revoked)
+                        responder_fail(r, FERRY_E_PEER_LOST, FERRY_E_PEER_LOST, "");
+                finish_loading(s, MESSAGE_OK);
+                take_done(s, TOTAL);
+                (void)responders_step(&s->engine);
+                assert_int_equal(s->ended, 1);
+                assert_int_equal(s->error, 0);
+        }
+}
+
+TEST(a_done_of_too_few_bytes_fails_at_once)
+{
+        struct scene *s = scene_new();
+
+        (void)read_all(s);
+        finish_loading(s, MESSAGE_OK);
+        take_done(s, TOTAL - 1);
+        (void)responders_step(&s->engine);
+        assert_int_equal(s->ended, 1);
+        assert_int_equal(s->error, FERRY_E_TRANSFER_FAILED);
+}
+
+TEST(a_transfer_that_is_over_takes_no_place_of_the_next_one)
+{
+        struct scene *s = scene_new(); /* its engine has one */
+
+        (void)read_all(s);
+        finish_loading(s, MESSAGE_OK);
+        take_done(s, TOTAL);
+        take_read_of(s, TRANSFER_ID + 1, WIRE_FINAL, TOTAL); /* before the engine has taken a step */
+        assert_int_equal(s->ended, 1);
+        assert_int_equal(s->error, 0);
+        assert_non_null(responder_find(&s->engine, TRANSFER_ID + 1));
+        responder_fail(responder_find(&s->engine, TRANSFER_ID + 1), FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER, "");
+        finish_loading(s, MESSAGE_CANCELLED);
 }
