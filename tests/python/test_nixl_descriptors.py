@@ -7,6 +7,7 @@ import os
 import pickle
 import unittest
 
+import ferry.worker
 import support
 from ferry import nixl_connect as connect
 
@@ -159,6 +160,22 @@ class TestDescriptors(unittest.IsolatedAsyncioTestCase):
         source.flags.writeable = False
         with self.assertRaisesRegex(ValueError, "read-only"):
             self.connector.create_writable(connect.Descriptor((source, "cpu")))
+
+    async def test_the_size_of_an_array_of_dates(self):
+        class Dates:  # as numpy.zeros(2, "M8[25s]")
+            memory = bytearray(16)
+            __array_interface__ = {"version": 3, "shape": (2,), "typestr": "<M8[25s]",
+                                   "data": (ferry.worker.buffer_address(memory, True)[0], False)}
+
+        self.assertEqual(connect.Descriptor(Dates()).size, 16)
+
+    async def test_what_of_numpy_has_no_bytes_for_a_peer(self):
+        numpy = support.needs("numpy")
+        with self.assertRaisesRegex(TypeError, "Python objects"):
+            connect.Descriptor(numpy.zeros(2, [("a", "O"), ("b", "i4")]))
+        with self.assertRaisesRegex(TypeError, "scalar"):
+            connect.Descriptor(numpy.float32(3))
+        self.assertEqual(connect.Descriptor(numpy.array(3.0)).size, 8)
 
     async def test_torch(self):
         torch = support.needs("torch")

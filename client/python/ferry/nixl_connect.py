@@ -25,6 +25,7 @@ import json
 import os
 import re
 import socket
+import sys
 import threading
 import uuid
 from typing import Any, Generator, TypeVar, Union
@@ -316,10 +317,12 @@ class Descriptor(OfThisProcess):
         interface = getattr(array, "__cuda_array_interface__", None) or getattr(array, "__array_interface__", None)
         if interface is None:
             raise TypeError("the first of two must be an array of numpy or cupy")
-        typestr = interface["typestr"]  # "<f8", "|u1", "<U5"
-        if typestr[1] == "O":
+        if isinstance(array, getattr(sys.modules.get("numpy"), "generic", ())):
+            raise TypeError("a scalar of numpy has no memory of its own: pass an array of no dimension")
+        typestr = interface["typestr"]  # "<f8", "|u1", "<U5", "<M8[25s]"
+        if typestr[1] == "O" or getattr(getattr(array, "dtype", None), "hasobject", False):
             raise TypeError("the array has references to Python objects, which mean nothing to a peer")
-        size = int(re.sub(r"\D", "", typestr)) * (4 if typestr[1] == "U" else 1)
+        size = int(re.match(r"\d+", typestr[2:])[0]) * (4 if typestr[1] == "U" else 1)
         strides, expected = interface.get("strides"), size
         for length, stride in zip(reversed(interface["shape"]), reversed(strides or ())):
             if length > 1 and stride != expected:
@@ -482,7 +485,6 @@ class Connector:
     @property
     def is_cuda_available(self) -> _Flag:
         """Of torch or cupy, whichever the program has loaded."""
-        import sys
         torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
         try:
             return _Flag(bool(torch and torch.cuda.is_available() or cupy and cupy.cuda.is_available()))
