@@ -6,6 +6,7 @@ import ctypes
 import ctypes.util
 import os
 from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from typing import TYPE_CHECKING, Any
 
 ID_SIZE = 24  # FERRY_WORKER_ID_SIZE
 SONAME = "libferry-worker.so.0"
@@ -71,6 +72,9 @@ class Library:
         self.error_code = loaded.ferry_error_code
         self.error_code.restype = c_char_p
         self.error_code.argtypes = [c_int]
+
+    if TYPE_CHECKING:
+        def __getattr__(self, name: str) -> Any: ...
 
 
 def _candidates() -> list[str]:

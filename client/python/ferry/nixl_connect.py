@@ -203,6 +203,9 @@ else:
     class SerializedDescriptor(_Model):  # type: ignore[no-redef]
         """A descriptor of the peer. ptr is an opaque handle."""
 
+        device: str
+        ptr: int
+        size: int
         _fields = {"device": str, "ptr": int, "size": int}
         _defaults = {"device": "cpu"}
 
@@ -219,6 +222,10 @@ else:
     class RdmaMetadata(_Model):  # type: ignore[no-redef]
         """What a peer needs to complete an operation: a secret, as JSON by model_dump_json()."""
 
+        descriptors: list[SerializedDescriptor]
+        nixl_metadata: str
+        notification_key: str
+        operation_kind: int
         _fields = {"descriptors": list, "nixl_metadata": str, "notification_key": str, "operation_kind": int}
         _defaults = {"descriptors": []}
 
@@ -322,7 +329,7 @@ class Descriptor(OfThisProcess):
         typestr = interface["typestr"]  # "<f8", "|u1", "<U5", "<M8[25s]"
         if typestr[1] == "O" or getattr(getattr(array, "dtype", None), "hasobject", False):
             raise TypeError("the array has references to Python objects, which mean nothing to a peer")
-        size = int(re.match(r"\d+", typestr[2:])[0]) * (4 if typestr[1] == "U" else 1)
+        size = int(re.findall(r"\d+", typestr)[0]) * (4 if typestr[1] == "U" else 1)
         strides, expected = interface.get("strides"), size
         for length, stride in zip(reversed(interface["shape"]), reversed(strides or ())):
             if length > 1 and stride != expected:
@@ -542,7 +549,7 @@ def _in_order(first: Any, second: Any) -> tuple[Any, Any]:
 _Op = TypeVar("_Op", bound="AbstractOperation")
 
 
-class AbstractOperation(collections.abc.Coroutine):  # type: ignore[type-arg]
+class AbstractOperation(collections.abc.Coroutine[Any, Any, Any]):
     """What all four have in common. Awaiting one gives itself, at once."""
 
     _kind = ""
