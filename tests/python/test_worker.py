@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """ferry.Worker: the worker inside this process, without the API of nixl_connect."""
 import asyncio
+import contextlib
 import copy
 import gc
 import os
@@ -122,6 +123,20 @@ class TestWorker(unittest.TestCase):
             self.worker.create("readable", [b"x"])
         self.assertEqual(raised.exception.code, "draining")
 
+    def test_closing_spares_what_another_thread_is_doing(self):
+        def fill():
+            with contextlib.suppress(ferry.FerryError):
+                memory = worker.allocate(32 << 20)
+                memory[::4096] = bytes(len(memory[::4096]))
+
+        for wait_ms in range(0, 12, 2):
+            worker = ferry.Worker()
+            filler = threading.Thread(target=fill)
+            filler.start()
+            filler.join(wait_ms / 1000)
+            worker.close()
+            filler.join()
+
     def test_regions_go_with_their_memory(self):
         worker = ferry.Worker(listen="127.0.0.1:0")
         self.addCleanup(worker.close)
@@ -137,7 +152,7 @@ class TestWorker(unittest.TestCase):
 
     def test_garbage_is_collected_while_memory_is_looked_up(self):
         def collect():
-            with self.worker._blocks._lock:
+            with self.worker._native.blocks._lock:
                 gc.collect()
 
         gc.disable()
@@ -149,7 +164,7 @@ class TestWorker(unittest.TestCase):
         collector.start()
         collector.join(10)
         self.assertFalse(collector.is_alive())
-        self.assertFalse(self.worker._blocks)
+        self.assertFalse(self.worker._native.blocks)
 
     def test_loops_come_and_go(self):
         async def once():
@@ -164,6 +179,21 @@ class TestWorker(unittest.TestCase):
             asyncio.run(once())
         gc.collect()
         self.assertLess(len(os.listdir("/proc/self/fd")), before + 5)
+
+    def test_waiting_again_and_again_takes_no_more_memory(self):
+        async def again():
+            offer = self.worker.create("readable", [b"x"])
+            for _ in range(20):
+                with self.assertRaises(asyncio.TimeoutError):
+                    await asyncio.wait_for(offer.ended(), 0.001)
+            (waiters,) = self.worker._queue(asyncio.get_running_loop())._waiters.values()
+            self.assertEqual(waiters, [])
+            both = asyncio.gather(offer.ended(), offer.ended())
+            await asyncio.sleep(0)
+            offer.cancel()
+            await asyncio.wait_for(both, 10)
+
+        asyncio.run(again())
 
     def test_the_end_of_a_program_with_operations_is_clean(self):
         code = ("import ferry, os, threading\n"
@@ -184,6 +214,7 @@ class TestWorker(unittest.TestCase):
                               check=False)
         self.assertEqual(done.returncode, 1)
         self.assertIn("pip install ./client/python", done.stderr)
+        self.assertNotIn("AttributeError", done.stderr)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import asyncio
 import atexit
 import bisect
 import collections
+import contextlib
 import ctypes
 import errno
 import itertools
@@ -110,41 +111,6 @@ class _Memory(OfThisProcess):
         self.worker.remove(self.id)
 
 
-class _Native(OfThisProcess):
-    """Owner of the C worker: freed when neither the Worker nor any of its memory is left."""
-
-    def __init__(self, options: Iterable[tuple[str, str]]) -> None:
-        self.lib = library()
-        self.pid = os.getpid()
-        self.pointer: int | None = None
-        self.leftovers: list[bytes] = []
-        given = self.lib.options_new()
-        try:
-            _check(self.lib.options_environment(given))
-            for name, value in options:
-                _check(self.lib.options_set(given, name.encode(), value.encode()))
-            pointer = ctypes.c_void_p()
-            _check(self.lib.new(given, ctypes.byref(pointer)))
-            self.pointer = pointer.value
-        finally:
-            self.lib.options_free(given)
-
-    def remove(self, id: bytes) -> None:
-        """Removes a region, and those that could not be before."""
-        if self.pointer is None or os.getpid() != self.pid:
-            return
-        self.leftovers.append(id)
-        waiting, self.leftovers = self.leftovers, []
-        for one in waiting:
-            if self.lib.region_remove(self.pointer, one) == 13:  # FERRY_E_REGION_IN_USE
-                self.leftovers.append(one)
-
-    def __del__(self) -> None:
-        if self.pointer is not None and os.getpid() == self.pid:
-            self.lib.free(self.pointer)
-            self.pointer = None
-
-
 class _Blocks:
     """Memory of allocate, by address, to know bytes that are inside of it. Any thread."""
 
@@ -184,6 +150,65 @@ class _Blocks:
             return Region(self._regions[at].id, address - self._starts[at], size, address, None)
 
 
+class _Native(OfThisProcess):
+    """Owner of the C worker: freed when neither the Worker nor any of its memory is left.
+
+    "with native as pointer" is a call of it. A worker that is closed meanwhile is freed by the last of them.
+    """
+
+    pointer: int | None = None
+
+    def __init__(self, options: Iterable[tuple[str, str]]) -> None:
+        self.lib = library()
+        self.pid = os.getpid()
+        self.closing = False
+        self.blocks = _Blocks()
+        self._leftovers: collections.deque[bytes] = collections.deque()
+        self._lock = threading.RLock()  # the garbage collector makes calls, maybe in a thread that has the lock
+        self._calls = 0
+        given = self.lib.options_new()
+        try:
+            _check(self.lib.options_environment(given))
+            for name, value in options:
+                _check(self.lib.options_set(given, name.encode(), value.encode()))
+            pointer = ctypes.c_void_p()
+            _check(self.lib.new(given, ctypes.byref(pointer)))
+            self.pointer = pointer.value
+        finally:
+            self.lib.options_free(given)
+
+    def __enter__(self) -> int:
+        if os.getpid() != self.pid:  # the lock may stay locked for ever
+            raise FerryError("forked", "This worker belongs to the process that forked this one; make one here")
+        with self._lock:
+            if self.pointer is None:
+                raise FerryError("closed", "The worker is closed")
+            self._calls += 1
+            return self.pointer
+
+    def __exit__(self, *_: Any) -> None:
+        with self._lock:
+            self._calls -= 1
+            if self._calls or not self.closing or self.blocks:
+                return
+            pointer, self.pointer = self.pointer, None
+        self.lib.free(pointer)
+
+    def remove(self, id: bytes) -> None:
+        """Removes a region, and those that could not be before."""
+        self._leftovers.append(id)
+        with contextlib.suppress(FerryError, IndexError), self as pointer:
+            for _ in range(len(self._leftovers)):
+                one = self._leftovers.popleft()
+                if self.lib.region_remove(pointer, one) == 13:  # FERRY_E_REGION_IN_USE
+                    self._leftovers.append(one)
+
+    def __del__(self) -> None:
+        if self.pointer is not None and os.getpid() == self.pid:
+            self.lib.free(self.pointer)
+            self.pointer = None
+
+
 _living: weakref.WeakSet[Worker] = weakref.WeakSet()
 
 
@@ -214,26 +239,20 @@ class Worker:
                 pairs.append((name.replace("_", "-"), str(one)))
         self._native = _Native(pairs)
         self._lib = self._native.lib
-        self._blocks = _Blocks()
         _living.add(self)
         self._loops: weakref.WeakKeyDictionary[Any, _LoopQueue] = weakref.WeakKeyDictionary()
 
     @property
-    def _pointer(self) -> int:
-        pointer = self._native.pointer
-        if pointer is None:
-            raise FerryError("closed", "The worker is closed")
-        return pointer
-
-    @property
     def name(self) -> str:
-        return self._lib.name(self._pointer).decode()
+        with self._native as pointer:
+            return self._lib.name(pointer).decode()
 
     @property
     def urls(self) -> list[str]:
         """Base URLs of the HTTP listeners."""
-        urls = (self._lib.url(self._pointer, i) for i in itertools.count())
-        return [url.decode() for url in itertools.takewhile(lambda url: url is not None, urls)]
+        with self._native as pointer:
+            urls = (self._lib.url(pointer, i) for i in itertools.count())
+            return [url.decode() for url in itertools.takewhile(lambda url: url is not None, urls)]
 
     def allocate(self, size: int, name: str | None = None) -> memoryview:
         """size bytes of zeros that local peers can map: transfers from here need no second copy.
@@ -243,15 +262,16 @@ class Worker:
         """
         address = ctypes.c_void_p()
         id = ctypes.create_string_buffer(ID_SIZE)
-        _check(self._lib.region_alloc(self._pointer, size, None, name.encode() if name else None,
-                                      ctypes.byref(address), id))
-        memory = _Memory(self._native, id.value)
-        start = address.value or 0
+        blocks = self._native.blocks
+        with self._native as pointer:
+            _check(self._lib.region_alloc(pointer, size, None, name.encode() if name else None,
+                                          ctypes.byref(address), id))
+            start = address.value or 0
+            blocks.add(Region(id.value, 0, size, start, None))
         # A class of its own, so that it can hold more than bytes.
         block = type("FerryMemory", (ctypes.c_char * size,), {}).from_address(start)
-        block.memory = memory
-        self._blocks.add(Region(id.value, 0, size, start, None))
-        weakref.finalize(block, self._blocks.remove, start).atexit = False
+        block.memory = _Memory(self._native, id.value)
+        weakref.finalize(block, blocks.remove, start).atexit = False
         return memoryview(block).cast("B")
 
     def register(self, address: int, size: int, keep: Any = None, device: str = "cpu",
@@ -260,12 +280,13 @@ class Worker:
         if not 0 < address < address + size <= 1 << 64:
             raise ValueError(f"no memory has {size} bytes at {address:#x}")
         id = ctypes.create_string_buffer(ID_SIZE)
-        _check(self._lib.region_add(self._pointer, address, size, device.encode(), name.encode() if name else None, id))
+        with self._native as pointer:
+            _check(self._lib.region_add(pointer, address, size, device.encode(), name.encode() if name else None, id))
         return Region(id.value, 0, size, address, (_Memory(self._native, id.value), keep))
 
     def region_at(self, address: int, size: int, keep: Any = None) -> Region | None:
         """The part of a region of allocate that these bytes are."""
-        found = self._blocks.find(address, size)
+        found = self._native.blocks.find(address, size)
         if found is not None:
             found.keep = keep
         return found
@@ -296,12 +317,13 @@ class Worker:
             for name, value in fields.items():
                 text = ("true" if value else "false") if isinstance(value, bool) else str(value)
                 _check(self._lib.request_set(request, name.encode(), text.encode()))
-            pointer = ctypes.c_void_p()
-            _check(self._lib.operation_create(self._pointer, request, remote.encode() if remote else None,
-                                              ctypes.byref(pointer)))
+            made = ctypes.c_void_p()
+            with self._native as pointer:
+                _check(self._lib.operation_create(pointer, request, remote.encode() if remote else None,
+                                                  ctypes.byref(made)))
         finally:
             self._lib.request_free(request)
-        return Operation(self, pointer.value or 0, kind, regions)
+        return Operation(self, made.value or 0, kind, regions)
 
     def _queue(self, loop: asyncio.AbstractEventLoop) -> _LoopQueue:
         queue = self._loops.get(loop)
@@ -311,13 +333,9 @@ class Worker:
 
     def close(self) -> None:
         """Cancels every operation and waits until all are quiet. Memory of allocate stays while it is referred to."""
-        native = self._native
-        if native.pointer is None or os.getpid() != native.pid:
-            return
-        self._lib.drain(native.pointer, 0)
-        if not self._blocks:
-            pointer, native.pointer = native.pointer, None
-            self._lib.free(pointer)
+        with contextlib.suppress(FerryError), self._native as pointer:  # not of one that is closed, or of the parent
+            self._lib.drain(pointer, 0)
+            self._native.closing = True
 
     def __enter__(self) -> Worker:
         return self
@@ -335,6 +353,7 @@ class Operation(OfThisProcess):
         self._pid = worker._native.pid
         self._pointer = pointer
         self._regions: list[Region] | None = regions
+        self._waiters: tuple[_LoopQueue | None, list[asyncio.Future[None]]] = None, []  # of the loop that waited last
         self.kind = kind
 
     @property
@@ -399,7 +418,7 @@ class Operation(OfThisProcess):
         """Returns once the operation is done, however it ended."""
         if not self.done:
             loop = asyncio.get_running_loop()
-            await self._worker._queue(loop).wait(self._pointer)
+            await self._worker._queue(loop).wait(self)
             self._regions = None
 
     async def completed(self) -> None:
@@ -450,14 +469,16 @@ class Operation(OfThisProcess):
 class _LoopQueue:
     """The ends of operations that one event loop waits for, through one descriptor."""
 
+    _pointer: int | None = None
+
     def __init__(self, native: _Native, loop: asyncio.AbstractEventLoop) -> None:
         self._lib = native.lib
+        self._pid = native.pid
         self._keys = itertools.count(1)
-        self._futures: dict[int, asyncio.Future[None]] = {}
+        self._waiters: dict[int, list[asyncio.Future[None]]] = {}  # of each operation
         pointer = ctypes.c_void_p()
         _check(self._lib.queue_new(ctypes.byref(pointer)))
         self._pointer = pointer.value
-        self._pid = native.pid
         self._context = ctypes.c_void_p()
         self._reference = ctypes.byref(self._context)
         # The loop keeps it: the descriptor is open as long as the loop looks at it.
@@ -465,18 +486,23 @@ class _LoopQueue:
 
     def take(self) -> None:
         while self._lib.queue_take(self._pointer, self._reference):
-            future = self._futures.pop(self._context.value or 0, None)
-            if future is not None and not future.done():
-                future.set_result(None)
+            for future in self._waiters.pop(self._context.value or 0, ()):
+                if not future.done():
+                    future.set_result(None)
 
-    async def wait(self, operation: int) -> None:
-        key = next(self._keys)
-        future = self._futures[key] = asyncio.get_running_loop().create_future()
+    async def wait(self, operation: Operation) -> None:
+        queue, waiters = operation._waiters
+        if queue is not self:
+            key, waiters = next(self._keys), []
+            _check(self._lib.queue_add(self._pointer, operation._pointer, key))
+            self._waiters[key] = waiters
+            operation._waiters = self, waiters
+        future = asyncio.get_running_loop().create_future()
+        waiters.append(future)
         try:
-            _check(self._lib.queue_add(self._pointer, operation, key))
             await future
         finally:
-            self._futures.pop(key, None)
+            waiters.remove(future)
 
     def __del__(self) -> None:
         if os.getpid() == self._pid:
