@@ -77,6 +77,20 @@ class TestClient(unittest.TestCase):
             numpy.frombuffer(memory, dtype="u4")[3] = 0x01020304
         self.assertEqual(region.read(12, 4), bytes((4, 3, 2, 1)))
 
+    def test_a_forked_process_has_connections_of_its_own(self):
+        first, second = self.region(self.here), self.region(self.here)
+        child = os.fork()
+        if not child:
+            os._exit(any(self.here.find_region(second.id).id != second.id for _ in range(50)))
+        answers = {self.here.find_region(first.id).id for _ in range(50)}
+        self.assertEqual((os.waitpid(child, 0)[1], answers), (0, {first.id}))
+
+    def test_a_connection_that_has_ended_meanwhile(self):
+        self.here.worker()
+        (connection,) = self.here._idle
+        connection.sock.shutdown(socket.SHUT_RDWR)
+        self.region(self.here)
+
     def test_a_failed_operation_raises(self):
         source, target = self.region(self.there), self.region(self.here)
         offer = self.there.offer(source)

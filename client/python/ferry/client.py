@@ -12,7 +12,7 @@
     here.read(target, offer).wait(timeout=30)
     print(target.read(0, 5))
 
-Several threads may use one Client. Errors of a worker are FerryError, of an operation OperationFailed, of the network
+Several threads may use one Client, and processes forked from the one that made it. Errors of a worker are FerryError, of an operation OperationFailed, of the network
 OSError.
 """
 from __future__ import annotations
@@ -26,6 +26,7 @@ import socket
 import ssl
 import stat
 import time
+import uuid
 from collections.abc import Iterator
 from typing import Any, Union
 from urllib.parse import urlencode, urlsplit
@@ -60,6 +61,7 @@ class Client:
         self._timeout = timeout
         self._tls = tls
         self._idle: list[http.client.HTTPConnection] = []
+        self._pid = os.getpid()
 
     # ---- requests ----
 
@@ -75,6 +77,8 @@ class Client:
     def _send(self, method: str, path: str, body: Any, headers: dict[str, str],
               timeout: float) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
         base = "" if self._parts.scheme == "unix" else self._parts.path
+        if self._pid != os.getpid():  # those are the parent's
+            self._idle, self._pid = [], os.getpid()
         while True:
             try:
                 connection, fresh = self._idle.pop(), False
@@ -89,7 +93,7 @@ class Client:
                 return connection, connection.getresponse()
             except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
                 connection.close()
-                if fresh or method == "POST":  # the worker may have acted on it
+                if fresh:
                     raise
             except BaseException:
                 connection.close()
@@ -105,6 +109,8 @@ class Client:
         if body is not None and not isinstance(body, (bytes, bytearray, memoryview, mmap.mmap)):
             body = json.dumps(body).encode()
             sent["Content-Type"] = "application/json"
+        if method == "POST":  # so that it can be sent again where a kept connection has ended
+            sent.setdefault("Idempotency-Key", uuid.uuid4().hex)
         connection, response = self._send(method, path, body, sent, timeout or self._timeout)
         try:
             content = response.read()
