@@ -98,7 +98,7 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) static void befor
 
 __attribute__((section(".preinit_array"), used)) static void (*const before_libraries_first)(void) = before_libraries;
 
-/* Makes the signalfd of the blocked signals, and ignores SIGPIPE. Returns it, or -errno. */
+/* Makes the signalfd of the blocked signals, and ignores those of failed writes. Returns it, or -errno. */
 static int signals_take(void)
 {
         const struct sigaction otherwise = { .sa_handler = SIG_DFL };
@@ -107,6 +107,7 @@ static int signals_take(void)
 
         (void)sigaction(SIGHUP, &otherwise, NULL); /* nohup(1) sets it to ignored */
         (void)sigaction(SIGPIPE, &ignore, NULL);
+        (void)sigaction(SIGXFSZ, &ignore, NULL); /* a log file at RLIMIT_FSIZE */
         return fd < 0 ? -errno : (int)fd;
 }
 

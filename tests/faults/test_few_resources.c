@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -111,6 +112,27 @@ TEST(a_user_that_may_have_no_threads_is_told)
         assert_true(start.ready);
         ferryd_start_clear(&start);
         assert_int_equal(rmdir(directory), 0); /* neither has left anything */
+}
+
+/* Standard error becomes a file that may not grow. */
+static void set_full_log(const void *context)
+{
+        const struct rlimit none = { 0, 0 };
+        int fd = memfd_create("log", MFD_CLOEXEC);
+
+        (void)context;
+        if (fd < 0 || dup2(fd, STDERR_FILENO) < 0 || setrlimit(RLIMIT_FSIZE, &none) < 0)
+                _exit(125);
+}
+
+/* Where SIGXFSZ would end the worker. */
+TEST(a_log_that_may_not_grow_ends_nothing)
+{
+        struct ferryd_start start;
+
+        ferryd_start(quiet, set_full_log, NULL, true, &start);
+        assert_true(start.ready);
+        ferryd_start_clear(&start);
 }
 
 TEST(a_library_that_prints_leaves_standard_output_alone)
