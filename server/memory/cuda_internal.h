@@ -52,7 +52,7 @@ enum {
         CUDA_IPC_LAZY_PEER_ACCESS = 1, /* CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS */
         CUDA_EVENT_BLOCKING_SYNC = 1,
         CUDA_EVENT_DISABLE_TIMING = 2,
-        CUDA_HOST_PORTABLE = 1,  /* CU_MEMHOSTREGISTER_PORTABLE, CU_MEMHOSTALLOC_PORTABLE */
+        CUDA_HOST_PORTABLE = 1,  /* CU_MEMHOSTREGISTER_PORTABLE */
         CUDA_HOST_READ_ONLY = 8, /* CU_MEMHOSTREGISTER_READ_ONLY */
         CUDA_MEMORY_DEVICE = 2,  /* CU_MEMORYTYPE_DEVICE */
 
@@ -78,7 +78,6 @@ enum {
         F(device_get_attribute, cuDeviceGetAttribute, (int *ret_value, int attribute, cuda_device device))             \
         F(device_total_mem, cuDeviceTotalMem_v2, (size_t *ret_bytes, cuda_device device))                              \
         F(primary_retain, cuDevicePrimaryCtxRetain, (cuda_context *ret_context, cuda_device device))                   \
-        F(primary_release, cuDevicePrimaryCtxRelease_v2, (cuda_device device))                                         \
         F(ctx_push, cuCtxPushCurrent_v2, (cuda_context context))                                                       \
         F(ctx_pop, cuCtxPopCurrent_v2, (cuda_context *ret_context))                                                    \
         F(mem_alloc, cuMemAlloc_v2, (cuda_pointer *ret_pointer, size_t size))                                          \
@@ -99,8 +98,6 @@ enum {
         F(event_record, cuEventRecord, (cuda_event event, cuda_stream stream))                                         \
         F(event_synchronize, cuEventSynchronize, (cuda_event event))                                                   \
         F(event_destroy, cuEventDestroy_v2, (cuda_event event))                                                        \
-        F(host_alloc, cuMemHostAlloc, (void **ret_address, size_t size, unsigned flags))                               \
-        F(host_free, cuMemFreeHost, (void *address))                                                                   \
         F(host_register, cuMemHostRegister_v2, (void *address, size_t size, unsigned flags))                           \
         F(host_unregister, cuMemHostUnregister, (void *address))                                                       \
         F(ipc_get, cuIpcGetMemHandle, (struct cuda_ipc_handle *ret_handle, cuda_pointer pointer))                      \

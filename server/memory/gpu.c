@@ -74,6 +74,33 @@ const struct cuda_driver *gpu_driver(void)
         return cuda_open(&reason);
 }
 
+/* On a device that is full, only the driver's own errors tell of a reset. */
+static void witness_make(struct gpu_device *device, cuda_context context)
+{
+        const struct cuda_driver *cuda = gpu_driver();
+
+        if (cuda->ctx_push(context) != CUDA_SUCCESS)
+                return;
+        if (cuda->mem_alloc(&device->witness, 1) != CUDA_SUCCESS ||
+            cuda->pointer_get_attribute(&device->witness_id, CUDA_POINTER_BUFFER_ID, device->witness) != CUDA_SUCCESS)
+                device->witness = 0;
+        gpu_leave();
+}
+
+/*
+ * A device that the program has reset and uses again has the same context, while all that was in it, our streams too,
+ * is gone, and its addresses may be others' memory. The context is current.
+ */
+static bool is_reset(const struct gpu_device *device)
+{
+        uint64_t id = 0;
+
+        if (!device->witness)
+                return false;
+        return gpu_driver()->pointer_get_attribute(&id, CUDA_POINTER_BUFFER_ID, device->witness) != CUDA_SUCCESS ||
+               id != device->witness_id;
+}
+
 /* The device's start lock is held. Retains its primary context. */
 static cuda_result device_start(struct gpu_device *device, unsigned n)
 {
@@ -87,6 +114,7 @@ static cuda_result device_start(struct gpu_device *device, unsigned n)
                 result = cuda->primary_retain(&context, device->device);
         if (result != CUDA_SUCCESS)
                 return result;
+        witness_make(device, context);
         device->number = n;
         device->context = context;
         return CUDA_SUCCESS;
@@ -124,7 +152,12 @@ const struct gpu_device *gpu_device_in_use(unsigned n)
 
 bool gpu_enter(const struct gpu_device *device)
 {
-        return gpu_driver()->ctx_push(device->context) == CUDA_SUCCESS;
+        if (gpu_driver()->ctx_push(device->context) != CUDA_SUCCESS)
+                return false;
+        if (!is_reset(device))
+                return true;
+        gpu_leave();
+        return false;
 }
 
 void gpu_leave(void)
@@ -179,7 +212,10 @@ int gpu_check(const struct gpu_memory *memory)
 
         if (memory->kind != GPU_ADOPTED)
                 return 0;
+        if (!gpu_enter(memory->device))
+                return -ENODEV;
         result = gpu_driver()->pointer_get_attribute(&id, CUDA_POINTER_BUFFER_ID, memory->address);
+        gpu_leave();
         if (result == CUDA_SUCCESS)
                 return id == memory->buffer_id ? 0 : -EFAULT;
         return result == CUDA_ERROR_INVALID_VALUE ? -EFAULT : gpu_fail(memory->device, "check", result);

@@ -103,9 +103,17 @@ int gpu_stream(const struct gpu_device *device, uint64_t bytes, cuda_stream *ret
 
 /* ---- copies ---- */
 
+/* gpu_check of memory that has been copied, for the program may have freed it since. Forgets it. */
+static int check_again(struct gpu_thread *thread, size_t i)
+{
+        const struct gpu_memory *memory = FERRY_STEAL(thread->checked[i]);
+
+        return memory ? gpu_check(memory) : 0;
+}
+
 /*
- * gpu_check, once per memory and batch, because it takes a microsecond. i: 0 = target, 1 = source. A batch ends with
- * gpu_finish.
+ * gpu_check, once per memory before and once after the copies of a batch, because it takes a microsecond. i: 0 =
+ * target, 1 = source. A batch ends with gpu_finish.
  */
 static int check_once(const struct gpu_memory *memory, size_t i)
 {
@@ -118,7 +126,9 @@ static int check_once(const struct gpu_memory *memory, size_t i)
                 return -ENOMEM;
         if (thread->checked[i] == memory)
                 return 0;
-        r = gpu_check(memory);
+        r = check_again(thread, i);
+        if (r == 0)
+                r = gpu_check(memory);
         if (r == 0)
                 thread->checked[i] = memory;
         return r;
@@ -145,6 +155,15 @@ static cuda_result queue(const struct gpu_memory *to_memory, void *to, const str
                                stream);
 }
 
+/* As gpu_enter, whose check of the device is left to gpu_finish amid a batch. */
+static bool enter(const struct gpu_device *device)
+{
+        const struct gpu_thread *thread = thread_of_caller();
+
+        return thread && thread->lanes[device->number].queued ? gpu_driver()->ctx_push(device->context) == CUDA_SUCCESS
+                                                              : gpu_enter(device);
+}
+
 static int gpu_copy(const struct space *to_space, void *to, const struct space *from_space, const void *from,
                     size_t size)
 {
@@ -156,7 +175,7 @@ static int gpu_copy(const struct space *to_space, void *to, const struct space *
 
         if (r == 0)
                 r = check_once(from_memory, 1);
-        if (r == 0 && !gpu_enter(device))
+        if (r == 0 && !enter(device))
                 r = -ENODEV;
         if (r < 0)
                 return r;
@@ -200,18 +219,23 @@ static int finish_device(struct gpu_thread *thread, unsigned n)
 static int gpu_finish(const struct space *space)
 {
         struct gpu_thread *thread = thread_of_caller();
-        int first = 0;
+        int first = 0, checked = 0;
 
         if (!thread)
                 return 0; /* then nothing was queued */
-        thread->checked[0] = thread->checked[1] = NULL;
         for (unsigned n = 0; n < GPU_MAX; n++) {
                 int r = thread->lanes[n].queued ? finish_device(thread, n) : 0;
 
                 if (first == 0)
                         first = r;
         }
-        return first;
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(thread->checked); i++) {
+                int r = check_again(thread, i);
+
+                if (checked == 0)
+                        checked = r;
+        }
+        return checked < 0 ? checked : first; /* the cause before its consequence */
 }
 
 static int gpu_space_check(const struct space *space)

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+
 #include "gpu_internal.h"
 
 /*
@@ -15,43 +17,50 @@
 
 enum { PIN_MIN = 64 << 10 }; /* bytes; smaller copies take as long either way */
 
+enum { ALIGNMENT = 4096 };
+
 enum { PIN_NONE, PIN_UNDER_WAY, PIN_DONE, PIN_REFUSED };
 
-void *gpu_host_new(unsigned gpu, size_t size)
+/* false: the memory cannot be pinned, or the program has pinned it already. */
+static bool pin(unsigned gpu, const void *address, size_t size, bool read_only)
 {
         const struct gpu_device *device = gpu_device_in_use(gpu);
-        void *address = NULL;
+        const unsigned flags = CUDA_HOST_PORTABLE | (read_only ? CUDA_HOST_READ_ONLY : 0);
+        cuda_result result;
 
         if (!device || !gpu_enter(device))
-                return NULL;
-        if (gpu_driver()->host_alloc(&address, size, CUDA_HOST_PORTABLE) != CUDA_SUCCESS)
-                address = NULL;
+                return false;
+        result = gpu_driver()->host_register((void *)(uintptr_t)address, size, flags);
         gpu_leave();
+        return result == CUDA_SUCCESS;
+}
+
+/* Fails, as it may, if the memory is not pinned, or the pin was lost with the context. */
+static void unpin(unsigned gpu, const void *address)
+{
+        const struct gpu_device *device = gpu_device_in_use(gpu);
+
+        if (!device || !gpu_enter(device))
+                return;
+        (void)gpu_driver()->host_unregister((void *)(uintptr_t)address);
+        gpu_leave();
+}
+
+/* Not the driver's own memory, which a reset of the device unmaps under those that use it. */
+void *gpu_host_new(unsigned gpu, size_t size)
+{
+        void *address = aligned_alloc(ALIGNMENT, (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+
+        if (address)
+                (void)pin(gpu, address, size, false);
         return address;
 }
 
 void gpu_host_free(unsigned gpu, void *address)
 {
-        const struct gpu_device *device = address ? gpu_device_in_use(gpu) : NULL;
-
-        if (!device || !gpu_enter(device))
-                return; /* freed with the context */
-        (void)gpu_driver()->host_free(address);
-        gpu_leave();
-}
-
-/* false: the memory cannot be pinned, or the program has pinned it already. */
-static bool pin(const struct gpu_pin *p)
-{
-        const struct gpu_device *device = gpu_device_in_use(p->gpu);
-        const unsigned flags = CUDA_HOST_PORTABLE | (p->read_only ? CUDA_HOST_READ_ONLY : 0);
-        cuda_result result;
-
-        if (!device || !gpu_enter(device))
-                return false;
-        result = gpu_driver()->host_register((void *)(uintptr_t)p->address, p->size, flags);
-        gpu_leave();
-        return result == CUDA_SUCCESS;
+        if (address)
+                unpin(gpu, address);
+        free(address);
 }
 
 void gpu_pin_use(struct gpu_pin *p, unsigned gpu, uint64_t bytes)
@@ -63,7 +72,7 @@ void gpu_pin_use(struct gpu_pin *p, unsigned gpu, uint64_t bytes)
         if (!atomic_compare_exchange_strong(&p->state, &none, PIN_UNDER_WAY))
                 return;
         p->gpu = gpu;
-        atomic_store(&p->state, pin(p) ? PIN_DONE : PIN_REFUSED);
+        atomic_store(&p->state, pin(gpu, p->address, p->size, p->read_only) ? PIN_DONE : PIN_REFUSED);
 }
 
 bool gpu_is_pinned(const struct gpu_pin *p)
@@ -83,12 +92,8 @@ void gpu_pin_move(struct gpu_pin *to, struct gpu_pin *from)
 
 void gpu_pin_end(struct gpu_pin *p)
 {
-        const struct gpu_device *device = gpu_is_pinned(p) ? gpu_device_in_use(p->gpu) : NULL;
-
-        if (!device || !gpu_enter(device))
+        if (!gpu_is_pinned(p))
                 return;
-        /* Fails if the pin was lost with the context. */
-        (void)gpu_driver()->host_unregister((void *)(uintptr_t)p->address);
-        gpu_leave();
+        unpin(p->gpu, p->address);
         atomic_store(&p->state, PIN_NONE);
 }

@@ -11,6 +11,10 @@ struct gpu_device {
         cuda_device device;
         _Atomic(cuda_context) context; /* the primary one, retained; written last */
         struct cuda_uuid uuid;
+        /* A byte of ours, and CUDA's id of it. Once the address has another id, the program has reset the device. 0 =
+         * there was no room. */
+        cuda_pointer witness;
+        uint64_t witness_id;
 };
 
 /* Memory on a device: allocated, adopted, or opened from another process. All fields but opens are fixed. */
@@ -39,7 +43,7 @@ const struct gpu_device *gpu_device(unsigned n);
 /* Device n; NULL = it is not in use. */
 const struct gpu_device *gpu_device_in_use(unsigned n);
 
-/* Makes the device's context current until gpu_leave. false: the device is gone. */
+/* Makes the device's context current until gpu_leave. false: the device is gone, or was reset. */
 bool gpu_enter(const struct gpu_device *device);
 void gpu_leave(void);
 

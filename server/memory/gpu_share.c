@@ -60,9 +60,9 @@ int gpu_share(const struct space *space, struct gpu_share *ret_share)
                 free(export);
                 return r;
         }
-        /* Pool memory, managed memory and mapped memory have no IPC handles. */
-        if (gpu_driver()->ipc_get(&handle, memory->address) != CUDA_SUCCESS ||
-            gpu_driver()->mem_range(&base, &size, memory->address) != CUDA_SUCCESS)
+        /* Pool memory, managed memory and mapped memory have no IPC handles. Of the rest, only the base has one. */
+        if (gpu_driver()->mem_range(&base, &size, memory->address) != CUDA_SUCCESS ||
+            gpu_driver()->ipc_get(&handle, base) != CUDA_SUCCESS)
                 r = -ENOTSUP;
         gpu_leave();
         if (r < 0) {

@@ -13,7 +13,6 @@ enum { BUFFER_MIN = 256 << 10, ALIGNMENT = 4096 };
 struct staging_buffer {
         uint8_t *bytes;
         size_t size;
-        bool pinned;
         unsigned gpu; /* 1 + the one that it was made for, any may use it; 0 = none: not pinned, for host bytes alone */
         struct staging_buffer *prev, *next;
 };
@@ -49,7 +48,7 @@ static void buffer_free(void *context)
 {
         struct staging_buffer *buffer = context;
 
-        if (buffer->pinned)
+        if (buffer->gpu)
                 gpu_host_free(buffer->gpu - 1, buffer->bytes);
         else
                 free(buffer->bytes);
@@ -60,10 +59,8 @@ static void make_run(struct copier_task *task)
 {
         struct staging_buffer *buffer = FERRY_CONTAINER_OF(task, struct staging_gpu, task)->made;
 
-        buffer->bytes = buffer->gpu ? gpu_host_new(buffer->gpu - 1, buffer->size) : NULL;
-        buffer->pinned = buffer->bytes != NULL;
-        if (!buffer->pinned)
-                buffer->bytes = aligned_alloc(ALIGNMENT, buffer->size);
+        buffer->bytes =
+                buffer->gpu ? gpu_host_new(buffer->gpu - 1, buffer->size) : aligned_alloc(ALIGNMENT, buffer->size);
 }
 
 static void tell_room(struct staging *staging)

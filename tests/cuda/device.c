@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <utlist.h>
 
 #include "standin.h"
 
@@ -90,6 +91,8 @@ cuda_result current(struct context **ret_context)
                 return result;
         if (depth == 0 || stack[depth - 1]->users == 0)
                 return CUDA_ERROR_INVALID_CONTEXT;
+        if (stack[depth - 1]->destroyed)
+                return CUDA_ERROR_CONTEXT_IS_DESTROYED;
         *ret_context = stack[depth - 1];
         return CUDA_SUCCESS;
 }
@@ -225,6 +228,7 @@ EXPORT cuda_result cuDevicePrimaryCtxRetain(cuda_context *ret_context, cuda_devi
         (void)pthread_mutex_lock(&standin_lock);
         contexts[device].device = device;
         contexts[device].users++;
+        contexts[device].destroyed = false;
         (void)pthread_mutex_unlock(&standin_lock);
         *ret_context = &contexts[device];
         return CUDA_SUCCESS;
@@ -234,6 +238,23 @@ EXPORT cuda_result cuDevicePrimaryCtxRelease_v2(cuda_device device)
 {
         (void)pthread_mutex_lock(&standin_lock);
         contexts[device].users--;
+        (void)pthread_mutex_unlock(&standin_lock);
+        return CUDA_SUCCESS;
+}
+
+EXPORT cuda_result cuDevicePrimaryCtxReset_v2(cuda_device device)
+{
+        struct allocation *a, *next;
+
+        (void)pthread_mutex_lock(&standin_lock);
+        DL_FOREACH_SAFE (allocations, a, next)
+                if (a->device == device && a->foreign)
+                        allocation_close(a);
+                else if (a->device == device)
+                        allocation_free(a);
+        unpin_all(device);
+        contexts[device].n_resets++;
+        contexts[device].destroyed = true;
         (void)pthread_mutex_unlock(&standin_lock);
         return CUDA_SUCCESS;
 }

@@ -9,6 +9,7 @@ enum { PAGE = 4096 };
 struct host_range {
         uint8_t *address;
         size_t size;
+        int device;
         struct host_range *prev, *next;
 };
 
@@ -18,6 +19,22 @@ static void range_add(struct host_range *range)
 {
         DL_APPEND(ranges, range);
         counts()->pins++;
+}
+
+static void range_remove(struct host_range *range)
+{
+        DL_DELETE(ranges, range);
+        counts()->pins--;
+        free(range);
+}
+
+void unpin_all(int device)
+{
+        struct host_range *range, *next;
+
+        DL_FOREACH_SAFE (ranges, range, next)
+                if (range->device == device)
+                        range_remove(range);
 }
 
 EXPORT cuda_result cuMemHostRegister_v2(void *address, size_t size, unsigned flags)
@@ -32,7 +49,7 @@ EXPORT cuda_result cuMemHostRegister_v2(void *address, size_t size, unsigned fla
         if (fault("pin") || size == 0 || (flags & ~(unsigned)(CUDA_HOST_PORTABLE | CUDA_HOST_READ_ONLY)) != 0)
                 return CUDA_ERROR_INVALID_VALUE;
         range = malloc(sizeof(*range));
-        *range = (struct host_range){ .address = address, .size = size };
+        *range = (struct host_range){ .address = address, .size = size, .device = context->device };
         (void)pthread_mutex_lock(&standin_lock);
         DL_FOREACH (ranges, other)
                 if (range->address < other->address + other->size && other->address < range->address + size)
@@ -58,13 +75,12 @@ EXPORT cuda_result cuMemHostUnregister(void *address)
         DL_FOREACH (ranges, range)
                 if (range->address == address)
                         break;
-        if (range) {
-                DL_DELETE(ranges, range);
-                counts()->pins--;
-        }
-        free(range);
+        if (range)
+                range_remove(range);
+        else
+                result = 713; /* CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED */
         (void)pthread_mutex_unlock(&standin_lock);
-        return range ? CUDA_SUCCESS : 713; /* CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED */
+        return result;
 }
 
 enum host_kind host_kind(const uint8_t *address, size_t size)

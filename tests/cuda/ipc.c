@@ -27,7 +27,7 @@ EXPORT cuda_result cuIpcGetMemHandle(struct cuda_ipc_handle *ret_handle, cuda_po
         await_moving(context->device);
         (void)pthread_mutex_lock(&standin_lock);
         a = find((void *)(uintptr_t)pointer, 1);
-        if (a && a->opens == 0) {
+        if (a && !a->foreign && (uintptr_t)a->address == pointer) { /* no other address in it will do */
                 handle.fd = a->fd;
                 handle.device = a->device + setting("CUDA_STANDIN_FIRST", 0);
                 handle.size = a->size;
@@ -67,18 +67,19 @@ EXPORT cuda_result cuIpcOpenMemHandle_v2(cuda_pointer *ret_pointer, struct cuda_
         await_answering(context->device);
         (void)pthread_mutex_lock(&standin_lock);
         DL_FOREACH (allocations, a)
-                if (a->opens > 0 && memcmp(&a->handle, &bytes, sizeof(bytes)) == 0)
-                        break;
-        if (!a)
-                a = open_file(&handle, context->device);
+                if (a->foreign && memcmp(&a->handle, &bytes, sizeof(bytes)) == 0)
+                        result = CUDA_ERROR_ALREADY_MAPPED; /* as drivers before CUDA 11 say; newer ones count */
+        a = result == CUDA_SUCCESS ? open_file(&handle, context->device) : NULL;
         if (a) {
-                if (a->opens++ == 0)
-                        atomic_fetch_add(&a->trailer->opens, 1);
+                atomic_fetch_add(&a->trailer->opens, 1);
+                a->foreign = true;
                 a->handle = bytes;
                 *ret_pointer = (uintptr_t)a->address;
+        } else if (result == CUDA_SUCCESS) {
+                result = MAP_FAILED_RESULT;
         }
         (void)pthread_mutex_unlock(&standin_lock);
-        return a ? CUDA_SUCCESS : MAP_FAILED_RESULT;
+        return result;
 }
 
 EXPORT cuda_result cuIpcCloseMemHandle(cuda_pointer pointer)
@@ -91,12 +92,10 @@ EXPORT cuda_result cuIpcCloseMemHandle(cuda_pointer pointer)
                 return result;
         (void)pthread_mutex_lock(&standin_lock);
         a = find((void *)(uintptr_t)pointer, 1);
-        if (!a || a->opens == 0 || (uintptr_t)a->address != pointer)
+        if (!a || !a->foreign || (uintptr_t)a->address != pointer || a->device != context->device)
                 result = CUDA_ERROR_INVALID_VALUE;
-        else if (--a->opens == 0) {
-                atomic_fetch_sub(&a->trailer->opens, 1);
-                allocation_free(a);
-        }
+        else
+                allocation_close(a);
         (void)pthread_mutex_unlock(&standin_lock);
         return result;
 }

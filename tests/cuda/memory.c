@@ -47,13 +47,27 @@ struct allocation *allocation_new(int device, size_t size, int fd)
         return a;
 }
 
-void allocation_free(struct allocation *a)
+static void unmap(struct allocation *a)
 {
         DL_DELETE(allocations, a);
         (void)munmap(a->address, a->size);
         (void)munmap(a->bytes, file_size(a->size));
         (void)close(a->fd);
         free(a);
+}
+
+void allocation_close(struct allocation *a)
+{
+        atomic_fetch_sub(&a->trailer->opens, 1);
+        unmap(a);
+}
+
+void allocation_free(struct allocation *a)
+{
+        used[a->device] -= a->size;
+        counts()->freed_while_open += atomic_load(&a->trailer->opens) > 0;
+        memset(a->bytes, 0xdd, a->size); /* who still has it open finds this */
+        unmap(a);
 }
 
 EXPORT cuda_result cuMemAlloc_v2(cuda_pointer *ret_pointer, size_t size)
@@ -92,22 +106,22 @@ EXPORT cuda_result cuMemFree_v2(cuda_pointer pointer)
                 return result;
         (void)pthread_mutex_lock(&standin_lock);
         a = find((void *)(uintptr_t)pointer, 1);
-        if (!a || (uintptr_t)a->address != pointer || a->opens > 0) {
+        if (!a || (uintptr_t)a->address != pointer || a->foreign)
                 result = CUDA_ERROR_INVALID_VALUE;
-        } else {
-                used[a->device] -= a->size;
-                counts()->freed_while_open += atomic_load(&a->trailer->opens) > 0;
-                memset(a->bytes, 0xdd, a->size); /* who still has it open finds this */
+        else
                 allocation_free(a);
-        }
         (void)pthread_mutex_unlock(&standin_lock);
         return result;
 }
 
 EXPORT cuda_result cuMemGetAddressRange_v2(cuda_pointer *ret_base, size_t *ret_size, cuda_pointer pointer)
 {
+        struct context *context;
         struct allocation *a;
+        cuda_result result = current(&context);
 
+        if (result != CUDA_SUCCESS)
+                return result;
         (void)pthread_mutex_lock(&standin_lock);
         a = find((void *)(uintptr_t)pointer, 1);
         if (a) {
@@ -120,7 +134,8 @@ EXPORT cuda_result cuMemGetAddressRange_v2(cuda_pointer *ret_base, size_t *ret_s
 
 EXPORT cuda_result cuPointerGetAttribute(void *ret_value, int attribute, cuda_pointer pointer)
 {
-        cuda_result result = health();
+        struct context *context;
+        cuda_result result = current(&context);
         struct allocation *a;
 
         if (result != CUDA_SUCCESS)

@@ -18,7 +18,8 @@
  *
  * It is as strict as the driver's documentation allows. A queued copy is done when its stream or event is waited for,
  * no sooner, so that whoever forgets that, or reuses a buffer before, finds wrong bytes. Calls need a current context.
- * Freed memory is overwritten.
+ * Freed memory is overwritten. A device that the program resets and uses again has the same context as before, while
+ * older streams and events abort the process: the driver's documentation leaves open what they do.
  *
  *   CUDA_STANDIN_DEVICES  how many GPUs there are; default 2
  *   CUDA_STANDIN_FIRST    which of the machine's is cuda:0: workers with different ones do not see the same GPU
@@ -44,6 +45,8 @@ enum { DEVICES_MAX = 8, TOTAL_BYTES = 1 << 30, NOT_INITIALIZED = 3, MAP_FAILED_R
 struct context {
         int device;
         unsigned users;
+        unsigned n_resets;
+        bool destroyed; /* reset, and not retained since */
 };
 
 /* At the end of the memory's file, for all processes that have it. */
@@ -58,7 +61,7 @@ struct allocation {
         size_t size;
         int device, fd;
         uint64_t id;
-        unsigned opens; /* of another process's memory; 0 = own */
+        bool foreign; /* opened from another process */
         struct cuda_ipc_handle handle;
         struct allocation *prev, *next;
 };
@@ -88,13 +91,16 @@ bool context_is_active(int device);
 struct allocation *find(const void *address, size_t size);
 /* Takes over fd, of a file with a trailer. NULL when memory is short. */
 struct allocation *allocation_new(int device, size_t size, int fd);
-void allocation_free(struct allocation *a);
-extern struct allocation *allocations; /* utlist */
+void allocation_close(struct allocation *a); /* a foreign one */
+void allocation_free(struct allocation *a);  /* an own one; overwrites its bytes */
+extern struct allocation *allocations;       /* utlist */
 
 /* ---- host.c; with the lock ---- */
 
 enum host_kind { HOST_WRONG, HOST_PAGEABLE, HOST_PINNED };
 
+/* Unpins what a device has pinned. */
+void unpin_all(int device);
 /* Host memory is pinned whole, or not at all; a device's is wrong. */
 enum host_kind host_kind(const uint8_t *address, size_t size);
 

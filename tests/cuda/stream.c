@@ -20,6 +20,7 @@ struct copy {
 
 struct stream {
         const struct context *context;
+        unsigned n_resets; /* of the context when the stream was made */
         struct copy *queue;
         uint64_t idle_us; /* when the last of them ends */
 };
@@ -34,8 +35,17 @@ EXPORT cuda_result cuStreamCreate(cuda_stream *ret_stream, unsigned flags)
                 return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
         stream = calloc(1, sizeof(*stream));
         stream->context = context;
+        stream->n_resets = context->n_resets;
         *ret_stream = stream;
         return CUDA_SUCCESS;
+}
+
+/* Whether it is a stream of the context; one from before a reset is dangling. */
+static bool is_of(const struct stream *stream, const struct context *context)
+{
+        if (stream && stream->n_resets != stream->context->n_resets)
+                abort();
+        return stream && stream->context == context;
 }
 
 /* With the lock. The bytes behind an address, as a program gave it; NULL: they are gone. */
@@ -86,7 +96,7 @@ static cuda_result queue(cuda_stream handle, struct copy copy)
 
         if (result != CUDA_SUCCESS)
                 return result;
-        if (!stream || stream->context != context)
+        if (!is_of(stream, context))
                 return CUDA_ERROR_INVALID_HANDLE;
         (void)pthread_mutex_lock(&standin_lock);
         if (!bytes_of(copy.to, copy.to_device, copy.size) || (!copy.to_device && !count_host(copy.to, copy.size)) ||
@@ -142,7 +152,7 @@ EXPORT cuda_result cuStreamSynchronize(cuda_stream handle)
                 if (next->peer)
                         await_moving(next->peer->device);
         result = current(&context);
-        if (result == CUDA_SUCCESS && stream->context != context)
+        if (result == CUDA_SUCCESS && !is_of(stream, context))
                 result = CUDA_ERROR_INVALID_HANDLE;
         while (stream->queue) {
                 struct copy *copy = stream->queue;
@@ -159,6 +169,7 @@ EXPORT cuda_result cuStreamSynchronize(cuda_stream handle)
 /* ---- events: each is waited for by the thread that recorded it ---- */
 
 struct event {
+        const struct context *context;
         struct stream *stream; /* NULL = not recorded */
 };
 
@@ -171,7 +182,8 @@ EXPORT cuda_result cuEventCreate(cuda_event *ret_event, unsigned flags)
                 return result;
         if (flags & ~(unsigned)(CUDA_EVENT_BLOCKING_SYNC | CUDA_EVENT_DISABLE_TIMING))
                 return CUDA_ERROR_INVALID_VALUE;
-        *ret_event = calloc(1, sizeof(struct event));
+        *ret_event = malloc(sizeof(struct event));
+        **(struct event **)ret_event = (struct event){ .context = context };
         return CUDA_SUCCESS;
 }
 
@@ -180,7 +192,7 @@ EXPORT cuda_result cuEventRecord(cuda_event handle, cuda_stream stream)
         struct context *context;
         cuda_result result = current(&context);
 
-        if (result == CUDA_SUCCESS && ((struct stream *)stream)->context != context)
+        if (result == CUDA_SUCCESS && (!is_of(stream, context) || ((struct event *)handle)->context != context))
                 result = CUDA_ERROR_INVALID_HANDLE;
         if (result == CUDA_SUCCESS)
                 ((struct event *)handle)->stream = stream;

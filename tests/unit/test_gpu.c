@@ -206,6 +206,55 @@ TEST(memory_that_the_program_frees_is_not_touched_again)
         program_free(0, again);
 }
 
+/* A check before the first copy does not find it. */
+TEST(memory_that_the_program_frees_between_copies_fails_them)
+{
+        const struct space *space;
+        char *address = program_allocate(0, SIZE), *again;
+
+        assert_int_equal(gpu_adopt("cuda:0", address, SIZE, &space, detail), 0);
+        assert_int_equal(space_copy(space, address, NULL, "x", 1), 0);
+        program_free(0, address);
+        again = program_allocate(0, SIZE);
+        if (again == address)
+                assert_int_equal(space_copy(space, address, NULL, "y", 1), 0);
+        assert_int_equal(space_finish(space, NULL), -EFAULT);
+        gpu_free(space);
+        program_free(0, again);
+}
+
+/* A GPU that no other test uses, for it stays gone. */
+TEST(a_gpu_that_the_program_has_reset_and_uses_again_is_gone)
+{
+        static char pinned[128 << 10];
+        struct gpu_pin pin = { .address = pinned, .size = sizeof(pinned) };
+        const struct space *space, *other;
+        void *address, *unused;
+        char *again, *buffer, byte;
+
+        assert_int_equal(setenv("CUDA_STANDIN_DEVICES", "4", 1), 0);
+        allocate("cuda:3", &space, &address);
+        assert_int_equal(store(space, address, "x", 1), 0);
+        buffer = gpu_host_new(3, SIZE);
+        gpu_pin_use(&pin, 3, sizeof(pinned));
+        gpu_pin_use(&pin, 3, 1);
+        assert_true(gpu_is_pinned(&pin));
+        assert_int_equal(CALL(cuDevicePrimaryCtxReset_v2, (cuda_device), 3), CUDA_SUCCESS);
+        assert_int_equal(load(space, &byte, address, 1), -ENODEV);
+        again = program_allocate(3, SIZE);
+        assert_int_equal(load(space, &byte, address, 1), -ENODEV);
+        assert_int_equal(store(space, address, "y", 1), -ENODEV);
+        assert_int_equal(gpu_allocate("cuda:3", SIZE, &other, &unused, detail), FERRY_E_UNKNOWN_DEVICE);
+        assert_non_null(strstr(detail, "reset"));
+        assert_int_equal(gpu_adopt("cuda:3", again, SIZE, &other, detail), FERRY_E_UNKNOWN_DEVICE);
+        memset(buffer, 7, SIZE); /* is still there */
+        gpu_host_free(3, buffer);
+        gpu_pin_end(&pin);
+        gpu_free(space); /* and not what may have its address now */
+        program_free(3, again);
+        assert_int_equal(unsetenv("CUDA_STANDIN_DEVICES"), 0);
+}
+
 TEST(a_gpu_that_is_gone_says_so)
 {
         const struct space *space, *other;
@@ -459,9 +508,10 @@ TEST(a_gpu_that_does_not_start_holds_up_no_other)
         assert_int_equal(unsetenv("CUDA_STANDIN_DEVICES"), 0);
 }
 
-TEST(memory_of_the_driver_is_pinned_from_the_start)
+TEST(a_buffer_is_pinned_from_the_start)
 {
         uint64_t pageable = counts->pageable, pinned = counts->pinned;
+        int pins = counts->pins;
         const struct space *space;
         void *memory, *host;
 
@@ -471,9 +521,13 @@ TEST(memory_of_the_driver_is_pinned_from_the_start)
         assert_int_equal(load(space, host, memory, SIZE), 0);
         assert_int_equal(counts->pinned, pinned + SIZE);
         assert_int_equal(counts->pageable, pageable);
+        assert_int_equal(counts->pins, pins + 1);
         gpu_host_free(0, host);
         set_faults("pin");
-        assert_null(gpu_host_new(0, SIZE));
+        host = gpu_host_new(0, SIZE);
+        assert_non_null(host);
+        assert_int_equal(counts->pins, pins);
+        gpu_host_free(0, host);
         set_faults("");
         gpu_host_free(0, NULL);
         gpu_free(space);

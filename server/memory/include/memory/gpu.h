@@ -15,7 +15,8 @@
  *
  * Contexts: the device's primary one, which programs that use the CUDA runtime (PyTorch, JAX, …) have as well. It is
  * retained with the first memory on the device and kept until the process ends. Every function makes it current and
- * restores the caller's context before it returns.
+ * restores the caller's context before it returns. A device that the program resets stays gone, also if the program
+ * uses it again.
  *
  * Streams: each copying thread has one non-blocking stream a device, so that our work and the program's work on the
  * legacy default stream never wait for each other. So the program must synchronise its own work on the memory before it
@@ -101,8 +102,8 @@ void gpu_close(const struct space *space);
 /* ---- host memory ---- */
 
 /*
- * Allocates pinned host memory: copies between it and any GPU run at the speed of the bus, and concurrently. NULL: no
- * GPU is in use, or the driver refuses; other memory works too, but slower.
+ * Allocates host memory, pinned if the GPU is in use and its driver agrees: copies between it and any GPU run at the
+ * speed of the bus, and concurrently. NULL: memory is short.
  */
 void *gpu_host_new(unsigned gpu, size_t size);   /* gpu: the number of the one that it is made for first */
 void gpu_host_free(unsigned gpu, void *address); /* takes NULL */
