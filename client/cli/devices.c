@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <json-c/json.h>
 
+#include "member.h"
 #include "table.h"
 
 static const struct table_column devices_memory[] = {
@@ -16,18 +17,15 @@ static const struct table_column devices_ports[] = {
 /* One row a port, named as UCX_NET_DEVICES takes it. */
 static struct json_object *devices_ports_of(struct json_object *devices)
 {
-        struct json_object *rows = json_object_new_array(), *nics, *ports, *name, *number;
-        if (!json_object_object_get_ex(devices, "rdma", &nics))
-                return rows;
-        for (size_t i = 0; i < json_object_array_length(nics); i++) {
+        struct json_object *rows = json_object_new_array(), *nics, *ports, *number;
+        for (size_t i = 0, n = member_list(devices, "rdma", &nics); i < n; i++) {
                 struct json_object *nic = json_object_array_get_idx(nics, i);
-                if (!json_object_object_get_ex(nic, "ports", &ports) || !json_object_object_get_ex(nic, "name", &name))
-                        continue;
-                for (size_t j = 0; j < json_object_array_length(ports); j++) {
+                for (size_t j = 0, n_ports = member_list(nic, "ports", &ports); j < n_ports; j++) {
                         struct json_object *port = json_object_array_get_idx(ports, j);
                         char text[128];
-                        json_object_object_get_ex(port, "number", &number);
-                        snprintf(text, sizeof(text), "%s:%d", json_object_get_string(name),
+                        if (!json_object_object_get_ex(port, "number", &number))
+                                continue;
+                        snprintf(text, sizeof(text), "%s:%d", member_text(nic, "name", "?"),
                                  json_object_get_int(number));
                         json_object_object_add(port, "port", json_object_new_string(text));
                         json_object_array_add(rows, json_object_get(port));
@@ -40,7 +38,7 @@ static void devices_print(struct cli *cli, struct json_object *devices)
 {
         struct json_object *memory, *gpu, *missing, *rows = devices_ports_of(devices);
         char text[512];
-        if (json_object_object_get_ex(devices, "memory", &memory))
+        if (member_list(devices, "memory", &memory))
                 table_show(cli, memory, devices_memory, FERRY_ARRAY_SIZE(devices_memory), "No memory.");
         putchar('\n');
         if (json_object_array_length(rows))
@@ -50,12 +48,15 @@ static void devices_print(struct cli *cli, struct json_object *devices)
         json_object_put(rows);
         table_format(devices, &(struct table_column){ "", "transports", TABLE_LIST }, text, sizeof(text));
         printf("\nTransports: %s\n", *text ? text : "none (ferryd --local or --data-listen opens one)");
-        if (!json_object_object_get_ex(devices, "gpu_direct_rdma", &gpu) ||
-            !json_object_object_get_ex(gpu, "missing", &missing))
+        if (!json_object_object_get_ex(devices, "gpu_direct_rdma", &gpu))
                 return;
-        printf("GPU Direct RDMA: %s\n", json_object_array_length(missing) ? "not possible" : "possible");
-        for (size_t i = 0; i < json_object_array_length(missing); i++)
-                printf("  %s\n", json_object_get_string(json_object_array_get_idx(missing, i)));
+        size_t n = member_list(gpu, "missing", &missing);
+        printf("GPU Direct RDMA: %s\n", n ? "not possible" : "possible");
+        for (size_t i = 0; i < n; i++) {
+                snprintf(text, sizeof(text), "%s", member_item(missing, i));
+                cli_mask_controls(text);
+                printf("  %s\n", text);
+        }
 }
 
 int cli_run_devices(struct cli *cli, int argc, char **argv)

@@ -29,12 +29,10 @@ static void doctor_http(struct doctor *d)
         struct json_object *addresses = NULL, *urls = NULL;
         bool beyond = false;
         json_object_object_get_ex(d->worker, "addresses", &addresses);
-        if (json_object_object_get_ex(addresses, "http", &urls)) {
-                for (size_t i = 0; i < json_object_array_length(urls); i++)
-                        beyond |= !doctor_is_loopback(json_object_get_string(json_object_array_get_idx(urls, i)));
-        }
-        doctor_find(d, FINDING_GOOD, NULL, "Worker %s (version %s) answers at %s.",
-                    member_text(d->worker, "name", NULL), member_text(d->worker, "version", NULL), d->cli->worker.url);
+        for (size_t i = 0, n = member_list(addresses, "http", &urls); i < n; i++)
+                beyond |= !doctor_is_loopback(member_item(urls, i));
+        doctor_find(d, FINDING_GOOD, NULL, "Worker %s (version %s) answers at %s.", member_text(d->worker, "name", "?"),
+                    member_text(d->worker, "version", "?"), d->cli->worker.url);
         if (!beyond)
                 doctor_find(d, FINDING_NOTE, "ferryd --listen ADDRESS:9300 --token-file FILE",
                             "HTTP is open on this machine only: peers elsewhere cannot fetch metadata.");
@@ -76,30 +74,27 @@ static void doctor_port(struct doctor *d, const char *nic, struct json_object *p
 {
         struct json_object *number = NULL;
         json_object_object_get_ex(port, "number", &number);
-        const char *state = member_text(port, "state", NULL), *link = member_text(port, "link_layer", NULL);
-        bool active = state && strcasestr(state, "active");
+        const char *state = member_text(port, "state", "in an unknown state");
+        bool active = strcasestr(state, "active");
         doctor_find(d, active ? FINDING_GOOD : FINDING_BAD,
                     active ? NULL : "check the cable and the switch port; ip link set IFACE up; ibstat shows the port",
-                    "RDMA port %s:%d (%s) is %s.", nic, json_object_get_int(number), link ? link : "?",
-                    state ? state : "in an unknown state");
+                    "RDMA port %s:%d (%s) is %s.", nic, json_object_get_int(number),
+                    member_text(port, "link_layer", "?"), state);
 }
 
 static void doctor_rdma(struct doctor *d)
 {
         struct json_object *nics = NULL, *ports;
         const char *error = member_text(d->devices, "rdma_error", NULL);
-        json_object_object_get_ex(d->devices, "rdma", &nics);
-        size_t n = json_object_is_type(nics, json_type_array) ? json_object_array_length(nics) : 0;
+        size_t n = member_list(d->devices, "rdma", &nics);
         if (n == 0)
                 doctor_find(d, FINDING_NOTE,
                             error ? "modprobe ib_uverbs, and the driver of the card" : "ibv_devinfo lists cards",
                             "No RDMA: %s.", error ? error : "no RDMA network card");
         for (size_t i = 0; i < n; i++) {
                 struct json_object *nic = json_object_array_get_idx(nics, i);
-                if (!json_object_object_get_ex(nic, "ports", &ports))
-                        continue;
-                for (size_t j = 0; j < json_object_array_length(ports); j++)
-                        doctor_port(d, member_text(nic, "name", NULL), json_object_array_get_idx(ports, j));
+                for (size_t j = 0, n_ports = member_list(nic, "ports", &ports); j < n_ports; j++)
+                        doctor_port(d, member_text(nic, "name", "?"), json_object_array_get_idx(ports, j));
         }
 }
 
@@ -115,12 +110,8 @@ static void doctor_gpu(struct doctor *d)
 {
         struct json_object *memory = NULL, *gpu = NULL, *missing = NULL;
         size_t gpus = 0;
-        if (json_object_object_get_ex(d->devices, "memory", &memory)) {
-                for (size_t i = 0; i < json_object_array_length(memory); i++) {
-                        const char *name = member_text(json_object_array_get_idx(memory, i), "name", NULL);
-                        gpus += name && strncmp(name, "cuda", 4) == 0;
-                }
-        }
+        for (size_t i = 0, n = member_list(d->devices, "memory", &memory); i < n; i++)
+                gpus += strncmp(member_text(json_object_array_get_idx(memory, i), "name", ""), "cuda", 4) == 0;
         if (gpus)
                 doctor_find(d, FINDING_GOOD, NULL, "%zu GPU%s: regions can be in GPU memory.", gpus,
                             gpus == 1 ? "" : "s");
@@ -129,11 +120,8 @@ static void doctor_gpu(struct doctor *d)
                 doctor_find(d, FINDING_GOOD, NULL, "GPU Direct RDMA is possible.");
                 return;
         }
-        if (!json_object_object_get_ex(gpu, "missing", &missing))
-                return;
-        for (size_t i = 0; i < json_object_array_length(missing); i++) {
-                const char *text = json_object_get_string(json_object_array_get_idx(missing, i)),
-                           *colon = strchr(text, ':');
+        for (size_t i = 0, n = member_list(gpu, "missing", &missing); i < n; i++) {
+                const char *text = member_item(missing, i), *colon = strstr(text, ": ");
                 if (doctor_gpu_is_news(text, gpus))
                         doctor_find(d, FINDING_NOTE, colon ? colon + 2 : NULL, "%s: %.*s.",
                                     gpus ? "No GPU Direct RDMA" : "No GPU",

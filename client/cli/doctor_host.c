@@ -15,6 +15,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "member.h"
+
 enum { HOST_LINE = 256, HOST_REACH_MS = 3000, HOST_MTU = 1500 };
 
 static const uint64_t host_memlock_enough = 64 << 20;
@@ -53,8 +55,7 @@ static void host_check_memlock(struct doctor *d)
         struct json_object *nics = NULL;
         uint64_t bytes;
         char text[32];
-        json_object_object_get_ex(d->devices, "rdma", &nics);
-        bool rdma = json_object_is_type(nics, json_type_array) && json_object_array_length(nics);
+        bool rdma = member_list(d->devices, "rdma", &nics) > 0;
         if (!d->pid || !host_memlock(d->pid, &bytes))
                 return;
         cli_bytes_format(text, sizeof(text), (double)bytes);

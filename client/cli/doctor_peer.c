@@ -76,15 +76,12 @@ static void peer_unused(struct doctor *d, const char *epoch)
                 return;
         for (size_t i = 0; i < json_object_array_length(list); i++) {
                 struct json_object *one = json_object_array_get_idx(list, i);
-                const char *its = member_text(one, "epoch", NULL);
-                if (!its || strcmp(its, epoch) != 0 || !json_object_object_get_ex(one, "unused", &unused))
+                if (strcmp(member_text(one, "epoch", ""), epoch) != 0)
                         continue;
-                for (size_t j = 0; j < json_object_array_length(unused); j++) {
+                for (size_t j = 0, n = member_list(one, "unused", &unused); j < n; j++) {
                         struct json_object *way = json_object_array_get_idx(unused, j);
-                        const char *transport = member_text(way, "transport", NULL),
-                                   *reason = member_text(way, "reason", NULL);
-                        doctor_find(d, FINDING_NOTE, NULL, "Not by %s: %s.", transport ? transport : "?",
-                                    reason ? reason : "no reason known");
+                        doctor_find(d, FINDING_NOTE, NULL, "Not by %s: %s.", member_text(way, "transport", "?"),
+                                    member_text(way, "reason", "no reason known"));
                 }
         }
         json_object_put(list);
@@ -119,7 +116,7 @@ int doctor_peer(struct doctor *d, const char *name)
                 bool here = json_object_object_get_ex(info, "pid", &pid) &&
                             local_is_worker(peer.url, json_object_get_int(pid));
                 doctor_find(d, FINDING_GOOD, NULL, "Peer %s (version %s) answers at %s, %s.",
-                            member_text(info, "name", NULL), member_text(info, "version", NULL), peer.url,
+                            member_text(info, "name", "?"), member_text(info, "version", "?"), peer.url,
                             here ? "on this machine" : "on another machine or as another user");
                 peer_connect(d, &peer, info);
         }

@@ -17,14 +17,14 @@ static const struct table_column events_columns[] = {
 
 static int events_print(const struct cli *cli, struct json_object *event)
 {
-        const char *type = member_text(event, "type", NULL), *time = member_text(event, "time", NULL), *code;
+        static const struct table_column time = { "", "time", TABLE_TEXT }, code = { "", "code", TABLE_TEXT };
         struct json_object *object, *error, *value;
-        char family[16], text[256];
+        char type[64], family[16], text[256];
         if (cli->json)
                 return cli_print(json_object_to_json_string_ext(event, JSON_C_TO_STRING_NOSLASHESCAPE));
-        if (!type || !time)
-                return CLI_OK;
-        printf("%s %s", time, type);
+        table_format(event, &time, text, sizeof(text));
+        table_format(event, &(struct table_column){ "", "type", TABLE_TEXT }, type, sizeof(type));
+        printf("%s %s", text, type);
         snprintf(family, sizeof(family), "%.*s", (int)strcspn(type, "."), type);
         if (json_object_object_get_ex(event, family, &object)) {
                 for (size_t i = 0; i < FERRY_ARRAY_SIZE(events_columns); i++) {
@@ -33,8 +33,10 @@ static int events_print(const struct cli *cli, struct json_object *event)
                         table_format(object, &events_columns[i], text, sizeof(text));
                         printf(" %s", text);
                 }
-                if (json_object_object_get_ex(object, "error", &error) && (code = member_text(error, "code", NULL)))
-                        printf(" %s", code);
+                if (json_object_object_get_ex(object, "error", &error)) {
+                        table_format(error, &code, text, sizeof(text));
+                        printf(" %s", text);
+                }
         }
         putchar('\n');
         return CLI_OK;
@@ -52,6 +54,7 @@ static void events_missed(struct json_object *page)
 
 int events_page(struct cli *cli, const char *after, unsigned wait_ms, struct json_object **ret_page)
 {
+        struct json_object *list;
         char *path = NULL;
         size_t size;
         FILE *stream = open_memstream(&path, &size);
@@ -71,6 +74,13 @@ int events_page(struct cli *cli, const char *after, unsigned wait_ms, struct jso
         int status = fclose(stream) == 0 ? table_get(&cli->worker, path, "events", json_type_array, ret_page)
                                          : cli_usage_error("memory is short");
         free(path);
+        /* Whoever follows would be led in a circle. */
+        if (status == CLI_OK && after && member_list(*ret_page, "events", &list) &&
+            strcmp(member_text(*ret_page, "next", ""), after) == 0) {
+                json_object_put(*ret_page);
+                *ret_page = NULL;
+                return table_nonsense(&cli->worker, "/v1/events");
+        }
         return status;
 }
 
@@ -86,7 +96,7 @@ int cli_run_events(struct cli *cli, int argc, char **argv)
                 if (status != CLI_OK)
                         break;
                 events_missed(page);
-                size_t n = json_object_object_get_ex(page, "events", &list) ? json_object_array_length(list) : 0;
+                size_t n = member_list(page, "events", &list);
                 for (size_t i = 0; status == CLI_OK && i < n; i++)
                         status = events_print(cli, json_object_array_get_idx(list, i));
                 if (status == CLI_OK)

@@ -15,6 +15,8 @@ void doctor_find(struct doctor *d, enum finding_level level, const char *fix, co
         if (vasprintf(&text, format, arguments) < 0)
                 text = NULL;
         va_end(arguments);
+        if (text)
+                cli_mask_controls(text);
         d->bad += level == FINDING_BAD;
         if (d->findings) {
                 struct json_object *one = json_object_new_object();

@@ -9,9 +9,12 @@
 
 void cli_mask_controls(char *text)
 {
-        for (; *text; text++) {
-                if ((unsigned char)*text < ' ' || *text == 0x7f)
-                        *text = '?';
+        for (unsigned char *c = (unsigned char *)text; *c; c++) {
+                bool wide = c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0; /* U+0080 to U+009F in UTF-8 */
+                if (*c < ' ' || *c == 0x7f || wide)
+                        *c = '?';
+                if (wide)
+                        *++c = '?';
         }
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <json-c/json.h>
 
+#include "member.h"
 #include "table.h"
 
 static const struct table_column peers_columns[] = {
@@ -23,15 +24,12 @@ static void peers_add_why(struct json_object *peer)
                 json_object_object_add(peer, "why", json_object_get(value));
                 return;
         }
-        if (!json_object_object_get_ex(peer, "unused", &unused) || !json_object_is_type(unused, json_type_array))
-                return;
-        for (size_t i = 0; i < json_object_array_length(unused); i++) {
-                struct json_object *one = json_object_array_get_idx(unused, i), *transport, *reason;
-                if (!json_object_object_get_ex(one, "transport", &transport) ||
-                    !json_object_object_get_ex(one, "reason", &reason))
+        for (size_t i = 0, n_unused = member_list(peer, "unused", &unused); i < n_unused; i++) {
+                struct json_object *one = json_object_array_get_idx(unused, i);
+                const char *transport = member_text(one, "transport", NULL), *reason = member_text(one, "reason", NULL);
+                if (!transport || !reason)
                         continue;
-                int n = snprintf(why + used, sizeof(why) - used, "%sno %s: %s", used ? "; " : "",
-                                 json_object_get_string(transport), json_object_get_string(reason));
+                int n = snprintf(why + used, sizeof(why) - used, "%sno %s: %s", used ? "; " : "", transport, reason);
                 if (n < 0 || (size_t)n >= sizeof(why) - used)
                         break;
                 used += (size_t)n;
@@ -40,24 +38,16 @@ static void peers_add_why(struct json_object *peer)
                 json_object_object_add(peer, "why", json_object_new_string(why));
 }
 
-static void peers_flatten(struct json_object *peer)
-{
-        struct json_object *addresses, *urls, *url;
-        if (json_object_object_get_ex(peer, "addresses", &addresses) &&
-            json_object_object_get_ex(addresses, "http", &urls) && json_object_is_type(urls, json_type_array) &&
-            (url = json_object_array_get_idx(urls, 0)))
-                json_object_object_add(peer, "url", json_object_get(url));
-        peers_add_why(peer);
-}
-
 int cli_run_peers(struct cli *cli, int argc, char **argv)
 {
         struct json_object *list = NULL;
         int status = cli_connect(cli);
         if (status == CLI_OK)
                 status = table_get_all(&cli->worker, "/v1/peers?limit=1000", "peers", NULL, &list);
-        for (size_t i = 0; status == CLI_OK && !cli->json && i < json_object_array_length(list); i++)
-                peers_flatten(json_object_array_get_idx(list, i));
+        for (size_t i = 0; status == CLI_OK && !cli->json && i < json_object_array_length(list); i++) {
+                member_add_url(json_object_array_get_idx(list, i));
+                peers_add_why(json_object_array_get_idx(list, i));
+        }
         if (status == CLI_OK)
                 status = table_show(cli, list, peers_columns, FERRY_ARRAY_SIZE(peers_columns),
                                     "Not connected to any worker.");

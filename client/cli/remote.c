@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "link.h"
+#include "member.h"
 #include "tool.h"
 
 /* RdmaMetadata's operation_kind. */
@@ -15,9 +16,7 @@ static int remote_decode(struct remote *remote, enum ferry_kind kind)
 {
         struct json_object *root = json_tokener_parse(remote->metadata), *value = NULL, *list = NULL;
         int offered = json_object_object_get_ex(root, "operation_kind", &value) ? json_object_get_int(value) : 0;
-        size_t n = json_object_object_get_ex(root, "descriptors", &list) && json_object_is_type(list, json_type_array)
-                           ? json_object_array_length(list)
-                           : 0;
+        size_t n = member_list(root, "descriptors", &list);
         bool whole = n > 0;
         for (size_t i = 0; i < n; i++) {
                 struct json_object *descriptor = json_object_array_get_idx(list, i);

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "member.h"
+
 enum { TABLE_COLUMNS = 12, TABLE_CELL = 128 };
 
 static void table_age(const char *text, char *cell, size_t size)
@@ -136,6 +138,12 @@ void table_encode(FILE *path, const char *text)
                 fprintf(path, strchr(plain, *text) ? "%c" : "%%%02X", (unsigned char)*text);
 }
 
+int table_nonsense(const struct cli_worker *worker, const char *path)
+{
+        return cli_fail(CLI_UNREACHABLE, "%s%s is not what a worker answers (is this the URL of a ferryd?)",
+                        worker->url, path);
+}
+
 int table_get(const struct cli_worker *worker, const char *path, const char *member, enum json_type type,
               struct json_object **ret_json)
 {
@@ -146,11 +154,48 @@ int table_get(const struct cli_worker *worker, const char *path, const char *mem
         ferry_answer_clear(&answer);
         if (r == 0 && (!json_object_object_get_ex(json, member, &found) || !json_object_is_type(found, type))) {
                 json_object_put(json);
-                return cli_fail(CLI_UNREACHABLE, "%s%s is not what a worker answers (is this the URL of a ferryd?)",
-                                worker->url, path);
+                return table_nonsense(worker, path);
         }
         *ret_json = json;
         return cli_result(worker, r);
+}
+
+/* The path of the page after another one, for free(); NULL = memory is short. */
+static char *table_next(const char *path, const char *after)
+{
+        char *next = NULL;
+        size_t size;
+        FILE *stream = open_memstream(&next, &size);
+        if (!stream)
+                return NULL;
+        fprintf(stream, "%s&after=", path);
+        table_encode(stream, after);
+        if (fclose(stream) == 0)
+                return next;
+        free(next);
+        return NULL;
+}
+
+/* Adds a page to a list. *at: the path of the page, then of the next one; NULL = it was the last. */
+static int table_add_page(const struct cli_worker *worker, const char *path, const char *member, char **at,
+                          int64_t *skipped, struct json_object *all)
+{
+        struct json_object *page = NULL, *list, *more;
+        char *next = NULL;
+        int status = table_get(worker, *at, member, json_type_array, &page);
+        for (size_t i = 0, n = member_list(page, member, &list); status == CLI_OK && i < n; i++)
+                json_object_array_add(all, json_object_get(json_object_array_get_idx(list, i)));
+        const char *after = member_text(page, "next", NULL);
+        if (status == CLI_OK && after && !(next = table_next(path, after)))
+                status = cli_usage_error("%s", strerror(ENOMEM));
+        else if (next && strcmp(next, *at) == 0) /* a circle */
+                status = table_nonsense(worker, path);
+        if (status == CLI_OK && json_object_object_get_ex(page, "skipped", &more))
+                *skipped += json_object_get_int64(more);
+        json_object_put(page);
+        free(*at);
+        *at = next;
+        return status;
 }
 
 int table_get_all(const struct cli_worker *worker, const char *path, const char *member, int64_t *ret_skipped,
@@ -158,25 +203,11 @@ int table_get_all(const struct cli_worker *worker, const char *path, const char 
 {
         int64_t skipped = 0;
         struct json_object *all = json_object_new_array();
-        char *next = strdup(path);
-        int status = next && all ? CLI_OK : cli_usage_error("%s", strerror(ENOMEM));
-        while (status == CLI_OK && next) {
-                struct json_object *page = NULL, *list = NULL, *after = NULL, *more = NULL;
-                status = table_get(worker, next, member, json_type_array, &page);
-                free(next);
-                next = NULL;
-                if (status == CLI_OK && json_object_object_get_ex(page, member, &list)) {
-                        for (size_t i = 0; i < json_object_array_length(list); i++)
-                                json_object_array_add(all, json_object_get(json_object_array_get_idx(list, i)));
-                        if (json_object_object_get_ex(page, "next", &after) &&
-                            asprintf(&next, "%s&after=%s", path, json_object_get_string(after)) < 0)
-                                next = NULL;
-                        if (json_object_object_get_ex(page, "skipped", &more))
-                                skipped += json_object_get_int64(more);
-                }
-                json_object_put(page);
-        }
-        free(next);
+        char *at = strdup(path);
+        int status = at && all ? CLI_OK : cli_usage_error("%s", strerror(ENOMEM));
+        while (status == CLI_OK && at)
+                status = table_add_page(worker, path, member, &at, &skipped, all);
+        free(at);
         if (status == CLI_OK)
                 *ret_array = all;
         else

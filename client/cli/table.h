@@ -35,6 +35,9 @@ void table_print(FILE *stream, struct json_object *const *rows, size_t n, const 
 /* Text as a value in a path's query. */
 void table_encode(FILE *path, const char *text);
 
+/* Tells that a path of this worker answers with something else. CLI_UNREACHABLE. */
+int table_nonsense(const struct cli_worker *worker, const char *path);
+
 /* GET of a JSON document, whose member has that type, for json_object_put(). An exit status. */
 int table_get(const struct cli_worker *worker, const char *path, const char *member, enum json_type type,
               struct json_object **ret_json);

@@ -46,7 +46,7 @@ static size_t top_take(struct top *top, struct json_object *page)
 {
         struct json_object *list, *operation;
         const char *next = member_text(page, "next", "");
-        size_t n = json_object_object_get_ex(page, "events", &list) ? json_object_array_length(list) : 0;
+        size_t n = member_list(page, "events", &list);
         for (size_t i = 0; top->seen && i < n; i++) {
                 struct json_object *event = json_object_array_get_idx(list, i);
                 if (strcmp(member_text(event, "type", ""), "operation.ended") == 0 &&
@@ -185,6 +185,8 @@ static int top_name(struct top *top)
         int status = table_get(&top->cli->worker, "/v1/worker", "name", json_type_string, &worker);
         if (status == CLI_OK && !(top->name = strdup(member_text(worker, "name", ""))))
                 status = cli_usage_error("memory is short");
+        if (top->name)
+                cli_mask_controls(top->name);
         json_object_put(worker);
         return status;
 }

@@ -20,14 +20,11 @@ static const struct table_column workers_columns[] = {
 /* What is in "addresses" as members of the worker. */
 static void workers_flatten(struct json_object *worker)
 {
-        struct json_object *addresses, *value, *url;
-        if (!json_object_object_get_ex(worker, "addresses", &addresses))
-                return;
-        if (json_object_object_get_ex(addresses, "data", &value))
-                json_object_object_add(worker, "data", json_object_get(value));
-        if (json_object_object_get_ex(addresses, "http", &value) && json_object_is_type(value, json_type_array) &&
-            (url = json_object_array_get_idx(value, 0)))
-                json_object_object_add(worker, "url", json_object_get(url));
+        struct json_object *addresses, *data;
+        if (json_object_object_get_ex(worker, "addresses", &addresses) &&
+            json_object_object_get_ex(addresses, "data", &data))
+                json_object_object_add(worker, "data", json_object_get(data));
+        member_add_url(worker);
 }
 
 /* What was seen of the registry. */
@@ -95,8 +92,10 @@ static int workers_tell(const struct cli *cli, const char *event, struct json_ob
                         status = cli_print(json_object_to_json_string_ext(line, JSON_C_TO_STRING_NOSLASHESCAPE));
                         json_object_put(line);
                 } else {
-                        printf("%-6s %s %s\n", event, member_text(worker, "worker", ""),
-                               member_text(worker, "url", ""));
+                        char name[128], url[512];
+                        table_format(worker, &(struct table_column){ "", "worker", TABLE_TEXT }, name, sizeof(name));
+                        table_format(worker, &(struct table_column){ "", "url", TABLE_TEXT }, url, sizeof(url));
+                        printf("%-6s %s %s\n", event, name, url);
                 }
         }
         return status == CLI_OK ? cli_flush() : status;

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A server that answers as no worker would: ferry tells so, whatever JSON came."""
+import json
+import unittest
+
+from workers import Case
+
+ODD = ({}, "x", 1, None, [None], [1], [[]], [{}])  # in place of a list
+
+
+class Answers(Case):
+    def answering_json(self, answer):
+        body = json.dumps(answer).encode()
+        return self.answering(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n"
+                              b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+
+    def test_members_that_are_no_lists(self):
+        for odd in ODD:
+            answer = {"name": "w", "transports": ["tcp"], "memory": odd, "rdma": odd, "gpu_direct_rdma": {"missing": odd},
+                      "addresses": {"http": odd}, "peers": [{"worker": odd, "unused": odd, "addresses": {"http": odd}}]}
+            with self.answering_json(answer) as url:
+                for command in ("devices", "doctor", "peers", "workers"):
+                    self.ferry(command, "-u", url)
+                self.complains("no worker none is in the registry", "fetch", "ferry://none/op_1", "-u", url, status=1)
+
+    def test_lists_within_lists_that_are_none(self):
+        for odd in ODD:
+            answer = {"name": "w", "transports": odd if isinstance(odd, list) else [odd], "memory": [{"name": odd}],
+                      "rdma": [{"name": odd, "ports": odd}], "gpu_direct_rdma": {"missing": [odd, "a:"]},
+                      "addresses": {"http": [odd]}}
+            with self.answering_json(answer) as url:
+                self.ferry("devices", "-u", url)
+                doctor = self.start("doctor", "-u", url)
+                self.assertIn("Worker w", doctor.communicate(timeout=60)[0].decode())
+                self.assertIn(doctor.returncode, (0, 1))
+
+    def test_pages_that_lead_in_a_circle(self):
+        answer = {"name": "w", "next": "1", "operations": [{}], "regions": [{}], "peers": [{}], "events": [{}]}
+        with self.answering_json(answer) as url:
+            for command in ("ls", "regions", "peers", "workers", "top"):
+                self.complains("is not what a worker answers", command, "-u", url, status=3)
+            _, errors = self.ferry("events", "-u", url, status=3)
+            self.assertIn("is not what a worker answers", errors)
+
+    def test_nothing_that_controls_the_terminal(self):
+        odd = "a\x1b[31m\x9b31m"
+        answer = {"name": odd, "transports": [odd], "addresses": {"data": odd, "http": [odd]}, "operations": [],
+                  "gpu_direct_rdma": {"missing": [odd]}, "events": [], "peers": [{"worker": odd}]}
+        events = {"events": [{"type": odd, "time": odd}]}
+        for answer, commands in ((answer, ("devices", "doctor", "top", "peers", "workers")), (events, ("events",))):
+            with self.answering_json(answer) as url:
+                for command in commands:
+                    output, _ = self.ferry(command, "-u", url)
+                    self.assertIn(b"a?[31m??31m", output, command)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
