@@ -286,7 +286,7 @@ static void http_try_finish(struct http_try *t, CURLcode code, int result)
                 snprintf(reply->fault, sizeof(reply->fault), "%s",
                          result == -EACCES ? "the socket may not be opened" : "nothing listens at the socket");
         else if (code == CURLE_OPERATION_TIMEDOUT && !reply->fault[0])
-                snprintf(reply->fault, sizeof(reply->fault), "%s for %.0f s",
+                snprintf(reply->fault, sizeof(reply->fault), "%s for %.3g s",
                          http_try_is_streamed(t) ? "no byte moved" : "no answer came",
                          (double)(ferry_clock_ms() - (http_try_is_streamed(t) ? t->moved_ms : t->start_ms)) / 1000);
         else if (code != CURLE_OK && !reply->fault[0])

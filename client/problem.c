@@ -89,9 +89,10 @@ static bool problem_take(struct ferry_problem *p, const struct reply *reply)
 static int problem_worker(struct ferry *f)
 {
         struct ferry_problem *p = &f->problem;
+        size_t length = strlen(p->pointer);
+        bool named = length == 0 || strncmp(p->detail, p->pointer, length) == 0; /* as workers do */
         snprintf(f->message, sizeof(f->message), "%d %s: %s%s%s%s", p->http_status, p->code,
-                 p->detail[0] ? p->detail : p->title, p->pointer[0] ? " (at " : "", p->pointer,
-                 p->pointer[0] ? ")" : "");
+                 p->detail[0] ? p->detail : p->title, named ? "" : " (at ", named ? "" : p->pointer, named ? "" : ")");
         return p->error;
 }
 

@@ -30,7 +30,7 @@ int cli_run_accept(struct cli *cli, int argc, char **argv)
         if (!cli->size || !cli->output)
                 return cli_usage_error("usage: ferry accept -o FILE --size SIZE");
         if (!cli_size_parse(cli->size, &size))
-                return cli_usage_error("not a size: %s", cli->size);
+                return cli_usage_error("%s is not a size such as 4096, 64K or 1.5GiB", cli->size);
         int status = content_create(cli->output, &output);
         if (status == CLI_OK && output.fd == STDOUT_FILENO)
                 return cli_usage_error("accept prints the URL on standard output: name a file with -o FILE");

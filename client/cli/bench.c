@@ -119,8 +119,9 @@ int cli_run_bench(struct cli *cli, int argc, char **argv)
         b->theirs = (struct job){ .cli = cli, .worker = &b->peer };
         b->ours = (struct job){ .cli = cli, .worker = &cli->worker };
         cli->quiet = true; /* the table shows the progress */
-        int status = cli->size && !cli_size_parse(cli->size, &largest) ? cli_usage_error("not a size: %s", cli->size)
-                                                                       : cli_connect(cli);
+        int status = cli->size && !cli_size_parse(cli->size, &largest)
+                             ? cli_usage_error("%s is not a size such as 4096, 64K or 1.5GiB", cli->size)
+                             : cli_connect(cli);
         if (status == CLI_OK)
                 status = cli_worker_named(cli, argv[1], WORKER_ITSELF, &b->peer);
         if (status == CLI_OK)

@@ -43,8 +43,8 @@ const struct cli_command cli_commands[] = {
           "on standard error. Commands that take the URL of another worker take "
           "ferry://NAME for one of the registry. Ctrl-C ends --watch.",
           0, 0, cli_run_workers },
-        { "connect", "PEER-URL", "connect the worker to another one before the first transfer", NULL, 1, 1,
-          cli_run_connect },
+        { "connect", "PEER", "connect the worker to another one before the first transfer",
+          "PEER is the URL or @NAME of another worker.", 1, 1, cli_run_connect },
         { "devices", "", "list memory, RDMA devices and transports", NULL, 0, 0, cli_run_devices },
         { "events", "", "print recent events of the worker, one a line",
           "Events are of operations, regions, peers and limits. Ctrl-C ends --follow.", 0, 0, cli_run_events },

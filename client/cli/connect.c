@@ -4,12 +4,15 @@
 int cli_run_connect(struct cli *cli, int argc, char **argv)
 {
         struct ferry_peer peer = { 0 };
-        int status = cli_connect(cli);
-        if (status != CLI_OK)
-                return status;
-        status = cli_result(&cli->worker, ferry_connect_peer(cli->worker.ferry, argv[1], &peer));
+        struct cli_worker named = { 0 };
+        int status = worker_resolve(argv[1], &named);
+        if (status == CLI_OK)
+                status = cli_connect(cli);
+        if (status == CLI_OK)
+                status = cli_result(&cli->worker, ferry_connect_peer(cli->worker.ferry, named.url, &peer));
         if (status == CLI_OK)
                 status = cli_print(peer.json);
         ferry_peer_clear(&peer);
+        worker_close(&named);
         return status;
 }

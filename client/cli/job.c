@@ -39,7 +39,7 @@ int job_make_operation(struct job *job, struct ferry_operation_spec *spec, const
         spec->n_descriptors = 1;
         spec->verify = job->cli->verify;
         if (job->cli->ttl && !cli_duration_parse(job->cli->ttl, &spec->ttl_ms))
-                return cli_usage_error("not a duration: %s", job->cli->ttl);
+                return cli_usage_error("%s is not a time such as 500ms, 30s, 2m or 1h", job->cli->ttl);
         if (job->cli->uses && !cli_number_parse(job->cli->uses, &spec->uses))
                 return cli_usage_error("not a number of peers: %s", job->cli->uses);
         spec->label = job->cli->label;
@@ -61,7 +61,7 @@ int job_wait(struct job *job)
         if (job->operation.done)
                 return cli_operation_result(&job->operation);
         if (job->cli->timeout && !cli_duration_parse(job->cli->timeout, &watch.timeout_ms))
-                return cli_usage_error("not a duration: %s", job->cli->timeout);
+                return cli_usage_error("%s is not a time such as 500ms, 30s, 2m or 1h", job->cli->timeout);
         int r = ferry_watch_operation(job->worker->ferry, job->operation.id, &watch, &last);
         cli_progress_end(&progress);
         if (r == -ETIMEDOUT && job->cli->timeout && last.id[0]) {

@@ -199,7 +199,7 @@ int cli_run_top(struct cli *cli, int argc, char **argv)
         uint64_t interval = TOP_INTERVAL_MS;
         uint64_t left = top.live ? 0 : 1; /* 0 = no limit */
         if (cli->interval && (!cli_duration_parse(cli->interval, &interval) || interval > INT32_MAX))
-                return cli_usage_error("not a duration: %s", cli->interval);
+                return cli_usage_error("%s is not a time such as 500ms, 30s, 2m or 1h", cli->interval);
         if (cli->count && !cli_number_parse(cli->count, &left))
                 return cli_usage_error("not a number of updates: %s", cli->count);
         int status = cli_connect(cli);

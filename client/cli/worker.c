@@ -45,7 +45,8 @@ static int worker_open(const struct cli *cli, struct cli_worker *worker)
         char *token = NULL;
         if (cli->answer_timeout &&
             (!cli_duration_parse(cli->answer_timeout, &answer_ms) || answer_ms == 0 || answer_ms > INT32_MAX))
-                return cli_usage_error("--answer-timeout: not such a duration: %s", cli->answer_timeout);
+                return cli_usage_error("--answer-timeout: %s is not a time such as 500ms, 30s, 2m or 1h",
+                                       cli->answer_timeout);
         if (worker->token_file) {
                 int status = worker_read_token(worker->token_file, &token);
                 if (status != CLI_OK)

@@ -233,6 +233,7 @@ class Files(Case):
         self.ferry("copy", source, first, "-u", self.a.url)
         self.ferry("copy", first, f"@b/{second}", "-u", self.a.url)
         self.ferry("@b", "copy", second, target)
+        self.assertEqual(json.loads(self.ferry("connect", "@b", "-u", self.a.url, "--json")[0])["url"], self.b.url)
         self.assertEqual(target.read_bytes(), source.read_bytes())
         self.assertEqual(self.a.left() + self.b.left(), [first, second])
         self.complains("use cp", "copy", source, target, "-u", self.a.url, status=2)

@@ -25,6 +25,17 @@ TEST(a_problem_is_decoded)
                             "400 invalid-parameter: Some detail (at /descriptors/0/size)");
 }
 
+/* Workers name the field in the detail. */
+TEST(a_field_is_named_once)
+{
+        START(x, { "HTTP/1.1 400 No\r\nContent-Type: application/problem+json\r\nConnection: close\r\n\r\n{\"code\":"
+                   "\"unknown-field\",\"detail\":\"/x: unknown "
+                   "field\",\"errors\":[{\"pointer\":\"/x\",\"detail\":\"?\"}]}" });
+        struct ferry_region region;
+        assert_int_equal(ferry_get_region(x->ferry, "rgn_1", &region), FERRY_E_UNKNOWN_FIELD);
+        assert_string_equal(ferry_last_message(x->ferry), "400 unknown-field: /x: unknown field");
+}
+
 TEST(the_two_limits_are_told_apart_by_status)
 {
         START(x, { PROBLEM("507", "limit-reached", "") });
