@@ -12,14 +12,12 @@
 #include <ferry/error.h>
 
 #include "base/clock.h"
-#include "base/space.h"
 #include "base/util.h"
 #include "http_internal.h"
 #include "latch.h"
 #include "operations/operations.h"
 #include "request.h"
 #include "routes.h"
-#include "transport/copier.h"
 #include "wait.h"
 
 enum {
@@ -35,7 +33,7 @@ struct copying {
         struct http_server *server;
         const struct copying_ops *ops;
         void *content;
-        const struct space *space; /* fixed; NULL = host memory */
+        struct copier_gpus gpus; /* fixed; none = host memory */
         atomic_uint references;
         struct http_latch idle; /* unset while work is under way */
         int (*work)(void *content);
@@ -77,7 +75,7 @@ static void clean(struct http_request *request)
         copying_unref(copying);
 }
 
-int copying_open(struct http_request *request, const struct copying_ops *ops, void *content, const struct space *space)
+int copying_open(struct http_request *request, const struct copying_ops *ops, void *content, struct copier_gpus gpus)
 {
         struct copying *copying = calloc(1, sizeof(*copying));
         int r = copying ? latch_init(&copying->idle) : -ENOMEM;
@@ -90,7 +88,7 @@ int copying_open(struct http_request *request, const struct copying_ops *ops, vo
         copying->server = request->server;
         copying->ops = ops;
         copying->content = content;
-        copying->space = space;
+        copying->gpus = gpus;
         atomic_init(&copying->references, 1);
         request_keep(request, copying, clean);
         return 0;
@@ -151,14 +149,14 @@ static void start(struct http_request *request, int (*function)(void *content), 
         copying->work = function;
         copying->moving.bytes = bytes;
         copying->moving.size = size;
-        if (!copying->space) {
+        if (!copying->gpus.one) {
                 work(copying);
                 return;
         }
         copying->deadline_us = stall_ms ? clock_now_us() + stall_ms * 1000 : UINT64_MAX;
         latch_reset(&copying->idle);
         atomic_fetch_add(&copying->references, 1);
-        copier_run_detached(server->copier, copier_gpus_of(copying->space, NULL), work_detached, copying);
+        copier_run_detached(server->copier, copying->gpus, work_detached, copying);
 }
 
 /*
@@ -205,7 +203,7 @@ void copying_begin(struct http_request *request, int (*function)(void *content),
 {
         struct copying *copying = request->state;
 
-        copying->left = copying->space ? size : 0;
+        copying->left = copying->gpus.one ? size : 0;
         if (copying->left && !make_buffer(request, 0, size))
                 return;
         if (function || copying->left)
@@ -273,7 +271,7 @@ int copying_take(struct http_request *request, const char *data, size_t size)
         struct copying *copying = request->state;
         const uint64_t most = request->chunked ? COPYING_PIECE : request->content_length;
 
-        if (!copying->space)
+        if (!copying->gpus.one)
                 return copying->ops->move(copying->content, (void *)(uintptr_t)data, size);
         if (!make_buffer(request, copying->filling, most))
                 return -EINPROGRESS;
@@ -314,7 +312,7 @@ static ssize_t read_next(void *context, uint64_t position, char *to, size_t size
         struct copying *copying = request->state;
 
         (void)position; /* reads are sequential: the response is used once */
-        if (!copying->space)
+        if (!copying->gpus.one)
                 return copying->ops->move(copying->content, to, size) ? MHD_CONTENT_READER_END_WITH_ERROR
                                                                       : (ssize_t)size;
         int r = await(request, NULL);

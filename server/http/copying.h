@@ -6,9 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "transport/copier.h"
+
 struct MHD_Response;
 struct http_request;
-struct space;
 
 /*
  * The bytes of a request's content on their way between its connection and memory. Those of host memory are copied at
@@ -27,8 +28,8 @@ struct copying_ops {
         void (*close)(void *content, bool done);
 };
 
-/* content: owned from here on, unless it fails. space: NULL = host memory. 0 or -errno. */
-int copying_open(struct http_request *request, const struct copying_ops *ops, void *content, const struct space *space);
+/* content: owned from here on, unless it fails. gpus: none = host memory. 0 or -errno. */
+int copying_open(struct http_request *request, const struct copying_ops *ops, void *content, struct copier_gpus gpus);
 
 /* Closes the request's copying now: at once, or when the GPU has ended what is under way. done: every byte has moved.
  */

@@ -110,7 +110,7 @@ static void answer(struct http_request *request, struct region *region, uint64_t
 
         if (content) {
                 *content = (struct content){ .region = region, .first = first, .size = last - first + 1, .part = part };
-                r = copying_open(request, &content_ops, content, region->space);
+                r = copying_open(request, &content_ops, content, copier_gpus_of(region->space, NULL));
         }
         if (r < 0) {
                 free(content);

@@ -163,7 +163,8 @@ static int content_keep(struct http_request *request, struct operation_content *
                                              .reads = !strcmp(request->method, "GET"),
                                              .store = request->server->config.operations,
                                              .operation = operation_ref(request->operation) };
-                r = copying_open(request, &content_ops, content, operation_content_space(opened));
+                r = copying_open(request, &content_ops, content,
+                                 (struct copier_gpus){ .one = operation_content_gpu(opened) });
                 if (r < 0)
                         content_free(content, false);
         } else {

@@ -56,7 +56,7 @@ static bool upload_begin(struct http_request *request, struct region *region, ui
 
         if (upload) {
                 *upload = (struct upload){ region, offset, end, offset };
-                r = copying_open(request, &upload_ops, upload, region->space);
+                r = copying_open(request, &upload_ops, upload, copier_gpus_of(region->space, NULL));
         }
         if (!r)
                 return true;

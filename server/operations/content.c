@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/space.h"
 #include "content_transfer.h"
 
 /* The bytes of an operation for the HTTP server: opening a range, copying, closing. */
@@ -46,6 +47,13 @@ static void part_add(struct operation_content *part, struct content_transfer *tr
         content_transfer_disarm(transfer);
         DL_APPEND(transfer->parts, part);
         transfer->n_parts++;
+}
+
+static unsigned gpu_of(const struct stream *stream)
+{
+        const struct space *space = stream_next_space(stream, 0);
+
+        return space ? 1 + space->device : 0;
 }
 
 static int claim_operation(struct content_transfer *transfer, const struct operation *operation)
@@ -93,8 +101,10 @@ static int transfer_begin_unlock(struct operation *operation, const struct opera
                 unused = transfer->claim;
                 r = -ENOMEM;
         }
-        if (r == 0)
+        if (r == 0) {
+                transfer->gpu = gpu_of(&transfer->stream);
                 content_transfer_note(transfer, NULL);
+        }
         content_lock(store);
         if (r == 0) {
                 transfer->claimed = true;
@@ -149,9 +159,9 @@ int operation_content_open(struct operation_store *store, struct operation *oper
         return 0;
 }
 
-const struct space *operation_content_space(const struct operation_content *part)
+unsigned operation_content_gpu(const struct operation_content *part)
 {
-        return stream_next_space(&part->transfer->stream, 0);
+        return part->transfer->gpu;
 }
 
 /* ---- moving ---- */

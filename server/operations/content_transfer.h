@@ -18,7 +18,8 @@ struct content_transfer {
         uint64_t peer_epoch;
         char peer_name[FERRY_METADATA_NAME_SIZE]; /* "" = not known */
         struct engine_claim claim;                /* of the claim */
-        struct stream stream;
+        struct stream stream;                     /* of memory that is pinned until over */
+        unsigned gpu;                             /* as operation_content_gpu */
         unsigned references;             /* the operation's list, each open range, each connection, the timer */
         unsigned n_connections;          /* over which its client can ask for more */
         unsigned copying;                /* threads that touch the memory: the transfer cannot end meanwhile */
@@ -27,7 +28,7 @@ struct content_transfer {
         struct content_ranges moved;
         int revoke_reason;      /* the error it ends with; 0 = not revoked */
         int revoke_wire_reason; /* the error for the client */
-        bool claimed;           /* claim and stream are valid */
+        bool claimed;           /* claim, stream and gpu are valid */
         bool over;
         bool timed;         /* the timer is armed, or its callback is about to run */
         uint64_t absent_us; /* when the client is lost; of CLOCK_MONOTONIC; valid while timed */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "operation_fixture.h"
 
+#include "base/space.h"
 #include "content_ranges.h"
 #include "content_transfer.h"
 #include "operations/content.h"
@@ -215,6 +216,23 @@ WITH_STORE(a_cancel_waits_for_no_client)
                 operation_content_close(content, false);
                 test_release(operation);
         }
+}
+
+/* Its pins are gone, and the memory with its region, while the HTTP server still has the range. */
+WITH_STORE(an_open_range_names_its_gpu_after_the_end_of_the_operation)
+{
+        const struct space space = { .device = 3 };
+        struct operation_content *content;
+        struct operation *readable;
+
+        f->region->space = &space;
+        readable = make(f, FERRY_READABLE);
+        f->region->space = NULL;
+        content = must_open(f, readable, 0, 0, TOTAL);
+        operation_cancel(f->store, readable);
+        assert_ended(f, readable, FERRY_CANCELLED, FERRY_E_CANCELLED);
+        assert_int_equal(operation_content_gpu(content), 1 + 3);
+        operation_content_close(content, false);
 }
 
 WITH_STORE(a_client_that_stays_away_is_lost)

@@ -11,7 +11,6 @@
 
 struct operation;
 struct operation_store;
-struct space;
 
 /*
  * The bytes of a passive operation for a caller that moves them itself, range by range: the HTTP server, for peers that
@@ -51,8 +50,9 @@ struct operation_content_request {
 int operation_content_open(struct operation_store *store, struct operation *operation,
                            const struct operation_content_request *request, struct operation_content **ret_content);
 
-/* Where bytes of the operation lie that are not in host memory, some of them at least; NULL = all are. */
-const struct space *operation_content_space(const struct operation_content *content);
+/* 1 + the number of a GPU that has bytes of the operation; 0 = all are in host memory. Also after the transfer's end.
+ */
+unsigned operation_content_gpu(const struct operation_content *content);
 
 /* Copies the range's next bytes, at most size. Returns how many; 0 = end of the range; -1 = the transfer is over. */
 ssize_t operation_content_read(struct operation_content *content, void *to, size_t size);
