@@ -24,7 +24,7 @@ static int claim_check(const struct operation *operation, const struct engine_cl
                 return FERRY_E_KIND_MISMATCH;
         if (operation_terminal(operation))
                 return refusal_of_terminal(operation);
-        if (operation->cancel_requested)
+        if (operation->cancel_requested || operation->store->draining)
                 return FERRY_E_CANCELLED_BY_PEER;
         if (request->total != operation->bytes_total)
                 return FERRY_E_SIZE_MISMATCH;

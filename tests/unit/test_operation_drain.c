@@ -37,7 +37,7 @@ WITH_STORE(what_no_peer_uses_does_not_hold_up_the_drain)
 {
         struct operation *unclaimed = make(f, FERRY_WRITABLE), *between = NULL, *used = NULL;
         const struct operation_spec twice = { .kind = FERRY_READABLE, .uses = 2 };
-        struct engine_claim granted;
+        struct engine_claim granted, late;
         unsigned n = 0;
 
         assert_int_equal(make_spec(f, &twice, &between), 0);
@@ -49,6 +49,7 @@ WITH_STORE(what_no_peer_uses_does_not_hold_up_the_drain)
         assert_int_equal(look(f, unclaimed).status, FERRY_CANCELLED);
         assert_int_equal(look(f, between).status, FERRY_CANCELLED);
         assert_int_equal(look(f, used).status, FERRY_IN_PROGRESS);
+        assert_int_equal(claim(f, used, &late), FERRY_E_CANCELLED_BY_PEER); /* nor do those that come now */
         assert_int_equal(n, 0);
         end_claim(f, &granted, 0);
         assert_int_equal(look(f, used).status, FERRY_CANCELLED);

@@ -132,8 +132,8 @@ size_t operation_store_live(struct operation_store *store);
 
 /*
  * Calls drained once, from any thread, when no live operation is left; from inside this function when there is none.
- * From now on none can be created (FERRY_E_DRAINING), and passive ones that no peer uses are cancelled: at once, or
- * when their last use ends.
+ * From now on none can be created (FERRY_E_DRAINING), no peer can begin to use one, and passive ones that no peer uses
+ * are cancelled: at once, or when their last use ends.
  */
 void operation_store_on_drained(struct operation_store *store, void (*drained)(void *context), void *context);
 
