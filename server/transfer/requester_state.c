@@ -98,16 +98,14 @@ void requester_note_message(struct requester *r, const struct message *message, 
 
 void requester_report_progress(struct requester *r)
 {
-        uint64_t bytes = r->done + r->copying;
-
-        r->moved |= bytes > 0;
-        r->spec.progress(r->spec.context, bytes);
+        r->spec.progress(r->spec.context, r->done + r->copying);
 }
 
 void requester_note_moved(struct requester *r, uint64_t bytes)
 {
         struct flow *flow = &r->peer->requested;
 
+        r->moved = true;
         if (r->held) /* the pause says nothing of the link */
                 flow->moved_us = r->peer->moved_us;
         r->held = false;

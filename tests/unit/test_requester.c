@@ -306,3 +306,20 @@ TEST(what_is_left_suffices_to_resolve_a_name)
         requester_tick(&s->requester, start_us + ENGINE_RECONNECT_MS * 1000);
         assert_int_equal(s->requester.error, FERRY_E_PEER_UNREACHABLE);
 }
+
+/* Of a READ that is answered in parts: what follows the read may have passed them on. */
+TEST(a_link_that_ends_behind_a_part_of_the_first_chunk_is_not_tried_again)
+{
+        const struct wire_header data = {
+                .type = WIRE_DATA, .from_epoch = EPOCH, .transfer = TRANSFER_ID, .length = 100, .total = TOTAL
+        };
+        const uint8_t bytes[100] = { 0 };
+        struct scene *s = scene_begun();
+
+        assert_true(requester_request_next(&s->requester));
+        requester_on_data(&s->engine, &s->peer, &data, &(struct payload){ .length = 100, .bytes = bytes });
+        assert_int_equal(s->requester.error, 0);
+        end_link(s, &s->link, FERRY_E_PEER_LOST);
+        assert_false(s->requester.retried);
+        assert_int_equal(s->requester.error, FERRY_E_PEER_LOST);
+}
