@@ -89,6 +89,8 @@ int content_get(struct ferry *f, const struct content *content, uint64_t offset,
         FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
         struct download download = { sink, context, size ? size : UINT64_MAX, 0 };
         char range[80];
+        if (!sink)
+                return problem_argument(f, "there is no sink");
         if (!download_range(offset, size, range, sizeof(range)))
                 return problem_argument(f, "offset + size is too large");
         const char *const headers[] = { *range ? range : NULL, NULL };

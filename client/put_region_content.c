@@ -23,6 +23,8 @@ int ferry_put_region_content_from(struct ferry *f, const char *id, uint64_t offs
                                   uint64_t size)
 {
         struct request request = { .exchange = { .source = source, .source_context = context, .source_size = size } };
+        if (!source)
+                return problem_argument(f, "there is no source");
         return upload(f, id, offset, &request);
 }
 

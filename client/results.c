@@ -165,9 +165,9 @@ int results_path(struct ferry *f, const char *const *ids, size_t n, enum ferry_w
 {
         path_add(path, "/v1/operations?ids=");
         path->queried = true;
-        if (n == 0 && !path->error)
+        if ((n == 0 || !ids) && !path->error)
                 path->error = -EINVAL;
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0; i < n && !path->error; i++) {
                 path_add(path, i ? "," : "");
                 path_add_segment(path, ids[i]);
         }

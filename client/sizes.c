@@ -22,6 +22,11 @@ void sizes_give_up(void *theirs, size_t their_size, void *ours, size_t our_size)
 
 int sizes_take(struct ferry *f, void *ours, size_t our_size, const void *theirs, size_t their_size)
 {
+        if (!theirs) {
+                if (f)
+                        (void)problem_argument(f, "an argument is missing");
+                return -EINVAL;
+        }
         sizes_give(ours, our_size, theirs, their_size);
         for (size_t i = our_size; i < their_size; i++) {
                 if (!((const char *)theirs)[i])

@@ -14,7 +14,8 @@ void sizes_give(void *theirs, size_t their_size, const void *ours, size_t our_si
 /* The same backwards, for what ours owns: what was given is zeroed, so that clearing ours frees the rest. Pure. */
 void sizes_give_up(void *theirs, size_t their_size, void *ours, size_t our_size);
 
-/* Copies an argument. 0, or -ENOTSUP when it has a value beyond our size. f NULL = no handle to tell why. */
+/* Copies an argument. 0; -EINVAL when it is NULL; -ENOTSUP when it has a value beyond our size. f NULL = no handle to
+ * tell why. */
 int sizes_take(struct ferry *f, void *ours, size_t our_size, const void *theirs, size_t their_size);
 
 /* Items of the program's size instead of ours, which are freed. 0; -ENOMEM, and *items is unchanged. */
