@@ -39,19 +39,21 @@ static int aio_on_timer(CURLM *multi, long timeout_ms, void *context)
         return 0;
 }
 
-/* Starts what is due, ends what is late. Each step may change the list: looks from the start again. */
+/* Starts what is due, ends what is late, and then what callbacks have begun meanwhile. */
 static void aio_run_due(struct ferry_aio *aio)
 {
-        for (struct aio_call *c = aio->calls; c;) {
-                struct aio_call *next = c->next;
+        uint64_t made;
+        do {
                 uint64_t now = ferry_clock_ms();
-                bool late = c->running && http_try_deadline(&c->http_try) <= now, due = !c->running && c->due_ms <= now;
-                if (late)
-                        aio_http_try_end(c, CURLE_OPERATION_TIMEDOUT);
-                else if (due)
-                        aio_http_try_begin(c);
-                c = late || due ? aio->calls : next;
-        }
+                made = aio->n_made;
+                for (struct aio_call *c = aio->calls, *next; c; c = next) {
+                        next = c->next; /* stays: a callback frees no call but its own */
+                        if (c->running && http_try_deadline(&c->http_try) <= now)
+                                aio_http_try_end(c, CURLE_OPERATION_TIMEDOUT);
+                        else if (!c->running && c->due_ms <= now)
+                                aio_http_try_begin(c);
+                }
+        } while (aio->n_made != made);
 }
 
 static void aio_collect(struct ferry_aio *aio)
@@ -92,9 +94,9 @@ int ferry_aio_dispatch(struct ferry_aio *aio, int timeout_ms)
         }
         aio_collect(aio);
         aio_run_due(aio);
-        int r = aio->error ? aio->error : aio_set_timer(aio);
+        aio_set_timer(aio);
         sigpipe_restore(&guard);
-        return r < 0 ? r : aio->called;
+        return aio->error ? aio->error : aio->called;
 }
 
 /* ---- the set ---- */
@@ -136,6 +138,7 @@ struct ferry_aio *ferry_aio_free(struct ferry_aio *aio)
         if (!aio)
                 return NULL;
         struct sigpipe_guard guard = sigpipe_block(aio->tls);
+        aio->ending = true;
         while (aio->calls) {
                 struct aio_call *c = aio->calls;
                 if (c->running)

@@ -64,6 +64,8 @@ static int aio_take_lane(struct ferry_aio *aio, struct ferry **ret_lane)
 
 static int aio_call_new(struct ferry_aio *aio, ferry_aio_done done, void *context, struct aio_call **ret_call)
 {
+        if (aio->ending)
+                return -ECANCELED;
         struct aio_call *c = calloc(1, sizeof(*c));
         int r = c ? aio_take_lane(aio, &c->lane) : -ENOMEM;
         if (r < 0) {
@@ -75,7 +77,6 @@ static int aio_call_new(struct ferry_aio *aio, ferry_aio_done done, void *contex
         c->context = context;
         c->request = &c->plain;
         c->seen_ms = ferry_clock_ms();
-        problem_clear(c->lane);
         *ret_call = c;
         return 0;
 }
@@ -146,7 +147,7 @@ static bool aio_wait_goes_on(struct aio_call *c, int *r, bool done)
                         return false;
         }
         if (aio_left(c, now) == 0) {
-                *r = -ETIMEDOUT;
+                *r = *r == 0 ? problem_late(c->lane) : -ETIMEDOUT;
                 return false;
         }
         int asked = aio_wait_ask(c);
@@ -256,8 +257,10 @@ static int aio_start(struct aio_call *c, int r)
                 return r;
         }
         aio->n_calls++;
+        aio->n_made++;
         aio_link(c, &aio->calls);
-        return aio_set_timer(aio);
+        aio_arm(aio, 0);
+        return 0;
 }
 
 static void aio_expect(struct aio_call *c, enum aio_answer answer, const struct ferry_sizes *sizes)

@@ -57,8 +57,10 @@ struct ferry_aio {
         struct aio_call *calls;
         struct ferry **idle; /* lanes; room for all n_lanes */
         size_t n_idle, n_lanes, n_calls;
-        int called; /* callbacks of one dispatch */
-        int error;  /* of epoll_ctl inside a callback of libcurl */
+        uint64_t n_made; /* calls, ever */
+        bool ending;     /* by ferry_aio_free */
+        int called;      /* callbacks of one dispatch */
+        int error;       /* of epoll_ctl inside a callback of libcurl */
 };
 
 /* ---- aio_call.c ---- */
@@ -75,7 +77,10 @@ void aio_http_try_end(struct aio_call *c, CURLcode code);
 
 /* ---- aio_timer.c ---- */
 
-/* Sets the timer to the next time at which something is due. 0; -errno. */
-int aio_set_timer(struct ferry_aio *aio);
+/* Sets the timer to that time of ferry_clock_ms; AIO_NEVER = none. */
+void aio_arm(struct ferry_aio *aio, uint64_t due_ms);
+
+/* Sets the timer to the next time at which something is due. */
+void aio_set_timer(struct ferry_aio *aio);
 
 #endif

@@ -8,19 +8,25 @@
 
 enum { AIO_FOREVER = INT32_MAX /* ms */ };
 
-int aio_set_timer(struct ferry_aio *aio)
+void aio_arm(struct ferry_aio *aio, uint64_t due)
 {
-        uint64_t now = ferry_clock_ms(), due = aio->curl_due_ms;
+        uint64_t now = ferry_clock_ms();
         struct itimerspec when = { 0 };
-        for (struct aio_call *c = aio->calls; c; c = c->next) {
-                uint64_t one = c->running ? http_try_deadline(&c->http_try) : c->due_ms;
-                due = one < due ? one : due;
-        }
         if (due != AIO_NEVER) {
                 uint64_t left = due > now ? due - now : 0;
                 left = left < AIO_FOREVER ? left : AIO_FOREVER;
                 when.it_value.tv_sec = (time_t)(left / 1000);
                 when.it_value.tv_nsec = left ? (long)(left % 1000) * 1000000 : 1;
         }
-        return timerfd_settime(aio->timer, 0, &when, NULL) < 0 ? -errno : 0;
+        (void)timerfd_settime(aio->timer, 0, &when, NULL); /* cannot fail with what is given here */
+}
+
+void aio_set_timer(struct ferry_aio *aio)
+{
+        uint64_t due = aio->curl_due_ms;
+        for (struct aio_call *c = aio->calls; c; c = c->next) {
+                uint64_t one = c->running ? http_try_deadline(&c->http_try) : c->due_ms;
+                due = one < due ? one : due;
+        }
+        aio_arm(aio, due);
 }

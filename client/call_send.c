@@ -51,7 +51,6 @@ bool call_retry(struct ferry *f, const struct request *request, struct reply *re
 
 int call_send(struct ferry *f, const struct request *request, struct reply *ret_reply)
 {
-        problem_clear(f);
         *ret_reply = (struct reply){ .secret = request->secret };
         const char *wrong = request_check(&request->exchange);
         if (wrong)

@@ -146,6 +146,9 @@ int problem_protocol(struct ferry *f, const char *why, const char *what);
 /* Records wrong arguments. Returns -EINVAL. */
 int problem_argument(struct ferry *f, const char *why);
 
+/* Records that a wait has ended although the worker was there. Returns -ETIMEDOUT. */
+int problem_late(struct ferry *f);
+
 /* ---- call.c: what the calls have in common ---- */
 
 /* Decodes one answer. 0, or -EPROTO with *ret_field naming the field that is wrong, or -ENOMEM. */

@@ -27,6 +27,12 @@ int problem_argument(struct ferry *f, const char *why)
         return -EINVAL;
 }
 
+int problem_late(struct ferry *f)
+{
+        (void)problem_argument(f, "not done within the time limit");
+        return -ETIMEDOUT;
+}
+
 int problem_protocol(struct ferry *f, const char *why, const char *what)
 {
         struct ferry_problem *p = &f->problem;
@@ -140,6 +146,7 @@ static int problem_proxy(struct ferry *f)
 int problem_classify(struct ferry *f, const struct request *request, const struct reply *reply, int result)
 {
         struct ferry_problem *p = &f->problem;
+        problem_clear(f);
         p->http_status = reply->status;
         snprintf(p->request_id, sizeof(p->request_id), "%s", reply->request_id);
         if (result < 0)

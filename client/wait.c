@@ -54,7 +54,7 @@ static int wait_once(struct wait *w, bool first)
         else if (!wait_can_go_on(w, r))
                 return r;
         if (now >= w->deadline_ms)
-                return -ETIMEDOUT;
+                return r == 0 ? problem_late(w->f) : -ETIMEDOUT;
         uint64_t pause = r != 0                                                  ? WAIT_PAUSE_MS
                          : slice >= WAIT_EARLY_MS && now - start < WAIT_EARLY_MS ? WAIT_EARLY_MS
                                                                                  : 0;

@@ -220,6 +220,27 @@ TEST(a_wait_goes_on_over_lost_connections)
         assert_int_equal(served(x), 4);
 }
 
+TEST(arguments_that_are_missing_are_told)
+{
+        START(x, { RUNNING });
+        struct ferry_operation o;
+        struct ferry_operation_results results;
+        struct ferry_region region;
+        struct ferry_answer answer;
+        const int answers[] = { ferry_create_operation(x->ferry, NULL, &o),
+                                ferry_create_operations(x->ferry, NULL, 2, &results),
+                                ferry_wait_operations(x->ferry, NULL, 2, FERRY_WAIT_ALL, 0, &results),
+                                ferry_watch_operation(x->ferry, "op_1", NULL, &o),
+                                ferry_create_region(x->ferry, NULL, &region),
+                                ferry_exchange_perform(x->ferry, NULL, &answer),
+                                ferry_get_region_content_to(x->ferry, "rgn_1", 0, 0, NULL, NULL, NULL),
+                                ferry_put_region_content_from(x->ferry, "rgn_1", 0, NULL, NULL, 8) };
+        for (size_t i = 0; i < UNIT_COUNT(answers); i++)
+                assert_int_equal(answers[i], -EINVAL);
+        assert_string_not_equal(ferry_last_message(x->ferry), "");
+        assert_int_equal(served(x), 0);
+}
+
 TEST(a_wait_has_an_end)
 {
         START(x, { RUNNING }, { NULL, SERVER_HANG });
@@ -235,6 +256,7 @@ TEST(a_wait_without_time_looks_once)
         START(x, { RUNNING }, { COMPLETE });
         struct ferry_operation o;
         assert_int_equal(ferry_wait_operation(x->ferry, "op_1", 0, &o), -ETIMEDOUT);
+        assert_string_equal(ferry_last_message(x->ferry), "not done within the time limit");
         ferry_operation_clear(&o);
         assert_int_equal(ferry_wait_operation(x->ferry, "op_1", 0, &o), 0);
         ferry_operation_clear(&o);

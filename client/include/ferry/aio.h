@@ -41,7 +41,8 @@ typedef void (*ferry_aio_done)(void *context, const struct ferry_aio_result *res
  */
 int ferry_aio_new(struct ferry *f, struct ferry_aio **ret_aio);
 
-/* Cancels the pending calls: each callback gets -ECANCELED. Accepts NULL; returns NULL. Not inside a callback. */
+/* Cancels the pending calls: each callback gets -ECANCELED, and so does a call that it tries to start. Accepts NULL;
+ * returns NULL. Not inside a callback. */
 struct ferry_aio *ferry_aio_free(struct ferry_aio *aio);
 
 /* A descriptor to wait for (readable); it belongs to the set. */
