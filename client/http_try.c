@@ -96,6 +96,9 @@ static bool http_try_set_fixed(struct ferry *f)
         curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
         curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
         curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+#if CURL_AT_LEAST_VERSION(7, 87, 0)
+        curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L); /* a call ends without the answer of a resolver */
+#endif
         curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
         curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)f->connect_timeout_ms);
         curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)HTTP_TRY_CHUNK);

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <ferry/aio.h>
+
+#include "client_fixture.h"
+
+#define OPERATION(status, done)                                                                                        \
+        "{\"id\":\"op_1\",\"kind\":\"read\",\"status\":\"" status "\",\"done\":" done                                  \
+        ",\"revision\":2,\"bytes_total\":8,\"bytes_done\":4}"
+#define RUNNING JSON("200", OPERATION("IN_PROGRESS", "false"))
+#define COMPLETE JSON("200", OPERATION("COMPLETE", "true"))
+#define DRAINING                                                                                                       \
+        "HTTP/1.1 503 No\r\nContent-Type: application/problem+json\r\nConnection: "                                    \
+        "close\r\n\r\n{\"code\":\"draining\"}"
+
+#define START(x, ...) START_WITH(x, &(struct ferry_options){ .retries = -1 }, __VA_ARGS__)
+
+/* What the latest callback was told. */
+struct seen {
+        struct ferry_aio *aio;
+        int calls, result, started;
+        char message[128], code[64];
+};
+
+static void on_done(void *context, const struct ferry_aio_result *result)
+{
+        struct seen *seen = context;
+
+        seen->calls++;
+        seen->result = result->result;
+        snprintf(seen->message, sizeof(seen->message), "%s", result->message);
+        snprintf(seen->code, sizeof(seen->code), "%s", result->problem->code);
+}
+
+static void wait_for(struct fixture *x, uint64_t timeout_ms, struct seen *seen)
+{
+        assert_int_equal(ferry_aio_new(x->ferry, &seen->aio), 0);
+        assert_int_equal(ferry_aio_wait_operation(seen->aio, "op_1", timeout_ms, on_done, seen), 0);
+        while (ferry_aio_pending(seen->aio))
+                assert_true(ferry_aio_dispatch(seen->aio, -1) >= 0);
+        ferry_aio_free(seen->aio);
+}
+
+TEST(a_wait_that_outlives_refusals_ends_without_a_problem)
+{
+        START(x, { DRAINING }, { DRAINING }, { COMPLETE });
+        struct seen seen = { 0 };
+        wait_for(x, FERRY_FOREVER, &seen);
+        assert_int_equal(seen.result, 0);
+        assert_string_equal(seen.message, "");
+        assert_string_equal(seen.code, "");
+}
+
+TEST(a_wait_that_ends_too_early_says_so)
+{
+        START(x, { RUNNING });
+        struct seen seen = { 0 };
+        wait_for(x, 0, &seen);
+        assert_int_equal(seen.result, -ETIMEDOUT);
+        assert_string_equal(seen.message, "not done within the time limit");
+}
+
+/* As programs do that ask again whatever came. */
+static void start_again(void *context, const struct ferry_aio_result *result)
+{
+        struct seen *seen = context;
+
+        on_done(seen, result);
+        seen->started = ferry_aio_delete_operation(seen->aio, "op_1", start_again, seen);
+}
+
+TEST(the_end_of_a_set_is_the_end_of_calls_that_start_again)
+{
+        START(x, { RUNNING });
+        struct seen seen = { 0 };
+        assert_int_equal(ferry_aio_new(x->ferry, &seen.aio), 0);
+        assert_int_equal(ferry_aio_delete_operation(seen.aio, "op_1", start_again, &seen), 0);
+        ferry_aio_free(seen.aio);
+        assert_int_equal(seen.calls, 1);
+        assert_int_equal(seen.result, -ECANCELED);
+        assert_int_equal(seen.started, -ECANCELED);
+}
