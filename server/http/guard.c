@@ -19,7 +19,7 @@ const char *guard_framing_fault(const struct http_headers *headers, const char *
         uint64_t length;
 
         if (headers->fault)
-                return "A header that may come only once is given twice or holds a NUL";
+                return headers->fault;
         if (headers->transfer_encoding && headers->content_length)
                 return "The request has both Content-Length and Transfer-Encoding";
         if (headers->transfer_encoding && strcasecmp(headers->transfer_encoding, "chunked"))

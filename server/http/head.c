@@ -101,12 +101,17 @@ static void add_line(struct sum *sum, const char *line, size_t n)
 {
         static const char cookie[] = "Cookie:", length[] = "Content-Length:", host[] = "Host:";
 
+        const bool empty = n == (n && line[n - 1] == '\r');
+        const size_t name = headers_token_length(line); /* the line feed ends it at the latest */
+
         sum->items++;
         sum->host |= n >= strlen(host) && !strncasecmp(line, host, strlen(host));
         if (*line == ' ' || *line == '\t')
                 sum->fault = "A header is folded";
-        else if (*line == ':' || (n > (n && line[n - 1] == '\r') && !memchr(line, ':', n)))
-                sum->fault = "A header has no name or no colon";
+        else if (!empty && (!name || line[name] != ':'))
+                sum->fault = "A header is not a token, a colon and a value";
+        else if (!empty && memchr(line, '\r', n - 1))
+                sum->fault = "A header holds a carriage return";
         if (n >= strlen(cookie) && !strncasecmp(line, cookie, strlen(cookie))) {
                 sum->cookies += n;
                 sum->items += count(line, n, ';') + count(line, n, ',') + 1;

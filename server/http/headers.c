@@ -43,8 +43,28 @@ static const struct {
         { "Want-Repr-Digest", offsetof(struct http_headers, want_repr_digest), false },
 };
 
+static bool is_token_character(char c)
+{
+        return isalnum((unsigned char)c) || (c && strchr("!#$%&'*+-.^_`|~", c));
+}
+
+size_t headers_token_length(const char *text)
+{
+        size_t n = 0;
+
+        while (is_token_character(text[n]))
+                n++;
+        return n;
+}
+
 void headers_add(struct http_headers *headers, const char *name, const char *value, size_t size)
 {
+        size_t length = headers_token_length(name);
+
+        if (!length || name[length])
+                headers->fault = "The name of a header is not a token";
+        if (strchr(value, '\r'))
+                headers->fault = "A header holds a carriage return";
         if (!strcasecmp(name, "Prefer")) {
                 if (!headers->prefer_wait)
                         headers->prefer_wait = headers_prefer_wait(value, &headers->prefer_wait_s);
@@ -55,8 +75,10 @@ void headers_add(struct http_headers *headers, const char *name, const char *val
                 if ((*name | ' ') != (*table[i].name | ' ') || strcasecmp(name, table[i].name))
                         continue;
                 const char **slot = (const char **)(void *)((char *)headers + table[i].offset);
-                if ((*slot && !table[i].list) || strlen(value) != size)
-                        headers->fault = table[i].name;
+                if (*slot && !table[i].list)
+                        headers->fault = "A header that may come only once is given twice";
+                if (strlen(value) != size)
+                        headers->fault = "A header holds a NUL";
                 if (!*slot)
                         *slot = value;
                 return;
@@ -68,11 +90,6 @@ static const char *skip_blanks(const char *text)
         while (*text == ' ' || *text == '\t')
                 text++;
         return text;
-}
-
-static bool is_token_character(char c)
-{
-        return isalnum((unsigned char)c) || (c && strchr("!#$%&'*+-.^_`|~", c));
 }
 
 /* The text after the comma that ends a preference; a comma inside quotes does not. */
@@ -88,8 +105,7 @@ bool headers_prefer_wait(const char *value, uint64_t *ret_seconds)
 {
         while (*(value = skip_blanks(value))) {
                 const char *name = value;
-                while (is_token_character(*value))
-                        value++;
+                value += headers_token_length(value);
                 bool wait = value - name == 4 && !strncasecmp(name, "wait", 4);
                 value = skip_blanks(value);
                 if (wait && *value == '=') {

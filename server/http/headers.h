@@ -38,11 +38,18 @@ struct http_headers {
         bool prefer_async; /* one has respond-async */
         uint64_t prefer_wait_s;
 
-        const char *fault; /* name of a header that came twice or contains a NUL; NULL = none */
+        const char *fault; /* a sentence that says what no header may be; NULL = none is */
 };
 
-/* Takes one header, in any order. Sets fault where a header came twice that may come only once. Pure. */
+/*
+ * Takes one header, in any order. Sets fault where its name is no token ("Content-Length :" is another header to some
+ * proxies), where its value has a CR or, of those used here, a NUL, and where it came twice and may come only once.
+ * Pure.
+ */
 void headers_add(struct http_headers *headers, const char *name, const char *value, size_t size);
+
+/* Length of the token (RFC 9110, 5.6.2) that text begins with. text need not end with a NUL, but no token may. */
+size_t headers_token_length(const char *text);
 
 /* The wait=N of a Prefer header (RFC 7240), in seconds. false: none, or not a number. */
 bool headers_prefer_wait(const char *value, uint64_t *ret_seconds);

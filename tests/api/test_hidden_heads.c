@@ -9,7 +9,8 @@
 
 /*
  * Heads that libmicrohttpd 0.9 passes over a part of: it ends a line's text at a NUL, and adds a folded line to the
- * name of the header before. Its length would be one thing to a proxy and another to the worker, and the body would be
+ * name of the header before. It also takes names and values as they come, where others see a blank before a colon or a
+ * carriage return otherwise. The length would be one thing to a proxy and another to the worker, and the body would be
  * read as the next request. Refused wherever they stand: the first ones of a connection, later ones, all within TLS.
  */
 
@@ -39,6 +40,10 @@ static const struct {
         { BYTES(POST "Content-Length: 10\r\n zz\r\n\r\n") },
         { BYTES(POST "Content-Length:\r\n 10\r\n\r\n") },
         { BYTES(POST "Transfer-Encoding: chunked\r\n\tx\r\nContent-Length: 10\r\n\r\n") },
+        { BYTES(POST "Transfer-Encoding : chunked\r\nContent-Length: 10\r\n\r\n") },
+        { BYTES(POST "Transfer-Encoding\t: chunked\r\nContent-Length: 10\r\n\r\n") },
+        { BYTES(POST "Content-Length : 10\r\n\r\n") },
+        { BYTES(POST "X: y\rTransfer-Encoding: chunked\r\nContent-Length: 10\r\n\r\n") },
         { BYTES("POST /v1/regions\0 HTTP/1.1\r\n" HOST JSON "Content-Length: 10\r\n\r\n") },
         { BYTES("POST /v1/regions?a=b\0c HTTP/1.1\r\n" HOST JSON "Content-Length: 10\r\n\r\n") },
         { BYTES("POST /v1/regions HTTP/1.1\0\r\n" HOST JSON "Content-Length: 10\r\n\r\n") },

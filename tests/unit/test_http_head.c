@@ -62,6 +62,10 @@ TEST(heads_that_are_not_http_are_refused)
                 START "x\r\n\r\n",
                 START "x\n\r\n",
                 START ": x\r\nX: y\r\n\r\n",
+                START "X : y\r\n\r\n",
+                START "Content-Length\t: 1\r\n\r\n",
+                START "X(y): z\r\n\r\n",
+                START "X: y\rZ: z\r\n\r\n",
                 "GET / HTTP/1.x\r\nHost: x\r\n\r\n",
         };
         int error;

@@ -171,8 +171,27 @@ TEST(a_repeated_header_is_a_fault)
                 add(&headers, name, "5");
                 assert_null(headers.fault);
                 add(&headers, name, "5");
-                assert_string_equal(headers.fault, name);
+                assert_non_null(headers.fault);
         }
+}
+
+TEST(a_name_that_is_no_token_is_a_fault)
+{
+        FOR_EACH_TEXT (name, "Content-Length ", "Transfer-Encoding\t", "", " Host", "X(y)", "X\x7f", "\xc3\xa4",
+                       "a\rb") {
+                struct http_headers headers = { 0 };
+
+                add(&headers, name, "5");
+                assert_non_null(headers.fault);
+        }
+}
+
+TEST(a_carriage_return_in_a_value_is_a_fault)
+{
+        struct http_headers headers = { 0 };
+
+        add(&headers, "X-Other", "o\rContent-Length: 5");
+        assert_non_null(headers.fault);
 }
 
 TEST(a_nul_in_a_value_is_a_fault)
