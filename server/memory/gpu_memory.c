@@ -87,27 +87,50 @@ int gpu_allocate(const char *name, size_t size, const struct space **ret_space, 
         return 0;
 }
 
-/* The context is current. 0: size bytes at the address are memory of the device; FERRY_E_INVALID_PARAMETER. */
-static int adopt_check(const struct gpu_device *device, cuda_pointer address, size_t size, char detail[GPU_DETAIL_SIZE])
+/* The context is current. Whether the address is memory of the device, of an allocation that goes on until *ret_end. */
+static bool allocation_end(const struct gpu_device *device, cuda_pointer address, cuda_pointer *ret_end)
 {
         const struct cuda_driver *cuda = gpu_driver();
         unsigned type = 0;
         int ordinal = -1;
-        cuda_pointer base, end;
+        cuda_pointer base;
         size_t range;
 
         if (cuda->pointer_get_attribute(&type, CUDA_POINTER_MEMORY_TYPE, address) != CUDA_SUCCESS ||
             type != CUDA_MEMORY_DEVICE ||
             cuda->pointer_get_attribute(&ordinal, CUDA_POINTER_DEVICE_ORDINAL, address) != CUDA_SUCCESS ||
-            ordinal != (int)device->number) {
-                (void)snprintf(detail, GPU_DETAIL_SIZE, "The address is not memory of cuda:%u", device->number);
+            ordinal != (int)device->number || cuda->mem_range(&base, &range, address) != CUDA_SUCCESS)
+                return false;
+        *ret_end = base + range;
+        return *ret_end > address;
+}
+
+/*
+ * The context is current. 0: the bytes are memory of the device; FERRY_E_INVALID_PARAMETER. They may lie in several
+ * allocations, as a large tensor of PyTorch does under expandable_segments, which maps memory piece by piece. An IPC
+ * handle is of one alone, and so is what UCX registers. Managed memory may be on the host when others look at the
+ * device.
+ */
+static int adopt_check(struct gpu_memory *memory, char detail[GPU_DETAIL_SIZE])
+{
+        const cuda_pointer start = memory->address;
+        const unsigned number = memory->device->number;
+        cuda_pointer end, at;
+        unsigned managed = 0;
+
+        if (!allocation_end(memory->device, start, &at)) {
+                (void)snprintf(detail, GPU_DETAIL_SIZE, "The address is not memory of cuda:%u", number);
                 return FERRY_E_INVALID_PARAMETER;
         }
-        if (cuda->mem_range(&base, &range, address) == CUDA_SUCCESS && !__builtin_add_overflow(address, size, &end) &&
-            end <= base + range)
+        if (__builtin_add_overflow(start, memory->size, &end))
+                end = UINT64_MAX;
+        (void)gpu_driver()->pointer_get_attribute(&managed, CUDA_POINTER_IS_MANAGED, start);
+        memory->space.only_copied = managed || at < end;
+        while (at < end && allocation_end(memory->device, at, &at))
+                ;
+        if (at >= end)
                 return 0;
-        (void)snprintf(detail, GPU_DETAIL_SIZE, "The memory of cuda:%u at this address is not so large",
-                       device->number);
+        (void)snprintf(detail, GPU_DETAIL_SIZE, "The memory of cuda:%u at this address is not so large", number);
         return FERRY_E_INVALID_PARAMETER;
 }
 
@@ -128,7 +151,7 @@ int gpu_adopt(const char *name, void *address, size_t size, const struct space *
         memory->address = (uintptr_t)address;
         if (!gpu_enter(device))
                 return device_lost(name, detail);
-        r = adopt_check(device, memory->address, size, detail);
+        r = adopt_check(memory, detail);
         if (r == 0 && gpu_driver()->pointer_get_attribute(&memory->buffer_id, CUDA_POINTER_BUFFER_ID,
                                                           memory->address) != CUDA_SUCCESS)
                 r = -EIO;

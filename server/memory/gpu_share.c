@@ -52,7 +52,7 @@ int gpu_share(const struct space *space, struct gpu_share *ret_share)
         struct cuda_ipc_handle handle;
         cuda_pointer base;
         size_t size;
-        int r = export ? gpu_check(memory) : -ENOMEM;
+        int r = !export ? -ENOMEM : space->only_copied ? -ENOTSUP : gpu_check(memory);
 
         if (r == 0 && !gpu_enter(memory->device))
                 r = -ENODEV;
@@ -60,7 +60,7 @@ int gpu_share(const struct space *space, struct gpu_share *ret_share)
                 free(export);
                 return r;
         }
-        /* Pool memory, managed memory and mapped memory have no IPC handles. Of the rest, only the base has one. */
+        /* Memory of a pool and mapped memory have no IPC handles. Of the rest, only the base has one. */
         if (gpu_driver()->mem_range(&base, &size, memory->address) != CUDA_SUCCESS ||
             gpu_driver()->ipc_get(&handle, base) != CUDA_SUCCESS)
                 r = -ENOTSUP;

@@ -27,7 +27,8 @@ EXPORT cuda_result cuIpcGetMemHandle(struct cuda_ipc_handle *ret_handle, cuda_po
         await_moving(context->device);
         (void)pthread_mutex_lock(&standin_lock);
         a = find((void *)(uintptr_t)pointer, 1);
-        if (a && !a->foreign && (uintptr_t)a->address == pointer) { /* no other address in it will do */
+        if (a && !a->foreign && !a->managed && !a->mapped &&
+            (uintptr_t)a->address == pointer) { /* no other address in it will do */
                 handle.fd = a->fd;
                 handle.device = a->device + setting("CUDA_STANDIN_FIRST", 0);
                 handle.size = a->size;

@@ -24,34 +24,61 @@ struct allocation *find(const void *address, size_t size)
         struct allocation *a;
 
         DL_FOREACH (allocations, a)
-                if (start >= a->address && start < a->address + a->size &&
-                    size <= (size_t)(a->address + a->size - start))
-                        return a;
+                if (start >= a->address && start < a->address + a->size) {
+                        size_t left = (size_t)(a->address + a->size - start);
+                        const struct allocation *next = size > left ? find(start + left, size - left) : NULL;
+
+                        return size <= left || (next && next->bytes == a->bytes + a->size) ? a : NULL;
+                }
         return NULL;
 }
 
-struct allocation *allocation_new(int device, size_t size, int fd)
+static void *map(void *address, size_t size, int protection, int fd, size_t offset)
+{
+        return fd < 0 ? MAP_FAILED
+                      : mmap(address, size, protection, MAP_SHARED | (address ? MAP_FIXED : 0), fd, (off_t)offset);
+}
+
+struct allocation *allocation_at(uint8_t *place, uint8_t *bytes_place, int device, size_t size, int fd)
 {
         struct allocation *a = calloc(1, sizeof(*a));
-        void *address = fd < 0 ? MAP_FAILED : mmap(NULL, size, PROT_NONE, MAP_SHARED, fd, 0);
-        void *bytes = fd < 0 ? MAP_FAILED : mmap(NULL, file_size(size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        void *address = map(place, size, PROT_NONE, fd, 0);
+        void *bytes = map(bytes_place, size, PROT_READ | PROT_WRITE, fd, 0);
+        void *trailer = map(NULL, TRAILER, PROT_READ | PROT_WRITE, fd, file_size(size) - TRAILER);
 
-        if (!a || address == MAP_FAILED || bytes == MAP_FAILED) {
+        if (!a || address == MAP_FAILED || bytes == MAP_FAILED || trailer == MAP_FAILED) {
                 free(a);
                 return NULL;
         }
         *a = (struct allocation){ .address = address, .bytes = bytes, .size = size, .device = device, .fd = fd };
-        a->trailer = (void *)(a->bytes + file_size(size) - TRAILER);
+        a->trailer = trailer;
         a->id = ++last_id;
         DL_APPEND(allocations, a);
         return a;
+}
+
+struct allocation *allocation_new(int device, size_t size, int fd)
+{
+        return allocation_at(NULL, NULL, device, size, fd);
+}
+
+int allocation_file(size_t size)
+{
+        int fd = memfd_create("cuda-standin", MFD_CLOEXEC);
+
+        if (fd >= 0 && ftruncate(fd, (off_t)file_size(size)) < 0) {
+                (void)close(fd);
+                return -1;
+        }
+        return fd;
 }
 
 static void unmap(struct allocation *a)
 {
         DL_DELETE(allocations, a);
         (void)munmap(a->address, a->size);
-        (void)munmap(a->bytes, file_size(a->size));
+        (void)munmap(a->bytes, a->size);
+        (void)munmap(a->trailer, TRAILER);
         (void)close(a->fd);
         free(a);
 }
@@ -64,7 +91,8 @@ void allocation_close(struct allocation *a)
 
 void allocation_free(struct allocation *a)
 {
-        used[a->device] -= a->size;
+        if (!a->mapped)
+                used[a->device] -= a->size;
         counts()->freed_while_open += atomic_load(&a->trailer->opens) > 0;
         memset(a->bytes, 0xdd, a->size); /* who still has it open finds this */
         unmap(a);
@@ -81,12 +109,8 @@ EXPORT cuda_result cuMemAlloc_v2(cuda_pointer *ret_pointer, size_t size)
         if (size == 0)
                 return CUDA_ERROR_INVALID_VALUE;
         (void)pthread_mutex_lock(&standin_lock);
-        if (!fault("alloc") && size <= TOTAL_BYTES - used[context->device]) {
-                int fd = memfd_create("cuda-standin", MFD_CLOEXEC);
-
-                if (fd >= 0 && ftruncate(fd, (off_t)file_size(size)) == 0)
-                        a = allocation_new(context->device, size, fd);
-        }
+        if (!fault("alloc") && size <= TOTAL_BYTES - used[context->device])
+                a = allocation_new(context->device, size, allocation_file(size));
         if (a) {
                 used[context->device] += size;
                 memset(a->bytes, 0xcd, size);
@@ -148,6 +172,8 @@ EXPORT cuda_result cuPointerGetAttribute(void *ret_value, int attribute, cuda_po
                 *(unsigned *)ret_value = CUDA_MEMORY_DEVICE;
         else if (attribute == CUDA_POINTER_BUFFER_ID)
                 *(uint64_t *)ret_value = a->id;
+        else if (attribute == CUDA_POINTER_IS_MANAGED)
+                *(unsigned *)ret_value = a->managed;
         else if (attribute == CUDA_POINTER_DEVICE_ORDINAL)
                 *(int *)ret_value = a->device;
         else

@@ -34,8 +34,8 @@
  *                         slow: a copy takes SLOW_US on the device, whatever its size; copies of one stream follow
  *                         each other, those of several run at once
  *
- * device.c has the settings, the devices and the contexts, memory.c what is allocated, ipc.c other processes, host.c
- * host memory, stream.c the copies and their time, ucx.c what UCX's CUDA module needs besides.
+ * device.c has the settings, the devices and the contexts, memory.c what is allocated, mapped.c what is mapped, ipc.c
+ * other processes, host.c host memory, stream.c the copies and their time, ucx.c what UCX's CUDA module needs besides.
  */
 
 #define EXPORT __attribute__((visibility("default")))
@@ -62,6 +62,7 @@ struct allocation {
         int device, fd;
         uint64_t id;
         bool foreign; /* opened from another process */
+        bool managed, mapped;
         struct cuda_ipc_handle handle;
         struct allocation *prev, *next;
 };
@@ -89,7 +90,10 @@ bool context_is_active(int device);
 
 /* What has all of [address, address + size); NULL = nothing. */
 struct allocation *find(const void *address, size_t size);
-/* Takes over fd, of a file with a trailer. NULL when memory is short. */
+/* A file of so many bytes and a trailer, or -1. */
+int allocation_file(size_t size);
+/* Take over fd, of such a file. NULL when memory is short. */
+struct allocation *allocation_at(uint8_t *address, uint8_t *bytes, int device, size_t size, int fd);
 struct allocation *allocation_new(int device, size_t size, int fd);
 void allocation_close(struct allocation *a); /* a foreign one */
 void allocation_free(struct allocation *a);  /* an own one; overwrites its bytes */
@@ -111,6 +115,7 @@ bool event_is_over(cuda_event event);
 
 /* ---- entry points that others call ---- */
 
+cuda_result cuMemAlloc_v2(cuda_pointer *ret_pointer, size_t size);
 cuda_result cuGetErrorName(cuda_result result, const char **ret_name);
 cuda_result cuDeviceGetUuid_v2(struct cuda_uuid *ret_uuid, cuda_device device);
 cuda_result cuStreamCreate(cuda_stream *ret_stream, unsigned flags);

@@ -187,6 +187,76 @@ TEST(what_is_no_memory_of_the_gpu_is_not_adopted)
         program_free(0, address);
 }
 
+/* As PyTorch does with expandable_segments: no allocation has all of a large tensor. */
+static char *program_map(int device, size_t piece, size_t n)
+{
+        const int properties[8] = { 1, 0, 1, device }; /* of pinned memory on a device */
+        cuda_pointer start;
+        void *handle;
+
+        assert_int_equal(CALL(cuMemAddressReserve, (cuda_pointer *, size_t, size_t, cuda_pointer, uint64_t), &start,
+                              n * piece, 0, 0, 0),
+                         CUDA_SUCCESS);
+        for (size_t i = 0; i < n; i++) {
+                assert_int_equal(
+                        CALL(cuMemCreate, (void **, size_t, const int *, uint64_t), &handle, piece, properties, 0),
+                        CUDA_SUCCESS);
+                assert_int_equal(CALL(cuMemMap, (cuda_pointer, size_t, size_t, void *, uint64_t), start + i * piece,
+                                      piece, 0, handle, 0),
+                                 CUDA_SUCCESS);
+                assert_int_equal(CALL(cuMemRelease, (void *), handle), CUDA_SUCCESS);
+        }
+        return (char *)(uintptr_t)start;
+}
+
+TEST(memory_mapped_from_pieces_is_adopted_and_only_copied)
+{
+        enum { PIECE = 2 << 20, LENGTH = 5 << 20 };
+        const struct space *space;
+        struct gpu_share share;
+        char *address = program_map(0, PIECE, 3), *here = malloc(LENGTH), *back = malloc(LENGTH);
+
+        for (size_t i = 0; i < LENGTH; i++)
+                here[i] = (char)(i / 4096);
+        assert_int_equal(gpu_adopt("cuda:0", address + 100, 3 * PIECE - 99, &space, detail), FERRY_E_INVALID_PARAMETER);
+        assert_non_null(strstr(detail, "not so large"));
+        assert_int_equal(gpu_adopt("cuda:0", address + 100, LENGTH, &space, detail), 0);
+        assert_true(space->only_copied);
+        assert_int_equal(gpu_share(space, &share), -ENOTSUP);
+        assert_int_equal(store(space, address + 100, here, LENGTH), 0);
+        assert_int_equal(load(space, back, address + 100, LENGTH), 0);
+        assert_memory_equal(back, here, LENGTH);
+        gpu_free(space);
+        free(here);
+        free(back);
+}
+
+/* It may be on the host when a card or another process looks at the device. */
+TEST(managed_memory_is_adopted_and_only_copied)
+{
+        const struct space *space;
+        struct gpu_share share;
+        cuda_context context;
+        cuda_pointer pointer;
+        char byte = 'm';
+
+        assert_int_equal(CALL(cuInit, (unsigned), 0), CUDA_SUCCESS);
+        assert_int_equal(CALL(cuDevicePrimaryCtxRetain, (cuda_context *, cuda_device), &context, 0), CUDA_SUCCESS);
+        assert_int_equal(CALL(cuCtxPushCurrent_v2, (cuda_context), context), CUDA_SUCCESS);
+        assert_int_equal(CALL(cuMemAllocManaged, (cuda_pointer *, size_t, unsigned), &pointer, SIZE, 1), CUDA_SUCCESS);
+        assert_int_equal(CALL(cuCtxPopCurrent_v2, (cuda_context *), &context), CUDA_SUCCESS);
+        void *address = (void *)(uintptr_t)pointer;
+        assert_int_equal(gpu_adopt("cuda:0", address, SIZE, &space, detail), 0);
+        assert_true(space->only_copied);
+        assert_int_equal(gpu_share(space, &share), -ENOTSUP);
+        assert_int_equal(store(space, address, &byte, 1), 0);
+        byte = 0;
+        assert_int_equal(load(space, &byte, address, 1), 0);
+        assert_int_equal(byte, 'm');
+        gpu_free(space);
+        program_free(0, address);
+}
+
 TEST(memory_that_the_program_frees_is_not_touched_again)
 {
         const struct space *space;

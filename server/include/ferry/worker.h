@@ -133,12 +133,14 @@ enum { FERRY_WORKER_ID_SIZE = 24 }; /* bytes of an id as text, with the NUL */
  * must stay mapped until ferry_worker_region_remove returned 0 or ferry_worker_free returned. ret_id gets "rgn_…".
  *
  * device "cuda:N": address is a device pointer of CUDA's device N, as cudaMalloc or cuMemAlloc return, or inside such
- * memory. Ferry uses the device's primary context, as the CUDA runtime does, and streams of its own, which wait for no
- * other stream: the program finishes its own work on the memory before it offers it, and may use what it finds there
- * once the operation is terminal. A peer on this host may have the memory open, and has closed it when
- * ferry_worker_region_remove returns (one that is stopped: after 5 s it is given up). If the program frees the memory
- * before, or resets the device, what begins afterwards ends with FERRY_E_TRANSFER_FAILED; what it moves at that moment
- * is undefined, as for host memory that is unmapped under an operation.
+ * memory. Managed memory and memory in several allocations side by side (PyTorch's under expandable_segments) always
+ * travel through host memory. Ferry uses the device's primary context, as the CUDA runtime does, and streams of its
+ * own, which wait for no other stream: the program finishes its own work on the memory before it offers it, and may use
+ * what it finds there once the operation is terminal. A peer on this host may have the memory open, and has closed it
+ * when ferry_worker_region_remove returns (one that is stopped: after 5 s it is given up). If the program frees the
+ * memory before, or resets the device, what begins afterwards ends with FERRY_E_TRANSFER_FAILED; what it moves at that
+ * moment is undefined, as for host memory that is unmapped under an operation. A device that the program has reset
+ * cannot be used by this process's workers again.
  *
  * FERRY_E_INVALID_PARAMETER (no address, size 0, name too long, not memory of that device); FERRY_E_UNKNOWN_DEVICE;
  * FERRY_E_LIMIT_REACHED ("max-regions"); FERRY_E_NO_SPACE (the system will not lock the memory for RDMA); -ENOMEM;

@@ -213,7 +213,7 @@ int ucx_register_memory(struct transport *transport, struct memory *memory)
         ucs_status_t status;
         uint64_t limit;
 
-        if (memory->space && !ucx_of(transport)->gpudirect)
+        if (memory->space && (memory->space->only_copied || !ucx_of(transport)->gpudirect))
                 return 0; /* transfers stage it */
         status = ucp_mem_map(ucx_of(transport)->context, &params, &handle);
         if (status == UCS_OK) {

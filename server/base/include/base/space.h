@@ -27,8 +27,9 @@ struct space_ops {
 
 struct space {
         const struct space_ops *ops;
-        bool foreign;    /* the program's, which may free it at any time: check says so, and copy */
-        unsigned device; /* one that stands still holds up its own copies alone */
+        bool foreign;     /* the program's, which may free it at any time: check says so, and copy */
+        bool only_copied; /* no other process and no network card may reach the memory in place */
+        unsigned device;  /* one that stands still holds up its own copies alone */
 };
 
 /*

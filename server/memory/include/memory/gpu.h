@@ -54,9 +54,10 @@ int gpu_allocate(const char *device, size_t size, const struct space **ret_space
                  char detail[GPU_DETAIL_SIZE]);
 
 /*
- * Takes memory that the program has allocated on "cuda:N" and should keep until gpu_free. Once the program frees it or
- * resets the device, copies fail with -EFAULT or -ENODEV, even if a new allocation has the same address. Errors as of
- * gpu_allocate; FERRY_E_INVALID_PARAMETER: not memory of that device, or the allocation is shorter.
+ * Takes memory that the program has on "cuda:N", in one allocation or in several side by side, and should keep until
+ * gpu_free. Once the program frees it (of several allocations, the first) or resets the device, copies fail with
+ * -EFAULT or -ENODEV, even if a new allocation has the same address. Errors as of gpu_allocate;
+ * FERRY_E_INVALID_PARAMETER: not all of it is memory of that device.
  */
 int gpu_adopt(const char *device, void *address, size_t size, const struct space **ret_space,
               char detail[GPU_DETAIL_SIZE]);
