@@ -2,7 +2,7 @@
 #include "operations/content.h"
 
 #include <errno.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/space.h"
@@ -343,6 +343,32 @@ static bool every_byte(struct content_transfer *transfer)
         return transfer->moved.total == transfer->stream.total;
 }
 
+enum { CONTENT_ENDS_MAX = 64 }; /* that are remembered, in case their clients repeat them */
+
+static uint32_t completed_max(const struct operation *operation)
+{
+        return operation_uses_max(operation) < CONTENT_ENDS_MAX ? operation_uses_max(operation) : CONTENT_ENDS_MAX;
+}
+
+/* With the lock held. If memory is short, a client that repeats its end is told that the transfer is gone. */
+static void note_completed(struct operation *operation, uint64_t id)
+{
+        const uint32_t max = completed_max(operation);
+
+        if (!operation->content_completed)
+                operation->content_completed = calloc(max, sizeof(operation->content_completed[0]));
+        if (operation->content_completed)
+                operation->content_completed[operation->n_content_completed++ % max] = id;
+}
+
+static bool has_completed(const struct operation *operation, uint64_t id)
+{
+        for (uint32_t i = 0; id && operation->content_completed && i < completed_max(operation); i++)
+                if (operation->content_completed[i] == id)
+                        return true;
+        return false;
+}
+
 int operation_content_end(struct operation_store *store, struct operation *operation, const uint8_t *key, uint64_t id,
                           bool *ret_complete)
 {
@@ -358,12 +384,12 @@ int operation_content_end(struct operation_store *store, struct operation *opera
                 if (transfer->id == id && !transfer->revoke_reason && transfer->claimed)
                         break;
         if (!transfer) {
-                *ret_complete = id && operation->content_completed == id;
+                *ret_complete = has_completed(operation, id);
                 r = *ret_complete ? 0 : FERRY_E_GONE;
                 content_unlock(store);
         } else if (!transfer->copying && every_byte(transfer)) {
                 *ret_complete = true;
-                operation->content_completed = id;
+                note_completed(operation, id);
                 content_transfer_end_unlock(transfer, 0, "");
         } else {
                 *ret_complete = false;

@@ -132,7 +132,8 @@ struct operation {
         struct operation *stopping_next;                 /* deferred_actions' */
 
         struct content_transfer *contents; /* transfers over HTTP; guarded by the store's content lock */
-        uint64_t content_completed;        /* id of the last one that its client ended as complete; the same lock */
+        uint64_t *content_completed; /* ids of those that their clients ended as complete, a ring; NULL = none. Owned */
+        uint32_t n_content_completed; /* so far; the same lock */
 
         size_t n_descriptors;
         struct operation_descriptor descriptors[];

@@ -200,6 +200,35 @@ WITH_STORE(a_named_transfer_completes_when_its_client_says_so)
         operation_content_close(content, false);
 }
 
+static bool ends_complete(struct fixture *f, struct operation *operation, uint64_t transfer)
+{
+        bool complete = false;
+
+        return operation_content_end(f->store, operation, NULL, transfer, &complete) == 0 && complete;
+}
+
+/* A client whose connection broke before the answer came asks again, and others have ended meanwhile. */
+WITH_STORE(each_of_several_named_transfers_may_repeat_its_end)
+{
+        enum { USES = 3 };
+        struct operation *operation = make_readers(f, USES, 0);
+        struct operation_content *contents[USES];
+        uint8_t bytes[TOTAL];
+
+        for (uint64_t i = 0; i < USES; i++) {
+                contents[i] = must_open(f, operation, 7 + i, 0, TOTAL);
+                assert_int_equal(operation_content_read(contents[i], bytes, TOTAL), TOTAL);
+        }
+        for (uint64_t round = 0; round < 2; round++)
+                for (uint64_t i = 0; i < USES; i++)
+                        assert_true(ends_complete(f, operation, 7 + i));
+        assert_false(ends_complete(f, operation, 7 + USES));
+        assert_false(ends_complete(f, operation, 0));
+        assert_ended(f, operation, FERRY_COMPLETE, 0);
+        for (size_t i = 0; i < USES; i++)
+                operation_content_close(contents[i], true);
+}
+
 WITH_STORE(a_cancel_waits_for_no_client)
 {
         for (int kind = FERRY_READABLE; kind <= FERRY_WRITABLE; kind += FERRY_WRITABLE - FERRY_READABLE) {
