@@ -182,6 +182,8 @@ static bool try_again(struct requester *r)
         return true;
 }
 
+static const char silent[] = "the peer's host does not answer any more";
+
 /* The peer may be complete, and can no longer say so: the link's error replaces any reason of this worker. */
 static void lose_answer(struct requester *r, int error, const char *detail)
 {
@@ -201,7 +203,7 @@ void requester_link_ended(struct requester *r, int error, const char *detail)
                 return;
         if (r->retried && r->peer->silent) { /* as the first link was: HTTP would find the host as silent */
                 error = FERRY_E_PEER_LOST;
-                detail = "the peer's host does not answer any more";
+                detail = silent;
         }
         lose_answer(r, error, detail);
         r->peer_knows = true;
@@ -209,9 +211,21 @@ void requester_link_ended(struct requester *r, int error, const char *detail)
         requester_fail(r, error, "%s", detail);
 }
 
+/* No message has come over the link in time. Others that wait for a second link have more time left. */
+static void end_unconnected(struct requester *r)
+{
+        if (r->retried && r->peer->n_transfers + r->peer->n_connect_requests > 1) {
+                lose_answer(r, FERRY_E_PEER_LOST, silent);
+                r->final_sent = false;
+                requester_fail(r, FERRY_E_PEER_LOST, "%s", silent);
+        } else {
+                r->peer->silent = true;
+                peer_fail(r->peer, FERRY_E_PEER_UNREACHABLE, "no answer within the connect time");
+        }
+}
+
 void requester_tick(struct requester *r, uint64_t now_us)
 {
-        static const char late[] = "no answer within the connect time";
         static const char unresolved[] = "its name was not resolved within the connect time";
         bool connecting = r->state == REQUESTER_ROUTING || (r->peer && r->peer->link->state == LINK_CONNECTING);
 
@@ -236,8 +250,7 @@ void requester_tick(struct requester *r, uint64_t now_us)
                 if (now_us < r->connect_deadline_us)
                         return;
                 if (r->peer) {
-                        r->peer->silent = true;
-                        peer_fail(r->peer, FERRY_E_PEER_UNREACHABLE, late);
+                        end_unconnected(r);
                 } else {
                         route_timed_out(r->engine, &r->route, unresolved);
                         requester_fail(r, FERRY_E_PEER_UNREACHABLE, "%s", unresolved);

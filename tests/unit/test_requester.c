@@ -281,6 +281,23 @@ TEST(an_idle_link_that_was_silent_leaves_the_second_what_is_left)
         assert_second_lasts(s, CONNECT_US - 3000 * 1000);
 }
 
+/* They have all of their time to connect, and then HTTP. */
+TEST(an_end_on_a_silent_second_link_leaves_it_to_others_that_wait_for_it)
+{
+        struct scene *s = scene_begun();
+        struct peer *peer;
+
+        later_us = 3000 * 1000;
+        end_link(s, &s->link, FERRY_E_PEER_LOST);
+        peer = s->requester.peer;
+        peer->n_transfers++; /* a fresh one */
+        requester_tick(&s->requester, clock_now_us() + CONNECT_US - 3000 * 1000);
+        assert_int_equal(s->second.state, LINK_CONNECTING);
+        assert_int_equal(s->requester.state, REQUESTER_FAILING);
+        assert_int_equal(s->requester.error, FERRY_E_PEER_LOST);
+        assert_false(peer->silent);
+}
+
 TEST(what_is_left_suffices_for_a_long_round_trip)
 {
         struct scene *s = scene_begun();
