@@ -19,6 +19,7 @@ static int accept_run(struct job *job, struct content_output *output, uint64_t s
                 status = job_wait(job);
         if (status == CLI_OK)
                 status = content_save(job->worker, &job->region, output, size);
+        status = content_end(output, status);
         return status == CLI_OK ? job_report(job) : status;
 }
 
@@ -31,16 +32,13 @@ int cli_run_accept(struct cli *cli, int argc, char **argv)
                 return cli_usage_error("usage: ferry accept -o FILE --size SIZE");
         if (!cli_size_parse(cli->size, &size))
                 return cli_usage_error("%s is not a size such as 4096, 64K or 1.5GiB", cli->size);
-        int status = content_create(cli->output, &output);
+        int status = cli_connect(cli);
+        if (status == CLI_OK)
+                status = content_create(cli->output, &output);
         if (status == CLI_OK && output.fd == STDOUT_FILENO)
                 return cli_usage_error("accept prints the URL on standard output: name a file with -o FILE");
         if (status == CLI_OK)
-                status = cli_connect(cli);
-        if (status == CLI_OK)
                 status = accept_run(&job, &output, size);
         job_end(&job);
-        if (status == CLI_OK)
-                return content_keep(&output);
-        content_discard(&output);
         return status;
 }

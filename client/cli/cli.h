@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #include <ferry/ferry.h>
 #include <ferry/util.h>
@@ -176,8 +177,15 @@ int cli_fail(int status, const char *format, ...) __attribute__((format(printf, 
 /* What comes from a file's name or a worker must not control the terminal. */
 void cli_mask_controls(char *text);
 
-/* Everything, or a negative errno. */
+/*
+ * What is there, at most size bytes, 0 = the end; or everything. They wait also where the other end of the descriptor
+ * has made it non-blocking. Else a negative errno, -ECANCELED after a signal.
+ */
+ssize_t cli_read(int fd, void *buffer, size_t size);
 int cli_write(int fd, const void *data, size_t size);
+
+/* Whether a failure needs no line: the reader has closed the pipe, or a signal came, which main tells of. */
+bool cli_is_silent(int r);
 
 /* JSON or text to standard output, with a line break at its end. The exit status. */
 int cli_print(const char *text);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,18 +21,20 @@
  */
 enum { CONTENT_PIECE = 8 << 20, CONTENT_COPY = 256 << 20 };
 
-enum { CONTENT_LINKS = 40 }; /* symbolic links in a row, as the kernel has it */
+enum {
+        CONTENT_LINKS = 40,  /* symbolic links in a row, as the kernel has it */
+        CONTENT_SUFFIX = 32, /* at most, of a part's name */
+        CONTENT_PARTS = 100,
+};
 
 /* ---- file → region ---- */
 
 static int content_read(int fd, char *to, uint64_t size)
 {
         while (size && !signals_caught()) {
-                ssize_t n = read(fd, to, size < CONTENT_PIECE ? (size_t)size : CONTENT_PIECE);
-                if (n < 0 && errno == EINTR)
-                        continue;
+                ssize_t n = cli_read(fd, to, size < CONTENT_PIECE ? (size_t)size : CONTENT_PIECE);
                 if (n <= 0)
-                        return n < 0 ? -errno : -ENODATA;
+                        return n < 0 ? (int)n : -ENODATA;
                 to += n;
                 size -= (uint64_t)n;
         }
@@ -40,49 +43,46 @@ static int content_read(int fd, char *to, uint64_t size)
 
 static int content_file_result(int r, const char *name)
 {
-        if (r == -ECANCELED)
+        if (cli_is_silent(r))
                 return CLI_PROBLEM;
         if (r == -ENODATA)
                 return cli_usage_error("%s became shorter while it was read", name);
         return r < 0 ? cli_usage_error("%s: %s", name, strerror(-r)) : CLI_OK;
 }
 
-/* Tells a fault of the file, which a callback returned, from one of the request. */
-struct content_stream {
-        int fd, error;
-};
-
-static ssize_t content_stream_read(void *context, void *buffer, size_t size)
+ssize_t content_stream_read(void *context, void *buffer, size_t size)
 {
         struct content_stream *s = context;
-        for (;;) {
-                ssize_t n = read(s->fd, buffer, size);
-                if (n < 0 && errno == EINTR)
-                        continue;
-                s->error = n < 0 ? -errno : n == 0 ? -ENODATA : 0;
-                return n > 0 ? n : s->error;
-        }
+        ssize_t n = cli_read(s->fd, buffer, size);
+        s->error = n < 0 ? (int)n : 0;
+        return n;
 }
 
-static int content_stream_write(void *context, const void *data, size_t size)
+int content_stream_write(void *context, const void *data, size_t size)
 {
         struct content_stream *s = context;
         s->error = cli_write(s->fd, data, size);
         return s->error;
 }
 
-int content_fill(const struct cli_worker *worker, const struct ferry_region *region, int fd, const char *name,
-                 uint64_t size)
+int content_stream_result(const struct cli_worker *worker, const struct content_stream *stream, int r)
 {
-        void *map = local_map(worker->url, region, true);
+        if (stream->error || r == -ENODATA) /* the file ended before its size */
+                return content_file_result(stream->error ? stream->error : r, stream->name);
+        return cli_result(worker, r);
+}
+
+int content_fill(const struct cli_worker *worker, const struct ferry_region *region, const struct content_input *input)
+{
+        void *map = region->size >= input->size ? local_map(worker->url, region, true) : NULL;
         if (map) {
-                int r = content_read(fd, map, size);
+                int r = content_read(input->fd, map, input->size);
                 munmap(map, (size_t)region->size);
-                return content_file_result(r, name);
+                return content_file_result(r, input->name);
         }
-        struct content_stream stream = { .fd = fd };
-        int r = ferry_put_region_content_from(worker->ferry, region->id, 0, content_stream_read, &stream, size);
-        return stream.error ? content_file_result(stream.error, name) : cli_result(worker, r);
+        struct content_stream stream = { .fd = input->fd, .name = input->name };
+        int r = ferry_put_region_content_from(worker->ferry, region->id, 0, content_stream_read, &stream, input->size);
+        return content_stream_result(worker, &stream, r);
 }
 
 /* ---- region → file ---- */
@@ -108,34 +108,59 @@ static int content_write(const struct content_output *output, const char *from, 
 int content_save(const struct cli_worker *worker, const struct ferry_region *region,
                  const struct content_output *output, uint64_t size)
 {
-        void *map = local_map(worker->url, region, false);
+        uint64_t came = 0;
+        void *map = region->size >= size ? local_map(worker->url, region, false) : NULL;
         if (map) {
                 int r = content_write(output, map, size);
                 munmap(map, (size_t)region->size);
-                return r == -EPIPE ? CLI_PROBLEM : content_file_result(r, output->file);
+                return content_file_result(r, output->file);
         }
-        struct content_stream stream = { .fd = output->fd };
-        int r = ferry_get_region_content_to(worker->ferry, region->id, 0, size, content_stream_write, &stream, NULL);
-        if (stream.error == -EPIPE)
-                return CLI_PROBLEM;
-        return stream.error ? content_file_result(stream.error, output->file) : cli_result(worker, r);
+        struct content_stream stream = { .fd = output->fd, .name = output->file };
+        int r = ferry_get_region_content_to(worker->ferry, region->id, 0, size, content_stream_write, &stream, &came);
+        if (r == 0 && came != size)
+                return cli_fail(CLI_UNREACHABLE, "%s: %" PRIu64 " of %" PRIu64 " bytes came (is it a ferryd?)",
+                                worker->url, came, size);
+        return content_stream_result(worker, &stream, r);
 }
 
 /* ---- inputs ---- */
 
+int content_open_any(const char *file, struct content_input *ret_input)
+{
+        bool standard = strcmp(file, "-") == 0;
+        struct content_input input = { .name = standard ? "standard input" : file, .size = FERRY_SIZE_UNKNOWN };
+        struct stat status;
+        input.fd = standard ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0) : open(file, O_RDONLY | O_CLOEXEC);
+        int r = input.fd < 0 || fstat(input.fd, &status) < 0 ? -errno : 0;
+        if (r < 0 && signals_caught())
+                r = -ECANCELED; /* while it waited for the other end of a pipe */
+        if (r < 0) {
+                content_close(&input);
+                return content_file_result(r, input.name);
+        }
+        if (S_ISDIR(status.st_mode)) {
+                content_close(&input);
+                return cli_usage_error("%s is a directory: pack it first, with tar", file);
+        }
+        if (S_ISREG(status.st_mode) && status.st_size > 0) { /* those of /proc have no size */
+                off_t at = lseek(input.fd, 0, SEEK_CUR);
+                input.size = at < status.st_size ? (uint64_t)(status.st_size - at) : 0;
+        }
+        *ret_input = input;
+        return CLI_OK;
+}
+
+/* Reads to the end, into memory. */
 static int content_spool(struct content_input *input)
 {
         char piece[65536];
         int memory = memfd_create("ferry-input", MFD_CLOEXEC), r = memory < 0 ? -errno : 0;
         ssize_t n = 0;
-        while (r == 0 && !signals_caught() && (n = read(input->fd, piece, sizeof(piece))) != 0) {
-                if (n < 0 && errno == EINTR)
-                        continue;
-                r = n < 0 ? -errno : cli_write(memory, piece, (size_t)n);
+        input->size = 0;
+        while (r == 0 && (n = cli_read(input->fd, piece, sizeof(piece))) != 0) {
+                r = n < 0 ? (int)n : cli_write(memory, piece, (size_t)n);
                 input->size += n > 0 ? (uint64_t)n : 0;
         }
-        if (r == 0 && signals_caught())
-                r = -ECANCELED;
         close(input->fd);
         input->fd = memory;
         if (memory >= 0)
@@ -145,26 +170,12 @@ static int content_spool(struct content_input *input)
 
 int content_open(const char *file, struct content_input *ret_input)
 {
-        bool standard = strcmp(file, "-") == 0;
-        struct content_input input = { .name = standard ? "standard input" : file };
-        struct stat status;
-        input.fd = standard ? dup(STDIN_FILENO) : open(file, O_RDONLY | O_CLOEXEC);
-        if (input.fd < 0 && signals_caught())
-                return CLI_PROBLEM; /* while it waited for the other end of a pipe */
-        if (input.fd < 0 || fstat(input.fd, &status) < 0) {
-                int error = errno;
-                content_close(&input);
-                return cli_usage_error("%s: %s", input.name, strerror(error));
-        }
-        int r = CLI_OK;
-        if (S_ISDIR(status.st_mode)) {
-                r = cli_usage_error("%s is a directory: pack it first, as in tar c %s | ferry offer -", file, file);
-        } else if (S_ISREG(status.st_mode) && status.st_size > 0) {
-                off_t at = lseek(input.fd, 0, SEEK_CUR);
-                input.size = at < status.st_size ? (uint64_t)(status.st_size - at) : 0;
-        } else {
+        struct content_input input;
+        int r = content_open_any(file, &input);
+        if (r != CLI_OK)
+                return r;
+        if (input.size == FERRY_SIZE_UNKNOWN)
                 r = content_spool(&input);
-        }
         if (r == CLI_OK && input.size == 0)
                 r = cli_usage_error("%s is empty: no bytes to move", input.name);
         if (r == CLI_OK)
@@ -219,15 +230,28 @@ static char *content_follow(const char *file)
         return NULL;
 }
 
-/* The part of a file stands beside the file itself: to rename it to a symbolic link would replace the link. */
+/*
+ * The part of a file stands beside the file itself: to rename it to a symbolic link would replace the link. A command
+ * that was killed may have left one with our pid, as each one of a container has the same.
+ */
 static void content_create_part(struct content_output *output, bool exists, mode_t mode)
 {
-        if (asprintf(&output->part, "%s.part-%d", output->target, (int)getpid()) < 0) {
-                output->part = NULL;
-                errno = ENOMEM;
-                return;
+        const char *slash = strrchr(output->target, '/'), *name = slash ? slash + 1 : output->target;
+        int stem = (int)(name - output->target) + (int)strnlen(name, NAME_MAX - CONTENT_SUFFIX);
+        for (unsigned n = 0; output->fd < 0 && n < CONTENT_PARTS; n++) {
+                char more[12] = "";
+                if (n)
+                        snprintf(more, sizeof(more), "-%u", n);
+                free(output->part);
+                if (asprintf(&output->part, "%.*s.part-%d%s", stem, output->target, (int)getpid(), more) < 0) {
+                        output->part = NULL;
+                        errno = ENOMEM;
+                        return;
+                }
+                output->fd = open(output->part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+                if (output->fd < 0 && errno != EEXIST)
+                        return;
         }
-        output->fd = open(output->part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (output->fd >= 0 && exists)
                 (void)fchmod(output->fd, mode & 07777);
 }
@@ -249,10 +273,10 @@ int content_create(const char *file, struct content_output *ret_output)
         else if (output.target && (!exists || faccessat(AT_FDCWD, file, W_OK, AT_EACCESS) == 0))
                 content_create_part(&output, exists, status.st_mode);
         if (output.fd < 0) {
-                int error = errno;
+                int r = signals_caught() ? -ECANCELED : -errno; /* a pipe that nobody reads */
                 free(output.part);
                 free(output.target);
-                return cli_usage_error("%s: %s", file, strerror(error));
+                return content_file_result(r, file);
         }
         *ret_output = output;
         return CLI_OK;
@@ -297,8 +321,8 @@ int content_reserve(struct content_output *output, uint64_t size)
 int content_reserved(const struct content_output *output, uint64_t size, int r)
 {
         char bytes[32];
-        if (r == 0)
-                return CLI_OK;
+        if (r == 0 || signals_caught())
+                return r == 0 ? CLI_OK : CLI_PROBLEM;
         cli_bytes_format(bytes, sizeof(bytes), (double)size);
         return cli_usage_error("%s: %s: %s are needed", output->file, strerror(-r), bytes);
 }
@@ -310,32 +334,18 @@ static void content_unmap(struct content_output *output)
         output->map = NULL;
 }
 
-int content_keep(struct content_output *output)
-{
-        int status = CLI_OK;
-        content_unmap(output);
-        if (output->part) {
-                /* Some file systems report a full disk only at close(). */
-                if (close(output->fd) < 0 || rename(output->part, output->target) < 0)
-                        status = cli_usage_error("%s: %s", output->file, strerror(errno));
-                output->fd = -1;
-                if (status != CLI_OK)
-                        (void)unlink(output->part);
-                free(output->part);
-                output->part = NULL;
-        }
-        content_discard(output);
-        return status;
-}
-
-void content_discard(struct content_output *output)
+int content_end(struct content_output *output, int status)
 {
         content_unmap(output);
-        if (output->fd > STDERR_FILENO)
-                close(output->fd);
-        if (output->part)
+        /* Some file systems report a full disk only at close(). */
+        if (output->fd > STDERR_FILENO && close(output->fd) < 0 && status == CLI_OK)
+                status = cli_usage_error("%s: %s", output->file, strerror(errno));
+        if (output->part && status == CLI_OK && rename(output->part, output->target) < 0)
+                status = cli_usage_error("%s: %s", output->file, strerror(errno));
+        if (output->part && status != CLI_OK)
                 (void)unlink(output->part);
         free(output->part);
         free(output->target);
         *output = (struct content_output){ .fd = -1 };
+        return status;
 }

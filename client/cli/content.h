@@ -9,13 +9,10 @@
  * HTTP.
  */
 
-/* Fills a region with size bytes of fd, or up to its end. CLI_OK; else an exit status, with a message. */
-int content_fill(const struct cli_worker *worker, const struct ferry_region *region, int fd, const char *name,
-                 uint64_t size);
-
 /*
- * A file to read, "-" = standard input, which is spooled into memory when its size is not known. name is for messages.
- * CLI_OK or CLI_USAGE, also for an empty one.
+ * A file to read, "-" = standard input. name is for messages. content_open() reads what has no size into memory, and
+ * refuses what is empty; content_open_any() leaves it to be read to its end, with FERRY_SIZE_UNKNOWN. CLI_OK or
+ * CLI_USAGE; CLI_PROBLEM after a signal.
  */
 struct content_input {
         int fd;
@@ -23,11 +20,27 @@ struct content_input {
         const char *name;
 };
 int content_open(const char *file, struct content_input *ret_input);
+int content_open_any(const char *file, struct content_input *ret_input);
 void content_close(struct content_input *input);
+
+/* Fills a region. CLI_OK; else an exit status, with a message. */
+int content_fill(const struct cli_worker *worker, const struct ferry_region *region, const struct content_input *input);
+
+/* Source and sink of a request, which tell a fault of the file from one of the request. */
+struct content_stream {
+        int fd;
+        const char *name;
+        int error; /* of the file */
+};
+ssize_t content_stream_read(void *context, void *buffer, size_t size);
+int content_stream_write(void *context, const void *data, size_t size);
+
+/* The exit status of such a request, as cli_result(). */
+int content_stream_result(const struct cli_worker *worker, const struct content_stream *stream, int r);
 
 /*
  * A file to write, "-" = standard output, which must not be a terminal. It has another name, FILE.part-PID, until it is
- * kept. Symbolic links are followed.
+ * complete. Symbolic links are followed.
  */
 struct content_output {
         int fd;
@@ -48,7 +61,8 @@ int content_reserved(const struct content_output *output, uint64_t size, int r);
 /* Saves a region to a file. CLI_OK; else an exit status, with a message. */
 int content_save(const struct cli_worker *worker, const struct ferry_region *region,
                  const struct content_output *output, uint64_t size);
-int content_keep(struct content_output *output);
-void content_discard(struct content_output *output);
+
+/* Closes the file: complete where status is CLI_OK, else removed. The status, which may get worse. */
+int content_end(struct content_output *output, int status);
 
 #endif

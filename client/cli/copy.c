@@ -37,7 +37,7 @@ static int copy_in(const char *file, const struct end *to)
                 status = cli_usage_error("%s has %" PRIu64 " bytes, and %s only %" PRIu64, input.name, input.size,
                                          to->region.id, to->region.size);
         if (status == CLI_OK)
-                status = content_fill(&to->worker, &to->region, input.fd, input.name, input.size);
+                status = content_fill(&to->worker, &to->region, &input);
         content_close(&input);
         return status;
 }
@@ -50,10 +50,7 @@ static int copy_out(const struct end *from, const char *file)
                 status = content_reserved(&output, from->region.size, content_reserve(&output, from->region.size));
         if (status == CLI_OK)
                 status = content_save(&from->worker, &from->region, &output, from->region.size);
-        if (status == CLI_OK)
-                return content_keep(&output);
-        content_discard(&output);
-        return status;
+        return content_end(&output, status);
 }
 
 /* The target's worker reads from the source's. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "content.h"
 #include "job.h"
@@ -44,8 +45,9 @@ static int fetch_run(struct job *job, const struct remote *remote, struct conten
                 status = job_wait(job);
         if (status == CLI_OK)
                 status = content_save(job->worker, &job->region, output, remote->size);
-        /* Standard output has the bytes. */
-        return status == CLI_OK && output->part ? job_report(job) : status;
+        bool taken = output->fd == STDOUT_FILENO; /* by the bytes */
+        status = content_end(output, status);
+        return status == CLI_OK && !taken ? job_report(job) : status;
 }
 
 int cli_run_fetch(struct cli *cli, int argc, char **argv)
@@ -62,8 +64,5 @@ int cli_run_fetch(struct cli *cli, int argc, char **argv)
                 status = fetch_run(&job, &remote, &output);
         job_end(&job);
         remote_clear(&remote);
-        if (status == CLI_OK)
-                return content_keep(&output);
-        content_discard(&output);
         return status;
 }

@@ -2,7 +2,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "content.h"
 #include "http.h"
 
 static bool get_is_binary(const char *path)
@@ -14,14 +13,11 @@ static bool get_is_binary(const char *path)
 int cli_run_get(struct cli *cli, int argc, char **argv)
 {
         struct ferry_exchange exchange = { .method = "GET" };
-        struct content_output output = { .fd = STDOUT_FILENO };
+        struct content_output output = { .fd = STDOUT_FILENO, .file = "standard output" };
         int status = CLI_OK;
         if (cli->output || get_is_binary(argv[1]))
                 status = content_create(cli->output, &output);
         if (status == CLI_OK)
-                status = http_perform(cli, &exchange, argv[1], output.fd);
-        if (status == CLI_OK)
-                return content_keep(&output);
-        content_discard(&output);
-        return status;
+                status = http_perform(cli, &exchange, argv[1], &output);
+        return content_end(&output, status);
 }

@@ -2,12 +2,13 @@
 #ifndef CLI_HTTP_H
 #define CLI_HTTP_H
 
-#include "cli.h"
+#include "content.h"
 
-/* One request; the body of a good answer goes to fd as it comes. An exit status. */
-int http_perform(struct cli *cli, const struct ferry_exchange *exchange, const char *path, int fd);
-
-/* A ferry_source of the descriptor that context points to. */
-ssize_t http_read(void *context, void *buffer, size_t size);
+/*
+ * One request; the body of a good answer goes to output as it comes, NULL = standard output. A source's context is a
+ * struct content_stream. An exit status.
+ */
+int http_perform(struct cli *cli, const struct ferry_exchange *exchange, const char *path,
+                 const struct content_output *output);
 
 #endif

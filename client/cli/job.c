@@ -2,7 +2,7 @@
 #include "job.h"
 
 #include <errno.h>
-#include <inttypes.h>
+#include <json-c/json.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -147,20 +147,20 @@ static char *job_public_url(const struct cli_worker *worker)
 int job_announce(struct job *job, const char *use)
 {
         char *base = job_public_url(job->worker), *url = base ? link_metadata(base, job->operation.id) : NULL;
-        char *line = NULL;
         free(base);
         if (!url)
                 return cli_usage_error("%s", strerror(ENOMEM));
-        int n = job->cli->json
-                        ? asprintf(&line,
-                                   "{\"url\":\"%s\",\"operation\":\"%s\",\"region\":\"%s\",\"size\":%" PRIu64 "}", url,
-                                   job->operation.id, job->region.id, job->region.size)
-                        : asprintf(&line, "%s", url);
-        int status = n < 0 ? cli_usage_error("%s", strerror(ENOMEM)) : cli_print(line);
+        struct json_object *line = json_object_new_object();
+        json_object_object_add(line, "url", json_object_new_string(url));
+        json_object_object_add(line, "operation", json_object_new_string(job->operation.id));
+        json_object_object_add(line, "region", json_object_new_string(job->region.id));
+        json_object_object_add(line, "size", json_object_new_int64((int64_t)job->region.size));
+        cli_mask_controls(url);
+        int status =
+                cli_print(job->cli->json ? json_object_to_json_string_ext(line, JSON_C_TO_STRING_NOSLASHESCAPE) : url);
         if (status == CLI_OK && isatty(STDOUT_FILENO) && isatty(STDERR_FILENO) && !job->cli->quiet)
                 fprintf(stderr, use, url);
-        if (n >= 0)
-                free(line);
+        json_object_put(line);
         free(url);
         return status;
 }

@@ -8,7 +8,7 @@ static int offer_run(struct job *job, const struct content_input *input)
         struct ferry_operation_spec spec = { .kind = FERRY_READABLE };
         int status = job_make_region(job, input->size, job->cli->name);
         if (status == CLI_OK)
-                status = content_fill(job->worker, &job->region, input->fd, input->name, input->size);
+                status = content_fill(job->worker, &job->region, input);
         if (status == CLI_OK)
                 status = job_make_operation(job, &spec, job->region.id, input->size);
         if (status == CLI_OK)

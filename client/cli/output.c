@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,18 +36,45 @@ int cli_fail(int status, const char *format, ...)
         return status;
 }
 
+/* After a call that failed: 0 = again, or a negative errno. */
+static int output_failure(int fd, short events)
+{
+        int error = errno;
+        if (signals_caught())
+                return error == EPIPE ? -EPIPE : -ECANCELED;
+        if (error == EAGAIN)
+                (void)poll(&(struct pollfd){ .fd = fd, .events = events }, 1, -1);
+        return error == EINTR || error == EAGAIN ? 0 : -error;
+}
+
+ssize_t cli_read(int fd, void *buffer, size_t size)
+{
+        for (;;) {
+                ssize_t n = read(fd, buffer, size);
+                int r = n < 0 ? output_failure(fd, POLLIN) : 0;
+                if (n == 0 && signals_caught())
+                        return -ECANCELED; /* Ctrl-C has also ended the process that was to write more */
+                if (n >= 0 || r < 0)
+                        return n >= 0 ? n : r;
+        }
+}
+
 int cli_write(int fd, const void *data, size_t size)
 {
         while (size) {
                 ssize_t n = write(fd, data, size);
-                if (n < 0 && errno == EINTR && !signals_caught())
-                        continue;
-                if (n <= 0)
-                        return n < 0 ? -errno : -EIO;
-                data = (const char *)data + n;
-                size -= (size_t)n;
+                int r = n < 0 ? output_failure(fd, POLLOUT) : n == 0 ? -EIO : 0;
+                if (r < 0)
+                        return r;
+                data = (const char *)data + (n > 0 ? n : 0);
+                size -= n > 0 ? (size_t)n : 0;
         }
         return 0;
+}
+
+bool cli_is_silent(int r)
+{
+        return r == -EPIPE || (r == -ECANCELED && signals_caught());
 }
 
 int cli_print(const char *text)
@@ -55,8 +83,8 @@ int cli_print(const char *text)
         int r = cli_write(STDOUT_FILENO, text, size);
         if (r == 0 && (size == 0 || text[size - 1] != '\n'))
                 r = cli_write(STDOUT_FILENO, "\n", 1);
-        if (r == -EPIPE)
-                return CLI_PROBLEM; /* EPIPE: the reader has closed the pipe */
+        if (cli_is_silent(r))
+                return CLI_PROBLEM;
         return r < 0 ? cli_usage_error("standard output: %s", strerror(-r)) : CLI_OK;
 }
 

@@ -49,10 +49,8 @@ int cli_result(const struct cli_worker *worker, int r)
 {
         if (r == 0)
                 return CLI_OK;
-        if (r == -EPIPE)
-                return CLI_PROBLEM; /* EPIPE: the reader has closed the pipe */
-        if (r == -ECANCELED && signals_caught())
-                return CLI_PROBLEM; /* main reports it */
+        if (cli_is_silent(r))
+                return CLI_PROBLEM;
         if (r == -EINVAL || r == -ENOTSUP || r == -ENOMEM)
                 return cli_usage_error("%s", *ferry_last_message(worker->ferry) ? ferry_last_message(worker->ferry)
                                                                                 : strerror(-r));

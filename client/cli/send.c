@@ -16,7 +16,7 @@ static int send_run(struct job *job, const struct remote *remote, const struct c
                                        input->name, input->size, remote->size, input->size);
         int status = job_make_region(job, input->size, NULL);
         if (status == CLI_OK)
-                status = content_fill(job->worker, &job->region, input->fd, input->name, input->size);
+                status = content_fill(job->worker, &job->region, input);
         if (status == CLI_OK)
                 status = job_make_operation(job, &spec, job->region.id, input->size);
         if (status == CLI_OK)

@@ -190,7 +190,7 @@ static int spread_open_source(struct spread *spread, const char *text)
         if (status == CLI_OK)
                 status = job_make_region(&spread->source, input.size, NULL);
         if (status == CLI_OK)
-                status = content_fill(spread->source.worker, &spread->source.region, input.fd, input.name, input.size);
+                status = content_fill(spread->source.worker, &spread->source.region, &input);
         content_close(&input);
         return status;
 }

@@ -55,13 +55,10 @@ static int tool_read(int fd, size_t max, char **ret_text)
         size_t size = 0;
         int error = text ? 0 : -ENOMEM;
         while (!error) {
-                ssize_t n = read(fd, text + size, max - size);
-                if (n < 0 && errno == EINTR && !signals_caught())
-                        continue;
-                if (n < 0)
-                        error = -errno;
-                else if (n == 0)
+                ssize_t n = cli_read(fd, text + size, max - size);
+                if (n == 0)
                         break;
+                error = n < 0 ? (int)n : 0;
                 size += n > 0 ? (size_t)n : 0;
                 if (size == max)
                         error = -EFBIG;

@@ -175,19 +175,25 @@ class Case(unittest.TestCase):
 
     @contextlib.contextmanager
     def answering(self, answer):
-        """The URL of a server that gives every request the same answer."""
+        """The URL of a server that gives every request the same answer, or what a function says of its path."""
         class Handler(socketserver.StreamRequestHandler):
             def handle(self):
-                size = 0
+                path, size = self.rfile.readline().split()[1].decode(), 0
                 while (line := self.rfile.readline()) not in (b"\r\n", b""):
                     size = int(line.split()[1]) if line.lower().startswith(b"content-length:") else size
                 self.rfile.read(size)
-                self.wfile.write(answer)
+                self.wfile.write(answer(path) if callable(answer) else answer)
 
         with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
             threading.Thread(target=server.serve_forever, kwargs={"poll_interval": LOOK_S}, daemon=True).start()
             yield f"http://127.0.0.1:{server.server_address[1]}"
             server.shutdown()
+
+    def waits_for_signals(self, process):
+        """It sleeps, and takes SIGINT."""
+        with open(f"/proc/{process.pid}/status", encoding="ascii") as status:
+            facts = {name: value for name, _, value in (line.partition(":\t") for line in status)}
+        return facts["State"].startswith("S") and int(facts["SigCgt"], 16) >> (signal.SIGINT - 1) & 1
 
     def eventually(self, check):
         """Polls, for a limited time, for what another process does and tells nobody of."""

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Files that commands write: complete, or not there."""
+import json
+import os
+import signal
+import socket
+import subprocess
+import unittest
+
+from workers import Case, FERRY, LIMIT, environment
+
+MIB = 1 << 20
+
+
+class Outputs(Case):
+    def setUp(self):
+        super().setUp()
+        self.a = self.worker("a")
+        self.data = os.urandom(MIB)
+        self.made = self.region(self.a, MIB, self.data)
+        self.target = self.directory / "target"
+
+    def parts(self):
+        return [path.name for path in self.directory.iterdir() if ".part-" in path.name]
+
+    def test_a_file_that_may_not_be_so_large(self):
+        """RLIMIT_FSIZE sends a signal that would end the command, and leave the part."""
+        for command in (("copy", self.made, str(self.target)), ("get", f"/v1/regions/{self.made}/content", "-o", str(self.target))):
+            done = subprocess.run(["bash", "-c", 'ulimit -f 100; exec "$@"', "-", FERRY, *command, "-u", self.a.url],
+                                  capture_output=True, env=environment(self.directory), timeout=LIMIT, check=False)
+            self.assertEqual(done.returncode, 2, done)
+            self.assertRegex(done.stderr.decode(), r"\Aferry: .*/target: File too large")
+            self.assertEqual(self.parts(), [])
+
+    def test_a_part_that_a_killed_command_has_left(self):
+        """In a container each one has the same pid."""
+        script = 'touch "$1.part-$$" "$1.part-$$-1"; exec "$2" copy "$3" "$1" -u "$4"'
+        subprocess.run(["bash", "-c", script, "-", self.target, FERRY, self.made, self.a.url], check=True, timeout=LIMIT,
+                       env=environment(self.directory))
+        self.assertEqual(self.target.read_bytes(), self.data)
+        self.assertEqual(len(self.parts()), 2)
+
+    def test_the_longest_name(self):
+        target = self.directory / ("x" * 255)
+        self.ferry("copy", self.made, target, "-u", self.a.url)
+        self.assertEqual(target.read_bytes(), self.data)
+
+    def test_a_pipe_that_nobody_reads(self):
+        os.mkfifo(self.directory / "pipe")
+        process = self.start("copy", self.made, self.directory / "pipe", "-u", self.a.url)
+        self.eventually(lambda: self.waits_for_signals(process))
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(self.finish(process, status=-signal.SIGINT)[1],
+                         "ferry: Interrupt: stopped, and nothing was left behind\n")
+
+    def test_output_that_another_process_has_made_non_blocking(self):
+        """As ssh and node do with what they share."""
+        ours, its = socket.socketpair()
+        its.setblocking(False)
+        process = subprocess.Popen([FERRY, "copy", self.made, "-", "-u", self.a.url], stdout=its, stderr=subprocess.PIPE,
+                                   env=environment(self.directory))
+        self.started.append(process)
+        its.close()
+        self.eventually(lambda: process.poll() is not None or self.waits_for_signals(process))
+        came = b""
+        while data := ours.recv(65536):
+            came += data
+        ours.close()
+        self.assertEqual(process.communicate(timeout=LIMIT)[1], b"")
+        self.assertEqual(came, self.data)
+
+    def test_json_comes_when_the_file_is_complete(self):
+        """Also where that is a device. The pipe has no room for it before it is read."""
+        url = self.line(self.start("offer", "--uses", 2, "/proc/version", "-u", self.a.url))
+        self.assertEqual(json.loads(self.ferry("fetch", url, "-o", "/dev/null", "--json", "-u", self.a.url)[0])["status"], "COMPLETE")
+        reader, writer = os.pipe()
+        while os.fstat(writer) and self.fill(writer):
+            pass
+        fetch = subprocess.Popen([FERRY, "fetch", url, "-o", str(self.target), "--json", "-u", self.a.url], stdout=writer,
+                                 stderr=subprocess.PIPE, env=environment(self.directory))
+        self.started.append(fetch)
+        os.close(writer)
+        self.eventually(self.target.exists)
+        self.assertIsNone(fetch.poll())
+        with open(reader, "rb") as pipe:
+            self.assertEqual(json.loads(pipe.read().lstrip(b"\0"))["status"], "COMPLETE")
+        self.finish(fetch)
+
+    def fill(self, pipe):
+        os.set_blocking(pipe, False)
+        try:
+            return os.write(pipe, bytes(65536))
+        except BlockingIOError:
+            return 0
+        finally:
+            os.set_blocking(pipe, True)
+
+    def test_fewer_bytes_than_promised(self):
+        """By HTTP. A file of the promised size would have zeros at its end."""
+        region = {"id": "rgn_" + "1" * 16, "size": 1000, "device": "cpu", "state": "ready", "path": "/proc/1/fd/1", "in_use": 0}
+        head = b"HTTP/1.1 206 OK\r\nContent-Type: application/json\r\nConnection: close\r\n"
+
+        def answer(path):
+            body = b"x" * 600 if path.endswith("content") else json.dumps(region).encode()
+            part = b"Content-Range: bytes 0-999/1000\r\n" if path.endswith("content") else b""
+            return (head if part else head.replace(b"206", b"200")) + part + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+        with self.answering(answer) as url:
+            for target in (self.target, "/dev/null"):
+                self.complains("600 of 1000 bytes came", "copy", region["id"], target, "-u", url, status=3)
+        self.assertFalse(self.target.exists())
+        self.assertEqual(self.parts(), [])
+
+    def test_json_of_a_worker_at_an_odd_path(self):
+        odd = self.worker("odd", listen=(f"unix:{self.directory}/o\"dd.sock",))
+        offer = self.start("offer", "/proc/version", "--json", "-u", odd.url)
+        offered = json.loads(self.line(offer))
+        self.ferry("fetch", offered["url"], "-o", self.target, "-u", self.a.url)
+        self.finish(offer)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
