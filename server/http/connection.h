@@ -50,7 +50,7 @@ struct http_connection {
         uint64_t key;                            /* address_key() of the client */
         /* The shard's thread: */
         struct MHD_Connection *mhd; /* NULL = not started yet */
-        bool trusted;               /* a request had a valid token, or the worker has no token */
+        bool trusted;               /* a request had a valid token or key, or the worker has no token */
         bool peer_watched;          /* by connection_watch_peer */
         bool ending;                /* shut down by us; libmicrohttpd has not noticed */
         uint64_t since_us;          /* when the last request began or ended; before the first, added_us */

@@ -100,8 +100,7 @@ static void answer(struct http_request *request, uint64_t total)
         uint64_t first, size;
 
         (void)find_range(request, total, &first, &size);
-        if (!content_check(request) || wait_until_there(request, whole ? 0 : first, whole ? total : size) ||
-            !content_open(request, first, size))
+        if (wait_until_there(request, whole ? 0 : first, whole ? total : size) || !content_open(request, first, size))
                 return;
         content_begin(request, headers_prefer(request->headers.want_content_digest, "xxh3") && size <= RANGE_DIGEST_MAX,
                       whole, size);
@@ -114,8 +113,6 @@ static void answer_head(struct http_request *request, const struct operation_vie
         bool readable = view->kind == FERRY_READABLE;
         uint64_t stored;
 
-        if (!content_check(request))
-                return;
         if (!readable) {
                 stored = operation_content_stored(request->server->config.operations, request->operation);
                 request_header(request, "Upload-Offset", "%" PRIu64, stored);

@@ -162,8 +162,8 @@ bool guard_authenticate(struct http_request *request)
         int error = guard_authorize(request->headers.authorization, &tokens, request->route->auth);
 
         if (!error) {
-                if (!secrets->token || request->route->auth != HTTP_AUTH_NONE)
-                        connection->trusted = true;
+                connection->trusted |= !secrets->token || (request->route->auth != HTTP_AUTH_NONE &&
+                                                           request->route->auth != HTTP_AUTH_KEY);
                 return true;
         }
         if (error == FERRY_E_UNAUTHENTICATED)

@@ -51,7 +51,10 @@ bool guard_admit(struct http_request *request);
 /* The secrets in force. Valid on the connection's thread until the handler returns. */
 const struct http_secrets *guard_secrets(const struct http_request *request);
 
-/* Checks the token of a request that has a route. false: answered. */
+/*
+ * Checks the token of a request that has a route. false: answered. A connection with one is trusted; one with an
+ * operation's key, once the handler has compared that.
+ */
 bool guard_authenticate(struct http_request *request);
 
 #endif

@@ -52,17 +52,6 @@ void content_refuse(struct http_request *request, int error)
         }
 }
 
-bool content_find(struct http_request *request, struct operation_view *ret_view)
-{
-        if (!request_find_operation(request))
-                return false;
-        operation_get_view(request->server->config.operations, request->operation, ret_view);
-        if (ferry_kind_is_passive((int)ret_view->kind))
-                return true;
-        content_refuse(request, FERRY_E_NOT_PASSIVE);
-        return false;
-}
-
 /* The key that the client sent; NULL = it sent the full token. */
 static const uint8_t *shown_key(struct http_request *request, uint8_t key[FERRY_KEY_SIZE])
 {
@@ -99,16 +88,31 @@ static void read_worker(const struct http_request *request, struct operation_con
         wanted->peer_name = header + EPOCH_DIGITS + 1;
 }
 
-bool content_check(struct http_request *request)
+static bool has_key(struct http_request *request)
 {
         uint8_t key[FERRY_KEY_SIZE];
         const uint8_t *shown = shown_key(request, key);
-        bool may = !shown || operation_content_key(request->operation, shown);
+        bool has = !shown || operation_content_key(request->operation, shown);
 
         explicit_bzero(key, sizeof(key));
-        if (!may)
+        return has;
+}
+
+bool content_find(struct http_request *request, struct operation_view *ret_view)
+{
+        if (!request_look_up_operation(request))
+                return false;
+        operation_get_view(request->server->config.operations, request->operation, ret_view);
+        if (!ferry_kind_is_passive((int)ret_view->kind)) {
+                content_refuse(request, FERRY_E_NOT_PASSIVE);
+                return false;
+        }
+        if (!has_key(request)) {
                 content_refuse(request, FERRY_E_PEER_REFUSED);
-        return may;
+                return false;
+        }
+        connection_of(request->connection)->trusted = true;
+        return request_check_operation(request);
 }
 
 /* ---- the open bytes: callbacks of the copying ---- */

@@ -14,11 +14,11 @@ struct operation_view;
  * token (Authorization: Bearer). Each function that returns false has answered the request.
  */
 
-/* Finds the passive operation of {id}, keeps it in request->operation and views it. */
+/*
+ * Finds the passive operation of {id}, keeps it in request->operation and views it, for a client that has its key or
+ * the full token. Others learn only that such an operation exists.
+ */
 bool content_find(struct http_request *request, struct operation_view *ret_view);
-
-/* Checks the client's key or token. */
-bool content_check(struct http_request *request);
 
 /* Opens bytes [first, first + size) of the operation; they become the request's copying (copying.h). */
 bool content_open(struct http_request *request, uint64_t first, uint64_t size);

@@ -124,7 +124,7 @@ static bool check_preconditions(struct http_request *request, const char *etag)
         return true;
 }
 
-static bool check_operation_preconditions(struct http_request *request)
+bool request_check_operation(struct http_request *request)
 {
         char digits[FERRY_UINT_TEXT_SIZE], etag[FERRY_UINT_TEXT_SIZE + sizeof("\"r\"")];
         struct operation_view view;
@@ -137,14 +137,14 @@ static bool check_operation_preconditions(struct http_request *request)
         return check_preconditions(request, etag);
 }
 
-struct operation *request_find_operation(struct http_request *request)
+struct operation *request_look_up_operation(struct http_request *request)
 {
         uint64_t id;
 
         if (ferry_id_parse("op_", request->resource_id, &id)) {
                 switch (operation_find(request->server->config.operations, id, &request->operation)) {
                 case OPERATION_FOUND:
-                        return check_operation_preconditions(request) ? request->operation : NULL;
+                        return request->operation;
                 case OPERATION_GONE:
                         request_problem(request, FERRY_E_GONE, OPERATION_GONE_DETAIL);
                         return NULL;
@@ -154,6 +154,11 @@ struct operation *request_find_operation(struct http_request *request)
         }
         request_problem(request, FERRY_E_NOT_FOUND, "No operation \"%s\"", request->resource_id);
         return NULL;
+}
+
+struct operation *request_find_operation(struct http_request *request)
+{
+        return request_look_up_operation(request) && request_check_operation(request) ? request->operation : NULL;
 }
 
 struct region *request_find_region(struct http_request *request)

@@ -155,7 +155,13 @@ void request_problem_body(struct http_request *request, const struct ferry_json_
 #define OPERATION_GONE_DETAIL "The operation was deleted or has been kept long enough"
 #define OPERATION_UNKNOWN_DETAIL "No operation of this id"
 
-/* Finds the operation of {id} and keeps it in request->operation. NULL: answered with 404, 410 or 412. */
+/* Finds the operation of {id} and keeps it in request->operation. NULL: answered with 404 or 410. */
+struct operation *request_look_up_operation(struct http_request *request);
+
+/* Checks If-Match and If-None-Match against request->operation. false: answered with 412. */
+bool request_check_operation(struct http_request *request);
+
+/* Both in turn. */
 struct operation *request_find_operation(struct http_request *request);
 
 /* Finds the region of {id}; the caller gets a reference. NULL: answered with 404 or 412. */

@@ -162,6 +162,30 @@ ON_WORKER(without_a_token_the_content_takes_the_key_as_well)
         operation_assert_end(w, offer.id, FERRY_COMPLETE, NULL);
 }
 
+/* Neither its size nor its revision, which a stranger who has read an id in a log could ask for. */
+ON_WORKER(with_a_wrong_key_nothing_is_learnt_of_the_operation)
+{
+        static const struct {
+                const char *method, *query, *header;
+        } rows[] = {
+                { "GET", "", "Range: bytes=999999999-" },    { "GET", "", "If-Match: \"x\"" },
+                { "HEAD", "", "If-Match: \"x\"" },           { "PUT", "?offset=999999999", "X: y" },
+                { "PUT", "", "Content-Range: bytes 1-9/9" }, { "DELETE", "", "If-None-Match: *" },
+        };
+        OPERATION other, readable, writable;
+        const struct ferry_operation *const offers[] = { &readable, &writable };
+        const char *key = offer_small(w, FERRY_READABLE, region_make(w, SMALL, 9), &other);
+
+        (void)offer_small(w, FERRY_READABLE, region_make(w, SMALL, 9), &readable);
+        (void)offer_small(w, FERRY_WRITABLE, region_make(w, SMALL, 9), &writable);
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+                for (size_t k = 0; k < 2; k++)
+                        wire_expect(w, 403,
+                                    "%s /v1/operations/%s/content%s HTTP/1.1\r\nHost: localhost\r\n%s\r\n%s\r\n"
+                                    "Content-Length: 1\r\n\r\nx",
+                                    rows[i].method, offers[k]->id, rows[i].query, key, rows[i].header);
+}
+
 /* A program that has the metadata alone, by libferry: both kinds, in two pieces. */
 WITH_PAIR(a_program_without_a_worker_reads_and_writes)
 {

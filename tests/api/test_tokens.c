@@ -121,6 +121,27 @@ WITH_SCENE(a_token_in_the_query_is_no_token)
         assert_int_equal(ask(&s->a, "GET", "/v1/worker?access_token=" FULL, NULL, NULL), 401);
 }
 
+/* At the limit, idle connections without a token go first; what looks like a key is none. */
+WITH_SCENE(a_made_up_key_holds_no_connection)
+{
+        enum { CLIENTS = 8 };
+        static const char request[] = "GET /v1/operations/op_0000000000000001/content HTTP/1.1\r\nHost: localhost\r\n"
+                                      "Authorization: Bearer AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\r\n\r\n";
+        struct raw_answer answer;
+        int strangers[CLIENTS];
+
+        start(s, &s->a, "a", STRINGS("--max-connections", "4", "--http-threads", "1"));
+        for (int i = 0; i < CLIENTS; i++) {
+                strangers[i] = raw_connect(&s->a);
+                raw_send(strangers[i], request, strlen(request));
+                raw_receive(strangers[i], false, &answer);
+                assert_int_equal(answer.status, 404);
+        }
+        assert_int_equal(ask(&s->a, "GET", "/v1/worker", "Bearer " FULL, NULL), 200);
+        for (int i = 0; i < CLIENTS; i++)
+                (void)close(strangers[i]);
+}
+
 WITH_SCENE(the_peer_token_fetches_metadata_and_the_worker_and_nothing_else)
 {
         const char *path;
