@@ -19,6 +19,7 @@
 #include "life.h"
 #include "operations/content.h"
 #include "quota.h"
+#include "replay.h"
 #include "request.h"
 
 enum { CLOCK_ERROR_US = 20000 /* of times in struct tcp_info, which count in ticks */ };
@@ -123,6 +124,7 @@ void connection_end_request(struct http_connection *connection)
         bool entered = request->phase != REQUEST_NEW;
         connection->since_us = clock_now_us();
         connection->head_us = connection->sent_us = 0;
+        replay_abort(request); /* of one that was parked, and whose end libmicrohttpd has found first */
         request_free(request);
         if (operation_content_is_over(connection->transfer))
                 operation_content_disconnected(FERRY_STEAL(connection->transfer));
