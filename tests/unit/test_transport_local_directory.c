@@ -343,8 +343,71 @@ TEST_WITH(a_socket_that_the_program_has_removed_is_not_made_again, setup, teardo
         }
 }
 
-/* As at the start: another user's link in its place is not followed. */
-TEST_WITH(a_removed_directory_is_not_made_again_through_a_link, setup, teardown)
+static uint64_t skipped_us;
+
+uint64_t __real_clock_now_us(void);
+uint64_t __wrap_clock_now_us(void);
+
+uint64_t __wrap_clock_now_us(void)
+{
+        return __real_clock_now_us() + skipped_us;
+}
+
+/* Lets the time pass until the transport's next deadline, so often. */
+static void skip_to_deadline(struct transport *transport, int times)
+{
+        while (times-- > 0) {
+                uint64_t due_us = transport->ops->deadline(transport), now_us = clock_now_us();
+
+                assert_true(due_us < now_us + 10 * UINT64_C(1000000));
+                skipped_us += due_us > now_us ? due_us - now_us : 0;
+                (void)transport->ops->progress(transport);
+        }
+}
+
+/* What stands in the way of the directory, and is taken away later. */
+static void block_by_a_link(void)
+{
+        assert_int_equal(symlink(fixture_directory, path), 0);
+}
+
+static void block_by_a_file(void)
+{
+        (void)close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+}
+
+static void block_by_its_mode(void)
+{
+        assert_int_equal(mkdir(path, 0700), 0);
+        assert_int_equal(chmod(path, 0755), 0);
+}
+
+/* As at the start, another user's link in its place is not followed. */
+TEST_WITH(a_directory_that_cannot_be_made_again_is_used_once_it_can, setup, teardown)
+{
+        static void (*const blocks[])(void) = { block_by_a_link, block_by_a_file, block_by_its_mode };
+        struct transport *transport;
+        char name[TEXT];
+
+        assert_int_equal(open_in(path, 1, &transport), 0);
+        socket_path(path, 1, name);
+        for (size_t i = 0; i < UNIT_COUNT(blocks); i++) {
+                assert_int_equal(unlink(name), 0);
+                assert_int_equal(rmdir(path), 0);
+                blocks[i]();
+                await_transport(transport); /* the removal */
+                skip_to_deadline(transport, 3);
+                assert_int_equal(access(name, F_OK), -1);
+                if (rmdir(path) < 0)
+                        assert_int_equal(unlink(path), 0);
+                skip_to_deadline(transport, 1);
+                assert_int_equal(access(name, F_OK), 0);
+                assert_true(transport->ops->deadline(transport) == UINT64_MAX);
+        }
+        transport->ops->free(transport);
+}
+
+TEST_WITH(a_transport_that_stops_does_not_make_its_socket_again, setup, teardown)
 {
         struct transport *transport;
         char name[TEXT];
@@ -353,12 +416,14 @@ TEST_WITH(a_removed_directory_is_not_made_again_through_a_link, setup, teardown)
         socket_path(path, 1, name);
         assert_int_equal(unlink(name), 0);
         assert_int_equal(rmdir(path), 0);
-        assert_int_equal(symlink(fixture_directory, path), 0);
+        block_by_a_link();
         await_transport(transport); /* the removal */
-        while (transport->ops->deadline(transport) != UINT64_MAX)
-                await_transport(transport);
-        assert_int_equal(access(name, F_OK), -1);
+        skip_to_deadline(transport, 1);
+        assert_int_equal(unlink(path), 0);
+        transport->ops->shut_down(transport, 0);
+        assert_true(transport->ops->deadline(transport) == UINT64_MAX);
         transport->ops->free(transport);
+        assert_int_equal(access(path, F_OK), -1);
 }
 
 TEST_WITH(what_is_no_socket_is_left_alone, setup, teardown)

@@ -46,14 +46,17 @@ static int path_of(const char *path, char text[LOCAL_PATH_SIZE])
         return n > 0 && n < LOCAL_PATH_SIZE ? 0 : -ENAMETOOLONG;
 }
 
-static int refuse(const struct directory *directory, int error, const char *advice)
+/* Logs a reason once, not at each retry. Returns the error. */
+static int refuse(struct directory *directory, int error, const char *advice)
 {
-        log_event(LOG_ERROR, "--local directory not usable", LOG_S("directory", directory->path),
-                  LOG_S("reason", strerror(-error)), LOG_S("advice", advice));
+        if (error != directory->refused)
+                log_event(LOG_ERROR, "--local directory not usable", LOG_S("directory", directory->path),
+                          LOG_S("reason", strerror(-error)), LOG_S("advice", advice));
+        directory->refused = error;
         return error;
 }
 
-static int check(const struct directory *directory, int fd)
+static int check(struct directory *directory, int fd)
 {
         struct stat st;
 
@@ -73,6 +76,7 @@ int directory_open(struct directory *directory, const char *path)
         int r = path_of(path, directory->path);
 
         directory->fd = -1;
+        directory->refused = 0;
         directory->name[0] = '\0';
         if (r < 0)
                 return refuse(directory, r, "name one with a shorter path");
@@ -177,6 +181,7 @@ int directory_listen(struct directory *directory, uint64_t epoch)
         }
         if (r < 0)
                 return refuse(directory, r, "make room in it, or name another one");
+        directory->refused = 0;
         pthread_mutex_lock(&lock);
         memcpy(directory->name, name, sizeof(name));
         if (directory->abandoned)

@@ -12,6 +12,7 @@ enum { DIRECTORY_NAME_SIZE = 32 };
 
 struct directory {
         char path[LOCAL_PATH_SIZE];
+        int refused; /* the error that was logged last; 0 = none since a socket was made */
         /* Under the lock where they change, and in directory_abandon: */
         int fd;
         char name[DIRECTORY_NAME_SIZE]; /* of this worker's socket; "" = none */
@@ -20,7 +21,7 @@ struct directory {
 
 /* Opens the directory, and makes it where it does not exist. 0 or -errno, logged with advice. */
 int directory_open(struct directory *directory, const char *path);
-/* The same once more, where it was removed meanwhile. */
+/* The same once more, where it was removed meanwhile. The same error as before is not logged again. */
 int directory_reopen(struct directory *directory);
 void directory_close(struct directory *directory);
 

@@ -15,6 +15,7 @@ enum {
         ACCEPT_BURST = 16,        /* connections to accept in a row */
         ACCEPT_PAUSE_US = 100000, /* pause when no descriptor is left */
         REOPEN_US = 200000,       /* for whatever removes the socket to remove the directory, too */
+        RETRY_US = 1000000,       /* pause when neither can be made again */
 };
 
 static int watch(struct local *local, int operation, uint32_t events)
@@ -105,6 +106,7 @@ void local_listener_resume(struct local *local)
 
 void local_listener_close(struct local *local)
 {
+        local->accept_at_us = local->reopen_at_us = 0;
         if (local->listener < 0)
                 return;
         directory_unlink(&local->directory);
@@ -114,7 +116,6 @@ void local_listener_close(struct local *local)
         (void)epoll_ctl(local->base.fd, EPOLL_CTL_DEL, local->removal, NULL);
         cleanup_close(&local->removal);
         local->listener = local->removal = -1;
-        local->accept_at_us = local->reopen_at_us = 0;
 }
 
 void local_listener_check(struct local *local)
@@ -129,11 +130,20 @@ void local_listener_check(struct local *local)
 
 void local_listener_reopen(struct local *local)
 {
+        bool again = local->listener < 0; /* an earlier try has failed */
+
         local->reopen_at_us = 0;
         if (!directory_lost_socket(&local->directory))
                 return;
-        log_event(LOG_WARN, "local socket was removed, is made again", LOG_S("directory", local->directory.path));
+        if (!again)
+                log_event(LOG_WARN, "local socket was removed, is made again",
+                          LOG_S("directory", local->directory.path));
         local_listener_close(local);
-        if (directory_reopen(&local->directory) == 0)
-                (void)local_listener_open(local);
+        if (directory_reopen(&local->directory) == 0 && local_listener_open(local) == 0) {
+                if (again)
+                        log_event(LOG_INFO, "local socket made again", LOG_S("directory", local->directory.path));
+                return;
+        }
+        local_listener_close(local);
+        local->reopen_at_us = clock_now_us() + RETRY_US;
 }

@@ -36,7 +36,7 @@ struct local {
         struct directory directory;
         uint64_t epoch;
         uint64_t chunk_size, window;
-        int listener;          /* -1 = stopping, or its directory cannot be made again */
+        int listener;          /* -1 = stopping, or its directory cannot be made again yet */
         int removal;           /* an inotify descriptor; readable when the socket may be gone; -1 = none */
         uint64_t reopen_at_us; /* when a socket that is gone is made again; 0 = it is there */
         struct copy_pool *copy_pool;
@@ -295,7 +295,7 @@ void local_listener_accept(struct local *local);
 void local_listener_resume(struct local *local);
 /* The socket may have been removed: if it was, it is made again at local->reopen_at_us. */
 void local_listener_check(struct local *local);
-/* Makes the directory, where it is gone, and the socket again. */
+/* Makes the directory, where it is gone, and the socket again; tries once a second until that succeeds. */
 void local_listener_reopen(struct local *local);
 /* Stops listening: no peer finds this worker any more. */
 void local_listener_close(struct local *local);
