@@ -180,7 +180,32 @@ TEST(short_payloads_and_pieces_travel_in_parts)
         assert_int_equal(ops->request_size(n->link, &n->stream, 0, 16000 << 10), 2 << 20);
 }
 
-/* As if the link were a long one. */
+TEST(over_a_long_link_all_payloads_travel_in_parts)
+{
+        struct pair *p = pair_connected();
+        struct node *n = &p->n[0];
+        struct ucx *ucx = ucx_of(n->transport);
+        const struct transport_ops *ops = n->transport->ops;
+        bool force_inline;
+
+        ucx_link_of(n->link)->rtt_us = 50000;
+        assert_int_equal(ops->fit(n->link, &n->stream, 0, 4 << 20, &force_inline),
+                         4 << 20); /* on loopback they do not */
+        assert_int_equal(ops->window(n->link), 16 << 20);
+        ucx->listen.loopback = false;
+        assert_int_equal(ops->fit(n->link, &n->stream, 0, 4 << 20, &force_inline), UCX_PART_SIZE);
+        assert_true(force_inline);
+        assert_int_equal(ops->request_size(n->link, &n->stream, 0, MEMORY_SIZE), 4 << 20);
+        assert_int_equal(ops->window(n->link), 160000000);
+        ucx->chunk_max = 8 << 20; /* --chunk-size */
+        assert_int_equal(ops->window(n->link), 32 << 20);
+        ucx_link_of(n->link)->rtt_us = 1000;
+        assert_int_equal(ops->fit(n->link, &n->stream, 0, 4 << 20, &force_inline), 4 << 20);
+        assert_false(force_inline);
+        assert_int_equal(ops->window(n->link), 16 << 20);
+}
+
+/* As if the link were a long one for the receiver alone, since over a long link all travels in parts. */
 TEST(the_chunk_grows_with_the_round_trip)
 {
         struct pair *p = pair_connected();
@@ -189,16 +214,16 @@ TEST(the_chunk_grows_with_the_round_trip)
 
         assert_in_range(link->rtt_us, 0, TIMEOUT_US);
         link->rtt_us = TIMEOUT_US;
-        move(p, 0, 4 << 20);
+        move(p, 1, 4 << 20);
         assert_int_equal(ops->window(p->n[0].link), 16 << 20); /* on loopback it never does */
         ucx_of(p->n[0].transport)->listen.loopback = false;
-        move(p, 0, 4 << 20);
+        move(p, 1, 4 << 20);
         AWAIT(p, p->n[0].rooms == 1);
         assert_int_equal(ops->request_size(p->n[0].link, &p->n[0].stream, 0, MEMORY_SIZE), MEMORY_SIZE);
         assert_int_equal(ops->window(p->n[0].link), 4 * (uint64_t)WIRE_CHUNK_MAX);
         link->rtt_us = 1;
         link->chunk = 8 << 20;
-        move(p, 0, 8 << 20);
+        move(p, 1, 8 << 20);
         assert_int_equal(ops->window(p->n[0].link), 16 << 20);
 }
 

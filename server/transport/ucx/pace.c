@@ -3,13 +3,17 @@
 #include "ucx_internal.h"
 
 /*
- * The size of one request.
+ * The size of one request, and how many bytes are in flight.
  *
- * Over TCP one rendezvous at a time is posted (queue.c), and it idles for two round trips: while the permission to send
- * travels, and while PUT is confirmed. So the chunk of a link grows with the delay. It doubles if a rendezvous of twice
- * the size would still take at most GROW_ROUNDS round trips and at most UCX_RENDEZVOUS_US, because a posted rendezvous
- * cannot be cancelled. It halves after a rendezvous that took more than twice that limit. With a small delay the chunk
- * stays at its first size, which suits the caches best; on loopback always.
+ * Over a long link of TCP payloads travel in parts, which wait for no answer, and the window alone holds what is on the
+ * way: its bytes grow with the round trip.
+ *
+ * Over a shorter one, and for payloads off the host, one rendezvous at a time is posted (queue.c), and it idles for two
+ * round trips: while the permission to send travels, and while PUT is confirmed. So the chunk of a link grows with the
+ * delay. It doubles if a rendezvous of twice the size would still take at most GROW_ROUNDS round trips and at most
+ * UCX_RENDEZVOUS_US, because a posted rendezvous cannot be cancelled. It halves after a rendezvous that took more than
+ * twice that limit. With a small delay the chunk stays at its first size, which suits the caches best; on loopback
+ * always.
  *
  *   The round trip is the shortest time measured between a request and an answer that waits for no bulk: READ and its
  *   DATA, whose header precedes the bytes, DONE, HELLO, and WRITE with the bytes inside the message. One request at a
@@ -27,9 +31,20 @@ static uint64_t least(uint64_t a, uint64_t b)
         return a < b ? a : b;
 }
 
+/* UCX may wait on loopback for a processor, but not for the network. */
+static bool is_long(const struct ucx_link *link)
+{
+        return link->rtt_us >= UCX_LONG_RTT_US && !ucx_of_link(link)->listen.loopback;
+}
+
 uint64_t ucx_window(struct link *base)
 {
-        return (uint64_t)ucx_link_of(base)->chunk * ucx_of(base->transport)->window;
+        const struct ucx_link *link = ucx_link_of(base);
+        const struct ucx *ucx = ucx_of_link(link);
+        uint64_t chunks = (uint64_t)link->chunk * ucx->window, most = (uint64_t)ucx->chunk_max * ucx->window;
+        uint64_t on_the_way = is_long(link) ? least(link->rtt_us * UCX_LONG_RATE, most) : 0;
+
+        return chunks > on_the_way ? chunks : on_the_way;
 }
 
 bool ucx_staging_has_room(struct ucx_link *link, const struct stream *stream, uint64_t offset, uint64_t length)
@@ -71,7 +86,8 @@ static uint64_t fit_off_host(struct ucx_link *link, const struct stream *stream,
  * Over TCP, inline parts are faster than a rendezvous
  *   - for pieces of memory, which UCX packs into a buffer for a rendezvous;
  *   - for short payloads: parts cross the network once, a rendezvous three times. On loopback 64 KiB take 15 us instead
- *     of 24, 256 KiB 36 instead of 43, and 1 MiB the same.
+ *     of 24, 256 KiB 36 instead of 43, and 1 MiB the same;
+ *   - for all payloads over a long link, for the same reason: two more copies cost less than two round trips.
  *
  * The message that opens a link carries a whole payload, so that the peer answers it (queue.c); parts wait for that.
  */
@@ -79,7 +95,7 @@ uint64_t ucx_fit(struct link *base, const struct stream *stream, uint64_t offset
 {
         uint8_t *address;
         uint64_t run = stream_run(stream, offset, limit, &address);
-        bool parts = limit <= UCX_PARTS_BELOW || (run < limit && run < UCX_GATHER_BELOW);
+        bool parts = limit <= UCX_PARTS_BELOW || (run < limit && run < UCX_GATHER_BELOW) || is_long(ucx_link_of(base));
 
         *ret_inline = false;
         if (stream->off_host)
