@@ -116,10 +116,10 @@ static void *copier_run(void *context)
 static void start_threads(struct lane *lane)
 {
         while (lane->n_threads < THREADS) {
-                int r = thread_new("ferry-gpu", copier_run, lane, &lane->threads[lane->n_threads]);
+                int r = thread_new("ferry-copier", copier_run, lane, &lane->threads[lane->n_threads]);
 
                 if (r < 0) {
-                        log_event(LOG_WARN, "GPU copy thread not started", LOG_S("reason", strerror(-r)));
+                        log_event(LOG_WARN, "copier thread not started", LOG_S("reason", strerror(-r)));
                         break;
                 }
                 lane->n_threads++;

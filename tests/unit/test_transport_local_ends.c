@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 
 #include "failing_memory.h"
@@ -330,6 +332,37 @@ TEST_WITH(memory_that_goes_is_unmapped_by_its_peers, setup, teardown)
         assert_int_equal(count_descriptors(), open - 1);
         RUN_UNTIL(&a, &b, count_mappings("ferry-test-block") == before);
         assert_int_equal(a.ended + b.ended, 0);
+}
+
+static atomic_size_t unmapped_here;
+static pthread_t here;
+
+int __real_munmap(void *address, size_t size);
+int __wrap_munmap(void *address, size_t size);
+
+int __wrap_munmap(void *address, size_t size)
+{
+        if (pthread_equal(pthread_self(), here))
+                atomic_fetch_add(&unmapped_here, size);
+        return __real_munmap(address, size);
+}
+
+/* It frees the memory of a peer that has died, and may take seconds. */
+TEST_WITH(large_memory_is_unmapped_by_another_thread, setup, teardown)
+{
+        enum { SIZE = (64 << 20) + 4096 };
+        int before;
+
+        here = pthread_self();
+        export_blocks(SIZE, true);
+        before = count_mappings("ferry-test-block");
+        send_it(MIB);
+        RUN_UNTIL(&a, &b, sent.done);
+        assert_int_equal(count_mappings("ferry-test-block"), before + 1);
+        atomic_store(&unmapped_here, 0);
+        a.transport->ops->deregister_memory(a.transport, &from_block.memory);
+        RUN_UNTIL(&a, &b, count_mappings("ferry-test-block") == before);
+        assert_true(atomic_load(&unmapped_here) < SIZE);
 }
 
 TEST_WITH(memory_that_goes_may_still_be_named_by_what_was_taken_back, setup, teardown)

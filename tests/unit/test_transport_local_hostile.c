@@ -17,6 +17,7 @@ struct bad_peer {
         struct frame frame; /* what sends_frame changes in a good one */
         uint64_t length;    /* of the message that names the extent */
         struct frame_extent extent;
+        const char *reason; /* that the worker sees, in part */
 };
 
 static void says_noise(const struct bad_peer *bad)
@@ -125,6 +126,19 @@ static void maps_page_as(const struct bad_peer *bad)
         map_memory(1, bad->length, file_of(PAGE, F_SEAL_SHRINK));
 }
 
+static void maps_huge_pages(const struct bad_peer *bad)
+{
+        int fd = memfd_create("ferry-hostile", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
+
+        if (fd < 0) { /* a kernel without huge pages: anything else that is refused for the same reason */
+                maps_what_can_shrink(bad);
+                return;
+        }
+        assert_int_equal(ftruncate(fd, 1 << 30), 0); /* of any size of huge page */
+        assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+        map_memory(1, PAGE, fd);
+}
+
 static void maps_a_device(const struct bad_peer *bad)
 {
         map_memory(1, 4096, open("/dev/zero", O_RDONLY | O_CLOEXEC));
@@ -141,7 +155,7 @@ static void maps_many(const struct bad_peer *bad)
 static void maps_too_much(const struct bad_peer *bad)
 {
         map_memory(1, UINT64_C(1) << 43, file_of(UINT64_C(1) << 43, F_SEAL_SHRINK));
-        map_memory(2, UINT64_C(1) << 43, file_of((UINT64_C(1) << 43) + 4096, F_SEAL_SHRINK));
+        map_memory(2, (UINT64_C(1) << 43) + 1, file_of((UINT64_C(1) << 43) + 1, F_SEAL_SHRINK));
 }
 
 /* Lends memory 1, and sends what is in that extent. */
@@ -184,6 +198,7 @@ static const struct bad_peer bad_peers[] = {
         { "more memory than there is", maps_page_as, true, .length = PAGE + 1 },
         { "no memory", maps_page_as, true, .length = 0 },
         { "a device", maps_a_device, true },
+        { "huge pages", maps_huge_pages, true, .reason = "not sealed" },
         { "the same twice", maps_many, true, .n = 2, .frame.id = 1 },
         { "too many", maps_many, true, .n = FRAME_MEMORIES_MAX + 1 },
         { "too much", maps_too_much, true },
@@ -219,6 +234,8 @@ TEST_WITH(whoever_breaks_the_protocol_loses_the_link_and_nobody_else, hostile_se
                 assert_int_equal(a.ended - ended, bad->greets);
                 if (bad->greets)
                         assert_int_equal(a.error, FERRY_E_PEER_LOST);
+                if (bad->reason)
+                        assert_non_null(strstr(a.detail, bad->reason));
                 if (i + 1 < UNIT_COUNT(bad_peers))
                         (void)close(raw);
         }

@@ -121,7 +121,7 @@ void channel_close(struct channel *channel)
         mappings_clear(&channel->mappings);
         leases_clear(&channel->leases, local->copier);
         if (channel->peer_page)
-                (void)munmap((void *)(uintptr_t)channel->peer_page, channel->peer_page_size);
+                (void)munmap((void *)(uintptr_t)channel->peer_page, LEASES_PAGE_SIZE);
         channel->peer_page = NULL;
         DL_DELETE(local->channels, channel);
         if (local->recent == channel)

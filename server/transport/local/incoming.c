@@ -16,7 +16,7 @@ static const char *read_greeting(struct channel *channel, const struct frame *fr
 
         if (channel->was_greeted)
                 return "it greeted twice";
-        if (memfd_map(datagram->fds[0], FRAME_LEASES * sizeof(struct lease_slot), &page, &channel->peer_page_size) < 0)
+        if (memfd_map(datagram->fds[0], LEASES_PAGE_SIZE, &page) < 0)
                 return "its lease page cannot be mapped";
         channel->peer_page = page;
         channel->was_greeted = true;

@@ -7,12 +7,10 @@
 #include "base/space.h"
 #include "mapping.h"
 
-enum { PAGE_SIZE_BYTES = FRAME_LEASES * sizeof(struct lease_slot) };
-
 int leases_new(struct leases *leases)
 {
         void *page;
-        int r = memfd_new("ferry-leases", PAGE_SIZE_BYTES, &page, &leases->memfd);
+        int r = memfd_new("ferry-leases", LEASES_PAGE_SIZE, &page, &leases->memfd);
 
         if (r < 0)
                 return r;
@@ -26,7 +24,7 @@ int leases_new(struct leases *leases)
 void leases_clear(struct leases *leases, struct copier *copier)
 {
         if (leases->page)
-                (void)munmap(leases->page, PAGE_SIZE_BYTES);
+                (void)munmap(leases->page, LEASES_PAGE_SIZE);
         if (leases->bounce)
                 unmap_range(&leases->pin, copier);
         leases->memfd = memfd_drop(leases->memfd);

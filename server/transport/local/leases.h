@@ -18,7 +18,7 @@
  * ended, so that a release is never ambiguous. The progress thread.
  */
 
-enum { BOUNCE_SIZE = 1 << 20, BOUNCE_BUFFERS = 16 };
+enum { LEASES_PAGE_SIZE = FRAME_LEASES * LEASE_SLOT_SIZE, BOUNCE_SIZE = 1 << 20, BOUNCE_BUFFERS = 16 };
 
 struct lease {
         struct message *message; /* NULL = the lease has ended */

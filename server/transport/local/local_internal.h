@@ -127,7 +127,6 @@ struct channel {
         struct message *storing; /* utlist; receives into memory off the host whose bytes came inline */
 
         const struct lease_slot *peer_page;
-        size_t peer_page_size;
         struct mappings mappings;
         struct gpu_opening *openings; /* utlist; GPU memory that the copier opens … */
         struct gpu_closing *closings; /* utlist; … or closes */

@@ -10,13 +10,24 @@
 
 static const uint64_t bytes_max = UINT64_C(1) << 44; /* a tenth of what a process can address */
 
+enum {
+        UNMAP_HERE_MAX = 64 << 20, /* bytes; unmapping more may take long */
+        UNMAP_STEP = 8 << 20,      /* bytes; until the next step other threads may map and unmap */
+};
+
 /* ---- unmapping ---- */
 
-/* Unpinning may take long and wait for the device, so the progress thread must not do it. */
+/*
+ * Unpinning may wait for the device. Unmapping takes as long as 0.2 s for each GiB where the peer has died, since the
+ * last one that has a memory mapped frees it. So the progress thread must not do either.
+ */
 
 static void unmap(const struct gpu_pin *range)
 {
-        (void)munmap((void *)(uintptr_t)range->address, range->size);
+        uint8_t *address = (uint8_t *)(uintptr_t)range->address;
+
+        for (size_t done = 0; done < range->size; done += UNMAP_STEP)
+                (void)munmap(address + done, range->size - done < UNMAP_STEP ? range->size - done : UNMAP_STEP);
 }
 
 static void unpin_run(void *context)
@@ -35,11 +46,12 @@ static void close_run(void *context)
 
 void unmap_range(struct gpu_pin *range, struct copier *copier)
 {
-        struct gpu_pin *copy = gpu_is_pinned(range) ? malloc(sizeof(*copy)) : NULL;
+        struct copier_gpus gpus = { .one = gpu_is_pinned(range) ? 1 + range->gpu : 0 };
+        struct gpu_pin *copy = gpus.one || range->size > UNMAP_HERE_MAX ? malloc(sizeof(*copy)) : NULL;
 
         if (copy) {
                 gpu_pin_move(copy, range);
-                copier_run_detached(copier, (struct copier_gpus){ .one = 1 + copy->gpu }, unpin_run, copy);
+                copier_run_detached(copier, gpus, unpin_run, copy);
                 return;
         }
         gpu_pin_end(range);
@@ -99,12 +111,13 @@ int mappings_add(struct mappings *mappings, uint64_t id, uint64_t size, int fd)
 
         if (r < 0)
                 return r;
-        r = memfd_map(fd, size, &address, &mapping->range.size);
+        r = memfd_map(fd, size, &address);
         if (r < 0) {
                 free(mapping);
                 return r;
         }
         mapping->address = mapping->range.address = address;
+        mapping->range.size = size;
         mapping->range.read_only = true;
         return mapping_enter(mappings, mapping);
 }

@@ -17,7 +17,7 @@ struct mapping {
         const uint8_t *address;    /* NULL = GPU memory that is not open */
         const struct space *space; /* of the address; NULL = host memory */
         uint64_t size;             /* as the peer says */
-        struct gpu_pin range;      /* the whole file; size 0 = GPU memory */
+        struct gpu_pin range;      /* size 0 = GPU memory */
         unsigned users;
         UT_hash_handle hh;
 };
@@ -51,7 +51,7 @@ void mapping_put(struct mappings *mappings, struct mapping *mapping);
 /* None may be in use. */
 void mappings_clear(struct mappings *mappings);
 
-/* Unmaps a range; if it is pinned, unpins and unmaps it on a thread of the copier. Copies *range. */
+/* Unmaps a range; one that is pinned or large on a thread of the copier. Copies *range. */
 void unmap_range(struct gpu_pin *range, struct copier *copier);
 /* Closes another process's memory, on a thread of the copier; takes NULL. */
 void unmap_gpu(const struct space *space, struct copier *copier);

@@ -3,11 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/util.h"
@@ -78,6 +80,13 @@ int memfd_new(const char *name, size_t size, void **ret_address, struct memfd **
         return 0;
 }
 
+static bool has_ordinary_pages(int fd)
+{
+        struct statfs fs;
+
+        return fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC;
+}
+
 static bool cannot_shrink(int fd)
 {
         int seals = fcntl(fd, F_GET_SEALS);
@@ -100,20 +109,20 @@ int memfd_open(int fd, struct memfd **ret_memfd)
         return *ret_memfd ? 0 : -ENOMEM;
 }
 
-int memfd_map(int fd, uint64_t size, void **ret_address, size_t *ret_mapped)
+int memfd_map(int fd, uint64_t size, void **ret_address)
 {
         struct stat st;
         void *address;
 
+        if (!cannot_shrink(fd) || !has_ordinary_pages(fd))
+                return -EBADMSG;
         if (fstat(fd, &st) < 0)
                 return -errno;
-        if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || !cannot_shrink(fd) || size == 0 || st.st_size <= 0 ||
-            (uint64_t)st.st_size < size)
+        if (st.st_uid != geteuid() || size == 0 || st.st_size <= 0 || (uint64_t)st.st_size < size)
                 return -EBADMSG;
-        address = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+        address = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, fd, 0);
         if (address == MAP_FAILED)
                 return -errno;
         *ret_address = address;
-        *ret_mapped = (size_t)st.st_size;
         return 0;
 }

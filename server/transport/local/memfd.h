@@ -26,9 +26,10 @@ int memfd_new(const char *name, size_t size, void **ret_address, struct memfd **
 int memfd_open(int fd, struct memfd **ret_memfd);
 
 /*
- * Maps a descriptor that a peer sent, whole and read-only. The file must be this user's, have at least size bytes, and
- * be sealed against shrinking, so that no access raises SIGBUS. 0; -EBADMSG: it is not; other -errno.
+ * Maps the first size bytes of a descriptor that a peer sent, read-only. The file must be this user's, have as many
+ * bytes, be sealed against shrinking, and have ordinary pages: of huge ones the system can run short. So no access
+ * raises SIGBUS. 0; -EBADMSG: it is not such a file; other -errno.
  */
-int memfd_map(int fd, uint64_t size, void **ret_address, size_t *ret_mapped);
+int memfd_map(int fd, uint64_t size, void **ret_address);
 
 #endif
