@@ -74,6 +74,17 @@ class TestWorker(unittest.TestCase):
         with self.assertRaises(ferry.FerryError) as raised:
             self.worker.create("readable", [whole.blocks(4, [16])])
         self.assertEqual(raised.exception.code, "out-of-bounds")
+        for again in (lambda: whole.row(1, 2, 3).slice(0, 1), lambda: whole.blocks(4, [1]).row(1, 2, 3)):
+            with self.assertRaisesRegex(ValueError, "pieces"):
+                again()
+
+    def test_what_is_none_is_not_given(self):
+        worker = ferry.Worker(listen=None, name=None, memory_limit="1G", no_auth=False)
+        self.addCleanup(worker.close)
+        target = bytearray(1)
+        offer = worker.create("readable", [b"x"], label=None)
+        worker.create("read", [target], remote=offer.metadata, label=None, transports=["shm", "tcp"]).wait(timeout=10)
+        self.assertEqual(target, b"x")
 
     def test_waiting_has_an_end(self):
         offer = self.worker.create("readable", [b"x"])
@@ -103,6 +114,22 @@ class TestWorker(unittest.TestCase):
         for address, size in ((0, 1), (-1, 1), (4096, 0), (1 << 64, 1), (4096, 1 << 64)):
             with self.assertRaisesRegex(ValueError, "no memory"):
                 self.worker.register(address, size)
+
+    def test_numbers_and_texts_that_c_does_not_have(self):
+        whole = self.worker.region(bytearray(8))
+        for size in (-1, (1 << 64) + 5):
+            for call in (self.worker.allocate, lambda one: whole.row(one, 1, 0), lambda one: whole.blocks(1, [one])):
+                with self.assertRaisesRegex(ValueError, "64 bits"):
+                    call(size)
+        for size in ("5", 1.5, None):
+            with self.assertRaises(TypeError):
+                self.worker.allocate(size)
+        for call in (lambda: self.worker.allocate(1, name="a\0b"), lambda: ferry.Worker(name="a\0b"),
+                     lambda: self.worker.create("readable", [b"x"], label="a\0b"),
+                     lambda: self.worker.create("read", [bytearray(1)], remote="{}\0")):
+            with self.assertRaisesRegex(ValueError, "NUL"):
+                call()
+        self.assertEqual(self.worker.create("readable", [b"abc"]).bytes_total, 3)
 
     def test_what_belongs_to_the_process_is_neither_copied_nor_pickled(self):
         data = bytearray(3)

@@ -22,6 +22,7 @@ import ctypes
 import errno
 import itertools
 import math
+import operator
 import os
 import threading
 import time
@@ -53,6 +54,25 @@ def _check(result: int) -> None:
         raise _error(result)
 
 
+def _text(value: str) -> bytes:
+    encoded = value.encode()
+    if b"\0" in encoded:
+        raise ValueError(f"{value!r} has a NUL, which C takes for its end")
+    return encoded
+
+
+def _option(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _numbers(values: Iterable[int]) -> list[int]:
+    """What C takes: ctypes would cut off the upper bits of others."""
+    numbers = list(map(operator.index, values))
+    if numbers and not 0 <= min(numbers) <= max(numbers) < 1 << 64:
+        raise ValueError("a number is negative, or has more than 64 bits")
+    return numbers
+
+
 class OfThisProcess:
     """What no copy may share: it would be freed twice, or be of memory that has gone."""
 
@@ -73,21 +93,29 @@ class Region:
         self.keep = keep
         self.pieces: tuple[int, Any] | None = None  # size of each, and (count, stride) or an array of blocks
 
+    def _whole(self) -> Region:
+        if self.pieces is not None:
+            raise ValueError("these are pieces of a region already, of which no part can be taken")
+        return Region(self.id, self.offset, self.size, self.address, self)
+
     def slice(self, offset: int, size: int) -> Region:
+        part = self._whole()
         if offset < 0 or size <= 0 or offset + size > self.size:
             raise ValueError(f"no {size} bytes at {offset} in a region of {self.size}")
-        return Region(self.id, self.offset + offset, size, self.address + offset, self)
+        part.offset, part.size, part.address = self.offset + offset, size, self.address + offset
+        return part
 
     def blocks(self, size: int, numbers: Iterable[int]) -> Region:
         """The pieces of size bytes at number * size, in this order, as one descriptor."""
-        given = list(numbers)
-        part = Region(self.id, self.offset, self.size, self.address, self)
+        size, *given = _numbers([size, *numbers])
+        part = self._whole()
         part.pieces = size, (ctypes.c_uint64 * len(given))(*given)
         return part
 
     def row(self, size: int, count: int, stride: int) -> Region:
         """count pieces of size bytes, each stride bytes after the one before, as one descriptor."""
-        part = Region(self.id, self.offset, self.size, self.address, self)
+        size, count, stride = _numbers([size, count, stride])
+        part = self._whole()
         part.pieces = size, (count, stride)
         return part
 
@@ -170,7 +198,7 @@ class _Native(OfThisProcess):
         try:
             _check(self.lib.options_environment(given))
             for name, value in options:
-                _check(self.lib.options_set(given, name.encode(), value.encode()))
+                _check(self.lib.options_set(given, _text(name), _text(value)))
             pointer = ctypes.c_void_p()
             _check(self.lib.new(given, ctypes.byref(pointer)))
             self.pointer = pointer.value
@@ -226,17 +254,17 @@ atexit.register(_close_all)
 class Worker:
     """Options are those of ferryd, with _ for -: listen, local, data_listen, memory_limit, name, …; a list repeats.
 
-    What the environment has as FERRY_<OPTION> holds where no argument says otherwise. It serves no HTTP unless listen
-    says so.
+    What the environment has as FERRY_<OPTION> holds where no argument, or None, says otherwise. It serves no HTTP
+    unless listen says so.
     """
 
-    def __init__(self, **options: Union[str, int, bool, Iterable[str]]) -> None:
+    def __init__(self, **options: Union[str, int, bool, Iterable[str], None]) -> None:
         pairs = []
         for name, value in options.items():
-            if isinstance(value, bool):
-                value = "true" if value else "false"
+            if value is None:
+                continue
             for one in [value] if isinstance(value, (str, int)) else value:
-                pairs.append((name.replace("_", "-"), str(one)))
+                pairs.append((name.replace("_", "-"), _option(one)))
         self._native = _Native(pairs)
         self._lib = self._native.lib
         _living.add(self)
@@ -260,11 +288,12 @@ class Worker:
         A memoryview of bytes, writable; numpy.frombuffer and torch.frombuffer share it. The memory lives as long as
         anything refers to it.
         """
+        (size,) = _numbers([size])
         address = ctypes.c_void_p()
         id = ctypes.create_string_buffer(ID_SIZE)
         blocks = self._native.blocks
         with self._native as pointer:
-            _check(self._lib.region_alloc(pointer, size, None, name.encode() if name else None,
+            _check(self._lib.region_alloc(pointer, size, None, _text(name) if name else None,
                                           ctypes.byref(address), id))
             start = address.value or 0
             blocks.add(Region(id.value, 0, size, start, None))
@@ -281,7 +310,7 @@ class Worker:
             raise ValueError(f"no memory has {size} bytes at {address:#x}")
         id = ctypes.create_string_buffer(ID_SIZE)
         with self._native as pointer:
-            _check(self._lib.region_add(pointer, address, size, device.encode(), name.encode() if name else None, id))
+            _check(self._lib.region_add(pointer, address, size, _text(device), _text(name) if name else None, id))
         return Region(id.value, 0, size, address, (_Memory(self._native, id.value), keep))
 
     def region_at(self, address: int, size: int, keep: Any = None) -> Region | None:
@@ -302,7 +331,7 @@ class Worker:
         """Creates an operation and, for "read" and "write", begins it.
 
         memory is a list of what region() takes. remote is the peer's metadata as JSON, or the URL of it. fields are
-        those of POST /v1/operations: ttl_ms, timeout_ms, verify, layout, transports="shm,tcp", …
+        those of POST /v1/operations: ttl_ms, timeout_ms, verify, layout, transports=["shm", "tcp"], …; None is left out.
         """
         if kind not in KINDS:
             raise ValueError(f"{kind!r} is not a kind of operation: {', '.join(KINDS)}")
@@ -315,11 +344,12 @@ class Worker:
             for region in regions:
                 _check(region._add_to(self._lib, request))
             for name, value in fields.items():
-                text = ("true" if value else "false") if isinstance(value, bool) else str(value)
-                _check(self._lib.request_set(request, name.encode(), text.encode()))
+                if value is not None:
+                    text = ",".join(value) if isinstance(value, (list, tuple)) else _option(value)
+                    _check(self._lib.request_set(request, _text(name), _text(text)))
             made = ctypes.c_void_p()
             with self._native as pointer:
-                _check(self._lib.operation_create(pointer, request, remote.encode() if remote else None,
+                _check(self._lib.operation_create(pointer, request, _text(remote) if remote else None,
                                                   ctypes.byref(made)))
         finally:
             self._lib.request_free(request)
