@@ -137,8 +137,11 @@ def enter(page, token):
 def a_wrong_token_is_asked_for_again(scene):
     page = scene.browser
     page.open(scene.a.url + "/")
-    enter(page, "wrong")
-    page.wait("document.getElementById('refused').textContent.includes('not the token')")
+    for token in ("wrong", "no header can have this…"):
+        page.wait("document.getElementById('refused') !== null")
+        page.eval("document.getElementById('refused').textContent = ''")
+        enter(page, token)
+        page.wait("document.getElementById('refused').textContent.includes('not the token')")
     assert page.eval("document.getElementById('main').hidden")
     scene.shoot("wrong-token")
 
@@ -175,6 +178,17 @@ def what_a_client_names_is_text(scene):
     assert page.eval("document.querySelectorAll('main img').length") == 0
     assert page.eval("document.getElementById('codes').textContent").startswith("already-claimed")
     page.wait("document.querySelectorAll('#peers tbody tr').length === 1")
+
+
+def a_failure_after_the_stream_has_begun_leaves_no_stream_behind(scene):
+    page = scene.browser
+    page.open(scene.a.url + "/")
+    page.wait("document.getElementById('login') && !document.getElementById('login').hidden")
+    page.eval("window.left = 3; window.real = fetch; window.fetch = (path, options) =>"
+              " path === '/v1/limits' && left-- > 0 ? Promise.reject(new TypeError('lost')) : real(path, options)")
+    enter(page, TOKEN)
+    page.wait("document.body.className === 'live'")
+    page.wait("document.getElementById('counts').textContent.includes('1 event reader')")
 
 
 def near_limits_are_told_until_they_are_cleared(scene):
@@ -240,7 +254,8 @@ def the_death_of_the_worker_is_seen(scene):
 
 TESTS = (a_wrong_token_is_asked_for_again, the_token_opens_the_page_and_stays_in_memory,
          transfers_appear_and_are_cancelled, what_a_client_names_is_text,
-         near_limits_are_told_until_they_are_cleared, many_transfers_stay_readable, the_interface_is_a_page_without_a_script)
+         a_failure_after_the_stream_has_begun_leaves_no_stream_behind, near_limits_are_told_until_they_are_cleared,
+         many_transfers_stay_readable, the_interface_is_a_page_without_a_script)
 
 
 def main():

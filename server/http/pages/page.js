@@ -142,14 +142,17 @@ async function read(body) {
 
 async function follow() {
   for (let wait = 500; ; wait = Math.min(wait * 2, 5000)) {
+    const stream = new AbortController();
     try {
-      const answer = await ask('/v1/events', { headers: { Accept: 'text/event-stream' } });
+      const answer = await ask('/v1/events', { headers: { Accept: 'text/event-stream' }, signal: stream.signal });
       wait = 500;
       await read(answer.body);
       state('lost', 'the worker has ended, trying again');
     } catch (error) {
       if (error instanceof Refused && (error.status === 401 || error.status === 403)) return login(error);
       state('lost', error instanceof Refused ? error.message : 'no answer from the worker, trying again');
+    } finally {
+      stream.abort(); /* what failed may be another request, and a browser has few connections to a host */
     }
     await new Promise((resolve) => setTimeout(resolve, wait));
   }
@@ -361,7 +364,8 @@ function login(error) {
 
 $('login').addEventListener('submit', (event) => {
   event.preventDefault();
-  token = $('token').value;
+  token = $('token').value.trim();
+  if (!/^[!-~]*$/.test(token)) token = ''; /* fetch would call it a network failure */
   $('token').value = '';
   $('login').hidden = true;
   state('', 'connecting');
