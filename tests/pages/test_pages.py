@@ -7,6 +7,7 @@ Exits with 77 where no Chromium is installed (scripts/setup --all installs it).
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -191,6 +192,18 @@ def a_failure_after_the_stream_has_begun_leaves_no_stream_behind(scene):
     page.wait("document.getElementById('counts').textContent.includes('1 event reader')")
 
 
+def a_stream_that_falls_silent_is_taken_for_cut(scene):
+    page = scene.browser
+    page.eval("silentMs = 500")
+    scene.a.call("DELETE", "/v1/regions/" + scene.a.region(4096))  # the limit holds from the next event on
+    scene.a.process.send_signal(signal.SIGSTOP)
+    page.wait("document.body.className === 'lost'")
+    page.eval("silentMs = 40000")
+    scene.a.process.send_signal(signal.SIGCONT)
+    page.wait("document.body.className === 'live'")
+    page.wait("document.getElementById('counts').textContent.includes('1 event reader')")
+
+
 def near_limits_are_told_until_they_are_cleared(scene):
     page, limits = scene.browser, "document.getElementById('limits').textContent"
     told = "regions_max (10) is nearly used up"
@@ -254,8 +267,8 @@ def the_death_of_the_worker_is_seen(scene):
 
 TESTS = (a_wrong_token_is_asked_for_again, the_token_opens_the_page_and_stays_in_memory,
          transfers_appear_and_are_cancelled, what_a_client_names_is_text,
-         a_failure_after_the_stream_has_begun_leaves_no_stream_behind, near_limits_are_told_until_they_are_cleared,
-         many_transfers_stay_readable, the_interface_is_a_page_without_a_script)
+         a_failure_after_the_stream_has_begun_leaves_no_stream_behind, a_stream_that_falls_silent_is_taken_for_cut,
+         near_limits_are_told_until_they_are_cleared, many_transfers_stay_readable, the_interface_is_a_page_without_a_script)
 
 
 def main():

@@ -8,6 +8,8 @@ const $ = (id) => document.getElementById(id);
 const SECONDS = 300, FAILURES = 20, SOON_MS = 60000, PASSIVE = { readable: true, writable: true };
 const RECEIVES = { read: true, writable: true };
 
+let silentMs = 40000; /* the stream has a beat every 15 s */
+let stream = new AbortController(); /* ends with its stream, and all requests with it */
 let token = null, skew = 0, dirty = false, about = '', started = 0;
 let operations = new Map(), peers = [], failures = [], metrics = new Map(), limits = {};
 const moved = { received: new Array(SECONDS).fill(0), sent: new Array(SECONDS).fill(0), second: 0 };
@@ -21,7 +23,8 @@ class Refused extends Error {
 async function ask(path, options = {}) {
   const headers = { ...options.headers };
   if (token !== null) headers.Authorization = 'Bearer ' + token;
-  const answer = await fetch(path, { ...options, headers, cache: 'no-store', credentials: 'omit', redirect: 'error' });
+  const answer = await fetch(path, { ...options, headers, cache: 'no-store', credentials: 'omit', redirect: 'error',
+    signal: stream.signal });
   if (answer.ok) return answer;
   let detail = String(answer.status);
   try { detail = (await answer.json()).detail || detail; } catch { /* not one of the worker's answers */ }
@@ -114,7 +117,8 @@ async function read(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let text = '';
   for (;;) {
-    const { value, done } = await reader.read();
+    const silent = setTimeout(() => stream.abort(), silentMs);
+    const { value, done } = await reader.read().finally(() => clearTimeout(silent));
     if (done) return;
     text += value;
     const parts = text.split('\n\n');
@@ -142,9 +146,9 @@ async function read(body) {
 
 async function follow() {
   for (let wait = 500; ; wait = Math.min(wait * 2, 5000)) {
-    const stream = new AbortController();
+    stream = new AbortController();
     try {
-      const answer = await ask('/v1/events', { headers: { Accept: 'text/event-stream' }, signal: stream.signal });
+      const answer = await ask('/v1/events', { headers: { Accept: 'text/event-stream' } });
       wait = 500;
       await read(answer.body);
       state('lost', 'the worker has ended, trying again');
@@ -152,7 +156,7 @@ async function follow() {
       if (error instanceof Refused && (error.status === 401 || error.status === 403)) return login(error);
       state('lost', error instanceof Refused ? error.message : 'no answer from the worker, trying again');
     } finally {
-      stream.abort(); /* what failed may be another request, and a browser has few connections to a host */
+      stream.abort(); /* a browser has few connections to a host */
     }
     await new Promise((resolve) => setTimeout(resolve, wait));
   }
@@ -373,6 +377,11 @@ $('login').addEventListener('submit', (event) => {
 });
 setInterval(() => tick(false), 250);
 setInterval(() => tick(true), 1000);
-setInterval(() => { if (document.body.className === 'live') refresh().catch(() => {}); }, 3000);
+let refreshing = false;
+setInterval(() => {
+  if (document.body.className !== 'live' || refreshing) return;
+  refreshing = true;
+  refresh().catch(() => {}).finally(() => { refreshing = false; });
+}, 3000);
 moved.second = Math.floor(Date.now() / 1000);
 follow();
