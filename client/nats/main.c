@@ -62,13 +62,19 @@ static void set(struct bus_options *options, const struct option *option, const 
                 *(bool *)(void *)target = true;
 }
 
-static void read_environment(struct bus_options *options)
+static int read_environment(struct bus_options *options)
 {
         for (size_t i = 0; i < OPTIONS; i++) {
-                const char *value = options_table[i].environment ? getenv(options_table[i].environment) : NULL;
-                if (value && *value)
-                        set(options, &options_table[i], value);
+                const struct option *o = &options_table[i];
+                const char *value = o->environment ? getenv(o->environment) : NULL;
+                bool off = value && (!*value || (!o->argument && (!strcmp(value, "0") || !strcmp(value, "false"))));
+                if (!value || off)
+                        continue;
+                if (!o->argument && strcmp(value, "1") != 0 && strcmp(value, "true") != 0)
+                        return bus_fail(BUS_USAGE, "%s: %s is not one of 1, true, 0, false", o->environment, value);
+                set(options, o, value);
         }
+        return BUS_OK;
 }
 
 static const struct option *find(const char *name, size_t length)
@@ -83,7 +89,8 @@ static const struct option *find(const char *name, size_t length)
 static int parse(struct bus_options *options, int argc, char **argv, const char *operands[2], int *ret_n)
 {
         *ret_n = 0;
-        read_environment(options);
+        if (read_environment(options) != BUS_OK)
+                return BUS_USAGE;
         for (int i = 1; i < argc; i++) {
                 if (strncmp(argv[i], "--", 2) != 0) {
                         if (*ret_n == 2)

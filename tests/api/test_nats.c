@@ -145,6 +145,21 @@ TEST(a_bus_beyond_this_machine_takes_tls)
         nats_assert_asks("nats://127.0.0.1:1/a/op_0123456789abcdef", 3, "no NATS server takes us");
 }
 
+TEST(insecure_in_the_environment_is_a_truth_value)
+{
+        static const struct {
+                const char *value, *errors;
+        } cases[] = { { "0", "without TLS" },
+                      { "false", "without TLS" },
+                      { "no", "FERRY_NATS_INSECURE: no is not one of" } };
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                assert_int_equal(setenv("FERRY_NATS_INSECURE", cases[i].value, 1), 0);
+                nats_assert_asks("nats://192.0.2.1:4222/a/op_0123456789abcdef", 2, cases[i].errors);
+        }
+        assert_int_equal(unsetenv("FERRY_NATS_INSECURE"), 0);
+}
+
 WITH_SHARED(metadata_go_over_tls)
 {
         const char *tls = getenv("FERRY_TEST_TLS");
