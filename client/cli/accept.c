@@ -27,18 +27,15 @@ int cli_run_accept(struct cli *cli, int argc, char **argv)
 {
         struct content_output output = { .fd = -1 };
         struct job job = { .cli = cli, .worker = &cli->worker };
-        uint64_t size;
         if (!cli->size || !cli->output)
                 return cli_usage_error("usage: ferry accept -o FILE --size SIZE");
-        if (!cli_size_parse(cli->size, &size))
-                return cli_usage_error("%s is not a size such as 4096, 64K or 1.5GiB", cli->size);
         int status = cli_connect(cli);
         if (status == CLI_OK)
                 status = content_create(cli->output, &output);
         if (status == CLI_OK && output.fd == STDOUT_FILENO)
                 return cli_usage_error("accept prints the URL on standard output: name a file with -o FILE");
         if (status == CLI_OK)
-                status = accept_run(&job, &output, size);
+                status = accept_run(&job, &output, cli_size(cli->size, 0));
         job_end(&job);
         return status;
 }

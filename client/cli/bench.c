@@ -112,20 +112,17 @@ static int bench_run(struct bench *b, uint64_t largest)
 int cli_run_bench(struct cli *cli, int argc, char **argv)
 {
         struct bench *b = calloc(1, sizeof(*b));
-        uint64_t largest = bench_largest;
         if (!b)
                 return cli_usage_error("memory is short");
         b->cli = cli;
         b->theirs = (struct job){ .cli = cli, .worker = &b->peer };
         b->ours = (struct job){ .cli = cli, .worker = &cli->worker };
         cli->quiet = true; /* the table shows the progress */
-        int status = cli->size && !cli_size_parse(cli->size, &largest)
-                             ? cli_usage_error("%s is not a size such as 4096, 64K or 1.5GiB", cli->size)
-                             : cli_connect(cli);
+        int status = cli_connect(cli);
         if (status == CLI_OK)
                 status = cli_worker_named(cli, argv[1], WORKER_ITSELF, &b->peer);
         if (status == CLI_OK)
-                status = bench_run(b, largest);
+                status = bench_run(b, cli_size(cli->size, bench_largest));
         job_end(&b->ours);
         job_end(&b->theirs);
         worker_close(&b->peer);

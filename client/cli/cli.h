@@ -111,14 +111,17 @@ bool cli_option_given(const struct cli *cli, const char *const *field);
 
 /* ---- value.c ---- */
 
-/* "30s", "500ms", "2m", "1h", "1.5s"; a number alone is seconds. */
-bool cli_duration_parse(const char *text, uint64_t *ret_ms);
+/*
+ * What the value of an option must be, as "a time such as 30s", where it is not; else NULL. Kinds: TIME ("30s",
+ * "500ms", "2m", "1h", "1.5s", a number alone is seconds), SIZE ("4096", "64K", "1.5GiB", powers of 1024, not 0), N
+ * (digits, not 0), NAME and LABEL (UTF-8); the value of any other one may be anything.
+ */
+const char *cli_value_wants(const char *kind, const char *value);
 
-/* Digits alone. Not 0. */
-bool cli_number_parse(const char *text, uint64_t *ret_number);
-
-/* "4096", "64K", "1.5GiB": powers of 1024. Not 0. */
-bool cli_size_parse(const char *text, uint64_t *ret_bytes);
+/* The value of a TIME in ms, a SIZE in bytes or an N that was checked; none where it is NULL. */
+uint64_t cli_time(const char *value, uint64_t none);
+uint64_t cli_size(const char *value, uint64_t none);
+uint64_t cli_number(const char *value, uint64_t none);
 
 /*
  * Host, IPv6 addresses in their brackets, and port of "HOST:PORT" or of a URL, whose port may be that of its scheme.

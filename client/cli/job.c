@@ -38,10 +38,8 @@ int job_make_operation(struct job *job, struct ferry_operation_spec *spec, const
         spec->descriptors = &descriptor;
         spec->n_descriptors = 1;
         spec->verify = job->cli->verify;
-        if (job->cli->ttl && !cli_duration_parse(job->cli->ttl, &spec->ttl_ms))
-                return cli_usage_error("%s is not a time such as 500ms, 30s, 2m or 1h", job->cli->ttl);
-        if (job->cli->uses && !cli_number_parse(job->cli->uses, &spec->uses))
-                return cli_usage_error("not a number of peers: %s", job->cli->uses);
+        spec->ttl_ms = cli_time(job->cli->ttl, 0);
+        spec->uses = cli_number(job->cli->uses, 0);
         spec->label = job->cli->label;
         signals_defer();
         int r = ferry_create_operation(job->worker->ferry, spec, &job->operation);
@@ -52,7 +50,7 @@ int job_make_operation(struct job *job, struct ferry_operation_spec *spec, const
 int job_wait(struct job *job)
 {
         struct cli_progress progress = cli_progress_make(job->cli);
-        struct ferry_watch watch = { .timeout_ms = FERRY_FOREVER,
+        struct ferry_watch watch = { .timeout_ms = cli_time(job->cli->timeout, FERRY_FOREVER),
                                      .interval_ms = progress.stream ? JOB_DRAW_MS : JOB_LOOK_MS,
                                      .progress = cli_progress_show,
                                      .context = &progress,
@@ -60,8 +58,6 @@ int job_wait(struct job *job)
         struct ferry_operation last = { 0 };
         if (job->operation.done)
                 return cli_operation_result(&job->operation);
-        if (job->cli->timeout && !cli_duration_parse(job->cli->timeout, &watch.timeout_ms))
-                return cli_usage_error("%s is not a time such as 500ms, 30s, 2m or 1h", job->cli->timeout);
         int r = ferry_watch_operation(job->worker->ferry, job->operation.id, &watch, &last);
         cli_progress_end(&progress);
         if (r == -ETIMEDOUT && job->cli->timeout && last.id[0]) {

@@ -12,6 +12,9 @@ static int main_run(struct cli *cli, int argc, char **argv)
         const struct cli_command *command = cli->command;
         if (cli->help)
                 return cli_run_help(cli, 2, (char *[]){ "help", (char *)(uintptr_t)command->name, NULL });
+        if (argc - 1 > command->most && argv[argc - 1][0] == '@')
+                return cli_usage_error("the worker stands before the command: ferry %s %s", argv[argc - 1],
+                                       command->name);
         if (argc - 1 < command->least || argc - 1 > command->most)
                 return cli_usage_error("usage: ferry %s%s%s", command->name, *command->arguments ? " " : "",
                                        command->arguments);

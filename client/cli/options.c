@@ -108,9 +108,14 @@ struct parser {
 
 _Static_assert(FERRY_ARRAY_SIZE(cli_options) <= 64, "struct cli has a bit for each");
 
+static void *parser_field(struct cli *cli, const struct cli_option *option)
+{
+        return (char *)cli + option->offset;
+}
+
 static int parser_set(struct parser *p, const struct cli_option *option, const char *value)
 {
-        void *target = (char *)p->cli + option->offset;
+        void *target = parser_field(p->cli, option);
         if (!option->argument) {
                 if (value)
                         return cli_usage_error("--%s takes no argument", option->name);
@@ -168,7 +173,7 @@ static void parser_environment(struct cli *cli)
                 const struct cli_option *option = &cli_options[i];
                 const char *value = option->environment ? getenv(option->environment) : NULL;
                 if (value && *value)
-                        *(const char **)(void *)((char *)cli + option->offset) = value;
+                        *(const char **)parser_field(cli, option) = value;
         }
 }
 
@@ -200,9 +205,14 @@ static int parser_check(const struct parser *p)
         if (status != CLI_OK)
                 return status;
         for (size_t i = 0; i < cli_options_count; i++) {
-                if (p->cli->given >> i & 1 && !cli_option_applies(&cli_options[i], p->cli->command))
-                        return cli_usage_error("ferry %s has no option --%s (see ferry %s --help)", name,
-                                               cli_options[i].name, name);
+                const struct cli_option *option = &cli_options[i];
+                const char *value = option->argument ? *(const char **)parser_field(p->cli, option) : NULL;
+                if (p->cli->given >> i & 1 && !cli_option_applies(option, p->cli->command))
+                        return cli_usage_error("ferry %s has no option --%s (see ferry %s --help)", name, option->name,
+                                               name);
+                const char *wanted = value ? cli_value_wants(option->argument, value) : NULL;
+                if (wanted)
+                        return cli_usage_error("--%s: %s is not %s", option->name, value, wanted);
         }
         return CLI_OK;
 }

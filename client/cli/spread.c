@@ -73,10 +73,8 @@ static void spread_await_region(struct spread *spread)
 static int spread_run(struct spread *spread)
 {
         struct cli_progress progress = cli_progress_make(spread->cli);
-        uint64_t limit_ms = UINT64_MAX;
+        uint64_t limit_ms = cli_time(spread->cli->timeout, UINT64_MAX);
         int status = CLI_OK;
-        if (spread->cli->timeout && !cli_duration_parse(spread->cli->timeout, &limit_ms))
-                return cli_usage_error("%s is not a time such as 500ms, 30s, 2m or 1h", spread->cli->timeout);
         while (status == CLI_OK && !spread_is_over(spread)) {
                 size_t last;
                 for (size_t i = 0; status == CLI_OK && i < spread->n; i++)

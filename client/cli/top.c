@@ -196,12 +196,8 @@ int cli_run_top(struct cli *cli, int argc, char **argv)
         struct top top = { .cli = cli,
                            .live = cli_draws(STDOUT_FILENO) && !cli->json,
                            .ended = json_object_new_object() };
-        uint64_t interval = TOP_INTERVAL_MS;
-        uint64_t left = top.live ? 0 : 1; /* 0 = no limit */
-        if (cli->interval && (!cli_duration_parse(cli->interval, &interval) || interval > INT32_MAX))
-                return cli_usage_error("%s is not a time such as 500ms, 30s, 2m or 1h", cli->interval);
-        if (cli->count && !cli_number_parse(cli->count, &left))
-                return cli_usage_error("not a number of updates: %s", cli->count);
+        uint64_t interval = cli_time(cli->interval, TOP_INTERVAL_MS);
+        uint64_t left = cli_number(cli->count, top.live ? 0 : 1); /* 0 = no limit */
         int status = cli_connect(cli);
         if (status == CLI_OK)
                 status = top_name(&top);
@@ -210,7 +206,7 @@ int cli_run_top(struct cli *cli, int argc, char **argv)
                 if (status != CLI_OK || (left && --left == 0))
                         break;
                 if (!signals_caught())
-                        (void)poll(NULL, 0, (int)interval);
+                        (void)poll(NULL, 0, interval < INT32_MAX ? (int)interval : INT32_MAX);
                 if (signals_caught())
                         break;
                 if (!top.moving)

@@ -31,24 +31,72 @@ static bool value_parse(const char *text, const struct unit *units, size_t n, do
         return false;
 }
 
-bool cli_duration_parse(const char *text, uint64_t *ret_ms)
+static bool value_time(const char *text, uint64_t *ret_ms)
 {
         static const struct unit units[] = { { "", 1e3 }, { "s", 1e3 }, { "ms", 1 }, { "m", 60e3 }, { "h", 3600e3 } };
         return value_parse(text, units, FERRY_ARRAY_SIZE(units), 1e15, ret_ms);
 }
 
-bool cli_number_parse(const char *text, uint64_t *ret_number)
+static bool value_number(const char *text, uint64_t *ret_number)
 {
         return ferry_uint_parse(text, FERRY_JSON_INTEGER_MAX, ret_number) && *ret_number > 0;
 }
 
-bool cli_size_parse(const char *text, uint64_t *ret_bytes)
+static bool value_size(const char *text, uint64_t *ret_bytes)
 {
         static const struct unit units[] = {
                 { "", 1 },          { "B", 1 },          { "K", 1024 },         { "KiB", 1024 }, { "M", 1048576 },
                 { "MiB", 1048576 }, { "G", 1073741824 }, { "GiB", 1073741824 }, { "T", 0x1p40 }, { "TiB", 0x1p40 },
         };
         return value_parse(text, units, FERRY_ARRAY_SIZE(units), 0x1p62, ret_bytes) && *ret_bytes;
+}
+
+static bool value_text(const char *text, uint64_t *ret_length)
+{
+        uint32_t character;
+        size_t size = strlen(text), n;
+        for (*ret_length = 0; *ret_length < size; *ret_length += n)
+                if (!(n = ferry_utf8_length(text + *ret_length, size - (size_t)*ret_length, &character)))
+                        return false;
+        return true;
+}
+
+const char *cli_value_wants(const char *kind, const char *value)
+{
+        static const struct {
+                const char *kind, *wanted;
+                bool (*parse)(const char *text, uint64_t *ret_value);
+        } kinds[] = {
+                { "TIME", "a time such as 500ms, 30s, 2m or 1h", value_time },
+                { "SIZE", "a size such as 4096, 64K or 1.5GiB", value_size },
+                { "N", "a number, 1 or more", value_number },
+                { "NAME", "UTF-8", value_text },
+                { "LABEL", "UTF-8", value_text },
+        };
+        uint64_t number;
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(kinds); i++) {
+                if (strcmp(kinds[i].kind, kind) == 0 && !kinds[i].parse(value, &number))
+                        return kinds[i].wanted;
+        }
+        return NULL;
+}
+
+uint64_t cli_time(const char *value, uint64_t none)
+{
+        uint64_t ms;
+        return value && value_time(value, &ms) ? ms : none;
+}
+
+uint64_t cli_size(const char *value, uint64_t none)
+{
+        uint64_t bytes;
+        return value && value_size(value, &bytes) ? bytes : none;
+}
+
+uint64_t cli_number(const char *value, uint64_t none)
+{
+        uint64_t number;
+        return value && value_number(value, &number) ? number : none;
 }
 
 bool cli_host_port(const char *text, char *host, size_t host_size, char *port, size_t port_size)

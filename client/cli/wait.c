@@ -76,10 +76,9 @@ static int wait_many(struct cli *cli, int n, char **ids, uint64_t timeout_ms)
 int cli_run_wait(struct cli *cli, int argc, char **argv)
 {
         struct cli_progress progress = cli_progress_make(cli);
-        struct ferry_watch watch = { .timeout_ms = FERRY_FOREVER, .interval_ms = WAIT_WATCH_MS };
+        struct ferry_watch watch = { .timeout_ms = cli_time(cli->timeout, FERRY_FOREVER),
+                                     .interval_ms = WAIT_WATCH_MS };
         struct ferry_operation operation = { 0 };
-        if (cli->timeout && !cli_duration_parse(cli->timeout, &watch.timeout_ms))
-                return cli_usage_error("%s is not a time such as 500ms, 30s, 2m or 1h", cli->timeout);
         int status = cli_connect(cli);
         if (status != CLI_OK)
                 return status;

@@ -15,18 +15,19 @@ enum {
 
 /* ---- the handle ---- */
 
-/* The first line of the file, without white space at its end, for ferry_secret_free(). */
+/* What is in the file, without white space at its end, for ferry_secret_free(). */
 static int worker_read_token(const char *name, char **ret_token)
 {
         char text[WORKER_TOKEN_MAX + 1];
+        ssize_t n = 0, more = 1;
         int fd = open(name, O_RDONLY | O_CLOEXEC);
         if (fd < 0)
                 return cli_usage_error("%s: %s", name, strerror(errno));
-        ssize_t n = read(fd, text, sizeof(text));
-        int error = errno;
+        while (more > 0 && n <= WORKER_TOKEN_MAX)
+                n += more = cli_read(fd, text + n, sizeof(text) - (size_t)n);
         close(fd);
-        if (n < 0)
-                return cli_usage_error("%s: %s", name, strerror(error));
+        if (more < 0)
+                return cli_is_silent((int)more) ? CLI_PROBLEM : cli_usage_error("%s: %s", name, strerror((int)-more));
         if (n > WORKER_TOKEN_MAX)
                 return cli_usage_error("%s: too large for a token", name);
         while (n > 0 && strchr(" \t\r\n", text[n - 1]))
@@ -41,12 +42,10 @@ static int worker_read_token(const char *name, char **ret_token)
 /* Reads the token and makes the handle. */
 static int worker_open(const struct cli *cli, struct cli_worker *worker)
 {
-        uint64_t answer_ms = WORKER_ANSWER_MS;
+        uint64_t answer_ms = cli_time(cli->answer_timeout, WORKER_ANSWER_MS);
         char *token = NULL;
-        if (cli->answer_timeout &&
-            (!cli_duration_parse(cli->answer_timeout, &answer_ms) || answer_ms == 0 || answer_ms > INT32_MAX))
-                return cli_usage_error("--answer-timeout: %s is not a time such as 500ms, 30s, 2m or 1h",
-                                       cli->answer_timeout);
+        if (answer_ms == 0 || answer_ms > INT32_MAX)
+                return cli_usage_error("--answer-timeout: from 1ms to 24 days");
         if (worker->token_file) {
                 int status = worker_read_token(worker->token_file, &token);
                 if (status != CLI_OK)
@@ -130,7 +129,7 @@ static bool workers_set(struct cli_worker *worker, const char *word)
 static bool workers_line(char *line, const char *name, struct cli_worker *worker, bool *ret_wrong)
 {
         char *rest = NULL;
-        line[strcspn(line, "#\n")] = '\0';
+        line[strcspn(line, "#\r\n")] = '\0';
         char *word = strtok_r(line, " \t", &rest);
         if (!word || strcmp(word, name) != 0)
                 return false;

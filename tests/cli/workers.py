@@ -106,8 +106,8 @@ class Case(unittest.TestCase):
 
     def start(self, *arguments, **more):
         process = subprocess.Popen([FERRY, *map(str, arguments)], stdin=more.pop("stdin", subprocess.DEVNULL),
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(self.directory),
-                                   **more)
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   env=more.pop("env", environment(self.directory)), **more)
         self.started.append(process)
         return process
 
@@ -128,8 +128,9 @@ class Case(unittest.TestCase):
     def ferry(self, *arguments, status=0, data=None):
         done = subprocess.run([FERRY, *map(str, arguments)], input=data if data is not None else b"",
                               capture_output=True, env=environment(self.directory), timeout=LIMIT, check=False)
-        self.assertEqual(done.returncode, status, done.stderr.decode())
-        return done.stdout, done.stderr.decode()
+        errors = done.stderr.decode(errors="replace")
+        self.assertEqual(done.returncode, status, errors)
+        return done.stdout, errors
 
     def complains(self, text, *arguments, status, **more):
         """One line that says what happened."""

@@ -34,16 +34,28 @@ TEST(a_host_and_a_port_are_what_a_url_or_an_address_names)
 
 TEST(numbers_sizes_and_times_have_their_units)
 {
-        uint64_t value;
+        assert_int_equal(cli_number("17", 0), 17);
+        assert_int_equal(cli_size("1.5KiB", 0), 1536);
+        assert_int_equal(cli_time("1.5s", 0), 1500);
+        assert_int_equal(cli_time("0", 1), 0);
+        assert_int_equal(cli_time(NULL, 7), 7);
+}
 
-        assert_true(cli_number_parse("17", &value));
-        assert_int_equal(value, 17);
-        assert_false(cli_number_parse("0", &value) || cli_number_parse("", &value) || cli_number_parse("1x", &value) ||
-                     cli_number_parse("-1", &value) || cli_number_parse("9007199254740992", &value));
-        assert_true(cli_size_parse("1.5KiB", &value));
-        assert_int_equal(value, 1536);
-        assert_false(cli_size_parse("0", &value) || cli_size_parse("0x10", &value) || cli_size_parse("1Q", &value));
-        assert_true(cli_duration_parse("1.5s", &value));
-        assert_int_equal(value, 1500);
-        assert_false(cli_duration_parse("s", &value) || cli_duration_parse("1d", &value));
+TEST(a_value_that_is_not_of_its_kind_is_told)
+{
+        static const struct {
+                const char *kind, *value;
+                bool good;
+        } values[] = {
+                { "N", "17", true },        { "N", "0", false },          { "N", "", false },
+                { "N", "1x", false },       { "N", "-1", false },         { "N", "9007199254740992", false },
+                { "SIZE", "1.5K", true },   { "SIZE", "0", false },       { "SIZE", "0x10", false },
+                { "SIZE", "1Q", false },    { "TIME", "2m", true },       { "TIME", "s", false },
+                { "TIME", "1d", false },    { "NAME", "\xc3\xa4", true }, { "NAME", "", true },
+                { "LABEL", "\xc3", false }, { "FILE", "\xff", true },
+        };
+
+        for (size_t i = 0; i < UNIT_COUNT(values); i++)
+                if ((cli_value_wants(values[i].kind, values[i].value) == NULL) != values[i].good)
+                        fail_msg("%s %s", values[i].kind, values[i].value);
 }
