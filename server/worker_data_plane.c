@@ -9,11 +9,16 @@
 
 #include <ferry/error.h>
 
+#include "base/clock.h"
 #include "base/util.h"
 #include "peers/peers.h"
 #include "transfer/engine.h"
 
-enum { CARRIERS_HTTP = ENGINE_CARRIER_HTTP | ENGINE_CARRIER_HTTPS };
+enum {
+        CARRIERS_HTTP = ENGINE_CARRIER_HTTP | ENGINE_CARRIER_HTTPS,
+        CONNECT_MS = 5000,      /* for the first answer of a peer, whatever carries it; of which HTTP … */
+        CONNECT_HTTP_MS = 1500, /* … has at least this after the engine: one SYN may be lost */
+};
 
 struct data_plane {
         struct engine *engine;
@@ -26,6 +31,7 @@ struct data_plane {
 struct moving {
         struct data_plane *data_plane;
         struct engine_transfer transfer; /* as the operations gave it, with strings of its own */
+        uint64_t begun_us;
         char *strings[3];
 };
 
@@ -48,6 +54,7 @@ static struct moving *moving_new(struct data_plane *data_plane, const struct eng
                 return NULL;
         moving->data_plane = data_plane;
         moving->transfer = *transfer;
+        moving->begun_us = clock_now_us();
         const char **const strings[] = { &moving->transfer.peer.data, &moving->transfer.peer.name,
                                          &moving->transfer.peer.url };
         _Static_assert(FERRY_ARRAY_SIZE(strings) == FERRY_ARRAY_SIZE(moving->strings), "a place for each");
@@ -156,6 +163,14 @@ static struct engine_transfer moving_transfer(struct moving *moving,
         return transfer;
 }
 
+/* What the engine has left of the time to connect. */
+static uint32_t http_connect_ms(const struct moving *moving)
+{
+        uint64_t past_ms = (clock_now_us() - moving->begun_us) / 1000;
+
+        return past_ms < CONNECT_MS - CONNECT_HTTP_MS ? CONNECT_MS - (uint32_t)past_ms : CONNECT_HTTP_MS;
+}
+
 /* true: on_http_ended will be called. false: detail says why not. */
 static bool start_http(struct moving *moving, char *detail, size_t detail_size)
 {
@@ -164,6 +179,7 @@ static bool start_http(struct moving *moving, char *detail, size_t detail_size)
         int r = -ESHUTDOWN;
 
         transfer.started = on_http_started;
+        transfer.connect_ms_max = http_connect_ms(moving);
         (void)snprintf(detail, detail_size, "the worker is shutting down");
         (void)pthread_rwlock_rdlock(&data_plane->lock);
         if (data_plane->peers)
@@ -205,6 +221,7 @@ static int start_engine(struct data_plane *data_plane, struct moving *moving)
         int r;
 
         transfer.carriers &= ~(unsigned)CARRIERS_HTTP;
+        transfer.connect_ms_max = CONNECT_MS - CONNECT_HTTP_MS;
         r = engine_transfer_start(data_plane->engine, &transfer);
         explicit_bzero(transfer.key, sizeof(transfer.key));
         return r;

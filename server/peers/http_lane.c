@@ -236,8 +236,12 @@ int lane_classify(const struct http_lane *lane, long status, char detail[EASY_DE
 bool lane_prepare(struct http_lane *lane)
 {
         struct easy *easy = &lane->easy;
+        long connect_ms = easy->settings->connect_timeout_ms, max_ms = (long)lane->transfer->spec.connect_ms_max;
 
-        return easy_prepare(easy) && curl_easy_setopt(easy->curl, CURLOPT_HEADERFUNCTION, on_header) == CURLE_OK &&
+        if (max_ms && max_ms < connect_ms)
+                connect_ms = max_ms;
+        return easy_prepare(easy) && curl_easy_setopt(easy->curl, CURLOPT_CONNECTTIMEOUT_MS, connect_ms) == CURLE_OK &&
+               curl_easy_setopt(easy->curl, CURLOPT_HEADERFUNCTION, on_header) == CURLE_OK &&
                curl_easy_setopt(easy->curl, CURLOPT_HEADERDATA, lane) == CURLE_OK &&
                curl_easy_setopt(easy->curl, CURLOPT_WRITEFUNCTION, on_body) == CURLE_OK &&
                curl_easy_setopt(easy->curl, CURLOPT_WRITEDATA, lane) == CURLE_OK &&

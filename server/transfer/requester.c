@@ -123,9 +123,16 @@ static void take_route(struct requester *r)
         }
 }
 
+static uint64_t connect_us(const struct requester *r)
+{
+        uint64_t max_us = r->spec.connect_ms_max * UINT64_C(1000);
+
+        return max_us && max_us < r->engine->connect_us ? max_us : r->engine->connect_us;
+}
+
 void requester_begin(struct requester *r)
 {
-        r->connect_deadline_us = clock_now_us() + r->engine->connect_us;
+        r->connect_deadline_us = clock_now_us() + connect_us(r);
         HASH_ADD(hh, r->engine->requesters_by_id, spec.id, sizeof(r->spec.id), r);
         if (!r->hh.tbl)
                 requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");

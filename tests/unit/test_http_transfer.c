@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <ferry/error.h>
 
 #include "base/allowlist.h"
+#include "base/clock.h"
 #include "base/space.h"
 #include "base/util.h"
 #include "peers/peers.h"
@@ -55,7 +58,7 @@ static void on_ended(void *context, const struct engine_outcome *outcome)
 }
 
 /* Begins to read segment from the peer at port. */
-static void read_begin(struct moved *moved, const struct segment *segment, unsigned port)
+static void read_begin_within(struct moved *moved, const struct segment *segment, unsigned port, uint32_t connect_ms)
 {
         struct engine_transfer spec = { .id = 1,
                                         .direction = ENGINE_READ,
@@ -64,6 +67,7 @@ static void read_begin(struct moved *moved, const struct segment *segment, unsig
                                         .segments = segment,
                                         .n_segments = 1,
                                         .total = segment->size,
+                                        .connect_ms_max = connect_ms,
                                         .context = moved,
                                         .started = ignore,
                                         .progress = ignore_bytes,
@@ -77,6 +81,11 @@ static void read_begin(struct moved *moved, const struct segment *segment, unsig
         config.allowlist = moved->allowlist;
         assert_int_equal(peers_new(&config, &moved->peers), 0);
         assert_int_equal(peers_transfer_start(moved->peers, &spec, detail, sizeof(detail)), 0);
+}
+
+static void read_begin(struct moved *moved, const struct segment *segment, unsigned port)
+{
+        read_begin_within(moved, segment, port, 0);
 }
 
 static void read_end(struct moved *moved)
@@ -121,6 +130,29 @@ TEST(another_range_than_was_asked_for_is_no_success)
                 if (cases[i].error)
                         assert_string_equal(moved.outcome.detail, "The peer sent another range than was asked for");
         }
+}
+
+/* Its listener is full, so that SYNs are dropped. The default is 3 s. */
+TEST(a_host_that_does_not_answer_is_given_up_in_time)
+{
+        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        socklen_t length = sizeof(address);
+        int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), first = socket(AF_INET, SOCK_STREAM, 0);
+        uint64_t begun_us = clock_now_us();
+        uint8_t memory[8] = { 0 };
+        struct segment segment = { .address = memory, .size = sizeof(memory) };
+        struct moved moved;
+
+        assert_int_equal(bind(listener, (struct sockaddr *)&address, sizeof(address)), 0);
+        assert_int_equal(listen(listener, 0), 0);
+        assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &length), 0);
+        assert_int_equal(connect(first, (struct sockaddr *)&address, sizeof(address)), 0);
+        read_begin_within(&moved, &segment, ntohs(address.sin_port), 50);
+        read_end(&moved);
+        assert_int_equal(moved.outcome.error, FERRY_E_PEER_UNREACHABLE);
+        assert_in_range(clock_now_us() - begun_us, 50 * 1000, 2500 * 1000);
+        close(first);
+        close(listener);
 }
 
 /* ---- two ranges at once ---- */

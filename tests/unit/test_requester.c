@@ -264,6 +264,21 @@ static void assert_second_lasts(struct scene *s, uint64_t us)
         assert_int_equal(s->requester.error, FERRY_E_PEER_LOST);
 }
 
+TEST(a_transfer_may_have_less_time_to_connect)
+{
+        FOR_EACH (uint32_t, ms, 0, CONNECT_US / 1000 - 1, CONNECT_US / 1000 + 1) {
+                struct scene *s = scene_new(ENGINE_READ);
+
+                s->engine.stopping = true; /* it does not get far */
+                s->engine.connect_us = CONNECT_US;
+                HASH_CLEAR(hh, s->engine.requesters_by_id);
+                s->requester.spec.connect_ms_max = ms;
+                requester_begin(&s->requester);
+                assert_int_equal(s->requester.connect_deadline_us - clock_now_us(),
+                                 ms == CONNECT_US / 1000 - 1 ? ms * 1000 : CONNECT_US);
+        }
+}
+
 TEST(an_idle_link_that_fails_at_once_leaves_the_second_all_its_time)
 {
         struct scene *s = scene_begun();

@@ -238,6 +238,7 @@ struct engine_transfer {
         uint64_t total;
         bool verify;       /* checksum of every chunk */
         unsigned carriers; /* of enum engine_carrier; nothing else carries the bytes. 0 = whatever both sides have */
+        uint32_t connect_ms_max; /* how long a first answer may take at most; 0 = the default */
         /*
          * The caller has nothing else to do until the end, and holds no lock: a short transfer, and whatever else
          * comes, may run on its thread before engine_transfer_start returns, for a fifth of spin_us. In a callback on
