@@ -99,6 +99,20 @@ static bool parse_text(const char *text, uint64_t *ret_value)
         return *text;
 }
 
+/* Only ASCII: the answer quotes an id that names nothing. */
+static bool parse_ids(const char *text, uint64_t *ret_value)
+{
+        for (const char *c = text; *c; c++)
+                if (*c < ' ' || *c > '~')
+                        return false;
+        return parse_text(text, ret_value);
+}
+
+static bool parse_label(const char *text, uint64_t *ret_value)
+{
+        return strlen(text) < OPERATION_LABEL_SIZE && parse_text(text, ret_value);
+}
+
 static const struct {
         const char *name;
         const char *wanted;
@@ -107,10 +121,10 @@ static const struct {
         [HTTP_PARAMETER_AFTER] = { "after", "the \"next\" of an earlier page", parse_cursor },
         [HTTP_PARAMETER_AFTER_EVENT] = { "after", "the id of an event", parse_text },
         [HTTP_PARAMETER_DONE] = { "done", "\"true\" or \"false\"", parse_done },
-        [HTTP_PARAMETER_IDS] = { "ids", "ids of operations, separated by commas", parse_text },
+        [HTTP_PARAMETER_IDS] = { "ids", "ids of operations, separated by commas", parse_ids },
         [HTTP_PARAMETER_INCLUDE] = { "include", "\"metadata\"", parse_include },
         [HTTP_PARAMETER_KIND] = { "kind", "a kind of operation", parse_kind },
-        [HTTP_PARAMETER_LABEL] = { "label", "a label", parse_text },
+        [HTTP_PARAMETER_LABEL] = { "label", "a label, 1 to 64 bytes", parse_label },
         [HTTP_PARAMETER_LIMIT] = { "limit", "a number from 1", parse_positive },
         [HTTP_PARAMETER_OFFSET] = { "offset", "a number of bytes", parse_number },
         [HTTP_PARAMETER_ORDER] = { "order", "\"oldest\" or \"newest\"", parse_order },

@@ -132,7 +132,8 @@ ON_WORKER(parameters_are_checked)
         static const char *const bad[] = { "limit=0",   "limit=-1",  "wait_for=any",    "limit=x",
                                            "limit=",    "after=x",   "after=c_zz",      "after=",
                                            "kind=",     "kind=Read", "status=done",     "status=",
-                                           "wait_ms=5", "sort=id",   "limit=1&limit=2", "after=op_0123456789abcdef" };
+                                           "wait_ms=5", "sort=id",   "limit=1&limit=2", "after=op_0123456789abcdef",
+                                           "ids=%ff" };
 
         for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
                 const char *path = text_format("/v1/operations?%s", bad[i]);
