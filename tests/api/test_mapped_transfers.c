@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "steps.h"
@@ -246,4 +247,34 @@ WITH_SCENE(a_deleted_region_does_not_live_on_in_the_peer)
         operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
         region_drop(&p->a, offered);
         WAIT_UNTIL(!maps_a_deleted_file(&p->b));
+}
+
+/* Under RLIMIT_AS a peer's region may not fit into the address space, though the transfer needs a part of it only. */
+ON_PAIR(memory_that_finds_no_room_is_read_unmapped)
+{
+        enum { PART = 24 * MIB, ROOM = 192 * MIB };
+        const char *offered = region_make(&p->a, SIZE, SEED), *body;
+        uint64_t used = worker_status_kb(&p->b, "VmSize") << 10;
+        const struct rlimit limit = { used + ROOM, used + ROOM };
+
+        if (SANITIZED) /* which map terabytes */
+                skip();
+        assert_int_equal(prlimit(p->b.pid, RLIMIT_AS, &limit, NULL), 0);
+        body = text_format("{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\",\"size\":%d}]}", offered, PART);
+        for (int verify = 0; verify < 2; verify++) {
+                struct json_object *offer = call_json(&p->a, 201, "POST", "/v1/operations?include=metadata", body);
+                const char *metadata = json_object_to_json_string(json_member(offer, "metadata"));
+                const char *local = region_make(&p->b, PART, 0);
+                OPERATION active, end;
+
+                if (verify)
+                        begin_by_messages(&p->b, FERRY_READ, local, metadata, &active);
+                else
+                        begin_make(&p->b, FERRY_READ, local, metadata, &active);
+                operation_assert_end(&p->b, active.id, FERRY_COMPLETE, &end);
+                assert_string_equal(end.transport, "shm");
+                region_assert_pattern(&p->b, local, SEED, 0, PART);
+                region_drop(&p->b, local);
+        }
+        region_drop(&p->a, offered); /* nothing of b holds it any more */
 }

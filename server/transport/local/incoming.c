@@ -10,14 +10,29 @@ enum { DATAGRAMS_MAX = 32 }; /* datagrams to read of one link before the others 
 
 /* ---- datagrams; each function returns NULL, or the fault in the datagram ---- */
 
+/* Ends the link for want of something that this process has not got; the peer is not at fault. */
+static void run_short(struct channel *channel, int error)
+{
+        char detail[TRANSPORT_DETAIL_SIZE];
+
+        (void)snprintf(detail, sizeof(detail), "this worker cannot map memory of the peer: %s", strerror(-error));
+        channel_fail(channel, FERRY_E_PEER_LOST, detail);
+}
+
 static const char *read_greeting(struct channel *channel, const struct frame *frame, const struct datagram *datagram)
 {
         void *page;
+        int r;
 
         if (channel->was_greeted)
                 return "it greeted twice";
-        if (memfd_map(datagram->fds[0], LEASES_PAGE_SIZE, &page) < 0)
-                return "its lease page cannot be mapped";
+        r = memfd_map(datagram->fds[0], LEASES_PAGE_SIZE, &page);
+        if (r == -EBADMSG)
+                return "its lease page cannot be mapped: not sealed, or another user's";
+        if (r < 0) {
+                run_short(channel, r);
+                return NULL;
+        }
         channel->peer_page = page;
         channel->was_greeted = true;
         channel->link.peer_epoch = frame->id;
@@ -44,7 +59,7 @@ static const char *on_hello(struct channel *channel, const struct frame *frame, 
 {
         const char *wrong = read_greeting(channel, frame, datagram);
 
-        if (wrong)
+        if (wrong || !channel->was_greeted)
                 return wrong;
         if (channel->epoch != 0 && channel->epoch != frame->id)
                 channel_fail(channel, FERRY_E_PEER_UNREACHABLE, "another worker answered");
@@ -109,7 +124,9 @@ static const char *on_message(struct channel *channel, const struct frame *frame
 
 static const char *on_map(struct channel *channel, const struct frame *frame, struct datagram *datagram)
 {
-        switch (mappings_add(&channel->mappings, frame->id, frame->size, datagram->fds[0])) {
+        int r = mappings_add(&channel->mappings, frame->id, frame->size, datagram->fds[0]);
+
+        switch (r) {
         case 0:
                 return NULL;
         case -EBADMSG:
@@ -117,7 +134,8 @@ static const char *on_map(struct channel *channel, const struct frame *frame, st
         case -ENOSPC:
                 return "it wants more memory mapped than one link may have";
         default:
-                return "its memory cannot be mapped";
+                run_short(channel, r);
+                return NULL;
         }
 }
 

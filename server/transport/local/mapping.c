@@ -2,9 +2,12 @@
 #include "mapping.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include "base/log.h"
 #include "frame.h"
 #include "memfd.h"
 
@@ -81,6 +84,7 @@ static int mapping_new(const struct mappings *mappings, uint64_t id, uint64_t si
                 return -ENOMEM;
         mapping->id = id;
         mapping->size = size;
+        mapping->fd = -1;
         mapping->users = 1; /* the peer's own use */
         *ret_mapping = mapping;
         return 0;
@@ -112,12 +116,19 @@ int mappings_add(struct mappings *mappings, uint64_t id, uint64_t size, int fd)
         if (r < 0)
                 return r;
         r = memfd_map(fd, size, &address);
+        if (r == -ENOMEM) {
+                log_event(LOG_INFO, "memory of a local peer read, not mapped", LOG_U("size", size),
+                          LOG_S("reason", "the address space is limited (RLIMIT_AS, ulimit -v)"));
+                r = mapping->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+                if (r < 0)
+                        r = -errno;
+        }
         if (r < 0) {
                 free(mapping);
                 return r;
         }
         mapping->address = mapping->range.address = address;
-        mapping->range.size = size;
+        mapping->range.size = address ? size : 0;
         mapping->range.read_only = true;
         return mapping_enter(mappings, mapping);
 }
@@ -148,19 +159,17 @@ int mappings_remove(struct mappings *mappings, uint64_t id)
         return 0;
 }
 
-const uint8_t *mapping_get(struct mappings *mappings, uint64_t id, uint64_t offset, uint64_t size,
-                           struct mapping **ret_mapping)
+struct mapping *mapping_get(struct mappings *mappings, uint64_t id, uint64_t offset, uint64_t size)
 {
         struct mapping *mapping;
         uint64_t end;
 
         HASH_FIND(hh, mappings->by_id, &id, sizeof(id), mapping);
-        if (!mapping || !mapping->address || size == 0 || __builtin_add_overflow(offset, size, &end) ||
-            end > mapping->size)
+        if (!mapping || (!mapping->address && mapping->fd < 0) || size == 0 ||
+            __builtin_add_overflow(offset, size, &end) || end > mapping->size)
                 return NULL;
         mapping->users++;
-        *ret_mapping = mapping;
-        return mapping->address + offset;
+        return mapping;
 }
 
 void mapping_put(struct mappings *mappings, struct mapping *mapping)
@@ -169,7 +178,9 @@ void mapping_put(struct mappings *mappings, struct mapping *mapping)
                 return;
         mappings->n--;
         mappings->bytes -= mapping->range.size;
-        if (mapping->range.size)
+        if (mapping->fd >= 0)
+                (void)close(mapping->fd);
+        else if (mapping->range.size)
                 unmap_range(&mapping->range, mappings->copier);
         else
                 mappings->close(mappings, mapping->id, mapping->space);

@@ -14,10 +14,11 @@
 
 struct mapping {
         uint64_t id;
-        const uint8_t *address;    /* NULL = GPU memory that is not open */
+        const uint8_t *address;    /* NULL = GPU memory that is not open, or host memory that is read by fd */
+        int fd;                    /* of host memory for which this process has no address space; -1 = mapped */
         const struct space *space; /* of the address; NULL = host memory */
         uint64_t size;             /* as the peer says */
-        struct gpu_pin range;      /* size 0 = GPU memory */
+        struct gpu_pin range;      /* size 0 = GPU memory, or not mapped */
         unsigned users;
         UT_hash_handle hh;
 };
@@ -32,8 +33,9 @@ struct mappings {
 };
 
 /*
- * Maps a memory of the peer; fd stays the caller's. 0; -EBADMSG: the id is known, or fd is not a sealed memfd;
- * -ENOSPC: beyond the limits of a link; other -errno.
+ * Maps a memory of the peer, or keeps a duplicate of fd where it does not fit into the address space (RLIMIT_AS); fd
+ * stays the caller's. 0; -EBADMSG: the id is known, or fd is not a sealed memfd; -ENOSPC: beyond the limits of a link;
+ * other -errno: this process is short of something.
  */
 int mappings_add(struct mappings *mappings, uint64_t id, uint64_t size, int fd);
 
@@ -43,9 +45,8 @@ int mappings_add_gpu(struct mappings *mappings, uint64_t id, uint64_t size, stru
 /* Unmaps a memory after its last use. 0; -EBADMSG: unknown. */
 int mappings_remove(struct mappings *mappings, uint64_t id);
 
-/* Finds the bytes [offset, offset + size) of a memory, and takes a use of *ret_mapping. NULL: not mapped here. */
-const uint8_t *mapping_get(struct mappings *mappings, uint64_t id, uint64_t offset, uint64_t size,
-                           struct mapping **ret_mapping);
+/* Finds the memory that has the bytes [offset, offset + size), and takes a use of it. NULL: not known here. */
+struct mapping *mapping_get(struct mappings *mappings, uint64_t id, uint64_t offset, uint64_t size);
 void mapping_put(struct mappings *mappings, struct mapping *mapping);
 
 /* None may be in use. */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/copy.h"
 #include "base/space.h"
@@ -52,7 +53,22 @@ __attribute__((noinline)) void local_copy(void *to, const void *from, size_t siz
                 memcpy(to, from, size);
 }
 
-static void copy_runs(const struct piece *piece, bool past_caches)
+/* Where the address space has no room for the peer's memory. Sealed, the file is long enough: 0 cannot come. */
+static bool read_run(uint8_t *to, const struct pull_extent *from, uint64_t offset, uint64_t size)
+{
+        for (uint64_t done = 0; done < size;) {
+                ssize_t n = pread(from->mapping->fd, to + done, size - done, (off_t)(from->offset + offset + done));
+
+                if (n > 0)
+                        done += (uint64_t)n;
+                else if (n == 0 || errno != EINTR)
+                        return false;
+        }
+        return true;
+}
+
+/* false: not everything could be read. */
+static bool copy_runs(const struct piece *piece, bool past_caches)
 {
         const struct pull_extent *extent = &piece->pull->extents[piece->extent];
         const struct message *message = piece->pull->message;
@@ -65,7 +81,10 @@ static void copy_runs(const struct piece *piece, bool past_caches)
                 if (run > extent->size - extent_offset)
                         run = extent->size - extent_offset;
                 run = stream_run(message->stream, message->offset + piece->offset + done, run, &to);
-                local_copy(to, extent->address + extent_offset, run, past_caches);
+                if (extent->address)
+                        local_copy(to, extent->address + extent_offset, run, past_caches);
+                else if (!read_run(to, extent, extent_offset, run))
+                        return false;
                 done += run;
                 extent_offset += run;
                 if (extent_offset == extent->size) {
@@ -73,6 +92,7 @@ static void copy_runs(const struct piece *piece, bool past_caches)
                         extent_offset = 0;
                 }
         }
+        return true;
 }
 
 /* Queues the copies without waiting for them. */
@@ -92,6 +112,8 @@ static int copy_off_host(const struct pull *pull)
 
                         if (atomic_load(&pull->unwanted))
                                 return -ECANCELED;
+                        if (!from->address)
+                                return -ENOMEM;
                         run = stream_run_in_segment(message->stream, offset, from->size - done, &to, &memory);
                         space = stream_space(message->stream, offset);
                         if (from->space && !space)
@@ -134,12 +156,12 @@ int pull_copy(const struct pull *pull)
 bool piece_copy(const struct piece *piece)
 {
         const struct pull *pull = piece->pull;
-        bool past_caches = pull->message->stream->total >= PULL_PAST_CACHES;
+        bool past_caches = pull->message->stream->total >= PULL_PAST_CACHES, copied;
 
         if (!lease_is_valid(pull->lease, pull->number))
                 return false;
-        copy_runs(piece, past_caches);
+        copied = copy_runs(piece, past_caches);
         if (past_caches)
                 copy_past_caches_end();
-        return lease_was_valid(pull->lease, pull->number);
+        return copied && lease_was_valid(pull->lease, pull->number);
 }

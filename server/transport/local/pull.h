@@ -24,8 +24,8 @@ enum {
 };
 
 struct pull_extent {
-        const uint8_t *address;
-        uint64_t size;
+        const uint8_t *address;    /* NULL = to be read from the mapping's fd */
+        uint64_t offset, size;     /* in the mapping */
         struct mapping *mapping;   /* in use */
         const struct space *space; /* of the address; NULL = host memory */
 };

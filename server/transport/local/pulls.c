@@ -49,15 +49,18 @@ static struct pull *pull_resolve(struct channel *channel, const struct frame *fr
                 struct frame_extent from;
 
                 memcpy(&from, bytes + i * sizeof(from), sizeof(from));
+                to->offset = from.offset;
                 to->size = from.size;
-                to->address = mapping_get(&channel->mappings, from.memory, from.offset, from.size, &to->mapping);
-                if (to->address) {
+                to->mapping = mapping_get(&channel->mappings, from.memory, from.offset, from.size);
+                if (to->mapping) {
+                        if (to->mapping->address)
+                                to->address = to->mapping->address + from.offset;
                         to->space = to->mapping->space;
                         if (!pull->from_gpu)
                                 pull->from_gpu = to->space;
                         pull->n++;
                 }
-                if (!to->address || __builtin_add_overflow(sum, from.size, &sum))
+                if (!to->mapping || __builtin_add_overflow(sum, from.size, &sum))
                         *ret_wrong = "it named memory that is not mapped";
         }
         if (!*ret_wrong && sum != frame->size)
