@@ -205,6 +205,18 @@ TEST(over_a_long_link_all_payloads_travel_in_parts)
         assert_int_equal(ops->window(n->link), 16 << 20);
 }
 
+/* A late first answer must not make it one for good. */
+TEST(a_link_that_only_seemed_long_is_found_out)
+{
+        struct pair *p = pair_connected();
+        struct ucx_link *link = ucx_link_of(p->n[0].link);
+
+        ucx_of(p->n[0].transport)->listen.loopback = false;
+        link->rtt_us = TIMEOUT_US;
+        move(p, 0, 1000);
+        AWAIT(p, link->rtt_us < UCX_LONG_RTT_US);
+}
+
 /* As if the link were a long one for the receiver alone, since over a long link all travels in parts. */
 TEST(the_chunk_grows_with_the_round_trip)
 {
@@ -213,6 +225,8 @@ TEST(the_chunk_grows_with_the_round_trip)
         const struct transport_ops *ops = p->n[0].transport->ops;
 
         assert_in_range(link->rtt_us, 0, TIMEOUT_US);
+        ucx_of(p->n[0].transport)->watch_us = UINT64_MAX; /* which would find it out */
+        ucx_of(p->n[0].transport)->watch_asleep = false;
         link->rtt_us = TIMEOUT_US;
         move(p, 1, 4 << 20);
         assert_int_equal(ops->window(p->n[0].link), 16 << 20); /* on loopback it never does */

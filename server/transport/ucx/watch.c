@@ -42,7 +42,7 @@ struct ucx_host {
         bool owes_ack;           /* data to it are not acknowledged */
         bool owes_answer;        /* a probe is not answered */
         uint64_t last_packet_us; /* when its last packet came */
-        uint64_t rtt_us;         /* of one of its connections, by the kernel; 0 = not known */
+        uint64_t rtt_us;         /* the shortest of its connections, by the kernel; 0 = not known */
         bool owes;               /* either of them, at the previous check */
         uint64_t since_us;       /* since when it owes an answer and has sent nothing */
         UT_hash_handle hh;
@@ -101,7 +101,7 @@ static void renew_hosts(struct ucx *ucx, uint64_t now_us)
 
         HASH_ITER (hh, ucx->hosts, host, next) {
                 host->linked = host->owes_ack = host->owes_answer = false;
-                host->last_packet_us = 0;
+                host->last_packet_us = host->rtt_us = 0;
         }
         DL_FOREACH (ucx->base.links, link) {
                 const struct sockaddr_storage *peer = &ucx_link_of(link)->peer;
@@ -161,7 +161,8 @@ static void look_at(struct ucx *ucx, int fd, uint64_t now_us)
                 info.tcpi_last_ack_recv < info.tcpi_last_data_recv ? info.tcpi_last_ack_recv : info.tcpi_last_data_recv;
         if (silent_ms * 1000 < now_us && now_us - silent_ms * 1000 > host->last_packet_us)
                 host->last_packet_us = now_us - silent_ms * 1000;
-        host->rtt_us = info.tcpi_rtt;
+        if (info.tcpi_rtt && (host->rtt_us == 0 || info.tcpi_rtt < host->rtt_us))
+                host->rtt_us = info.tcpi_rtt;
         host->owes_ack |= info.tcpi_unacked > 0;
         host->owes_answer |= info.tcpi_probes > 0;
 }
@@ -178,16 +179,20 @@ static void look_at_all(struct ucx *ucx, uint64_t now_us)
         (void)closedir(directory);
 }
 
-/* Gives links the kernel's round trip until they have measured their own. */
+/*
+ * Gives links the kernel's round trip until they have measured their own, which those that answer never do. It may be
+ * too long at first, so a link that seems long gets it again.
+ */
 static void tell_rtt(struct ucx *ucx)
 {
         struct link *link;
 
         DL_FOREACH (ucx->base.links, link) {
                 struct ucx_link *l = ucx_link_of(link);
-                const struct ucx_host *host = l->rtt_us == 0 ? find_host(ucx, &l->peer) : NULL;
+                bool wanted = l->rtt_us == 0 || l->rtt_us >= UCX_LONG_RTT_US;
+                const struct ucx_host *host = wanted ? find_host(ucx, &l->peer) : NULL;
 
-                if (host)
+                if (host && host->rtt_us && (l->rtt_us == 0 || host->rtt_us < l->rtt_us))
                         l->rtt_us = host->rtt_us;
         }
 }
