@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the wheel (PEP 517): libferry-worker by meson, out of the source tree around this folder, and the package.
 
-Needs what scripts/setup installs: a C compiler, UCX, libmicrohttpd, libcurl, json-c, libibverbs, zlib, xxhash. meson
-and ninja come from the package index where the system has none.
+Needs what scripts/setup installs: a C compiler, UCX, libmicrohttpd, libcurl, json-c, libibverbs, zlib, xxhash. meson,
+ninja and PyYAML come from the package index where the system has none.
 """
 import base64
 import hashlib
@@ -19,7 +19,8 @@ import zipfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SONAME = "libferry-worker.so.0"
-SOURCES = ["meson.build", "meson_options.txt", "LICENSE", "api", "server", "client", "openapi", "scripts/embed"]
+SOURCES = ["meson.build", "meson_options.txt", "LICENSE", "api", "server", "client", "openapi", "scripts/embed",
+           "scripts/make-docs"]
 
 
 def source_root():
@@ -102,7 +103,11 @@ class Wheel:
 
 
 def get_requires_for_build_wheel(config_settings=None):
-    return [name for name in ("meson", "ninja") if not shutil.which(name)]
+    missing = [name for name in ("meson", "ninja") if not shutil.which(name)]
+    # scripts/make-docs runs by the python3 of the path: that of a virtual environment lacks what the system's has.
+    if subprocess.run(["python3", "-c", "import yaml"], capture_output=True, check=False).returncode:
+        missing.append("PyYAML")
+    return missing
 
 
 get_requires_for_build_editable = get_requires_for_build_wheel

@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The build backend of the package, as pip calls it."""
+import os
 import pathlib
+import posixpath
+import re
+import tarfile
 import tempfile
 import unittest
+import unittest.mock
 
 import ferry_build
 
@@ -15,6 +20,26 @@ class TestBuild(unittest.TestCase):
                 info = pathlib.Path(folder, prepare(folder))
                 self.assertRegex((info / "METADATA").read_text(), r"(?m)^Name: ferry$")
                 self.assertIn("Tag: py3-none-", (info / "WHEEL").read_text())
+
+    def test_what_the_path_does_not_have_comes_from_the_index(self):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, PATH=folder):
+            python = pathlib.Path(folder, "python3")
+            for status, missing in ((1, ["meson", "ninja", "PyYAML"]), (0, ["meson", "ninja"])):
+                python.write_text(f"#!/bin/sh\nexit {status}\n")
+                python.chmod(0o755)
+                self.assertEqual(ferry_build.get_requires_for_build_wheel(), missing)
+
+    def test_a_source_archive_has_what_its_build_names(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with tarfile.open(os.path.join(folder, ferry_build.build_sdist(folder))) as archive:
+                members = set(archive.getnames())
+                scripts = {name: archive.extractfile(name).read().decode() for name in members
+                           if name.endswith("/meson.build")}
+        named = {posixpath.normpath(posixpath.join(posixpath.dirname(script), path))
+                 for script, text in scripts.items() if "/tests/" not in script
+                 for path in re.findall(r"'(\.\./[^']+)'", text)}
+        self.assertIn("scripts/embed", {name.split("/source/")[1] for name in named})
+        self.assertEqual(named - members, set())
 
 
 if __name__ == "__main__":
