@@ -162,12 +162,14 @@ static bool passes(const struct event *event, const struct event_filter *filter)
         return !filter->label || (of_operation && !strcmp(event->label, filter->label));
 }
 
-bool event_log_has(struct event_log *log, const struct event_filter *filter, const struct event_place *place)
+bool event_log_has(struct event_log *log, const struct event_filter *filter, struct event_place *place)
 {
         (void)pthread_mutex_lock(&log->lock);
         bool has = place->restarted || place->next < oldest(log);
-        for (uint64_t number = place->next; !has && number <= log->newest; number++)
-                has = passes(event_at(log, number), filter);
+        while (!has && place->next <= log->newest) {
+                has = passes(event_at(log, place->next), filter);
+                place->next += !has;
+        }
         (void)pthread_mutex_unlock(&log->lock);
         return has;
 }

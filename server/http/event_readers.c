@@ -14,7 +14,7 @@ static uint64_t beat_interval_us(const struct event_readers *readers)
 }
 
 /* Whether the reader must be woken. */
-static bool is_wanted(const struct event_readers *readers, const struct event_reader *reader)
+static bool is_wanted(const struct event_readers *readers, struct event_reader *reader)
 {
         struct http_server *server = readers->server;
 

@@ -85,8 +85,8 @@ bool event_place_parse(struct event_log *log, const char *text, struct event_pla
 struct event_place event_place_oldest(struct event_log *log);
 struct event_place event_place_newest(struct event_log *log);
 
-/* Whether event_log_read would find an event or a gap. */
-bool event_log_has(struct event_log *log, const struct event_filter *filter, const struct event_place *place);
+/* Whether event_log_read would find an event or a gap. Moves the place past events that do not pass the filter. */
+bool event_log_has(struct event_log *log, const struct event_filter *filter, struct event_place *place);
 
 /* One event, in the form of a stream; json is the document inside. Valid during the call only. */
 struct event_text {

@@ -99,6 +99,24 @@ TEST(a_late_reader_is_told_how_many_it_missed)
         event_log_free(log);
 }
 
+/* A reader is asked about before every delivery, whether or not it gets anything. */
+TEST(a_reader_in_time_misses_nothing_however_much_passes_it_by)
+{
+        const struct event_filter none = { .types = 1u << EVENT_LIMIT_NEAR, .kind = -1 };
+        struct event_log *log = make_log();
+        struct event_place place = event_place_newest(log);
+        char id[EVENT_ID_SIZE];
+
+        for (unsigned n = 0; n < 3 * KEPT; n++) {
+                happen(log, 1);
+                assert_false(event_log_has(log, &none, &place));
+        }
+        assert_int_equal(read_on(log, &none, &place, 100, 0).n, 0);
+        event_place_format(log, &place, id);
+        assert_string_equal(id, "0000000000001111-12");
+        event_log_free(log);
+}
+
 TEST(an_id_of_another_worker_begins_anew)
 {
         struct event_log *log = make_log();
