@@ -33,7 +33,7 @@ struct region_table {
         struct region **ordered;      /* the same by ascending serial */
         size_t n_regions, capacity;   /* of ordered; capacity >= n_regions + n_pending */
         size_t n_pending;             /* small regions that are being made and not listed yet */
-        uint64_t bytes_listed;        /* of listed regions, without the failed ones */
+        uint64_t bytes_listed;        /* of the worker's own memory in listed regions, without the failed ones */
         uint64_t bytes_reserved, bytes_freeing;
         uint64_t bytes_unchecked; /* of small regions since the last check of the system's memory */
         uint64_t last_serial;
@@ -77,6 +77,12 @@ enum { REGION_SMALL = 256 << 10 };
 static inline bool region_is_large(const struct region_private *private)
 {
         return private->owned && (private->on_gpu || private->region.size > REGION_SMALL);
+}
+
+/* What counts against the limit. */
+static inline uint64_t region_own_bytes(const struct region_private *private)
+{
+        return private->owned ? private->region.size : 0;
 }
 
 static inline struct region_private *region_of_job(struct maker_job *job)

@@ -19,7 +19,7 @@ int region_table_add(struct region_table *table, struct region_private *private)
                 private->serial = ++table->last_serial;
                 table->ordered[table->n_regions++] = &private->region;
                 table->n_pending--;
-                table->bytes_listed += private->region.size;
+                table->bytes_listed += region_own_bytes(private);
                 region_table_publish(table);
         } else {
                 r = -ENOMEM;
@@ -44,7 +44,7 @@ static void unlist(struct region_table *table, struct region_private *private)
         memmove(&table->ordered[i], &table->ordered[i + 1], (table->n_regions - i - 1) * sizeof(struct region *));
         table->n_regions--;
         if (region_state(&private->region) != REGION_FAILED)
-                table->bytes_listed -= private->region.size;
+                table->bytes_listed -= region_own_bytes(private);
         region_table_publish(table);
 }
 

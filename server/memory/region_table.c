@@ -53,9 +53,10 @@ int region_table_new(const struct region_config *config, struct region_table **r
         table->count_gauge = metric_get(metrics_family(config->metrics, METRIC_GAUGE, "ferry_regions",
                                                        "Regions of this worker", 0, NULL, NULL, 0),
                                         NULL);
-        table->bytes_gauge = metric_get(metrics_family(config->metrics, METRIC_GAUGE, "ferry_region_bytes",
-                                                       "Bytes of all regions of this worker", 0, NULL, NULL, 0),
-                                        NULL);
+        table->bytes_gauge =
+                metric_get(metrics_family(config->metrics, METRIC_GAUGE, "ferry_region_bytes",
+                                          "Bytes that this worker has allocated for its regions", 0, NULL, NULL, 0),
+                           NULL);
         metric_set(metric_get(metrics_family(config->metrics, METRIC_GAUGE, "ferry_memory_limit_bytes",
                                              "Most bytes of all regions that the worker allocates (--memory-limit).", 0,
                                              NULL, NULL, 0),

@@ -210,7 +210,7 @@ bool region_content_allowed(const struct region *region);
  */
 size_t region_page(struct region_table *table, uint64_t *cursor, struct region **page, size_t n);
 
-/* Totals for metrics and /v1/limits. */
+/* The number of listed regions, and the bytes of theirs that count against the limit. */
 void region_totals(struct region_table *table, size_t *ret_regions, uint64_t *ret_bytes);
 
 #endif
