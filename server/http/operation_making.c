@@ -82,7 +82,8 @@ static void refuse_unready(const struct operation_spec *spec, struct refusal *re
 static void refuse_creation(const struct operation_spec *spec, int error, const char *detail, struct refusal *refusal)
 {
         if (spec->follow && error == FERRY_E_OUT_OF_BOUNDS)
-                (void)refuse_at(refusal, error, "/descriptors", "not all of it lies in what the read of follow fills");
+                (void)refuse_at(refusal, error, "/descriptors",
+                                "the read of follow does not fill all of these descriptors");
         else if (spec->follow && error == FERRY_E_KIND_MISMATCH)
                 (void)refuse_at(refusal, error, "/follow", "only a read can be followed");
         else if (spec->follow && error == FERRY_E_INVALID_PARAMETER)

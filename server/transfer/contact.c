@@ -257,7 +257,7 @@ static void add_unused(struct engine_peer_view *view, const char *transport, con
 static const char *why_not(const struct contact *contact, const char *tried)
 {
         if (contact->http_accepted)
-                return tried ?: "the peer chose HTTP: its own list says why";
+                return tried ?: "the peer chose HTTP: its GET /v1/peers says why";
         return tried || !contact->http_chosen ? tried : "\"transports\" allows nothing else";
 }
 
@@ -274,7 +274,7 @@ static void explain_http(const struct engine *engine, const struct contact *cont
 static const char *why_no_shm(const struct contact *contact, const struct peer *best)
 {
         if (best && best->link->accepted && !contact->no_shm)
-                return "the peer chose this link: its own list says why";
+                return "the peer chose this link: its GET /v1/peers says why";
         return contact->no_shm;
 }
 

@@ -23,7 +23,7 @@ static const char *local_reason(int error)
 {
         switch (error) {
         case -ENOENT:
-                return "its socket is not in our --local directory";
+                return "the peer's socket is not in our --local directory";
         case -EACCES:
                 return "the worker on this machine belongs to another user";
         case -ENODEV:
@@ -102,15 +102,15 @@ static struct peer *take_ucx(struct engine *engine, struct route *route, const c
                                 return NULL;
                         *ret_why = error == -EAGAIN
                                            ? "too many names are being resolved"
-                                           : "its network address cannot be resolved: out of memory or threads";
+                                           : "the peer's network address cannot be resolved: out of memory or threads";
                         return NULL;
                 }
         } else if (route->resolved.length == 0 && !resolver_result(engine, route->data, &route->resolved)) {
                 return NULL;
         }
         if (route->resolved.length == 0) {
-                *ret_why = route->resolved.refused ? "--allow-peer does not admit its network address"
-                                                   : "its network address cannot be resolved";
+                *ret_why = route->resolved.refused ? "--allow-peer does not admit the peer's network address"
+                                                   : "the peer's network address cannot be resolved";
                 return NULL;
         }
         peer = open_peer(engine->ucx, route, &error);
@@ -119,7 +119,7 @@ static struct peer *take_ucx(struct engine *engine, struct route *route, const c
         else
                 *ret_why = error == -ENETDOWN
                                    ? "the network transport of this worker waits for its address (--data-listen)"
-                                   : "its network address cannot be connected";
+                                   : "the peer's network address cannot be connected";
         return peer;
 }
 
@@ -129,7 +129,7 @@ static const char *why_not_ucx(const struct engine *engine, const struct route *
         if (route->carriers && !(route->carriers & ENGINE_CARRIER_UCX))
                 return "\"transports\" allows nothing else";
         if (route->data[0] == '\0')
-                return "it names no network address to try";
+                return "the peer has no network address (its --data-listen)";
         if (!engine->ucx)
                 return "the network transport of this worker is off (--data-listen)";
         return NULL;

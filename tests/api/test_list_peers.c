@@ -139,7 +139,7 @@ WITH_PAIR(the_network_side_says_why_it_is_not_shared_memory)
         assert_string_equal(json_text(peer, "transport"), "tcp");
         assert_string_equal(json_text(peer, "opened_by"), "peer");
         assert_unused(peer, "shm rdma");
-        assert_reason(peer, "shm", "the peer chose this link: its own list says why");
+        assert_reason(peer, "shm", "the peer chose this link: its GET /v1/peers says why");
 }
 
 WITH_PAIR(workers_with_other_directories_do_not_see_each_others_sockets)
@@ -154,7 +154,7 @@ WITH_PAIR(workers_with_other_directories_do_not_see_each_others_sockets)
         connect_to(&p->b, &p->a);
         peer = only_peer(&p->b);
         assert_string_equal(json_text(peer, "transport"), "tcp");
-        assert_reason(peer, "shm", "its socket is not in our --local directory");
+        assert_reason(peer, "shm", "the peer's socket is not in our --local directory");
 }
 
 ON_EACH_PAIR(running_transfers_are_counted_on_both_sides)
@@ -214,7 +214,8 @@ static void assert_unreachable(struct pair *p, const char *detail)
 WITH_PAIR(who_could_not_be_reached_is_listed_with_every_reason)
 {
         static const char *const off[] = { "--local", "off", "--data-listen", "127.0.0.1:0", NULL };
-        static const char detail[] = "the local transport is off (--local); it names no network address to try";
+        static const char detail[] =
+                "the local transport is off (--local); the peer has no network address (its --data-listen)";
         struct json_object *peer;
 
         worker_start(&p->a, "a", NULL);
@@ -227,7 +228,7 @@ WITH_PAIR(who_could_not_be_reached_is_listed_with_every_reason)
         assert_string_equal(json_text(json_member(peer, "error"), "detail"), detail);
         assert_unused(peer, "shm rdma tcp");
         assert_reason(peer, "shm", "the local transport is off (--local)");
-        assert_reason(peer, "tcp", "it names no network address to try");
+        assert_reason(peer, "tcp", "the peer has no network address (its --data-listen)");
 }
 
 WITH_PAIR(an_address_that_is_not_admitted_is_the_reason)
@@ -239,9 +240,10 @@ WITH_PAIR(an_address_that_is_not_admitted_is_the_reason)
 
         worker_start(&p->a, "a", flags);
         worker_start(&p->b, "b", only_other);
-        assert_unreachable(p, "the local transport is off (--local); --allow-peer does not admit its network address");
+        assert_unreachable(
+                p, "the local transport is off (--local); --allow-peer does not admit the peer's network address");
         peer = only_peer(&p->b);
-        assert_reason(peer, "tcp", "--allow-peer does not admit its network address");
+        assert_reason(peer, "tcp", "--allow-peer does not admit the peer's network address");
 }
 
 WITH_PAIR(pages_give_each_peer_once)
@@ -304,10 +306,11 @@ WITH_PAIR(transfers_over_http_are_counted_on_both_sides)
                 assert_int_equal(json_number(peer, "bytes_done"), MANY * SIZE);
                 assert_unused(peer, both[i]);
                 assert_reason(peer, "shm",
-                              i ? "the peer chose HTTP: its own list says why"
+                              i ? "the peer chose HTTP: its GET /v1/peers says why"
                                 : "the local transport is off (--local)");
                 assert_reason(peer, "tcp",
-                              i ? "the peer chose HTTP: its own list says why" : "it names no network address to try");
+                              i ? "the peer chose HTTP: its GET /v1/peers says why"
+                                : "the peer has no network address (its --data-listen)");
         }
 }
 
@@ -339,7 +342,7 @@ WITH_PAIR(a_restricted_operation_does_not_replace_the_reasons)
         const char *const flags[] = { "--data-listen", "127.0.0.1:0", NULL };
         const char *const elsewhere[] = { "--data-listen", "127.0.0.1:0", "--local", directory, NULL };
         static const char *const by[] = { "[\"tcp\"]", NULL, "[\"tcp\"]", "[\"http\"]" };
-        static const char apart[] = "its socket is not in our --local directory";
+        static const char apart[] = "the peer's socket is not in our --local directory";
 
         worker_start(&p->a, "a", flags);
         worker_start(&p->b, "b", elsewhere);
@@ -367,7 +370,8 @@ WITH_PAIR(a_restriction_to_http_does_not_replace_the_reasons)
                 assert_reason(peer, "shm",
                               i ? "the local transport is off (--local)" : "\"transports\" allows nothing else");
                 assert_reason(peer, "tcp",
-                              i ? "it names no network address to try" : "\"transports\" allows nothing else");
+                              i ? "the peer has no network address (its --data-listen)"
+                                : "\"transports\" allows nothing else");
         }
 }
 

@@ -137,7 +137,7 @@ static void connect_to(struct scene *s, const char *host)
 static void assert_refused(struct scene *s)
 {
         assert_int_equal(s->connection.error, FERRY_E_PEER_UNREACHABLE);
-        assert_non_null(strstr(s->connection.detail, "--allow-peer does not admit its network address"));
+        assert_non_null(strstr(s->connection.detail, "--allow-peer does not admit the peer's network address"));
 }
 
 /* "localhost" is admitted where loopback is; but what it leads to, nobody has promised. */
