@@ -301,6 +301,8 @@ int ferry_worker_operation_notify(struct ferry_worker_operation *handle, void (*
 
         if (!worker_is_ours(handle->generation))
                 return -ECHILD;
+        if (!ended)
+                return worker_fail(FERRY_E_INVALID_PARAMETER, "There is no function to call");
         notice = malloc(sizeof(*notice));
         if (!notice)
                 return worker_fail(-ENOMEM, NULL);

@@ -37,11 +37,13 @@ static int report(int r, const char *message)
 
 int ferry_worker_options_set(struct ferry_worker_options *options, const char *name, const char *value)
 {
-        const struct option *option = option_find(name, strlen(name));
+        const struct option *option = name ? option_find(name, strlen(name)) : NULL;
         char message[OPTION_MESSAGE_SIZE] = "";
 
         if (!option || option->daemon)
-                return worker_fail(FERRY_E_INVALID_PARAMETER, "A worker has no option \"%s\"", name);
+                return worker_fail(FERRY_E_INVALID_PARAMETER, "A worker has no option \"%s\"", name ?: "");
+        if (!value)
+                return worker_fail(FERRY_E_INVALID_PARAMETER, "The value of \"%s\" is missing", name);
         value = keep(options, value);
         if (!value)
                 return worker_fail(-ENOMEM, NULL);

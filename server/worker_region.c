@@ -69,10 +69,10 @@ static struct region *find_held(struct ferry_worker *worker, const char *id)
         struct region *region;
         uint64_t number;
 
-        region = ferry_id_parse("rgn_", id, &number) ? region_find(worker->regions, number) : NULL;
+        region = id && ferry_id_parse("rgn_", id, &number) ? region_find(worker->regions, number) : NULL;
         if (region && region->held)
                 return region;
-        (void)worker_fail(FERRY_E_NOT_FOUND, "This program has no region \"%.*s\"", FERRY_WORKER_ID_SIZE, id);
+        (void)worker_fail(FERRY_E_NOT_FOUND, "This program has no region \"%.*s\"", FERRY_WORKER_ID_SIZE, id ?: "");
         return region_unref(region);
 }
 

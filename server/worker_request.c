@@ -49,9 +49,11 @@ struct ferry_worker_request *ferry_worker_request_new(enum ferry_kind kind)
 
 static int add_slice(struct ferry_worker_request *request, const char *region, struct request_slice given)
 {
-        struct request_slice *slices =
-                ferry_reserve(request->slices, &request->room, request->n_slices + 1, sizeof(*slices));
+        struct request_slice *slices;
 
+        if (!region)
+                return worker_fail(FERRY_E_INVALID_PARAMETER, "The descriptor names no region");
+        slices = ferry_reserve(request->slices, &request->room, request->n_slices + 1, sizeof(*slices));
         if (!slices)
                 return worker_fail(-ENOMEM, NULL);
         request->slices = slices;
@@ -81,7 +83,7 @@ int ferry_worker_request_add_blocks(struct ferry_worker_request *request, const 
         struct request_slice slice = { .offset = offset, .size = size, .count = n_blocks };
         int r;
 
-        if (!size || !n_blocks || n_blocks > FERRY_METADATA_DESCRIPTORS)
+        if (!size || !blocks || !n_blocks || n_blocks > FERRY_METADATA_DESCRIPTORS)
                 return worker_fail(FERRY_E_INVALID_PARAMETER, "A list has 1 to %d blocks, of one byte or more",
                                    FERRY_METADATA_DESCRIPTORS);
         slice.blocks = malloc(n_blocks * sizeof(*blocks));
@@ -186,6 +188,8 @@ int ferry_worker_request_set(struct ferry_worker_request *request, const char *n
 {
         struct operation_spec spec = request->spec;
 
+        if (!name || !value)
+                return worker_fail(FERRY_E_INVALID_PARAMETER, "The field's name or value is missing");
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(fields); i++) {
                 const struct field *field = &fields[i];
 
@@ -230,7 +234,7 @@ int request_resolve(const struct ferry_worker_request *request, struct ferry_wor
 {
         struct operation_slice *before = NULL;
 
-        if (!request->n_slices)
+        if (!request || !request->n_slices)
                 return worker_fail(FERRY_E_INVALID_PARAMETER, "The request has no descriptor");
         slices->items = calloc(request->n_slices, sizeof(*slices->items));
         if (!slices->items)

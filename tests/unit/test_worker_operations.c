@@ -236,6 +236,26 @@ TEST_WITH(what_does_not_fit_is_refused_before_anything_starts, setup, teardown)
         assert_int_equal(ferry_worker_operation_status(offer), FERRY_INITIALIZED);
 }
 
+TEST_WITH(arguments_that_are_missing_are_told, setup, teardown)
+{
+        struct ferry_worker_options *options = ferry_worker_options_new();
+        struct ferry_worker_request *read = request_of(&b, FERRY_READ, 64);
+        struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, 64, NULL);
+        const int answers[] = { ferry_worker_options_set(options, NULL, "x"),
+                                ferry_worker_options_set(options, "name", NULL),
+                                ferry_worker_request_add(read, NULL, 0, 1),
+                                ferry_worker_request_add_blocks(read, b.region, 0, 1, NULL, 2),
+                                ferry_worker_request_set(read, NULL, "x"),
+                                ferry_worker_request_set(read, "label", NULL),
+                                ferry_worker_operation_notify(offer, NULL, NULL),
+                                error_of(NULL, NULL) };
+
+        for (size_t i = 0; i < UNIT_COUNT(answers); i++)
+                assert_int_equal(answers[i], FERRY_E_INVALID_PARAMETER);
+        assert_int_equal(ferry_worker_region_remove(a.worker, NULL), FERRY_E_NOT_FOUND);
+        (void)ferry_worker_options_free(options);
+}
+
 TEST_WITH(a_request_takes_the_fields_of_its_kind, setup, teardown)
 {
         static const struct {

@@ -113,8 +113,8 @@ size_t ferry_worker_drain(struct ferry_worker *worker, unsigned timeout_ms);
 /*
  * Cancels every operation, waits until all are quiet (at most about the "grace" time), frees. Afterwards the worker
  * neither reads nor writes memory of the program, and no callback runs. Handles of operations and queues stay valid
- * until they are freed, and report the end of their operations. No other function that takes this worker may run. Takes
- * NULL; returns NULL. Not from a callback.
+ * until they are freed, and report the end of their operations. No other function that takes this worker may run, nor
+ * ferry_worker_operation_metadata of one of its operations. Takes NULL; returns NULL. Not from a callback.
  */
 struct ferry_worker *ferry_worker_free(struct ferry_worker *worker);
 
@@ -180,7 +180,7 @@ struct ferry_worker_request *ferry_worker_request_new(enum ferry_kind kind);
 
 /*
  * Adds a descriptor: size bytes from offset of the region; size 0 = the rest of the region. Checked when the operation
- * is created. -ENOMEM.
+ * is created. FERRY_E_INVALID_PARAMETER (region is NULL); -ENOMEM.
  */
 int ferry_worker_request_add(struct ferry_worker_request *request, const char *region, uint64_t offset, uint64_t size);
 
@@ -241,7 +241,7 @@ int ferry_worker_operation_wait(struct ferry_worker_operation *operation, int ti
 
 /*
  * Calls ended once, when the operation becomes terminal; if it already is, from inside this function. The handle may be
- * freed before. -ENOMEM.
+ * freed before. FERRY_E_INVALID_PARAMETER (ended is NULL); -ENOMEM.
  */
 int ferry_worker_operation_notify(struct ferry_worker_operation *operation, void (*ended)(void *context),
                                   void *context);
