@@ -25,6 +25,7 @@ static const struct {
         { "Content-Range", offsetof(struct http_headers, content_range), false },
         { "Content-Type", offsetof(struct http_headers, content_type), false },
         { "Expect", offsetof(struct http_headers, expect), false },
+        { "Ferry-Error", offsetof(struct http_headers, ferry_error), false },
         { "Ferry-Transfer", offsetof(struct http_headers, ferry_transfer), false },
         { "Host", offsetof(struct http_headers, host), false },
         { "Idempotency-Key", offsetof(struct http_headers, idempotency_key), false },

@@ -17,6 +17,7 @@ struct http_headers {
         const char *content_range;
         const char *content_type;
         const char *expect;
+        const char *ferry_error;
         const char *ferry_transfer;
         const char *host;
         const char *idempotency_key;

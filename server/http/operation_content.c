@@ -207,6 +207,14 @@ bool content_open(struct http_request *request, uint64_t first, uint64_t size)
         return true;
 }
 
+/* Ferry-Error, why the client gives its transfer up; 0 = no such header. */
+static int read_error(const struct http_request *request)
+{
+        int error = request->headers.ferry_error ? ferry_error_from_code(request->headers.ferry_error, 0) : 0;
+
+        return error < 0 ? FERRY_E_TRANSFER_FAILED : error;
+}
+
 bool content_end(struct http_request *request, bool *ret_complete)
 {
         uint8_t key[FERRY_KEY_SIZE];
@@ -217,7 +225,7 @@ bool content_end(struct http_request *request, bool *ret_complete)
         if (!read_transfer(request, &transfer))
                 return false;
         error = operation_content_end(request->server->config.operations, request->operation, shown, transfer,
-                                      ret_complete);
+                                      read_error(request), ret_complete);
         explicit_bzero(key, sizeof(key));
         if (error == FERRY_E_GONE)
                 request_problem(request, error, "The operation has no such transfer any more");

@@ -370,7 +370,7 @@ static bool has_completed(const struct operation *operation, uint64_t id)
 }
 
 int operation_content_end(struct operation_store *store, struct operation *operation, const uint8_t *key, uint64_t id,
-                          bool *ret_complete)
+                          int error, bool *ret_complete)
 {
         struct content_transfer *transfer;
         int r = 0;
@@ -387,13 +387,15 @@ int operation_content_end(struct operation_store *store, struct operation *opera
                 *ret_complete = has_completed(operation, id);
                 r = *ret_complete ? 0 : FERRY_E_GONE;
                 content_unlock(store);
-        } else if (!transfer->copying && every_byte(transfer)) {
+        } else if (!error && !transfer->copying && every_byte(transfer)) {
                 *ret_complete = true;
                 note_completed(operation, id);
                 content_transfer_end_unlock(transfer, 0, "");
         } else {
                 *ret_complete = false;
-                content_transfer_revoke_unlock(transfer, FERRY_E_CANCELLED_BY_PEER, FERRY_E_GONE);
+                content_transfer_revoke_unlock(
+                        transfer, error ? engine_error_of_peer((uint32_t)error) : FERRY_E_CANCELLED_BY_PEER,
+                        FERRY_E_GONE);
         }
         return r;
 }

@@ -50,6 +50,7 @@ struct http_transfer {
         bool claimed;         /* the peer has answered a range */
         bool contacted;       /* a request was sent */
         bool ended;           /* spec.ended was called; what still runs is the DELETE */
+        int error;            /* once it has ended: why; 0 = it is complete */
         bool secure;
         size_t n_lanes;
         struct http_lane lanes[HTTP_LANES];

@@ -29,6 +29,7 @@ static void http_transfer_end(struct http_transfer *transfer, int error, const c
         if (transfer->ended)
                 return;
         transfer->ended = true;
+        transfer->error = error;
         if (transfer->claimed)
                 (void)snprintf(outcome.transport, sizeof(outcome.transport), "%s", transfer->secure ? "https" : "http");
         (void)snprintf(outcome.detail, sizeof(outcome.detail), "%s", detail);
@@ -46,6 +47,12 @@ void http_transfer_stop(struct http_transfer *transfer, int reason, const char *
         http_transfer_end(transfer, reason, detail);
         if (transfer->contacted)
                 lane_close(&transfer->lanes[0]);
+}
+
+void http_transfer_cancel(struct http_transfer *transfer, int reason)
+{
+        if (!transfer->lanes[0].closing)
+                http_transfer_stop(transfer, reason, "");
 }
 
 bool http_transfer_is_over(const struct http_transfer *transfer)
@@ -137,29 +144,29 @@ static bool may_retry(const struct http_lane *lane, CURLcode result, long status
 static void lane_failed(struct http_lane *lane, CURLcode result, long status)
 {
         struct http_transfer *transfer = lane->transfer;
+        int stopping = lane->closing ? transfer->spec.stopping(transfer->spec.context) : 0, error;
         uint64_t now = clock_now_us();
         char detail[EASY_DETAIL_SIZE];
-        int error;
 
         if (result == CURLE_OK)
                 error = lane_classify(lane, status, detail);
         else
                 error = easy_classify(&lane->easy, result, "the content", detail);
-        if (transfer->ended)
-                return;
         if (lane->fault) {
                 http_transfer_stop(transfer, FERRY_E_TRANSFER_FAILED, lane->fault);
                 return;
         }
         if (!transfer->failing_us)
                 transfer->failing_us = now;
-        if (may_retry(lane, result, status, error) && now - transfer->failing_us < PATIENCE_US) {
+        if (!stopping && may_retry(lane, result, status, error) && now - transfer->failing_us < PATIENCE_US) {
                 lane->waiting = true;
                 transfer->retry_us = now + RETRY_US;
                 return;
         }
         if (result != CURLE_OK && transfer->claimed)
                 error = FERRY_E_PEER_LOST;
+        else if (stopping)
+                error = stopping;
         http_transfer_stop(transfer, error, detail);
 }
 
@@ -206,7 +213,9 @@ static void on_done(struct easy *easy, CURLcode result)
                 else if (lane_answer(lane, "status", word), strcmp(word, "COMPLETE") == 0)
                         http_transfer_end(transfer, 0, "");
                 else
-                        http_transfer_end(transfer, FERRY_E_TRANSFER_FAILED, "The peer has not counted every byte");
+                        http_transfer_end(transfer,
+                                          transfer->spec.stopping(transfer->spec.context) ?: FERRY_E_TRANSFER_FAILED,
+                                          "The peer has not counted every byte");
                 return;
         }
         if (result == CURLE_OK && lane->position == lane->end &&

@@ -28,6 +28,11 @@ void http_transfer_start(struct http_transfer *transfer, CURLM *multi);
 /* Ends it with reason, at once: the memory is not touched any more. The peer is told afterwards. */
 void http_transfer_stop(struct http_transfer *transfer, int reason, const char *detail);
 
+/*
+ * The same, unless the DELETE after the last range is under way: the peer's answer decides then. May be repeated.
+ */
+void http_transfer_cancel(struct http_transfer *transfer, int reason);
+
 /* Retries due requests. Returns when to be called again, in microseconds of CLOCK_MONOTONIC; UINT64_MAX = no need. */
 uint64_t http_transfer_run(struct http_transfer *transfer, uint64_t now_us);
 

@@ -153,7 +153,7 @@ static uint64_t run_transfers(struct peers_thread *thread, uint64_t now)
                 uint64_t due;
 
                 if (reason)
-                        http_transfer_stop(transfer, reason, "");
+                        http_transfer_cancel(transfer, reason);
                 due = http_transfer_run(transfer, now);
                 if (due < until)
                         until = due;

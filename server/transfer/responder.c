@@ -29,15 +29,14 @@ void responder_link_ended(struct responder *r, int error, const char *detail)
 
 /* ---- DONE ---- */
 
-/* Maps the requester's reason to the responder's error. */
-static int error_of_done(uint32_t status)
+int engine_error_of_peer(uint32_t reason)
 {
-        switch (status) {
+        switch (reason) {
         case FERRY_E_TIMEOUT:
         case FERRY_E_STALLED:
         case FERRY_E_CHECKSUM_MISMATCH:
         case FERRY_E_PEER_LOST:
-                return (int)status;
+                return (int)reason;
         case FERRY_E_CANCELLED:
                 return FERRY_E_CANCELLED_BY_PEER;
         default:
@@ -88,7 +87,8 @@ void responder_on_done(struct engine *engine, struct peer *peer, const struct wi
         r->done_received = true;
         r->wants_done_ack |= !quiet;
         if (h->status != 0) {
-                responder_fail(r, error_of_done(h->status), FERRY_E_TRANSFER_FAILED, "the peer ended the transfer");
+                responder_fail(r, engine_error_of_peer(h->status), FERRY_E_TRANSFER_FAILED,
+                               "the peer ended the transfer");
         } else if (h->length != r->stream.total || !has_all(r)) {
                 responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_SIZE_MISMATCH, "the peer says it is done too early");
         } else if (r->error == 0 || r->state == RESPONDER_SERVED) {

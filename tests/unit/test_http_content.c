@@ -100,3 +100,28 @@ WITH_HTTP(a_connection_keeps_no_transfer_that_is_over)
         (void)close(fd);
         (void)operation_unref(operation);
 }
+
+/* The server has sent every byte. */
+WITH_HTTP(a_client_that_gives_up_says_why)
+{
+        static const struct {
+                const char *header, *status;
+                int error;
+        } rows[] = { { "", "COMPLETE", 0 },
+                     { "Ferry-Error: checksum-mismatch\r\n", "CANCELLED", FERRY_E_CHECKSUM_MISMATCH },
+                     { "Ferry-Error: cancelled\r\n", "CANCELLED", FERRY_E_CANCELLED_BY_PEER },
+                     { "Ferry-Error: of its own\r\n", "CANCELLED", FERRY_E_TRANSFER_FAILED } };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(rows); i++) {
+                char path[64];
+                const char *key;
+                struct operation *operation = offer(h, path, &key);
+                struct raw_answer answer;
+
+                expect_status(http_call(h, "GET", path, text_format("%s" TRANSFER, key), NULL), 200);
+                answer = http_call(h, "DELETE", path, text_format("%s" TRANSFER "%s", key, rows[i].header), NULL);
+                assert_string_equal(reply_field(&answer, "status"), rows[i].status);
+                assert_int_equal(view_of(h, operation).error, rows[i].error);
+                (void)operation_unref(operation);
+        }
+}

@@ -40,6 +40,14 @@ static void ignore_bytes(void *context, uint64_t bytes)
         (void)bytes;
 }
 
+static _Atomic int stops_with;
+
+static int stop_when_told(void *context)
+{
+        (void)context;
+        return stops_with;
+}
+
 static int go_on(void *context)
 {
         (void)context;
@@ -57,22 +65,25 @@ static void on_ended(void *context, const struct engine_outcome *outcome)
         pthread_mutex_unlock(&moved->lock);
 }
 
-/* Begins to read segment from the peer at port. */
-static void read_begin_within(struct moved *moved, const struct segment *segment, unsigned port, uint32_t connect_ms)
+/* A read of segment from the peer at port. */
+static struct engine_transfer read_of(struct moved *moved, const struct segment *segment, unsigned port)
 {
-        struct engine_transfer spec = { .id = 1,
-                                        .direction = ENGINE_READ,
-                                        .peer.url = text_format("http://127.0.0.1:%u", port),
-                                        .remote_operation = 2,
-                                        .segments = segment,
-                                        .n_segments = 1,
-                                        .total = segment->size,
-                                        .connect_ms_max = connect_ms,
-                                        .context = moved,
-                                        .started = ignore,
-                                        .progress = ignore_bytes,
-                                        .stopping = go_on,
-                                        .ended = on_ended };
+        return (struct engine_transfer){ .id = 1,
+                                         .direction = ENGINE_READ,
+                                         .peer.url = text_format("http://127.0.0.1:%u", port),
+                                         .remote_operation = 2,
+                                         .segments = segment,
+                                         .n_segments = 1,
+                                         .total = segment->size,
+                                         .context = moved,
+                                         .started = ignore,
+                                         .progress = ignore_bytes,
+                                         .stopping = stop_when_told,
+                                         .ended = on_ended };
+}
+
+static void transfer_begin(struct moved *moved, const struct engine_transfer *spec)
+{
         struct peers_config config = { 0 };
         char detail[256] = "";
 
@@ -80,19 +91,26 @@ static void read_begin_within(struct moved *moved, const struct segment *segment
         assert_int_equal(allowlist_new(NULL, 0, false, &moved->allowlist), 0);
         config.allowlist = moved->allowlist;
         assert_int_equal(peers_new(&config, &moved->peers), 0);
-        assert_int_equal(peers_transfer_start(moved->peers, &spec, detail, sizeof(detail)), 0);
+        assert_int_equal(peers_transfer_start(moved->peers, spec, detail, sizeof(detail)), 0);
 }
 
 static void read_begin(struct moved *moved, const struct segment *segment, unsigned port)
 {
-        read_begin_within(moved, segment, port, 0);
+        const struct engine_transfer spec = read_of(moved, segment, port);
+
+        transfer_begin(moved, &spec);
 }
 
-static void read_end(struct moved *moved)
+static void await_end(struct moved *moved)
 {
         pthread_mutex_lock(&moved->lock);
         WAIT_SIGNAL(&moved->done, &moved->lock, moved->calls);
         pthread_mutex_unlock(&moved->lock);
+}
+
+static void read_end(struct moved *moved)
+{
+        await_end(moved);
         peers_free(moved->peers);
         allowlist_free(moved->allowlist);
         assert_int_equal(moved->calls, 1);
@@ -141,18 +159,114 @@ TEST(a_host_that_does_not_answer_is_given_up_in_time)
         uint64_t begun_us = clock_now_us();
         uint8_t memory[8] = { 0 };
         struct segment segment = { .address = memory, .size = sizeof(memory) };
+        struct engine_transfer spec;
         struct moved moved;
 
         assert_int_equal(bind(listener, (struct sockaddr *)&address, sizeof(address)), 0);
         assert_int_equal(listen(listener, 0), 0);
         assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &length), 0);
         assert_int_equal(connect(first, (struct sockaddr *)&address, sizeof(address)), 0);
-        read_begin_within(&moved, &segment, ntohs(address.sin_port), 50);
+        spec = read_of(&moved, &segment, ntohs(address.sin_port));
+        spec.connect_ms_max = 50;
+        transfer_begin(&moved, &spec);
         read_end(&moved);
         assert_int_equal(moved.outcome.error, FERRY_E_PEER_UNREACHABLE);
         assert_in_range(clock_now_us() - begun_us, 50 * 1000, 2500 * 1000);
         close(first);
         close(listener);
+}
+
+/* ---- a peer that the test plays ---- */
+
+enum { REQUEST_SIZE = 4096 };
+
+static void take_request(int fd, char text[REQUEST_SIZE])
+{
+        text[0] = '\0';
+        for (size_t size = 0; !request_size(text);) {
+                ssize_t n = read(fd, text + size, REQUEST_SIZE - 1 - size);
+
+                assert_true(n > 0);
+                size += (size_t)n;
+                text[size] = '\0';
+        }
+}
+
+static void answer(int fd, const char *text)
+{
+        assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+}
+
+#define DIGEST(text) "Content-Digest: xxh3=:" text ":\r\n"
+
+/* It may have counted every byte as moved. */
+TEST(the_peer_is_told_why_a_transfer_is_given_up)
+{
+        struct answering_peer *peer = answering_peer_new(NULL);
+        uint8_t memory[8] = { 0 };
+        struct segment segment = { .address = memory, .size = sizeof(memory) };
+        struct moved moved;
+        struct engine_transfer spec = read_of(&moved, &segment, peer->port);
+        char request[REQUEST_SIZE];
+        int fd;
+
+        spec.verify = true;
+        transfer_begin(&moved, &spec);
+        fd = accept(peer->fd, NULL, NULL);
+        take_request(fd, request);
+        assert_null(strstr(request, "Ferry-Error"));
+        answer(fd, PART("Content-Range: bytes 0-7/8\r\n" DIGEST("AAAAAAAAAAA=")));
+        await_end(&moved);
+        assert_int_equal(moved.outcome.error, FERRY_E_CHECKSUM_MISMATCH);
+        take_request(fd, request);
+        assert_non_null(strstr(request, "DELETE "));
+        assert_non_null(strstr(request, "\r\nFerry-Error: checksum-mismatch\r\n"));
+        read_end(&moved);
+        close(fd);
+}
+
+/* Its answer decides, as both sides are to tell the same end. */
+TEST(a_cancel_after_the_last_byte_waits_for_what_the_peer_says)
+{
+        static const struct {
+                const char *answer;
+                int error;
+        } rows[] = { { COMPLETE, 0 },
+                     { "HTTP/1.1 200 OK\r\nContent-Length: 22\r\n\r\n{\"status\":\"CANCELLED\"}", FERRY_E_TIMEOUT },
+                     { NULL, FERRY_E_PEER_LOST } };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(rows); i++) {
+                struct answering_peer *peer = answering_peer_new(NULL);
+                uint8_t memory[8] = { 0 };
+                struct segment segment = { .address = memory, .size = sizeof(memory) };
+                struct moved moved, later = { .lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER };
+                struct engine_transfer spec = read_of(&later, &segment, peer->port);
+                char request[REQUEST_SIZE], detail[256];
+                int fds[2];
+
+                read_begin(&moved, &segment, peer->port);
+                fds[0] = accept(peer->fd, NULL, NULL);
+                take_request(fds[0], request);
+                answer(fds[0], PART("Content-Range: bytes 0-7/8\r\n"));
+                take_request(fds[0], request);
+                assert_non_null(strstr(request, "DELETE "));
+                stops_with = FERRY_E_TIMEOUT;
+                peers_transfer_cancel(moved.peers, 1, FERRY_E_TIMEOUT);
+                spec.id = 2;
+                spec.stopping = go_on;
+                assert_int_equal(peers_transfer_start(moved.peers, &spec, detail, sizeof(detail)), 0);
+                fds[1] = accept(peer->fd, NULL, NULL); /* the thread looks at the cancel before it reads again */
+                if (rows[i].answer)
+                        answer(fds[0], rows[i].answer);
+                else
+                        close(fds[0]);
+                read_end(&moved);
+                stops_with = 0;
+                assert_int_equal(moved.outcome.error, rows[i].error);
+                if (rows[i].answer)
+                        close(fds[0]);
+                close(fds[1]);
+        }
 }
 
 /* ---- two ranges at once ---- */
@@ -211,18 +325,6 @@ static void answer_range(int fd, unsigned first, unsigned end, size_t size)
         }
 }
 
-static void take_request(int fd)
-{
-        char text[4096] = "";
-
-        for (size_t size = 0; !request_size(text);) {
-                ssize_t n = read(fd, text + size, sizeof(text) - 1 - size);
-
-                assert_true(n > 0);
-                size += (size_t)n;
-        }
-}
-
 TEST(memory_that_fails_in_one_range_is_the_reason_while_another_range_arrives)
 {
         struct one_fault fault = { .space.ops = &fault_ops,
@@ -231,15 +333,16 @@ TEST(memory_that_fails_in_one_range_is_the_reason_while_another_range_arrives)
         struct segment segment = { .address = (uint8_t *)4096, .size = CLAIM + 2 * RANGE, .space = &fault.space };
         struct answering_peer *peer = answering_peer_new(NULL);
         struct moved moved;
+        char request[REQUEST_SIZE];
         int fds[2];
 
         read_begin(&moved, &segment, peer->port);
         fds[0] = accept(peer->fd, NULL, NULL);
-        take_request(fds[0]);
+        take_request(fds[0], request);
         answer_range(fds[0], 0, CLAIM, CLAIM);
-        take_request(fds[0]);
+        take_request(fds[0], request);
         fds[1] = accept(peer->fd, NULL, NULL);
-        take_request(fds[1]);
+        take_request(fds[1], request);
         pthread_mutex_lock(&fault.lock);
         fault.armed = true;
         pthread_mutex_unlock(&fault.lock);

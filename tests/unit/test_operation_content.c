@@ -180,12 +180,12 @@ WITH_STORE(a_named_transfer_completes_when_its_client_says_so)
         bool complete;
 
         assert_int_equal(operation_content_read(content, bytes, TOTAL), TOTAL);
-        assert_int_equal(operation_content_end(f->store, operation, NULL, 8, &complete), FERRY_E_GONE);
+        assert_int_equal(operation_content_end(f->store, operation, NULL, 8, 0, &complete), FERRY_E_GONE);
         /* The client has the last byte before the server knows that it was sent. */
-        assert_int_equal(operation_content_end(f->store, operation, NULL, 7, &complete), 0);
+        assert_int_equal(operation_content_end(f->store, operation, NULL, 7, 0, &complete), 0);
         assert_true(complete);
         assert_ended(f, operation, FERRY_COMPLETE, 0);
-        assert_int_equal(operation_content_end(f->store, operation, NULL, 7, &complete), 0);
+        assert_int_equal(operation_content_end(f->store, operation, NULL, 7, 0, &complete), 0);
         assert_true(complete);
         operation_content_close(content, true);
         test_release(operation);
@@ -193,7 +193,7 @@ WITH_STORE(a_named_transfer_completes_when_its_client_says_so)
         operation = make(f, FERRY_READABLE);
         content = must_open(f, operation, 7, 0, TOTAL);
         assert_int_equal(operation_content_read(content, bytes, 10), 10);
-        assert_int_equal(operation_content_end(f->store, operation, NULL, 7, &complete), 0);
+        assert_int_equal(operation_content_end(f->store, operation, NULL, 7, 0, &complete), 0);
         assert_false(complete);
         assert_ended(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
         assert_int_equal(operation_content_read(content, bytes, 10), -1);
@@ -204,7 +204,7 @@ static bool ends_complete(struct fixture *f, struct operation *operation, uint64
 {
         bool complete = false;
 
-        return operation_content_end(f->store, operation, NULL, transfer, &complete) == 0 && complete;
+        return operation_content_end(f->store, operation, NULL, transfer, 0, &complete) == 0 && complete;
 }
 
 /* A client whose connection broke before the answer came asks again, and others have ended meanwhile. */
@@ -227,6 +227,32 @@ WITH_STORE(each_of_several_named_transfers_may_repeat_its_end)
         assert_ended(f, operation, FERRY_COMPLETE, 0);
         for (size_t i = 0; i < USES; i++)
                 operation_content_close(contents[i], true);
+}
+
+/* The server may have counted bytes that the client never got, or found wrong. */
+WITH_STORE(a_named_transfer_that_is_given_up_is_not_complete)
+{
+        static const struct {
+                int error, ends_with;
+                enum ferry_status status;
+        } rows[] = { { FERRY_E_CHECKSUM_MISMATCH, FERRY_E_CHECKSUM_MISMATCH, FERRY_ERRORED },
+                     { FERRY_E_TIMEOUT, FERRY_E_TIMEOUT, FERRY_ERRORED },
+                     { FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER, FERRY_CANCELLED },
+                     { FERRY_E_NO_SPACE, FERRY_E_TRANSFER_FAILED, FERRY_ERRORED } };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(rows); i++) {
+                struct operation *operation = make(f, FERRY_READABLE);
+                struct operation_content *content = must_open(f, operation, 7, 0, TOTAL);
+                uint8_t bytes[TOTAL];
+                bool complete = true;
+
+                assert_int_equal(operation_content_read(content, bytes, TOTAL), TOTAL);
+                operation_content_close(content, true);
+                assert_int_equal(operation_content_end(f->store, operation, NULL, 7, rows[i].error, &complete), 0);
+                assert_false(complete);
+                assert_ended(f, operation, rows[i].status, rows[i].ends_with);
+                test_release(operation);
+        }
 }
 
 WITH_STORE(a_cancel_waits_for_no_client)

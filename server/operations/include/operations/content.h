@@ -104,10 +104,11 @@ bool operation_content_visit(struct operation_content *content,
 void operation_content_fail(struct operation_content *content, int error);
 
 /*
- * The client ends its transfer: complete when every byte has moved, else cancelled by the peer. May be repeated. 0 with
+ * The client ends its transfer. error 0: complete when every byte has moved, else cancelled by the peer; a FERRY_E_*:
+ * it is not complete for that reason, whatever has moved. May be repeated. 0 with
  * *ret_complete; NOT_PASSIVE; PEER_REFUSED (wrong key); GONE (there is no such transfer).
  */
 int operation_content_end(struct operation_store *store, struct operation *operation, const uint8_t *key,
-                          uint64_t transfer, bool *ret_complete);
+                          uint64_t transfer, int error, bool *ret_complete);
 
 #endif

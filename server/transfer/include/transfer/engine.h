@@ -329,6 +329,9 @@ struct engine_peer_view {
  */
 ssize_t engine_peers_page(struct engine *engine, uint64_t *cursor, struct engine_peer_view *page, size_t max);
 
+/* The error of a passive side whose peer has ended the transfer for that reason, a FERRY_E_*. Pure. */
+int engine_error_of_peer(uint32_t reason);
+
 /* The start or the end of a transfer over HTTP, which the engine does not move. */
 struct engine_http_note {
         struct engine_peer peer;              /* copied; epoch 0 = not known: ignored */
