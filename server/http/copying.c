@@ -22,6 +22,7 @@
 
 enum {
         COPYING_PIECE = 1 << 20,
+        COPYING_READS = 1 << 20,       /* that the request's thread does itself: a millisecond, as a SHA-256 */
         COPYING_BYTES_MAX = 256 << 20, /* of all buffers; as many requests of 1 MiB and more may wait for GPUs */
 };
 
@@ -139,8 +140,9 @@ static void work_detached(void *context)
         copying_unref(copying);
 }
 
-/* Nothing is under way. Has the work done, and then the buffer moved. */
-static void start(struct http_request *request, int (*function)(void *content), uint8_t *bytes, size_t size)
+/* Nothing is under way. Has the work done, which reads so many bytes, and then the buffer moved. */
+static void start(struct http_request *request, int (*function)(void *content), uint64_t reads, uint8_t *bytes,
+                  size_t size)
 {
         struct http_server *server = request->server;
         struct copying *copying = request->state;
@@ -149,11 +151,12 @@ static void start(struct http_request *request, int (*function)(void *content), 
         copying->work = function;
         copying->moving.bytes = bytes;
         copying->moving.size = size;
-        if (!copying->gpus.one) {
+        if (!copying->gpus.one && reads <= COPYING_READS) {
                 work(copying);
                 return;
         }
-        copying->deadline_us = stall_ms ? clock_now_us() + stall_ms * 1000 : UINT64_MAX;
+        /* Host memory never stands still. */
+        copying->deadline_us = stall_ms && copying->gpus.one ? clock_now_us() + stall_ms * 1000 : UINT64_MAX;
         latch_reset(&copying->idle);
         atomic_fetch_add(&copying->references, 1);
         copier_run_detached(server->copier, copying->gpus, work_detached, copying);
@@ -188,7 +191,7 @@ static bool make_buffer(struct http_request *request, unsigned i, uint64_t size)
 }
 
 /* Loads the next bytes of a response. */
-static void load(struct http_request *request, int (*function)(void *content))
+static void load(struct http_request *request, int (*function)(void *content), uint64_t reads)
 {
         struct copying *copying = request->state;
         size_t size = copying->left < copying->room ? copying->left : copying->room;
@@ -196,10 +199,10 @@ static void load(struct http_request *request, int (*function)(void *content))
         copying->left -= size;
         copying->filled = size;
         copying->at = 0;
-        start(request, function, copying->buffers[0], size);
+        start(request, function, reads, copying->buffers[0], size);
 }
 
-void copying_begin(struct http_request *request, int (*function)(void *content), uint64_t size)
+void copying_begin(struct http_request *request, int (*function)(void *content), uint64_t reads, uint64_t size)
 {
         struct copying *copying = request->state;
 
@@ -207,7 +210,7 @@ void copying_begin(struct http_request *request, int (*function)(void *content),
         if (copying->left && !make_buffer(request, 0, size))
                 return;
         if (function || copying->left)
-                load(request, function);
+                load(request, function, reads);
 }
 
 /* 0: nothing is under way; -EINPROGRESS: parked until then; else the FERRY_E_* with which the wait ends. */
@@ -221,8 +224,10 @@ static int await(struct http_request *request, void (*resume)(struct http_reques
                 if (now >= copying->deadline_us)
                         return FERRY_E_REGION_NOT_READY;
                 uint64_t wait_ms = (copying->deadline_us - now) / 1000 + 1;
-                switch (wait_park_latch(request, &copying->idle, wait_ms < wait_ms_max ? wait_ms : wait_ms_max,
-                                        resume)) {
+                if (wait_ms > wait_ms_max)
+                        wait_ms = wait_ms_max;
+                switch (copying->gpus.one ? wait_park_latch(request, &copying->idle, wait_ms, resume)
+                                          : wait_park_work(request, &copying->idle, wait_ms, resume)) {
                 case WAIT_PARKED:
                         return -EINPROGRESS;
                 case WAIT_FULL:
@@ -247,7 +252,7 @@ bool copying_await(struct http_request *request, void (*resume)(struct http_requ
                 request_problem(request, r, "The GPU has not copied the bytes in %" PRIu64 " ms, the stall limit",
                                 request->server->config.operation_limits->stall_ms);
         else if (r > 0)
-                request_problem(request, r, "%s before the GPU had copied the bytes",
+                request_problem(request, r, "%s before the bytes were read",
                                 r == FERRY_E_GONE ? "The client closed its end" : "The worker ended");
         return r == 0;
 }
@@ -263,7 +268,7 @@ static void store(struct http_request *request)
 
         copying->filling ^= 1;
         copying->filled = 0;
-        start(request, NULL, bytes, size);
+        start(request, NULL, 0, bytes, size);
 }
 
 int copying_take(struct http_request *request, const char *data, size_t size)
@@ -325,7 +330,7 @@ static ssize_t read_next(void *context, uint64_t position, char *to, size_t size
         memcpy(to, copying->buffers[0] + copying->at, size);
         copying->at += size;
         if (copying->at == copying->filled && copying->left)
-                load(request, NULL);
+                load(request, NULL, 0);
         return (ssize_t)size;
 }
 

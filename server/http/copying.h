@@ -13,8 +13,9 @@ struct http_request;
 
 /*
  * The bytes of a request's content on their way between its connection and memory. Those of host memory are copied at
- * once. Those of a GPU are copied by a thread that waits for this GPU (transport/copier.h), through buffers, and the
- * request is parked meanwhile, at most for the stall limit: a GPU that stands still holds up no thread of HTTP.
+ * once; work that reads many of them, such as a digest, is done by another thread. Those of a GPU are copied by a
+ * thread that waits for this GPU (transport/copier.h), through buffers, and the request is parked meanwhile, at most
+ * for the stall limit: a GPU that stands still holds up no thread of HTTP.
  *
  * It is the request's state, and ends with it. All functions: the request's thread.
  */
@@ -38,11 +39,11 @@ void copying_close(struct http_request *request, bool done);
 void *copying_content(const struct http_request *request);
 
 /*
- * Starts work that reads or writes the content's memory, such as a digest. With size not 0, the bytes of a response of
- * that size are copied ahead after it. work: NULL = none; 0, -errno or FERRY_E_*. copying_await must follow; it says
- * whether the request was answered.
+ * Starts work that reads so many bytes of the content's memory, such as a digest. With size not 0, the bytes of a
+ * response of that size are copied ahead after it. work: NULL = none; 0, -errno or FERRY_E_*. copying_await must
+ * follow; it says whether the request was answered.
  */
-void copying_begin(struct http_request *request, int (*work)(void *content), uint64_t size);
+void copying_begin(struct http_request *request, int (*work)(void *content), uint64_t reads, uint64_t size);
 
 /*
  * Whether everything begun has ended; its first error is copying_error. false: the request is parked until then, and

@@ -118,7 +118,8 @@ static void answer(struct http_request *request, struct region *region, uint64_t
                 request_problem(request, r, NULL);
                 return;
         }
-        copying_begin(request, wanted ? digest : NULL, strcmp(request->method, "HEAD") != 0 ? content->size : 0);
+        copying_begin(request, wanted ? digest : NULL, content->size,
+                      strcmp(request->method, "HEAD") != 0 ? content->size : 0);
         answer_begun(request);
 }
 

@@ -274,13 +274,22 @@ static int digest(void *context)
         return content->whole.asked ? hash_all(content, content->whole.sha256) : 0;
 }
 
+/* Bytes of the whole operation. */
+static uint64_t total(const struct http_request *request)
+{
+        struct operation_view view;
+
+        operation_get_view(request->server->config.operations, request->operation, &view);
+        return view.bytes_total;
+}
+
 void content_begin(struct http_request *request, bool part, bool whole, uint64_t size)
 {
         struct content *content = copying_content(request);
 
         content->part.asked = part;
         content->whole.asked = whole;
-        copying_begin(request, part || whole ? digest : NULL, size);
+        copying_begin(request, part || whole ? digest : NULL, whole ? total(request) : size, size);
 }
 
 bool content_add_digests(struct http_request *request)
@@ -362,7 +371,7 @@ bool content_finish(struct http_request *request, void (*resume)(struct http_req
                 content->checked = true;
                 read_digests(request, content);
                 if (content->part.asked || content->whole.asked)
-                        copying_begin(request, check, 0);
+                        copying_begin(request, check, total(request), 0);
                 if (!copying_await(request, resume))
                         return false;
         }

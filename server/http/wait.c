@@ -36,6 +36,7 @@ struct http_park {
         struct http_shard *shard;          /* of connection */
         struct operation *operation;       /* a reference; NULL = waits for the latch */
         struct http_latch *latch;          /* the request's; invalid once the connection is resumed; NULL = none */
+        bool stays;                        /* the client's end does not wake it */
         atomic_uint references;
         struct operation_waiter waiter;
         struct http_latch_waiter latch_waiter, end_waiter;
@@ -183,22 +184,22 @@ static bool park_arm(struct http_park *park, uint64_t revision, uint64_t wait_ms
 {
         const struct http_config *config = &park->server->config;
 
-        atomic_fetch_add(&park->references, SOURCES);
-        bool ends = latch_wait(&park->ours->end, &park->end_waiter);
+        atomic_fetch_add(&park->references, park->stays ? SOURCES - 1 : SOURCES);
+        bool ends = park->stays || latch_wait(&park->ours->end, &park->end_waiter);
         bool waits = ends && park_wait(park, revision);
         if (waits && loop_timer_start(config->loop, &park->timer, clock_now_us() + wait_ms * 1000) >= 0)
                 return true;
         /* A source that has fired meanwhile drops its reference by itself. */
         unsigned unused = 1;
         unused += !waits || park_unwait(park);
-        unused += !ends || latch_unwait(&park->ours->end, &park->end_waiter);
+        unused += !park->stays && (!ends || latch_unwait(&park->ours->end, &park->end_waiter));
         atomic_fetch_sub(&park->references, unused);
         return false;
 }
 
 /* One of operation and latch is NULL. */
 static enum wait_result park_request(struct http_request *request, struct operation *operation, uint64_t revision,
-                                     struct http_latch *latch, uint64_t wait_ms,
+                                     struct http_latch *latch, bool stays, uint64_t wait_ms,
                                      void (*resume)(struct http_request *request))
 {
         struct http_server *server = request->server;
@@ -214,6 +215,7 @@ static enum wait_result park_request(struct http_request *request, struct operat
         park->shard = park->ours->shard;
         park->operation = operation ? operation_ref(operation) : NULL;
         park->latch = latch;
+        park->stays = stays;
         park->waiter.wake = on_operation;
         park->latch_waiter.wake = on_latch;
         park->end_waiter.wake = on_client_end;
@@ -252,13 +254,19 @@ static enum wait_result park_request(struct http_request *request, struct operat
 enum wait_result wait_park(struct http_request *request, uint64_t revision, uint64_t wait_ms,
                            void (*resume)(struct http_request *request))
 {
-        return park_request(request, request->operation, revision, NULL, wait_ms, resume);
+        return park_request(request, request->operation, revision, NULL, false, wait_ms, resume);
 }
 
 enum wait_result wait_park_latch(struct http_request *request, struct http_latch *latch, uint64_t wait_ms,
                                  void (*resume)(struct http_request *request))
 {
-        return park_request(request, NULL, 0, latch, wait_ms, resume);
+        return park_request(request, NULL, 0, latch, false, wait_ms, resume);
+}
+
+enum wait_result wait_park_work(struct http_request *request, struct http_latch *latch, uint64_t wait_ms,
+                                void (*resume)(struct http_request *request))
+{
+        return park_request(request, NULL, 0, latch, true, wait_ms, resume);
 }
 
 void wait_refuse(struct http_request *request)

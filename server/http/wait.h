@@ -55,6 +55,10 @@ enum wait_result wait_park(struct http_request *request, uint64_t revision, uint
 enum wait_result wait_park_latch(struct http_request *request, struct http_latch *latch, uint64_t wait_ms,
                                  void (*resume)(struct http_request *request));
 
+/* The same for work that ends soon by itself: a client that shuts its direction down still gets the answer. */
+enum wait_result wait_park_work(struct http_request *request, struct http_latch *latch, uint64_t wait_ms,
+                                void (*resume)(struct http_request *request));
+
 /* Answers after WAIT_FULL. */
 void wait_refuse(struct http_request *request);
 

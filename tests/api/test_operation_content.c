@@ -315,6 +315,34 @@ WITH_WORKER(the_digest_of_the_whole_comes_with_any_part)
         free(offer);
 }
 
+/* A digest of many bytes takes as long as hundreds of other requests. */
+ON_WORKER(a_long_digest_holds_up_no_other_request, "--http-threads", "1")
+{
+        enum { CLIENTS = 4, BYTES = 64 << 20 };
+        OPERATION offer;
+        const char *key = offer_small(w, FERRY_READABLE, region_make(w, BYTES, 0), &offer);
+        int fds[CLIENTS];
+
+        for (int i = 0; i < CLIENTS; i++) {
+                const char *ask = text_format("GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
+                                              "Range: bytes=%d-%d\r\nWant-Repr-Digest: sha-256=1\r\n\r\n",
+                                              offer.id, key, i, i);
+
+                fds[i] = raw_connect(w);
+                raw_send(fds[i], ask, strlen(ask));
+        }
+        WAIT_UNTIL(worker_metric(w, "ferry_http_waiters") > 0);
+        for (int i = 0; i < CLIENTS; i++) {
+                struct raw_answer answer;
+
+                raw_receive(fds[i], false, &answer);
+                assert_int_equal(answer.status, 206);
+                assert_non_null(raw_header(&answer, "Repr-Digest"));
+                (void)close(fds[i]);
+        }
+        assert_int_equal(ferry_delete_operation(w->client, offer.id), 0);
+}
+
 WITH_WORKER(an_upload_that_is_not_what_its_digest_says_fails)
 {
         static const struct {
