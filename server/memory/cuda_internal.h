@@ -57,6 +57,7 @@ enum {
         CUDA_MEMORY_DEVICE = 2,  /* CU_MEMORYTYPE_DEVICE */
 
         /* CUpointer_attribute */
+        CUDA_POINTER_CONTEXT = 1,
         CUDA_POINTER_MEMORY_TYPE = 2,
         CUDA_POINTER_BUFFER_ID = 7,
         CUDA_POINTER_IS_MANAGED = 8,

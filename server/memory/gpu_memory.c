@@ -113,8 +113,10 @@ static bool allocation_end(const struct gpu_device *device, cuda_pointer address
  */
 static int adopt_check(struct gpu_memory *memory, char detail[GPU_DETAIL_SIZE])
 {
+        const struct cuda_driver *cuda = gpu_driver();
         const cuda_pointer start = memory->address;
         const unsigned number = memory->device->number;
+        cuda_context context = NULL;
         cuda_pointer end, at;
         unsigned managed = 0;
 
@@ -122,9 +124,16 @@ static int adopt_check(struct gpu_memory *memory, char detail[GPU_DETAIL_SIZE])
                 (void)snprintf(detail, GPU_DETAIL_SIZE, "The address is not memory of cuda:%u", number);
                 return FERRY_E_INVALID_PARAMETER;
         }
+        /* Memory that is mapped, or of a pool, may have none. */
+        if (cuda->pointer_get_attribute(&context, CUDA_POINTER_CONTEXT, start) == CUDA_SUCCESS && context &&
+            context != memory->device->context) {
+                (void)snprintf(detail, GPU_DETAIL_SIZE,
+                               "The memory belongs to another CUDA context than the primary one of cuda:%u", number);
+                return FERRY_E_INVALID_PARAMETER;
+        }
         if (__builtin_add_overflow(start, memory->size, &end))
                 end = UINT64_MAX;
-        (void)gpu_driver()->pointer_get_attribute(&managed, CUDA_POINTER_IS_MANAGED, start);
+        (void)cuda->pointer_get_attribute(&managed, CUDA_POINTER_IS_MANAGED, start);
         memory->space.only_copied = managed || at < end;
         while (at < end && allocation_end(memory->device, at, &at))
                 ;

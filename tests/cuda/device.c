@@ -199,11 +199,6 @@ EXPORT cuda_result cuDeviceTotalMem_v2(size_t *ret_bytes, cuda_device device)
         return CUDA_SUCCESS;
 }
 
-struct context *context_of(int device)
-{
-        return &contexts[device];
-}
-
 bool context_is_active(int device)
 {
         bool active;
@@ -265,6 +260,17 @@ EXPORT cuda_result cuCtxPushCurrent_v2(cuda_context context)
                 return CUDA_ERROR_INVALID_CONTEXT;
         stack[depth++] = context;
         return CUDA_SUCCESS;
+}
+
+/* A context beside the primary one, current from now on. */
+EXPORT cuda_result cuCtxCreate_v2(cuda_context *ret_context, unsigned flags, cuda_device device)
+{
+        struct context *context = calloc(1, sizeof(*context));
+
+        (void)flags;
+        *context = (struct context){ .device = device, .users = 1 };
+        *ret_context = context;
+        return cuCtxPushCurrent_v2(context);
 }
 
 EXPORT cuda_result cuCtxPopCurrent_v2(cuda_context *ret_context)

@@ -74,6 +74,7 @@ EXPORT cuda_result cuIpcOpenMemHandle_v2(cuda_pointer *ret_pointer, struct cuda_
         if (a) {
                 atomic_fetch_add(&a->trailer->opens, 1);
                 a->foreign = true;
+                a->context = context;
                 a->handle = bytes;
                 *ret_pointer = (uintptr_t)a->address;
         } else if (result == CUDA_SUCCESS) {

@@ -113,6 +113,7 @@ EXPORT cuda_result cuMemAlloc_v2(cuda_pointer *ret_pointer, size_t size)
                 a = allocation_new(context->device, size, allocation_file(size));
         if (a) {
                 used[context->device] += size;
+                a->context = context;
                 memset(a->bytes, 0xcd, size);
                 *ret_pointer = (uintptr_t)a->address;
         }
@@ -172,6 +173,8 @@ EXPORT cuda_result cuPointerGetAttribute(void *ret_value, int attribute, cuda_po
                 *(unsigned *)ret_value = CUDA_MEMORY_DEVICE;
         else if (attribute == CUDA_POINTER_BUFFER_ID)
                 *(uint64_t *)ret_value = a->id;
+        else if (attribute == CUDA_POINTER_CONTEXT)
+                *(const struct context **)ret_value = a->context;
         else if (attribute == CUDA_POINTER_IS_MANAGED)
                 *(unsigned *)ret_value = a->managed;
         else if (attribute == CUDA_POINTER_DEVICE_ORDINAL)

@@ -58,6 +58,7 @@ struct allocation {
         uint8_t *address; /* without access */
         uint8_t *bytes;
         struct trailer *trailer;
+        struct context *context; /* that it was allocated in; NULL = it is mapped */
         size_t size;
         int device, fd;
         uint64_t id;
@@ -83,7 +84,6 @@ void await_answering(int device);
 cuda_result health(void);
 cuda_result current(struct context **ret_context);
 struct standin_counts *counts(void);
-struct context *context_of(int device);
 bool context_is_active(int device);
 
 /* ---- memory.c; with the lock ---- */

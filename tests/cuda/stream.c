@@ -58,6 +58,14 @@ static uint8_t *bytes_of(uint8_t *address, bool device, size_t size)
         return a ? a->bytes + (address - a->address) : NULL;
 }
 
+/* With the lock. Whether it is memory that a copy of the context can reach: of no other context, or a peer's. */
+static bool is_reached(const struct context *context, uint8_t *address, bool device, const struct copy *copy)
+{
+        const struct allocation *a = device ? find(address, 1) : NULL;
+
+        return !a || !a->context || a->context == context || copy->peer;
+}
+
 /* With the lock. Whether it is host memory as a copy may have it. */
 static bool count_host(const uint8_t *address, size_t size)
 {
@@ -99,7 +107,9 @@ static cuda_result queue(cuda_stream handle, struct copy copy)
         if (!is_of(stream, context))
                 return CUDA_ERROR_INVALID_HANDLE;
         (void)pthread_mutex_lock(&standin_lock);
-        if (!bytes_of(copy.to, copy.to_device, copy.size) || (!copy.to_device && !count_host(copy.to, copy.size)) ||
+        if (!is_reached(context, copy.to, copy.to_device, &copy) ||
+            !is_reached(context, copy.from, copy.from_device, &copy) || !bytes_of(copy.to, copy.to_device, copy.size) ||
+            (!copy.to_device && !count_host(copy.to, copy.size)) ||
             (copy.from && (!bytes_of(copy.from, copy.from_device, copy.size) ||
                            (!copy.from_device && !count_host(copy.from, copy.size)))))
                 result = CUDA_ERROR_INVALID_VALUE;

@@ -10,7 +10,6 @@
 
 enum {
         NOT_READY = 600,
-        POINTER_CONTEXT = 1,
         POINTER_SYNC_MEMOPS = 6,
         DEVICE_UNKNOWN = -2, /* CU_DEVICE_INVALID */
 };
@@ -126,8 +125,8 @@ EXPORT cuda_result cuPointerGetAttributes(unsigned n, const int *attributes, voi
                 case CUDA_POINTER_DEVICE_ORDINAL:
                         *(int *)ret_values[i] = a ? a->device : DEVICE_UNKNOWN;
                         break;
-                case POINTER_CONTEXT:
-                        *(struct context **)ret_values[i] = a ? context_of(a->device) : NULL;
+                case CUDA_POINTER_CONTEXT:
+                        *(struct context **)ret_values[i] = a ? a->context : NULL;
                         break;
                 default:
                         result = CUDA_ERROR_NOT_SUPPORTED; /* here alone */

@@ -231,6 +231,24 @@ TEST(memory_mapped_from_pieces_is_adopted_and_only_copied)
         free(back);
 }
 
+/* As PyCUDA's is: copies of the primary context do not reach it. */
+TEST(memory_of_another_context_is_refused_with_the_reason)
+{
+        const struct space *space;
+        cuda_context context;
+        cuda_pointer pointer;
+
+        assert_int_equal(CALL(cuInit, (unsigned), 0), CUDA_SUCCESS);
+        assert_int_equal(CALL(cuCtxCreate_v2, (cuda_context *, unsigned, cuda_device), &context, 0, 0), CUDA_SUCCESS);
+        assert_int_equal(CALL(cuMemAlloc_v2, (cuda_pointer *, size_t), &pointer, SIZE), CUDA_SUCCESS);
+        assert_int_equal(CALL(cuCtxPopCurrent_v2, (cuda_context *), &context), CUDA_SUCCESS);
+        assert_int_equal(gpu_adopt("cuda:0", (void *)(uintptr_t)pointer, SIZE, &space, detail),
+                         FERRY_E_INVALID_PARAMETER);
+        assert_non_null(strstr(detail, "primary"));
+        program_free(0, (void *)(uintptr_t)pointer);
+        free(context);
+}
+
 /* It may be on the host when a card or another process looks at the device. */
 TEST(managed_memory_is_adopted_and_only_copied)
 {

@@ -133,9 +133,9 @@ enum { FERRY_WORKER_ID_SIZE = 24 }; /* bytes of an id as text, with the NUL */
  * must stay mapped until ferry_worker_region_remove returned 0 or ferry_worker_free returned. ret_id gets "rgn_…".
  *
  * device "cuda:N": address is a device pointer of CUDA's device N, as cudaMalloc or cuMemAlloc return, or inside such
- * memory. Managed memory and memory in several allocations side by side (PyTorch's under expandable_segments) always
- * travel through host memory. Ferry uses the device's primary context, as the CUDA runtime does, and streams of its
- * own, which wait for no other stream: the program finishes its own work on the memory before it offers it, and may use
+ * memory, of the device's primary context, which the CUDA runtime uses, and Ferry too. Managed memory and memory in
+ * several allocations side by side (PyTorch's under expandable_segments) always travel through host memory. Ferry's
+ * streams wait for no other stream: the program finishes its own work on the memory before it offers it, and may use
  * what it finds there once the operation is terminal. A peer on this host may have the memory open, and has closed it
  * when ferry_worker_region_remove returns (one that is stopped: after 5 s it is given up). If the program frees the
  * memory before, or resets the device, what begins afterwards ends with FERRY_E_TRANSFER_FAILED; what it moves at that
