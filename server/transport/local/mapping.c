@@ -13,10 +13,7 @@
 
 static const uint64_t bytes_max = UINT64_C(1) << 44; /* a tenth of what a process can address */
 
-enum {
-        UNMAP_HERE_MAX = 64 << 20, /* bytes; unmapping more may take long */
-        UNMAP_STEP = 8 << 20,      /* bytes; until the next step other threads may map and unmap */
-};
+enum { UNMAP_STEP = 64 << 20 }; /* bytes; between two steps other threads can map and unmap */
 
 /* ---- unmapping ---- */
 
@@ -50,7 +47,7 @@ static void close_run(void *context)
 void unmap_range(struct gpu_pin *range, struct copier *copier)
 {
         struct copier_gpus gpus = { .one = gpu_is_pinned(range) ? 1 + range->gpu : 0 };
-        struct gpu_pin *copy = gpus.one || range->size > UNMAP_HERE_MAX ? malloc(sizeof(*copy)) : NULL;
+        struct gpu_pin *copy = gpus.one || range->size > UNMAP_STEP ? malloc(sizeof(*copy)) : NULL;
 
         if (copy) {
                 gpu_pin_move(copy, range);
@@ -90,28 +87,23 @@ static int mapping_new(const struct mappings *mappings, uint64_t id, uint64_t si
         return 0;
 }
 
-/* Adds the mapping to the table, or frees it. 0, -ENOSPC or -ENOMEM. */
+/* Adds the mapping to the table, or frees it. 0 or -ENOMEM. */
 static int mapping_enter(struct mappings *mappings, struct mapping *mapping)
 {
-        int r = 0;
-
         mappings->n++;
         mappings->bytes += mapping->range.size;
         HASH_ADD(hh, mappings->by_id, id, sizeof(mapping->id), mapping);
-        if (mappings->bytes > bytes_max || !mapping->hh.tbl) {
-                r = mapping->hh.tbl ? -ENOSPC : -ENOMEM;
-                if (mapping->hh.tbl)
-                        HASH_DEL(mappings->by_id, mapping);
-                mapping_put(mappings, mapping);
-        }
-        return r;
+        if (mapping->hh.tbl)
+                return 0;
+        mapping_put(mappings, mapping);
+        return -ENOMEM;
 }
 
 int mappings_add(struct mappings *mappings, uint64_t id, uint64_t size, int fd)
 {
         struct mapping *mapping;
         void *address = NULL;
-        int r = mapping_new(mappings, id, size, &mapping);
+        int r = size <= bytes_max - mappings->bytes ? mapping_new(mappings, id, size, &mapping) : -ENOSPC;
 
         if (r < 0)
                 return r;
