@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <netinet/in.h>
 #include <sys/resource.h>
 
 #include <ferry/error.h>
@@ -158,6 +159,12 @@ static void maps_too_much(const struct bad_peer *bad)
         map_memory(2, (UINT64_C(1) << 43) + 1, file_of((UINT64_C(1) << 43) + 1, F_SEAL_SHRINK));
 }
 
+/* Of no bytes, but larger than any address space. */
+static void maps_a_world(const struct bad_peer *bad)
+{
+        map_memory(1, UINT64_C(1) << 60, file_of(UINT64_C(1) << 60, F_SEAL_SHRINK));
+}
+
 /* Lends memory 1, and sends what is in that extent. */
 static void names(const struct bad_peer *bad)
 {
@@ -202,6 +209,7 @@ static const struct bad_peer bad_peers[] = {
         { "the same twice", maps_many, true, .n = 2, .frame.id = 1 },
         { "too many", maps_many, true, .n = FRAME_MEMORIES_MAX + 1 },
         { "too much", maps_too_much, true },
+        { "a world", maps_a_world, true },
         { "memory that it did not have mapped", names, true, .length = 10, .extent = { 5, 0, 10 } },
         { "bytes outside", names, true, .length = 10, .extent = { 1, PAGE - 9, 10 } },
         { "bytes that wrap around", names, true, .length = 10, .extent = { 1, UINT64_MAX - 4, 10 } },
@@ -237,6 +245,60 @@ TEST_WITH(whoever_breaks_the_protocol_loses_the_link_and_nobody_else, hostile_se
                 if (bad->reason)
                         assert_non_null(strstr(a.detail, bad->reason));
                 if (i + 1 < UNIT_COUNT(bad_peers))
+                        (void)close(raw);
+        }
+}
+
+/* A TCP connection whose last close lingers for 20 s: *ret_other does not read. */
+static int lingering_socket(int *ret_other)
+{
+        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        const struct linger linger = { .l_onoff = 1, .l_linger = 20 };
+        int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        static const char bytes[1 << 16];
+        socklen_t size = sizeof(address);
+
+        assert_int_equal(bind(listener, (struct sockaddr *)&address, sizeof(address)), 0);
+        assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &size), 0);
+        assert_int_equal(listen(listener, 1), 0);
+        (void)connect(fd, (struct sockaddr *)&address, sizeof(address));
+        *ret_other = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+        assert_true(*ret_other >= 0);
+        (void)close(listener);
+        while (send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL) > 0)
+                ;
+        assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)), 0);
+        return fd;
+}
+
+/* The socket is the only or the last descriptor of a message, or in one that is never read. */
+TEST_WITH(a_descriptor_that_takes_long_to_close_holds_up_nobody, hostile_setup, hostile_teardown)
+{
+        enum { ALONE, LAST, EMPTY, UNREAD, CASES };
+        static const char noise[] = "x";
+
+        for (int i = 0; i < CASES; i++) {
+                int fds[RIGHTS_MAX], other, fd = lingering_socket(&other);
+                const size_t n = i == LAST ? RIGHTS_MAX : 1;
+                uint64_t start_us;
+
+                test_row(text_format("%d", i));
+                if (i > 0)
+                        raw_connect();
+                if (i >= EMPTY)
+                        raw_send(noise, 1, NULL, 0);
+                if (i == UNREAD)
+                        raw_send(noise, 0, NULL, 0);
+                for (size_t k = 0; k < n; k++)
+                        fds[k] = fd;
+                raw_send(noise, i == EMPTY ? 0 : 1, fds, n);
+                (void)close(fd);
+                start_us = clock_now_us();
+                RUN_UNTIL(&a, &good, raw_is_closed());
+                assert_true(clock_now_us() < start_us + 5000000);
+                (void)close(other);
+                if (i + 1 < CASES)
                         (void)close(raw);
         }
 }

@@ -14,7 +14,10 @@
 #include "base/util.h"
 #include "local_internal.h"
 
-enum { DESCRIPTORS_READ = 4 }; /* of one datagram, which may have 1 */
+enum {
+        DESCRIPTORS_MAX = 253, /* of one datagram, by Linux; recvmsg would close those that it has no room for */
+        UNREAD_MAX = 1024,     /* datagrams; more than a socket holds */
+};
 
 const char *channel_peer_epoch(const struct channel *channel, char text[FERRY_ID_TEXT_SIZE])
 {
@@ -106,10 +109,22 @@ void export_remove(struct channel *channel, struct export *export)
         free(export);
 }
 
+/* Discards what was not read: to close the socket would close its descriptors as they are (datagram_clear). */
+static void drop_unread(struct channel *channel)
+{
+        struct datagram datagram;
+
+        (void)shutdown(channel->fd, SHUT_RD);
+        for (int n = 0; n < UNREAD_MAX; n++) /* an empty datagram looks like the end */
+                if (channel_read(channel, &datagram) > 0)
+                        datagram_clear(&datagram);
+}
+
 void channel_close(struct channel *channel)
 {
         struct local *local = channel_local(channel);
 
+        drop_unread(channel);
         /* Explicitly: a child process may have the socket open, so that closing does not end the watch. */
         (void)watch(channel, EPOLL_CTL_DEL, 0);
         fork_private_close(channel->fd);
@@ -274,6 +289,15 @@ void channel_flush(struct channel *channel)
 
 /* ---- reading ---- */
 
+/* A peer may pass a socket that lingers: its last close would block this thread. */
+static void descriptor_close(int fd)
+{
+        const struct linger none = { 0 };
+
+        (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+        (void)close(fd);
+}
+
 static void take_descriptors(struct msghdr *message, struct datagram *datagram)
 {
         for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
@@ -288,7 +312,7 @@ static void take_descriptors(struct msghdr *message, struct datagram *datagram)
                         if (datagram->n_fds < FERRY_ARRAY_SIZE(datagram->fds)) {
                                 datagram->fds[datagram->n_fds++] = fd;
                         } else {
-                                (void)close(fd);
+                                descriptor_close(fd);
                                 datagram->cut = true;
                         }
                 }
@@ -298,7 +322,7 @@ static void take_descriptors(struct msghdr *message, struct datagram *datagram)
 int channel_read(struct channel *channel, struct datagram *ret_datagram)
 {
         struct local *local = channel_local(channel);
-        _Alignas(struct cmsghdr) char control[CMSG_SPACE(DESCRIPTORS_READ * sizeof(int))];
+        _Alignas(struct cmsghdr) char control[CMSG_SPACE(DESCRIPTORS_MAX * sizeof(int))];
         struct iovec piece = { local->datagram, FRAME_DATAGRAM_MAX + 1 };
         struct msghdr message = {
                 .msg_iov = &piece,
@@ -326,6 +350,6 @@ int channel_read(struct channel *channel, struct datagram *ret_datagram)
 void datagram_clear(struct datagram *datagram)
 {
         for (size_t i = 0; i < datagram->n_fds; i++)
-                cleanup_close(&datagram->fds[i]);
+                descriptor_close(datagram->fds[i]);
         datagram->n_fds = 0;
 }

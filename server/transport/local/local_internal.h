@@ -192,7 +192,7 @@ struct datagram {
 /* Reads the next datagram into local->datagram. 1 with *ret_datagram (see datagram_clear); 0 = none now; -EPIPE = end
  * of the connection; other -errno. */
 int channel_read(struct channel *channel, struct datagram *ret_datagram);
-/* Closes the descriptors that were not taken over. */
+/* Closes its descriptors. */
 void datagram_clear(struct datagram *datagram);
 
 /* ---- export.c: the memory that peers may map, and where a stream's bytes lie in it ---- */
