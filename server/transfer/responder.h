@@ -46,6 +46,7 @@ struct responder {
         uint32_t part_seq;             /* of the WRITE whose parts [part_start, part_end) are in place */
         uint64_t part_start, part_end; /* part_end 0 = none */
         unsigned in_flight;            /* sends and receives whose memory a transport may touch */
+        unsigned n_receives;           /* WRITEs whose bytes a transport fetches, or will */
         struct flow_share share;       /* of peer->served: its sends; aside: it sends no more */
         uint64_t held_us;              /* when the requester was last told that a READ is held */
         struct responder_read *reads;  /* ring of ENGINE_READS_MAX; NULL = none has waited yet */

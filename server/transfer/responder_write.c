@@ -48,6 +48,7 @@ static void write_received(struct message *message, enum message_result result)
         struct responder *r = message->owner;
 
         r->in_flight--;
+        r->n_receives -= !message->force_inline;
         r->copying -= message->counted;
         responder_note_message(r, message, result);
         if (result == MESSAGE_OK)
@@ -95,6 +96,13 @@ static bool confirm_again(struct engine *engine, struct peer *peer, const struct
         return true;
 }
 
+/* Refuses a WRITE, and fails its responder. */
+static void fail_write(struct responder *r, const struct wire_header *h, int wire_error, const char *detail)
+{
+        responder_refuse(r->peer, h, WIRE_ACK, wire_error);
+        responder_fail(r, FERRY_E_TRANSFER_FAILED, wire_error, detail);
+}
+
 void responder_on_write(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
 {
         struct responder *r = NULL;
@@ -112,12 +120,17 @@ void responder_on_write(struct engine *engine, struct peer *peer, const struct w
                 stored(r, h, 0);
                 return;
         }
-        message = message_new(peer->link->transport);
-        if (!message) {
-                responder_refuse(peer, h, WIRE_ACK, FERRY_E_TRANSFER_FAILED);
-                responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
+        if (!payload->bytes && r->n_receives == ENGINE_WINDOW_MAX) {
+                fail_write(r, h, FERRY_E_LIMIT_REACHED, "the peer wrote more chunks at once than it may");
                 return;
         }
+        message = message_new(peer->link->transport);
+        if (!message) {
+                fail_write(r, h, FERRY_E_TRANSFER_FAILED, "out of memory");
+                return;
+        }
+        r->n_receives += !payload->bytes;
+        message->force_inline = payload->bytes != NULL;
         message->stream = &r->stream;
         message->offset = h->offset;
         message->length = h->length;

@@ -35,6 +35,15 @@ static void play_send(struct link *link, struct message *message)
         }
 }
 
+/* Received one after the other, by the test. */
+static void play_receive(struct link *link, struct message *message, struct payload *payload)
+{
+        message->link = link;
+        payload->taken = true;
+        DL_APPEND(scene->loading, message);
+        scene->n_loading++;
+}
+
 /* What a thread is copying from a GPU ends after that. */
 static void cancel(struct link *link, uint64_t transfer)
 {
@@ -99,9 +108,12 @@ static void scene_free(void *context)
 
 static struct scene *scene_new(void)
 {
-        static const struct transport_ops ops = {
-                .send = play_send, .cancel = cancel, .fit = fit, .window = window, .carrier = carrier
-        };
+        static const struct transport_ops ops = { .send = play_send,
+                                                  .receive = play_receive,
+                                                  .cancel = cancel,
+                                                  .fit = fit,
+                                                  .window = window,
+                                                  .carrier = carrier };
         static uint8_t memory[TOTAL];
         struct scene *s = scene = test_keep(calloc(1, sizeof(*s)), scene_free);
 
@@ -112,6 +124,7 @@ static struct scene *scene_new(void)
                                      .max_claims = 1,
                                      .operations = { .claim = grant, .context = s } };
         s->peer = (struct peer){ .engine = &s->engine, .link = &s->link };
+        s->link.owner = &s->peer;
         s->segment = (struct segment){ memory, TOTAL, NULL, NULL };
         s->available = UINT64_MAX;
         return s;
@@ -262,4 +275,46 @@ TEST(a_transfer_that_is_over_takes_no_place_of_the_next_one)
         assert_non_null(responder_find(&s->engine, TRANSFER_ID + 1));
         responder_fail(responder_find(&s->engine, TRANSFER_ID + 1), FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER, "");
         finish_loading(s, MESSAGE_CANCELLED);
+}
+
+/* Of payloads that do not come inline. */
+static void take_write(struct scene *s, uint64_t offset, uint64_t length)
+{
+        const struct wire_header write = { .type = WIRE_WRITE,
+                                           .from_epoch = EPOCH,
+                                           .operation = OPERATION_ID,
+                                           .transfer = TRANSFER_ID,
+                                           .offset = offset,
+                                           .length = length,
+                                           .total = TOTAL };
+
+        responder_on_write(&s->engine, &s->peer, &write, &(struct payload){ .length = length });
+}
+
+TEST(a_peer_that_writes_on_without_waiting_is_bounded)
+{
+        enum { LENGTH = TOTAL / ENGINE_WINDOW_MAX };
+        struct scene *s = scene_new();
+
+        for (unsigned i = 0; i < ENGINE_WINDOW_MAX; i++)
+                take_write(s, i * LENGTH, LENGTH);
+        assert_int_equal(s->n_loading, ENGINE_WINDOW_MAX);
+        for (unsigned i = 0; i < 3; i++) { /* as it should: one is done before the next comes */
+                assert_true(s->loading->begin(s->loading));
+                finish_loading(s, MESSAGE_OK);
+                take_write(s, 0, LENGTH);
+        }
+        assert_int_equal(s->n_loading, ENGINE_WINDOW_MAX);
+        take_write(s, 0, LENGTH);
+        assert_int_equal(s->n_loading, ENGINE_WINDOW_MAX);
+        (void)responders_step(&s->engine);
+        assert_int_equal(s->ended, 1);
+        assert_int_equal(s->error, FERRY_E_TRANSFER_FAILED);
+        while (s->loading) { /* the transport refuses them */
+                struct message *message = s->loading;
+
+                assert_false(message->begin(message));
+                DL_DELETE(s->loading, message);
+                message_free(&s->transport, message);
+        }
 }

@@ -89,8 +89,8 @@ struct message {
         struct wire_header header;   /* of a send; of a receive the engine's own */
         const struct stream *stream; /* of the payload; NULL = no payload */
         uint64_t offset, length;
-        bool force_inline; /* a send: the payload travels inline in the message, however long (fit() asked for that)
-                            */
+        bool force_inline; /* a send: the payload travels inline in the message, however long (fit() asked for that).
+                              A receive: it came inline */
         bool verify;       /* of a stream off the host: the transport makes the checksum, beside the copy */
         /*
          * Called before the memory is first touched. false = not wanted any more: a send ends with MESSAGE_CANCELLED; a
