@@ -156,7 +156,7 @@ int bus_connect(const struct bus_options *options, const char *url, bool once, n
         s = natsConnection_Connect(ret_connection, nats);
         natsOptions_Destroy(nats);
         if (s != NATS_OK)
-                return bus_fail(BUS_UNREACHABLE, "no NATS server takes us at %s: %s", url, natsStatus_GetText(s));
+                return bus_fail(BUS_UNREACHABLE, "cannot use the NATS server at %s: %s", url, natsStatus_GetText(s));
         return BUS_OK;
 }
 

@@ -142,7 +142,7 @@ TEST(a_bus_beyond_this_machine_takes_tls)
         nats_assert_asks("nats://127.0.0.1:4222/a/b/op_0123456789abcdef", 2, "is not nats://HOST:PORT/WORKER/op_ID");
         nats_assert_asks("nats://127.0.0.1:4222/a/op_1", 2, "is not nats://HOST:PORT/WORKER/op_ID");
         nats_assert_asks("nats://127.0.0.1:4222/a..b/op_0123456789abcdef", 2, "cannot be the name of a worker on NATS");
-        nats_assert_asks("nats://127.0.0.1:1/a/op_0123456789abcdef", 3, "no NATS server takes us");
+        nats_assert_asks("nats://127.0.0.1:1/a/op_0123456789abcdef", 3, "cannot use the NATS server");
 }
 
 TEST(insecure_in_the_environment_is_a_truth_value)
@@ -172,7 +172,7 @@ WITH_SHARED(metadata_go_over_tls)
         pair_start(&s->pair, false);
         server = text_format("tls://127.0.0.1:%d", nats.port);
         const char *url = nats_url(server, &s->pair.a, "op_0123456789abcdef");
-        nats_assert_asks(url, 3, "no NATS server takes us"); /* whose certificate nobody vouches for */
+        nats_assert_asks(url, 3, "cannot use the NATS server"); /* whose certificate nobody vouches for */
         assert_int_equal(setenv("FERRY_NATS_CA", ca, 1), 0);
         bridge = nats_bridge(&s->pair.a, NULL);
         nats_assert_fetched(s, server);

@@ -44,7 +44,7 @@ WITH_SHARED(the_users_of_security_md_do_what_they_may_and_nothing_else)
         const char *url = nats_url(server, w, "op_0123456789abcdef");
         bridge = nats_bridge(w, STRINGS("--nats", server, "--nats-user-file", a));
         environment_set("FERRY_NATS_INBOX", "b");
-        nats_assert_asks(url, 3, "no NATS server takes us"); /* without a user */
+        nats_assert_asks(url, 3, "cannot use the NATS server"); /* without a user */
         environment_set("FERRY_NATS_USER_FILE", b);
         nats_assert_asks(url, 1, "not-found"); /* by the worker: it was asked */
         nats_assert_fetched(s, server);
@@ -54,7 +54,7 @@ WITH_SHARED(the_users_of_security_md_do_what_they_may_and_nothing_else)
         environment_set("FERRY_NATS_USER_FILE", a); /* a bridge may not ask */
         nats_assert_asks(url, 3, "");
         environment_set("FERRY_NATS_USER_FILE", conf); /* whatever that is */
-        nats_assert_asks(url, 3, "no NATS server takes us");
+        nats_assert_asks(url, 3, "cannot use the NATS server");
         nats_bridge_end(&bridge);
         for (size_t i = 0; i < 3; i++)
                 environment_set((const char *const[]){ "FERRY_NATS_CA", "FERRY_NATS_INBOX", "FERRY_NATS_USER_FILE" }[i],
@@ -78,7 +78,7 @@ WITH_SHARED(accounts_are_apart_and_a_token_is_enough)
         worker_start(w, "a", NULL);
         const char *url = nats_url(nats.url, w, "op_0123456789abcdef");
         bridge = nats_bridge(w, STRINGS("--nats-creds", a));
-        nats_assert_asks(url, 3, "no NATS server takes us");
+        nats_assert_asks(url, 3, "cannot use the NATS server");
         environment_set("FERRY_NATS_CREDS", b);
         nats_assert_fetched(s, nats.url);
         environment_set("FERRY_NATS_CREDS", c); /* of another account */
@@ -89,7 +89,7 @@ WITH_SHARED(accounts_are_apart_and_a_token_is_enough)
         nats_bridge_end(&bridge);
         nats_restart(STRINGS("--auth", "of-all"));
         file_write(token, "of-all\n");
-        nats_assert_asks(url, 3, "no NATS server takes us");
+        nats_assert_asks(url, 3, "cannot use the NATS server");
         environment_set("FERRY_NATS_USER_FILE", token);
         nats_assert_asks(url, 1, "nobody answers");
         environment_set("FERRY_NATS_USER_FILE", "");
