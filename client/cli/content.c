@@ -194,29 +194,38 @@ void content_close(struct content_input *input)
 
 /* ---- outputs ---- */
 
-static int content_standard_output(struct content_output *ret_output)
+/* Continues where a descriptor of ours is. What its link names may not be a file any more, or never was one. */
+static int content_continue(int fd, const char *file, struct content_output *ret_output)
 {
-        if (isatty(STDOUT_FILENO))
+        if (isatty(fd))
                 return cli_usage_error(
                         "no bytes to a terminal: name a file with -o FILE, or send the output elsewhere");
-        *ret_output = (struct content_output){ .fd = STDOUT_FILENO, .file = "standard output" };
+        if (fd != STDOUT_FILENO)
+                fd = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+        if (fd < 0)
+                return cli_usage_error("%s: %s", file, strerror(errno));
+        *ret_output = (struct content_output){ .fd = fd, .file = fd == STDOUT_FILENO ? "standard output" : file };
         return CLI_OK;
 }
 
-static bool content_is_standard_output(const char *name)
+/* The descriptor that a name stands for; -1 = none. */
+static int content_descriptor(const char *name)
 {
-        return strcmp(name, "/dev/fd/1") == 0 || strcmp(name, "/proc/self/fd/1") == 0;
+        int fd = -1, end = 0;
+        if (sscanf(name, "/dev/fd/%d%n", &fd, &end) != 1 && sscanf(name, "/proc/self/fd/%d%n", &fd, &end) != 1)
+                return -1;
+        return name[end] ? -1 : fd;
 }
 
 /*
- * The name at the end of symbolic links, where no file need be yet, for free(). It stops at a name of standard output.
+ * The name at the end of symbolic links, where no file need be yet, for free(). It stops at a name of a descriptor.
  * NULL with errno.
  */
 static char *content_follow(const char *file)
 {
         char link[PATH_MAX], *at = strdup(file), *next;
         for (unsigned hops = 0; at && hops < CONTENT_LINKS; hops++) {
-                ssize_t n = content_is_standard_output(at) ? -1 : readlink(at, link, sizeof(link));
+                ssize_t n = content_descriptor(at) >= 0 ? -1 : readlink(at, link, sizeof(link));
                 if (n < 0)
                         return at;
                 const char *slash = link[0] == '/' ? NULL : strrchr(at, '/');
@@ -261,11 +270,12 @@ int content_create(const char *file, struct content_output *ret_output)
         struct content_output output = { .fd = -1, .file = file };
         struct stat status = { 0 };
         if (!file || strcmp(file, "-") == 0)
-                return content_standard_output(ret_output);
+                return content_continue(STDOUT_FILENO, file, ret_output);
         output.target = content_follow(file);
-        if (output.target && content_is_standard_output(output.target)) {
+        int own = output.target ? content_descriptor(output.target) : -1;
+        if (own >= 0) {
                 free(output.target);
-                return content_standard_output(ret_output);
+                return content_continue(own, file, ret_output);
         }
         bool exists = stat(file, &status) == 0;
         if (output.target && exists && !S_ISREG(status.st_mode))

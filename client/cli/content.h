@@ -44,7 +44,7 @@ int content_stream_result(const struct cli_worker *worker, const struct content_
  */
 struct content_output {
         int fd;
-        char *part;   /* NULL = written in place: a device, a pipe */
+        char *part;   /* NULL = written in place: a device, a pipe, a descriptor */
         char *target; /* what part becomes: the file, or the one that a symbolic link names */
         const char *file;
         void *map; /* mapping of a file in memory; NULL = use write() */

@@ -107,5 +107,5 @@ int cli_run_events(struct cli *cli, int argc, char **argv)
                 json_object_put(page);
         }
         free(after);
-        return signals_caught() ? CLI_OK : status;
+        return cli->follow && signals_caught() ? CLI_OK : status;
 }

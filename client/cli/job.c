@@ -99,8 +99,13 @@ void job_end(struct job *job)
         struct ferry *f = job->worker ? job->worker->ferry : NULL;
         struct ferry_operation last = { 0 };
         int r = job->silent ? -ETIMEDOUT : 0;
-        if (!f || (!job->operation.id[0] && !job->region.id[0]))
+        if (!f || (!job->operation.id[0] && !job->region.id[0])) {
+                if (job->silent) /* it may yet do what it was asked for */
+                        (void)cli_problem(
+                                "should %s still get the request, what it makes stays: see ferry regions -u %s",
+                                job->worker->url, job->worker->url);
                 return;
+        }
         signals_defer();
         ferry_resume(f);
         if (job->operation.id[0] && r == 0 && !job->operation.done) {

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server that answers as no worker would: ferry tells so, whatever JSON came."""
 import json
+import signal
+import threading
 import unittest
 
 from workers import Case
@@ -42,6 +44,24 @@ class Answers(Case):
                 self.complains("is not what a worker answers", command, "-u", url, status=3)
             _, errors = self.ferry("events", "-u", url, status=3)
             self.assertIn("is not what a worker answers", errors)
+
+    def test_events_that_were_interrupted_are_not_all(self):
+        """A list that lacks its end is no success."""
+        body, asked, ended = b'{"events":[{"type":"a"}],"next":"1"}', threading.Event(), threading.Event()
+
+        def answer(path):
+            if "after" in path:
+                asked.set()
+                ended.wait(60)
+            return b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+
+        with self.answering(answer) as url:
+            process = self.start("events", "-u", url)
+            self.assertTrue(asked.wait(60))
+            process.send_signal(signal.SIGINT)
+            process.wait(60)
+            ended.set()
+            self.finish(process, status=-signal.SIGINT)
 
     def test_nothing_that_controls_the_terminal(self):
         odd = "a\x1b[31m\x9b31m"

@@ -199,6 +199,14 @@ class Faults(Case):
         self.ferry(*errors.splitlines()[0].split("remove it with ferry ")[1].split())
         self.nothing_left(self.a)
 
+    def test_a_region_that_may_be_made_later(self):
+        """Nobody knows its id before the worker goes on."""
+        source = self.file("source", 1000)
+        stand_still(self.a.process)
+        _, errors = self.ferry("offer", source, "-u", self.a.url, "--answer-timeout", "100ms", status=3)
+        self.a.process.send_signal(signal.SIGCONT)
+        self.assertRegex(errors, rf"(?m)^ferry: should {self.a.url} still get the request, what it makes stays: see ferry regions -u {self.a.url}$")
+
     def test_a_quiet_worker_is_followed_on(self):
         """However long nothing happens: its wait is no silence."""
         follow = self.start("events", "--follow", "-u", self.a.url, "--answer-timeout", "100ms")

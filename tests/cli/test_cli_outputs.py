@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import tempfile
 import unittest
 
 from workers import Case, FERRY, LIMIT, environment
@@ -69,6 +70,19 @@ class Outputs(Case):
         ours.close()
         self.assertEqual(process.communicate(timeout=LIMIT)[1], b"")
         self.assertEqual(came, self.data)
+
+    def test_an_open_file_without_a_name(self):
+        """The link of its descriptor names a file that is gone, or never was."""
+        for name in ("/dev/fd/{}", "/proc/self/fd/{}"):
+            with tempfile.TemporaryFile(dir=self.directory) as file:
+                file.write(b"before")
+                file.flush()
+                self.finish(self.start("copy", self.made, name.format(file.fileno()), "-u", self.a.url,
+                                       pass_fds=(file.fileno(),)))
+                file.seek(0)
+                self.assertEqual(file.read(), b"before" + self.data)
+        self.complains("/dev/fd/999: Bad file descriptor", "copy", self.made, "/dev/fd/999", "-u", self.a.url, status=2)
+        self.assertEqual([path.name for path in self.directory.iterdir() if "deleted" in path.name], [])
 
     def test_json_comes_when_the_file_is_complete(self):
         """Also where that is a device. The pipe has no room for it before it is read."""
