@@ -73,6 +73,8 @@ int ferry_aio_dispatch(struct ferry_aio *aio, int timeout_ms)
         uint64_t expirations;
         int running;
         aio->called = 0;
+        if (!handle_is_ours(aio->f))
+                return -ECHILD;
         int n = epoll_wait(aio->epoll, events, AIO_EVENTS, timeout_ms);
         if (n < 0 && errno != EINTR)
                 return -errno;
@@ -135,7 +137,7 @@ int ferry_aio_new(struct ferry *f, struct ferry_aio **ret_aio)
 
 struct ferry_aio *ferry_aio_free(struct ferry_aio *aio)
 {
-        if (!aio)
+        if (!aio || (aio->f && !handle_is_ours(aio->f)))
                 return NULL;
         struct sigpipe_guard guard = sigpipe_block(aio->tls);
         aio->ending = true;

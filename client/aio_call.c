@@ -66,6 +66,8 @@ static int aio_call_new(struct ferry_aio *aio, ferry_aio_done done, void *contex
 {
         if (aio->ending)
                 return -ECANCELED;
+        if (!handle_is_ours(aio->f))
+                return -ECHILD;
         struct aio_call *c = calloc(1, sizeof(*c));
         int r = c ? aio_take_lane(aio, &c->lane) : -ENOMEM;
         if (r < 0) {

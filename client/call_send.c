@@ -52,6 +52,8 @@ bool call_retry(struct ferry *f, const struct request *request, struct reply *re
 int call_send(struct ferry *f, const struct request *request, struct reply *ret_reply)
 {
         *ret_reply = (struct reply){ .secret = request->secret };
+        if (!handle_is_ours(f))
+                return problem_forked(f);
         const char *wrong = request_check(&request->exchange);
         if (wrong)
                 return problem_argument(f, wrong);

@@ -37,6 +37,7 @@ enum {
 struct ferry {
         CURLM *multi;        /* owns the connections, which outlive a request; constant, any thread may wake it */
         bool multi_shared;   /* it belongs to a ferry_aio */
+        unsigned generation; /* see handle_is_ours; constant */
         atomic_bool aborted; /* any thread */
         CURL *easy;
         CURLU *url;                /* base, taken apart */
@@ -110,6 +111,10 @@ void http_try_pause(struct ferry *f, uint64_t ms);
 
 /* ---- handle.c ---- */
 
+/* Whether this process made the handle. A forked child shares the connections of its parent's, whose answers would get
+ * mixed up. */
+bool handle_is_ours(const struct ferry *f);
+
 /* A handle for the same worker in another multi handle. 0; -ENOMEM. */
 int handle_clone(const struct ferry *f, CURLM *multi, struct ferry **ret_ferry);
 
@@ -145,6 +150,9 @@ int problem_protocol(struct ferry *f, const char *why, const char *what);
 
 /* Records wrong arguments. Returns -EINVAL. */
 int problem_argument(struct ferry *f, const char *why);
+
+/* Records that the handle is not ours. Returns -ECHILD. */
+int problem_forked(struct ferry *f);
 
 /* Records that a wait has ended although the worker was there. Returns -ETIMEDOUT. */
 int problem_late(struct ferry *f);

@@ -13,8 +13,22 @@
 static pthread_once_t handle_once = PTHREAD_ONCE_INIT;
 static CURLcode handle_curl = CURLE_FAILED_INIT; /* written once under handle_once */
 
+/* How often this process and those it comes from have been forked. Written by the only thread of a child. */
+static unsigned handle_generation;
+
+static void handle_forked(void)
+{
+        handle_generation++;
+}
+
+bool handle_is_ours(const struct ferry *f)
+{
+        return f->generation == handle_generation;
+}
+
 static void handle_curl_init(void)
 {
+        (void)pthread_atfork(NULL, NULL, handle_forked);
         handle_curl = curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
@@ -81,6 +95,7 @@ int ferry_new_sized(const char *url, const struct ferry_options *options, struct
         struct ferry *f = calloc(1, sizeof(*f));
         if (!f)
                 return -ENOMEM;
+        f->generation = handle_generation;
         r = url_parse(url, &f->base, &f->unix_socket);
         if (r == 0)
                 r = handle_set_options(f, &ours);
@@ -117,6 +132,7 @@ int handle_clone(const struct ferry *f, CURLM *multi, struct ferry **ret_ferry)
         clone->timeout_ms = f->timeout_ms;
         clone->retries = f->retries;
         clone->answer_max = f->answer_max;
+        clone->generation = handle_generation;
         clone->multi = multi;
         clone->multi_shared = true;
         if (r == 0) {
@@ -137,7 +153,7 @@ struct ferry *ferry_free(struct ferry *f)
         problem_clear(f);
         struct sigpipe_guard guard = sigpipe_block(f->tls);
         curl_easy_cleanup(f->easy);
-        if (f->multi && !f->multi_shared)
+        if (f->multi && !f->multi_shared && (handle_is_ours(f) || !f->tls)) /* TLS would take leave of the worker */
                 curl_multi_cleanup(f->multi);
         curl_url_cleanup(f->url);
         sigpipe_restore(&guard);

@@ -27,6 +27,12 @@ int problem_argument(struct ferry *f, const char *why)
         return -EINVAL;
 }
 
+int problem_forked(struct ferry *f)
+{
+        (void)problem_argument(f, "the handle belongs to the process that forked this one; make one here");
+        return -ECHILD;
+}
+
 int problem_late(struct ferry *f)
 {
         (void)problem_argument(f, "not done within the time limit");

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <sys/wait.h>
+
 #include <ferry/aio.h>
 
 #include "client_fixture.h"
@@ -57,6 +59,30 @@ TEST(a_wait_that_ends_too_early_says_so)
         wait_for(x, 0, &seen);
         assert_int_equal(seen.result, -ETIMEDOUT);
         assert_string_equal(seen.message, "not done within the time limit");
+}
+
+TEST(a_forked_child_leaves_the_calls_of_its_parent_alone)
+{
+        START(x, { RUNNING }, { COMPLETE });
+        struct seen seen = { 0 };
+        int status;
+        assert_int_equal(ferry_aio_new(x->ferry, &seen.aio), 0);
+        assert_int_equal(ferry_aio_wait_operation(seen.aio, "op_1", FERRY_FOREVER, on_done, &seen), 0);
+        while (x->server.served == 0)
+                assert_int_equal(ferry_aio_dispatch(seen.aio, 100), 0);
+        pid_t child = fork();
+        if (child == 0) {
+                bool refused = ferry_aio_dispatch(seen.aio, 0) == -ECHILD &&
+                               ferry_aio_delete_operation(seen.aio, "op_1", on_done, &seen) == -ECHILD;
+                ferry_aio_free(seen.aio);
+                _exit(!refused || seen.calls);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+        while (ferry_aio_pending(seen.aio))
+                assert_true(ferry_aio_dispatch(seen.aio, -1) >= 0);
+        ferry_aio_free(seen.aio);
+        assert_int_equal(seen.result, 0);
 }
 
 /* As programs do that ask again whatever came. */

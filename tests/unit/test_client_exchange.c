@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 
 #include <ferry/clock.h>
 
@@ -32,6 +33,25 @@ TEST(connections_are_kept)
         START(x, { OK_EMPTY, SERVER_KEEP }, { OK_EMPTY, SERVER_KEEP }, { OK_EMPTY, SERVER_KEEP });
         for (int i = 0; i < 3; i++)
                 ask(x, "GET", "/", 0);
+        server_stop(&x->server);
+        assert_int_equal(x->server.connections, 1);
+}
+
+TEST(a_forked_child_may_not_use_the_connections_of_its_parent)
+{
+        START(x, { OK_EMPTY, SERVER_KEEP }, { OK_EMPTY, SERVER_KEEP });
+        int status;
+        ask(x, "GET", "/", 0);
+        pid_t child = fork();
+        if (child == 0) {
+                struct ferry *own = NULL;
+                bool refused = ferry_get_livez(x->ferry) == -ECHILD && *ferry_last_message(x->ferry);
+                ferry_free(x->ferry);
+                _exit(!refused || ferry_new(x->server.url, NULL, &own) != 0 || ferry_free(own));
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+        ask(x, "GET", "/", 0);
         server_stop(&x->server);
         assert_int_equal(x->server.connections, 1);
 }

@@ -41,8 +41,10 @@ typedef void (*ferry_aio_done)(void *context, const struct ferry_aio_result *res
  */
 int ferry_aio_new(struct ferry *f, struct ferry_aio **ret_aio);
 
-/* Cancels the pending calls: each callback gets -ECANCELED, and so does a call that it tries to start. Accepts NULL;
- * returns NULL. Not inside a callback. */
+/*
+ * Cancels the pending calls: each callback gets -ECANCELED, and so does a call that it tries to start. Accepts NULL;
+ * returns NULL. Not inside a callback. Without effect in a process that was forked after the set was made.
+ */
 struct ferry_aio *ferry_aio_free(struct ferry_aio *aio);
 
 /* A descriptor to wait for (readable); it belongs to the set. */
@@ -54,7 +56,7 @@ size_t ferry_aio_pending(const struct ferry_aio *aio);
 /*
  * Waits up to timeout_ms (0 = not, -1 = without limit) until a call can proceed, and advances the calls. Returns the
  * number of callbacks that ran. Not inside a callback.
- * Errors: -ENOMEM; the errors of epoll_wait(2).
+ * Errors: -ENOMEM; -ECHILD in a process that was forked after the set was made; the errors of epoll_wait(2).
  */
 int ferry_aio_dispatch(struct ferry_aio *aio, int timeout_ms);
 

@@ -21,6 +21,7 @@
  *   -ENOTSUP       an argument has a field that this version of the library does not know; nothing was sent
  *   -ENOMEM        memory is short
  *   -ECANCELED     ferry_abort() was called
+ *   -ECHILD        this process was forked after the handle was made; nothing was sent
  *   -ECONNREFUSED  nothing listens there, or the unix socket does not exist
  *   -EHOSTUNREACH  the host name is unknown, or the host cannot be reached, by a proxy either
  *   -ETIMEDOUT     no connection, no answer, or no end within the time limit, of a proxy either
