@@ -48,8 +48,8 @@ __attribute__((noinline)) static int upload_store(void *context, void *from, siz
 
 static const struct copying_ops upload_ops = { .move = upload_store, .close = upload_end };
 
-/* Takes over the pin of region. false: answered. */
-static bool upload_begin(struct http_request *request, struct region *region, uint64_t offset, uint64_t end)
+/* Takes over the pin of region, unless it answers. */
+static void upload_begin(struct http_request *request, struct region *region, uint64_t offset, uint64_t end)
 {
         struct upload *upload = malloc(sizeof(*upload));
         int r = -ENOMEM;
@@ -59,11 +59,9 @@ static bool upload_begin(struct http_request *request, struct region *region, ui
                 r = copying_open(request, &upload_ops, upload, copier_gpus_of(region->space, NULL));
         }
         if (!r)
-                return true;
+                return;
         free(upload);
-        region_stream_end(region);
         request_problem(request, r, NULL);
-        return false;
 }
 
 static void refuse_length(struct http_request *request, uint64_t room)
@@ -112,8 +110,6 @@ static void begin(struct http_request *request)
         }
         if (!find_place(request, &offset, &end) || !(region = request_stream_region(request)))
                 return;
-        if (!upload_begin(request, region, offset, end < region->size ? end : region->size))
-                return;
         if (!region_content_allowed(region))
                 request_problem(request, FERRY_E_FORBIDDEN,
                                 "The region is memory of the program that runs the worker, which takes no content");
@@ -121,6 +117,10 @@ static void begin(struct http_request *request)
                 request_problem(request, FERRY_E_OUT_OF_BOUNDS, "The region has %zu bytes", region->size);
         else if ((end != UINT64_MAX && end > region->size) || request->content_length > region->size - offset)
                 refuse_length(request, region->size - offset);
+        else
+                upload_begin(request, region, offset, end < region->size ? end : region->size);
+        if (request->answered) /* with a refusal: nobody waits for the rest of the body to delete the region */
+                region_stream_end(region);
 }
 
 static void refuse_store(struct http_request *request, int error)

@@ -156,6 +156,21 @@ ON_WORKER(an_upload_ends_as_gone, "--memory-limit", "8192")
         id = region_await_room(w, 8192);
 }
 
+/* Although the client still owes the body, which is read so that it gets the answer. */
+ON_WORKER(a_refused_upload_holds_no_memory, "--memory-limit", "8192")
+{
+        const char *id = region_make(w, 8192, 0);
+        const char *head = text_format("PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n",
+                                       region_path(id, "/content?offset=9000"));
+        int writer = raw_connect(w);
+
+        raw_send(writer, head, strlen(head));
+        worker_await_metric(w, "ferry_http_problems_total{code=\"out-of-bounds\"}", 1);
+        region_drop(w, id);
+        (void)region_make(w, 8192, 0);
+        (void)close(writer);
+}
+
 ON_WORKER(two_at_once_delete_it_once)
 {
         enum { RACERS = 8 };
