@@ -291,7 +291,7 @@ TEST_WITH(a_descriptor_that_takes_long_to_close_holds_up_nobody, hostile_setup, 
                 if (i == UNREAD)
                         raw_send(noise, 0, NULL, 0);
                 for (size_t k = 0; k < n; k++)
-                        fds[k] = fd;
+                        fds[k] = k + 1 < n ? STDERR_FILENO : fd;
                 raw_send(noise, i == EMPTY ? 0 : 1, fds, n);
                 (void)close(fd);
                 start_us = clock_now_us();

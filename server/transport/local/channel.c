@@ -14,10 +14,7 @@
 #include "base/util.h"
 #include "local_internal.h"
 
-enum {
-        DESCRIPTORS_MAX = 253, /* of one datagram, by Linux; recvmsg would close those that it has no room for */
-        UNREAD_MAX = 1024,     /* datagrams; more than a socket holds */
-};
+enum { DESCRIPTORS_MAX = 253 }; /* of one datagram, by Linux; recvmsg would close those that it has no room for */
 
 const char *channel_peer_epoch(const struct channel *channel, char text[FERRY_ID_TEXT_SIZE])
 {
@@ -112,12 +109,14 @@ void export_remove(struct channel *channel, struct export *export)
 /* Discards what was not read: to close the socket would close its descriptors as they are (datagram_clear). */
 static void drop_unread(struct channel *channel)
 {
+        const int on = 1;
         struct datagram datagram;
 
+        /* With credentials even an empty datagram is told from the end. */
+        (void)setsockopt(channel->fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
         (void)shutdown(channel->fd, SHUT_RD);
-        for (int n = 0; n < UNREAD_MAX; n++) /* an empty datagram looks like the end */
-                if (channel_read(channel, &datagram) > 0)
-                        datagram_clear(&datagram);
+        while (channel_read(channel, &datagram) > 0)
+                datagram_clear(&datagram);
 }
 
 void channel_close(struct channel *channel)
@@ -322,7 +321,8 @@ static void take_descriptors(struct msghdr *message, struct datagram *datagram)
 int channel_read(struct channel *channel, struct datagram *ret_datagram)
 {
         struct local *local = channel_local(channel);
-        _Alignas(struct cmsghdr) char control[CMSG_SPACE(DESCRIPTORS_MAX * sizeof(int))];
+        _Alignas(struct cmsghdr) char
+                control[CMSG_SPACE(DESCRIPTORS_MAX * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
         struct iovec piece = { local->datagram, FRAME_DATAGRAM_MAX + 1 };
         struct msghdr message = {
                 .msg_iov = &piece,
@@ -342,7 +342,7 @@ int channel_read(struct channel *channel, struct datagram *ret_datagram)
                 take_descriptors(&message, ret_datagram);
         if (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
                 ret_datagram->cut = true;
-        if (n == 0 && ret_datagram->n_fds == 0)
+        if (n == 0 && message.msg_controllen == 0)
                 return -EPIPE;
         return 1;
 }
