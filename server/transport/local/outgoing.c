@@ -303,7 +303,9 @@ static void send_off_host(struct channel *channel, struct message *message)
                         send_mapped(channel, message);
                         return;
                 }
-                staged = stage_new(staging, message, NULL);
+                /* Other messages must not take the last places for its memories meanwhile. */
+                staged = export_stream(channel, message->stream, message->offset, message->length) == 0 &&
+                         stage_new(staging, message, NULL);
         } else {
                 staged = stage_in_ring(channel, message);
         }
