@@ -21,7 +21,7 @@ static void asset_answer(struct http_request *request, const struct http_asset *
         const char *etag = packed ? asset->gzip_etag : asset->etag;
         bool known = request->headers.if_none_match && headers_etag_matches(request->headers.if_none_match, etag, true);
         const void *data = packed ? asset->gzip : asset->data;
-        size_t size = known ? 0 : packed ? asset->gzip_size : asset->size;
+        size_t size = packed ? asset->gzip_size : asset->size; /* the Content-Length of a 304, too, which has no body */
         struct MHD_Response *response =
                 MHD_create_response_from_buffer(size, (void *)(uintptr_t)data, MHD_RESPMEM_PERSISTENT);
 

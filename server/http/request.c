@@ -229,11 +229,10 @@ void request_answer_operation(struct http_request *request, unsigned status)
                 return;
         }
         etag = request_etag(request, view.revision);
+        /* Its headers are those of the 200, Content-Length among them. */
         if (status == 200 && request->headers.if_none_match && !strcmp(request->route->method, "GET") &&
-            headers_etag_matches(request->headers.if_none_match, etag, true)) {
-                request_answer_empty(request, 304);
-                return;
-        }
+            headers_etag_matches(request->headers.if_none_match, etag, true))
+                status = 304;
         operation_json_write(&writer, &view);
         request_answer_json(request, status, &writer);
 }

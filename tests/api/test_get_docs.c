@@ -35,11 +35,12 @@ ON_WORKER(documents_have_tags_by_which_clients_keep_them)
                 answer_assert_header(&answer, "Content-Encoding", NULL);
                 answer_assert_header(&answer, "X-Content-Type-Options", "nosniff");
                 assert_true(answer.body_size > 1000);
-                const char *tag = raw_header(&answer, "ETag");
+                const char *tag = raw_header(&answer, "ETag"), *length = raw_header(&answer, "Content-Length");
                 const char *header = text_format("If-None-Match: \"x\", W/%s\r\n", tag);
                 get(w, i, header, &answer);
                 assert_int_equal(answer.status, 304);
                 answer_assert_header(&answer, "ETag", tag);
+                answer_assert_header(&answer, "Content-Length", length);
         }
 }
 
