@@ -22,8 +22,8 @@ _Static_assert(sizeof(((struct gpu_share *)0)->device) == sizeof(struct cuda_uui
 struct gpu_import {
         const struct gpu_device *device;
         struct cuda_ipc_handle handle;
-        cuda_pointer base;
-        size_t size;
+        cuda_pointer pointer; /* to the first byte of the allocation */
+        uint64_t size;        /* from there on; UINT64_MAX = not known */
         unsigned users;
         struct gpu_import *prev, *next;
 };
@@ -197,19 +197,23 @@ static const struct gpu_memory *find_export(const struct gpu_share *share)
         return NULL;
 }
 
-/* With the import lock; the context is current. */
+/*
+ * With the import lock; the context is current. The driver opens the whole block that the allocation is a part of, so
+ * that what it tells of the range may begin before the allocation. It promises to tell of its own process's memory
+ * only.
+ */
 static cuda_result import_open(struct gpu_import *import)
 {
         const struct cuda_driver *cuda = gpu_driver();
-        cuda_pointer pointer;
-        cuda_result result = cuda->ipc_open(&pointer, import->handle, CUDA_IPC_LAZY_PEER_ACCESS);
+        cuda_result result = cuda->ipc_open(&import->pointer, import->handle, CUDA_IPC_LAZY_PEER_ACCESS);
+        cuda_pointer base;
+        size_t size;
 
         if (result != CUDA_SUCCESS)
                 return result;
-        result = cuda->mem_range(&import->base, &import->size, pointer);
-        if (result != CUDA_SUCCESS)
-                (void)cuda->ipc_close(pointer);
-        return result;
+        import->size = cuda->mem_range(&base, &size, import->pointer) == CUDA_SUCCESS ? base + size - import->pointer
+                                                                                      : UINT64_MAX;
+        return CUDA_SUCCESS;
 }
 
 /* With the import lock. Opens the handle, or adds a user to an open one. NULL with *ret_error = -errno. */
@@ -252,7 +256,7 @@ static void import_put(struct gpu_import *import)
                 return;
         DL_DELETE(imports[import->device->number].list, import);
         if (gpu_enter(import->device)) {
-                (void)gpu_driver()->ipc_close(import->base);
+                (void)gpu_driver()->ipc_close(import->pointer);
                 gpu_leave();
         }
         free(import);
@@ -277,7 +281,7 @@ static int open_foreign(struct gpu_memory *memory, const struct gpu_share *share
                 return r;
         memory->kind = GPU_OPENED;
         memory->import = import;
-        memory->address = import->base + share->offset;
+        memory->address = import->pointer + share->offset;
         return 0;
 }
 

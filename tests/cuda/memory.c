@@ -7,7 +7,10 @@
 
 #include "standin.h"
 
-enum { TRAILER = 4096 };
+enum {
+        TRAILER = 4096,
+        BLOCK_HEAD = 64 << 10, /* what the range of opened memory has before it: the driver opens whole blocks */
+};
 
 struct allocation *allocations;
 static uint64_t last_id;
@@ -149,9 +152,11 @@ EXPORT cuda_result cuMemGetAddressRange_v2(cuda_pointer *ret_base, size_t *ret_s
                 return result;
         (void)pthread_mutex_lock(&standin_lock);
         a = find((void *)(uintptr_t)pointer, 1);
+        if (a && a->foreign && fault("range"))
+                a = NULL;
         if (a) {
-                *ret_base = (uintptr_t)a->address;
-                *ret_size = a->size;
+                *ret_base = (uintptr_t)a->address - (a->foreign ? BLOCK_HEAD : 0);
+                *ret_size = a->size + (a->foreign ? BLOCK_HEAD : 0);
         }
         (void)pthread_mutex_unlock(&standin_lock);
         return a ? CUDA_SUCCESS : NOT_FOUND;

@@ -79,6 +79,9 @@ TEST(another_process_opens_what_is_shared)
         assert_int_equal(gpu_share(space, &share), 0);
         assert_int_equal(share.offset, 64);
         assert_int_equal(ask(other, &share), 'q');
+        set_faults("range");
+        assert_int_equal(ask(other, &share), 'q');
+        set_faults("");
         wrong = share;
         wrong.offset = 2 * GPU_SIZE;
         assert_int_equal(ask(other, &wrong), -EBADMSG);
