@@ -18,9 +18,25 @@
 #include "base/util.h"
 #include "http_internal.h"
 
+/* NULL: the reason says it all. */
+static const char *advice(int error)
+{
+        switch (error) {
+        case -EADDRINUSE:
+                return "another process listens there: give --listen another address";
+        case -EADDRNOTAVAIL:
+                return "no interface of this machine has the address";
+        case -EACCES:
+                return "the user of the worker may not listen there";
+        default:
+                return NULL;
+        }
+}
+
 static int fail(const char *text, int error)
 {
-        log_event(LOG_ERROR, "HTTP listener failed", LOG_S("address", text), LOG_S("reason", strerror(-error)));
+        log_event(LOG_ERROR, "HTTP listener failed", LOG_S("address", text), LOG_S("reason", strerror(-error)),
+                  LOG_S("advice", advice(error)));
         return error;
 }
 

@@ -179,6 +179,17 @@ TEST(a_bad_environment_is_refused_by_its_own_name)
 
 /* ---- with one ---- */
 
+/* The log says what to do about an address where ferryd cannot listen. */
+static void assert_advised(const char *address, const char *advice)
+{
+        const char *output, *errors;
+
+        assert_int_equal(ferryd_run(STRINGS("--listen", address, "--no-auth"), &output, &errors), 1);
+        if (!strstr(errors, advice))
+                print_error("no \"%s\" in: %s", advice, errors);
+        assert_non_null(strstr(errors, advice));
+}
+
 ON_WORKER(a_taken_port_is_refused, "--data-listen", "127.0.0.1:0")
 {
         const char *http, *data;
@@ -186,6 +197,8 @@ ON_WORKER(a_taken_port_is_refused, "--data-listen", "127.0.0.1:0")
         http = w->url + strlen("http://");
         data = w->data;
         refused(STRINGS("--listen", http), 1, "in use");
+        assert_advised(http, "give --listen another address");
+        assert_advised("203.0.113.77:0", "no interface of this machine has the address");
         refused(STRINGS("--listen", "127.0.0.1:0", "--data-listen", data), 1, "in use");
 }
 
