@@ -36,8 +36,9 @@ struct ferry_aio_result {
 typedef void (*ferry_aio_done)(void *context, const struct ferry_aio_result *result);
 
 /*
- * Makes an empty set for the worker of a handle.
- * Errors: -ENOMEM; -EMFILE, -ENFILE no descriptor is left.
+ * Makes an empty set for the worker of a handle. The calls below start a request each.
+ * Errors: -ENOMEM; -EMFILE, -ENFILE no descriptor is left. Of the calls: -EINVAL, -ENOTSUP the arguments; -ENOMEM;
+ * -ECANCELED inside ferry_aio_free(); -ECHILD in a process that was forked after the set was made.
  */
 int ferry_aio_new(struct ferry *f, struct ferry_aio **ret_aio);
 
@@ -60,27 +61,45 @@ size_t ferry_aio_pending(const struct ferry_aio *aio);
  */
 int ferry_aio_dispatch(struct ferry_aio *aio, int timeout_ms);
 
-/* ferry_create_operation(). Returns 0, or an error in the arguments; then done is not called. */
+/*
+ * Starts ferry_create_operation().
+ * Errors: -EINVAL, -ENOTSUP, -ENOMEM, -ECANCELED and -ECHILD as ferry_aio_new() says; then done is not called.
+ */
 FERRY_SIZED int ferry_aio_create_operation(struct ferry_aio *aio, const struct ferry_operation_spec *spec,
                                            ferry_aio_done done, void *context);
 
-/* ferry_wait_operation(). Returns 0, or an error in the arguments; then done is not called. */
+/*
+ * Starts ferry_wait_operation().
+ * Errors: -EINVAL, -ENOTSUP, -ENOMEM, -ECANCELED and -ECHILD as ferry_aio_new() says; then done is not called.
+ */
 FERRY_SIZED int ferry_aio_wait_operation(struct ferry_aio *aio, const char *id, uint64_t timeout_ms,
                                          ferry_aio_done done, void *context);
 
-/* ferry_create_operations(). Returns 0, or an error in the arguments; then done is not called. */
+/*
+ * Starts ferry_create_operations().
+ * Errors: -EINVAL, -ENOTSUP, -ENOMEM, -ECANCELED and -ECHILD as ferry_aio_new() says; then done is not called.
+ */
 FERRY_SIZED int ferry_aio_create_operations(struct ferry_aio *aio, const struct ferry_operation_spec *specs, size_t n,
                                             ferry_aio_done done, void *context);
 
-/* ferry_wait_operations(). Returns 0, or an error in the arguments; then done is not called. */
+/*
+ * Starts ferry_wait_operations().
+ * Errors: -EINVAL, -ENOTSUP, -ENOMEM, -ECANCELED and -ECHILD as ferry_aio_new() says; then done is not called.
+ */
 FERRY_SIZED int ferry_aio_wait_operations(struct ferry_aio *aio, const char *const *ids, size_t n,
                                           enum ferry_wait_for wait_for, uint64_t timeout_ms, ferry_aio_done done,
                                           void *context);
 
-/* ferry_cancel_operation(). Returns 0, or an error in the arguments; then done is not called. */
+/*
+ * Starts ferry_cancel_operation().
+ * Errors: -EINVAL, -ENOTSUP, -ENOMEM, -ECANCELED and -ECHILD as ferry_aio_new() says; then done is not called.
+ */
 FERRY_SIZED int ferry_aio_cancel_operation(struct ferry_aio *aio, const char *id, ferry_aio_done done, void *context);
 
-/* ferry_delete_operation(). Returns 0, or an error in the arguments; then done is not called. */
+/*
+ * Starts ferry_delete_operation().
+ * Errors: -EINVAL, -ENOTSUP, -ENOMEM, -ECANCELED and -ECHILD as ferry_aio_new() says; then done is not called.
+ */
 int ferry_aio_delete_operation(struct ferry_aio *aio, const char *id, ferry_aio_done done, void *context);
 
 /* ---- the exported symbols of FERRY_SIZED functions, see <ferry/sizes.h> ---- */

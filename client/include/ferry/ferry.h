@@ -342,14 +342,14 @@ int ferry_get_region_content(struct ferry *f, const char *id, uint64_t offset, v
                              size_t *ret_size);
 
 /*
- * The same into a sink. size 0 = to the end of the region. Not repeated once the sink has taken a byte.
- * Errors: as ferry_get_region_content(), and what the sink returns.
+ * ferry_get_region_content() into a sink. size 0 = to the end of the region. Not repeated once the sink has taken a
+ * byte. Errors: as ferry_get_region_content(), and what the sink returns.
  */
 int ferry_get_region_content_to(struct ferry *f, const char *id, uint64_t offset, uint64_t size, ferry_sink sink,
                                 void *context, uint64_t *ret_size);
 
 /*
- * The same into a file descriptor, by write(2). size 0 = to the end of the region.
+ * ferry_get_region_content() into a file descriptor, by write(2). size 0 = to the end of the region.
  * Errors: as ferry_get_region_content(), and those of write(2).
  */
 int ferry_get_region_content_fd(struct ferry *f, const char *id, uint64_t offset, uint64_t size, int fd,
@@ -363,14 +363,14 @@ int ferry_get_region_content_fd(struct ferry *f, const char *id, uint64_t offset
 int ferry_put_region_content(struct ferry *f, const char *id, uint64_t offset, const void *data, size_t size);
 
 /*
- * The same from a source, which must give exactly size bytes. Not repeated once a byte was taken from it.
- * Errors: as ferry_put_region_content(), what the source returns, and -ENODATA: the source ended early.
+ * ferry_put_region_content() from a source, which must give exactly size bytes. Not repeated once a byte was taken from
+ * it. Errors: as ferry_put_region_content(), what the source returns, and -ENODATA: the source ended early.
  */
 int ferry_put_region_content_from(struct ferry *f, const char *id, uint64_t offset, ferry_source source, void *context,
                                   uint64_t size);
 
 /*
- * The same from a file descriptor, by read(2).
+ * ferry_put_region_content() from a file descriptor, by read(2).
  * Errors: as ferry_put_region_content_from(), and those of read(2).
  */
 int ferry_put_region_content_fd(struct ferry *f, const char *id, uint64_t offset, int fd, uint64_t size);
