@@ -164,6 +164,14 @@ static bool enter(const struct gpu_device *device)
                                                               : gpu_enter(device);
 }
 
+/* Why a copy has failed: the program may have freed the memory since it was checked. */
+static int cause_of(int error, const struct gpu_memory *to_memory, const struct gpu_memory *from_memory)
+{
+        int to = to_memory ? gpu_check(to_memory) : 0, from = from_memory ? gpu_check(from_memory) : 0;
+
+        return to < 0 ? to : from < 0 ? from : error;
+}
+
 static int gpu_copy(const struct space *to_space, void *to, const struct space *from_space, const void *from,
                     size_t size)
 {
@@ -186,7 +194,7 @@ static int gpu_copy(const struct space *to_space, void *to, const struct space *
                         r = gpu_fail(device, "copy", result);
         }
         gpu_leave();
-        return r;
+        return r < 0 ? cause_of(r, to_memory, from_memory) : 0;
 }
 
 /* The context is current. Waits for everything queued on the lane. */

@@ -223,6 +223,14 @@ TEST(memory_that_the_program_frees_between_copies_fails_them)
         assert_int_equal(gpu_adopt("cuda:0", address, GPU_SIZE, &space, detail), 0);
         assert_int_equal(space_copy(space, address, NULL, "x", 1), 0);
         program_free(0, address);
+        assert_int_equal(space_copy(space, address, NULL, "y", 1), -EFAULT);
+        assert_int_equal(space_finish(space, NULL), -EFAULT);
+
+        address = program_allocate(0, GPU_SIZE);
+        gpu_free(space);
+        assert_int_equal(gpu_adopt("cuda:0", address, GPU_SIZE, &space, detail), 0);
+        assert_int_equal(space_copy(space, address, NULL, "x", 1), 0);
+        program_free(0, address);
         again = program_allocate(0, GPU_SIZE);
         if (again == address)
                 assert_int_equal(space_copy(space, address, NULL, "y", 1), 0);
