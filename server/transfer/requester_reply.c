@@ -165,6 +165,8 @@ static bool is_expected(const struct requester *r, const struct chunk *chunk, co
 {
         if (r->spec.verify && !(h->flags & WIRE_VERIFY))
                 return false;
+        if (!payload->bytes && h->length <= WIRE_INLINE_MAX)
+                return false; /* each message takes memory until its bytes are fetched */
         return h->offset == chunk->offset + chunk->announced && h->length == payload->length && h->length > 0 &&
                h->length <= chunk->length - chunk->announced;
 }

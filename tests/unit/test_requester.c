@@ -29,7 +29,8 @@ struct scene {
         struct segment segment;
         unsigned n_fit;  /* so many more messages fit */
         unsigned n_sent; /* messages */
-        uint64_t sent;   /* bytes of payloads */
+        unsigned n_received;
+        uint64_t sent; /* bytes of payloads */
 };
 
 static struct scene *scene; /* the test's */
@@ -85,6 +86,13 @@ static void fail_link(struct link *link, int error, const char *detail)
         (void)snprintf(link->detail, sizeof(link->detail), "%s", detail);
 }
 
+static void play_receive(struct link *link, struct message *message, struct payload *payload)
+{
+        payload->taken = true;
+        scene->n_received++;
+        message_free(link->transport, message);
+}
+
 static void keep_link(struct link *link)
 {
 }
@@ -117,6 +125,7 @@ static struct scene *scene_new(enum engine_direction direction)
                 .carrier = carrier,
                 .connect = open_second,
                 .fail = fail_link,
+                .receive = play_receive,
                 .release = keep_link,
         };
         static uint8_t memory[TOTAL];
@@ -354,4 +363,22 @@ TEST(a_link_that_ends_behind_a_part_of_the_first_chunk_is_not_tried_again)
         end_link(s, &s->link, FERRY_E_PEER_LOST);
         assert_false(s->requester.retried);
         assert_int_equal(s->requester.error, FERRY_E_PEER_LOST);
+}
+
+/* A message for each byte would take far more memory than the bytes. */
+TEST(bytes_that_have_to_be_fetched_are_more_than_fit_inline)
+{
+        FOR_EACH (uint64_t, length, WIRE_INLINE_MAX, WIRE_INLINE_MAX + 1) {
+                const struct wire_header data = { .type = WIRE_DATA,
+                                                  .from_epoch = EPOCH,
+                                                  .transfer = TRANSFER_ID,
+                                                  .length = length,
+                                                  .total = TOTAL };
+                struct scene *s = scene_new(ENGINE_READ);
+
+                assert_true(requester_request_next(&s->requester));
+                requester_on_data(&s->engine, &s->peer, &data, &(struct payload){ .length = length });
+                assert_int_equal(s->n_received, length > WIRE_INLINE_MAX);
+                assert_int_equal(s->requester.error, length > WIRE_INLINE_MAX ? 0 : FERRY_E_TRANSFER_FAILED);
+        }
 }
