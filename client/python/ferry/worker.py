@@ -149,9 +149,8 @@ class _Blocks:
         self._freed: collections.deque[int] = collections.deque()
 
     def __bool__(self) -> bool:
-        with self._lock:
-            self._forget_freed()
-            return bool(self._starts)
+        """Takes no lock either. For a moment true although the last one has gone."""
+        return len(self._starts) > len(self._freed)
 
     def add(self, region: Region) -> None:
         with self._lock:
@@ -181,7 +180,8 @@ class _Blocks:
 class _Native(OfThisProcess):
     """Owner of the C worker: freed when neither the Worker nor any of its memory is left.
 
-    "with native as pointer" is a call of it. A worker that is closed meanwhile is freed by the last of them.
+    "with native as pointer" is a call of it. A worker that is closed meanwhile is freed by the last of them. Calls take
+    no lock, also because the garbage collector makes some: each puts itself on the list before it looks at the pointer.
     """
 
     pointer: int | None = None
@@ -192,8 +192,8 @@ class _Native(OfThisProcess):
         self.closing = False
         self.blocks = _Blocks()
         self._leftovers: collections.deque[bytes] = collections.deque()
-        self._lock = threading.RLock()  # the garbage collector makes calls, maybe in a thread that has the lock
-        self._calls = 0
+        self._calls: list[None] = []
+        self._lock = threading.RLock()  # of free
         given = self.lib.options_new()
         try:
             _check(self.lib.options_environment(given))
@@ -206,21 +206,26 @@ class _Native(OfThisProcess):
             self.lib.options_free(given)
 
     def __enter__(self) -> int:
-        if os.getpid() != self.pid:  # the lock may stay locked for ever
-            raise FerryError("forked", "This worker belongs to the process that forked this one; make one here")
-        with self._lock:
-            if self.pointer is None:
-                raise FerryError("closed", "The worker is closed")
-            self._calls += 1
-            return self.pointer
+        self._calls.append(None)
+        pointer = self.pointer
+        if pointer is None:
+            self._calls.pop()
+            raise FerryError("closed", "The worker is closed")
+        return pointer
 
     def __exit__(self, *_: Any) -> None:
+        self._calls.pop()
+        if self.closing:
+            self._free()
+
+    def _free(self) -> None:
+        """Unless there is a call or memory, after which it is called again."""
         with self._lock:
-            self._calls -= 1
-            if self._calls or not self.closing or self.blocks:
-                return
             pointer, self.pointer = self.pointer, None
-        self.lib.free(pointer)
+            if self._calls or self.blocks:
+                pointer, self.pointer = None, pointer
+        if pointer is not None:
+            self.lib.free(pointer)
 
     def remove(self, id: bytes) -> None:
         """Removes a region, and those that could not be before."""
@@ -363,9 +368,11 @@ class Worker:
 
     def close(self) -> None:
         """Cancels every operation and waits until all are quiet. Memory of allocate stays while it is referred to."""
-        with contextlib.suppress(FerryError), self._native as pointer:  # not of one that is closed, or of the parent
-            self._lib.drain(pointer, 0)
-            self._native.closing = True
+        native = self._native
+        if os.getpid() == native.pid:
+            with contextlib.suppress(FerryError), native as pointer:  # it may be closed
+                self._lib.drain(pointer, 0)
+                native.closing = True
 
     def __enter__(self) -> Worker:
         return self
