@@ -129,6 +129,7 @@ TEST(another_range_than_was_asked_for_is_no_success)
                 { PART("content-range:  bytes 0-7/8\r\n"), 0 },
                 { PART("Content-Range: bytes 8-15/16\r\n"), FERRY_E_TRANSFER_FAILED },
                 { PART("Content-Range: bytes 0-15/16\r\n"), FERRY_E_TRANSFER_FAILED },
+                { PART("Content-Range: bytes 0-70/80\r\n"), FERRY_E_TRANSFER_FAILED },
                 { PART("Content-Range: lines 0-7/8\r\n"), FERRY_E_TRANSFER_FAILED },
                 { PART("Content-Range: \r\n"), FERRY_E_TRANSFER_FAILED },
                 { PART(""), FERRY_E_TRANSFER_FAILED },
