@@ -13,7 +13,7 @@ enum {
         /* Over TCP these travel in parts, inside messages. A part fits into UCX's buffers with all headers. */
         UCX_PART_SIZE = 60 << 10,
         UCX_PARTS_BELOW = 512 << 10, /* payloads up to this size also travel in parts */
-        UCX_LONG_RTT_US = 5000,      /* from this round trip on all payloads travel in parts … */
+        UCX_LONG_RTT_US = 20000,     /* from this round trip on all payloads travel in parts … */
         UCX_LONG_RATE = 3200,        /* … and the window holds so many bytes for each us of it: 25 Gbit/s */
         UCX_PART_PIECES = 15,        /* a message of more pieces is packed first */
         UCX_PARTS_BYTES = 4 << 20,   /* bytes of parts handed to UCX for one link */
