@@ -320,6 +320,7 @@ TEST(an_end_on_a_silent_second_link_leaves_it_to_others_that_wait_for_it)
         assert_int_equal(s->requester.state, REQUESTER_FAILING);
         assert_int_equal(s->requester.error, FERRY_E_PEER_LOST);
         assert_false(peer->silent);
+        end_link(s, &s->second, FERRY_E_PEER_UNREACHABLE);
 }
 
 TEST(what_is_left_suffices_for_a_long_round_trip)
