@@ -148,7 +148,11 @@ class TestWorker(unittest.TestCase):
         self.assertEqual(part[0], 7)
         with self.assertRaises(ferry.FerryError) as raised:
             self.worker.create("readable", [b"x"])
-        self.assertEqual(raised.exception.code, "draining")
+        self.assertEqual(raised.exception.code, "closed")
+        self.assertIsNotNone(self.worker._native.pointer)
+        del memory, part, offer
+        gc.collect()
+        self.assertIsNone(self.worker._native.pointer)
 
     def test_closing_spares_what_another_thread_is_doing(self):
         def fill():

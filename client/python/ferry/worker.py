@@ -208,8 +208,8 @@ class _Native(OfThisProcess):
     def __enter__(self) -> int:
         self._calls.append(None)
         pointer = self.pointer
-        if pointer is None:
-            self._calls.pop()
+        if pointer is None or self.closing:
+            self.__exit__()
             raise FerryError("closed", "The worker is closed")
         return pointer
 
@@ -230,11 +230,14 @@ class _Native(OfThisProcess):
     def remove(self, id: bytes) -> None:
         """Removes a region, and those that could not be before."""
         self._leftovers.append(id)
-        with contextlib.suppress(FerryError, IndexError), self as pointer:
-            for _ in range(len(self._leftovers)):
+        self._calls.append(None)  # a call of a closed worker as well, whose memory may outlive it
+        pointer = self.pointer
+        with contextlib.suppress(IndexError):
+            for _ in range(len(self._leftovers) if pointer else 0):
                 one = self._leftovers.popleft()
                 if self.lib.region_remove(pointer, one) == 13:  # FERRY_E_REGION_IN_USE
                     self._leftovers.append(one)
+        self.__exit__()
 
     def __del__(self) -> None:
         if self.pointer is not None and os.getpid() == self.pid:
