@@ -56,6 +56,16 @@ static void start(struct registry *registry, enum member_state state);
 
 /* ---- what the answers mean; false: etcd would not say that ---- */
 
+/* Renewed as often as the operator wants, also where etcd gives more time. */
+static void lease_lasts(struct registry *registry, int64_t ttl_s)
+{
+        struct registry_member *member = &registry->member;
+        const uint64_t given = (uint64_t)ttl_s * 1000000, wanted = registry->ttl_ms * 1000;
+
+        member->renewed = clock_now_us();
+        member->ttl_us = given < wanted ? given : wanted;
+}
+
 static bool on_granted(struct registry *registry, int error, struct json_object *answer)
 {
         struct registry_member *member = &registry->member;
@@ -63,8 +73,7 @@ static bool on_granted(struct registry *registry, int error, struct json_object 
 
         if (error || !etcd_read_lease(answer, &member->lease, &ttl_s) || ttl_s <= 0)
                 return false;
-        member->ttl_us = (uint64_t)ttl_s * 1000000;
-        member->renewed = clock_now_us();
+        lease_lasts(registry, ttl_s);
         start(registry, MEMBER_PUTTING);
         return true;
 }
@@ -130,8 +139,7 @@ static bool on_renewed(struct registry *registry, int error, struct json_object 
                 registry_set_status(registry, REGISTRY_REGISTERING);
                 return true;
         }
-        member->renewed = clock_now_us();
-        member->ttl_us = (uint64_t)ttl_s * 1000000;
+        lease_lasts(registry, ttl_s);
         set_state(registry, MEMBER_IN);
         member->due = member->renewed + member->ttl_us / RENEWALS;
         registry_set_status(registry, REGISTRY_REGISTERED);

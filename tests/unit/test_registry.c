@@ -282,6 +282,18 @@ TEST(a_worker_starts_whatever_its_registry_says)
         }
 }
 
+/* A day, says the registry; the name would be lost until then if that were not true. */
+TEST(a_lease_is_renewed_as_often_as_the_operator_wants)
+{
+        static const struct registry_entry self = { .name = "a", .epoch = 17 };
+        struct member *member = member_of(OK "{\"ID\":\"7\",\"TTL\":\"86400\"}", 0);
+        char message[256];
+
+        member->liar->later = OK HEADER ",\"succeeded\":true,\"result\":{\"ID\":\"7\",\"TTL\":\"86400\"}}";
+        assert_int_equal(registry_join(member->registry, &self, message, sizeof(message)), 0);
+        WAIT_UNTIL(atomic_load(&member->liar->requests) > 2);
+}
+
 TEST(an_address_that_the_registry_says_is_checked_as_any)
 {
         static const struct {
