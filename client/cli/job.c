@@ -2,12 +2,15 @@
 #include "job.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <json-c/json.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "link.h"
+#include "member.h"
+#include "table.h"
 
 enum {
         JOB_DRAW_MS = 200,
@@ -23,13 +26,59 @@ static int job_result(struct job *job, int r)
         return cli_result(job->worker, r);
 }
 
+int job_begin_region(struct job *job, uint64_t size, const char *name)
+{
+        static const char *const headers[] = { "Prefer: respond-async", NULL };
+        struct json_object *body = json_object_new_object(), *made = NULL;
+        struct ferry_answer answer = { 0 };
+        json_object_object_add(body, "size", json_object_new_int64((int64_t)size));
+        if (name)
+                json_object_object_add(body, "name", json_object_new_string(name));
+        const char *text = json_object_to_json_string(body);
+        struct ferry_exchange exchange = { .method = "POST",
+                                           .path = "/v1/regions",
+                                           .content_type = "application/json",
+                                           .body = text,
+                                           .size = strlen(text),
+                                           .headers = headers };
+        signals_defer();
+        int r = ferry_exchange_perform(job->worker->ferry, &exchange, &answer);
+        if (r == 0 && answer.body)
+                made = json_tokener_parse(answer.body);
+        snprintf(job->region.id, sizeof(job->region.id), "%s", member_text(made, "id", ""));
+        signals_resume();
+        json_object_put(made);
+        json_object_put(body);
+        ferry_answer_clear(&answer);
+        return r;
+}
+
+void job_watch_region(const struct job *job, uint64_t wait_ms)
+{
+        char path[64 + FERRY_ID_SIZE];
+        struct ferry_exchange exchange = { .method = "GET", .path = path, .wait_ms = wait_ms };
+        struct ferry_answer answer;
+        snprintf(path, sizeof(path), "/v1/regions/%s?wait_ms=%" PRIu64, job->region.id, wait_ms);
+        (void)ferry_exchange_perform(job->worker->ferry, &exchange, &answer);
+        ferry_answer_clear(&answer);
+}
+
 int job_make_region(struct job *job, uint64_t size, const char *name)
 {
-        struct ferry_region_spec spec = { .size = size, .name = name };
-        signals_defer();
-        int r = ferry_create_region(job->worker->ferry, &spec, &job->region);
-        signals_resume();
-        return job_result(job, r == 0 && signals_caught() ? -ECANCELED : r);
+        struct ferry_region now = { 0 };
+        int r = job_begin_region(job, size, name);
+        if (r == 0 && !job->region.id[0])
+                return table_nonsense(job->worker, "/v1/regions");
+        while (r == 0 && !signals_caught()) {
+                r = ferry_get_region(job->worker->ferry, job->region.id, &now);
+                if (r != 0 || strcmp(now.state, "preparing") != 0)
+                        break;
+                job_watch_region(job, JOB_LOOK_MS);
+        }
+        if (r != 0 || signals_caught())
+                return job_result(job, r == 0 ? -ECANCELED : r);
+        job->region = now;
+        return strcmp(now.state, "failed") == 0 ? cli_problem("%s: %s", now.error_code, now.error_detail) : CLI_OK;
 }
 
 int job_make_operation(struct job *job, struct ferry_operation_spec *spec, const char *region_id, uint64_t size)

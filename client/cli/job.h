@@ -16,6 +16,14 @@ struct job {
 /* Makes the job's region. An exit status. */
 int job_make_region(struct job *job, uint64_t size, const char *name);
 
+/*
+ * The same without waiting until it is ready: its id is known at once, so that a signal need not wait for it, and
+ * several workers make theirs together. The result of the call; without an id it was no worker that answered.
+ */
+int job_begin_region(struct job *job, uint64_t size, const char *name);
+/* Waits until it is ready or has failed, for at most wait_ms. */
+void job_watch_region(const struct job *job, uint64_t wait_ms);
+
 /* Makes the job's operation, over size bytes of region_id. spec without descriptors. An exit status. */
 int job_make_operation(struct job *job, struct ferry_operation_spec *spec, const char *region_id, uint64_t size);
 

@@ -57,16 +57,12 @@ static bool spread_is_over(const struct spread *spread)
 /* While nothing moves yet, waits for a region that is being made. */
 static void spread_await_region(struct spread *spread)
 {
-        struct ferry_answer answer;
-        char path[64 + FERRY_ID_SIZE];
         for (size_t i = 0; i < spread->n; i++) {
                 const struct member *member = &spread->members[i];
-                if (member->state != MEMBER_WAITS || member->ready)
-                        continue;
-                snprintf(path, sizeof(path), "/v1/regions/%s?wait_ms=%d", member->home.region.id, SPREAD_WATCH_MS);
-                (void)ferry_request(member->worker.ferry, "GET", path, NULL, NULL, 0, &answer);
-                ferry_answer_clear(&answer);
-                return;
+                if (member->state == MEMBER_WAITS && !member->ready) {
+                        job_watch_region(&member->home, SPREAD_WATCH_MS);
+                        return;
+                }
         }
 }
 

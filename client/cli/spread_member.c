@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <inttypes.h>
-#include <json-c/json.h>
 #include <string.h>
 
 #include "spread.h"
@@ -73,37 +72,14 @@ static void member_find_region(struct spread *spread, struct member *member)
         }
 }
 
-/* Asynchronously, so that all regions are made at once. */
+/* All regions are made at once. */
 static void member_make_region(struct spread *spread, struct member *member)
 {
-        static const char *const headers[] = { "Prefer: respond-async", NULL };
-        const char *name = spread->cli->name;
-        struct json_object *body = json_object_new_object(), *made = NULL, *id;
-        struct ferry_answer answer = { 0 };
-        json_object_object_add(body, "size", json_object_new_int64((int64_t)spread->size));
-        if (name)
-                json_object_object_add(body, "name", json_object_new_string(name));
-        const char *text = json_object_to_json_string(body);
-        struct ferry_exchange exchange = { .method = "POST",
-                                           .path = "/v1/regions",
-                                           .content_type = "application/json",
-                                           .body = text,
-                                           .size = strlen(text),
-                                           .headers = headers };
-        signals_defer();
-        int r = ferry_exchange_perform(member->worker.ferry, &exchange, &answer);
-        if (r == 0 && answer.body)
-                made = json_tokener_parse(answer.body);
-        if (json_object_object_get_ex(made, "id", &id))
-                snprintf(member->home.region.id, sizeof(member->home.region.id), "%s", json_object_get_string(id));
-        signals_resume();
+        int r = job_begin_region(&member->home, spread->size, spread->cli->name);
         if (r != 0)
                 member_fail(spread, member, r);
         else if (!member->home.region.id[0])
                 member_fail_because(member, "what answers is no worker");
-        json_object_put(made);
-        json_object_put(body);
-        ferry_answer_clear(&answer);
 }
 
 void member_open(struct spread *spread, struct member *member)

@@ -49,7 +49,7 @@ class Answers(Case):
         """A list that lacks its end is no success."""
         body, asked, ended = b'{"events":[{"type":"a"}],"next":"1"}', threading.Event(), threading.Event()
 
-        def answer(path):
+        def answer(_, path):
             if "after" in path:
                 asked.set()
                 ended.wait(60)

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Whatever ends a command: one line tells, and nothing is left on either worker or in the directory."""
+import json
 import os
 import signal
 import subprocess
+import threading
 import time
 import unittest
 
-from workers import Case, FERRY, environment, stand_still
+from workers import Case, FERRY, LIMIT, environment, stand_still
 
 MIB = 1 << 20
 
@@ -198,6 +200,32 @@ class Faults(Case):
         self.assertEqual(self.files(), [])
         self.ferry(*errors.splitlines()[0].split("remove it with ferry ")[1].split())
         self.nothing_left(self.a)
+
+    def test_a_region_that_takes_long_is_given_up_at_once(self):
+        """Its id is known before its pages are there, and a signal does not wait for them."""
+        body = json.dumps({"id": "rgn_" + "1" * 16, "size": 1000, "device": "cpu", "state": "preparing", "in_use": 0,
+                           "created_at": "2026-01-01T00:00:00Z"}).encode()
+        asked, ended, deleted = threading.Event(), threading.Event(), []
+
+        def answer(method, path):
+            if "wait_ms" in path:
+                asked.set()
+                ended.wait(LIMIT)
+            if method == "DELETE":
+                deleted.append(path)
+                return b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
+            return (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s"
+                    % (len(body), body))
+
+        with self.answering(answer) as url:
+            offer = self.start("offer", self.file("source", 1000), "-u", url)
+            self.assertTrue(asked.wait(LIMIT))
+            offer.send_signal(signal.SIGINT)
+            offer.wait(LIMIT)
+            ended.set()
+            self.assertEqual(self.finish(offer, status=-signal.SIGINT)[1],
+                             "ferry: Interrupt: stopped, and nothing was left behind\n")
+        self.assertEqual(deleted, ["/v1/regions/rgn_" + "1" * 16])
 
     def test_a_region_that_may_be_made_later(self):
         """Nobody knows its id before the worker goes on."""

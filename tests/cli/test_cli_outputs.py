@@ -115,7 +115,7 @@ class Outputs(Case):
         region = {"id": "rgn_" + "1" * 16, "size": 1000, "device": "cpu", "state": "ready", "path": "/proc/1/fd/1", "in_use": 0}
         head = b"HTTP/1.1 206 OK\r\nContent-Type: application/json\r\nConnection: close\r\n"
 
-        def answer(path):
+        def answer(_, path):
             body = b"x" * 600 if path.endswith("content") else json.dumps(region).encode()
             part = b"Content-Range: bytes 0-999/1000\r\n" if path.endswith("content") else b""
             return (head if part else head.replace(b"206", b"200")) + part + b"Content-Length: %d\r\n\r\n" % len(body) + body

@@ -176,14 +176,14 @@ class Case(unittest.TestCase):
 
     @contextlib.contextmanager
     def answering(self, answer):
-        """The URL of a server that gives every request the same answer, or what a function says of its path."""
+        """The URL of a server that gives every request the same answer, or what a function says of its method and path."""
         class Handler(socketserver.StreamRequestHandler):
             def handle(self):
-                path, size = self.rfile.readline().split()[1].decode(), 0
+                (method, path, _), size = self.rfile.readline().decode().split(), 0
                 while (line := self.rfile.readline()) not in (b"\r\n", b""):
                     size = int(line.split()[1]) if line.lower().startswith(b"content-length:") else size
                 self.rfile.read(size)
-                self.wfile.write(answer(path) if callable(answer) else answer)
+                self.wfile.write(answer(method, path) if callable(answer) else answer)
 
         with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
             threading.Thread(target=server.serve_forever, kwargs={"poll_interval": LOOK_S}, daemon=True).start()
