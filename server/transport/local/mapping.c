@@ -120,7 +120,7 @@ int mappings_add(struct mappings *mappings, uint64_t id, uint64_t size, int fd)
                 return r;
         }
         mapping->address = mapping->range.address = address;
-        mapping->range.size = address ? size : 0;
+        mapping->range.size = size;
         mapping->range.read_only = true;
         return mapping_enter(mappings, mapping);
 }

@@ -18,7 +18,7 @@ struct mapping {
         int fd;                    /* of host memory for which this process has no address space; -1 = mapped */
         const struct space *space; /* of the address; NULL = host memory */
         uint64_t size;             /* as the peer says */
-        struct gpu_pin range;      /* size 0 = GPU memory, or not mapped */
+        struct gpu_pin range;      /* size 0 = GPU memory */
         unsigned users;
         UT_hash_handle hh;
 };
