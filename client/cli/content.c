@@ -170,7 +170,7 @@ static int content_spool(struct content_input *input)
 
 int content_open(const char *file, struct content_input *ret_input)
 {
-        struct content_input input;
+        struct content_input input = { .fd = -1 };
         int r = content_open_any(file, &input);
         if (r != CLI_OK)
                 return r;
