@@ -168,6 +168,36 @@ class TestWorker(unittest.TestCase):
             worker.close()
             filler.join()
 
+    def test_metadata_of_a_closed_worker(self):
+        offer = self.worker.create("readable", [b"x"])
+        self.worker.close()
+        with self.assertRaises(ferry.FerryError) as raised:
+            _ = offer.metadata
+        self.assertEqual((raised.exception.code, offer.status), ("closed", "CANCELLED"))
+
+    def test_a_forked_process_does_not_wait_for_threads_that_it_lacks(self):
+        memory = self.worker.allocate(1)
+        self.worker.close()
+        held, forked = threading.Event(), threading.Event()
+
+        def hold():
+            with self.worker._native._lock:
+                held.set()
+                forked.wait()
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        held.wait()
+        child = os.fork()
+        if not child:
+            signal.alarm(5)
+            del memory
+            gc.collect()
+            os._exit(0)
+        forked.set()
+        holder.join()
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+
     def test_regions_go_with_their_memory(self):
         worker = ferry.Worker(listen="127.0.0.1:0")
         self.addCleanup(worker.close)

@@ -12,8 +12,8 @@
     here.read(target, offer).wait(timeout=30)
     print(target.read(0, 5))
 
-Several threads may use one Client, and processes forked from the one that made it. Errors of a worker are FerryError, of an operation OperationFailed, of the network
-OSError.
+Several threads may use one Client, and processes forked from the one that made it. Errors of a worker are FerryError,
+of an operation OperationFailed, of the network OSError.
 """
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ class _Native(OfThisProcess):
 
     def __exit__(self, *_: Any) -> None:
         self._calls.pop()
-        if self.closing:
+        if self.closing and os.getpid() == self.pid:
             self._free()
 
     def _free(self) -> None:
@@ -404,7 +404,8 @@ class Operation(OfThisProcess):
     def metadata(self) -> str:
         """What a peer needs, as JSON: a secret."""
         text = ctypes.c_char_p()
-        _check(self._lib.operation_metadata(self._pointer, ctypes.byref(text)))
+        with self._worker._native:  # which has the worker's name and addresses
+            _check(self._lib.operation_metadata(self._pointer, ctypes.byref(text)))
         return (text.value or b"").decode()
 
     @property
