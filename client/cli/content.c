@@ -197,14 +197,18 @@ void content_close(struct content_input *input)
 /* Continues where a descriptor of ours is. What its link names may not be a file any more, or never was one. */
 static int content_continue(int fd, const char *file, struct content_output *ret_output)
 {
+        const char *name = fd == STDOUT_FILENO ? "standard output" : file;
+        int flags = fcntl(fd, F_GETFL);
         if (isatty(fd))
                 return cli_usage_error(
                         "no bytes to a terminal: name a file with -o FILE, or send the output elsewhere");
+        if (flags >= 0 && (flags & O_ACCMODE) == O_RDONLY) /* tells before a peer has given the bytes */
+                return cli_usage_error("%s: %s", name, strerror(EBADF));
         if (fd != STDOUT_FILENO)
                 fd = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
         if (fd < 0)
-                return cli_usage_error("%s: %s", file, strerror(errno));
-        *ret_output = (struct content_output){ .fd = fd, .file = fd == STDOUT_FILENO ? "standard output" : file };
+                return cli_usage_error("%s: %s", name, strerror(errno));
+        *ret_output = (struct content_output){ .fd = fd, .file = name };
         return CLI_OK;
 }
 

@@ -84,6 +84,16 @@ class Outputs(Case):
         self.complains("/dev/fd/999: Bad file descriptor", "copy", self.made, "/dev/fd/999", "-u", self.a.url, status=2)
         self.assertEqual([path.name for path in self.directory.iterdir() if "deleted" in path.name], [])
 
+    def test_a_descriptor_that_takes_no_bytes_leaves_the_offer(self):
+        """Standard output that is closed is one: it has been opened for reading."""
+        url = self.line(self.start("offer", self.file("source", MIB), "-u", self.a.url))
+        for command in ('exec "$@" >&-', 'exec "$@" </dev/null >&0', 'exec "$@" -o /dev/fd/0 </dev/null'):
+            done = subprocess.run(["bash", "-c", command, "-", FERRY, "fetch", url, "-u", self.a.url], timeout=LIMIT,
+                                  capture_output=True, env=environment(self.directory), check=False)
+            self.assertEqual(done.returncode, 2, command)
+            self.assertIn("Bad file descriptor", done.stderr.decode())
+        self.ferry("fetch", url, "-o", self.target, "-u", self.a.url)
+
     def test_json_comes_when_the_file_is_complete(self):
         """Also where that is a device. The pipe has no room for it before it is read."""
         url = self.line(self.start("offer", "--uses", 2, "/proc/version", "-u", self.a.url))
