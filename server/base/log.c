@@ -242,23 +242,38 @@ static void line_begin(struct line *line, enum log_level level, const char *mess
         line_string(line, "msg", message);
 }
 
+static bool is_writable(void)
+{
+        struct pollfd output = { .fd = STDERR_FILENO, .events = POLLOUT };
+
+        return poll(&output, 1, 0) == 1 && output.revents & POLLOUT;
+}
+
 /*
  * Writes a line without waiting: a reader of the log that stands still must not stop transfers. poll() serves where the
- * kernel or the file knows no RWF_NOWAIT (pipes before Linux 6.4); another process that shares a pipe may fill it
- * between poll() and write(). The line is not longer than PIPE_BUF: a pipe takes it whole or not at all.
+ * kernel or the file knows no RWF_NOWAIT (pipes before Linux 6.4, terminals); another process that shares a pipe may
+ * fill it between poll() and the write, and a terminal may have room for a part of the line. A file may take a part of
+ * the line without waiting, and takes the rest at once. The line is not longer than PIPE_BUF: a pipe takes it whole or
+ * not at all.
  */
 static bool line_put_out(const struct line *line)
 {
-        struct iovec part = { .iov_base = (void *)line->text, .iov_len = line->used };
-        struct pollfd output = { .fd = STDERR_FILENO, .events = POLLOUT };
-        ssize_t n = pwritev2(STDERR_FILENO, &part, 1, -1, RWF_NOWAIT);
+        struct iovec rest = { .iov_base = (void *)line->text, .iov_len = line->used };
+        int flags = RWF_NOWAIT;
 
-        while (n < 0 && poll(&output, 1, 0) == 1 && output.revents & POLLOUT) {
-                n = write(STDERR_FILENO, line->text, line->used);
-                if (n < 0 && errno != EINTR)
-                        break;
+        while (rest.iov_len > 0 && (flags || is_writable())) {
+                ssize_t n = pwritev2(STDERR_FILENO, &rest, 1, -1, flags);
+
+                if (n > 0) {
+                        rest.iov_base = (char *)rest.iov_base + n;
+                        rest.iov_len -= (size_t)n;
+                } else if (n == 0 || errno != EINTR) {
+                        if (!flags)
+                                break;
+                        flags = 0;
+                }
         }
-        return n == (ssize_t)line->used;
+        return rest.iov_len == 0;
 }
 _Static_assert(LINE_SIZE <= PIPE_BUF, "a pipe takes a line whole");
 

@@ -6,9 +6,10 @@
 #include <stdint.h>
 
 /*
- * One line an event on standard error, logfmt or JSON. A line is written by one write(2), so that lines of different
- * threads do not mix, and never waits: a line that standard error does not take at once is lost, and a later one says
- * how many were. Never put a key, a token or an address of memory into a line.
+ * One line an event on standard error, logfmt or JSON. A pipe or a socket gets a line by one write(2), so that lines of
+ * different threads do not mix, and none waits for its reader: a line that it does not take at once is lost, and a
+ * later one says how many were. A terminal that stands still may hold up the thread that writes. Never put a key, a
+ * token or an address of memory into a line.
  */
 
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_LEVEL_COUNT };
