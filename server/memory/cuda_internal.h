@@ -46,9 +46,12 @@ enum {
         CUDA_ERROR_LAUNCH_FAILED = 719,
         CUDA_ERROR_NOT_SUPPORTED = 801,
         CUDA_ERROR_SYSTEM_NOT_READY = 802,
+        CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
         CUDA_ERROR_UNKNOWN = 999,
 
         CUDA_STREAM_NON_BLOCKING = 1,
+        CUDA_CAPTURE_MODE_GLOBAL = 0,  /* CU_STREAM_CAPTURE_MODE_GLOBAL */
+        CUDA_CAPTURE_MODE_RELAXED = 2, /* CU_STREAM_CAPTURE_MODE_RELAXED */
         CUDA_IPC_LAZY_PEER_ACCESS = 1, /* CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS */
         CUDA_EVENT_BLOCKING_SYNC = 1,
         CUDA_EVENT_DISABLE_TIMING = 2,
@@ -81,6 +84,7 @@ enum {
         F(primary_retain, cuDevicePrimaryCtxRetain, (cuda_context *ret_context, cuda_device device))                   \
         F(ctx_push, cuCtxPushCurrent_v2, (cuda_context context))                                                       \
         F(ctx_pop, cuCtxPopCurrent_v2, (cuda_context *ret_context))                                                    \
+        F(exchange_capture_mode, cuThreadExchangeStreamCaptureMode, (int *mode))                                       \
         F(mem_alloc, cuMemAlloc_v2, (cuda_pointer *ret_pointer, size_t size))                                          \
         F(mem_free, cuMemFree_v2, (cuda_pointer pointer))                                                              \
         F(mem_range, cuMemGetAddressRange_v2, (cuda_pointer *ret_base, size_t *ret_size, cuda_pointer pointer))        \

@@ -74,12 +74,48 @@ const struct cuda_driver *gpu_driver(void)
         return cuda_open(&reason);
 }
 
+/* ---- the current context ---- */
+
+static _Thread_local unsigned n_pushed;
+static _Thread_local int capture_mode; /* the thread's before the first gpu_push */
+
+/*
+ * While any thread captures a CUDA graph in the global mode, PyTorch's default, the driver refuses calls such as
+ * allocations to every thread, and drops the capture. None of ours belong in the program's graph, so the mode is
+ * relaxed as long as they run.
+ */
+bool gpu_push(cuda_context context)
+{
+        const struct cuda_driver *cuda = gpu_driver();
+
+        if (cuda->ctx_push(context) != CUDA_SUCCESS)
+                return false;
+        if (n_pushed++ > 0)
+                return true;
+        capture_mode = CUDA_CAPTURE_MODE_RELAXED;
+        if (cuda->exchange_capture_mode(&capture_mode) != CUDA_SUCCESS)
+                capture_mode = CUDA_CAPTURE_MODE_GLOBAL; /* as every thread begins */
+        return true;
+}
+
+void gpu_leave(void)
+{
+        const struct cuda_driver *cuda = gpu_driver();
+        cuda_context context;
+
+        if (--n_pushed == 0)
+                (void)cuda->exchange_capture_mode(&capture_mode);
+        (void)cuda->ctx_pop(&context);
+}
+
+/* ---- the start of a device, and its end ---- */
+
 /* On a device that is full, only the driver's own errors tell of a reset. */
 static void witness_make(struct gpu_device *device, cuda_context context)
 {
         const struct cuda_driver *cuda = gpu_driver();
 
-        if (cuda->ctx_push(context) != CUDA_SUCCESS)
+        if (!gpu_push(context))
                 return;
         if (cuda->mem_alloc(&device->witness, 1) != CUDA_SUCCESS ||
             cuda->pointer_get_attribute(&device->witness_id, CUDA_POINTER_BUFFER_ID, device->witness) != CUDA_SUCCESS)
@@ -152,19 +188,12 @@ const struct gpu_device *gpu_device_in_use(unsigned n)
 
 bool gpu_enter(const struct gpu_device *device)
 {
-        if (gpu_driver()->ctx_push(device->context) != CUDA_SUCCESS)
+        if (!gpu_push(device->context))
                 return false;
         if (!is_reset(device))
                 return true;
         gpu_leave();
         return false;
-}
-
-void gpu_leave(void)
-{
-        cuda_context context;
-
-        (void)gpu_driver()->ctx_pop(&context);
 }
 
 /* ---- failures ---- */

@@ -160,8 +160,7 @@ static bool enter(const struct gpu_device *device)
 {
         const struct gpu_thread *thread = thread_of_caller();
 
-        return thread && thread->lanes[device->number].queued ? gpu_driver()->ctx_push(device->context) == CUDA_SUCCESS
-                                                              : gpu_enter(device);
+        return thread && thread->lanes[device->number].queued ? gpu_push(device->context) : gpu_enter(device);
 }
 
 /* Why a copy has failed: the program may have freed the memory since it was checked. */

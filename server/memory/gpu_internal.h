@@ -45,6 +45,8 @@ const struct gpu_device *gpu_device_in_use(unsigned n);
 
 /* Makes the device's context current until gpu_leave. false: the device is gone, or was reset. */
 bool gpu_enter(const struct gpu_device *device);
+/* The same of a context, without the check of its device. */
+bool gpu_push(cuda_context context);
 void gpu_leave(void);
 
 /* Logs a failed driver call on the device and returns it as -errno. */

@@ -17,6 +17,7 @@ static bool initialized;
 
 static _Thread_local struct context *stack[STACK_MAX];
 static _Thread_local int depth;
+static _Thread_local int capture_mode;
 
 /* ---- settings and faults ---- */
 
@@ -93,6 +94,8 @@ cuda_result current(struct context **ret_context)
                 return CUDA_ERROR_INVALID_CONTEXT;
         if (stack[depth - 1]->destroyed)
                 return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+        if (capture_mode != CUDA_CAPTURE_MODE_RELAXED && fault("capture"))
+                return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
         *ret_context = stack[depth - 1];
         return CUDA_SUCCESS;
 }
@@ -259,6 +262,17 @@ EXPORT cuda_result cuCtxPushCurrent_v2(cuda_context context)
         if (depth == STACK_MAX || !context)
                 return CUDA_ERROR_INVALID_CONTEXT;
         stack[depth++] = context;
+        return CUDA_SUCCESS;
+}
+
+EXPORT cuda_result cuThreadExchangeStreamCaptureMode(int *mode)
+{
+        int before = capture_mode;
+
+        if (depth == 0)
+                return CUDA_ERROR_INVALID_CONTEXT;
+        capture_mode = *mode;
+        *mode = before;
         return CUDA_SUCCESS;
 }
 

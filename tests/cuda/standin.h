@@ -26,6 +26,8 @@
  *   CUDA_STANDIN_COUNTS   a file of a struct standin_counts (counts.h), of all processes that name it
  *   CUDA_STANDIN_FAULTS   a file that may change at any time; words in it:
  *                         init, alloc, share, open, pin: such calls fail
+ *                         capture: some thread of the program captures a graph in the global mode, and each call is
+ *                         one of those that the driver's documentation calls potentially unsafe
  *                         range: nothing is told of the range of opened memory
  *                         gone, reset: the GPUs have fallen off the bus, or were reset
  *                         stuck, stuckN: no copy of any device, or of device N, ends before the word is gone, nor does

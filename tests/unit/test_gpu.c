@@ -271,6 +271,41 @@ TEST(a_gpu_that_the_program_has_reset_and_uses_again_is_gone)
         assert_int_equal(unsetenv("CUDA_STANDIN_DEVICES"), 0);
 }
 
+TEST(a_program_that_captures_a_graph_hinders_nothing)
+{
+        const struct space *allocated, *adopted;
+        void *address, *memory = program_allocate(0, GPU_SIZE);
+        void *buffer;
+        cuda_pointer other;
+        cuda_context context;
+        char byte = 1;
+
+        set_faults("capture");
+        assert_int_equal(gpu_adopt("cuda:0", memory, GPU_SIZE, &adopted, detail), 0);
+        allocate("cuda:0", &allocated, &address);
+        assert_int_equal(store(adopted, memory, "x", 1), 0);
+        assert_int_equal(space_copy(allocated, address, adopted, memory, 1), 0);
+        assert_int_equal(space_finish(allocated, adopted), 0);
+        assert_int_equal(load(allocated, &byte, address, 1), 0);
+        assert_int_equal(byte, 'x');
+        buffer = gpu_host_new(0, GPU_SIZE);
+        assert_int_equal(counts->pins, 1);
+        gpu_host_free(0, buffer);
+        assert_int_equal(counts->pins, 0);
+        gpu_free(allocated);
+        gpu_free(adopted);
+
+        /* The program's own mode is as it was. */
+        assert_int_equal(CALL(cuDevicePrimaryCtxRetain, (cuda_context *, cuda_device), &context, 0), CUDA_SUCCESS);
+        assert_int_equal(CALL(cuCtxPushCurrent_v2, (cuda_context), context), CUDA_SUCCESS);
+        assert_int_equal(CALL(cuMemAlloc_v2, (cuda_pointer *, size_t), &other, 1),
+                         CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        set_faults("");
+        assert_int_equal(CALL(cuCtxPopCurrent_v2, (cuda_context *), &context), CUDA_SUCCESS);
+        assert_int_equal(CALL(cuDevicePrimaryCtxRelease_v2, (cuda_device), 0), CUDA_SUCCESS);
+        program_free(0, memory);
+}
+
 TEST(a_gpu_that_is_gone_says_so)
 {
         const struct space *space, *other;

@@ -15,8 +15,8 @@
  *
  * Contexts: the device's primary one, which programs that use the CUDA runtime (PyTorch, JAX, …) have as well. It is
  * retained with the first memory on the device and kept until the process ends. Every function makes it current and
- * restores the caller's context before it returns. A device that the program resets stays gone, also if the program
- * uses it again.
+ * restores the caller's context before it returns; meanwhile the program may capture CUDA graphs. A device that the
+ * program resets stays gone, also if the program uses it again.
  *
  * Streams: each copying thread has one non-blocking stream a device, so that our work and the program's work on the
  * legacy default stream never wait for each other. So the program must synchronise its own work on the memory before it
