@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """ferry.Client against ferryd: everything over its URL."""
+import http.client
 import os
 import socket
 import threading
@@ -90,6 +91,19 @@ class TestClient(unittest.TestCase):
         (connection,) = self.here._idle
         connection.sock.shutdown(socket.SHUT_RDWR)
         self.region(self.here)
+
+    def test_a_post_whose_answer_is_lost_acts_once(self):
+        before = len(list(self.here.regions()))
+        (connection,) = self.here._idle
+        answer = connection.getresponse
+
+        def lose():
+            answer().read()
+            raise http.client.RemoteDisconnected
+
+        connection.getresponse = lose
+        self.region(self.here)
+        self.assertEqual(len(list(self.here.regions())), before + 1)
 
     def test_a_failed_operation_raises(self):
         source, target = self.region(self.there), self.region(self.here)

@@ -168,6 +168,12 @@ class TestWorker(unittest.TestCase):
             worker.close()
             filler.join()
 
+    def test_the_last_call_frees_a_closed_worker(self):
+        with self.worker._native:
+            self.worker.close()
+            self.assertIsNotNone(self.worker._native.pointer)
+        self.assertIsNone(self.worker._native.pointer)
+
     def test_metadata_of_a_closed_worker(self):
         offer = self.worker.create("readable", [b"x"])
         self.worker.close()
