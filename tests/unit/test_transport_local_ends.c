@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 #include "failing_memory.h"
@@ -363,6 +365,50 @@ TEST_WITH(large_memory_is_unmapped_by_another_thread, setup, teardown)
         a.transport->ops->deregister_memory(a.transport, &from_block.memory);
         RUN_UNTIL(&a, &b, count_mappings("ferry-test-block") == before);
         assert_true(atomic_load(&unmapped_here) < SIZE);
+}
+
+static bool no_room; /* in the address space */
+static atomic_int closed_here;
+
+void *__real_mmap64(void *address, size_t size, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap64(void *address, size_t size, int protection, int flags, int fd, off_t offset);
+int __real_close(int fd);
+int __wrap_close(int fd);
+
+void *__wrap_mmap64(void *address, size_t size, int protection, int flags, int fd, off_t offset)
+{
+        if (no_room) {
+                errno = ENOMEM;
+                return MAP_FAILED;
+        }
+        return __real_mmap64(address, size, protection, flags, fd, offset);
+}
+
+int __wrap_close(int fd)
+{
+        if (pthread_equal(pthread_self(), here))
+                atomic_fetch_add(&closed_here, 1);
+        return __real_close(fd);
+}
+
+/* Its last descriptor frees it, too. */
+TEST_WITH(memory_that_is_read_unmapped_is_closed_by_another_thread, setup, teardown)
+{
+        int n;
+
+        here = pthread_self();
+        export_blocks(MIB, true);
+        no_room = true;
+        send_it(MIB);
+        RUN_UNTIL(&a, &b, sent.done);
+        no_room = false;
+        assert_int_equal(b.received.result, MESSAGE_OK);
+        assert_memory_equal(to_block.memory.address, from_block.memory.address, MIB);
+        a.transport->ops->deregister_memory(a.transport, &from_block.memory);
+        n = count_descriptors();
+        atomic_store(&closed_here, 0);
+        RUN_UNTIL(&a, &b, count_descriptors() == n - 1);
+        assert_int_equal(atomic_load(&closed_here), 0);
 }
 
 TEST_WITH(memory_that_goes_may_still_be_named_by_what_was_taken_back, setup, teardown)

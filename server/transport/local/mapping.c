@@ -18,8 +18,8 @@ enum { UNMAP_STEP = 64 << 20 }; /* bytes; between two steps other threads can ma
 /* ---- unmapping ---- */
 
 /*
- * Unpinning may wait for the device. Unmapping takes as long as 0.2 s for each GiB where the peer has died, since the
- * last one that has a memory mapped frees it. So the progress thread must not do either.
+ * Unpinning may wait for the device. Unmapping or closing takes as long as 0.2 s for each GiB where the peer has died,
+ * since the last one that has a memory frees it. So the progress thread must do none of these.
  */
 
 static void unmap(const struct gpu_pin *range)
@@ -42,6 +42,11 @@ static void unpin_run(void *context)
 static void close_run(void *context)
 {
         gpu_close(context);
+}
+
+static void close_file_run(void *context)
+{
+        (void)close((int)(intptr_t)context);
 }
 
 void unmap_range(struct gpu_pin *range, struct copier *copier)
@@ -171,7 +176,8 @@ void mapping_put(struct mappings *mappings, struct mapping *mapping)
         mappings->n--;
         mappings->bytes -= mapping->range.size;
         if (mapping->fd >= 0)
-                (void)close(mapping->fd);
+                copier_run_detached(mappings->copier, (struct copier_gpus){ 0 }, close_file_run,
+                                    (void *)(intptr_t)mapping->fd);
         else if (mapping->range.size)
                 unmap_range(&mapping->range, mappings->copier);
         else
