@@ -364,6 +364,7 @@ TEST(each_of_several_questions_reaches_the_endpoint_that_lives)
                 if (results[i].error)
                         fail_msg("question %zu: %s", i, results[i].detail);
         }
+        assert_int_equal(member->registry->endpoint, 1); /* the next one is asked there */
 }
 
 TEST(what_is_asked_ends_with_the_worker)
