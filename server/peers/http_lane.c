@@ -31,7 +31,7 @@ static bool headers_make(struct http_lane *lane)
         struct http_transfer *transfer = lane->transfer;
         struct curl_slist **headers = &lane->headers;
         const struct easy_settings *settings = lane->easy.settings;
-        char worker[128], range[96], digest[48], error[64], text[FERRY_DIGEST_TEXT_SIZE];
+        char worker[128], error[64], range[96], digest[48], text[FERRY_DIGEST_TEXT_SIZE];
         uint64_t checksum;
 
         easy_free_headers(FERRY_STEAL(*headers));
@@ -43,9 +43,10 @@ static bool headers_make(struct http_lane *lane)
                 if (!easy_add_header(headers, worker))
                         return false;
         }
-        (void)snprintf(error, sizeof(error), "Ferry-Error: %s", ferry_error_code(transfer->error));
-        if (lane->closing)
+        if (lane->closing) {
+                (void)snprintf(error, sizeof(error), "Ferry-Error: %s", ferry_error_code(transfer->error));
                 return !transfer->error || easy_add_header(headers, error);
+        }
         if (transfer->spec.direction == ENGINE_READ)
                 return !transfer->spec.verify || easy_add_header(headers, "Want-Content-Digest: xxh3=10");
         (void)snprintf(range, sizeof(range), "Content-Range: bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, lane->first,
