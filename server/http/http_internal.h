@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/address.h"
 #include "credentials.h"
@@ -26,7 +27,9 @@ struct http_listener {
         bool local; /* a Unix socket: protected by file permissions; Host is not checked */
         char host[ADDRESS_HOST_SIZE];
         uint16_t port;
-        char *path;            /* of the Unix socket that the listener made; NULL = none */
+        char *path;        /* of the Unix socket that the listener made; NULL = none */
+        dev_t path_device; /* with path_inode: the file that was made there */
+        ino_t path_inode;
         char *url;             /* as bound */
         const char *authority; /* host:port in url, the usual Host header; not of a Unix socket */
 };

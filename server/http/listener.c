@@ -53,6 +53,7 @@ static bool is_stale(const struct sockaddr_un *address)
 static int open_local(struct http_listener *listener, const char *path)
 {
         struct sockaddr_un address = { .sun_family = AF_UNIX };
+        struct stat status;
 
         if (!*path || strlen(path) >= sizeof(address.sun_path))
                 return -EINVAL;
@@ -75,6 +76,10 @@ static int open_local(struct http_listener *listener, const char *path)
                 if (bind(listener->fd, (struct sockaddr *)&address, sizeof(address)) < 0)
                         return -errno;
         }
+        if (lstat(path, &status) < 0)
+                return -errno;
+        listener->path_device = status.st_dev;
+        listener->path_inode = status.st_ino;
         listener->path = strdup(path);
         return listener->path ? 0 : -ENOMEM;
 }
@@ -207,12 +212,22 @@ int listener_open(struct http_listener *listener, const char *text, bool tls)
         return error ? fail(text, error) : 0;
 }
 
+/* Unlinks the Unix socket, unless another file has its path by now, such as a newer worker's socket. */
+static void unlink_path(const struct http_listener *listener)
+{
+        struct stat status;
+
+        if (lstat(listener->path, &status) == 0 && status.st_dev == listener->path_device &&
+            status.st_ino == listener->path_inode)
+                (void)unlink(listener->path);
+}
+
 void listener_close(struct http_listener *listener)
 {
+        if (listener->path)
+                unlink_path(listener); /* while the socket is open: no other file can get its inode number */
         fork_private_close(listener->fd);
         listener->fd = -1;
-        if (listener->path)
-                (void)unlink(listener->path);
         free(FERRY_STEAL(listener->path));
         free(FERRY_STEAL(listener->url));
 }

@@ -306,6 +306,26 @@ WITH_WORKER(a_socket_that_a_dead_worker_left_is_taken_over_but_no_other_file)
         assert_int_equal(rmdir(directory), 0);
 }
 
+WITH_WORKER(a_file_that_has_the_place_of_its_socket_is_left)
+{
+        char directory[] = "/tmp/ferry-test-XXXXXX";
+        const char *path, *aside;
+        FILE *f;
+
+        assert_non_null(mkdtemp(directory));
+        path = text_format("%s/worker.sock", directory);
+        aside = text_format("%s/aside.sock", directory);
+        worker_start_plain(w, "w", STRINGS("--listen", text_format("unix:%s", path)));
+        assert_int_equal(rename(path, aside), 0);
+        f = fopen(path, "we");
+        assert_non_null(f);
+        (void)fclose(f);
+        worker_stop(w);
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(unlink(aside), 0);
+        assert_int_equal(rmdir(directory), 0);
+}
+
 /* ---- logs ---- */
 
 WITH_WORKER(logs_are_logfmt_or_json)
