@@ -125,16 +125,20 @@ static void witness_make(struct gpu_device *device, cuda_context context)
 
 /*
  * A device that the program has reset and uses again has the same context, while all that was in it, our streams too,
- * is gone, and its addresses may be others' memory. The context is current.
+ * is gone, and its addresses may be others' memory. Other errors are for the call that follows to tell. The context is
+ * current.
  */
 static bool is_reset(const struct gpu_device *device)
 {
         uint64_t id = 0;
+        cuda_result result;
 
         if (!device->witness)
                 return false;
-        return gpu_driver()->pointer_get_attribute(&id, CUDA_POINTER_BUFFER_ID, device->witness) != CUDA_SUCCESS ||
-               id != device->witness_id;
+        result = gpu_driver()->pointer_get_attribute(&id, CUDA_POINTER_BUFFER_ID, device->witness);
+        if (result == CUDA_SUCCESS)
+                return id != device->witness_id;
+        return result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 /* The device's start lock is held. Retains its primary context. */
