@@ -153,6 +153,7 @@ void job_end(struct job *job)
                         (void)cli_problem(
                                 "should %s still get the request, what it makes stays: see ferry regions -u %s",
                                 job->worker->url, job->worker->url);
+                job->silent = false;
                 return;
         }
         signals_defer();

@@ -228,6 +228,8 @@ int cli_run_spread(struct cli *cli, int argc, char **argv)
         if (status == CLI_OK)
                 status = spread_end(&spread);
         for (size_t i = 0; spread.members && i < spread.n; i++)
+                member_stop(&spread.members[i]);
+        for (size_t i = 0; spread.members && i < spread.n; i++)
                 member_end(&spread.members[i]);
         for (size_t i = 0; spread.members && i < spread.n; i++) {
                 worker_close(&spread.members[i].worker); /* last, since other members had offers there */

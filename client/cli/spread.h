@@ -58,7 +58,9 @@ void member_look(struct spread *spread, size_t i, uint64_t wait_ms);
 /* Leaves the member out, because of the last call's result r (negative: no answer), or a formatted reason. */
 void member_fail(struct spread *spread, struct member *member, int r);
 void member_fail_because(struct member *member, const char *why);
-/* Removes what the member has made. */
+/* Ends the member's read, and the offer that it reads from. */
+void member_stop(struct member *member);
+/* Removes the region that was made for the member. Later members may have offers of it: stop those first. */
 void member_end(struct member *member);
 
 /* ---- spread_digest.c ---- */

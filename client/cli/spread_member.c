@@ -17,10 +17,14 @@ static void job_forget(struct job *job)
         job->region = (struct ferry_region){ 0 };
 }
 
-void member_end(struct member *member)
+void member_stop(struct member *member)
 {
         job_end(&member->read);
         job_end(&member->offer);
+}
+
+void member_end(struct member *member)
+{
         if (member->into.id)
                 job_forget(&member->home);
         job_end(&member->home);
@@ -31,7 +35,7 @@ void member_fail_because(struct member *member, const char *why)
         member->state = MEMBER_FAILED;
         snprintf(member->why, sizeof(member->why), "%s", why);
         (void)cli_problem("%s is left out: %s", member->name, why);
-        member_end(member);
+        member_stop(member);
 }
 
 void member_fail(struct spread *spread, struct member *member, int r)
@@ -227,8 +231,7 @@ static void member_ended(struct spread *spread, struct member *member, const str
         member->bytes = member->prefix;
         snprintf(member->transport, sizeof(member->transport), "%s", now->transport);
         member->state = member->prefix == spread->size ? MEMBER_DONE : MEMBER_WAITS;
-        job_end(&member->read);
-        job_end(&member->offer);
+        member_stop(member);
         if (member->prefix > before)
                 member->strikes = 0;
         else

@@ -97,15 +97,15 @@ class Spread(Case):
         return [one for one in worker.get("/v1/operations")["operations"]
                 if one["kind"] == "read" and one["bytes_done"] > 0]
 
-    def start_and_stop(self, *members, **more):
-        """A command whose source stands still in the middle."""
+    def start_and_stop(self, *members, moving=0, **more):
+        """A command whose source stands still in the middle, when that member has bytes."""
         self.source = self.worker("source", *NETWORK)
         self.source.expect("peer-lost", "operation ended")
         for worker in members:
             worker.expect("peer-lost", "operation ended", "stale-metadata")
         url, data = self.offer(self.source, 96 * MIB)
         process = self.start("spread", url, *(f"@{worker.name}" for worker in members), **more)
-        self.eventually(lambda: self.moving(members[0]))
+        self.eventually(lambda: self.moving(members[moving]))
         stand_still(self.source.process)
         return process, data
 
@@ -174,7 +174,7 @@ class Spread(Case):
 
     def test_nothing_is_left_when_it_is_interrupted(self):
         members = self.members(3, *NETWORK)
-        process, _ = self.start_and_stop(*members)
+        process, _ = self.start_and_stop(*members, moving=2)
         process.send_signal(signal.SIGINT)
         _, errors = self.finish(process, status=-signal.SIGINT)
         self.assertIn("nothing was left behind", errors)
