@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +20,7 @@ enum {
         LINE_SIZE = 4096,
         LINE_RESERVE = 64, /* room for the end of a truncated line */
         KEY_SIZE = 64,
+        PATIENCE_MS = 100, /* with a reader that is behind; once it has lost a line, it is not waited for */
 };
 
 /* A line being written. Once truncated, only line_force adds to it, in the reserve. */
@@ -242,26 +244,26 @@ static void line_begin(struct line *line, enum log_level level, const char *mess
         line_string(line, "msg", message);
 }
 
-static bool is_writable(void)
+static bool is_writable(int wait_ms)
 {
         struct pollfd output = { .fd = STDERR_FILENO, .events = POLLOUT };
 
-        return poll(&output, 1, 0) == 1 && output.revents & POLLOUT;
+        return poll(&output, 1, wait_ms) == 1 && output.revents & POLLOUT;
 }
 
 /*
- * Writes a line without waiting: a reader of the log that stands still must not stop transfers. poll() serves where the
- * kernel or the file knows no RWF_NOWAIT (pipes before Linux 6.4, terminals); another process that shares a pipe may
- * fill it between poll() and the write, and a terminal may have room for a part of the line. A file may take a part of
- * the line without waiting, and takes the rest at once. The line is not longer than PIPE_BUF: a pipe takes it whole or
- * not at all.
+ * Waits for a reader for wait_ms at most: one that stands still must not stop transfers. poll() serves where the kernel
+ * or the file knows no RWF_NOWAIT (pipes before Linux 6.4, terminals); another process that shares a pipe may fill it
+ * between poll() and the write, and a terminal may have room for a part of the line. A file may take a part of the line
+ * without waiting, and takes the rest at once. The line is not longer than PIPE_BUF: a pipe takes it whole or not at
+ * all.
  */
-static bool line_put_out(const struct line *line)
+static bool line_put_out(const struct line *line, int wait_ms)
 {
         struct iovec rest = { .iov_base = (void *)line->text, .iov_len = line->used };
         int flags = RWF_NOWAIT;
 
-        while (rest.iov_len > 0 && (flags || is_writable())) {
+        while (rest.iov_len > 0 && (flags || is_writable(wait_ms))) {
                 ssize_t n = pwritev2(STDERR_FILENO, &rest, 1, -1, flags);
 
                 if (n > 0) {
@@ -280,19 +282,23 @@ _Static_assert(LINE_SIZE <= PIPE_BUF, "a pipe takes a line whole");
 /* Counts the lines that could not be written, and says how many they were before the next one that can. */
 static void line_write(struct line *line)
 {
-        static atomic_ulong lines_lost;
-        unsigned long lost = atomic_exchange_explicit(&lines_lost, 0, memory_order_relaxed);
+        static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+        static unsigned long lost;
+        int wait_ms = PATIENCE_MS;
         struct line report;
 
+        (void)pthread_mutex_lock(&lock); /* of several threads that wait, the second would find no room again */
         if (lost > 0) {
+                wait_ms = 0;
                 line_begin(&report, LOG_WARN, "log lines lost");
                 line_number(&report, "lines", lost, false);
                 line_end(&report);
-                if (line_put_out(&report))
+                if (line_put_out(&report, wait_ms))
                         lost = 0;
         }
-        if (lost > 0 || !line_put_out(line))
-                atomic_fetch_add_explicit(&lines_lost, lost + 1, memory_order_relaxed);
+        if (lost > 0 || !line_put_out(line, wait_ms))
+                lost++;
+        (void)pthread_mutex_unlock(&lock);
 }
 
 void log_write(enum log_level level, const char *message, const struct log_field *fields, unsigned n)

@@ -350,6 +350,37 @@ TEST(a_reader_that_stands_still_holds_nobody_up)
         }
 }
 
+static void *read_in_small_parts(void *argument)
+{
+        const int reader = *(const int *)argument;
+        size_t used = 0;
+        ssize_t n;
+
+        while (used < sizeof(captured) - 1 && (n = read(reader, captured + used, 50)) > 0)
+                used += (size_t)n;
+        captured[used] = '\0';
+        return NULL;
+}
+
+TEST(a_reader_that_is_behind_gets_every_line)
+{
+        enum { LINES = 3000 };
+
+        log_setup(LOG_INFO, LOG_LOGFMT);
+        int reader = stalled_begin(false);
+        pthread_t thread;
+
+        assert_true(fcntl(STDERR_FILENO, F_SETPIPE_SZ, 4096) >= 0);
+        assert_int_equal(pthread_create(&thread, NULL, read_in_small_parts, &reader), 0);
+        for (int i = 0; i < LINES; i++)
+                log_event(LOG_INFO, "something happened", LOG_U("number", i));
+        assert_true(dup2(saved_stderr, STDERR_FILENO) >= 0); /* the end of the pipe */
+        (void)close(saved_stderr);
+        (void)pthread_join(thread, NULL);
+        (void)close(reader);
+        assert_int_equal(count_lines(captured, "msg=\"something happened\""), LINES);
+}
+
 TEST(a_file_that_takes_a_line_in_parts_gets_it_whole)
 {
         const char *text;

@@ -7,9 +7,9 @@
 
 /*
  * One line an event on standard error, logfmt or JSON. A pipe or a socket gets a line by one write(2), so that lines of
- * different threads do not mix, and none waits for its reader: a line that it does not take at once is lost, and a
- * later one says how many were. A terminal that stands still may hold up the thread that writes. Never put a key, a
- * token or an address of memory into a line.
+ * different threads do not mix. A line waits for its reader, but for 100 ms at most: then lines are lost until one is
+ * taken again, and that one says how many were. A terminal that stands still may hold up those who write. Never put a
+ * key, a token or an address of memory into a line.
  */
 
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_LEVEL_COUNT };
