@@ -264,6 +264,7 @@ class Faults(Case):
             done = subprocess.run(["bash", "-c", f'exec "$@" {close}', "-", FERRY, *command], capture_output=True, timeout=60,
                                   env=environment(self.directory), check=False)
             self.assertEqual((done.returncode, done.stderr.decode()), (2, f"ferry: {reason}\n"), command)
+        self.ferry("fetch", url, "-u", self.b.url, "-o", "/dev/null")  # it has not been used up
         self.finish(offer)
         self.nothing_left(self.a, self.b)
 
