@@ -36,7 +36,9 @@ static void cancel_active_side(struct world *w)
 {
         world_offer(w, w->direction);
         w->on_progress = cancel_at_a_quarter;
+        pthread_mutex_lock(&w->gate); /* nothing moves before the id is known */
         cancel_id = world_start(w, w->direction, false);
+        pthread_mutex_unlock(&w->gate);
         world_ends(w, 1, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
         assert_true(w->active.outcome.bytes < w->size);
 }
