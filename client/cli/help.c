@@ -31,9 +31,10 @@ static void help_all(const struct cli *cli)
                 if (!cli_options[i].commands)
                         help_option(&cli_options[i]);
         }
-        puts("\n@WORKER is a line of ~/.config/ferry/workers: NAME URL [token-file=FILE] [ca-file=FILE] [cert=FILE]\n"
-             "[key=FILE]. An option says how to reach the worker of --url or the first @WORKER; what the file says\n"
-             "of another worker wins for that one.\n"
+        puts("\n@WORKER names a line of ~/.config/ferry/workers: NAME URL [token-file=FILE] [ca-file=FILE] "
+             "[cert=FILE]\n"
+             "[key=FILE]. Options on the command line apply to the worker of --url or the first @WORKER; for any\n"
+             "other worker, its line in the file takes precedence.\n"
              "Exit status: 0 done; 1 the worker refused, or the operation did not complete; 2 wrong arguments, or a\n"
              "local file failed; 3 no worker answered; 4 the time limit was reached.");
 }
@@ -66,7 +67,7 @@ static void help_one(const struct cli_command *command)
                 title = "";
                 help_option(&cli_options[i]);
         }
-        puts("\nferry --help lists the options of every command, --url and --token-file among them.");
+        puts("\nferry --help lists the options that every command takes, such as --url and --token-file.");
 }
 
 /* ---- the same for the manual ---- */
@@ -120,7 +121,7 @@ static void help_mdoc_text(const char *text)
 
 static void help_mdoc(const struct cli *cli)
 {
-        puts(".Sh OPTIONS\nThey stand anywhere.\n.Bl -tag -width Ds");
+        puts(".Sh OPTIONS\nOptions may appear anywhere on the command line.\n.Bl -tag -width Ds");
         help_mdoc_options(NULL);
         puts(".El\n.Sh COMMANDS\n.Bl -tag -width Ds");
         for (size_t i = 0; i < cli->n_commands; i++) {
