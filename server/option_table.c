@@ -91,7 +91,7 @@ static bool is_origin(const char *text)
 #define GROUP_ACCESS "Access"
 #define GROUP_REGISTRY "Names for workers"
 #define GROUP_LIMITS "Limits"
-#define GROUP_TIMES "Times, like 500ms, 30s, 10m, 2h"
+#define GROUP_TIMES "Times, such as 500ms, 30s, 10m, 2h"
 #define GROUP_OTHER "Other"
 #define AT(field) .offset = offsetof(struct options, field)
 #define WORKER(field) .offset = offsetof(struct options, worker.field)
@@ -104,8 +104,8 @@ const struct option option_table[] = {
           AT(listen),
           .accepts = is_listen,
           .accepted = "HOST:PORT, [IPV6]:PORT, unix:/PATH or systemd",
-          .help = "Serve HTTP at this address; repeatable; port 0 is any free one; systemd: on the sockets that "
-                  "systemd passes. Beyond loopback it requires --token-file (default 127.0.0.1:9300)" },
+          .help = "Serve HTTP at this address; repeatable. Port 0 selects a free port; systemd: the sockets that "
+                  "systemd passes. Beyond loopback, requires --token-file (default 127.0.0.1:9300)" },
         { .group = GROUP_HTTP,
           .flag = "advertise",
           .argument = "HOST|URL",
@@ -113,7 +113,7 @@ const struct option option_table[] = {
           WORKER(advertise),
           .accepts = is_public,
           .accepted = "a host name or an address without a port, or a URL without a path",
-          .help = "Host or URL in metadata and links, in place of the bind address; behind a proxy, the proxy's URL" },
+          .help = "Host or URL in metadata and links, instead of the bind address; behind a proxy, the proxy's URL" },
         { .group = GROUP_HTTP,
           .flag = "allow-host",
           .argument = "NAME",
@@ -121,7 +121,7 @@ const struct option option_table[] = {
           AT(allow_host),
           .accepts = is_host,
           .accepted = "a host name, without a port",
-          .help = "Host names that clients or a proxy may use, beside IP addresses, localhost and --advertise; "
+          .help = "Host name that clients or a proxy may use, in addition to IP addresses, localhost and --advertise; "
                   "repeatable" },
         { .group = GROUP_HTTP,
           .flag = "name",
@@ -130,7 +130,7 @@ const struct option option_table[] = {
           WORKER(name),
           .accepts = ferry_metadata_is_name,
           .accepted = "1 to 63 letters, digits, '.', '-' and '_'",
-          .help = "Name of this worker (default host name and process id)" },
+          .help = "Name of this worker (default: host name and process id)" },
 
         { .group = GROUP_UCX,
           .flag = "local",
@@ -139,16 +139,16 @@ const struct option option_table[] = {
           WORKER(local),
           .accepts = is_local,
           .accepted = "auto, off or an absolute path",
-          .help = "Shared memory, for peers of the same user on this machine. DIR holds the worker's socket: workers "
-                  "that share DIR find each other, also from other containers (default auto: $XDG_RUNTIME_DIR/ferry, "
-                  "else /tmp/ferry-UID)" },
+          .help = "Shared memory, for peers of the same user on this machine. Workers that share DIR, which holds "
+                  "their sockets, find each other, even from different containers (default auto: "
+                  "$XDG_RUNTIME_DIR/ferry, else /tmp/ferry-UID)" },
         { .group = GROUP_UCX,
           .flag = "copy-threads",
           .argument = "N",
           .type = OPTION_UINT32,
           WORKER(copy_threads),
           .max = 64,
-          .help = "Threads that share large copies between workers of this machine (default 0: the data-plane thread "
+          .help = "Threads that share large copies between workers on this machine (default 0: the data-plane thread "
                   "copies alone)" },
         { .group = GROUP_UCX,
           .flag = "data-listen",
@@ -157,20 +157,20 @@ const struct option option_table[] = {
           WORKER(data_listen),
           .accepts = is_host_port,
           .accepted = "HOST:PORT, [IPV6]:PORT or INTERFACE:PORT",
-          .help = "Open the network transport, for peers on other machines; HOST may be an interface, port 0 is any "
-                  "free one. UCX trusts its network: see ferryd(8), SECURITY CONSIDERATIONS (default off)" },
+          .help = "Open the network transport, for peers on other machines. HOST may be an interface; port 0 selects a "
+                  "free port. UCX trusts its network: see ferryd(8), SECURITY CONSIDERATIONS (default off)" },
         { .group = GROUP_UCX,
           .flag = "transports",
           .argument = "LIST",
           .type = OPTION_STRING,
           WORKER(transports),
-          .help = "Transports of UCX between machines, in the syntax of UCX_TLS (default all but ud)" },
+          .help = "UCX transports between machines, in the syntax of UCX_TLS (default: all but ud)" },
         { .group = GROUP_UCX,
           .flag = "interfaces",
           .argument = "LIST",
           .type = OPTION_STRING,
           WORKER(interfaces),
-          .help = "Interfaces of UCX, in the syntax of UCX_NET_DEVICES (default those of --data-listen and "
+          .help = "Interfaces for UCX, in the syntax of UCX_NET_DEVICES (default: those of --data-listen and "
                   "--advertise, and the active RDMA ports)" },
         { .group = GROUP_UCX,
           .flag = "gpu-direct",
@@ -178,7 +178,7 @@ const struct option option_table[] = {
           .type = OPTION_CHOICE,
           WORKER(gpu_direct),
           .names = gpudirect_names,
-          .help = "RDMA cards read and write GPU memory themselves: auto where driver and UCX allow it, on without "
+          .help = "Whether RDMA cards access GPU memory directly: auto if the driver and UCX allow it, on without "
                   "checks, off never (default auto)" },
         { .group = GROUP_UCX,
           .flag = "chunk-size",
@@ -187,7 +187,8 @@ const struct option option_table[] = {
           WORKER(chunk_size),
           .min = ENGINE_CHUNK_MIN,
           .max = WIRE_CHUNK_MAX,
-          .help = "Largest request (default 16MiB locally; on the network 4MiB, more over long distances)" },
+          .help = "Largest request (default 16MiB locally; on the network 4MiB, more on links with a long round "
+                  "trip)" },
         { .group = GROUP_UCX,
           .flag = "window",
           .argument = "N",
@@ -217,14 +218,14 @@ const struct option option_table[] = {
           .argument = "FILE",
           .type = OPTION_STRING,
           WORKER(peer_token_file),
-          .help = "File with the token that may only fetch metadata and /v1/worker; this worker sends it to its "
-                  "peers" },
+          .help = "File with the token that permits only fetching metadata and /v1/worker; this worker also sends it "
+                  "to its peers" },
         { .group = GROUP_ACCESS,
           .flag = "metrics-token-file",
           .argument = "FILE",
           .type = OPTION_STRING,
           WORKER(metrics_token_file),
-          .help = "File with a token that may only fetch /metrics, for Prometheus" },
+          .help = "File with a token that permits only fetching /metrics, for Prometheus" },
         { .group = GROUP_ACCESS,
           .flag = "no-auth",
           .type = OPTION_FLAG,
@@ -235,7 +236,7 @@ const struct option option_table[] = {
           .argument = "HOST|CIDR",
           .type = OPTION_LIST,
           AT(allow_peer),
-          .help = "Hosts from which this worker may fetch metadata, and to which it may connect; repeatable (default "
+          .help = "Host from which this worker may fetch metadata, and to which it may connect; repeatable (default: "
                   "loopback, if every --listen is loopback)" },
         { .group = GROUP_ACCESS,
           .flag = "allow-origin",
@@ -244,13 +245,13 @@ const struct option option_table[] = {
           AT(allow_origin),
           .accepts = is_origin,
           .accepted = "an origin like https://tool.example or http://localhost:3000, without a path",
-          .help = "Web origins (https://host) whose pages may call the worker; repeatable (default none)" },
+          .help = "Web origin (https://host) whose pages may call the worker; repeatable (default none)" },
         { .group = GROUP_ACCESS,
           .flag = "tls-cert",
           .argument = "FILE",
           .type = OPTION_STRING,
           WORKER(tls_cert),
-          .help = "PEM certificate chain: serve HTTPS" },
+          .help = "PEM certificate chain; enables HTTPS" },
         { .group = GROUP_ACCESS,
           .flag = "tls-key",
           .argument = "FILE",
@@ -262,14 +263,14 @@ const struct option option_table[] = {
           .argument = "FILE",
           .type = OPTION_STRING,
           WORKER(tls_client_ca),
-          .help = "PEM certificates of authorities: clients need a certificate signed by one, and the token as well "
-                  "(default none)" },
+          .help = "PEM certificates of authorities; clients need a certificate signed by one of them, in addition to "
+                  "the token (default none)" },
         { .group = GROUP_ACCESS,
           .flag = "peer-ca",
           .argument = "FILE",
           .type = OPTION_STRING,
           WORKER(peer_ca),
-          .help = "PEM certificates of the authorities of peers (default the system's)" },
+          .help = "PEM certificates of the authorities that sign peers' certificates (default: the system's)" },
         { .group = GROUP_ACCESS,
           .flag = "peer-cert",
           .argument = "FILE",
@@ -307,15 +308,15 @@ const struct option option_table[] = {
           WORKER(registry_ttl_ms),
           .min = REGISTRY_TTL_MIN_MS,
           .max = HOUR,
-          .help = "Time until the name of a dead worker is free; the worker renews its name three times within it "
+          .help = "Time until the name of a dead worker becomes free; a worker renews its name three times within it "
                   "(default 10s)" },
         { .group = GROUP_REGISTRY,
           .flag = "registry-ca",
           .argument = "FILE",
           .type = OPTION_STRING,
           WORKER(registry_ca),
-          .help = "PEM certificates of the authorities of etcd (default the system's); --peer-cert is the client "
-                  "certificate" },
+          .help = "PEM certificates of the authorities that sign etcd's certificate (default: the system's); "
+                  "--peer-cert is the client certificate" },
         { .group = GROUP_REGISTRY,
           .flag = "registry-user-file",
           .argument = "FILE",
@@ -330,8 +331,8 @@ const struct option option_table[] = {
           WORKER(memory_limit),
           .min = 4 * KIB,
           .max = UINT64_C(1) << 52,
-          .help = "Memory of all regions together, like 512M or 8GiB (default half of that of the machine, or of its "
-                  "control group)" },
+          .help = "Total memory of all regions, such as 512M or 8GiB (default: half of the memory of the machine or of "
+                  "its control group)" },
         { .group = GROUP_LIMITS,
           .flag = "max-regions",
           .argument = "N",
@@ -371,7 +372,7 @@ const struct option option_table[] = {
           WORKER(max_links),
           .min = 1,
           .max = 65536,
-          .help = "Number of links that other workers have opened to this one (default 4096)" },
+          .help = "Number of links that other workers may open to this one (default 4096)" },
         { .group = GROUP_LIMITS,
           .flag = "http-threads",
           .argument = "N",
@@ -379,7 +380,7 @@ const struct option option_table[] = {
           WORKER(http_threads),
           .min = 1,
           .max = 64,
-          .help = "Threads that serve HTTP (default 2 to 4, depending on the number of processors)" },
+          .help = "Threads that serve HTTP (default: 2 to 4, depending on the number of processors)" },
 
         { .group = GROUP_TIMES,
           .flag = "ttl",
@@ -396,7 +397,7 @@ const struct option option_table[] = {
           WORKER(stall_ms),
           .min = 100,
           .max = HOUR,
-          .help = "End a transfer that moves no byte for this time (default 30s)" },
+          .help = "End a transfer that moves no bytes for this time (default 30s)" },
         { .group = GROUP_TIMES,
           .flag = "retention",
           .argument = "TIME",
@@ -430,7 +431,7 @@ const struct option option_table[] = {
           .type = OPTION_CHOICE,
           AT(log_level),
           .names = level_names,
-          .help = "Least important events that are logged on standard error (default info)" },
+          .help = "Minimum severity of events that are logged on standard error (default info)" },
         { .group = GROUP_OTHER,
           .flag = "log-format",
           .daemon = true,
@@ -446,7 +447,7 @@ const struct option option_table[] = {
           .type = OPTION_FLAG,
           AT(help),
           .not_in_environment = true,
-          .help = "Print this and exit" },
+          .help = "Print this help and exit" },
         { .group = GROUP_OTHER,
           .flag = "version",
           .daemon = true,

@@ -34,10 +34,10 @@ void options_help(FILE *file)
         (void)fputs("Usage: ferryd [FLAG]...\n"
                     "A Ferry worker: moves memory between processes, on one machine or many.\n"
                     "\n"
-                    "When it is ready it prints one line of JSON on standard output; logs go to\n"
-                    "standard error. SIGTERM drains and ends it. Each flag can also be set as\n"
-                    "FERRY_<FLAG> in the environment (FERRY_DATA_LISTEN=...; lists separated by\n"
-                    "commas); the command line wins.\n",
+                    "Prints one line of JSON on standard output when it is ready; logs to standard\n"
+                    "error. SIGTERM drains and ends it. Each flag can also be set in the environment,\n"
+                    "as FERRY_<FLAG> (FERRY_DATA_LISTEN=...; lists are comma-separated); the command\n"
+                    "line takes precedence.\n",
                     file);
         for (size_t i = 0; i < option_count; i++) {
                 const struct option *option = &option_table[i];
