@@ -10,6 +10,8 @@
 
 /* Memory of this process on a GPU. */
 
+enum { BLOCK = 2 << 20 };
+
 static int device_lost(const char *name, char detail[GPU_DETAIL_SIZE])
 {
         (void)snprintf(detail, GPU_DETAIL_SIZE, "%s is gone or was reset", name);
@@ -36,11 +38,19 @@ static struct gpu_memory *memory_new(const struct gpu_device *device, size_t siz
         return memory;
 }
 
-/* The context is current. On failure nothing stays allocated. */
+/*
+ * The context is current. On failure nothing stays allocated. Allocations below 2 MiB share a block with others of the
+ * process, all of which an IPC handle would expose.
+ */
 static cuda_result allocate_zeros(struct gpu_memory *memory, cuda_stream stream)
 {
         const struct cuda_driver *cuda = gpu_driver();
-        cuda_result result = cuda->mem_alloc(&memory->address, memory->size);
+        const size_t blocks = memory->size / BLOCK + (memory->size % BLOCK != 0);
+        cuda_result result;
+
+        if (blocks > SIZE_MAX / BLOCK)
+                return CUDA_ERROR_OUT_OF_MEMORY;
+        result = cuda->mem_alloc(&memory->address, blocks * BLOCK);
 
         if (result != CUDA_SUCCESS)
                 return result;

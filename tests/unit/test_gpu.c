@@ -43,6 +43,27 @@ TEST(memory_begins_as_zeros_and_keeps_what_is_stored)
         free(zeros);
 }
 
+/* An IPC handle exposes the whole block of 2 MiB that small allocations of a process share. */
+TEST(a_small_region_shares_no_block_of_the_driver)
+{
+        const struct space *space;
+        cuda_context context;
+        cuda_pointer base;
+        void *address;
+        size_t range;
+
+        assert_int_equal(gpu_allocate("cuda:0", 1, &space, &address, detail), 0);
+        assert_int_equal(CALL(cuDevicePrimaryCtxRetain, (cuda_context *, cuda_device), &context, 0), CUDA_SUCCESS);
+        assert_int_equal(CALL(cuCtxPushCurrent_v2, (cuda_context), context), CUDA_SUCCESS);
+        assert_int_equal(CALL(cuMemGetAddressRange_v2, (cuda_pointer *, size_t *, cuda_pointer), &base, &range,
+                              (cuda_pointer)(uintptr_t)address),
+                         CUDA_SUCCESS);
+        assert_int_equal(CALL(cuCtxPopCurrent_v2, (cuda_context *), &context), CUDA_SUCCESS);
+        assert_int_equal(CALL(cuDevicePrimaryCtxRelease_v2, (cuda_device), 0), CUDA_SUCCESS);
+        assert_int_equal(range, 2 << 20);
+        gpu_free(space);
+}
+
 /* Without this, the tests would prove nothing of host code that touches device memory, or that does not wait. */
 TEST(the_standin_is_strict)
 {
