@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/util.h"
 
-enum { TOKEN_FILE_MAX = 4096, PEM_FILE_MAX = 1 << 20 }; /* bytes */
+enum { TOKEN_FILE_MAX = 4096, TOKEN_SHORT = 16, PEM_FILE_MAX = 1 << 20 }; /* bytes */
 
 int worker_refuse(char *message, size_t message_size, int error, const char *format, ...)
 {
@@ -80,6 +80,8 @@ static int token_read(const char *flag, const char *path, char **ret_token, char
                 if (!isgraph((unsigned char)text[i]))
                         return worker_refuse(message, message_size, -EINVAL,
                                              "--%s: %s: a token has only visible ASCII characters", flag, path);
+        if (length < TOKEN_SHORT)
+                log_event(LOG_WARN, "token is short", LOG_S("file", path), LOG_S("advice", "openssl rand -base64 32"));
         if (S_ISREG(status.st_mode) && status.st_mode & (S_IRGRP | S_IROTH))
                 log_event(LOG_WARN, "token file readable by other users", LOG_S("file", path),
                           LOG_S("advice", "chmod 600"));

@@ -267,6 +267,14 @@ WITH_SCENE(token_files_are_looked_at_closely)
         assert_non_null(strstr(errors, "token file readable by other users"));
 }
 
+WITH_SCENE(a_short_token_is_warned_of)
+{
+        file_write(s->peer, "0123456789abcde\n");
+        start(s, &s->a, "a", NULL);
+        worker_expect(&s->a, "token is short");
+        assert_non_null(strstr(worker_log(&s->a), "token is short"));
+}
+
 /* Whoever listens to everybody must say who may come; 0.0.0.0 is not opened here. */
 TEST(beyond_loopback_a_token_is_demanded)
 {
