@@ -23,8 +23,9 @@ class Refused extends Error {
 async function ask(path, options = {}) {
   const headers = { ...options.headers };
   if (token !== null) headers.Authorization = 'Bearer ' + token;
+  const asking = stream, late = setTimeout(() => asking.abort(), silentMs);
   const answer = await fetch(path, { ...options, headers, cache: 'no-store', credentials: 'omit', redirect: 'error',
-    signal: stream.signal });
+    signal: asking.signal }).finally(() => clearTimeout(late));
   if (answer.ok) return answer;
   let detail = String(answer.status);
   try { detail = (await answer.json()).detail || detail; } catch { /* not one of the worker's answers */ }
