@@ -105,6 +105,21 @@ class TestClient(unittest.TestCase):
         self.region(self.here)
         self.assertEqual(len(list(self.here.regions())), before + 1)
 
+    def test_a_delete_whose_answer_is_lost_is_done(self):
+        region = self.here.region(4096)
+        (connection,) = self.here._idle
+        answer = connection.getresponse
+
+        def lose():
+            answer().read()
+            raise http.client.RemoteDisconnected
+
+        connection.getresponse = lose
+        region.delete()
+        with self.assertRaises(ferry.FerryError) as raised:
+            region.delete()
+        self.assertEqual(raised.exception.code, "not-found")
+
     def test_a_failed_operation_raises(self):
         source, target = self.region(self.there), self.region(self.here)
         offer = self.there.offer(source)

@@ -75,10 +75,12 @@ class Client:
         return http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=self._timeout)
 
     def _send(self, method: str, path: str, body: Any, headers: dict[str, str],
-              timeout: float) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+              timeout: float) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse, bool]:
+        """The last of the three: it was sent more than once."""
         base = "" if self._parts.scheme == "unix" else self._parts.path
         if self._pid != os.getpid():  # those are the parent's
             self._idle, self._pid = [], os.getpid()
+        again = False
         while True:
             try:
                 connection, fresh = self._idle.pop(), False
@@ -90,11 +92,12 @@ class Client:
                 else:
                     connection.timeout = timeout
                 connection.request(method, base + path, body=body, headers=headers)
-                return connection, connection.getresponse()
+                return connection, connection.getresponse(), again
             except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
                 connection.close()
                 if fresh:
                     raise
+                again = True
             except BaseException:
                 connection.close()
                 raise
@@ -111,7 +114,7 @@ class Client:
             sent["Content-Type"] = "application/json"
         if method == "POST":  # so that it can be sent again where a kept connection has ended
             sent.setdefault("Idempotency-Key", uuid.uuid4().hex)
-        connection, response = self._send(method, path, body, sent, timeout or self._timeout)
+        connection, response, again = self._send(method, path, body, sent, timeout or self._timeout)
         try:
             content = response.read()
         except BaseException:
@@ -121,6 +124,8 @@ class Client:
             connection.close()
         else:
             self._idle.append(connection)
+        if again and method == "DELETE" and response.status in (404, 410):  # the first one may have done it
+            return None
         kind = response.headers.get_content_type()
         value = json.loads(content) if content and kind.endswith("json") else content
         if response.status >= 400:
