@@ -142,10 +142,13 @@ int content_open_any(const char *file, struct content_input *ret_input)
                 content_close(&input);
                 return cli_usage_error("%s is a directory: pack it first, with tar", file);
         }
-        if (S_ISREG(status.st_mode) && status.st_size > 0) { /* those of /proc have no size */
-                off_t at = lseek(input.fd, 0, SEEK_CUR);
-                input.size = at < status.st_size ? (uint64_t)(status.st_size - at) : 0;
+        off_t at = lseek(input.fd, 0, SEEK_CUR);
+        if (S_ISBLK(status.st_mode)) { /* fstat tells no size of theirs */
+                status.st_size = lseek(input.fd, 0, SEEK_END);
+                (void)lseek(input.fd, at, SEEK_SET);
         }
+        if ((S_ISREG(status.st_mode) || S_ISBLK(status.st_mode)) && status.st_size > 0) /* those of /proc have none */
+                input.size = at < status.st_size ? (uint64_t)(status.st_size - at) : 0;
         *ret_input = input;
         return CLI_OK;
 }

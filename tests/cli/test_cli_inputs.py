@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files that commands read: all their bytes arrive, or a line says why not."""
 import os
+import resource
 import signal
 import socket
+import subprocess
 import unittest
 
 from workers import Case, LIMIT
@@ -69,6 +71,17 @@ class Inputs(Case):
             file.write(b"more")
         self.assertEqual(self.ferry("fetch", url, "-u", self.a.url)[0], before)
         self.finish(offer)
+
+    def test_a_block_device_is_not_read_into_memory(self):
+        image = self.file("image", 2 * MIB)
+        found = subprocess.run(["losetup", "--find", "--show", image], capture_output=True, text=True, check=False)
+        if found.returncode:
+            self.skipTest("no loop device: " + found.stderr)
+        self.addCleanup(subprocess.run, ["losetup", "--detach", found.stdout.strip()], check=True)
+        region = self.region(self.a, 2 * MIB)
+        self.finish(self.start("copy", found.stdout.strip(), region, "-u", self.a.url,  # no file may be so large
+                               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (MIB, MIB))))
+        self.assertEqual(self.content(region) == image.read_bytes(), True)
 
     def test_odd_names(self):
         for name in ("-v", " two  blanks ", "new\nline", os.fsdecode(b"\xff not UTF-8"), "@at", "rgn_1", "-"):
