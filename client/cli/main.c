@@ -49,6 +49,8 @@ int main(int argc, char **argv)
         int number = signals_caught();
         if (!number || status == CLI_OK)
                 return status;
+        if (number == SIGALRM)
+                return cli_fail(CLI_LATE, "not done within %s: stopped", cli.timeout);
         /* Dies of the signal, so that a shell sees it. */
         if (number != SIGPIPE)
                 fprintf(stderr, "ferry: %s: stopped%s\n", strsignal(number),

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/time.h>
 
 #include <ferry/clock.h>
 
@@ -54,6 +55,16 @@ void signals_install(void)
                 if (old.sa_handler != SIG_IGN || numbers[i] == SIGINT)
                         sigaction(numbers[i], &action, NULL);
         }
+}
+
+void signals_limit(uint64_t limit_ms)
+{
+        struct sigaction action = { .sa_handler = signals_take };
+        struct itimerval limit = { .it_value = { .tv_sec = (time_t)(limit_ms / 1000),
+                                                 .tv_usec = (suseconds_t)(limit_ms % 1000 * 1000) } };
+        sigfillset(&action.sa_mask);
+        sigaction(SIGALRM, &action, NULL);
+        setitimer(ITIMER_REAL, &limit, NULL);
 }
 
 void signals_watch(struct ferry *f)

@@ -158,6 +158,13 @@ class Faults(Case):
         self.assertRegex(errors, r"was not done within 50ms: cancelled\n\Z")
         self.nothing_left(self.a)
 
+    def test_a_time_limit_of_a_copy_of_a_file(self):
+        region = self.region(self.a, 10)
+        copy = self.start("copy", "-", region, "-u", self.a.url, "--timeout", "50ms", stdin=-1)
+        copy.wait(LIMIT)  # its input stays open
+        _, errors = self.finish(copy, status=4)
+        self.assertEqual(errors, "ferry: not done within 50ms: stopped\n")
+
     def fetch_from_a_stopped_worker(self):
         """a is stopped between its metadata and its bytes. Returns the offer and the fetch, whose read has begun."""
         self.a.expect("operation failed", "operation ended", "link lost", "peer")
