@@ -95,9 +95,9 @@ static int bench_size(struct bench *b, uint64_t size)
 
 static int bench_run(struct bench *b, uint64_t largest)
 {
-        int status = job_make_region(&b->theirs, largest, "ferry bench");
+        int status = job_make_region(&b->theirs, largest, NULL);
         if (status == CLI_OK)
-                status = job_make_region(&b->ours, largest, "ferry bench");
+                status = job_make_region(&b->ours, largest, NULL);
         for (size_t i = 0; status == CLI_OK && i < FERRY_ARRAY_SIZE(bench_sizes); i++) {
                 if (bench_sizes[i] < largest)
                         status = bench_size(b, bench_sizes[i]);

@@ -66,7 +66,9 @@ void job_watch_region(const struct job *job, uint64_t wait_ms)
 int job_make_region(struct job *job, uint64_t size, const char *name)
 {
         struct ferry_region now = { 0 };
-        int r = job_begin_region(job, size, name);
+        char own[32];
+        snprintf(own, sizeof(own), "ferry %s", job->cli->command->name);
+        int r = job_begin_region(job, size, name ? name : own);
         if (r == 0 && !job->region.id[0])
                 return table_nonsense(job->worker, "/v1/regions");
         while (r == 0 && !signals_caught()) {

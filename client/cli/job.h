@@ -13,7 +13,7 @@ struct job {
         bool silent; /* the worker did not answer in time */
 };
 
-/* Makes the job's region. An exit status. */
+/* Makes the job's region; name: NULL = that of the command. An exit status. */
 int job_make_region(struct job *job, uint64_t size, const char *name);
 
 /*

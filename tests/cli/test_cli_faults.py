@@ -165,6 +165,14 @@ class Faults(Case):
         _, errors = self.finish(copy, status=4)
         self.assertEqual(errors, "ferry: not done within 50ms: stopped\n")
 
+    def test_what_a_killed_command_leaves_bears_its_name(self):
+        process, _ = self.offer(MIB)
+        process.kill()
+        process.wait()
+        self.assertEqual([region["name"] for region in self.a.get("/v1/regions")["regions"]], ["ferry offer"])
+        self.ferry("rm", *reversed(self.a.left()), "-u", self.a.url)
+        self.nothing_left(self.a)
+
     def fetch_from_a_stopped_worker(self):
         """a is stopped between its metadata and its bytes. Returns the offer and the fetch, whose read has begun."""
         self.a.expect("operation failed", "operation ended", "link lost", "peer")
