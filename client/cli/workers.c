@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <json-c/json.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,10 @@
 
 #define WORKERS_PATH "/v1/peers?registry=1&limit=1000"
 
-enum { WORKERS_WAIT_MS = 10000 };
+enum {
+        WORKERS_WAIT_MS = 10000,
+        WORKERS_REST_MS = 200, /* between two looks: a registry may end every watch at once */
+};
 
 static const struct table_column workers_columns[] = {
         { "NAME", "worker", TABLE_TEXT }, { "VERSION", "version", TABLE_TEXT }, { "STARTED", "started_at", TABLE_AGE },
@@ -106,6 +110,7 @@ static int workers_watch(struct cli *cli, struct workers *seen)
         int status = CLI_OK;
         while (status == CLI_OK) {
                 struct json_object *now = NULL;
+                (void)poll(NULL, 0, WORKERS_REST_MS);
                 status = workers_list(cli, WORKERS_WAIT_MS, seen, &now);
                 for (size_t i = 0; status == CLI_OK && !cli->json && i < json_object_array_length(now); i++)
                         workers_flatten(json_object_array_get_idx(now, i));
