@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <utlist.h>
 
 #include "base/space.h"
@@ -299,10 +300,10 @@ static void stage_done(struct copier_task *task)
         struct stage *stage = FERRY_CONTAINER_OF(task, struct stage, task);
 
         stage->running = false;
-        stage->ran(stage->message);
+        stage->ran(stage->message->link);
 }
 
-void stage_run(struct message *message, unsigned steps, void (*ran)(struct message *message))
+static void run(struct message *message, unsigned steps, void (*ran)(struct link *link))
 {
         struct stage *stage = message->stage;
 
@@ -316,35 +317,15 @@ void stage_run(struct message *message, unsigned steps, void (*ran)(struct messa
         copier_add(stage->staging->copier, &stage->task);
 }
 
-/* true: no task is running. */
-static bool stop(struct message *message, enum message_result result)
+void message_end(struct message *message, enum message_result result)
 {
-        struct stage *stage = message->stage;
-
-        if (stage->running && !copier_remove(stage->staging->copier, &stage->task)) {
-                stage->result = result;
-                return false;
-        }
-        stage->running = false;
-        return true;
+        if (message->done)
+                message->done(message, result);
+        stage_free(message);
+        message_free(message->link->transport, message);
 }
 
-void stage_cancel(struct message **list, const uint64_t *transfer, enum message_result result,
-                  void (*end)(struct message *message, enum message_result result))
-{
-        struct message *m = *list, *next;
-
-        while (m) {
-                next = m->next;
-                if ((!transfer || m->transfer == *transfer) && m->stage->result == MESSAGE_OK && stop(m, result)) {
-                        DL_DELETE(*list, m);
-                        end(m, result);
-                        next = *list; /* end may have changed it */
-                }
-                m = next;
-        }
-}
-
+/* The first message whose task has run, and that follows no other one of its transfer. */
 static struct message *first_run(struct message *list)
 {
         struct message *m, *before;
@@ -360,7 +341,8 @@ static struct message *first_run(struct message *list)
         return NULL;
 }
 
-struct message *stage_take(struct message **list, enum message_result *ret_result)
+/* Takes it off the list, with *ret_result: how its task has ended. */
+static struct message *take(struct message **list, enum message_result *ret_result)
 {
         struct message *m = first_run(*list);
 
@@ -370,4 +352,89 @@ struct message *stage_take(struct message **list, enum message_result *ret_resul
         m->fault = m->stage->fault;
         *ret_result = m->stage->result == MESSAGE_OK && m->fault < 0 ? MESSAGE_FAULT : m->stage->result;
         return m;
+}
+
+void stage_load(struct message *message, unsigned steps, void (*loaded)(struct link *link))
+{
+        DL_APPEND(message->link->loading, message);
+        run(message, steps, loaded);
+}
+
+struct message *stage_take_loaded(struct link *link)
+{
+        enum message_result result;
+        struct message *m;
+
+        while ((m = take(&link->loading, &result))) {
+                if (result == MESSAGE_OK && !link_is_usable(link))
+                        result = MESSAGE_LOST;
+                if (result == MESSAGE_OK)
+                        break;
+                message_end(m, result);
+        }
+        if (m && m->verify)
+                m->header.checksum = m->checksum;
+        return m;
+}
+
+static void stored(struct link *link)
+{
+        enum message_result result;
+        struct message *m;
+
+        while ((m = take(&link->storing, &result)))
+                message_end(m, result);
+}
+
+void stage_store(struct message *message, unsigned steps)
+{
+        DL_APPEND(message->link->storing, message);
+        run(message, steps, stored);
+}
+
+void stage_store_inline(struct staging *staging, struct message *message, const void *bytes)
+{
+        if (!message_begin(message)) {
+                message_free(message->link->transport, message);
+        } else if (!stage_new_buffer(staging, message)) {
+                message_end(message, MESSAGE_NO_MEMORY);
+        } else {
+                message->gpu_path = GPU_PATH_STAGED;
+                memcpy(message->stage->bytes, bytes, message->length);
+                stage_store(message, STAGING_STORE);
+        }
+}
+
+/* true: no task is running. */
+static bool stop(struct message *message, enum message_result result)
+{
+        struct stage *stage = message->stage;
+
+        if (stage->running && !copier_remove(stage->staging->copier, &stage->task)) {
+                stage->result = result;
+                return false;
+        }
+        stage->running = false;
+        return true;
+}
+
+static void cancel(struct message **list, const uint64_t *transfer, enum message_result result)
+{
+        struct message *m = *list, *next;
+
+        while (m) {
+                next = m->next;
+                if ((!transfer || m->transfer == *transfer) && m->stage->result == MESSAGE_OK && stop(m, result)) {
+                        DL_DELETE(*list, m);
+                        message_end(m, result);
+                        next = *list; /* done may have changed it */
+                }
+                m = next;
+        }
+}
+
+void stage_cancel(struct link *link, const uint64_t *transfer, enum message_result result)
+{
+        cancel(&link->loading, transfer, result);
+        cancel(&link->storing, transfer, result);
 }

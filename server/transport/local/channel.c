@@ -22,16 +22,6 @@ const char *channel_peer_epoch(const struct channel *channel, char text[FERRY_ID
         return text;
 }
 
-void message_finish(struct message *message, enum message_result result)
-{
-        struct transport *transport = message->link->transport;
-
-        if (message->done)
-                message->done(message, result);
-        stage_free(message);
-        message_free(transport, message);
-}
-
 /* ---- its life ---- */
 
 static int watch(struct channel *channel, int operation, uint32_t events)

@@ -122,9 +122,7 @@ struct channel {
         size_t queue_bytes;
 
         struct leases leases;
-        struct export *exports;  /* by id */
-        struct message *loading; /* utlist; sends off the host; outgoing.c */
-        struct message *storing; /* utlist; receives into memory off the host whose bytes came inline */
+        struct export *exports; /* by id */
 
         const struct lease_slot *peer_page;
         struct mappings mappings;
@@ -167,9 +165,6 @@ const char *channel_peer_epoch(const struct channel *channel, char text[FERRY_ID
 
 /* The peer has died, or does not map the memory any more. */
 void export_remove(struct channel *channel, struct export *export);
-
-/* Calls done and frees a send or a receive. */
-void message_finish(struct message *message, enum message_result result);
 
 /* ---- channel.c: datagrams ---- */
 
@@ -242,7 +237,7 @@ void outgoing_send(struct link *link, struct message *message);
 bool outgoing_released(struct channel *channel, uint32_t slot, uint64_t number, enum gpu_path path);
 /* Calls handlers->room if fit() has returned 0 and there is room now. */
 void outgoing_tell_room(struct channel *channel);
-/* Ends the sends of a transfer (NULL = all) that are mapped or being loaded. */
+/* Ends the leases of a transfer (NULL = all). */
 void outgoing_end(struct channel *channel, const uint64_t *transfer, enum message_result result);
 /* Nothing is queued or loading, and no lease is valid. */
 bool outgoing_is_idle(const struct channel *channel);
@@ -263,9 +258,9 @@ bool pulls_copy(struct local *local);
 /* Whether a pull can be copied or ended now. */
 bool pulls_have_work(const struct local *local);
 
-/* Ends the receives of a transfer (NULL = all); those that a device is copying end after that. */
+/* Ends the pulls of a transfer (NULL = all); those that a device is copying end after that. */
 void pulls_end(struct channel *channel, const uint64_t *transfer, enum message_result result);
-/* Whether the channel has none. */
+/* Whether the channel has no receives. */
 bool pulls_are_idle(const struct channel *channel);
 
 /* ---- gpu_mapping.c: opens and closes a peer's GPU memory on the copier's threads, since it may take long ---- */

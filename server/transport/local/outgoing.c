@@ -112,7 +112,7 @@ static void send_inline(struct channel *channel, struct message *message)
         if (!next) {
                 copy = malloc(length);
                 if (!copy) {
-                        message_finish(message, MESSAGE_NO_MEMORY);
+                        message_end(message, MESSAGE_NO_MEMORY);
                         return;
                 }
                 (void)stream_load(message->stream, message->offset, copy, length);
@@ -122,7 +122,7 @@ static void send_inline(struct channel *channel, struct message *message)
         channel_post(channel, pieces, (size_t)(next - pieces), NULL);
         free(copy);
         explicit_bzero(header, sizeof(header));
-        message_finish(message, MESSAGE_OK);
+        message_end(message, MESSAGE_OK);
 }
 
 static void post_mapped(struct channel *channel, struct message *message, const struct extents *extents, int buffer)
@@ -186,7 +186,7 @@ static void send_mapped(struct channel *channel, struct message *message)
                 r = 0;
         }
         if (r < 0)
-                message_finish(message, MESSAGE_NO_MEMORY);
+                message_end(message, MESSAGE_NO_MEMORY);
 }
 
 static bool travels_inline(const struct message *message)
@@ -225,31 +225,17 @@ static void leave(struct channel *channel, struct message *message)
 }
 
 /* Sends loaded messages while there is room. */
-static void send_loaded(struct channel *channel)
+static void send_loaded(struct link *link)
 {
-        enum message_result result;
         struct message *m;
 
-        while ((m = stage_take(&channel->loading, &result))) {
-                if (result == MESSAGE_OK && !link_is_usable(&channel->link))
-                        result = MESSAGE_LOST;
-                if (result != MESSAGE_OK) {
-                        message_finish(m, result);
-                        continue;
-                }
-                if (!may_leave(channel, m)) {
-                        DL_PREPEND(channel->loading, m);
+        while ((m = stage_take_loaded(link))) {
+                if (!may_leave(channel_of(link), m)) {
+                        DL_PREPEND(link->loading, m);
                         return; /* a release will make room */
                 }
-                if (m->verify)
-                        m->header.checksum = m->checksum;
-                leave(channel, m);
+                leave(channel_of(link), m);
         }
-}
-
-static void loaded(struct message *message)
-{
-        send_loaded(channel_of(message->link));
 }
 
 /* Whether a message of the transfer is being loaded, which a later one must not overtake. */
@@ -257,7 +243,7 @@ static bool is_loading(const struct channel *channel, uint64_t transfer)
 {
         const struct message *m;
 
-        DL_FOREACH (channel->loading, m)
+        DL_FOREACH (channel->link.loading, m)
                 if (m->transfer == transfer)
                         return true;
         return false;
@@ -310,13 +296,12 @@ static void send_off_host(struct channel *channel, struct message *message)
                 staged = stage_in_ring(channel, message);
         }
         if (!staged) {
-                message_finish(message, MESSAGE_NO_MEMORY);
+                message_end(message, MESSAGE_NO_MEMORY);
                 return;
         }
         if (steps & STAGING_LOAD)
                 message->gpu_path = GPU_PATH_STAGED;
-        DL_APPEND(channel->loading, message);
-        stage_run(message, steps, loaded);
+        stage_load(message, steps, send_loaded);
 }
 
 /* ---- any ---- */
@@ -328,9 +313,9 @@ void outgoing_send(struct link *link, struct message *message)
 
         message->link = link;
         if (!link_is_usable(link))
-                message_finish(message, MESSAGE_LOST);
-        else if (has_payload && message->begin && !message->begin(message))
-                message_finish(message, MESSAGE_CANCELLED);
+                message_end(message, MESSAGE_LOST);
+        else if (has_payload && !message_begin(message))
+                message_end(message, MESSAGE_CANCELLED);
         else if (has_payload && message->stream->off_host)
                 send_off_host(channel, message);
         else if (!has_payload || travels_inline(message))
@@ -343,12 +328,11 @@ void outgoing_send(struct link *link, struct message *message)
 
 void outgoing_end(struct channel *channel, const uint64_t *transfer, enum message_result result)
 {
-        stage_cancel(&channel->loading, transfer, result, message_finish);
         for (uint32_t slot = 0; slot < FRAME_LEASES; slot++) {
                 const struct message *message = channel->leases.slots[slot].message;
 
                 if (message && (!transfer || message->transfer == *transfer))
-                        message_finish(leases_end(&channel->leases, slot), result);
+                        message_end(leases_end(&channel->leases, slot), result);
         }
 }
 
@@ -361,14 +345,14 @@ bool outgoing_released(struct channel *channel, uint32_t slot, uint64_t number, 
         if (message && path > message->gpu_path)
                 message->gpu_path = path;
         if (message)
-                message_finish(message, MESSAGE_OK);
-        send_loaded(channel);
+                message_end(message, MESSAGE_OK);
+        send_loaded(&channel->link);
         return true;
 }
 
 bool outgoing_is_idle(const struct channel *channel)
 {
-        if (channel->queue || channel->loading)
+        if (channel->queue || channel->link.loading)
                 return false;
         for (size_t i = 0; i < FRAME_LEASES; i++)
                 if (channel->leases.slots[i].message)

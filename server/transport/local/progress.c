@@ -17,7 +17,7 @@ enum {
 
 static bool is_unused(const struct channel *channel)
 {
-        return pulls_are_idle(channel) && !channel->openings && !channel->closings && !channel->loading;
+        return pulls_are_idle(channel) && !channel->openings && !channel->closings && !channel->link.loading;
 }
 
 /* Nothing touches memory for the link any more. */
@@ -63,6 +63,7 @@ bool local_end_failed(struct local *local)
                 local->closing = channel->next_closing;
                 if (link_is_usable(&channel->link))
                         read_rest(channel);
+                stage_cancel(&channel->link, NULL, MESSAGE_LOST);
                 pulls_end(channel, NULL, MESSAGE_LOST);
                 gpu_mappings_end(channel);
                 outgoing_end(channel, NULL, MESSAGE_LOST);

@@ -31,7 +31,7 @@ static void pull_end(struct pull *pull, enum message_result result)
         release(channel, pull);
         pull_free(pull, &channel->mappings);
         if (begun)
-                message_finish(message, result);
+                message_end(message, result);
         else
                 message_free(&local->base, message);
 }
@@ -97,36 +97,6 @@ void pull_refuse(struct pull *pull)
         pull_free(pull, &pull->channel->mappings);
 }
 
-/* ---- payloads inline, for memory off the host ---- */
-
-static void stored(struct message *message)
-{
-        struct channel *channel = channel_of(message->link);
-        enum message_result result;
-        struct message *m;
-
-        while ((m = stage_take(&channel->storing, &result)))
-                message_finish(m, result);
-}
-
-static void store_inline(struct channel *channel, struct message *message, const void *bytes)
-{
-        if (message->begin && !message->begin(message)) {
-                message_free(message->link->transport, message);
-                return;
-        }
-        if (!stage_new_buffer(channel_local(channel)->staging, message)) {
-                message_finish(message, MESSAGE_NO_MEMORY);
-                return;
-        }
-        message->gpu_path = GPU_PATH_STAGED;
-        memcpy(message->stage->bytes, bytes, message->length);
-        DL_APPEND(channel->storing, message);
-        stage_run(message, STAGING_STORE, stored);
-}
-
-/* ---- any ---- */
-
 void pulls_receive(struct link *link, struct message *message, struct payload *payload)
 {
         struct local *local = channel_local(channel_of(link));
@@ -136,7 +106,7 @@ void pulls_receive(struct link *link, struct message *message, struct payload *p
         message->link = link;
         payload->taken = true;
         if (payload->bytes) {
-                store_inline(channel_of(link), message, payload->bytes);
+                stage_store_inline(local->staging, message, payload->bytes);
                 return;
         }
         pull->message = message;
@@ -310,7 +280,6 @@ static struct pull *find(const struct channel *channel, const uint64_t *transfer
 
 void pulls_end(struct channel *channel, const uint64_t *transfer, enum message_result result)
 {
-        stage_cancel(&channel->storing, transfer, result, message_finish);
         for (struct pull *pull; (pull = find(channel, transfer));)
                 pull_give_up(pull, result);
 }
@@ -322,5 +291,5 @@ bool pulls_are_idle(const struct channel *channel)
         DL_FOREACH (channel_local(channel)->pulls, pull)
                 if (pull->channel == channel)
                         return false;
-        return !channel->storing;
+        return !channel->link.storing;
 }

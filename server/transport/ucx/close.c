@@ -162,7 +162,7 @@ static bool any(const struct ucx *ucx, bool (*is)(const struct ucx_link *link))
 static void run(struct ucx *ucx)
 {
         (void)ucx_worker_progress(ucx);
-        (void)copier_collect(staging_copier(ucx->staging));
+        (void)ucx_collect_copies(ucx);
         (void)ucx_queue_flush(ucx);
         (void)ucx_sweep(ucx);
 }
@@ -181,12 +181,8 @@ static void end_rest(struct ucx *ucx)
         struct ucx_link *link;
 
         while ((link = ucx->failing)) {
-                struct message *m;
-
-                while ((m = link->under_way)) {
-                        DL_DELETE(link->under_way, m);
-                        ucx_message_end(ucx_message_of(m), MESSAGE_LOST);
-                }
+                while (link->under_way)
+                        ucx_message_finished(ucx_message_of(link->under_way), UCS_ERR_CANCELED);
                 end(ucx, link);
         }
 }

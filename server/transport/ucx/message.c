@@ -17,79 +17,21 @@ static struct ucx_link *link_of(const struct ucx_message *m)
         return ucx_link_of(m->base.link);
 }
 
-bool ucx_message_begin(struct ucx_message *m)
-{
-        return !m->base.begin || m->base.begin(&m->base);
-}
-
-void ucx_message_drop(struct ucx *ucx, struct ucx_message *m)
-{
-        stage_free(&m->base);
-        free(m->pieces);
-        free(m->packed);
-        explicit_bzero(m->header, sizeof(m->header)); /* it has a key */
-        message_free(&ucx->base, &m->base);
-}
-
-void ucx_message_end(struct ucx_message *m, enum message_result result)
-{
-        struct ucx_link *link = link_of(m);
-        struct ucx *ucx = ucx_of_link(link);
-
-        if (m->base.stage && link->base.state == LINK_FAILED)
-                ucx->sweep_wanted = true; /* the link may be able to end now */
-        if (m->base.stage && link->base.state == LINK_CONNECTING) {
-                link->room = true; /* another message may open the link (ucx_fit) */
-                ucx_link_ready(link);
-        }
-        if (m->base.done)
-                m->base.done(&m->base, result);
-        ucx_message_drop(ucx, m);
-}
-
 /* ---- payloads off the host ---- */
-
-bool ucx_message_stage(struct ucx_message *m)
-{
-        m->base.gpu_path = GPU_PATH_STAGED;
-        return stage_new_buffer(ucx_of_link(link_of(m))->staging, &m->base);
-}
 
 bool ucx_message_place(struct ucx_message *m)
 {
         struct ucx_link *link = link_of(m);
+        struct staging *staging = ucx_of_link(link)->staging;
         struct memory *memory;
         uint8_t *address;
 
         if (!ucx_message_is_rendezvous(m) ||
             ucx_gpudirect_run(link, m->base.stream, m->base.offset, m->base.length, &address, &memory) < m->base.length)
-                return ucx_message_stage(m);
-        m->device = memory;
-        m->base.gpu_path = GPU_PATH_GPUDIRECT;
-        return stage_new(ucx_of_link(link)->staging, &m->base, address);
-}
-
-/* Ends stored receives in order of arrival. */
-static void stored(struct message *message)
-{
-        struct ucx_link *link = ucx_link_of(message->link);
-        enum message_result result;
-        struct message *m;
-
-        while ((m = stage_take(&link->storing, &result)))
-                ucx_message_end(ucx_message_of(m), result);
-}
-
-void ucx_message_store(struct ucx_message *m)
-{
-        struct ucx_link *link = link_of(m);
-
-        if (!staging_copier(ucx_of_link(link)->staging)) { /* the worker is stopping */
-                ucx_message_end(m, MESSAGE_LOST);
-                return;
-        }
-        DL_APPEND(link->storing, &m->base);
-        stage_run(&m->base, m->device ? STAGING_CHECK : STAGING_STORE, stored);
+                address = NULL;
+        m->device = address ? memory : NULL;
+        m->base.gpu_path = address ? GPU_PATH_GPUDIRECT : GPU_PATH_STAGED;
+        return address ? stage_new(staging, &m->base, address) : stage_new_buffer(staging, &m->base);
 }
 
 /* ---- completions ---- */
@@ -106,9 +48,10 @@ static enum message_result result_of(ucs_status_t status)
         }
 }
 
-static void finished(struct ucx_message *m, ucs_status_t status)
+void ucx_message_finished(struct ucx_message *m, ucs_status_t status)
 {
         struct ucx_link *link = link_of(m);
+        enum message_result result = result_of(status);
 
         DL_DELETE(link->under_way, &m->base);
         if (m->receive)
@@ -117,38 +60,45 @@ static void finished(struct ucx_message *m, ucs_status_t status)
                 link->parts_sending -= m->base.length;
         if (status == UCS_OK && ucx_message_is_rendezvous(m))
                 ucx_pace_bulk(link, m->base.length, m->posted_us);
-        if (result_of(status) == MESSAGE_LOST)
+        free(m->pieces);
+        free(m->packed);
+        explicit_bzero(m->header, sizeof(m->header)); /* it has a key */
+        if (result == MESSAGE_LOST)
                 ucx_link_fail_status(link, status);
         if (link->base.state == LINK_FAILED)
                 ucx_of_link(link)->sweep_wanted = true;
         else
                 ucx_link_ready(link);
         /* The link is still there: only ucx_sweep ends links. */
-        if (status == UCS_OK && m->receive && m->base.stage)
-                ucx_message_store(m);
-        else
-                ucx_message_end(m, result_of(status));
+        if (result == MESSAGE_OK && m->receive && m->base.stage) {
+                if (staging_copier(ucx_of_link(link)->staging)) {
+                        stage_store(&m->base, m->device ? STAGING_CHECK : STAGING_STORE);
+                        return;
+                }
+                result = MESSAGE_LOST; /* the worker is stopping */
+        }
+        message_end(&m->base, result);
 }
 
 static void send_callback(void *request, ucs_status_t status, void *user_data)
 {
         ucp_request_free(request);
-        finished(user_data, status);
+        ucx_message_finished(user_data, status);
 }
 
 static void receive_callback(void *request, ucs_status_t status, size_t length, void *user_data)
 {
         ucp_request_free(request);
-        finished(user_data, status);
+        ucx_message_finished(user_data, status);
 }
 
 /* Handles the result of an _nbx call: done (NULL), failed, or a request whose callback will run. */
 static void started(struct ucx_message *m, ucs_status_ptr_t result)
 {
         if (result == NULL)
-                finished(m, UCS_OK);
+                ucx_message_finished(m, UCS_OK);
         else if (UCS_PTR_IS_ERR(result))
-                finished(m, UCS_PTR_STATUS(result));
+                ucx_message_finished(m, UCS_PTR_STATUS(result));
 }
 
 /* ---- sends and receives ---- */
@@ -263,7 +213,7 @@ void ucx_message_send_now(struct ucx_message *m)
 
         enter(m);
         if (!find_payload(m, &buffer) || !pack(m, &buffer)) {
-                finished(m, UCS_ERR_NO_MEMORY);
+                ucx_message_finished(m, UCS_ERR_NO_MEMORY);
                 return;
         }
         set_kind(ucx_of_link(link_of(m)), &param, &buffer);
@@ -287,7 +237,7 @@ void ucx_message_receive_now(struct ucx_message *m)
         enter(m);
         if ((m->base.stream->off_host && !ucx_message_place(m)) || !find_payload(m, &buffer)) {
                 ucp_am_data_release(ucx->worker, m->descriptor);
-                finished(m, UCS_ERR_NO_MEMORY);
+                ucx_message_finished(m, UCS_ERR_NO_MEMORY);
                 return;
         }
         set_kind(ucx, &param, &buffer);

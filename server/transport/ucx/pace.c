@@ -77,7 +77,7 @@ static uint64_t fit_off_host(struct ucx_link *link, const struct stream *stream,
         if (direct > 0)
                 return direct;
         if (limit > WIRE_INLINE_MAX && link->base.state == LINK_CONNECTING)
-                return link->opened || link->loading ? 0 : WIRE_INLINE_MAX;
+                return link->opened || link->base.loading ? 0 : WIRE_INLINE_MAX;
         limit = least(limit, link->chunk);
         return ucx_staging_has_room(link, stream, offset, limit) ? limit : 0;
 }

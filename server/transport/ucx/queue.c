@@ -63,49 +63,51 @@ static void defer(struct ucx *ucx, struct ucx_message *m, enum ucx_deferred defe
         DL_APPEND(ucx->deferred, &m->base);
 }
 
+/* The message that was to open the link is gone, so another one may open it (ucx_fit). */
+static void offer_opening(struct ucx_link *link)
+{
+        if (link->base.state != LINK_CONNECTING)
+                return;
+        link->room = true;
+        ucx_link_ready(link);
+}
+
 static void send_or_end(struct ucx_message *m)
 {
-        if (!link_is_usable(m->base.link)) {
-                ucx_message_end(m, MESSAGE_LOST);
-        } else if (!ucx_message_begin(m)) {
-                ucx_message_end(m, MESSAGE_CANCELLED);
-        } else if (!link_is_usable(m->base.link)) { /* begin may have failed the link */
-                ucx_message_end(m, MESSAGE_LOST);
+        struct ucx_link *link = ucx_link_of(m->base.link);
+
+        if (!link_is_usable(&link->base)) {
+                message_end(&m->base, MESSAGE_LOST);
+        } else if (!message_begin(&m->base)) {
+                message_end(&m->base, MESSAGE_CANCELLED);
+                offer_opening(link);
+        } else if (!link_is_usable(&link->base)) { /* begin may have failed the link */
+                message_end(&m->base, MESSAGE_LOST);
         } else {
-                ucx_link_of(m->base.link)->opened |= is_answered(&m->base.header);
+                link->opened |= is_answered(&m->base.header);
                 ucx_message_send_now(m);
         }
 }
 
 /* Sends loaded messages in the order in which they were queued. */
-static void loaded(struct message *message)
+static void loaded(struct link *link)
 {
-        struct ucx_link *link = ucx_link_of(message->link);
-        enum message_result result;
         struct message *m;
 
-        while ((m = stage_take(&link->loading, &result))) {
-                if (result != MESSAGE_OK) {
-                        ucx_message_end(ucx_message_of(m), result);
-                        continue;
-                }
-                if (m->verify)
-                        m->header.checksum = m->checksum;
-                ucx_send(&link->base, m);
-        }
+        while ((m = stage_take_loaded(link)))
+                ucx_send(link, m);
+        offer_opening(ucx_link_of(link));
 }
 
 /* Begins a send and loads its bytes. */
 static void load(struct ucx_message *m)
 {
-        if (!ucx_message_begin(m)) {
-                ucx_message_end(m, MESSAGE_CANCELLED);
-        } else if (!ucx_message_place(m)) {
-                ucx_message_end(m, MESSAGE_NO_MEMORY);
-        } else {
-                DL_APPEND(ucx_link_of(m->base.link)->loading, &m->base);
-                stage_run(&m->base, m->device ? STAGING_CHECK : STAGING_LOAD, loaded);
-        }
+        if (!message_begin(&m->base))
+                message_end(&m->base, MESSAGE_CANCELLED);
+        else if (!ucx_message_place(m))
+                message_end(&m->base, MESSAGE_NO_MEMORY);
+        else
+                stage_load(&m->base, m->device ? STAGING_CHECK : STAGING_LOAD, loaded);
 }
 
 void ucx_send(struct link *base, struct message *message)
@@ -118,7 +120,7 @@ void ucx_send(struct link *base, struct message *message)
         if (!message->stream)
                 message->length = 0;
         if (!link_is_usable(base)) {
-                ucx_message_end(m, MESSAGE_LOST);
+                message_end(message, MESSAGE_LOST);
                 return;
         }
         if (message->length > 0 && message->stream->off_host && !message->stage) {
@@ -152,19 +154,6 @@ static bool pump_parts(struct ucx_link *link)
 
 /* ---- receives ---- */
 
-/* Begins a receive off the host whose bytes came inline, and stores them. Safe inside UCX callbacks. */
-static void store_inline(struct ucx_message *m, const void *bytes)
-{
-        if (!ucx_message_begin(m)) {
-                ucx_message_drop(ucx_of_link(ucx_link_of(m->base.link)), m);
-        } else if (!ucx_message_stage(m)) {
-                ucx_message_end(m, MESSAGE_NO_MEMORY);
-        } else {
-                memcpy(m->base.stage->bytes, bytes, m->base.length);
-                ucx_message_store(m);
-        }
-}
-
 void ucx_receive(struct link *base, struct message *message, struct payload *payload)
 {
         struct ucx_link *link = ucx_link_of(base);
@@ -174,7 +163,7 @@ void ucx_receive(struct link *base, struct message *message, struct payload *pay
         payload->taken = true;
         m->receive = true;
         if (payload->bytes) {
-                store_inline(m, payload->bytes);
+                stage_store_inline(ucx_of_link(link)->staging, message, payload->bytes);
                 return;
         }
         m->descriptor = payload->descriptor;
@@ -189,7 +178,7 @@ void ucx_receive(struct link *base, struct message *message, struct payload *pay
 static void refuse(struct ucx *ucx, struct ucx_message *m)
 {
         ucp_am_data_release(ucx->worker, m->descriptor);
-        ucx_message_drop(ucx, m);
+        message_free(&ucx->base, &m->base); /* its link may be gone */
 }
 
 /* Over TCP one at a time; otherwise up to one window, so that many transfers do not thrash the cache. */
@@ -227,7 +216,7 @@ static bool pump_receives(struct ucx_link *link)
 
         while (link_is_usable(&link->base) && (m = next_receive(link)) && may_post(link, m->length)) {
                 DL_DELETE(link->receives, m);
-                if (ucx_message_begin(ucx_message_of(m)))
+                if (message_begin(m))
                         ucx_message_receive_now(ucx_message_of(m));
                 else
                         refuse(ucx_of_link(link), ucx_message_of(m));
@@ -282,18 +271,6 @@ bool ucx_queue_flush(struct ucx *ucx)
         return any;
 }
 
-static void end_staged(struct message *message, enum message_result result)
-{
-        ucx_message_end(ucx_message_of(message), result);
-}
-
-/* Those that a device is copying end after that. */
-static void cancel_staged(struct ucx_link *link, const uint64_t *transfer, enum message_result result)
-{
-        stage_cancel(&link->loading, transfer, result, end_staged);
-        stage_cancel(&link->storing, transfer, result, end_staged);
-}
-
 /* The first message of the list with a payload of the transfer that is not being refused. */
 static struct message *find_waiting(struct message *list, const struct link *link, uint64_t transfer)
 {
@@ -312,15 +289,15 @@ void ucx_cancel(struct link *base, uint64_t transfer)
         struct ucx *ucx = ucx_of_link(link);
         struct message *m;
 
-        cancel_staged(link, &transfer, MESSAGE_CANCELLED);
+        stage_cancel(base, &transfer, MESSAGE_CANCELLED);
         /* done may call the transport again, so each search starts anew. */
         while ((m = find_waiting(link->parts, base, transfer))) {
                 DL_DELETE(link->parts, m);
-                ucx_message_end(ucx_message_of(m), MESSAGE_CANCELLED);
+                message_end(m, MESSAGE_CANCELLED);
         }
         while ((m = find_waiting(ucx->deferred, base, transfer))) {
                 DL_DELETE(ucx->deferred, m);
-                ucx_message_end(ucx_message_of(m), MESSAGE_CANCELLED);
+                message_end(m, MESSAGE_CANCELLED);
         }
         while ((m = find_waiting(link->receives, base, transfer))) {
                 DL_DELETE(link->receives, m);
@@ -329,6 +306,7 @@ void ucx_cancel(struct link *base, uint64_t transfer)
                 else
                         refuse(ucx, ucx_message_of(m));
         }
+        offer_opening(link);
 }
 
 void ucx_queue_drop(struct ucx_link *link)
@@ -336,23 +314,31 @@ void ucx_queue_drop(struct ucx_link *link)
         struct ucx *ucx = ucx_of_link(link);
         struct message *m, *next;
 
-        cancel_staged(link, NULL, MESSAGE_LOST);
+        stage_cancel(&link->base, NULL, MESSAGE_LOST);
         while ((m = link->parts)) {
                 DL_DELETE(link->parts, m);
-                ucx_message_end(ucx_message_of(m), MESSAGE_LOST);
+                message_end(m, MESSAGE_LOST);
         }
         for (m = ucx->deferred; m; m = next) {
                 next = m->next;
                 if (m->link != &link->base || ucx_message_of(m)->deferred != UCX_DEFERRED_SEND)
                         continue;
                 DL_DELETE(ucx->deferred, m);
-                ucx_message_end(ucx_message_of(m), MESSAGE_LOST);
+                message_end(m, MESSAGE_LOST);
                 next = ucx->deferred; /* done may have changed the list */
         }
         while ((m = link->receives)) { /* begin has not run, so done is not due */
                 DL_DELETE(link->receives, m);
                 refuse(ucx, ucx_message_of(m));
         }
+}
+
+bool ucx_collect_copies(struct ucx *ucx)
+{
+        bool any = copier_collect(staging_copier(ucx->staging));
+
+        ucx->sweep_wanted |= any; /* a failed link may be able to end now */
+        return any;
 }
 
 unsigned ucx_worker_progress(struct ucx *ucx)

@@ -30,7 +30,7 @@ static bool progress(struct transport *transport)
                 return open_when_address_is_up(ucx);
         ucx_watch_run(ucx);
         any = ucx_worker_progress(ucx) > 0;
-        any |= copier_collect(staging_copier(ucx->staging));
+        any |= ucx_collect_copies(ucx);
         any |= ucx_queue_flush(ucx);
         any |= ucx_sweep(ucx);
         return any;

@@ -85,8 +85,6 @@ struct ucx_link {
         uint64_t parts_sending;       /* bytes of parts that UCX works on */
         struct message *receives;     /* utlist; rendezvous that have arrived and wait to be posted */
         uint64_t receiving;           /* bytes of posted receives */
-        struct message *loading;      /* utlist; sends being loaded from a device (queue.c) */
-        struct message *storing;      /* utlist; receives being stored to a device */
         bool wants_stage;             /* a message waits for room in staging */
         bool is_ready;                /* in ucx->ready */
         /* pace.c */
@@ -120,7 +118,7 @@ struct ucx_message {
 
 static inline bool ucx_link_is_staging(const struct ucx_link *link)
 {
-        return link->loading || link->storing;
+        return link->base.loading || link->base.storing;
 }
 
 static inline bool ucx_message_is_rendezvous(const struct ucx_message *m)
@@ -265,18 +263,13 @@ void ucx_pace_bulk(struct ucx_link *link, uint64_t length, uint64_t posted_us);
 
 /* ---- message.c: passes messages to UCX ---- */
 
-/* Runs begin. false: the message is no longer wanted. */
-bool ucx_message_begin(struct ucx_message *message);
-/* Runs done and frees the message, which must be in no list. */
-void ucx_message_end(struct ucx_message *message, enum message_result result);
-/* Frees the message without running done. Its link may be gone. */
-void ucx_message_drop(struct ucx *ucx, struct ucx_message *message);
-/* Gives a payload in device memory a stage in host memory. false: out of memory. */
-bool ucx_message_stage(struct ucx_message *message);
-/* The same, but the stage is the device memory itself if UCX can get it in place. false: out of memory. */
+/*
+ * Gives a payload in device memory a stage: in host memory, or that memory itself if UCX can get it in place. false:
+ * out of memory.
+ */
 bool ucx_message_place(struct ucx_message *message);
-/* Stores the staged bytes of a receive, then ends it. Safe inside UCX callbacks. */
-void ucx_message_store(struct ucx_message *message);
+/* Ends a message that UCX has got, or stores the staged bytes of a receive before. Safe inside UCX callbacks. */
+void ucx_message_finished(struct ucx_message *message, ucs_status_t status);
 /* Pass the message, which must have begun, to UCX. Not inside UCX callbacks. */
 void ucx_message_send_now(struct ucx_message *message);
 void ucx_message_receive_now(struct ucx_message *message);
@@ -292,6 +285,8 @@ bool ucx_queue_refuse(struct ucx *ucx, void *descriptor);
 bool ucx_queue_flush(struct ucx *ucx);
 /* Of a failed link: ends waiting sends as lost, and refuses waiting receives. */
 void ucx_queue_drop(struct ucx_link *link);
+/* Ends or passes on what the staging threads have copied. Whether there was anything. */
+bool ucx_collect_copies(struct ucx *ucx);
 /* Calls ucp_worker_progress; sends are deferred meanwhile. The only caller of it. */
 unsigned ucx_worker_progress(struct ucx *ucx);
 

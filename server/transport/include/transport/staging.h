@@ -55,7 +55,7 @@ struct stage {
         struct staging_buffer *buffer;
         bool allocated; /* bytes are from malloc, not of buffer */
         unsigned steps;
-        void (*ran)(struct message *message);
+        void (*ran)(struct link *link);
         struct copier_task task;
 };
 
@@ -66,19 +66,25 @@ bool stage_new_buffer(struct staging *staging, struct message *message);
 /* Frees the stage, if any; its task must not be running. */
 void stage_free(struct message *message);
 
-/* Starts the task; copier_collect calls ran afterwards. */
-void stage_run(struct message *message, unsigned steps, void (*ran)(struct message *message));
-/*
- * Cancels the messages of a list that belong to a transfer (NULL = all). A message without a running task leaves the
- * list and gets end at once; the others end with that result after ran.
- */
-void stage_cancel(struct message **list, const uint64_t *transfer, enum message_result result,
-                  void (*end)(struct message *message, enum message_result result));
+/* Calls done, and frees the message, which must be in no list, with its stage, whose task must not be running. */
+void message_end(struct message *message, enum message_result result);
 
+/* Enters a send with a stage into link->loading, and starts the task; copier_collect calls loaded afterwards. */
+void stage_load(struct message *message, unsigned steps, void (*loaded)(struct link *link));
 /*
- * Takes the next message off the list: the first whose task has run, and that follows no other message of its transfer,
- * so that order is kept within each transfer. Sets its fault, and *ret_result to how the task has ended. NULL = none.
+ * Takes the next send off link->loading: the first whose task has run, and that follows no other message of its
+ * transfer, so that order is kept within each transfer. Ends those that were cancelled, whose memory cannot be copied,
+ * or whose link has failed. NULL = none.
  */
-struct message *stage_take(struct message **list, enum message_result *ret_result);
+struct message *stage_take_loaded(struct link *link);
+/* Enters a receive with a stage into link->storing, and starts the task; copier_collect ends it afterwards. */
+void stage_store(struct message *message, unsigned steps);
+/* The same for a receive without a stage whose bytes came inline, unless begin refuses it. */
+void stage_store_inline(struct staging *staging, struct message *message, const void *bytes);
+/*
+ * Cancels the messages of link->loading and link->storing that belong to a transfer (NULL = all). One without a running
+ * task ends at once; the others end with that result after it.
+ */
+void stage_cancel(struct link *link, const uint64_t *transfer, enum message_result result);
 
 #endif

@@ -128,6 +128,11 @@ struct payload {
 /* From and to the transport's pool. NULL: no memory. */
 struct message *message_new(struct transport *transport);
 void message_free(struct transport *transport, struct message *message);
+/* Calls begin. false: the message is not wanted any more. */
+static inline bool message_begin(struct message *message)
+{
+        return !message->begin || message->begin(message);
+}
 
 /* ---- links ---- */
 
@@ -149,6 +154,7 @@ struct link {
         int error;           /* FERRY_E_* of the failure */
         char detail[TRANSPORT_DETAIL_SIZE];
         char carrier[TRANSPORT_NAME_SIZE]; /* "shm", "tcp", "rc_verbs", …; "" = not known yet; see ops->carrier */
+        struct message *loading, *storing; /* utlist; sends and receives off the host, with a stage (staging.h) */
         struct link *prev, *next;          /* the transport's list of all */
 };
 
