@@ -206,7 +206,6 @@ static bool may_retry(struct channel *channel, int r)
         case -ECONNRESET:
         case -ECONNREFUSED:
         case -ENOTCONN:
-                channel->peer_closed = true;
                 close_soon(channel);
                 return false;
         default:
@@ -244,7 +243,7 @@ void channel_post(struct channel *channel, const struct iovec *pieces, size_t n,
 {
         int r;
 
-        if (!link_is_usable(&channel->link) || channel->peer_closed)
+        if (channel->is_closing)
                 return;
         if (!channel->queue) {
                 r = write_datagram(channel->fd, pieces, n, memfd);
@@ -263,7 +262,7 @@ void channel_post_frame(struct channel *channel, struct frame frame, struct memf
 
 void channel_flush(struct channel *channel)
 {
-        while (channel->queue && link_is_usable(&channel->link) && !channel->peer_closed) {
+        while (channel->queue && !channel->is_closing) {
                 struct queued_datagram *queued = channel->queue;
                 struct iovec piece = { queued->bytes, queued->size };
                 int r = write_datagram(channel->fd, &piece, 1, queued->memfd);

@@ -111,8 +111,7 @@ struct channel {
         bool has_greeted;
         bool was_greeted; /* the peer's HELLO has come */
         bool known;       /* the engine has the link */
-        bool peer_closed; /* datagrams sent before can still be read */
-        bool is_closing;
+        bool is_closing;  /* failed, or closed by the peer, whose earlier datagrams can still be read */
         bool wants_room;
         bool polls_out;
         struct channel *prev, *next;  /* local->channels */
