@@ -33,12 +33,11 @@ struct pull_extent {
 struct pull {
         /* The progress thread's: */
         struct channel *channel;
-        struct message *message; /* NULL = the engine has not called receive() */
+        struct message *message; /* NULL = the engine has not called receive(). Its begin is NULL once it was called */
         uint64_t length;
         const struct lease_slot *lease;
         uint64_t number;
         uint32_t slot;
-        bool begun;             /* message->begin was called */
         enum gpu_path gpu_path; /* of the bytes so far */
         /* Where either memory is a GPU's, the copier copies all of it: */
         bool off_host;

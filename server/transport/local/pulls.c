@@ -23,17 +23,16 @@ static void pull_end(struct pull *pull, enum message_result result)
         struct channel *channel = pull->channel;
         struct message *message = pull->message;
         struct local *local = channel_local(channel);
-        bool begun = pull->begun || !message->begin;
 
         DL_DELETE(local->pulls, pull);
         copy_pool_stop(local->copy_pool, pull);
         message->gpu_path = pull->gpu_path;
         release(channel, pull);
         pull_free(pull, &channel->mappings);
-        if (begun)
-                message_end(message, result);
-        else
+        if (message->begin)
                 message_free(&local->base, message);
+        else
+                message_end(message, result);
 }
 
 /* Resolves the extents at once, since a later UNMAP may name their memory. NULL with *ret_wrong. */
@@ -117,13 +116,11 @@ void pulls_receive(struct link *link, struct message *message, struct payload *p
 /* Calls begin. Whether the pull still exists. */
 static bool pull_begin(struct pull *pull)
 {
-        if (pull->begun)
-                return true;
-        if (pull->message->begin && !pull->message->begin(pull->message)) {
+        if (!message_begin(pull->message)) {
                 pull_end(pull, MESSAGE_CANCELLED);
                 return false;
         }
-        pull->begun = true;
+        pull->message->begin = NULL;
         return true;
 }
 
