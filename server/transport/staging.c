@@ -26,8 +26,7 @@ struct staging_gpu {
         struct staging *staging;
         uint64_t used; /* bytes of buffers in use */
         struct copier_task task;
-        struct staging_buffer *made; /* by the task */
-        bool making;
+        struct staging_buffer *made; /* by the task; NULL = it does not run */
         bool failed; /* the last one could not be made: messages take ordinary memory */
 };
 
@@ -77,7 +76,6 @@ static void make_done(struct copier_task *task)
         struct staging_gpu *gpu = FERRY_CONTAINER_OF(task, struct staging_gpu, task);
         struct staging_buffer *buffer = gpu->made;
 
-        gpu->making = false;
         gpu->made = NULL;
         gpu->failed = !buffer->bytes;
         if (gpu->failed) {
@@ -125,7 +123,6 @@ static void make(struct staging *staging, struct staging_gpu *gpu, size_t size)
         buffer->gpu = (unsigned)(gpu - staging->gpus);
         staging->bytes += size;
         gpu->made = buffer;
-        gpu->making = true;
         gpu->task = (struct copier_task){ .run = make_run, .done = make_done, .gpus = gpus_of(buffer->gpu) };
         copier_add(staging->copier, &gpu->task);
 }
@@ -162,7 +159,7 @@ bool staging_has_room(struct staging *staging, const struct stream *stream, uint
         if (length <= WIRE_INLINE_MAX || gpu->failed || (may_use(gpu, size) && find(gpu, length)))
                 return true;
         staging->wanted = true;
-        if (may_use(gpu, size) && !gpu->making && staging->copier)
+        if (may_use(gpu, size) && !gpu->made && staging->copier)
                 make(staging, gpu, size);
         return gpu->failed;
 }
@@ -242,7 +239,6 @@ bool stage_new_buffer(struct staging *staging, struct message *message)
         }
         message->stage->gpu = gpu;
         message->stage->buffer = buffer;
-        message->stage->allocated = !buffer;
         return true;
 }
 
@@ -255,7 +251,7 @@ void stage_free(struct message *message)
                 return;
         if (stage->place)
                 *stage->place = 0;
-        if (stage->allocated)
+        if (stage->gpu && !stage->buffer)
                 free(stage->bytes);
         if (stage->buffer) {
                 stage->gpu->used -= stage->buffer->size;

@@ -51,9 +51,8 @@ struct stage {
         /* staging.c's */
         struct staging *staging;
         struct message *message;
-        struct staging_gpu *gpu;
-        struct staging_buffer *buffer;
-        bool allocated; /* bytes are from malloc, not of buffer */
+        struct staging_gpu *gpu;       /* NULL = bytes are the caller's */
+        struct staging_buffer *buffer; /* that bytes are of; NULL = they are from malloc */
         unsigned steps;
         void (*ran)(struct link *link);
         struct copier_task task;
