@@ -17,10 +17,9 @@ static void close_done(void *request, ucs_status_t status, void *user_data)
 {
         struct ucx_link *link = user_data;
 
-        if (link->close_request)
+        if (link->close_request) /* else ucx_shut_down has freed it */
                 ucp_request_free(link->close_request);
         link->close_request = NULL;
-        link->closed = true;
         ucx_of_link(link)->sweep_wanted = true;
 }
 
@@ -39,8 +38,6 @@ static void close_endpoint(struct ucx_link *link, unsigned flags)
         link->endpoint = NULL;
         if (UCS_PTR_IS_PTR(request))
                 link->close_request = request;
-        else
-                link->closed = true;
 }
 
 /*
@@ -91,7 +88,7 @@ static struct ucx_link *find_ended(struct ucx *ucx)
         struct ucx_link *link;
 
         DL_FOREACH2(ucx->failing, link, failing_next)
-        if (link->closed && !is_busy(link))
+        if (link->closing && !link->close_request && !is_busy(link))
                 return link;
         return NULL;
 }

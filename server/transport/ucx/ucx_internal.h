@@ -77,9 +77,8 @@ struct ucx_link {
         struct sockaddr_storage peer; /* AF_UNSPEC = not known */
         ucp_ep_h endpoint;            /* NULL = none was made, or UCX has closed it */
         bool opened;                  /* UCX got a message for it that the peer answers */
-        bool closing;                 /* ucp_ep_close_nbx was called */
-        bool closed;                  /* … and has completed */
-        void *close_request;          /* of ucp_ep_close_nbx while it runs */
+        bool closing;                 /* ucp_ep_close_nbx was called … */
+        void *close_request;          /* … and runs; NULL = it has completed */
         struct message *under_way;    /* utlist; messages that UCX works on */
         struct message *parts;        /* utlist; sends that wait for room in parts_sending, or for the link */
         uint64_t parts_sending;       /* bytes of parts that UCX works on */
