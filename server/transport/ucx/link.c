@@ -29,7 +29,6 @@ struct ucx_link *ucx_link_new(struct ucx *ucx, bool accepted)
 ucs_status_t ucx_link_connect(struct ucx_link *link, ucp_ep_params_t *params)
 {
         struct ucx *ucx = ucx_of_link(link);
-        struct ucx_link *other;
         ucs_status_t status;
 
         params->field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
@@ -41,9 +40,6 @@ ucs_status_t ucx_link_connect(struct ucx_link *link, ucp_ep_params_t *params)
                 link->endpoint = NULL;
                 return status;
         }
-        other = ucx_link_find(ucx, link->endpoint);
-        if (other) /* UCX reuses the addresses of closed endpoints */
-                HASH_DEL(ucx->by_endpoint, other);
         HASH_ADD(hh, ucx->by_endpoint, endpoint, sizeof(link->endpoint), link);
         return link->hh.tbl ? UCS_OK : UCS_ERR_NO_MEMORY;
 }
@@ -81,7 +77,7 @@ void ucx_link_fail(struct ucx_link *link, int error, const char *detail)
         (void)snprintf(link->base.detail, sizeof(link->base.detail), "%s", detail);
         log_event(LOG_DEBUG, "link failed", LOG_S("transport", ucx->base.name), LOG_S("error", ferry_error_code(error)),
                   LOG_S("reason", detail));
-        if (ucx_link_find(ucx, link->endpoint) == link)
+        if (link->hh.tbl)
                 HASH_DEL(ucx->by_endpoint, link);
         if (link->is_ready)
                 DL_DELETE2(ucx->ready, link, ready_prev, ready_next);
