@@ -215,10 +215,6 @@ void ucx_shut_down(struct transport *transport, uint64_t deadline_us)
                 (void)copier_collect(staging_copier(ucx->staging));
         }
         staging_stop(ucx->staging);
-        if (ucx->listener)
-                ucp_listener_destroy(ucx->listener);
-        ucp_worker_destroy(ucx->worker);
-        ucx->listener = NULL;
-        ucx->worker = NULL;
+        ucx_listener_close(ucx);
         end_rest(ucx);
 }

@@ -43,3 +43,13 @@ int ucx_listener_open(struct ucx *ucx)
                 return ucx_failed("listener address", status);
         return ucx_address_format(&attr.sockaddr, ucx->facts.data_address, sizeof(ucx->facts.data_address));
 }
+
+void ucx_listener_close(struct ucx *ucx)
+{
+        if (ucx->listener)
+                ucp_listener_destroy(ucx->listener);
+        if (ucx->worker)
+                ucp_worker_destroy(ucx->worker);
+        ucx->listener = NULL;
+        ucx->worker = NULL;
+}

@@ -274,9 +274,7 @@ static int open_network(struct ucx *ucx, const struct ucx_config *config)
         if (r == 0)
                 r = ucx_listener_open(ucx);
         if (r < 0) {
-                if (ucx->worker)
-                        ucp_worker_destroy(ucx->worker);
-                ucx->worker = NULL;
+                ucx_listener_close(ucx);
                 close_context(ucx);
                 return r;
         }

@@ -308,6 +308,8 @@ void ucx_address_wait_deregister(struct transport *transport, struct memory *mem
 /* ---- listener.c: links that peers open ---- */
 
 int ucx_listener_open(struct ucx *ucx);
+/* Destroys the listener and UCX's worker, where they are. */
+void ucx_listener_close(struct ucx *ucx);
 
 /* ---- close.c: the end of links ---- */
 
