@@ -108,7 +108,7 @@ static void on_ended(void *context, struct link *link)
         bool busy;
 
         if (!peer) {
-                link->transport->ops->release(link);
+                link_free(link);
                 return;
         }
         busy = peer_is_busy(peer);

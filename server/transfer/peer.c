@@ -232,7 +232,7 @@ void peers_sweep(struct engine *engine)
                 metric_add(engine->metric_links[peer->link->transport->index], -1);
                 if (peer->link->accepted)
                         engine->n_accepted--;
-                peer->link->transport->ops->release(peer->link);
+                link_free(peer->link);
                 free(peer);
         }
 }

@@ -27,7 +27,7 @@ struct staging_gpu {
         uint64_t used; /* bytes of buffers in use */
         struct copier_task task;
         struct staging_buffer *made; /* by the task; NULL = it does not run */
-        bool failed; /* the last one could not be made: messages take ordinary memory */
+        bool failed;                 /* the last one could not be made: messages take ordinary memory */
 };
 
 struct staging {

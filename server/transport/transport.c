@@ -76,6 +76,22 @@ void link_set_state(struct link *link, enum link_state state)
         link->state = state;
 }
 
+void link_free(struct link *link)
+{
+        DL_DELETE(link->transport->links, link);
+        free(link);
+}
+
+bool link_fail(struct link *link, int error, const char *detail)
+{
+        if (!link_is_usable(link))
+                return false;
+        link_set_state(link, LINK_FAILED);
+        link->error = error;
+        (void)snprintf(link->detail, sizeof(link->detail), "%s", detail);
+        return true;
+}
+
 void link_note_message(struct link *link)
 {
         if (link->state != LINK_CONNECTING)

@@ -121,7 +121,7 @@ static void on_ended(void *context, struct link *link)
         (void)snprintf(worker->detail, sizeof(worker->detail), "%s", link->detail);
         if (worker->link == link)
                 worker->link = NULL;
-        link->transport->ops->release(link);
+        link_free(link);
 }
 
 static void on_room(void *context, struct link *link)

@@ -109,7 +109,7 @@ static bool on_accepted(void *context, struct link *link)
 
 static void on_ended(void *context, struct link *link)
 {
-        link->transport->ops->release(link);
+        link_free(link);
 }
 
 static void on_room(void *context, struct link *link)

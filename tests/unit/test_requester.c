@@ -81,9 +81,7 @@ static struct link *open_second(struct transport *transport, const struct transp
 
 static void fail_link(struct link *link, int error, const char *detail)
 {
-        link_set_state(link, LINK_FAILED);
-        link->error = error;
-        (void)snprintf(link->detail, sizeof(link->detail), "%s", detail);
+        (void)link_fail(link, error, detail);
 }
 
 static void play_receive(struct link *link, struct message *message, struct payload *payload)
@@ -91,10 +89,6 @@ static void play_receive(struct link *link, struct message *message, struct payl
         payload->taken = true;
         scene->n_received++;
         message_free(link->transport, message);
-}
-
-static void keep_link(struct link *link)
-{
 }
 
 static void ignore_progress(void *context, uint64_t bytes)
@@ -126,7 +120,6 @@ static struct scene *scene_new(enum engine_direction direction)
                 .connect = open_second,
                 .fail = fail_link,
                 .receive = play_receive,
-                .release = keep_link,
         };
         static uint8_t memory[TOTAL];
         struct scene *s = scene = test_keep(calloc(1, sizeof(*s)), scene_free);

@@ -46,7 +46,7 @@ static bool accept_any(void *context, struct link *link)
 static void ignore_end(void *context, struct link *link)
 {
         (void)context;
-        link->transport->ops->release(link);
+        link_free(link);
 }
 
 static void ignore_room(void *context, struct link *link)

@@ -214,8 +214,8 @@ TEST(a_failed_link_ends_once_after_its_messages)
         assert_int_equal(o[0].result, MESSAGE_LOST);
         AWAIT(p, p->n[1].ended == 1);
         assert_int_equal(p->n[1].link->error, FERRY_E_PEER_LOST);
-        p->n[0].transport->ops->release(p->n[0].link);
-        p->n[1].transport->ops->release(p->n[1].link);
+        link_free(p->n[0].link);
+        link_free(p->n[1].link);
         pair_connect(p);
         assert_int_equal(p->n[0].ended, 1);
 }
@@ -241,7 +241,7 @@ TEST(a_peer_that_goes_loses_what_is_in_flight)
         assert_int_equal(p->n[1].ended, 1);
         assert_int_equal(p->n[1].received.done, 1);
         assert_int_equal(back.done, 1);
-        p->n[1].transport->ops->release(p->n[1].link);
+        link_free(p->n[1].link);
         p->n[1].transport->ops->free(p->n[1].transport);
         p->n[1].transport = NULL;
         AWAIT(p, p->n[0].ended == 1);

@@ -255,7 +255,7 @@ TEST(the_chunk_stays_within_what_was_asked_for)
         link->rtt_us = TIMEOUT_US;
         ucx_pace_bulk(link, CHUNK, clock_now_us());
         assert_int_equal(ucx_window(&link->base), 2 * CHUNK);
-        ucx_link_free(link);
+        link_free(&link->base);
         node.transport->ops->free(node.transport);
 }
 

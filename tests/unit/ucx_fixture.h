@@ -173,7 +173,7 @@ static inline void node_stop(struct node *node)
                 node->transport->ops->deregister_memory(node->transport, &node->memory);
                 node->transport->ops->shut_down(node->transport, clock_now_us() + 100000);
                 DL_FOREACH_SAFE (node->transport->links, link, next)
-                        node->transport->ops->release(link);
+                        link_free(link);
                 node->transport->ops->free(node->transport);
         }
         stream_clear(&node->stream);

@@ -146,12 +146,8 @@ static void close_soon(struct channel *channel)
 
 void channel_fail(struct channel *channel, int error, const char *detail)
 {
-        if (!link_is_usable(&channel->link))
-                return;
-        link_set_state(&channel->link, LINK_FAILED);
-        channel->link.error = error;
-        (void)snprintf(channel->link.detail, sizeof(channel->link.detail), "%s", detail);
-        close_soon(channel);
+        if (link_fail(&channel->link, error, detail))
+                close_soon(channel);
 }
 
 void channel_peer_closed(struct channel *channel)

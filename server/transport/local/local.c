@@ -17,12 +17,6 @@ enum {
         CHUNK_DEFAULT = 16 << 20,
 };
 
-static void release_link(struct link *link)
-{
-        DL_DELETE(link->transport->links, link);
-        free(channel_of(link));
-}
-
 static void fail_link(struct link *link, int error, const char *detail)
 {
         channel_fail(channel_of(link), error, detail);
@@ -49,7 +43,7 @@ static struct link *connect_link(struct transport *transport, const struct trans
                 r = channel_greet(channel);
                 if (r < 0) {
                         channel_close(channel);
-                        release_link(&channel->link);
+                        link_free(&channel->link);
                 }
         }
         if (r < 0) {
@@ -135,7 +129,7 @@ static void free_transport(struct transport *transport)
 
         shut_down(transport, 0);
         DL_FOREACH_SAFE (transport->links, link, next)
-                release_link(link);
+                link_free(link);
         directory_close(&local->directory);
         copy_pool_free(local->copy_pool);
         staging_free(local->staging);
@@ -159,7 +153,6 @@ static const struct transport_ops ops = {
         .receive = pulls_receive,
         .cancel = cancel,
         .fail = fail_link,
-        .release = release_link,
         .request_size = request_size,
         .fit = outgoing_fit,
         .window = window,

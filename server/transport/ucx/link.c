@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -44,12 +43,6 @@ ucs_status_t ucx_link_connect(struct ucx_link *link, ucp_ep_params_t *params)
         return link->hh.tbl ? UCS_OK : UCS_ERR_NO_MEMORY;
 }
 
-void ucx_link_free(struct ucx_link *link)
-{
-        DL_DELETE(link->base.transport->links, &link->base);
-        free(link);
-}
-
 struct ucx_link *ucx_link_find(struct ucx *ucx, ucp_ep_h endpoint)
 {
         struct ucx_link *link;
@@ -70,11 +63,8 @@ void ucx_link_fail(struct ucx_link *link, int error, const char *detail)
 {
         struct ucx *ucx = ucx_of_link(link);
 
-        if (!link_is_usable(&link->base))
+        if (!link_fail(&link->base, error, detail))
                 return;
-        link_set_state(&link->base, LINK_FAILED);
-        link->base.error = error;
-        (void)snprintf(link->base.detail, sizeof(link->base.detail), "%s", detail);
         log_event(LOG_DEBUG, "link failed", LOG_S("transport", ucx->base.name), LOG_S("error", ferry_error_code(error)),
                   LOG_S("reason", detail));
         if (link->hh.tbl)

@@ -11,7 +11,7 @@ static void on_connection(ucp_conn_request_h request, void *context)
         ucs_status_t status;
 
         if (link && !ucx->base.handlers.accepted(ucx->base.handlers.context, &link->base)) {
-                ucx_link_free(link);
+                link_free(&link->base);
                 link = NULL;
         }
         if (!link) {

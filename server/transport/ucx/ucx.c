@@ -99,7 +99,7 @@ static struct link *connect_link(struct transport *transport, const struct trans
         }
         log_event(LOG_INFO, "endpoint not created", LOG_S("transport", transport->name),
                   LOG_S("reason", ucs_status_string(status)));
-        ucx_link_free(link);
+        link_free(&link->base);
         *ret_error = -EHOSTUNREACH;
         return NULL;
 }
@@ -107,15 +107,6 @@ static struct link *connect_link(struct transport *transport, const struct trans
 static void fail(struct link *link, int error, const char *detail)
 {
         ucx_link_fail(ucx_link_of(link), error, detail);
-}
-
-static void release(struct link *link)
-{
-        if (link->state != LINK_ENDED) {
-                log_event(LOG_ERROR, "link released before its end");
-                abort();
-        }
-        ucx_link_free(ucx_link_of(link));
 }
 
 static void close_context(struct ucx *ucx)
@@ -135,7 +126,7 @@ static void ucx_free(struct transport *transport)
 
         ucx_shut_down(transport, 0);
         DL_FOREACH_SAFE (transport->links, link, next)
-                ucx_link_free(ucx_link_of(link));
+                link_free(link);
         ucx_watch_end(ucx);
         close_context(ucx);
         ucx_address_wait_free(ucx);
@@ -171,7 +162,6 @@ static const struct transport_ops ops = {
         .receive = ucx_receive,
         .cancel = ucx_cancel,
         .fail = fail,
-        .release = release,
         .request_size = ucx_request_size,
         .fit = ucx_fit,
         .window = ucx_window,

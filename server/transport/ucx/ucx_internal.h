@@ -218,7 +218,6 @@ bool ucx_link_is_tcp(struct ucx_link *link);
 struct ucx_link *ucx_link_new(struct ucx *ucx, bool accepted);
 /* Makes the endpoint, with error handling added to params. */
 ucs_status_t ucx_link_connect(struct ucx_link *link, ucp_ep_params_t *params);
-void ucx_link_free(struct ucx_link *link);
 /* The usable link of an endpoint, or NULL. */
 struct ucx_link *ucx_link_find(struct ucx *ucx, ucp_ep_h endpoint);
 /* Adds the link to those that ucx_queue_flush serves. */

@@ -140,7 +140,7 @@ enum link_state {
         LINK_CONNECTING, /* no message has come from the peer yet */
         LINK_UP,
         LINK_FAILED, /* will be closed; messages may still be under way */
-        LINK_ENDED,  /* no memory is touched for it any more; handlers->ended was called. Until ops->release */
+        LINK_ENDED,  /* no memory is touched for it any more; handlers->ended was called. Until link_free */
 };
 
 struct link {
@@ -227,8 +227,6 @@ struct transport_ops {
         /* Fails the link for the engine's reason, unless it has failed: closes it by force. Safe inside handlers and
          * done; handlers->ended is called later. */
         void (*fail)(struct link *link, int error, const char *detail);
-        /* Frees an ended link. */
-        void (*release)(struct link *link);
 
         /*
          * How many bytes one request should ask for, of [offset, offset + limit) of own, the requester's stream. At
@@ -268,10 +266,14 @@ void transport_init(struct transport *transport, const struct transport_ops *ops
 /* Frees the pool of messages. Called at the end of free(). */
 void transport_clear(struct transport *transport);
 
-/* Enters a link into the transport's list, as LINK_CONNECTING. */
+/* Enters a link, the first member of a transport's own struct, into the transport's list, as LINK_CONNECTING. */
 void link_init(struct link *link, struct transport *transport, bool accepted);
+/* Frees a link that has ended, or that nobody but the transport has got. */
+void link_free(struct link *link);
 /* Changes the state. A change that the table does not allow aborts the process. */
 void link_set_state(struct link *link, enum link_state state);
+/* Makes the link LINK_FAILED, for the first reason given. false: it has failed already. */
+bool link_fail(struct link *link, int error, const char *detail);
 /* Notes that a message came, which makes a connecting link LINK_UP. */
 void link_note_message(struct link *link);
 /* Whether new messages may be sent over it. */
