@@ -76,7 +76,6 @@ static void hand_over(struct channel *channel, const struct wire_header *header,
 {
         struct local *local = channel_local(channel);
 
-        link_note_message(&channel->link);
         local->base.handlers.message(local->base.handlers.context, &channel->link, header, payload);
 }
 
@@ -186,14 +185,9 @@ static const char *handle(struct channel *channel, struct datagram *datagram)
 {
         char detail[TRANSPORT_DETAIL_SIZE];
         struct frame frame;
+        enum frame_verdict verdict = frame_decode(datagram->bytes, datagram->size, datagram->n_fds, &frame);
 
-        switch (frame_decode(datagram->bytes, datagram->size, datagram->n_fds, &frame)) {
-        case FRAME_OK:
-                break;
-        case FRAME_INVALID:
-                return datagram->cut ? "its message was cut: too long, or no descriptors are left here"
-                                     : "it sent what is not of this framing";
-        case FRAME_OTHER_VERSION:
+        if (verdict == FRAME_OTHER_VERSION) {
                 (void)snprintf(detail, sizeof(detail), "it speaks version %u of the local framing, this worker %d",
                                frame.version, FRAME_VERSION);
                 (void)channel_greet(channel); /* so that the peer can report the same */
@@ -203,6 +197,8 @@ static const char *handle(struct channel *channel, struct datagram *datagram)
         }
         if (datagram->cut)
                 return "its message was cut: too long, or no descriptors are left here";
+        if (verdict == FRAME_INVALID)
+                return "it sent what is not of this framing";
         if (!channel->was_greeted && frame.type != FRAME_HELLO)
                 return "it did not greet";
         return handlers[frame.type](channel, &frame, datagram);
