@@ -145,10 +145,13 @@ uint64_t local_deadline(const struct transport *transport)
 
 static void run_timers(struct local *local)
 {
-        uint64_t now_us = clock_now_us();
+        uint64_t deadline_us = local_deadline(&local->base), now_us;
         struct channel *channel;
 
-        if (now_us < local_deadline(&local->base))
+        if (deadline_us == UINT64_MAX)
+                return;
+        now_us = clock_now_us();
+        if (now_us < deadline_us)
                 return;
         if (local->accept_at_us != 0 && local->accept_at_us <= now_us)
                 local_listener_resume(local);
@@ -171,8 +174,7 @@ bool local_progress(struct transport *transport)
         struct local *local = local_of(transport);
         bool did = local_end_failed(local), received = false;
 
-        if (local->accept_at_us != 0 || local->reopen_at_us != 0 || local->retry_at_us != 0 || local->n_pending > 0)
-                run_timers(local);
+        run_timers(local);
         if (local->recent)
                 received = incoming_read(local->recent);
         if (!received || ++local->unpolled >= POLL_EVERY)
