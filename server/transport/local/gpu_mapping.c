@@ -101,7 +101,7 @@ static void close_ran(struct copier_task *task)
 
         frame.id = closing->id;
         channel_post_frame(closing->channel, frame, NULL);
-        DL_DELETE(closing->channel->closings, closing);
+        closing->channel->n_closings--;
         free(closing);
 }
 
@@ -120,6 +120,6 @@ void gpu_mapping_close(struct mappings *mappings, uint64_t id, const struct spac
                 .id = id,
                 .space = space
         };
-        DL_APPEND(channel->closings, closing);
+        channel->n_closings++;
         copier_add(mappings->copier, &closing->task);
 }

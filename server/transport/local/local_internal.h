@@ -101,7 +101,6 @@ struct gpu_closing {
         struct channel *channel;
         uint64_t id;
         const struct space *space; /* NULL = opening failed */
-        struct gpu_closing *prev, *next;
 };
 
 struct channel {
@@ -126,7 +125,7 @@ struct channel {
         const struct lease_slot *peer_page;
         struct mappings mappings;
         struct gpu_opening *openings; /* utlist; GPU memory that the copier opens … */
-        struct gpu_closing *closings; /* utlist; … or closes */
+        size_t n_closings;            /* … and how many it closes */
         bool pulling[FRAME_LEASES];   /* the peer's lease slots that this worker has not released */
 };
 

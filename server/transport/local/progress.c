@@ -17,7 +17,7 @@ enum {
 
 static bool is_unused(const struct channel *channel)
 {
-        return pulls_are_idle(channel) && !channel->openings && !channel->closings && !channel->link.loading;
+        return pulls_are_idle(channel) && !channel->openings && channel->n_closings == 0 && !channel->link.loading;
 }
 
 /* Nothing touches memory for the link any more. */
