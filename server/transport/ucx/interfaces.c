@@ -186,13 +186,11 @@ static int choose(const struct ifaddrs *all, const struct ucx_config *config, co
         struct sockaddr_storage advertised;
         const struct sockaddr *named = (const struct sockaddr *)&address->address;
         char name[IF_NAMESIZE] = "lo";
-        bool specific = !address->wildcard;
 
-        if (address->wildcard && find_advertised(all, config->advertise, &advertised)) {
-                named = (const struct sockaddr *)&advertised;
-                specific = true;
-        }
-        if (!specific) {
+        if (address->wildcard)
+                named = find_advertised(all, config->advertise, &advertised) ? (const struct sockaddr *)&advertised
+                                                                             : NULL;
+        if (!named) {
                 if (!config->advertise)
                         log_event(
                                 LOG_WARN,

@@ -301,10 +301,7 @@ void ucx_cancel(struct link *base, uint64_t transfer)
         }
         while ((m = find_waiting(link->receives, base, transfer))) {
                 DL_DELETE(link->receives, m);
-                if (ucx->in_progress)
-                        defer(ucx, ucx_message_of(m), UCX_DEFERRED_REFUSE);
-                else
-                        refuse(ucx, ucx_message_of(m));
+                defer(ucx, ucx_message_of(m), UCX_DEFERRED_REFUSE);
         }
         offer_opening(link);
 }
