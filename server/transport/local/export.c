@@ -106,22 +106,20 @@ static bool is_mappable(const struct channel *channel, const struct memory *memo
                (HASH_COUNT(channel->exports) < EXPORTS_MAX || is_mapped(channel, memory->id));
 }
 
-/* 0 or -ENOMEM. */
-static int export_add(struct channel *channel, uint64_t id, int state)
+/* NULL: no memory. */
+static struct export *export_add(struct channel *channel, uint64_t id, int state)
 {
-        struct export *export = malloc(sizeof(*export));
+        struct export *export = calloc(1, sizeof(*export));
 
         if (!export)
-                return -ENOMEM;
+                return NULL;
         export->id = id;
         export->state = state;
-        export->space = NULL;
         HASH_ADD(hh, channel->exports, id, sizeof(id), export);
-        if (!export->hh.tbl) {
-                free(export);
-                return -ENOMEM;
-        }
-        return 0;
+        if (export->hh.tbl)
+                return export;
+        free(export);
+        return NULL;
 }
 
 static void post_map(struct channel *channel, uint64_t id, uint64_t size, struct memfd *memfd)
@@ -135,21 +133,25 @@ static void post_map(struct channel *channel, uint64_t id, uint64_t size, struct
 
 /* ---- memory of GPUs ---- */
 
-/* Asks the peer to open GPU memory, once. Memory that has no handle, or that the peer cannot open, is staged. */
-static void export_gpu_memory(struct channel *channel, const struct memory *memory)
+/* Asks the peer to open GPU memory, once. Memory that has no handle, or that the peer cannot open, is staged. NULL: it
+ * is not asked. */
+static struct export *export_gpu_memory(struct channel *channel, const struct memory *memory)
 {
         struct frame frame = frame_of(FRAME_MAP_GPU);
         struct gpu_share *share = handle_of(channel, memory);
         struct iovec pieces[] = { { &frame, sizeof(frame) }, { share, sizeof(*share) } };
+        struct export *export = NULL;
 
-        if (!share || HASH_COUNT(channel->exports) >= EXPORTS_MAX ||
-            export_add(channel, memory->id, EXPORT_PENDING) < 0)
-                return;
-        find_export(channel, memory->id)->space = memory->space;
+        if (share && HASH_COUNT(channel->exports) < EXPORTS_MAX)
+                export = export_add(channel, memory->id, EXPORT_PENDING);
+        if (!export)
+                return NULL;
+        export->space = memory->space;
         gpu_note_opened(memory->space);
         frame.id = memory->id;
         frame.size = memory->size;
         channel_post(channel, pieces, FERRY_ARRAY_SIZE(pieces), NULL);
+        return export;
 }
 
 bool export_is_decided(struct channel *channel, const struct stream *stream, uint64_t offset)
@@ -161,9 +163,9 @@ bool export_is_decided(struct channel *channel, const struct stream *stream, uin
         if (!stream_space(stream, offset))
                 return true;
         (void)stream_run_in_segment(stream, offset, 1, &address, &memory);
-        if (!find_export(channel, memory->id))
-                export_gpu_memory(channel, memory);
         export = find_export(channel, memory->id);
+        if (!export)
+                export = export_gpu_memory(channel, memory);
         return !export || export->state != EXPORT_PENDING;
 }
 
@@ -244,7 +246,7 @@ int export_stream(struct channel *channel, const struct stream *stream, uint64_t
                 if (memory->id == last || find_export(channel, memory->id))
                         continue;
                 last = memory->id;
-                if (export_add(channel, memory->id, EXPORT_MAPPED) < 0)
+                if (!export_add(channel, memory->id, EXPORT_MAPPED))
                         return -ENOMEM;
                 post_map(channel, memory->id, memory->size, memfd_of_memory(channel, memory));
         }
@@ -255,17 +257,18 @@ int export_stream(struct channel *channel, const struct stream *stream, uint64_t
 
 int export_bounce_buffers(struct channel *channel)
 {
+        struct export *export;
         struct memfd *memfd;
         int r;
 
         if (channel->leases.bounce)
                 return 0;
-        r = export_add(channel, export_bounce_id, EXPORT_MAPPED);
-        if (r < 0)
-                return r;
+        export = export_add(channel, export_bounce_id, EXPORT_MAPPED);
+        if (!export)
+                return -ENOMEM;
         r = leases_make_bounce(&channel->leases, &memfd);
         if (r < 0) {
-                export_remove(channel, find_export(channel, export_bounce_id));
+                export_remove(channel, export);
                 return r;
         }
         post_map(channel, export_bounce_id, (uint64_t)BOUNCE_BUFFERS * BOUNCE_SIZE, memfd);
