@@ -252,7 +252,7 @@ WITH_SCENE(a_deleted_region_does_not_live_on_in_the_peer)
 /* Under RLIMIT_AS a peer's region may not fit into the address space, though the transfer needs a part of it only. */
 WITH_PAIR(memory_that_finds_no_room_is_read_unmapped)
 {
-        enum { PART = 24 * MIB, ROOM = 192 * MIB };
+        enum { PART = 24 * MIB, ROOM = 384 * MIB }; /* also for the stacks and heaps of threads that start later */
         const char *offered, *body;
         struct rlimit limit;
 
