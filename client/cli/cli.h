@@ -205,7 +205,7 @@ void cli_bytes_format(char *text, size_t size, double bytes);
  * the process. What nohup has ignored stays ignored.
  */
 void signals_install(void);
-/* In so many ms (0 = never) the same is done, with SIGALRM. */
+/* In so many ms the same is done, with SIGALRM. */
 void signals_limit(uint64_t limit_ms);
 
 void signals_watch(struct ferry *f);

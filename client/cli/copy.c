@@ -84,7 +84,7 @@ int cli_run_copy(struct cli *cli, int argc, char **argv)
                 status = end_open(cli, &from);
         if (status == CLI_OK)
                 status = end_open(cli, &to);
-        if (status == CLI_OK && from.is_region != to.is_region)
+        if (status == CLI_OK && cli->timeout && from.is_region != to.is_region)
                 signals_limit(cli_time(cli->timeout, 0));
         if (status == CLI_OK) {
                 if (from.is_region && to.is_region)

@@ -9,8 +9,9 @@
 #include "cli.h"
 
 enum {
-        SIGNALS_HANDLES = 1024, /* ferry spread has one for each worker */
-        SIGNALS_AGAIN_MS = 500, /* timeout(1) signals its command twice: to itself, and to its group */
+        SIGNALS_HANDLES = 1024,     /* ferry spread has one for each worker */
+        SIGNALS_AGAIN_MS = 500,     /* timeout(1) signals its command twice: to itself, and to its group */
+        SIGNALS_REPEAT_US = 100000, /* of SIGALRM, which may come just before a call that it is to end */
 };
 
 static _Atomic(struct ferry *) signals_handles[SIGNALS_HANDLES];
@@ -33,7 +34,7 @@ static void signals_take(int number)
         int error = errno;
         if (!signals_signal) {
                 first_ms = now_ms;
-        } else if (number != SIGPIPE && now_ms - first_ms >= SIGNALS_AGAIN_MS) {
+        } else if (number != SIGPIPE && number != SIGALRM && now_ms - first_ms >= SIGNALS_AGAIN_MS) {
                 signal(number, SIG_DFL);
                 raise(number);
         }
@@ -60,8 +61,9 @@ void signals_install(void)
 void signals_limit(uint64_t limit_ms)
 {
         struct sigaction action = { .sa_handler = signals_take };
-        struct itimerval limit = { .it_value = { .tv_sec = (time_t)(limit_ms / 1000),
-                                                 .tv_usec = (suseconds_t)(limit_ms % 1000 * 1000) } };
+        struct itimerval limit = { .it_interval = { .tv_usec = SIGNALS_REPEAT_US } };
+        limit.it_value.tv_sec = (time_t)(limit_ms / 1000);
+        limit.it_value.tv_usec = (suseconds_t)(limit_ms % 1000 * 1000 + 1); /* 0 would be never */
         sigfillset(&action.sa_mask);
         sigaction(SIGALRM, &action, NULL);
         setitimer(ITIMER_REAL, &limit, NULL);

@@ -160,10 +160,11 @@ class Faults(Case):
 
     def test_a_time_limit_of_a_copy_of_a_file(self):
         region = self.region(self.a, 10)
-        copy = self.start("copy", "-", region, "-u", self.a.url, "--timeout", "50ms", stdin=-1)
-        copy.wait(LIMIT)  # its input stays open
-        _, errors = self.finish(copy, status=4)
-        self.assertEqual(errors, "ferry: not done within 50ms: stopped\n")
+        for limit in ("50ms", "0"):
+            copy = self.start("copy", "-", region, "-u", self.a.url, "--timeout", limit, stdin=-1)
+            copy.wait(LIMIT)  # its input stays open
+            _, errors = self.finish(copy, status=4)
+            self.assertEqual(errors, f"ferry: not done within {limit}: stopped\n")
 
     def test_what_a_killed_command_leaves_bears_its_name(self):
         process, _ = self.offer(MIB)
