@@ -23,7 +23,8 @@
 enum {
         EVENTS = 64,
         ACCEPT_AT_ONCE = 10, /* connections in a row; then the other events are handled */
-        RETRY_US = 100000,   /* pause before accepting again, while memory, descriptors or connections are short */
+        RETRY_US = 100000,   /* pause before accepting again, while that fails or connections are short */
+        WARN_US = 10000000,  /* pause before the log says again that it fails */
 };
 
 /* Event data of epoll: the run queue, then the listeners, then the shards; the gate has its own (gate_owns). */
@@ -59,16 +60,19 @@ static void run(struct http_thread *thread, struct http_shard *shard, bool calle
 
 /* ---- accepting ---- */
 
-/* accept() failed for want of a resource: the connection stays in the kernel's queue, so that calling it again at once
- * would be a busy loop. */
-static bool is_short(int error)
-{
-        return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-}
-
 static void pause_listening(struct http_thread *thread)
 {
         thread->retry_us = clock_now_us() + RETRY_US;
+}
+
+/* The connection stays in the kernel's queue, so that calling accept() again at once would be a busy loop. */
+static void accept_failed(struct http_thread *thread, int error)
+{
+        pause_listening(thread);
+        if (thread->retry_us < thread->warn_us)
+                return;
+        thread->warn_us = thread->retry_us + WARN_US;
+        log_event(LOG_WARN, "accepting HTTP clients paused", LOG_S("reason", strerror(error)));
 }
 
 static size_t count_from(const struct http_thread *thread, uint64_t key)
@@ -112,8 +116,8 @@ static bool take_connection(struct http_thread *thread, struct http_listener *li
         }
         int fd = accept4(listener->fd, &address.base, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) {
-                if (is_short(errno))
-                        pause_listening(thread);
+                if (!accept_is_repeatable(errno))
+                        accept_failed(thread, errno);
                 return false;
         }
         if (listener->local && !is_same_user(fd)) {

@@ -28,7 +28,8 @@ struct http_thread {
         struct shard_list shards;
         struct http_gate gate;
         bool listening;    /* the listeners are in epoll_fd */
-        uint64_t retry_us; /* no accept before this time, because a resource was short; 0 = accept */
+        uint64_t retry_us; /* no accept before this time, because it failed; 0 = accept */
+        uint64_t warn_us;  /* the log says no more of that before this time */
         uint64_t sweep_us; /* the next deadline of a shard; 0 = none */
 };
 

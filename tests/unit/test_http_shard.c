@@ -15,6 +15,8 @@
 #include "shard.h"
 #include "shard_list.h"
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/metrics.h"
 
 enum { THREADS = 2, CROWD = 300, LIMIT = 150 };
@@ -29,6 +31,22 @@ uint64_t __wrap_address_key(const union http_address *address);
 uint64_t __wrap_address_key(const union http_address *address)
 {
         return atomic_load(&client_key);
+}
+
+/* What accept4 fails with; 0 = it does not. And how often it has. */
+static atomic_int accept_error;
+static atomic_uint n_refused;
+
+int __real_accept4(int fd, struct sockaddr *address, socklen_t *size, int flags);
+int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *size, int flags);
+
+int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *size, int flags)
+{
+        if (!atomic_load(&accept_error))
+                return __real_accept4(fd, address, size, flags);
+        atomic_fetch_add(&n_refused, 1);
+        errno = atomic_load(&accept_error);
+        return -1;
 }
 
 /* A server for a crowd; the fixture's has lower limits. */
@@ -206,6 +224,35 @@ WITH_HTTP(without_descriptors_clients_wait_until_there_are_some)
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
         expect_status(raw_receive_last(late), 200);
         close(kept);
+}
+
+static void count_paused(void *context, enum log_level level, const char *line)
+{
+        if (level == LOG_WARN && strstr(line, "accepting HTTP clients paused"))
+                atomic_fetch_add((atomic_uint *)context, 1);
+}
+
+/* As a firewall and a sandbox make it fail. */
+WITH_HTTP(an_accept_that_fails_is_logged_once_and_repeated_after_a_pause)
+{
+        enum { PAUSE_US = 100000, PAUSES = 2 };
+        static atomic_uint lines;
+        uint64_t began_us;
+        int late;
+
+        start(h, CROWD);
+        log_set_level(LOG_WARN);
+        assert_int_equal(log_set_sink(count_paused, &lines), 0);
+        began_us = clock_now_us();
+        atomic_store(&accept_error, EPERM);
+        late = http_begin(h, "GET", "/livez", "", NULL);
+        WAIT_UNTIL(atomic_load(&n_refused) > PAUSES * THREADS);
+        assert_true(atomic_load(&n_refused) <= THREADS * (1 + (clock_now_us() - began_us) / PAUSE_US));
+        assert_in_range(atomic_load(&lines), 1, THREADS);
+        atomic_store(&accept_error, 0);
+        expect_status(raw_receive_last(late), 200);
+        assert_int_equal(log_set_sink(NULL, NULL), 0);
+        log_set_level(LOG_ERROR);
 }
 
 /* ---- new credentials ---- */

@@ -13,7 +13,8 @@
 
 enum {
         ACCEPT_BURST = 16,        /* connections to accept in a row */
-        ACCEPT_PAUSE_US = 100000, /* pause when no descriptor is left */
+        ACCEPT_PAUSE_US = 100000, /* pause when that fails */
+        WARN_US = 10000000,       /* pause before the log says again that it fails */
         REOPEN_US = 200000,       /* for whatever removes the socket to remove the directory, too */
         RETRY_US = 1000000,       /* pause when neither can be made again */
 };
@@ -27,9 +28,12 @@ static int watch(struct local *local, int operation, uint32_t events)
 
 static void pause_accepting(struct local *local, int error)
 {
-        log_event(LOG_WARN, "accepting local peers paused", LOG_S("reason", strerror(error)));
         (void)watch(local, EPOLL_CTL_MOD, 0);
         local->accept_at_us = clock_now_us() + ACCEPT_PAUSE_US;
+        if (local->accept_at_us < local->warn_us)
+                return;
+        local->warn_us = local->accept_at_us + WARN_US;
+        log_event(LOG_WARN, "accepting local peers paused", LOG_S("reason", strerror(error)));
 }
 
 static void refuse_socket(int fd, const char *reason)
@@ -68,7 +72,7 @@ void local_listener_accept(struct local *local)
                         accept_one(local, fd);
                         continue;
                 }
-                if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+                if (!accept_is_repeatable(errno))
                         pause_accepting(local, errno);
                 return;
         }

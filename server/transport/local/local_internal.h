@@ -53,6 +53,7 @@ struct local {
         struct channel *recent;                  /* the one that sent last; NULL = none */
         unsigned unpolled;                       /* progress() calls since the last epoll_wait */
         uint64_t accept_at_us;                   /* the listener is not polled before; 0 = it is polled */
+        uint64_t warn_us;                        /* the log says no more of that before this time */
         uint64_t retry_at_us;                    /* next try to send queued datagrams; 0 = when a socket has room */
         bool full;                               /* links were refused, and that was logged */
 
@@ -281,7 +282,7 @@ bool incoming_read(struct channel *channel);
 
 /* 0; -errno, logged. */
 int local_listener_open(struct local *local);
-/* Accepts waiting connections. Pauses until local->accept_at_us when no descriptor is left. */
+/* Accepts waiting connections. Pauses until local->accept_at_us when that fails, as without a descriptor. */
 void local_listener_accept(struct local *local);
 /* Ends the pause. */
 void local_listener_resume(struct local *local);

@@ -2,6 +2,8 @@
 #ifndef BASE_UTIL_H
 #define BASE_UTIL_H
 
+#include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -28,6 +30,12 @@ static inline void cleanup_close(const int *fd)
 {
         if (*fd >= 0)
                 (void)close(*fd);
+}
+
+/* Whether accept() failed for want of a client, or of one alone: it may be called again at once. */
+static inline bool accept_is_repeatable(int error)
+{
+        return error == EAGAIN || error == EINTR || error == ECONNABORTED;
 }
 
 /* Copies from, NULL = "", cut to size - 1 bytes; a snprintf costs ten times as much. Returns the length of the copy. */
