@@ -168,6 +168,31 @@ TEST_WITH(limits_of_the_process_are_named, setup, teardown)
         region_unref(create(4096));
 }
 
+/* What memfd_create fails with; 0 = it does not. */
+static int memfd_error;
+
+int __real_memfd_create(const char *name, unsigned flags);
+int __wrap_memfd_create(const char *name, unsigned flags);
+
+int __wrap_memfd_create(const char *name, unsigned flags)
+{
+        if (!memfd_error)
+                return __real_memfd_create(name, flags);
+        errno = memfd_error;
+        return -1;
+}
+
+/* As in a sandbox that knows fewer system calls. */
+TEST_WITH(a_system_without_memfds_is_named, setup, teardown)
+{
+        FOR_EACH (int, error, ENOSYS, EPERM) {
+                memfd_error = error;
+                assert_refused_by(4096, FERRY_E_UNKNOWN_DEVICE, "memfd_create");
+                memfd_error = 0;
+        }
+        region_unref(create(4096));
+}
+
 /* The system as files say it is. */
 static void write_text(const char *path, const char *text)
 {
