@@ -116,6 +116,8 @@ void contact_remove_link(struct peer *peer, int error, const char *detail)
         peer->contact = NULL;
         DL_DELETE2(contact->peers, peer, contact_prev, contact_next);
         set_error(contact, error, detail);
+        if (error == FERRY_E_PEER_UNREACHABLE && peer->link->transport != peer->engine->local)
+                contact->no_ucx = "the peer's network address cannot be reached: a firewall, or no route?";
         if (!contact->peers)
                 unlinked_add(peer->engine, contact);
         contact_notify(peer->engine, contact);

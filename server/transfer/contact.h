@@ -20,7 +20,7 @@ struct contact {
         uint64_t number;         /* in order of appearance */
         char *name, *url, *data; /* owned; NULL = not known */
         const char *no_shm; /* why the latest route that did not use shared memory did not; NULL = there was none */
-        const char *no_ucx; /* why it does not use the network transport; NULL = that was tried */
+        const char *no_ucx; /* why it does not use the network transport; NULL = it does, or that is tried */
         struct peer *peers; /* utlist; its links */
         uint64_t n_completed, bytes;
         /* Transfers over HTTP (engine_note_http): */

@@ -246,6 +246,29 @@ WITH_PAIR(an_address_that_is_not_admitted_is_the_reason)
         assert_reason(peer, "tcp", "--allow-peer does not admit the peer's network address");
 }
 
+/* As behind a firewall: a's data port is not open at the address that its metadata name. */
+WITH_PAIR(a_network_address_that_cannot_be_reached_is_the_reason_for_http)
+{
+        static const char *const network[] = { "--data-listen", "127.0.0.1:0", "--local", "off", NULL };
+        struct ferry_operation offer, active;
+        struct json_object *peer;
+
+        worker_start_plain(&p->a, "a",
+                           STRINGS("--listen", "127.0.0.9:0", "--advertise", "127.0.0.9", "--data-listen",
+                                   "127.0.0.1:0", "--local", "off"));
+        assert_int_equal(ferry_new(p->a.url, NULL, &p->a.client), 0);
+        worker_start(&p->b, "b", network);
+        offer_make(&p->a, FERRY_READABLE, region_make(&p->a, SIZE, 7), &offer);
+        begin_make(&p->b, FERRY_READ, region_make(&p->b, SIZE, 0), offer.metadata, &active);
+        operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
+        peer = only_peer(&p->b);
+        assert_string_equal(json_text(peer, "transport"), "http");
+        assert_unused(peer, "shm rdma tcp");
+        assert_reason(peer, "tcp", "the peer's network address cannot be reached: a firewall, or no route?");
+        ferry_operation_clear(&offer);
+        ferry_operation_clear(&active);
+}
+
 WITH_PAIR(pages_give_each_peer_once)
 {
         struct worker others[MANY] = { 0 };
