@@ -151,6 +151,26 @@ TEST(another_range_than_was_asked_for_is_no_success)
         }
 }
 
+/* What an earlier answer on the connection has said of its own range is no word on a later one. */
+TEST(a_later_answer_must_name_its_range_too)
+{
+        enum { FIRST = 1 << 20, SIZE = FIRST + 8 };
+        struct answering_peer *peer = answering_peer_new(
+                text_format("HTTP/1.1 206 Part\r\nContent-Range: bytes 0-%d/%d\r\nContent-Length: %d\r\n\r\n%*s",
+                            FIRST - 1, SIZE, FIRST, FIRST, ""));
+        uint8_t *memory = test_keep(calloc(1, SIZE), free);
+        struct segment segment = { .address = memory, .size = SIZE };
+        struct moved moved;
+
+        peer->later = PART("");
+        peer->keep_alive = true;
+        read_begin(&moved, &segment, answering_peer_go(peer)->port);
+        read_end(&moved);
+        assert_int_equal(moved.outcome.error, FERRY_E_TRANSFER_FAILED);
+        assert_string_equal(moved.outcome.detail, "The peer sent another range than was asked for");
+        assert_memory_equal(memory + FIRST, "\0\0\0\0\0\0\0", 8);
+}
+
 /* Its listener is full, so that SYNs are dropped. The default is 3 s. */
 TEST(a_host_that_does_not_answer_is_given_up_in_time)
 {

@@ -318,3 +318,43 @@ TEST(a_peer_that_writes_on_without_waiting_is_bounded)
                 message_free(&s->transport, message);
         }
 }
+
+/* To a GPU: the transport copies it from the message. */
+TEST(a_write_that_comes_inline_takes_no_place_of_one_that_does_not)
+{
+        enum { LENGTH = TOTAL / ENGINE_WINDOW_MAX };
+        const struct wire_header inline_write = { .type = WIRE_WRITE,
+                                                  .from_epoch = EPOCH,
+                                                  .operation = OPERATION_ID,
+                                                  .transfer = TRANSFER_ID,
+                                                  .length = LENGTH,
+                                                  .total = TOTAL };
+        static const uint8_t bytes[LENGTH];
+        static const struct space gpu;
+        struct scene *s = scene_new();
+
+        s->segment.space = &gpu;
+        for (unsigned i = 0; i < 2; i++) { /* received, and waiting */
+                responder_on_write(&s->engine, &s->peer, &inline_write,
+                                   &(struct payload){ .bytes = bytes, .length = LENGTH });
+                assert_true(s->loading->prev->force_inline);
+                assert_true(s->loading->begin(s->loading));
+                if (i == 0)
+                        finish_loading(s, MESSAGE_OK);
+        }
+        for (unsigned i = 0; i < ENGINE_WINDOW_MAX; i++)
+                take_write(s, i * LENGTH, LENGTH);
+        assert_int_equal(s->n_loading, ENGINE_WINDOW_MAX + 1);
+        take_write(s, 0, LENGTH);
+        (void)responders_step(&s->engine);
+        assert_int_equal(s->n_loading, ENGINE_WINDOW_MAX + 1);
+        assert_int_equal(responder_find(&s->engine, TRANSFER_ID)->error, FERRY_E_TRANSFER_FAILED);
+        finish_loading(s, MESSAGE_OK);
+        while (s->loading) {
+                struct message *message = s->loading;
+
+                assert_false(message->begin(message));
+                DL_DELETE(s->loading, message);
+                message_free(&s->transport, message);
+        }
+}
