@@ -142,14 +142,6 @@ static void on_room(void *context, struct link *link)
         peer_ready(peer);
 }
 
-static void on_copied(void *context, struct message *message)
-{
-        if (requester_owns(message))
-                requester_copied(message);
-        else if (responder_owns(message))
-                responder_copied(message);
-}
-
 struct transport_handlers arrival_handlers(struct engine *engine)
 {
         return (struct transport_handlers){
@@ -158,6 +150,5 @@ struct transport_handlers arrival_handlers(struct engine *engine)
                 .accepted = on_accepted,
                 .ended = on_ended,
                 .room = on_room,
-                .copied = on_copied,
         };
 }

@@ -106,11 +106,6 @@ void requester_on_done_ack(struct engine *engine, struct peer *peer, const struc
 /* The responder holds a READ until its bytes arrive. */
 void requester_on_held(struct engine *engine, struct peer *peer, const struct wire_header *header);
 
-/* Whether a receive is a requester's. */
-bool requester_owns(const struct message *message);
-/* A part of such a receive is in place. */
-void requester_copied(struct message *message);
-
 /* ---- requester.c: begins and ends it ---- */
 
 /* Any thread. 0; -ENOMEM; -EINVAL when the sizes do not add up. */

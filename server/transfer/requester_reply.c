@@ -111,12 +111,7 @@ static void data_received(struct message *message, enum message_result result)
         requester_mark(r);
 }
 
-bool requester_owns(const struct message *message)
-{
-        return message->done == data_received;
-}
-
-void requester_copied(struct message *message)
+static void part_received(struct message *message)
 {
         struct requester *r = message->owner;
 
@@ -152,6 +147,7 @@ static void receive(struct requester *r, struct chunk *chunk, const struct wire_
         message->length = h->length;
         message->verify = r->spec.verify;
         message->begin = data_begins;
+        message->part = part_received;
         message->done = data_received;
         message->owner = r;
         message->transfer = r->spec.id;

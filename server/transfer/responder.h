@@ -128,9 +128,5 @@ void responders_retry_held(struct engine *engine);
 
 void responder_on_write(struct engine *engine, struct peer *peer, const struct wire_header *header,
                         struct payload *payload);
-/* Whether a receive is a responder's. */
-bool responder_owns(const struct message *message);
-/* A part of such a receive is in place. */
-void responder_copied(struct message *message);
 
 #endif

@@ -71,12 +71,7 @@ static bool write_begins(struct message *message)
         return true;
 }
 
-bool responder_owns(const struct message *message)
-{
-        return message->done == write_received;
-}
-
-void responder_copied(struct message *message)
+static void part_received(struct message *message)
 {
         struct responder *r = message->owner;
 
@@ -136,6 +131,7 @@ void responder_on_write(struct engine *engine, struct peer *peer, const struct w
         message->length = h->length;
         message->verify = (h->flags & WIRE_VERIFY) != 0;
         message->begin = write_begins;
+        message->part = part_received;
         message->done = write_received;
         message->owner = r;
         message->transfer = r->transfer;

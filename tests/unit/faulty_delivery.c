@@ -164,8 +164,8 @@ void delivery_advance(struct delivery *d)
                 d->due_us = faulty_later(f);
                 store(d, 0, message->length / 2);
                 message->copied = message->length / 2;
-                if (f->above.copied && message->copied > 0)
-                        f->above.copied(f->above.context, message); /* which may end it */
+                if (message->part && message->copied > 0)
+                        message->part(message); /* which may end it */
                 break;
         case STAGE_BEGUN:
                 store(d, message->length / 2, message->length);

@@ -75,6 +75,16 @@ void worker_send(struct link *link, struct message *message)
         link->transport->ops->send(link, message);
 }
 
+static void part_received(struct message *message)
+{
+        struct outcome *outcome = message->owner;
+        struct worker *worker = FERRY_CONTAINER_OF(outcome, struct worker, received);
+
+        worker->copied++;
+        if (worker->on_copied)
+                worker->on_copied(worker, message);
+}
+
 static void on_message(void *context, struct link *link, const struct wire_header *header, struct payload *payload)
 {
         struct worker *worker = context;
@@ -93,6 +103,7 @@ static void on_message(void *context, struct link *link, const struct wire_heade
                 struct message *message = message_make(worker, worker->place, header->offset, payload->length,
                                                        header->transfer, &worker->received);
 
+                message->part = part_received;
                 worker->received.refuses = refuses;
                 worker->received.done = times;
                 worker->transport->ops->receive(link, message, payload);
@@ -130,20 +141,11 @@ static void on_room(void *context, struct link *link)
         ((struct worker *)context)->room++;
 }
 
-static void on_copied(void *context, struct message *message)
-{
-        struct worker *worker = context;
-
-        worker->copied++;
-        if (worker->on_copied)
-                worker->on_copied(worker, message);
-}
-
 /* ---- workers ---- */
 
 void worker_open(struct worker *worker, unsigned copy_threads)
 {
-        const struct transport_handlers handlers = { worker, on_message, on_accepted, on_ended, on_room, on_copied };
+        const struct transport_handlers handlers = { worker, on_message, on_accepted, on_ended, on_room };
         struct local_config config = { .directory = fixture_directory, .copy_threads = copy_threads };
 
         *worker = (struct worker){ .epoch = random_id() };

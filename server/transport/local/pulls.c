@@ -124,15 +124,15 @@ static bool pull_begin(struct pull *pull)
         return true;
 }
 
-static void tell_copied(struct local *local, struct pull *pull, uint64_t copied)
+static void tell_copied(struct pull *pull, uint64_t copied)
 {
         struct message *message = pull->message;
 
         if (copied <= message->copied)
                 return;
         message->copied = copied;
-        if (local->base.handlers.copied)
-                local->base.handlers.copied(local->base.handlers.context, message);
+        if (message->part)
+                message->part(message);
 }
 
 /* ---- pulls off the host, by the copier ---- */
@@ -229,7 +229,7 @@ static uint64_t pull_step(struct local *local, struct pull *pull, uint64_t limit
                 break;
         case COPY_MORE:
         case COPY_WAITS:
-                tell_copied(local, pull, copied); /* may end it */
+                tell_copied(pull, copied); /* may end it */
                 break;
         }
         return size;

@@ -98,6 +98,8 @@ struct message {
          * NULL = always wanted.
          */
         bool (*begin)(struct message *message);
+        /* A part of a long receive is in place (copied). Some transports never call it. May be NULL. */
+        void (*part)(struct message *message);
         /* The memory is not touched any more. MESSAGE_OK of a send does not say that the peer wanted the bytes. May be
          * called inside send() or receive() of the same message. May be NULL. */
         void (*done)(struct message *message, enum message_result result);
@@ -114,7 +116,7 @@ struct message {
         struct link *link;
         struct message *prev, *next;
         struct stage *stage; /* of a payload off the host (staging.h) */
-        uint64_t copied;     /* bytes of a long receive in place; may be read inside handlers->copied */
+        uint64_t copied;     /* bytes of a long receive in place; may be read inside part */
 };
 
 /* The payload of a message that arrived. Valid inside handlers->message only, unless receive() took it over. */
@@ -181,8 +183,6 @@ struct transport_handlers {
         void (*ended)(void *context, struct link *link);
         /* The link is up, or has room again for the engine's requests or sends (see fit). */
         void (*room)(void *context, struct link *link);
-        /* A part of a long receive is in place (message->copied). Some transports never call it. */
-        void (*copied)(void *context, struct message *message);
         /* A transport that waited for its address can be used now. May be NULL. */
         void (*opened)(void *context, struct transport *transport);
 };
