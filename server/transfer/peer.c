@@ -85,6 +85,23 @@ static void hello_sent(struct message *message, enum message_result result)
                 peer_fail(peer, FERRY_E_TRANSFER_FAILED, "out of memory");
 }
 
+struct message *peer_message_new(struct peer *peer, const struct wire_header *header, const struct stream *stream,
+                                 void *owner)
+{
+        struct message *message = message_new(peer->link->transport);
+
+        if (!message)
+                return NULL;
+        message->header = *header;
+        message->stream = stream;
+        message->offset = header->offset;
+        message->length = header->length;
+        message->verify = (header->flags & WIRE_VERIFY) != 0;
+        message->owner = owner;
+        message->transfer = header->transfer;
+        return message;
+}
+
 static void send_with(struct peer *peer, const struct wire_header *header, const struct stream *payload)
 {
         struct message *message;

@@ -136,22 +136,15 @@ static bool data_begins(struct message *message)
 static void receive(struct requester *r, struct chunk *chunk, const struct wire_header *h, struct payload *payload)
 {
         struct link *link = r->peer->link;
-        struct message *message = message_new(link->transport);
+        struct message *message = peer_message_new(r->peer, h, &r->stream, r);
 
         if (!message) {
                 requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
                 return;
         }
-        message->stream = &r->stream;
-        message->offset = h->offset;
-        message->length = h->length;
-        message->verify = r->spec.verify;
         message->begin = data_begins;
         message->part = part_received;
         message->done = data_received;
-        message->owner = r;
-        message->transfer = r->spec.id;
-        message->header = *h;
         link->transport->ops->receive(link, message, payload);
 }
 

@@ -117,26 +117,19 @@ static void write_sent(struct message *message, enum message_result result)
 
 static bool send_part(struct requester *r, struct chunk *chunk, uint64_t offset, uint64_t length, bool force_inline)
 {
-        struct wire_header header = request_header(r, chunk, offset, length);
-        struct message *message = message_new(r->peer->link->transport);
+        const struct wire_header header = request_header(r, chunk, offset, length);
+        struct message *message = peer_message_new(r->peer, &header, &r->stream, r);
 
         if (!message) {
                 requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
                 return false;
         }
         if (r->spec.verify && !r->stream.off_host)
-                (void)stream_checksum(&r->stream, offset, length, &header.checksum);
-        message->header = header;
-        message->stream = &r->stream;
-        message->offset = offset;
-        message->length = length;
+                (void)stream_checksum(&r->stream, offset, length, &message->header.checksum);
         message->force_inline = force_inline;
-        message->verify = r->spec.verify;
         message->begin = still_wanted;
         message->done = write_sent;
-        message->owner = r;
-        message->transfer = r->spec.id;
-        if (message->header.flags & WIRE_FINAL)
+        if (header.flags & WIRE_FINAL)
                 r->final_sent = true;
         chunk->sends++;
         r->peer->link->transport->ops->send(r->peer->link, message);

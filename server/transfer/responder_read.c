@@ -32,33 +32,27 @@ static void send_data(struct responder *r, const struct responder_read *read, ui
                       bool force_inline)
 {
         struct wire_header header = responder_header(r, WIRE_DATA);
-        struct message *message = message_new(r->peer->link->transport);
+        struct message *message;
 
-        if (!message) {
-                responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
-                return;
-        }
-        if (read->verify && !r->stream.off_host)
-                (void)stream_checksum(&r->stream, offset, length, &header.checksum);
         header.seq = read->seq;
         header.offset = offset;
         header.length = length;
         if (read->verify)
                 header.flags |= WIRE_VERIFY;
-        message->header = header;
-        if (length == r->stream.total && length <= WIRE_INLINE_MAX) {
-                message->header.flags |= WIRE_FINAL;
-                responder_set_state(r, RESPONDER_SERVED);
+        if (length == r->stream.total && length <= WIRE_INLINE_MAX)
+                header.flags |= WIRE_FINAL;
+        message = peer_message_new(r->peer, &header, &r->stream, r);
+        if (!message) {
+                responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
+                return;
         }
-        message->stream = &r->stream;
-        message->offset = offset;
-        message->length = length;
+        if (read->verify && !r->stream.off_host)
+                (void)stream_checksum(&r->stream, offset, length, &message->header.checksum);
+        if (header.flags & WIRE_FINAL)
+                responder_set_state(r, RESPONDER_SERVED);
         message->force_inline = force_inline;
-        message->verify = read->verify;
         message->begin = data_wanted;
         message->done = data_sent;
-        message->owner = r;
-        message->transfer = r->transfer;
         responder_sends(r, length);
         r->peer->link->transport->ops->send(r->peer->link, message);
 }

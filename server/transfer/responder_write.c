@@ -119,23 +119,16 @@ void responder_on_write(struct engine *engine, struct peer *peer, const struct w
                 fail_write(r, h, FERRY_E_LIMIT_REACHED, "the peer wrote more chunks at once than it may");
                 return;
         }
-        message = message_new(peer->link->transport);
+        message = peer_message_new(peer, h, &r->stream, r);
         if (!message) {
                 fail_write(r, h, FERRY_E_TRANSFER_FAILED, "out of memory");
                 return;
         }
         r->n_receives += !payload->bytes;
         message->force_inline = payload->bytes != NULL;
-        message->stream = &r->stream;
-        message->offset = h->offset;
-        message->length = h->length;
-        message->verify = (h->flags & WIRE_VERIFY) != 0;
         message->begin = write_begins;
         message->part = part_received;
         message->done = write_received;
-        message->owner = r;
-        message->transfer = r->transfer;
         message->responder = r->number;
-        message->header = *h;
         peer->link->transport->ops->receive(peer->link, message, payload);
 }
