@@ -40,16 +40,7 @@ void requester_free(struct requester *r)
 
 /* ---- beginning ---- */
 
-/* Whether the link's carrier is allowed. UCX chooses it when it connects. */
-static bool is_allowed(const struct requester *r, const char *carrier)
-{
-        unsigned carriers = r->spec.carriers;
-
-        if (carriers == 0 || r->peer->link->transport != r->engine->ucx)
-                return true;
-        return (carriers & (strcmp(carrier, "tcp") == 0 ? ENGINE_CARRIER_TCP : ENGINE_CARRIER_RDMA)) != 0;
-}
-
+/* Whether the link's carrier may not be allowed. UCX chooses it when it connects. */
 static bool must_ask_carrier(const struct requester *r)
 {
         unsigned carriers = r->spec.carriers & ENGINE_CARRIER_UCX;
@@ -65,8 +56,8 @@ void requester_link_up(struct requester *r)
         if (r->next > 0 && r->error == 0)
                 requester_note_started(r); /* the chunks requested while it was connecting are being moved */
         if (r->state != REQUESTER_ROUTING)
-                return;
-        if (!is_allowed(r, carrier)) {
+                return; /* it did not wait for the carrier */
+        if (!(r->spec.carriers & (strcmp(carrier, "tcp") == 0 ? ENGINE_CARRIER_TCP : ENGINE_CARRIER_RDMA))) {
                 r->peer_knows = true; /* nothing was sent that it must be told the end of */
                 requester_fail(r, FERRY_E_PEER_UNREACHABLE,
                                "UCX carries this link by %s, which \"transports\" does not allow", carrier);

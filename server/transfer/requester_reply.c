@@ -54,7 +54,6 @@ static struct requester *requester_of(struct engine *engine, struct peer *peer, 
         /* Another worker at the address of the one in the metadata answers with its own epoch, and refuses. */
         if (h->from_epoch != r->spec.peer.epoch && h->status == 0)
                 return NULL;
-        requester_note_started(r);
         return r;
 }
 
@@ -196,7 +195,6 @@ void requester_on_held(struct engine *engine, struct peer *peer, const struct wi
             r->error || h->status || h->from_epoch != r->spec.peer.epoch)
                 return;
         r->held = true;
-        requester_note_started(r);
         requester_report_progress(r); /* not a stall: the peer waits for the bytes, too */
 }
 

@@ -10,11 +10,7 @@ static void read_sent(struct message *message, enum message_result result)
         struct peer *peer = message->link->owner;
         struct requester *r = peer ? requester_find(peer->engine, message->transfer) : NULL;
 
-        if (!r || r->peer != peer)
-                return;
-        if (result == MESSAGE_OK)
-                requester_note_started(r);
-        else if (result == MESSAGE_NO_MEMORY)
+        if (r && r->peer == peer && result == MESSAGE_NO_MEMORY)
                 requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
 }
 
@@ -108,8 +104,6 @@ static void write_sent(struct message *message, enum message_result result)
         struct chunk *chunk = window_find(&r->window, message->header.seq);
 
         requester_note_message(r, message, result);
-        if (result == MESSAGE_OK)
-                requester_note_started(r);
         chunk->sends--;
         requester_chunk_written(r, chunk);
         requester_mark(r);
