@@ -118,10 +118,6 @@ static void on_ended(void *context, struct link *link)
                 metric_add(engine->metric_failures, 1);
         peer_unindex(peer);
         contact_remove_link(peer, peer->unused ? 0 : link->error, link->detail);
-        if (peer->ready) {
-                DL_DELETE2(engine->ready_peers, peer, ready_prev, ready_next);
-                peer->ready = false;
-        }
         peer->ended = engine->peers_ended = true;
         DL_FOREACH_SAFE2(peer->requesters, q, q_next, peer_next)
         requester_link_ended(q, link->error, link->detail);

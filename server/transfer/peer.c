@@ -188,7 +188,7 @@ bool peer_set_aside(struct peer *peer, struct flow *flow, struct flow_share *sha
 
 void peer_ready(struct peer *peer)
 {
-        if (peer->ready || peer->ended)
+        if (peer->ready)
                 return;
         peer->ready = true;
         DL_APPEND2(peer->engine->ready_peers, peer, ready_prev, ready_next);

@@ -204,8 +204,7 @@ void requester_link_ended(struct requester *r, int error, const char *detail)
                 detail = silent;
         }
         lose_answer(r, error, detail);
-        r->peer_knows = true;
-        r->expects_done_ack = r->final_sent = false;
+        r->expects_done_ack = false;
         requester_fail(r, error, "%s", detail);
 }
 
