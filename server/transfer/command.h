@@ -10,6 +10,7 @@ struct contacts_page;
 struct engine;
 struct memory;
 struct requester;
+struct resolution;
 struct http_note;
 
 /* Commands of other threads to the engine, run in order by the holder of the progress lock. */
@@ -32,11 +33,12 @@ struct command {
         struct connect_request *connect; /* CONNECT: owned by the engine from then on */
         uint64_t id;                     /* CANCEL: transfer, REVOKE: operation */
         int reason, wire_reason;
-        struct memory *memory;       /* DEREGISTER: the caller waits */
-        struct contacts_page *page;  /* LIST: the caller waits */
-        struct http_note *http_note; /* NOTE_HTTP: owned by the engine from then on */
-        bool *finished;              /* of a caller that waits; guarded by the engine's command lock */
-        bool reserved;               /* of the engine's reserve */
+        struct memory *memory;         /* DEREGISTER: the caller waits */
+        struct resolution *resolution; /* RESOLVED: the engine's */
+        struct contacts_page *page;    /* LIST: the caller waits */
+        struct http_note *http_note;   /* NOTE_HTTP: owned by the engine from then on */
+        bool *finished;                /* of a caller that waits; guarded by the engine's command lock */
+        bool reserved;                 /* of the engine's reserve */
         struct command *next;
 };
 

@@ -34,15 +34,15 @@ static void revoke(struct engine *engine, const struct command *command)
                         responder_fail(r, command->reason, command->wire_reason, "");
 }
 
-static void resolved(struct engine *engine)
+static void resolved(struct engine *engine, struct resolution *resolution)
 {
         struct requester *r, *next;
 
-        resolver_collect(engine);
+        resolution_begin(resolution);
         HASH_ITER (hh, engine->requesters_by_id, r, next)
                 requester_resolved(r);
         connect_requests_resolved(engine);
-        resolver_sweep(engine);
+        resolution_end(engine, resolution);
 }
 
 static void stop(struct engine *engine)
@@ -78,7 +78,7 @@ static void run_command(struct engine *engine, const struct command *command)
                 pass_deregister_memory(engine, command->memory);
                 break;
         case COMMAND_RESOLVED:
-                resolved(engine);
+                resolved(engine, command->resolution);
                 break;
         case COMMAND_LIST_PEERS:
                 contacts_list(engine, command->page);

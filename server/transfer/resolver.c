@@ -26,10 +26,11 @@ struct resolution {
         pthread_mutex_t lock;
         unsigned references;
         struct engine *engine; /* NULL = the engine has ended */
-        bool done;
+        /* The thread's, until it posts COMMAND_RESOLVED: */
+        int result;
         struct resolved resolved;
         /* Guarded by the progress lock: */
-        bool collected;                 /* resolver_collect has found it done */
+        bool done;                      /* that command has come */
         struct resolution *prev, *next; /* the engine's */
 };
 
@@ -46,7 +47,7 @@ static void unref(struct resolution *resolution)
         free(resolution);
 }
 
-/* Picks one address, since UCX takes one: of the preferred family if there is one. */
+/* Picks one address, since UCX takes one: of the preferred family if there is one. 0 or -ENOENT. */
 static int look_up(const char *host, uint16_t port, int family, int flags, struct resolved *ret_resolved)
 {
         char service[FERRY_UINT_TEXT_SIZE];
@@ -55,7 +56,7 @@ static int look_up(const char *host, uint16_t port, int family, int flags, struc
 
         (void)ferry_uint_format(port, service);
         if (getaddrinfo(host, service, &hints, &list) != 0)
-                return -EAGAIN;
+                return -ENOENT;
         for (best = list; best && best->ai_family != family; best = best->ai_next)
                 ;
         if (!best)
@@ -66,50 +67,47 @@ static int look_up(const char *host, uint16_t port, int family, int flags, struc
         return 0;
 }
 
-/* Checks the address that a name resolved to, unless the name itself is listed. */
-static void screen(const struct allowlist *allowlist, const char *host, struct resolved *resolved)
+/* Checks the address that a name resolved to, unless the name itself is listed. 0 or -EACCES. */
+static int screen(const struct allowlist *allowlist, const char *host, const struct resolved *resolved)
 {
-        if (!allowlist || !resolved->length || allowlist_names(allowlist, host) ||
+        if (!allowlist || allowlist_names(allowlist, host) ||
             allowlist_admits_address(allowlist, (const struct sockaddr *)&resolved->address))
-                return;
-        resolved->refused = true;
-        resolved->length = 0;
+                return 0;
+        return -EACCES;
 }
 
 int resolver_parse(const struct allowlist *allowlist, const char *text, int family, struct resolved *ret_resolved)
 {
         char host[ADDRESS_HOST_SIZE];
         uint16_t port;
+        struct resolved resolved;
         int r;
 
-        *ret_resolved = (struct resolved){ 0 };
         if (strlen(text) >= ENGINE_ADDRESS_SIZE || !address_split(text, host, &port))
                 return -EINVAL;
-        r = look_up(host, port, family, AI_NUMERICHOST, ret_resolved);
-        if (r == 0) {
-                screen(allowlist, host, ret_resolved);
-        } else if (allowlist && !allowlist_admits(allowlist, host)) {
-                ret_resolved->refused = true;
-                r = 0;
-        }
+        r = look_up(host, port, family, AI_NUMERICHOST, &resolved);
+        if (r < 0)
+                return allowlist && !allowlist_admits(allowlist, host) ? -EACCES : r;
+        r = screen(allowlist, host, &resolved);
+        if (r == 0)
+                *ret_resolved = resolved;
         return r;
 }
 
 static void *run(void *context)
 {
         struct resolution *resolution = context;
-        struct resolved resolved = { 0 };
+        struct command command = { .type = COMMAND_RESOLVED, .resolution = resolution };
         char host[ADDRESS_HOST_SIZE];
-        uint16_t port;
+        uint16_t port = 0;
+        int r = address_split(resolution->text, host, &port)
+                        ? look_up(host, port, resolution->family, 0, &resolution->resolved)
+                        : -ENOENT;
 
-        if (address_split(resolution->text, host, &port))
-                (void)look_up(host, port, resolution->family, 0, &resolved);
         (void)pthread_mutex_lock(&resolution->lock);
         if (resolution->engine) { /* the allowlist outlives it */
-                screen(resolution->engine->allowlist, host, &resolved);
-                resolution->resolved = resolved;
-                resolution->done = true;
-                (void)command_post_reserved(resolution->engine, &(struct command){ .type = COMMAND_RESOLVED });
+                resolution->result = r < 0 ? r : screen(resolution->engine->allowlist, host, &resolution->resolved);
+                (void)command_post_reserved(resolution->engine, &command);
         }
         (void)pthread_mutex_unlock(&resolution->lock);
         unref(resolution);
@@ -126,21 +124,19 @@ static struct resolution *find(const struct engine *engine, const char *text)
         return NULL;
 }
 
-int resolver_start(struct engine *engine, const char *text, int family)
+static int start(struct engine *engine, const char *text, int family)
 {
-        struct resolution *resolution = find(engine, text);
+        struct resolution *resolution;
         pthread_t thread;
         int n, r;
 
-        if (resolution)
-                return 0;
         DL_COUNT(engine->resolutions, resolution, n);
         if (n >= RESOLUTIONS_MAX)
                 return -EAGAIN;
         resolution = calloc(1, sizeof(*resolution));
         if (!resolution)
                 return -ENOMEM;
-        strcpy(resolution->text, text); /* fits: it is a route's */
+        strcpy(resolution->text, text); /* fits: it was parsed */
         resolution->family = family;
         (void)pthread_mutex_init(&resolution->lock, NULL);
         resolution->references = 2;
@@ -153,20 +149,31 @@ int resolver_start(struct engine *engine, const char *text, int family)
         }
         (void)pthread_detach(thread);
         DL_APPEND(engine->resolutions, resolution);
-        return 0;
+        return -EINPROGRESS;
 }
 
-bool resolver_result(const struct engine *engine, const char *text, struct resolved *ret_resolved)
+int resolver_ask(struct engine *engine, const char *text, int family, struct resolved *ret_resolved)
 {
         const struct resolution *resolution = find(engine, text);
+        int r;
 
-        if (!resolution || !resolution->collected)
-                return false;
-        *ret_resolved = resolution->resolved;
-        return true;
+        if (!resolution) {
+                r = resolver_parse(engine->allowlist, text, family, ret_resolved);
+                return r == -ENOENT ? start(engine, text, family) : r;
+        }
+        if (!resolution->done)
+                return -EINPROGRESS;
+        if (resolution->result == 0)
+                *ret_resolved = resolution->resolved;
+        return resolution->result;
 }
 
-static void forget(struct engine *engine, struct resolution *resolution)
+void resolution_begin(struct resolution *resolution)
+{
+        resolution->done = true;
+}
+
+void resolution_end(struct engine *engine, struct resolution *resolution)
 {
         DL_DELETE(engine->resolutions, resolution);
         (void)pthread_mutex_lock(&resolution->lock);
@@ -175,28 +182,8 @@ static void forget(struct engine *engine, struct resolution *resolution)
         unref(resolution);
 }
 
-void resolver_collect(struct engine *engine)
-{
-        struct resolution *resolution;
-
-        DL_FOREACH (engine->resolutions, resolution) {
-                (void)pthread_mutex_lock(&resolution->lock);
-                resolution->collected = resolution->done;
-                (void)pthread_mutex_unlock(&resolution->lock);
-        }
-}
-
-void resolver_sweep(struct engine *engine)
-{
-        struct resolution *resolution, *next;
-
-        DL_FOREACH_SAFE (engine->resolutions, resolution, next)
-                if (resolution->collected)
-                        forget(engine, resolution);
-}
-
 void resolver_stop(struct engine *engine)
 {
         while (engine->resolutions)
-                forget(engine, engine->resolutions);
+                resolution_end(engine, engine->resolutions);
 }

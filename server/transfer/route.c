@@ -84,7 +84,24 @@ static int family_of(const struct engine *engine)
         return engine->facts.data_address[0] == '[' ? AF_INET6 : AF_INET;
 }
 
-/* NULL without an error: the name is being resolved. */
+/* NULL = it is being resolved. */
+static const char *unresolved_reason(int error)
+{
+        switch (error) {
+        case -EINPROGRESS:
+                return NULL;
+        case -EACCES:
+                return "--allow-peer does not admit the peer's network address";
+        case -EAGAIN:
+                return "too many names are being resolved";
+        case -ENOMEM:
+                return "the peer's network address cannot be resolved: out of memory";
+        default:
+                return "the peer's network address cannot be resolved";
+        }
+}
+
+/* NULL without a reason: the name is being resolved. */
 static struct peer *take_ucx(struct engine *engine, struct route *route, const char **ret_why)
 {
         struct peer *peer = peer_find_address(engine, route->data);
@@ -93,24 +110,10 @@ static struct peer *take_ucx(struct engine *engine, struct route *route, const c
         *ret_why = NULL;
         if (peer)
                 return peer;
-        if (!route->looked_up) {
-                route->looked_up = true;
-                error = resolver_parse(engine->allowlist, route->data, family_of(engine), &route->resolved);
-                if (error == -EAGAIN) {
-                        error = resolver_start(engine, route->data, family_of(engine));
-                        if (error == 0)
-                                return NULL;
-                        *ret_why = error == -EAGAIN
-                                           ? "too many names are being resolved"
-                                           : "the peer's network address cannot be resolved: out of memory or threads";
-                        return NULL;
-                }
-        } else if (route->resolved.length == 0 && !resolver_result(engine, route->data, &route->resolved)) {
-                return NULL;
-        }
-        if (route->resolved.length == 0) {
-                *ret_why = route->resolved.refused ? "--allow-peer does not admit the peer's network address"
-                                                   : "the peer's network address cannot be resolved";
+        if (route->resolved.length == 0)
+                error = resolver_ask(engine, route->data, family_of(engine), &route->resolved);
+        if (error < 0) {
+                *ret_why = unresolved_reason(error);
                 return NULL;
         }
         peer = open_peer(engine->ucx, route, &error);

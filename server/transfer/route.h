@@ -16,7 +16,6 @@ struct route {
         unsigned carriers;       /* of enum engine_carrier; 0 = all */
         char data[ENGINE_ADDRESS_SIZE], name[64], url[512];
         struct resolved resolved; /* data */
-        bool looked_up;           /* resolving was tried */
 };
 
 enum route_result {
