@@ -29,6 +29,8 @@ static int wire_reason(int reason)
         case FERRY_E_CHECKSUM_MISMATCH:
         case FERRY_E_PEER_LOST:
                 return reason;
+        case FERRY_E_PEER_UNREACHABLE: /* of the read that it follows: no fault of this worker, or of the peer */
+                return FERRY_E_PEER_LOST;
         default:
                 return FERRY_E_TRANSFER_FAILED;
         }

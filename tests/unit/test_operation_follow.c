@@ -165,7 +165,7 @@ WITH_STORE(it_ends_with_the_error_of_its_source)
 {
         assert_ends_with(f, FERRY_E_PEER_LOST, FERRY_ERRORED, FERRY_E_PEER_LOST);
         assert_ends_with(f, FERRY_E_CHECKSUM_MISMATCH, FERRY_ERRORED, FERRY_E_CHECKSUM_MISMATCH);
-        assert_ends_with(f, FERRY_E_PEER_UNREACHABLE, FERRY_ERRORED, FERRY_E_TRANSFER_FAILED);
+        assert_ends_with(f, FERRY_E_PEER_UNREACHABLE, FERRY_ERRORED, FERRY_E_PEER_LOST);
         assert_ends_with(f, FERRY_E_CANCELLED, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
 }
 
