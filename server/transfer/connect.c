@@ -130,8 +130,8 @@ void connect_requests_tick(struct engine *engine, uint64_t now_us)
                         engine_tick_before(engine, c->deadline_us);
                         continue;
                 }
-                /* Not a link that is up: it may be slow because of transfers, which have their own limits. */
-                if (c->peer && c->peer->link->state == LINK_CONNECTING)
+                /* Others on the link have limits of their own: it may be slow because of them, or they came later. */
+                if (c->peer && c->peer->link->state == LINK_CONNECTING && !peer_is_shared(c->peer))
                         peer_fail(c->peer, FERRY_E_PEER_UNREACHABLE, late);
                 if (!c->peer)
                         route_timed_out(engine, &c->route, late);

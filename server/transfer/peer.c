@@ -207,6 +207,11 @@ bool peer_is_busy(const struct peer *peer)
         return peer->n_transfers > 0 || peer->n_connect_requests > 0;
 }
 
+bool peer_is_shared(const struct peer *peer)
+{
+        return peer->n_transfers + peer->n_connect_requests > 1;
+}
+
 void peer_released(struct peer *peer)
 {
         peer->last_used_us = clock_now_us();

@@ -93,6 +93,8 @@ uint64_t peer_count_copied(struct peer *peer, struct message *message);
 /* Names what has carried bytes of a transfer: the link's carrier, and a suffix for the GPU path. */
 void peer_name_transport(const struct peer *peer, enum gpu_path path, char text[ENGINE_TRANSPORT_SIZE]);
 bool peer_is_busy(const struct peer *peer);
+/* Whether more than one transfer or connect uses its link. */
+bool peer_is_shared(const struct peer *peer);
 /* Frees ended peers without transfers. */
 void peers_sweep(struct engine *engine);
 /* Closes UCX links that were opened here and not used for ENGINE_IDLE_US. */

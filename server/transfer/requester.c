@@ -211,7 +211,7 @@ void requester_link_ended(struct requester *r, int error, const char *detail)
 /* No message has come over the link in time. Others that wait for a second link have more time left. */
 static void end_unconnected(struct requester *r)
 {
-        if (r->retried && r->peer->n_transfers + r->peer->n_connect_requests > 1) {
+        if (r->retried && peer_is_shared(r->peer)) {
                 lose_answer(r, FERRY_E_PEER_LOST, silent);
                 r->final_sent = false;
                 requester_fail(r, FERRY_E_PEER_LOST, "%s", silent);

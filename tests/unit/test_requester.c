@@ -4,6 +4,7 @@
 #include <ferry/error.h>
 
 #include "base/clock.h"
+#include "connect.h"
 #include "contact.h"
 #include "engine_internal.h"
 #include "requester.h"
@@ -325,6 +326,36 @@ TEST(an_end_on_a_silent_second_link_leaves_it_to_others_that_wait_for_it)
         assert_int_equal(s->requester.error, FERRY_E_PEER_LOST);
         assert_false(peer->silent);
         end_link(s, &s->second, FERRY_E_PEER_UNREACHABLE);
+}
+
+static void note_connected(void *context, const struct engine_connection *connection)
+{
+        *(int *)context = connection->error;
+}
+
+/* Its name has taken most of its time, and the transfers on the link have theirs. */
+TEST(a_connect_that_is_late_closes_a_silent_link_that_it_has_for_itself)
+{
+        FOR_EACH (int, shared, 0, 1) {
+                struct scene *s = scene_begun();
+                int error = -1;
+                const struct engine_connect spec = { .peer = s->requester.spec.peer,
+                                                     .context = &error,
+                                                     .connected = note_connected };
+                struct connect_request *c;
+
+                assert_int_equal(connect_request_new(&s->engine, &spec, &c), 0);
+                later_us = 3000 * 1000;
+                end_link(s, &s->link, FERRY_E_PEER_LOST);
+                connect_request_begin(&s->engine, c);
+                assert_int_equal(error, -1);
+                if (!shared)
+                        ((struct peer *)s->second.owner)->n_transfers--; /* it has left */
+                connect_requests_tick(&s->engine, clock_now_us() + CONNECT_US);
+                assert_int_equal(error, FERRY_E_PEER_UNREACHABLE);
+                assert_int_equal(s->second.state, shared ? LINK_CONNECTING : LINK_FAILED);
+                end_link(s, &s->second, FERRY_E_PEER_UNREACHABLE);
+        }
 }
 
 TEST(what_is_left_suffices_for_a_long_round_trip)
