@@ -138,6 +138,31 @@ ON_PAIR(an_offer_with_uses_left_is_cancelled_at_once)
         assert_int_equal(reap(&p->a), 0);
 }
 
+/* While a peer uses it, others come too late. */
+ON_PAIR(an_offer_in_use_takes_no_further_peer_while_draining)
+{
+        enum { ALL = 4096, FIRST = 1000 };
+        static char bytes[FIRST];
+        OPERATION offer, read;
+        const char *key, *path;
+        const char *source = region_make(&p->a, ALL, 5), *target = region_make(&p->b, ALL, 0);
+        const struct ferry_descriptor all = { .region = source };
+        const struct ferry_operation_spec spec = {
+                .kind = FERRY_READABLE, .descriptors = &all, .n_descriptors = 1, .uses = 2, .include_metadata = true
+        };
+
+        assert_int_equal(ferry_create_operation(p->a.client, &spec, &offer), 0);
+        path = text_format("/v1/operations/%s/metadata", offer.id);
+        key = json_text(call_json(&p->a, 200, "GET", path, NULL), "notification_key");
+        assert_int_equal(ferry_get_operation_content(p->a.client, offer.id, key, 0, bytes, FIRST, NULL), 0);
+        assert_int_equal(kill(p->a.pid, SIGTERM), 0);
+        await_draining(&p->a);
+        begin_make(&p->b, FERRY_READ, target, offer.metadata, &read);
+        operation_assert_error(&p->b, read.id, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+        assert_int_equal(ferry_cancel_operation(p->a.client, offer.id, NULL), 0);
+        assert_int_equal(reap(&p->a), 0);
+}
+
 /* A drain takes nothing new, but what runs can be ended, looked at and waited for. */
 ON_PAIR(what_runs_can_be_cancelled_while_draining, "--grace", "300ms")
 {
