@@ -21,11 +21,6 @@
 #include "transport/local.h"
 #include "transport/ucx.h"
 
-static uint32_t or_default(uint32_t value, uint32_t fallback)
-{
-        return value ? value : fallback;
-}
-
 static void make_metrics(struct engine *engine, struct metrics *metrics)
 {
         static const char *const label[] = { "transport" };
@@ -154,11 +149,11 @@ static struct engine *allocate(const struct engine_config *config)
         (void)snprintf(engine->name, sizeof(engine->name), "%s", config->name ?: "");
         engine->name_segment = (struct segment){ .address = (uint8_t *)engine->name, .size = strlen(engine->name) };
         (void)stream_init(&engine->name_stream, &engine->name_segment, 1);
-        engine->spin_us = or_default(config->spin_us, ENGINE_SPIN_DEFAULT_US);
-        engine->max_links = or_default(config->max_links, TRANSPORT_LINKS_DEFAULT);
-        engine->max_claims = or_default(config->max_claims, ENGINE_CLAIMS_MAX);
-        engine->grace_us = or_default(config->grace_ms, ENGINE_GRACE_MS) * UINT64_C(1000);
-        engine->connect_us = or_default(config->connect_ms, ENGINE_CONNECT_MS) * UINT64_C(1000);
+        engine->spin_us = config->spin_us ?: ENGINE_SPIN_DEFAULT_US;
+        engine->max_links = config->max_links ?: TRANSPORT_LINKS_DEFAULT;
+        engine->max_claims = config->max_claims ?: ENGINE_CLAIMS_MAX;
+        engine->grace_us = (config->grace_ms ?: ENGINE_GRACE_MS) * UINT64_C(1000);
+        engine->connect_us = (config->connect_ms ?: ENGINE_CONNECT_MS) * UINT64_C(1000);
         engine->allowlist = config->allowlist;
         engine->operations = config->operations;
         engine->observer = config->observer;
