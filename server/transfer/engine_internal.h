@@ -37,7 +37,6 @@ struct responder;
 
 enum {
         ENGINE_CLOSE_MS = 5000, /* for a local peer to close GPU memory */
-        ENGINE_READS_MAX = 64,  /* unanswered READs of one transfer; a requester never sends more */
         ENGINE_GRACE_MS = 2000,
         ENGINE_CONNECT_MS = 5000,
         ENGINE_RECONNECT_MS = 500, /* left of it at least, when a name or an idle link has taken most of it */

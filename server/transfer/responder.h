@@ -49,7 +49,7 @@ struct responder {
         unsigned n_receives;           /* WRITEs whose bytes a transport fetches, or will */
         struct flow_share share;       /* of peer->served: its sends; aside: it sends no more */
         uint64_t held_us;              /* when the requester was last told that a READ is held */
-        struct responder_read *reads;  /* ring of ENGINE_READS_MAX; NULL = none has waited yet */
+        struct responder_read *reads;  /* ring of ENGINE_WINDOW_MAX; NULL = none has waited yet */
         unsigned first_read, n_reads;
         bool pending;                       /* listed in peer->pending: has READs to answer */
         bool held;                          /* listed in engine->held_responders: the next READ waits for bytes */

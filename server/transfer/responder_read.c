@@ -68,7 +68,7 @@ static uint64_t ready_bytes(const struct responder *r, const struct responder_re
 /* Whether the transport has as many messages of it as a requester may ask for. */
 static bool is_full(const struct responder *r)
 {
-        return r->in_flight >= ENGINE_READS_MAX;
+        return r->in_flight >= ENGINE_WINDOW_MAX;
 }
 
 /* Answers READs while the link has room and the bytes are there. */
@@ -95,7 +95,7 @@ static void answer_reads(struct responder *r)
                 read->sent += part;
                 if (read->sent < read->length || r->error)
                         continue; /* a part of it is sent, or sending it has failed */
-                r->first_read = (r->first_read + 1) % ENGINE_READS_MAX;
+                r->first_read = (r->first_read + 1) % ENGINE_WINDOW_MAX;
                 r->n_reads--;
         }
         if (r->n_reads == 0)
@@ -113,17 +113,17 @@ void responders_send(struct peer *peer)
 static void queue_read(struct responder *r, const struct responder_read *read)
 {
         if (!r->reads)
-                r->reads = calloc(ENGINE_READS_MAX, sizeof(*r->reads));
+                r->reads = calloc(ENGINE_WINDOW_MAX, sizeof(*r->reads));
         if (!r->reads) {
                 responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
                 return;
         }
-        if (r->n_reads == ENGINE_READS_MAX) {
+        if (r->n_reads == ENGINE_WINDOW_MAX) {
                 responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_LIMIT_REACHED,
                                "the peer asked for more chunks at once than it may");
                 return;
         }
-        r->reads[(r->first_read + r->n_reads++) % ENGINE_READS_MAX] = *read;
+        r->reads[(r->first_read + r->n_reads++) % ENGINE_WINDOW_MAX] = *read;
         if (!r->pending) {
                 r->pending = true;
                 DL_APPEND2(r->peer->pending, r, pending_prev, pending_next);

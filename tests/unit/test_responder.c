@@ -209,17 +209,17 @@ TEST(a_peer_that_asks_for_single_bytes_again_and_again_is_bounded)
 {
         struct scene *s = scene_new();
 
-        for (unsigned i = 0; i < ENGINE_READS_MAX; i++)
+        for (unsigned i = 0; i < ENGINE_WINDOW_MAX; i++)
                 take_read(s, 0, 1);
-        assert_int_equal(s->n_loading, ENGINE_READS_MAX);
-        for (unsigned i = 0; i < ENGINE_READS_MAX; i++)
+        assert_int_equal(s->n_loading, ENGINE_WINDOW_MAX);
+        for (unsigned i = 0; i < ENGINE_WINDOW_MAX; i++)
                 take_read(s, 0, 1);
-        assert_int_equal(s->n_loading, ENGINE_READS_MAX); /* the transport has no more at once */
+        assert_int_equal(s->n_loading, ENGINE_WINDOW_MAX); /* the transport has no more at once */
         for (unsigned i = 0; i < 3; i++) {
                 finish_loading(s, MESSAGE_OK);
                 assert_true(s->peer.ready);
                 responders_send(&s->peer);
-                assert_int_equal(s->n_loading, ENGINE_READS_MAX);
+                assert_int_equal(s->n_loading, ENGINE_WINDOW_MAX);
         }
         for (unsigned i = 0; i < 4; i++)
                 take_read(s, 0, 1);
