@@ -162,6 +162,8 @@ bool requester_release_idle(struct requester *r)
 
 void requester_fail(struct requester *r, int error, const char *format, ...)
 {
+        if (r->state == REQUESTER_COMPLETE || r->state == REQUESTER_ENDED)
+                return;
         if (r->error == 0) {
                 va_list arguments;
 
@@ -171,8 +173,6 @@ void requester_fail(struct requester *r, int error, const char *format, ...)
                 va_end(arguments);
                 r->grace_deadline_us = engine_grace(r->engine);
         }
-        if (r->state == REQUESTER_COMPLETE || r->state == REQUESTER_ENDED)
-                return;
         requester_set_state(r, REQUESTER_FAILING);
         if (r->peer) {
                 requester_dequeue(r);
