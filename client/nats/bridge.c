@@ -136,8 +136,6 @@ int bridge_run(const struct bus_options *options)
                 status = bus_connect(options, options->nats ? options->nats : NATS_DEFAULT_URL, false, &connection);
         if (status == BUS_OK)
                 status = bridge_serve(connection, ferry, name, &signals, &quiet);
-        /* No nats_CloseAndWait: libnats 3.4 frees a list of OpenSSL's, which OpenSSL frees again when the process
-         * exits. */
         natsConnection_Destroy(connection);
         if (quiet)
                 ferry_free(ferry); /* else a callback that takes too long uses it until the process exits */

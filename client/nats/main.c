@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <ferry/util.h>
 
@@ -116,7 +117,7 @@ static int parse(struct bus_options *options, int argc, char **argv, const char 
         return BUS_OK;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
         struct bus_options options = { 0 };
         const char *operands[2] = { 0 };
@@ -136,4 +137,13 @@ int main(int argc, char **argv)
         if (n == 2 && strcmp(operands[0], "metadata") == 0)
                 return ask_run(&options, operands[1]);
         return bus_fail(BUS_USAGE, "usage: ferry-nats bridge, or ferry-nats metadata URL (see --help)");
+}
+
+/* Not by exit(): libnats's threads may still use OpenSSL, which exit() tears down; and nats_CloseAndWait of libnats 3.4
+ * frees a list of OpenSSL's that exit() frees again. */
+int main(int argc, char **argv)
+{
+        int status = run(argc, argv);
+        (void)fflush(stdout);
+        _exit(status);
 }
