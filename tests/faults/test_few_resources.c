@@ -128,6 +128,9 @@ static void set_full_log(const void *context)
 /* Where SIGXFSZ would end the worker. */
 TEST(a_log_that_may_not_grow_ends_nothing)
 {
+#if defined(__SANITIZE_THREAD__) /* it writes a file when it starts */
+        skip();
+#endif
         struct ferryd_start start;
 
         ferryd_start(quiet, set_full_log, NULL, true, &start);
