@@ -55,6 +55,7 @@ int channel_new(struct local *local, int fd, uint64_t epoch, struct channel **re
                 return -ENOMEM;
         }
         fork_private(fd);
+        (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){ CHANNEL_SEND_BUFFER }, sizeof(int)); /* else as it is */
         channel->link.transport = &local->base;
         channel->link.created_us = clock_now_us();
         channel->link.accepted = epoch == 0;

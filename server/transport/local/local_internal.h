@@ -24,9 +24,10 @@
  */
 
 enum {
-        CHANNEL_QUEUE_MAX = 8 << 20,    /* bytes queued for a peer that does not read; beyond it the link fails */
-        CHANNEL_QUEUE_ROOM = 256 << 10, /* bytes queued, at which no further payload is sent */
-        CHANNEL_RETRY_US = 10000,       /* pause when the kernel is short of memory */
+        CHANNEL_QUEUE_MAX = 8 << 20,     /* bytes queued for a peer that does not read; beyond it the link fails */
+        CHANNEL_QUEUE_ROOM = 256 << 10,  /* bytes queued, at which no further payload is sent */
+        CHANNEL_SEND_BUFFER = 512 << 10, /* of the socket; Linux doubles it, and net.core.wmem_max bounds it */
+        CHANNEL_RETRY_US = 10000,        /* pause when the kernel is short of memory */
 };
 
 struct channel;
