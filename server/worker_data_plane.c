@@ -232,7 +232,7 @@ static int start_http_alone(struct data_plane *data_plane, const struct engine_t
         struct engine_outcome outcome = { .error = FERRY_E_PEER_UNREACHABLE };
         struct moving *moving;
 
-        (void)snprintf(outcome.detail, sizeof(outcome.detail), "the metadata have no URL that \"transports\" allows");
+        (void)snprintf(outcome.detail, sizeof(outcome.detail), "the metadata has no URL that \"transports\" allows");
         if (may_use_http(transfer)) {
                 moving = moving_new(data_plane, transfer);
                 if (!moving)

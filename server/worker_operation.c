@@ -69,7 +69,7 @@ static int decode(const char *text, struct ferry_metadata **ret_metadata)
 
         if (r <= 0)
                 return r ? worker_fail(r, NULL) : 0;
-        return worker_fail(r, "The peer's metadata are not valid: %s %s", errors.items[0].pointer,
+        return worker_fail(r, "The peer's metadata is not valid: %s %s", errors.items[0].pointer,
                            errors.items[0].detail);
 }
 
@@ -122,7 +122,7 @@ static int create(struct ferry_worker *worker, const struct operation_spec *spec
         if (ferry_kind_is_passive((int)spec->kind) != !remote)
                 return worker_fail(FERRY_E_INVALID_PARAMETER,
                                    remote ? "A %s operation takes no metadata of a peer"
-                                          : "A %s operation needs the metadata of its peer, or their URL",
+                                          : "A %s operation needs the metadata of its peer, or its URL",
                                    kind);
         if (remote)
                 return strncmp(remote, "http", 4) == 0 || strncmp(remote, "ferry:", 6) == 0

@@ -136,7 +136,7 @@ static int check_tokens(const struct worker_secrets *secrets, char *message, siz
         if (same_token(secrets->token, secrets->peer_token))
                 return worker_refuse(
                         message, message_size, -EINVAL,
-                        "--token-file and --peer-token-file hold the same token; a peer could do everything with it");
+                        "--token-file and --peer-token-file hold the same token; it would give peers full access");
         if (same_token(secrets->token, secrets->metrics_token) ||
             same_token(secrets->peer_token, secrets->metrics_token))
                 return worker_refuse(message, message_size, -EINVAL,

@@ -232,21 +232,22 @@ static int check_options(struct worker_settings *settings, char *message, size_t
                 return worker_refuse(
                         message, message_size, -EINVAL,
                         "--listen %s is not loopback, so other machines may reach it: give a token by --token-file, "
-                        "or say --no-auth if whoever reaches it may do everything",
+                        "or give --no-auth if every client that reaches it may have full access",
                         beyond);
         if (!options->tls_cert != !options->tls_key)
-                return worker_refuse(message, message_size, -EINVAL, "--tls-cert and --tls-key need each other");
+                return worker_refuse(message, message_size, -EINVAL, "--tls-cert and --tls-key must be given together");
         if (options->tls_client_ca && !options->tls_cert)
                 return worker_refuse(message, message_size, -EINVAL, "--tls-client-ca needs --tls-cert");
         if (!options->peer_cert != !options->peer_key)
-                return worker_refuse(message, message_size, -EINVAL, "--peer-cert and --peer-key need each other");
+                return worker_refuse(message, message_size, -EINVAL,
+                                     "--peer-cert and --peer-key must be given together");
         if (!options->registry && (options->registry_prefix || options->registry_ca || options->registry_user_file))
                 return worker_refuse(message, message_size, -EINVAL,
                                      "--registry-prefix, --registry-ca and --registry-user-file need --registry");
         if (!options->data_listen && (options->transports || options->interfaces))
                 return worker_refuse(
                         message, message_size, -EINVAL,
-                        "--transports and --interfaces are of the network transport, which only --data-listen opens");
+                        "--transports and --interfaces apply to the network transport, which needs --data-listen");
         if (options->chunk_size > UINT32_MAX || options->grace_ms > UINT32_MAX)
                 return worker_refuse(message, message_size, -EINVAL, "--chunk-size or --grace is too large");
         if (!ferry_metadata_is_name(options->name))

@@ -103,7 +103,7 @@ static bool doctor_gpu_is_news(const char *missing, size_t gpus)
 {
         if (gpus == 0)
                 return strstr(missing, "CUDA driver") || strstr(missing, "no GPU");
-        return !strstr(missing, "RDMA devices could not be asked") && !strstr(missing, "no RDMA network card");
+        return !strstr(missing, "RDMA devices could not be listed") && !strstr(missing, "no RDMA network card");
 }
 
 static void doctor_gpu(struct doctor *d)

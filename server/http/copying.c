@@ -178,8 +178,7 @@ static bool make_buffer(struct http_request *request, unsigned i, uint64_t size)
         if (atomic_fetch_add(sum, copying->room) + copying->room > COPYING_BYTES_MAX) {
                 atomic_fetch_sub(sum, copying->room);
                 request_problem(request, FERRY_E_LIMIT_REACHED,
-                                "Content on its way from and to GPUs takes %d MiB, all that it may",
-                                COPYING_BYTES_MAX >> 20);
+                                "Content to and from GPUs uses %d MiB, which is the limit", COPYING_BYTES_MAX >> 20);
                 return false;
         }
         copying->buffers[i] = malloc(copying->room);
@@ -253,7 +252,7 @@ bool copying_await(struct http_request *request, void (*resume)(struct http_requ
                                 request->server->config.operation_limits->stall_ms);
         else if (r > 0)
                 request_problem(request, r, "%s before the bytes were read",
-                                r == FERRY_E_GONE ? "The client closed its end" : "The worker ended");
+                                r == FERRY_E_GONE ? "The client closed the connection" : "The worker ended");
         return r == 0;
 }
 

@@ -85,7 +85,7 @@ static void create_one(struct http_request *request)
                 if (operation_find(request->server->config.operations, id, &request->operation) == OPERATION_FOUND)
                         answer_in_time(request);
                 else
-                        request_problem(request, FERRY_E_GONE, "The operation that this key made is gone");
+                        request_problem(request, FERRY_E_GONE, "The operation created with this key is gone");
                 break;
         case REPLAY_MAKE:
                 make(request);

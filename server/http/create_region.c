@@ -95,11 +95,11 @@ static void answer_made(struct http_request *request)
         }
         request_drop(request); /* deletes it before the client has the answer */
         if (deleted)
-                request_problem(request, FERRY_E_GONE, "The region was deleted while it was made");
+                request_problem(request, FERRY_E_GONE, "The region was deleted while it was being created");
         else if (state == REGION_FAILED)
                 answer_error(request, region->error, region->detail);
         else if (ended)
-                request_problem(request, FERRY_E_GONE, "The client closed its end before the region was ready");
+                request_problem(request, FERRY_E_GONE, "The client closed the connection before the region was ready");
         else if (atomic_load(&request->server->draining))
                 request_problem(request, FERRY_E_DRAINING, PROBLEM_DRAINING);
         else
@@ -123,7 +123,7 @@ static void answer_again(struct http_request *request)
         struct region *region = making_region(request->state);
 
         if (region_deleted(region))
-                request_problem(request, FERRY_E_GONE, "The region that this key made was deleted");
+                request_problem(request, FERRY_E_GONE, "The region created with this key was deleted");
         else
                 answer_waited(request);
 }
@@ -191,7 +191,7 @@ static void make_again(struct http_request *request, uint64_t id)
         struct region *region = region_find(request->server->config.regions, id);
 
         if (!region)
-                request_problem(request, FERRY_E_GONE, "The region that this key made was deleted");
+                request_problem(request, FERRY_E_GONE, "The region created with this key was deleted");
         else if (region_state(region) == REGION_PREPARING)
                 (void)wait_made(request, region, NULL, answer_again);
         else

@@ -125,7 +125,7 @@ static bool check_body(struct http_request *request)
                     headers_media_type_is(headers->content_type, "application/x-www-form-urlencoded"))
                         return true;
                 request_problem(request, FERRY_E_UNSUPPORTED_MEDIA_TYPE,
-                                "The content is raw octets: application/octet-stream");
+                                "The content must be application/octet-stream");
                 return false;
         case HTTP_BODY_JSON:
         case HTTP_BODY_OPTIONAL_JSON:
@@ -139,7 +139,7 @@ static bool check_body(struct http_request *request)
         }
         if (request->content_length <= request->server->config.limits.body_max)
                 return true;
-        request_problem(request, FERRY_E_TOO_LARGE, "The body may have %llu bytes",
+        request_problem(request, FERRY_E_TOO_LARGE, "The body may have at most %llu bytes",
                         (unsigned long long)request->server->config.limits.body_max);
         return false;
 }
@@ -208,7 +208,7 @@ static bool take_data(struct http_request *request, const char *data, size_t siz
                         const struct http_limits *limits = &request->server->config.limits;
                         request_problem(request, error,
                                         error == FERRY_E_LIMIT_REACHED ? "bodies_max is %llu, which other requests need"
-                                                                       : "The body may have %llu bytes",
+                                                                       : "The body may have at most %llu bytes",
                                         (unsigned long long)(error == FERRY_E_LIMIT_REACHED ? limits->bodies_max
                                                                                             : limits->body_max));
                 }

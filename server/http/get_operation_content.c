@@ -28,7 +28,7 @@ static bool wait_until_there(struct http_request *request, uint64_t first, uint6
                 if (operation_content_available(store, request->operation, first, size, &revision))
                         return false;
                 if (revision == before) { /* not parked, yet unchanged: it is done, or its client or the server ends */
-                        request_problem(request, FERRY_E_DRAINING, "The operation ends; its status says how");
+                        request_problem(request, FERRY_E_DRAINING, "The operation is ending; its status will say how");
                         return true;
                 }
                 switch (wait_park(request, revision, request->server->config.limits.wait_ms_max, answer_range)) {
@@ -147,7 +147,8 @@ void get_operation_content(struct http_request *request)
         if (!strcmp(request->method, "HEAD"))
                 answer_head(request, &view);
         else if (view.kind != FERRY_READABLE)
-                request_problem(request, FERRY_E_KIND_MISMATCH, "The content of a writable operation is PUT, not read");
+                request_problem(request, FERRY_E_KIND_MISMATCH,
+                                "The content of a writable operation can only be written");
         else
                 answer_range(request);
 }

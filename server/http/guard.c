@@ -175,7 +175,7 @@ bool guard_authenticate(struct http_request *request)
                 request_problem(request, error,
                                 "Send the notification_key of the operation's metadata as Authorization: Bearer");
         else if (guard_bearer(request->headers.authorization))
-                request_problem(request, error, "The token that came is not the worker's");
+                request_problem(request, error, "The token is not one of this worker's");
         else
                 request_problem(request, error, "Send the worker's token as Authorization: Bearer");
         return false;

@@ -198,7 +198,7 @@ enum head_verdict head_classify(const char *bytes, size_t n, int *ret_error, con
                 if (n < HEAD_MAX)
                         return HEAD_PARTIAL;
                 *ret_error = FERRY_E_HEAD_TOO_LARGE;
-                *ret_detail = "The head of a request may have 16 KiB";
+                *ret_detail = "The head of a request may have at most 16 KiB";
                 return HEAD_REFUSED;
         }
         struct sum sum = add_up(head, behind);

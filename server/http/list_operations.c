@@ -69,11 +69,11 @@ static void find_operations(struct http_request *request)
 
         if (request->query.present & ~FIND_PARAMETERS) {
                 request_problem(request, FERRY_E_INVALID_PARAMETER,
-                                "The query parameter ids goes with wait_ms and wait_for only");
+                                "The query parameter ids can be combined only with wait_ms and wait_for");
                 return;
         }
         if (n > max) {
-                request_problem(request, FERRY_E_INVALID_PARAMETER, "The query parameter ids has %llu ids at most",
+                request_problem(request, FERRY_E_INVALID_PARAMETER, "The query parameter ids takes at most %llu ids",
                                 (unsigned long long)max);
                 return;
         }

@@ -39,7 +39,7 @@ void list_peers(struct http_request *request)
                 list_registered(request);
         else if (query_has(&request->query, HTTP_PARAMETER_WAIT_MS) ||
                  query_has(&request->query, HTTP_PARAMETER_REVISION))
-                request_problem(request, FERRY_E_INVALID_PARAMETER, "wait_ms and revision go with registry=1");
+                request_problem(request, FERRY_E_INVALID_PARAMETER, "wait_ms and revision require registry=1");
         else
                 list_connected(request);
 }

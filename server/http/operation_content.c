@@ -33,20 +33,20 @@ void content_refuse(struct http_request *request, int error)
                 request_problem(request, FERRY_E_FORBIDDEN, "The key is not the notification_key of this operation");
                 break;
         case FERRY_E_ALREADY_CLAIMED:
-                request_problem(request, error, "Another transfer has the operation, or has had it");
+                request_problem(request, error, "Another transfer has claimed the operation");
                 break;
         case FERRY_E_TOO_LARGE:
-                request_problem(request, error, "The body has more bytes than were announced or fit");
+                request_problem(request, error, "The body has more bytes than announced, or than fit");
                 break;
         case FERRY_E_CHECKSUM_MISMATCH:
-                request_problem(request, error, "The bytes stored are not those of the digest");
+                request_problem(request, error, "The stored bytes do not match the digest");
                 break;
         case FERRY_E_LIMIT_REACHED:
-                request_problem(request, error, "The transfer has too many ranges that do not touch each other");
+                request_problem(request, error, "The transfer has too many disjoint ranges");
                 break;
         default:
                 if (error > 0 && !ferry_error_http(error))
-                        request_problem(request, FERRY_E_GONE, "The operation is over: %s", ferry_error_code(error));
+                        request_problem(request, FERRY_E_GONE, "The operation has ended: %s", ferry_error_code(error));
                 else
                         request_problem(request, error, NULL);
         }
@@ -228,7 +228,7 @@ bool content_end(struct http_request *request, bool *ret_complete)
                                       read_error(request), ret_complete);
         explicit_bzero(key, sizeof(key));
         if (error == FERRY_E_GONE)
-                request_problem(request, error, "The operation has no such transfer any more");
+                request_problem(request, error, "The operation no longer has this transfer");
         else if (error)
                 content_refuse(request, error);
         return !error;

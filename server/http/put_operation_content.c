@@ -53,7 +53,7 @@ static void begin(struct http_request *request)
         if (!content_find(request, &view))
                 return;
         if (view.kind != FERRY_WRITABLE)
-                request_problem(request, FERRY_E_KIND_MISMATCH, "The content of a readable operation is read, not PUT");
+                request_problem(request, FERRY_E_KIND_MISMATCH, "The content of a readable operation can only be read");
         else if (find_place(request, view.bytes_total, &first, &size))
                 (void)content_open(request, first, size);
 }

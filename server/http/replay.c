@@ -34,7 +34,7 @@ enum replay replay_begin(struct http_request *request, uint64_t *ret_ids, size_t
         case IDEMPOTENCY_BUSY:
                 request_header(request, "Retry-After", "1");
                 request_problem(request, FERRY_E_IDEMPOTENCY_CONFLICT,
-                                "The first request with this key is not answered yet; try again");
+                                "The first request with this key has not been answered yet; try again");
                 return REPLAY_ANSWERED;
         case IDEMPOTENCY_FULL:
                 request_problem(request, FERRY_E_LIMIT_REACHED, "idempotency_max is %llu, and as many keys are in use",

@@ -118,7 +118,7 @@ static bool check_preconditions(struct http_request *request, const char *etag)
         }
         if (headers->if_none_match && strcmp(request->route->method, "GET") != 0 &&
             headers_etag_matches(headers->if_none_match, etag, true)) {
-                request_problem(request, FERRY_E_PRECONDITION_FAILED, "If-None-Match names the present ETag");
+                request_problem(request, FERRY_E_PRECONDITION_FAILED, "If-None-Match names the current ETag");
                 return false;
         }
         return true;

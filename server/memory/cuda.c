@@ -46,7 +46,7 @@ static void open_driver(void)
 
         if (!library) {
                 (void)snprintf(driver_reason, sizeof(driver_reason),
-                               "The CUDA driver library libcuda.so.1 is not here: install the NVIDIA driver");
+                               "The CUDA driver library libcuda.so.1 was not found: install the NVIDIA driver");
                 return;
         }
         find_functions(library);

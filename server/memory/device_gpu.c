@@ -31,7 +31,7 @@ void device_gpu_direct(const struct device_inventory *inventory, struct device_g
         *ret_answer = (struct device_gpu_direct){ .memory = true };
         if (inventory->rdma_error[0] != '\0' && !has_active_port(inventory)) {
                 char sentence[128];
-                (void)snprintf(sentence, sizeof(sentence), "RDMA devices could not be asked: %.90s.",
+                (void)snprintf(sentence, sizeof(sentence), "RDMA devices could not be listed: %.90s.",
                                inventory->rdma_error);
                 missing_add(ret_answer, sentence);
         }
@@ -50,7 +50,7 @@ void device_gpu_direct(const struct device_inventory *inventory, struct device_g
                 { has_active_port(inventory) && ucx->open && ucx->no_rdma, false, no_rdma },
                 { inventory->n_gpus == 0, true, no_gpu },
                 { inventory->n_gpus > 0 && inventory->n_gpus_direct == 0 && is_auto, true,
-                  "The driver lets no RDMA card reach the memory of these GPUs: that takes data centre or RTX ones." },
+                  "The driver lets no RDMA card access the memory of these GPUs: use data centre or RTX GPUs." },
                 { !ucx->open, true, "The network transport is not open: ferryd --data-listen opens it." },
                 { ucx->open && !ucx->cuda, true,
                   "This UCX cannot move CUDA memory: take 1.19 or newer, --with-cuda, and cuda_copy in --transports." },

@@ -138,7 +138,7 @@ static int adopt_check(struct gpu_memory *memory, char detail[GPU_DETAIL_SIZE])
         if (cuda->pointer_get_attribute(&context, CUDA_POINTER_CONTEXT, start) == CUDA_SUCCESS && context &&
             context != memory->device->context) {
                 (void)snprintf(detail, GPU_DETAIL_SIZE,
-                               "The memory belongs to another CUDA context than the primary one of cuda:%u", number);
+                               "The memory does not belong to the primary CUDA context of cuda:%u", number);
                 return FERRY_E_INVALID_PARAMETER;
         }
         if (__builtin_add_overflow(start, memory->size, &end))
@@ -149,7 +149,7 @@ static int adopt_check(struct gpu_memory *memory, char detail[GPU_DETAIL_SIZE])
                 ;
         if (at >= end)
                 return 0;
-        (void)snprintf(detail, GPU_DETAIL_SIZE, "The memory of cuda:%u at this address is not so large", number);
+        (void)snprintf(detail, GPU_DETAIL_SIZE, "The memory of cuda:%u at this address is smaller", number);
         return FERRY_E_INVALID_PARAMETER;
 }
 

@@ -123,7 +123,7 @@ int region_table_reserve(struct region_table *table, uint64_t bytes, bool *ret_n
 
         pthread_mutex_lock(&table->lock);
         if (table->n_regions + table->n_pending >= config->max_regions) {
-                (void)snprintf(detail, REGION_DETAIL_SIZE, "--max-regions is %zu, and there are as many",
+                (void)snprintf(detail, REGION_DETAIL_SIZE, "--max-regions is %zu, and as many regions exist",
                                config->max_regions);
                 r = FERRY_E_LIMIT_REACHED;
         } else if (bytes > config->memory_limit || table->bytes_reserved > config->memory_limit - bytes) {

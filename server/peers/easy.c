@@ -197,19 +197,19 @@ int easy_classify(const struct easy *easy, CURLcode result, const char *name, ch
                 text = easy->connected ? "the peer did not answer in time" : "no connection to the peer in time";
         } else if (easy->address_refused && !easy->address_tried) {
                 error = FERRY_E_FORBIDDEN;
-                text = "the peer's name leads to an address that --allow-peer does not admit";
+                text = "the peer's name resolves to an address that --allow-peer does not admit";
         } else if (result == CURLE_COULDNT_RESOLVE_HOST) {
                 error = FERRY_E_PEER_UNREACHABLE;
                 text = "the peer's name could not be resolved";
         } else if (result == CURLE_COULDNT_CONNECT) {
                 error = FERRY_E_PEER_UNREACHABLE;
-                text = "no connection to the peer could be made";
+                text = "cannot connect to the peer";
         } else if (result == CURLE_PEER_FAILED_VERIFICATION) {
                 error = FERRY_E_PEER_UNREACHABLE;
-                text = "the peer's certificate is not to be trusted (--peer-ca)";
+                text = "the peer's certificate is not trusted (--peer-ca)";
         } else if (result == CURLE_SSL_CONNECT_ERROR) {
                 error = FERRY_E_PEER_UNREACHABLE;
-                text = "no TLS connection to the peer could be made";
+                text = "cannot make a TLS connection to the peer";
         } else if (result == CURLE_RECV_ERROR || result == CURLE_SEND_ERROR || result == CURLE_GOT_NOTHING ||
                    result == CURLE_PARTIAL_FILE) {
                 error = FERRY_E_PEER_LOST;

@@ -32,7 +32,7 @@ static int classify_status(long status, char detail[FETCH_DETAIL_SIZE])
         switch (status) {
         case 404:
         case 410:
-                (void)snprintf(detail, FETCH_DETAIL_SIZE, "the peer has no such operation any more (HTTP %ld)", status);
+                (void)snprintf(detail, FETCH_DETAIL_SIZE, "the peer no longer has this operation (HTTP %ld)", status);
                 return FERRY_E_STALE_METADATA;
         case 401:
         case 403:

@@ -49,11 +49,11 @@ static int classify_status(long status, char detail[FETCH_DETAIL_SIZE])
         case 401:
         case 403:
                 (void)snprintf(detail, FETCH_DETAIL_SIZE,
-                               "the peer refused to say who it is (HTTP %ld); both sides need the same peer token",
+                               "the peer refused to identify itself (HTTP %ld); both sides need the same peer token",
                                status);
                 return FERRY_E_PEER_REFUSED;
         default:
-                (void)snprintf(detail, FETCH_DETAIL_SIZE, "what answers there (HTTP %ld) is not a Ferry worker",
+                (void)snprintf(detail, FETCH_DETAIL_SIZE, "the server at this URL (HTTP %ld) is not a Ferry worker",
                                status);
                 return FERRY_E_TRANSFER_FAILED;
         }

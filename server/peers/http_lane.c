@@ -153,7 +153,7 @@ static size_t on_body(char *data, size_t one, size_t size, void *context)
                 return size;
         }
         if (!lane->in_range || size > lane->end - lane->position) {
-                lane->fault = "The peer sent another range than was asked for";
+                lane->fault = "The peer sent a range that was not requested";
                 return 0;
         }
         if (!is_moved(lane, stream_store(&transfer->stream, lane->position, data, size)))

@@ -215,7 +215,7 @@ static void on_done(struct easy *easy, CURLcode result)
                 else
                         http_transfer_end(transfer,
                                           transfer->spec.stopping(transfer->spec.context) ?: FERRY_E_TRANSFER_FAILED,
-                                          "The peer has not counted every byte");
+                                          "The peer has not confirmed every byte");
                 return;
         }
         if (result == CURLE_OK && lane->position == lane->end &&

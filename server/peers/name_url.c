@@ -61,7 +61,7 @@ static const char *parse(const char *url, bool worker, struct name_lookup *ret_l
         size_t length = (size_t)(path - name);
 
         if (length < 1 || length >= sizeof(ret_lookup->name) || (*path && *path != '/'))
-                return "after ferry:// comes the name of a worker";
+                return "ferry:// must be followed by the name of a worker";
         memcpy(ret_lookup->name, name, length);
         ret_lookup->name[length] = '\0';
         ret_lookup->path[0] = '\0';
@@ -76,7 +76,7 @@ static int check(const struct registry *registry, const char *url, bool worker, 
         const char *why = parse(url, worker, ret_lookup);
 
         if (!why && !registry)
-                why = "this worker has no registry that could resolve the name (--registry)";
+                why = "this worker has no registry to resolve the name (--registry)";
         if (!why)
                 return 0;
         (void)snprintf(detail, detail_size, "%s", why);
@@ -126,7 +126,7 @@ static int resolve(struct name_lookup *lookup, const struct registry_page *page,
         if (page->n == 0) {
                 (void)snprintf(detail, DETAIL_SIZE,
                                page->n_skipped ? "the registry's value for the name %s is not a worker's"
-                                               : "the registry has no worker of the name %s",
+                                               : "the registry has no worker named %s",
                                lookup->name);
                 return FERRY_E_PEER_UNREACHABLE;
         }

@@ -319,7 +319,7 @@ int peers_fetch(struct peers *peers, const struct fetch_document *document, cons
         pthread_mutex_unlock(&peers->lock);
         if (full) {
                 fetch_free(fetch);
-                (void)snprintf(detail, detail_size, "%zu documents are being fetched from peers, the most at once",
+                (void)snprintf(detail, detail_size, "%zu documents are being fetched from peers, which is the limit",
                                peers->max_fetches);
                 return FERRY_E_LIMIT_REACHED;
         }

@@ -288,7 +288,7 @@ static const char *why_no_rdma(const struct engine *engine, const struct contact
                 return contact->no_ucx;
         if (here)
                 return here;
-        return best ? "UCX found no RDMA path between the two" : NULL;
+        return best ? "UCX found no RDMA path between the two workers" : NULL;
 }
 
 static void explain(const struct engine *engine, const struct contact *contact, const struct peer *best,

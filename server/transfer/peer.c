@@ -270,7 +270,7 @@ void peers_close_idle(struct engine *engine, uint64_t now_us)
         DL_FOREACH (engine->all_peers, peer)
                 if (peer->address[0] && !peer_is_busy(peer) && now_us >= peer->last_used_us + ENGINE_IDLE_US) {
                         peer->unused = true;
-                        peer_fail(peer, FERRY_E_PEER_LOST, "it was not used for a minute");
+                        peer_fail(peer, FERRY_E_PEER_LOST, "unused for a minute");
                         peer_unindex(peer);
                 }
 }

@@ -180,7 +180,7 @@ static bool try_again(struct requester *r)
         return true;
 }
 
-static const char silent[] = "the peer's host does not answer any more";
+static const char silent[] = "the peer's host no longer answers";
 
 /* The peer may be complete, and can no longer say so: the link's error replaces any reason of this worker. */
 static void lose_answer(struct requester *r, int error, const char *detail)

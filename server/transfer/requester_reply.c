@@ -105,7 +105,7 @@ static void data_received(struct message *message, enum message_result result)
                 data_is_there(r, chunk, &message->header);
         } else if (result == MESSAGE_LEASE_ENDED) {
                 r->expects_done_ack = r->error == 0; /* a DONE_ACK that says why will follow */
-                requester_fail(r, FERRY_E_CANCELLED_BY_PEER, "the peer took its memory back");
+                requester_fail(r, FERRY_E_CANCELLED_BY_PEER, "the peer withdrew its memory");
         }
         requester_mark(r);
 }
@@ -173,7 +173,7 @@ void requester_on_data(struct engine *engine, struct peer *peer, const struct wi
         if (r->error)
                 return;
         if (!is_expected(r, chunk, h, payload)) {
-                requester_fail(r, FERRY_E_TRANSFER_FAILED, "the peer sent other bytes than were asked for");
+                requester_fail(r, FERRY_E_TRANSFER_FAILED, "the peer sent bytes that were not requested");
                 return;
         }
         chunk->announced += h->length;
@@ -212,7 +212,7 @@ void requester_on_ack(struct engine *engine, struct peer *peer, const struct wir
                 return;
         }
         if (h->offset != chunk->offset || h->length != chunk->length) {
-                requester_fail(r, FERRY_E_TRANSFER_FAILED, "the peer has other bytes than were sent");
+                requester_fail(r, FERRY_E_TRANSFER_FAILED, "the peer's bytes differ from those sent");
                 return;
         }
         chunk->acked = true;

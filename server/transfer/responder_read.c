@@ -120,7 +120,7 @@ static void queue_read(struct responder *r, const struct responder_read *read)
         }
         if (r->n_reads == ENGINE_WINDOW_MAX) {
                 responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_LIMIT_REACHED,
-                               "the peer asked for more chunks at once than it may");
+                               "the peer requested more chunks at once than allowed");
                 return;
         }
         r->reads[(r->first_read + r->n_reads++) % ENGINE_WINDOW_MAX] = *read;

@@ -116,7 +116,7 @@ void responder_on_write(struct engine *engine, struct peer *peer, const struct w
                 return;
         }
         if (!payload->bytes && r->n_receives == ENGINE_WINDOW_MAX) {
-                fail_write(r, h, FERRY_E_LIMIT_REACHED, "the peer wrote more chunks at once than it may");
+                fail_write(r, h, FERRY_E_LIMIT_REACHED, "the peer wrote more chunks at once than allowed");
                 return;
         }
         message = peer_message_new(peer, h, &r->stream, r);

@@ -23,7 +23,7 @@ static const char *local_reason(int error)
 {
         switch (error) {
         case -ENOENT:
-                return "the peer's socket is not in our --local directory";
+                return "the peer's socket is not in this worker's --local directory";
         case -EACCES:
                 return "the worker on this machine belongs to another user";
         case -ENODEV:
@@ -32,9 +32,9 @@ static const char *local_reason(int error)
                 return "\"transports\" allows no shared memory";
         case -EMFILE:
         case -ENFILE:
-                return "no descriptor is left for a local link";
+                return "no file descriptor is left for a local link";
         default:
-                return "the worker on this machine cannot be connected";
+                return "cannot connect to the worker on this machine";
         }
 }
 
@@ -122,7 +122,7 @@ static struct peer *take_ucx(struct engine *engine, struct route *route, const c
         else
                 *ret_why = error == -ENETDOWN
                                    ? "the network transport of this worker waits for its address (--data-listen)"
-                                   : "the peer's network address cannot be connected";
+                                   : "cannot connect to the peer's network address";
         return peer;
 }
 

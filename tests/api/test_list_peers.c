@@ -133,7 +133,7 @@ WITH_PAIR(the_network_side_says_why_it_is_not_shared_memory)
         assert_string_equal(json_text(json_member(peer, "addresses"), "data"), p->a.data);
         assert_unused(peer, "shm rdma");
         assert_reason(peer, "shm", "the local transport is off (--local)");
-        assert_reason(peer, "rdma", "--transports names no transport of RDMA that is here");
+        assert_reason(peer, "rdma", "--transports names no RDMA transport that is available");
         peer = only_peer(&p->a);
         assert_string_equal(json_text(peer, "worker"), "b");
         assert_string_equal(json_text(peer, "transport"), "tcp");
@@ -154,7 +154,7 @@ WITH_PAIR(workers_with_other_directories_do_not_see_each_others_sockets)
         connect_to(&p->b, &p->a);
         peer = only_peer(&p->b);
         assert_string_equal(json_text(peer, "transport"), "tcp");
-        assert_reason(peer, "shm", "the peer's socket is not in our --local directory");
+        assert_reason(peer, "shm", "the peer's socket is not in this worker's --local directory");
 }
 
 ON_EACH_PAIR(running_transfers_are_counted_on_both_sides)
@@ -365,7 +365,7 @@ WITH_PAIR(a_restricted_operation_does_not_replace_the_reasons)
         const char *const flags[] = { "--data-listen", "127.0.0.1:0", NULL };
         const char *const elsewhere[] = { "--data-listen", "127.0.0.1:0", "--local", directory, NULL };
         static const char *const by[] = { "[\"tcp\"]", NULL, "[\"tcp\"]", "[\"http\"]" };
-        static const char apart[] = "the peer's socket is not in our --local directory";
+        static const char apart[] = "the peer's socket is not in this worker's --local directory";
 
         worker_start(&p->a, "a", flags);
         worker_start(&p->b, "b", elsewhere);

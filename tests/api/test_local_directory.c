@@ -57,10 +57,10 @@ WITH_SHARED(a_symbolic_link_is_refused)
 
         assert_int_equal(mkdir(target, 0700), 0);
         assert_int_equal(symlink(target, link), 0);
-        assert_refused(link, "it is a symbolic link or no directory");
+        assert_refused(link, "it is a symbolic link or not a directory");
         assert_int_equal(unlink(link), 0);
         assert_int_equal(symlink("nowhere", link), 0);
-        assert_refused(link, "it is a symbolic link or no directory");
+        assert_refused(link, "it is a symbolic link or not a directory");
 }
 
 WITH_SHARED(what_is_no_directory_is_refused)
@@ -70,7 +70,7 @@ WITH_SHARED(what_is_no_directory_is_refused)
 
         assert_non_null(f);
         (void)fclose(f);
-        assert_refused(file, "it is a symbolic link or no directory");
+        assert_refused(file, "it is a symbolic link or not a directory");
 }
 
 WITH_SHARED(another_users_is_refused)
@@ -80,9 +80,9 @@ WITH_SHARED(another_users_is_refused)
         if (geteuid() == 0) {
                 assert_int_equal(mkdir(others, 0700), 0);
                 assert_int_equal(chown(others, NOBODY, NOBODY), 0);
-                assert_refused(others, "it is another user's");
+                assert_refused(others, "another user owns it");
         } else {
-                assert_refused("/usr", "it is another user's");
+                assert_refused("/usr", "another user owns it");
         }
 }
 
@@ -94,7 +94,7 @@ WITH_SHARED(one_that_others_may_enter_is_refused)
         assert_int_equal(mkdir(open, 0700), 0);
         for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
                 assert_int_equal(chmod(open, modes[i]), 0);
-                assert_refused(open, "others may enter it: chmod 0700");
+                assert_refused(open, "other users can access it: chmod 0700");
         }
 }
 
@@ -127,7 +127,7 @@ WITH_SHARED(one_that_cannot_be_made_is_refused)
 {
         const char *deep = below(s, "no/such");
 
-        assert_refused(deep, "make it with mode 0700");
+        assert_refused(deep, "create it with mode 0700");
 }
 
 /* It is made for this user alone, whatever the umask; a long path will do as well. */

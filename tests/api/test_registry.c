@@ -85,7 +85,7 @@ WITH_PAIR(a_name_that_nobody_has_is_told)
         operation = read_by_url(&p->b, local, "ferry://nobody/op_0123456789abcdef");
         operation_assert_end(&p->b, json_text(operation, "id"), FERRY_ERRORED, &ended);
         assert_int_equal(ended.error, FERRY_E_PEER_UNREACHABLE);
-        assert_string_equal(ended.error_detail, "the registry has no worker of the name nobody");
+        assert_string_equal(ended.error_detail, "the registry has no worker named nobody");
         /* The worker is there, the operation is not. */
         operation = read_by_url(&p->b, local, "ferry://a/op_0123456789abcdef");
         operation_assert_error(&p->b, json_text(operation, "id"), FERRY_ERRORED, FERRY_E_STALE_METADATA);

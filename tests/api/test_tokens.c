@@ -104,7 +104,7 @@ WITH_SCENE(without_the_token_nothing_but_the_open_pages_is_served)
                 assert_int_equal(ask(&s->a, "GET", "/v1/worker", wrong[i], NULL), 401);
         /* No token and a wrong one are told apart. */
         assert_int_equal(ask(&s->a, "GET", "/v1/worker", "Bearer " OTHER, &answer), 401);
-        assert_non_null(strstr(answer.body, "The token that came is not the worker's"));
+        assert_non_null(strstr(answer.body, "The token is not one of this worker's"));
         assert_int_equal(ask(&s->a, "GET", "/v1/worker", NULL, &answer), 401);
         assert_non_null(strstr(answer.body, "Send the worker's token as Authorization: Bearer"));
         for (size_t i = 0; i < sizeof(open) / sizeof(open[0]); i++)

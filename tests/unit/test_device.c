@@ -85,7 +85,7 @@ TEST(ucx_gets_the_memory_whatever_the_cards_are_like)
         assert_true(answer.memory);
 
         inventory = complete("ACTIVE");
-        inventory->ucx.no_rdma = "--transports names no transport of RDMA that is here";
+        inventory->ucx.no_rdma = "--transports names no RDMA transport that is available";
         answer = answer_and_free(inventory);
         assert_int_equal(answer.n_missing, 1);
         assert_true(is_missing(&answer, "--transports names no"));

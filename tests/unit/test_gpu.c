@@ -121,7 +121,7 @@ TEST(what_is_no_memory_of_the_gpu_is_not_adopted)
         assert_non_null(strstr(detail, "not memory of cuda:0"));
         assert_int_equal(gpu_adopt("cuda:1", address, GPU_SIZE, &space, detail), FERRY_E_INVALID_PARAMETER);
         assert_int_equal(gpu_adopt("cuda:0", address + 1, GPU_SIZE, &space, detail), FERRY_E_INVALID_PARAMETER);
-        assert_non_null(strstr(detail, "not so large"));
+        assert_non_null(strstr(detail, "is smaller"));
         assert_int_equal(gpu_adopt("cuda:0", address, SIZE_MAX, &space, detail), FERRY_E_INVALID_PARAMETER);
         assert_int_equal(gpu_adopt("cuda:9", address, GPU_SIZE, &space, detail), FERRY_E_UNKNOWN_DEVICE);
         program_free(0, address);
@@ -159,7 +159,7 @@ TEST(memory_mapped_from_pieces_is_adopted_and_only_copied)
         for (size_t i = 0; i < LENGTH; i++)
                 here[i] = (char)(i / 4096);
         assert_int_equal(gpu_adopt("cuda:0", address + 100, 3 * PIECE - 99, &space, detail), FERRY_E_INVALID_PARAMETER);
-        assert_non_null(strstr(detail, "not so large"));
+        assert_non_null(strstr(detail, "is smaller"));
         assert_int_equal(gpu_adopt("cuda:0", address + 100, LENGTH, &space, detail), 0);
         assert_true(space->only_copied);
         assert_int_equal(gpu_share(space, &share), -ENOTSUP);

@@ -147,7 +147,7 @@ TEST(another_range_than_was_asked_for_is_no_success)
                 assert_int_equal(moved.outcome.error, cases[i].error);
                 assert_memory_equal(memory, cases[i].error ? "abcdefg" : "01234567", 8);
                 if (cases[i].error)
-                        assert_string_equal(moved.outcome.detail, "The peer sent another range than was asked for");
+                        assert_string_equal(moved.outcome.detail, "The peer sent a range that was not requested");
         }
 }
 

@@ -302,7 +302,7 @@ TEST(an_address_that_the_registry_says_is_checked_as_any)
         } cases[] = {
                 { OK HEADER ",\"kvs\":[" PAIR(AT_OUTSIDE) "]}", "--allow-peer", FERRY_E_FORBIDDEN },
                 { OK HEADER ",\"kvs\":[" PAIR(AT_FERRY) "]}", "no HTTP address", FERRY_E_PEER_UNREACHABLE },
-                { OK HEADER "}", "no worker of the name a", FERRY_E_PEER_UNREACHABLE },
+                { OK HEADER "}", "no worker named a", FERRY_E_PEER_UNREACHABLE },
                 { OK HEADER ",\"kvs\":[" PAIR("aGVsbG8=") "]}", "value for the name a is not a worker's",
                   FERRY_E_PEER_UNREACHABLE },
                 { "HTTP/1.1 401 No\r\nConnection: close\r\n\r\n", "the registry cannot be asked",

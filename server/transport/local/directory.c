@@ -63,11 +63,11 @@ static int check(struct directory *directory, int fd)
         if (fstat(fd, &st) < 0)
                 return refuse(directory, -errno, "name another one");
         if (st.st_uid != geteuid())
-                return refuse(directory, -EACCES, "it is another user's: name one of your own");
+                return refuse(directory, -EACCES, "another user owns it: use a directory of your own");
         if (st.st_mode & 077)
-                return refuse(directory, -EPERM, "others may enter it: chmod 0700");
+                return refuse(directory, -EPERM, "other users can access it: chmod 0700");
         if (faccessat(fd, ".", W_OK | X_OK, AT_EACCESS) < 0)
-                return refuse(directory, -errno, "it is not writable: chmod 0700, or name another one");
+                return refuse(directory, -errno, "it is not writable: chmod 0700, or use another directory");
         return 0;
 }
 
@@ -79,7 +79,7 @@ int directory_open(struct directory *directory, const char *path)
         directory->refused = 0;
         directory->name[0] = '\0';
         if (r < 0)
-                return refuse(directory, r, "name one with a shorter path");
+                return refuse(directory, r, "use a directory with a shorter path");
         return directory_reopen(directory);
 }
 
@@ -98,11 +98,11 @@ int directory_reopen(struct directory *directory)
 
         directory_close(directory);
         if (mkdir(directory->path, 0700) < 0 && errno != EEXIST)
-                return refuse(directory, -errno, "make it with mode 0700, or name another one");
+                return refuse(directory, -errno, "create it with mode 0700, or use another directory");
         FERRY_CLEANUP(cleanup_close) int fd = open(directory->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0)
                 return refuse(directory, -errno,
-                              errno == ENOTDIR || errno == ELOOP ? "it is a symbolic link or no directory: remove it"
+                              errno == ENOTDIR || errno == ELOOP ? "it is a symbolic link or not a directory: remove it"
                                                                  : "chmod 0700, or name another one");
         r = check(directory, fd);
         if (r == 0) {
@@ -180,7 +180,7 @@ int directory_listen(struct directory *directory, uint64_t epoch)
                         r = listen_as(directory, fd, early, name);
         }
         if (r < 0)
-                return refuse(directory, r, "make room in it, or name another one");
+                return refuse(directory, r, "make room in it, or use another directory");
         directory->refused = 0;
         pthread_mutex_lock(&lock);
         memcpy(directory->name, name, sizeof(name));

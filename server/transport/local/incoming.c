@@ -107,7 +107,7 @@ static const char *on_message(struct channel *channel, const struct frame *frame
         case WIRE_OK:
                 break;
         case WIRE_INVALID:
-                return "its message is not of this protocol";
+                return "its message does not follow the protocol";
         case WIRE_OTHER_VERSION:
                 (void)snprintf(detail, sizeof(detail), "it speaks version %u of the protocol, this worker version %d",
                                version, WIRE_VERSION);
@@ -131,7 +131,7 @@ static const char *on_map(struct channel *channel, const struct frame *frame, st
         case -EBADMSG:
                 return "its memory cannot be mapped: known already, or not sealed";
         case -ENOSPC:
-                return "it wants more memory mapped than one link may have";
+                return "it offers more memory than one link may map";
         default:
                 run_short(channel, r);
                 return NULL;
@@ -158,7 +158,7 @@ static const char *on_map_gpu(struct channel *channel, const struct frame *frame
         case -EBADMSG:
                 return "its GPU memory is mapped already";
         default:
-                return "it wants more memory mapped than one link may have";
+                return "it offers more memory than one link may map";
         }
 }
 
@@ -198,7 +198,7 @@ static const char *handle(struct channel *channel, struct datagram *datagram)
         if (datagram->cut)
                 return "its message was cut: too long, or no descriptors are left here";
         if (verdict == FRAME_INVALID)
-                return "it sent what is not of this framing";
+                return "its datagram does not follow the framing";
         if (!channel->was_greeted && frame.type != FRAME_HELLO)
                 return "it did not greet";
         return handlers[frame.type](channel, &frame, datagram);

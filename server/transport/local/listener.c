@@ -140,12 +140,12 @@ void local_listener_reopen(struct local *local)
         if (!directory_lost_socket(&local->directory))
                 return;
         if (!again)
-                log_event(LOG_WARN, "local socket was removed, is made again",
+                log_event(LOG_WARN, "local socket was removed, creating it again",
                           LOG_S("directory", local->directory.path));
         local_listener_close(local);
         if (directory_reopen(&local->directory) == 0 && local_listener_open(local) == 0) {
                 if (again)
-                        log_event(LOG_INFO, "local socket made again", LOG_S("directory", local->directory.path));
+                        log_event(LOG_INFO, "local socket created again", LOG_S("directory", local->directory.path));
                 return;
         }
         local_listener_close(local);

@@ -102,9 +102,9 @@ static void append_all(const struct ifaddrs *all, sa_family_t family, char *list
                 if (!is_candidate(i, family, list))
                         continue;
                 if (first && one_only() && !(i->ifa_flags & IFF_LOOPBACK)) {
-                        log_event(LOG_WARN, "TCP interface not used: this version of UCX uses one alone",
+                        log_event(LOG_WARN, "TCP interface not used: this version of UCX uses only one",
                                   LOG_S("used", first), LOG_S("not_used", i->ifa_name),
-                                  LOG_S("advice", "name the interface's address by --data-listen or --advertise"));
+                                  LOG_S("advice", "give the interface's address with --data-listen or --advertise"));
                         continue;
                 }
                 if (!(i->ifa_flags & IFF_LOOPBACK))
@@ -125,7 +125,7 @@ int ucx_interfaces_check(const char *list)
                 if (if_nametoindex(name) == 0 || strcmp(name, "lo") == 0) /* an RDMA port, for example */
                         continue;
                 if (first && one_only()) {
-                        log_event(LOG_ERROR, "invalid --interfaces: this version of UCX uses one TCP interface alone",
+                        log_event(LOG_ERROR, "invalid --interfaces: this version of UCX uses only one TCP interface",
                                   LOG_S("interfaces", list));
                         return -EINVAL;
                 }
@@ -192,11 +192,10 @@ static int choose(const struct ifaddrs *all, const struct ucx_config *config, co
                                                                              : NULL;
         if (!named) {
                 if (!config->advertise)
-                        log_event(
-                                LOG_WARN,
-                                "the network transport listens on every address, and peers are told the one at which a "
-                                "client reached this worker's HTTP server",
-                                LOG_S("advice", "name the right address by --advertise"));
+                        log_event(LOG_WARN,
+                                  "the network transport listens on every address; peers get the address at which a "
+                                  "client reached this worker's HTTP server",
+                                  LOG_S("advice", "give the right address with --advertise"));
                 append_all(all, address->address.ss_family, list);
                 return 0;
         }

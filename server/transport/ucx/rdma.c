@@ -108,7 +108,7 @@ const char *ucx_no_rdma(const struct ucx *ucx, const struct ucx_config *config)
                 if (ucx_is_rdma(ucx->lanes[i]))
                         return NULL;
         if (config->transports)
-                return "--transports names no transport of RDMA that is here";
+                return "--transports names no RDMA transport that is available";
         if (!ucx_has_rdma())
                 return "no RDMA device here";
         if (!ucx_rdma_ports(NULL, 0))

@@ -230,9 +230,9 @@ static void warn_of_network(const struct ucx *ucx)
         char version[32];
 
         if (!has_device(ucx))
-                log_event(LOG_WARN, "the network transport moves no bytes: UCX finds none of its devices",
+                log_event(LOG_WARN, "the network transport cannot move bytes: UCX finds none of its devices",
                           LOG_S("data", data),
-                          LOG_S("advice", "see --interfaces and --transports, and whether /sys shows this network"));
+                          LOG_S("advice", "check --interfaces and --transports, and whether /sys shows this network"));
         if (ucx->listen.loopback) {
                 log_event(LOG_INFO,
                           "UCX's listener has no protection: every user of this machine can crash this worker",
