@@ -59,8 +59,8 @@ WITH_SHARED(the_peer_token_is_enough_for_the_bridge)
         struct bridge bridge;
 
         NEEDS_NATS();
-        file_write(full, "full\n");
-        file_write(peer, "peer\n");
+        file_write(full, "the-full-token-of-a\n");
+        file_write(peer, "the-peer-token-of-a\n");
         worker_start_plain(
                 w, "a",
                 STRINGS("--listen", "127.0.0.1:0", "--name", "a", "--token-file", full, "--peer-token-file", peer));
