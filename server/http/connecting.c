@@ -100,12 +100,8 @@ int connecting_begin(const struct http_config *config, const char *url, struct c
         if (strlen(url) < sizeof(c->url))
                 strcpy(c->url, url);
         atomic_init(&c->references, 2);
-        int error = latch_init(&c->over);
-        if (error) {
-                free(c);
-                return error;
-        }
-        error = peers_fetch_worker(config->peers, url, on_fetched, c, detail, detail_size);
+        latch_init(&c->over);
+        int error = peers_fetch_worker(config->peers, url, on_fetched, c, detail, detail_size);
         if (error) {
                 latch_destroy(&c->over);
                 free(c);

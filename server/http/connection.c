@@ -58,15 +58,8 @@ struct http_connection *connection_new(struct http_quota *quota, struct event_re
 
         if (!connection)
                 return NULL;
-        if (latch_init(&connection->end)) {
-                free(connection);
-                return NULL;
-        }
-        if (pthread_mutex_init(&connection->lock, NULL)) {
-                latch_destroy(&connection->end);
-                free(connection);
-                return NULL;
-        }
+        latch_init(&connection->end);
+        (void)pthread_mutex_init(&connection->lock, NULL);
         connection->server = listener->server;
         connection->quota = quota;
         connection->readers = readers;

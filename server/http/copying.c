@@ -79,12 +79,10 @@ static void clean(struct http_request *request)
 int copying_open(struct http_request *request, const struct copying_ops *ops, void *content, struct copier_gpus gpus)
 {
         struct copying *copying = calloc(1, sizeof(*copying));
-        int r = copying ? latch_init(&copying->idle) : -ENOMEM;
 
-        if (r < 0) {
-                free(copying);
-                return r;
-        }
+        if (!copying)
+                return -ENOMEM;
+        latch_init(&copying->idle);
         latch_set(&copying->idle);
         copying->server = request->server;
         copying->ops = ops;

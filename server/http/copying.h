@@ -29,7 +29,7 @@ struct copying_ops {
         void (*close)(void *content, bool done);
 };
 
-/* content: owned from here on, unless it fails. gpus: none = host memory. 0 or -errno. */
+/* content: owned from here on, unless it fails. gpus: none = host memory. 0 or -ENOMEM. */
 int copying_open(struct http_request *request, const struct copying_ops *ops, void *content, struct copier_gpus gpus);
 
 /* Closes the request's copying now: at once, or when the GPU has ended what is under way. done: every byte has moved.

@@ -50,10 +50,10 @@ struct http_credentials *credentials_unref(struct http_credentials *credentials)
         return NULL;
 }
 
-int credentials_source_init(struct credentials_source *source)
+void credentials_source_init(struct credentials_source *source)
 {
         *source = (struct credentials_source){ .newest = NULL };
-        return -pthread_mutex_init(&source->lock, NULL);
+        (void)pthread_mutex_init(&source->lock, NULL);
 }
 
 void credentials_source_destroy(struct credentials_source *source)

@@ -40,8 +40,7 @@ struct http_credentials *credentials_ref(struct http_credentials *credentials);
 /* Takes NULL; returns NULL. */
 struct http_credentials *credentials_unref(struct http_credentials *credentials);
 
-/* 0 or -errno, and credentials_source_destroy must not be called. */
-int credentials_source_init(struct credentials_source *source);
+void credentials_source_init(struct credentials_source *source);
 void credentials_source_destroy(struct credentials_source *source);
 
 /* Makes credentials, whose reference it takes over, the newest. Any thread. */

@@ -33,11 +33,7 @@ int idempotency_new(size_t max, struct idempotency **ret_idempotency)
         if (!idempotency)
                 return -ENOMEM;
         idempotency->max = max;
-        int error = pthread_mutex_init(&idempotency->lock, NULL);
-        if (error) {
-                free(idempotency);
-                return -error;
-        }
+        (void)pthread_mutex_init(&idempotency->lock, NULL);
         *ret_idempotency = idempotency;
         return 0;
 }

@@ -26,7 +26,7 @@ enum idempotency_verdict {
         IDEMPOTENCY_FULL,     /* all keys are reserved, or memory is short */
 };
 
-/* Remembers at most max keys; forgets the oldest first. 0 or -errno. */
+/* Remembers at most max keys; forgets the oldest first. 0 or -ENOMEM. */
 int idempotency_new(size_t max, struct idempotency **ret_idempotency);
 struct idempotency *idempotency_free(struct idempotency *idempotency);
 

@@ -5,10 +5,10 @@
 
 #include "base/util.h"
 
-int latch_init(struct http_latch *latch)
+void latch_init(struct http_latch *latch)
 {
         *latch = (struct http_latch){ .set = false };
-        return -pthread_mutex_init(&latch->lock, NULL);
+        (void)pthread_mutex_init(&latch->lock, NULL);
 }
 
 void latch_destroy(struct http_latch *latch)

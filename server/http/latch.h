@@ -19,7 +19,7 @@ struct http_latch {
         struct http_latch_waiter *waiter; /* NULL = none */
 };
 
-int latch_init(struct http_latch *latch);
+void latch_init(struct http_latch *latch);
 void latch_destroy(struct http_latch *latch);
 
 /* Call once, or once after each reset. Wakes the waiter. The latch must stay valid until this returns. */

@@ -6,21 +6,15 @@
 
 #include "base/clock.h"
 
-int life_init(struct http_life *life)
+void life_init(struct http_life *life)
 {
         pthread_condattr_t attributes;
 
-        if (pthread_condattr_init(&attributes))
-                return -ENOMEM;
-        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-        int error = pthread_cond_init(&life->changed, &attributes);
-        pthread_condattr_destroy(&attributes);
-        if (error)
-                return -error;
-        error = pthread_mutex_init(&life->lock, NULL);
-        if (error)
-                pthread_cond_destroy(&life->changed);
-        return -error;
+        (void)pthread_condattr_init(&attributes);
+        (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+        (void)pthread_cond_init(&life->changed, &attributes);
+        (void)pthread_condattr_destroy(&attributes);
+        (void)pthread_mutex_init(&life->lock, NULL);
 }
 
 void life_destroy(struct http_life *life)

@@ -20,8 +20,7 @@ struct http_life {
         size_t n_alive;         /* objects; guarded by lock */
 };
 
-/* 0 or -errno. */
-int life_init(struct http_life *life);
+void life_init(struct http_life *life);
 void life_destroy(struct http_life *life);
 
 /* A request has begun, or ended. */

@@ -50,15 +50,10 @@ static void making_end(struct http_request *request)
 int making_begin(struct http_request *request, struct region *region, struct region_table *owner)
 {
         struct making *making = calloc(1, sizeof(*making));
-        int error;
 
         if (!making)
                 return -ENOMEM;
-        error = latch_init(&making->over);
-        if (error) {
-                free(making);
-                return error;
-        }
+        latch_init(&making->over);
         making->region = region;
         making->owner = owner;
         making->waiter.wake = on_over;

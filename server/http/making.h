@@ -17,7 +17,7 @@ struct making;
 
 /*
  * Starts the wait. On success takes over the caller's reference of region. owner: the wait's end deletes the region
- * from it, unless making_keep was called; NULL = the region is another request's. 0 or -errno.
+ * from it, unless making_keep was called; NULL = the region is another request's. 0 or -ENOMEM.
  */
 int making_begin(struct http_request *request, struct region *region, struct region_table *owner);
 

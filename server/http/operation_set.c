@@ -65,15 +65,10 @@ static void set_end(struct http_request *request)
 int operation_set_begin(struct http_request *request, size_t n)
 {
         struct operation_set *set = calloc(1, sizeof(*set) + n * sizeof(set->entries[0]));
-        int error;
 
         if (!set)
                 return -ENOMEM;
-        error = latch_init(&set->over);
-        if (error) {
-                free(set);
-                return error;
-        }
+        latch_init(&set->over);
         set->store = request->server->config.operations;
         set->n = n;
         atomic_init(&set->references, 1);

@@ -18,7 +18,7 @@ struct refusal;
  * request's state; used by its thread only, but the latch may be set on any.
  */
 
-/* Makes a set of n results, which becomes the request's state. 0 or -errno. */
+/* Makes a set of n results, which becomes the request's state. 0 or -ENOMEM. */
 int operation_set_begin(struct http_request *request, size_t n);
 
 /* Sets result i to an operation; takes over the caller's reference. */

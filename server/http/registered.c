@@ -56,11 +56,7 @@ int registered_begin(struct registry *registry, const struct registry_query *que
         if (!r)
                 return -ENOMEM;
         atomic_init(&r->references, 2);
-        error = latch_init(&r->over);
-        if (error) {
-                free(r);
-                return error;
-        }
+        latch_init(&r->over);
         error = registry_find(registry, query, on_found, r);
         if (error) {
                 latch_destroy(&r->over);

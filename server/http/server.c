@@ -96,24 +96,6 @@ static void tell_readers(void *context)
                 event_readers_tell(&server->threads[i]->owner.readers);
 }
 
-/* Makes the members that have a lock. 0; -errno and nothing is left behind. */
-static int init_locked(struct http_server *server)
-{
-        int error = life_init(&server->life);
-
-        if (error)
-                return error;
-        error = credentials_source_init(&server->credentials);
-        if (!error) {
-                error = waits_new(server->waiters, &server->waits);
-                if (error)
-                        credentials_source_destroy(&server->credentials);
-        }
-        if (error)
-                life_destroy(&server->life);
-        return error;
-}
-
 int http_server_new(const struct http_config *config, struct http_server **ret_server)
 {
         struct http_credentials *credentials;
@@ -134,12 +116,14 @@ int http_server_new(const struct http_config *config, struct http_server **ret_s
         server->dispatch = (struct http_dispatch){ dispatch_call, dispatch_target };
         int error = counters_init(server, http_routes_count);
         if (!error)
-                error = init_locked(server);
+                error = waits_new(server->waiters, &server->waits);
         if (error) {
                 counters_destroy(server);
                 free(server);
                 return error;
         }
+        life_init(&server->life);
+        credentials_source_init(&server->credentials);
         event_log_limits(config->events, &config->limits, config->operation_limits);
         error = copier_new(on_copied, server, &server->copier);
         if (!error)

@@ -29,7 +29,7 @@ struct http_waits {
         struct metric *gauge; /* fixed */
 };
 
-/* 0 or -errno. */
+/* 0 or -ENOMEM. */
 int waits_new(struct metric *gauge, struct http_waits **ret_waits);
 
 /* After life_drain. Takes NULL; returns NULL. */
