@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <ferry/error.h>
 #include <ferry/json_write.h>
@@ -9,13 +13,80 @@
 #include "http_internal.h"
 #include "latch.h"
 #include "page.h"
+#include "peers/registry.h"
 #include "problem.h"
-#include "registered.h"
 #include "request.h"
 #include "wait.h"
 
 /* Longer than the registry's own timeouts together. */
 enum { WAIT_MS = 30000 };
+
+/* ---- the work ---- */
+
+/*
+ * A request to the registry for a page of workers. References: the HTTP request's, and that of the work, which runs on
+ * the peers' thread, is bounded in time, and touches neither the server nor the HTTP request.
+ */
+struct registered {
+        atomic_uint references;
+        struct http_latch over;
+        /* written by the work until over */
+        int error; /* FERRY_E_*; 0 = the page is there */
+        char detail[REGISTRY_DETAIL_SIZE];
+        struct registry_page page;
+        struct registry_entry *entries; /* owned; the page's */
+};
+
+static void registered_unref(struct registered *r)
+{
+        if (atomic_fetch_sub(&r->references, 1) != 1)
+                return;
+        latch_destroy(&r->over);
+        free(r->entries);
+        free(r);
+}
+
+/* Thread: the peers'. */
+static void on_found(void *context, int error, const char *detail, const struct registry_page *page)
+{
+        struct registered *r = context;
+
+        r->error = error;
+        (void)snprintf(r->detail, sizeof(r->detail), "%s", detail);
+        if (page) {
+                r->page = *page;
+                r->entries = calloc(page->n ? page->n : 1, sizeof(*r->entries));
+                if (r->entries && page->n)
+                        memcpy(r->entries, page->entries, page->n * sizeof(*r->entries));
+                if (!r->entries)
+                        r->error = FERRY_E_INTERNAL;
+                r->page.entries = r->entries;
+        }
+        latch_set(&r->over);
+        registered_unref(r);
+}
+
+/* 0 with *ret_registered; else the error of registry_find. */
+static int registered_begin(struct registry *registry, const struct registry_query *query,
+                            struct registered **ret_registered)
+{
+        struct registered *r = calloc(1, sizeof(*r));
+
+        if (!r)
+                return -ENOMEM;
+        atomic_init(&r->references, 2);
+        latch_init(&r->over);
+        int error = registry_find(registry, query, on_found, r);
+        if (error) {
+                latch_destroy(&r->over);
+                free(r);
+                return error;
+        }
+        *ret_registered = r;
+        return 0;
+}
+
+/* ---- the request ---- */
 
 static void add_text(struct ferry_json_writer *writer, const char *name, const char *text)
 {
@@ -61,22 +132,23 @@ static void answer_page(struct http_request *request, const struct registry_page
 
 static void answer(struct http_request *request)
 {
-        const struct registered_result *result = registered_look(request->state);
+        struct registered *r = request->state;
+        const bool over = latch_is_set(&r->over);
 
-        if (result && !result->error)
-                answer_page(request, &result->page);
-        else if ((result && result->error == FERRY_E_CANCELLED) || (!result && atomic_load(&request->server->draining)))
+        if (over && !r->error)
+                answer_page(request, &r->page);
+        else if ((over && r->error == FERRY_E_CANCELLED) || (!over && atomic_load(&request->server->draining)))
                 request_problem(request, FERRY_E_DRAINING, PROBLEM_DRAINING);
-        else if (!result && connection_has_ended(request->connection))
+        else if (!over && connection_has_ended(request->connection))
                 request_problem(request, FERRY_E_PEER_UNREACHABLE,
                                 "The client closed the connection before the registry answered");
-        else if (!result)
+        else if (!over)
                 request_problem(request, FERRY_E_PEER_UNREACHABLE, "No answer of the registry within %u s",
                                 WAIT_MS / 1000);
-        else if (result->error == FERRY_E_INTERNAL)
+        else if (r->error == FERRY_E_INTERNAL)
                 request_problem(request, FERRY_E_INTERNAL, NULL);
         else
-                request_problem(request, FERRY_E_PEER_UNREACHABLE, "The registry cannot be asked: %s", result->detail);
+                request_problem(request, FERRY_E_PEER_UNREACHABLE, "The registry cannot be asked: %s", r->detail);
 }
 
 static void end(struct http_request *request)
@@ -112,5 +184,5 @@ void list_registered(struct http_request *request)
                 return;
         }
         request_keep(request, registered, end);
-        wait_latch_or_answer(request, registered_over(registered), query.wait_ms + WAIT_MS, answer);
+        wait_latch_or_answer(request, &registered->over, query.wait_ms + WAIT_MS, answer);
 }
