@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "event_readers.h"
 
+#include <utlist.h>
+
 #include "base/clock.h"
 #include "http_internal.h"
 #include "latch.h"
@@ -30,12 +32,7 @@ bool event_reader_idle(struct event_readers *readers, struct event_reader *reade
                 atomic_fetch_sub(&readers->n_idle, 1);
                 return false;
         }
-        reader->listed = true;
-        reader->previous = NULL;
-        reader->next = readers->idle;
-        if (reader->next)
-                reader->next->previous = reader;
-        readers->idle = reader;
+        DL_PREPEND2(readers->idle, reader, previous, next);
         if (reader->beats && !readers->beat_us)
                 readers->beat_us = clock_now_us() + beat_interval_us(readers);
         return true;
@@ -43,24 +40,19 @@ bool event_reader_idle(struct event_readers *readers, struct event_reader *reade
 
 void event_reader_leave(struct event_readers *readers, struct event_reader *reader)
 {
-        if (!reader->listed)
+        if (!reader->previous)
                 return;
-        reader->listed = false;
-        if (reader->previous)
-                reader->previous->next = reader->next;
-        else
-                readers->idle = reader->next;
-        if (reader->next)
-                reader->next->previous = reader->previous;
+        DL_DELETE2(readers->idle, reader, previous, next);
+        reader->previous = NULL;
         atomic_fetch_sub(&readers->n_idle, 1);
 }
 
 static void wake_those(struct event_readers *readers, bool news, bool beat, bool all)
 {
-        struct event_reader *next;
+        struct event_reader *reader, *next;
 
-        for (struct event_reader *reader = readers->idle; reader; reader = next) {
-                next = reader->next;
+        DL_FOREACH_SAFE2(readers->idle, reader, next, next)
+        {
                 if (!all && !(beat && reader->beats) && !(news && is_wanted(readers, reader)))
                         continue;
                 event_reader_leave(readers, reader);

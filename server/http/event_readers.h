@@ -31,8 +31,7 @@ struct event_reader {
         bool beats;              /* also woken every EVENT_BEAT_MS */
         struct event_filter filter;
         struct event_place place;
-        bool listed;
-        struct event_reader *previous, *next;
+        struct event_reader *previous, *next; /* previous NULL = not listed */
 };
 
 struct event_readers {

@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <utlist.h>
 #include <xxhash.h>
 
 #include <ferry/encoding.h>
@@ -68,36 +69,6 @@ uint64_t address_key(const union http_address *address)
         return XXH3_64bits(bytes, size) | 1;
 }
 
-/* ---- lists ---- */
-
-static struct http_pending_list *list_of(struct http_gate *gate, const struct http_pending *pending)
-{
-        return pending->refused ? &gate->refused : &gate->arriving;
-}
-
-static void list_add(struct http_pending_list *list, struct http_pending *pending)
-{
-        pending->next = NULL;
-        pending->previous = list->last;
-        if (list->last)
-                list->last->next = pending;
-        else
-                list->first = pending;
-        list->last = pending;
-}
-
-static void list_remove(struct http_pending_list *list, struct http_pending *pending)
-{
-        if (pending->previous)
-                pending->previous->next = pending->next;
-        else
-                list->first = pending->next;
-        if (pending->next)
-                pending->next->previous = pending->previous;
-        else
-                list->last = pending->previous;
-}
-
 /* ---- the end of a pending connection ---- */
 
 /* Takes the connection out of the gate and returns its socket, which the caller owns from now on. */
@@ -106,9 +77,8 @@ static int release_socket(struct http_gate *gate, struct http_pending *pending)
         int fd = pending->fd;
 
         pending->fd = -1;
-        list_remove(list_of(gate, pending), pending);
-        pending->next = gate->gone;
-        gate->gone = pending;
+        DL_DELETE2(*(pending->refused ? &gate->refused : &gate->arriving), pending, previous, next);
+        LL_PREPEND(gate->gone, pending);
         (void)epoll_ctl(gate->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
         quota_leave(gate->quota);
         return fd;
@@ -124,17 +94,17 @@ void gate_reap(struct http_gate *gate)
 {
         while (gate->gone) {
                 struct http_pending *pending = gate->gone;
-                gate->gone = pending->next;
+                LL_DELETE(gate->gone, pending);
                 free(pending);
         }
 }
 
 void gate_stop(struct http_gate *gate)
 {
-        while (gate->arriving.first)
-                close(release_socket(gate, gate->arriving.first));
-        while (gate->refused.first)
-                close(release_socket(gate, gate->refused.first));
+        while (gate->arriving)
+                close(release_socket(gate, gate->arriving));
+        while (gate->refused)
+                close(release_socket(gate, gate->refused));
         gate_reap(gate);
 }
 
@@ -176,10 +146,10 @@ static void refuse(struct http_gate *gate, struct http_pending *pending, int err
         metric_add(gate->server->refused_head, 1);
         log_event(LOG_DEBUG, "request head refused", LOG_S("reason", detail));
         (void)shutdown(pending->fd, SHUT_WR);
-        list_remove(&gate->arriving, pending);
+        DL_DELETE2(gate->arriving, pending, previous, next);
         pending->refused = true;
         pending->until_us = clock_now_us() + REFUSED_US;
-        list_add(&gate->refused, pending);
+        DL_APPEND2(gate->refused, pending, previous, next);
         if (watch(gate, EPOLL_CTL_MOD, pending, EPOLLIN) < 0)
                 close(release_socket(gate, pending));
 }
@@ -271,7 +241,7 @@ void gate_take(struct http_gate *gate, struct http_listener *listener, int fd, c
                 return;
         }
         quota_enter(gate->quota);
-        list_add(&gate->arriving, pending);
+        DL_APPEND2(gate->arriving, pending, previous, next);
         look(gate, pending);
 }
 
@@ -279,18 +249,18 @@ void gate_take(struct http_gate *gate, struct http_listener *listener, int fd, c
 
 uint64_t gate_due(const struct http_gate *gate)
 {
-        uint64_t arriving = gate->arriving.first ? gate->arriving.first->until_us : 0;
-        uint64_t refused = gate->refused.first ? gate->refused.first->until_us : 0;
+        uint64_t arriving = gate->arriving ? gate->arriving->until_us : 0;
+        uint64_t refused = gate->refused ? gate->refused->until_us : 0;
 
         return !arriving || (refused && refused < arriving) ? refused : arriving;
 }
 
 void gate_sweep(struct http_gate *gate, uint64_t now)
 {
-        while (gate->arriving.first && gate->arriving.first->until_us <= now)
-                close_counted(gate, gate->arriving.first, gate->server->slow[HTTP_SLOW_HEAD]);
-        while (gate->refused.first && gate->refused.first->until_us <= now)
-                close(release_socket(gate, gate->refused.first));
+        while (gate->arriving && gate->arriving->until_us <= now)
+                close_counted(gate, gate->arriving, gate->server->slow[HTTP_SLOW_HEAD]);
+        while (gate->refused && gate->refused->until_us <= now)
+                close(release_socket(gate, gate->refused));
 }
 
 struct http_pending *gate_victim(struct http_gate *gate)
@@ -298,9 +268,9 @@ struct http_pending *gate_victim(struct http_gate *gate)
         unsigned counts[ADDRESSES] = { 0 }, most = 0;
         struct http_pending *victim = NULL;
 
-        for (struct http_pending *pending = gate->arriving.first; pending; pending = pending->next)
+        for (struct http_pending *pending = gate->arriving; pending; pending = pending->next)
                 counts[pending->key % ADDRESSES]++;
-        for (struct http_pending *pending = gate->arriving.first; pending; pending = pending->next) {
+        for (struct http_pending *pending = gate->arriving; pending; pending = pending->next) {
                 if (counts[pending->key % ADDRESSES] <= most)
                         continue;
                 most = counts[pending->key % ADDRESSES];
@@ -318,7 +288,7 @@ size_t gate_count(const struct http_gate *gate, uint64_t key)
 {
         size_t n = 0;
 
-        for (const struct http_pending *pending = gate->arriving.first; pending; pending = pending->next)
+        for (const struct http_pending *pending = gate->arriving; pending; pending = pending->next)
                 n += pending->key == key;
         return n;
 }

@@ -27,11 +27,6 @@ union http_address {
         struct sockaddr_in6 v6;
 };
 
-/* Oldest first, so that the first one's deadline is the next. */
-struct http_pending_list {
-        struct http_pending *first, *last;
-};
-
 struct http_gate {
         struct http_server *server;
         struct http_quota *quota;
@@ -40,8 +35,9 @@ struct http_gate {
         void (*admit)(void *context, struct http_listener *listener, int fd, const union http_address *address,
                       socklen_t size);
         void *context;
-        struct http_pending_list arriving;
-        struct http_pending_list refused; /* answered: what they still send is read and dropped for REFUSED_US */
+        /* Oldest first, so that the first one's deadline is the next. */
+        struct http_pending *arriving;
+        struct http_pending *refused; /* answered: what they still send is read and dropped for REFUSED_US */
         struct http_pending *gone; /* closed, but epoll_wait may have returned events of them already; see gate_reap */
         char peeked[HEAD_MAX];     /* what the connection at hand has sent */
 };

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <utlist.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -64,13 +65,11 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
 /* Takes the connection of fd off the arriving ones. NULL: none has this fd. */
 static struct http_connection *take_arriving(struct http_shard *shard, int fd)
 {
-        struct http_connection **place = &shard->arriving;
+        struct http_connection *connection;
 
-        while (*place && (*place)->fd != fd)
-                place = &(*place)->next;
-        struct http_connection *connection = *place;
+        LL_SEARCH_SCALAR(shard->arriving, connection, fd, fd);
         if (connection)
-                *place = connection->next;
+                LL_DELETE(shard->arriving, connection);
         return connection;
 }
 
@@ -81,38 +80,17 @@ static void forget(struct http_shard *shard, struct http_connection *connection)
         quota_leave(&shard->owner->quota);
 }
 
-static void list_open(struct http_shard *shard, struct http_connection *connection)
-{
-        connection->previous = NULL;
-        connection->next = shard->open;
-        if (connection->next)
-                connection->next->previous = connection;
-        shard->open = connection;
-}
-
-static void unlist_open(struct http_shard *shard, struct http_connection *connection)
-{
-        if (connection->previous)
-                connection->previous->next = connection->next;
-        else
-                shard->open = connection->next;
-        if (connection->next)
-                connection->next->previous = connection->previous;
-}
-
 /*
  * Closes connections whose start libmicrohttpd never reported: 1.0 may close a socket silently when memory is short.
  * They are found by age here, or in shard_add by a new socket of the same number.
  */
 static void forget_lost(struct http_shard *shard, uint64_t now)
 {
-        struct http_connection *next;
+        struct http_connection *connection, *next;
 
-        for (struct http_connection *connection = shard->arriving; connection; connection = next) {
-                next = connection->next;
+        LL_FOREACH_SAFE (shard->arriving, connection, next)
                 if (now - connection->added_us > ARRIVAL_US)
                         forget(shard, take_arriving(shard, connection->fd));
-        }
 }
 
 /*
@@ -140,7 +118,7 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
                 struct http_connection *ours = take_arriving(shard, fd);
                 *socket_context = ours;
                 if (ours) {
-                        list_open(shard, ours);
+                        DL_PREPEND2(shard->open, ours, previous, next);
                         connection_open(ours, connection);
                 }
                 if (shard->tls && shard->credentials->secrets.tls_client_ca)
@@ -150,7 +128,7 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
                 if (!ours)
                         return;
                 connection_end_request(ours);
-                unlist_open(shard, ours);
+                DL_DELETE2(shard->open, ours, previous, next);
                 forget(shard, ours);
         }
         shard->active = true;
@@ -272,8 +250,7 @@ void shard_add(struct http_shard *shard, struct http_listener *listener, int fd,
         connection->key = listener->local ? 0 : address_key(address);
         shard->n_connections++;
         quota_enter(&shard->owner->quota);
-        connection->next = shard->arriving;
-        shard->arriving = connection;
+        LL_PREPEND(shard->arriving, connection);
         /* On failure libmicrohttpd closes the socket. Whether on_connection was called before depends on its version.
          */
         if (MHD_add_connection(shard->daemon, fd, &address->base, size) != MHD_YES &&

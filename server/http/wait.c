@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <utlist.h>
 
 #include <ferry/error.h>
 
@@ -41,9 +42,7 @@ struct http_park {
         struct operation_waiter waiter;
         struct http_latch_waiter latch_waiter, end_waiter;
         struct loop_timer timer;
-        /* waits.lock: */
-        bool parked;
-        struct http_park *previous, *next;
+        struct http_park *previous, *next; /* waits.lock; previous NULL = not parked */
 };
 
 int waits_new(struct metric *gauge, struct http_waits **ret_waits)
@@ -108,16 +107,11 @@ static void park_wake(struct http_park *park)
         struct http_waits *waits = server->waits;
 
         pthread_mutex_lock(&waits->lock);
-        bool parked = park->parked;
+        bool parked = park->previous;
         size_t n_parked = 0;
         if (parked) {
-                park->parked = false;
-                if (park->previous)
-                        park->previous->next = park->next;
-                else
-                        waits->parked = park->next;
-                if (park->next)
-                        park->next->previous = park->previous;
+                DL_DELETE2(waits->parked, park, previous, next);
+                park->previous = NULL;
                 n_parked = --waits->n_parked;
                 metric_add(waits->gauge, -1);
                 pthread_cond_broadcast(&waits->changed);
@@ -224,11 +218,7 @@ static enum wait_result park_request(struct http_request *request, struct operat
         } else if (park_arm(park, revision, wait_ms)) {
                 result = WAIT_PARKED;
                 request->resume = resume;
-                park->parked = true;
-                park->next = waits->parked;
-                if (park->next)
-                        park->next->previous = park;
-                waits->parked = park;
+                DL_PREPEND2(waits->parked, park, previous, next);
                 waits->n_parked++;
                 metric_add(waits->gauge, 1);
                 MHD_suspend_connection(park->connection);
