@@ -213,12 +213,6 @@ static uint64_t silence_deadline(const struct http_connection *connection, uint6
         return (last_ack_us < since ? since : last_ack_us) + (uint64_t)CONNECTION_DEAD_S * 1000000;
 }
 
-/* The earlier one; 0 = none. */
-static uint64_t earlier(uint64_t a, uint64_t b)
-{
-        return !a || (b && b < a) ? b : a;
-}
-
 static uint64_t read_deadline(struct http_connection *connection, uint64_t now)
 {
         struct tcp_info info;
@@ -234,7 +228,7 @@ static uint64_t read_deadline(struct http_connection *connection, uint64_t now)
         }
         uint64_t slow_us = connection->sent_us + CONNECTION_READ_US +
                            (info.tcpi_bytes_acked - connection->sent) * 1000000 / CONNECTION_RATE;
-        return earlier(slow_us, silence_deadline(connection, now, connection->sent_us));
+        return clock_earlier(slow_us, silence_deadline(connection, now, connection->sent_us));
 }
 
 uint64_t connection_check(struct http_connection *connection, uint64_t now)
@@ -247,7 +241,7 @@ uint64_t connection_check(struct http_connection *connection, uint64_t now)
                 return 0;
         if (!request) {
                 uint64_t silent = silence_deadline(connection, now, connection->since_us); /* the last answer's end */
-                deadline = earlier(head_deadline(connection, now), silent);
+                deadline = clock_earlier(head_deadline(connection, now), silent);
                 slow = silent && deadline == silent ? HTTP_SLOW_READER : HTTP_SLOW_HEAD;
         } else if (request->phase == REQUEST_NEW) {
                 deadline = connection->since_us + GATE_HEAD_US;

@@ -249,10 +249,8 @@ void gate_take(struct http_gate *gate, struct http_listener *listener, int fd, c
 
 uint64_t gate_due(const struct http_gate *gate)
 {
-        uint64_t arriving = gate->arriving ? gate->arriving->until_us : 0;
-        uint64_t refused = gate->refused ? gate->refused->until_us : 0;
-
-        return !arriving || (refused && refused < arriving) ? refused : arriving;
+        return clock_earlier(gate->arriving ? gate->arriving->until_us : 0,
+                             gate->refused ? gate->refused->until_us : 0);
 }
 
 void gate_sweep(struct http_gate *gate, uint64_t now)

@@ -41,12 +41,6 @@ static int watch(struct http_thread *thread, int fd, uint64_t id)
 /* ---- running shards ---- */
 
 /* Activity can only postpone a shard's deadline; sweep() takes the new one. */
-static void sweep_before(struct http_thread *thread, uint64_t due_us)
-{
-        if (due_us && (!thread->sweep_us || due_us < thread->sweep_us))
-                thread->sweep_us = due_us;
-}
-
 static void run(struct http_thread *thread, struct http_shard *shard, bool called)
 {
         int64_t us = shard_run(shard, called);
@@ -55,7 +49,7 @@ static void run(struct http_thread *thread, struct http_shard *shard, bool calle
         if (!us)
                 run_queue_add(&thread->owner.queue, &shard->run); /* it runs again, after the others */
         else
-                sweep_before(thread, shard->due_us);
+                thread->sweep_us = clock_earlier(thread->sweep_us, shard->due_us);
 }
 
 /* ---- accepting ---- */
@@ -205,18 +199,12 @@ static bool run_queued(struct http_thread *thread)
         return any;
 }
 
-/* The earlier of two times, of which 0 = never. */
-static uint64_t sooner(uint64_t a, uint64_t b)
-{
-        return !a || (b && b < a) ? b : a;
-}
-
 static void sweep(struct http_thread *thread)
 {
         uint64_t gate_us = gate_due(&thread->gate), now;
 
         gate_reap(&thread->gate);
-        if ((!thread->sweep_us && !gate_us) || (now = clock_now_us()) < sooner(thread->sweep_us, gate_us))
+        if ((!thread->sweep_us && !gate_us) || (now = clock_now_us()) < clock_earlier(thread->sweep_us, gate_us))
                 return;
         gate_sweep(&thread->gate, now);
         thread->sweep_us = 0;
@@ -225,18 +213,17 @@ static void sweep(struct http_thread *thread)
                 if (shard->due_us && shard->due_us <= now)
                         run(thread, shard, false);
                 else
-                        sweep_before(thread, shard->due_us);
+                        thread->sweep_us = clock_earlier(thread->sweep_us, shard->due_us);
         }
 }
 
 /* ms for epoll_wait, rounded up. */
 static int time_left(const struct http_thread *thread)
 {
-        uint64_t until = sooner(sooner(thread->sweep_us, gate_due(&thread->gate)),
-                                sooner(thread->retry_us, thread->owner.quota.full_us));
+        uint64_t until = clock_earlier(clock_earlier(thread->sweep_us, gate_due(&thread->gate)),
+                                       clock_earlier(thread->retry_us, thread->owner.quota.full_us));
 
-        until = sooner(until, event_readers_due(&thread->owner.readers));
-
+        until = clock_earlier(until, event_readers_due(&thread->owner.readers));
         if (!until)
                 return -1;
         uint64_t now = clock_now_us();

@@ -260,21 +260,12 @@ void shard_add(struct http_shard *shard, struct http_listener *listener, int fd,
 
 /* ---- running ---- */
 
-static void look_before(struct http_shard *shard, uint64_t when)
-{
-        if (!shard->look_us || when < shard->look_us)
-                shard->look_us = when;
-}
-
 /* Ends connections that have exceeded a time limit. */
 static void look(struct http_shard *shard, uint64_t now)
 {
         shard->look_us = 0;
-        for (struct http_connection *connection = shard->open; connection; connection = connection->next) {
-                uint64_t next = connection_check(connection, now);
-                if (next)
-                        look_before(shard, next);
-        }
+        for (struct http_connection *connection = shard->open; connection; connection = connection->next)
+                shard->look_us = clock_earlier(shard->look_us, connection_check(connection, now));
 }
 
 /* By all TCP connections. ret_counted: false if there are some and none has a byte: the kernel does not count. */
@@ -319,7 +310,7 @@ static uint64_t rest_us(struct http_shard *shard, uint64_t now)
                 shard->vain_us = now;
         /* qemu and gVisor count no bytes: there a TLS answer in bulk looks like this, and must not crawl. */
         uint64_t rest = counted ? (now - shard->vain_us) / REST_PART : 0;
-        look_before(shard, now + SOON_US);
+        shard->look_us = clock_earlier(shard->look_us, now + SOON_US);
         return rest < REST_MIN_US ? REST_MIN_US : rest > REST_MAX_US ? REST_MAX_US : rest;
 }
 
@@ -337,7 +328,7 @@ int64_t shard_run(struct http_shard *shard, bool called)
         if (shard->look_us && shard->look_us <= now)
                 look(shard, now);
         if (called && shard->open)
-                look_before(shard, now + (shard->active ? LOOK_US : SOON_US));
+                shard->look_us = clock_earlier(shard->look_us, now + (shard->active ? LOOK_US : SOON_US));
         /* libmicrohttpd requires this after each run; connections would hang if it were run later. */
         if (MHD_get_timeout(shard->daemon, &ms) != MHD_YES)
                 ms = INT_MAX;
@@ -346,11 +337,10 @@ int64_t shard_run(struct http_shard *shard, bool called)
                 if (!rest)
                         return 0;
                 due = now + rest;
-        } else if (ms < INT_MAX && (!due || now + ms * 1000 < due)) {
-                due = now + ms * 1000;
+        } else if (ms < INT_MAX) {
+                due = clock_earlier(due, now + ms * 1000);
         }
-        if (shard->look_us && (!due || shard->look_us < due))
-                due = shard->look_us;
+        due = clock_earlier(due, shard->look_us);
         return due ? (int64_t)(due > now ? due - now : 1) : -1;
 }
 

@@ -11,6 +11,12 @@ enum { CLOCK_TEXT_LENGTH = 24, CLOCK_TEXT_SIZE = 32 };
 /* CLOCK_MONOTONIC in microseconds; for deadlines and durations. */
 uint64_t clock_now_us(void);
 
+/* The earlier of two deadlines, of which 0 = never. */
+static inline uint64_t clock_earlier(uint64_t a, uint64_t b)
+{
+        return !a || (b && b < a) ? b : a;
+}
+
 /* Unix time in milliseconds; for display and for peers. */
 uint64_t clock_unix_ms(void);
 
