@@ -14,34 +14,11 @@
 static const struct {
         const char *name;
         size_t offset;
-        bool list; /* may be repeated; only the first counts */
+        bool list;
 } table[] = {
-        { "Accept", offsetof(struct http_headers, accept), true },
-        { "Accept-Encoding", offsetof(struct http_headers, accept_encoding), true },
-        { "Authorization", offsetof(struct http_headers, authorization), false },
-        { "Content-Encoding", offsetof(struct http_headers, content_encoding), false },
-        { "Content-Digest", offsetof(struct http_headers, content_digest), false },
-        { "Content-Length", offsetof(struct http_headers, content_length), false },
-        { "Content-Range", offsetof(struct http_headers, content_range), false },
-        { "Content-Type", offsetof(struct http_headers, content_type), false },
-        { "Expect", offsetof(struct http_headers, expect), false },
-        { "Ferry-Error", offsetof(struct http_headers, ferry_error), false },
-        { "Ferry-Transfer", offsetof(struct http_headers, ferry_transfer), false },
-        { "Host", offsetof(struct http_headers, host), false },
-        { "Idempotency-Key", offsetof(struct http_headers, idempotency_key), false },
-        { "If-Match", offsetof(struct http_headers, if_match), true },
-        { "If-None-Match", offsetof(struct http_headers, if_none_match), true },
-        { "If-Range", offsetof(struct http_headers, if_range), false },
-        { "Last-Event-ID", offsetof(struct http_headers, last_event_id), false },
-        { "Origin", offsetof(struct http_headers, origin), false },
-        { "Range", offsetof(struct http_headers, range), false },
-        { "Repr-Digest", offsetof(struct http_headers, repr_digest), false },
-        { "Request-Id", offsetof(struct http_headers, request_id), true },
-        { "Access-Control-Request-Method", offsetof(struct http_headers, requested_method), false },
-        { "traceparent", offsetof(struct http_headers, traceparent), true },
-        { "Transfer-Encoding", offsetof(struct http_headers, transfer_encoding), false },
-        { "Want-Content-Digest", offsetof(struct http_headers, want_content_digest), false },
-        { "Want-Repr-Digest", offsetof(struct http_headers, want_repr_digest), false },
+#define X(field, name, list) { name, offsetof(struct http_headers, field), list },
+        HTTP_HEADERS(X)
+#undef X
 };
 
 static bool is_token_character(char c)

@@ -6,35 +6,43 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The request headers that Ferry uses. Values are borrowed from the connection until the answer is queued. */
-struct http_headers {
-        const char *accept;
-        const char *accept_encoding;
-        const char *authorization;
-        const char *content_encoding;
-        const char *content_digest;
-        const char *content_length;
-        const char *content_range;
-        const char *content_type;
-        const char *expect;
-        const char *ferry_error;
-        const char *ferry_transfer;
-        const char *host;
-        const char *idempotency_key;
-        const char *if_match;
-        const char *if_none_match;
-        const char *if_range;
-        const char *last_event_id;
-        const char *origin;
-        const char *range;
-        const char *repr_digest;
-        const char *request_id;
-        const char *requested_method; /* Access-Control-Request-Method */
-        const char *traceparent;
-        const char *transfer_encoding;
-        const char *want_content_digest;
-        const char *want_repr_digest;
+/*
+ * The request headers that Ferry uses: field, name, and whether it may be repeated, in which case only the first
+ * counts.
+ */
+#define HTTP_HEADERS(X)                                                                                                \
+        X(accept, "Accept", true)                                                                                      \
+        X(accept_encoding, "Accept-Encoding", true)                                                                    \
+        X(authorization, "Authorization", false)                                                                       \
+        X(content_digest, "Content-Digest", false)                                                                     \
+        X(content_encoding, "Content-Encoding", false)                                                                 \
+        X(content_length, "Content-Length", false)                                                                     \
+        X(content_range, "Content-Range", false)                                                                       \
+        X(content_type, "Content-Type", false)                                                                         \
+        X(expect, "Expect", false)                                                                                     \
+        X(ferry_error, "Ferry-Error", false)                                                                           \
+        X(ferry_transfer, "Ferry-Transfer", false)                                                                     \
+        X(host, "Host", false)                                                                                         \
+        X(idempotency_key, "Idempotency-Key", false)                                                                   \
+        X(if_match, "If-Match", true)                                                                                  \
+        X(if_none_match, "If-None-Match", true)                                                                        \
+        X(if_range, "If-Range", false)                                                                                 \
+        X(last_event_id, "Last-Event-ID", false)                                                                       \
+        X(origin, "Origin", false)                                                                                     \
+        X(range, "Range", false)                                                                                       \
+        X(repr_digest, "Repr-Digest", false)                                                                           \
+        X(request_id, "Request-Id", true)                                                                              \
+        X(requested_method, "Access-Control-Request-Method", false)                                                    \
+        X(traceparent, "traceparent", true)                                                                            \
+        X(transfer_encoding, "Transfer-Encoding", false)                                                               \
+        X(want_content_digest, "Want-Content-Digest", false)                                                           \
+        X(want_repr_digest, "Want-Repr-Digest", false)
 
+/* Values are borrowed from the connection until the answer is queued. */
+struct http_headers {
+#define X(field, name, list) const char *field;
+        HTTP_HEADERS(X)
+#undef X
         bool prefer_wait;  /* a Prefer header has a valid wait=N */
         bool prefer_async; /* one has respond-async */
         uint64_t prefer_wait_s;
