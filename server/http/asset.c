@@ -13,9 +13,15 @@
         "default-src 'none'; style-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "                   \
         "frame-ancestors 'none'"
 
-/* Answers with the file, gzipped where the client accepts that, or with 304. policy: Content-Security-Policy of a page;
- * NULL = it is no page. */
-static void asset_answer(struct http_request *request, const struct http_asset *asset, const char *policy)
+/* Content-Security-Policy of a page; NULL = it is no page. */
+static const char *policy_of(const struct http_asset *asset)
+{
+        if (asset == &asset_page)
+                return POLICY "; script-src 'self'; connect-src 'self'";
+        return asset == &asset_docs ? POLICY : NULL;
+}
+
+void asset_answer(struct http_request *request, const struct http_asset *asset)
 {
         bool packed = headers_accept(request->headers.accept_encoding, "gzip") > 0;
         const char *etag = packed ? asset->gzip_etag : asset->etag;
@@ -34,40 +40,15 @@ static void asset_answer(struct http_request *request, const struct http_asset *
                         MHD_add_response_header(response, "Content-Encoding", "gzip");
                 if (!known)
                         MHD_add_response_header(response, "Content-Type", asset->type);
-                if (policy) {
-                        MHD_add_response_header(response, "Content-Security-Policy", policy);
+                if (policy_of(asset)) {
+                        MHD_add_response_header(response, "Content-Security-Policy", policy_of(asset));
                         MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
                 }
         }
         request_answer(request, known ? 304 : 200, response);
 }
 
-void get_openapi(struct http_request *request)
+void get_asset(struct http_request *request)
 {
-        asset_answer(request, &asset_openapi_yaml, NULL);
-}
-
-void get_openapi_json(struct http_request *request)
-{
-        asset_answer(request, &asset_openapi_json, NULL);
-}
-
-void get_docs(struct http_request *request)
-{
-        asset_answer(request, &asset_docs, POLICY);
-}
-
-void get_page(struct http_request *request)
-{
-        asset_answer(request, &asset_page, POLICY "; script-src 'self'; connect-src 'self'");
-}
-
-void get_page_script(struct http_request *request)
-{
-        asset_answer(request, &asset_page_script, NULL);
-}
-
-void get_page_style(struct http_request *request)
-{
-        asset_answer(request, &asset_page_style, NULL);
+        asset_answer(request, request->route->asset);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <ferry/json_write.h>
 
+#include "asset.h"
 #include "base/util.h"
 #include "handlers.h"
 #include "http_internal.h"
@@ -29,7 +30,7 @@ void get_root(struct http_request *request)
         const char *accept = request->headers.accept;
 
         if (headers_accept(accept, "text/html") > headers_accept(accept, "application/json")) {
-                get_page(request);
+                asset_answer(request, &asset_page);
                 return;
         }
         request_header_text(request, "Vary", "Accept", "");

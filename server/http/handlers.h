@@ -7,7 +7,7 @@
 struct http_request;
 
 /*
- * The handlers, each in the file of its name; get_openapi*, get_docs and get_page* in asset.c. Called on the
+ * The handlers, each in the file of its name; get_asset in asset.c. Called on the
  * connection's thread when the request has arrived whole; those of HTTP_BODY_STREAM also before the body (see
  * request->phase). Each answers the request or parks it.
  */
@@ -38,12 +38,7 @@ void create_peer(struct http_request *request);
 void get_livez(struct http_request *request);
 void get_readyz(struct http_request *request);
 void get_metrics(struct http_request *request);
-void get_openapi(struct http_request *request);
-void get_openapi_json(struct http_request *request);
-void get_docs(struct http_request *request);
-void get_page(struct http_request *request);
-void get_page_script(struct http_request *request);
-void get_page_style(struct http_request *request);
+void get_asset(struct http_request *request); /* answers with the route's */
 
 /* Store the next bytes of an upload that the handler has accepted; beside their put_*. */
 void take_operation_content(struct http_request *request, const char *data, size_t size);

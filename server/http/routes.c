@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "asset.h"
 #include "base/util.h"
 #include "handlers.h"
 
@@ -51,11 +52,15 @@ const struct http_route http_routes[] = {
         { "GET", "/livez", "getLivez", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_livez, 0 },
         { "GET", "/readyz", "getReadyz", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_readyz, 0 },
         { "GET", "/metrics", "getMetrics", HTTP_AUTH_METRICS, HTTP_BODY_NONE, get_metrics, 0 },
-        { "GET", "/openapi.yaml", "getOpenapi", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_openapi, 0 },
-        { "GET", "/openapi.json", "getOpenapiJson", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_openapi_json, 0 },
-        { "GET", "/docs", "getDocs", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_docs, 0 },
-        { "GET", "/page.js", "getPageScript", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_page_script, 0 },
-        { "GET", "/page.css", "getPageStyle", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_page_style, 0 },
+        { "GET", "/openapi.yaml", "getOpenapi", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_asset, 0,
+          .asset = &asset_openapi_yaml },
+        { "GET", "/openapi.json", "getOpenapiJson", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_asset, 0,
+          .asset = &asset_openapi_json },
+        { "GET", "/docs", "getDocs", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_asset, 0, .asset = &asset_docs },
+        { "GET", "/page.js", "getPageScript", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_asset, 0,
+          .asset = &asset_page_script },
+        { "GET", "/page.css", "getPageStyle", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_asset, 0,
+          .asset = &asset_page_style },
 };
 const size_t http_routes_count = FERRY_ARRAY_SIZE(http_routes);
 

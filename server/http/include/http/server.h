@@ -109,6 +109,7 @@ struct http_server *http_server_free(struct http_server *server);
 /* The token that a route needs. HTTP_AUTH_KEY: the full one, or the operation's own key. */
 enum http_auth { HTTP_AUTH_NONE, HTTP_AUTH_PEER, HTTP_AUTH_KEY, HTTP_AUTH_METRICS, HTTP_AUTH_FULL };
 
+struct http_asset;
 struct http_request;
 
 /* Query parameters. A route lists those it takes; any other is refused. */
@@ -151,6 +152,7 @@ struct http_route {
         unsigned parameters; /* 1u << HTTP_PARAMETER_*, ored */
         const char *kept;    /* a member of the JSON body to keep as text, for a decoder of its own; NULL = none */
         bool while_draining; /* allowed while draining: a POST or PUT that starts nothing */
+        const struct http_asset *asset; /* a file that is the answer; NULL = none */
         /* HTTP_BODY_STREAM: takes the next bytes of the body. Connection's thread. */
         void (*take)(struct http_request *request, const char *data, size_t size);
 };
