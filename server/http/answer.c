@@ -124,17 +124,12 @@ void request_answer(struct http_request *request, unsigned status, struct MHD_Re
         MHD_destroy_response(response);
 }
 
-/* The document, and a newline for terminals. */
-static struct MHD_Response *json_response(struct ferry_json_writer *writer, const char *type)
+/* Takes over text, which was malloc'ed; NULL = memory was short. */
+static struct MHD_Response *text_response(const char *type, char *text, size_t size)
 {
-        struct MHD_Response *response;
-        size_t size;
-        char *text = ferry_json_take(writer, &size);
+        struct MHD_Response *response =
+                text ? MHD_create_response_from_buffer(size, text, MHD_RESPMEM_MUST_FREE) : NULL;
 
-        if (!text)
-                return NULL;
-        text[size] = '\n';
-        response = MHD_create_response_from_buffer(size + 1, text, MHD_RESPMEM_MUST_FREE);
         if (!response) {
                 free(text);
                 return NULL;
@@ -142,6 +137,17 @@ static struct MHD_Response *json_response(struct ferry_json_writer *writer, cons
         MHD_add_response_header(response, "Content-Type", type);
         MHD_add_response_header(response, "Cache-Control", "no-store");
         return response;
+}
+
+/* The document, and a newline for terminals. */
+static struct MHD_Response *json_response(struct ferry_json_writer *writer, const char *type)
+{
+        size_t size = 0;
+        char *text = ferry_json_take(writer, &size);
+
+        if (text)
+                text[size++] = '\n';
+        return text_response(type, text, size);
 }
 
 void request_answer_json(struct http_request *request, unsigned status, struct ferry_json_writer *writer)
@@ -161,15 +167,7 @@ void request_answer_empty(struct http_request *request, unsigned status)
 
 void request_answer_text(struct http_request *request, const char *type, char *text, size_t size)
 {
-        struct MHD_Response *response = MHD_create_response_from_buffer(size, text, MHD_RESPMEM_MUST_FREE);
-
-        if (response) {
-                MHD_add_response_header(response, "Content-Type", type);
-                MHD_add_response_header(response, "Cache-Control", "no-store");
-        } else {
-                free(text);
-        }
-        request_answer(request, 200, response);
+        request_answer(request, 200, text_response(type, text, size));
 }
 
 static void answer_problem(struct http_request *request, int error, bool retryable, const char *detail,
