@@ -234,16 +234,6 @@ bool content_end(struct http_request *request, bool *ret_complete)
         return !error;
 }
 
-void content_take(struct http_request *request, const char *data, size_t size)
-{
-        int error = copying_take(request, data, size);
-
-        if (!error || error == -EINPROGRESS)
-                return;
-        content_refuse(request, error);
-        copying_close(request, false);
-}
-
 /* ---- digests ---- */
 
 static void hash_piece(void *context, const void *bytes, size_t size)

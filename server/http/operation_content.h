@@ -40,11 +40,9 @@ void content_begin(struct http_request *request, bool part, bool whole, uint64_t
  */
 bool content_add_digests(struct http_request *request);
 
-/* Stores the next bytes of an upload. Answers and closes where that fails. */
-void content_take(struct http_request *request, const char *data, size_t size);
 /*
- * Stores its last ones, and checks the stored bytes against the digests that the client sent, if any. false: parked,
- * and resume is called, or answered.
+ * Stores the last bytes of an upload, and checks the stored bytes against the digests that the client sent, if any.
+ * false: parked, and resume is called, or answered.
  */
 bool content_finish(struct http_request *request, void (*resume)(struct http_request *request));
 

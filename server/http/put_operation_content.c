@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -60,7 +61,12 @@ static void begin(struct http_request *request)
 
 void take_operation_content(struct http_request *request, const char *data, size_t size)
 {
-        content_take(request, data, size);
+        int error = copying_take(request, data, size);
+
+        if (!error || error == -EINPROGRESS)
+                return;
+        content_refuse(request, error);
+        copying_close(request, false);
 }
 
 void put_operation_content(struct http_request *request)
