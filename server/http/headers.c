@@ -63,7 +63,7 @@ void headers_add(struct http_headers *headers, const char *name, const char *val
         }
 }
 
-static const char *skip_blanks(const char *text)
+const char *headers_skip_blanks(const char *text)
 {
         while (*text == ' ' || *text == '\t')
                 text++;
@@ -81,19 +81,19 @@ static const char *next_preference(const char *value)
 
 bool headers_prefer_wait(const char *value, uint64_t *ret_seconds)
 {
-        while (*(value = skip_blanks(value))) {
+        while (*(value = headers_skip_blanks(value))) {
                 const char *name = value;
                 value += headers_token_length(value);
                 bool wait = value - name == 4 && !strncasecmp(name, "wait", 4);
-                value = skip_blanks(value);
+                value = headers_skip_blanks(value);
                 if (wait && *value == '=') {
                         uint64_t seconds;
-                        const char *digit = skip_blanks(value + 1);
+                        const char *digit = headers_skip_blanks(value + 1);
                         bool quoted = *digit == '"';
                         digit = ferry_uint_read(digit + quoted, &seconds);
                         if (!digit || seconds > PREFER_WAIT_MAX || (quoted && *digit++ != '"'))
                                 return false;
-                        digit = skip_blanks(digit);
+                        digit = headers_skip_blanks(digit);
                         if (*digit && *digit != ',' && *digit != ';')
                                 return false;
                         *ret_seconds = seconds;
@@ -108,7 +108,7 @@ bool headers_prefer_async(const char *value)
 {
         static const char name[] = "respond-async";
 
-        for (; *(value = skip_blanks(value)); value = next_preference(value))
+        for (; *(value = headers_skip_blanks(value)); value = next_preference(value))
                 if (!strncasecmp(value, name, strlen(name)) && !is_token_character(value[strlen(name)]))
                         return true;
         return false;
@@ -118,9 +118,9 @@ bool headers_etag_matches(const char *value, const char *etag, bool weak)
 {
         size_t length = strlen(etag);
 
-        value = skip_blanks(value);
+        value = headers_skip_blanks(value);
         if (*value == '*')
-                return !*skip_blanks(value + 1);
+                return !*headers_skip_blanks(value + 1);
         while (*value) {
                 bool tag_is_weak = !strncmp(value, "W/", 2);
                 if (tag_is_weak)
@@ -132,10 +132,10 @@ bool headers_etag_matches(const char *value, const char *etag, bool weak)
                         return false;
                 if ((weak || !tag_is_weak) && (size_t)(end + 1 - value) == length && !memcmp(value, etag, length))
                         return true;
-                value = skip_blanks(end + 1);
+                value = headers_skip_blanks(end + 1);
                 if (*value != ',')
                         return false;
-                value = skip_blanks(value + 1);
+                value = headers_skip_blanks(value + 1);
         }
         return false;
 }
@@ -144,7 +144,7 @@ const char *headers_dictionary_find(const char *value, const char *key)
 {
         size_t length = strlen(key);
 
-        for (; *(value = skip_blanks(value)); value = next_preference(value))
+        for (; *(value = headers_skip_blanks(value)); value = next_preference(value))
                 if (!strncmp(value, key, length) && value[length] == '=')
                         return value + length + 1;
         return NULL;
@@ -163,7 +163,7 @@ static unsigned quality(const char *range, const char *end)
         for (const char *at = range; at < end; at++) {
                 if (*at != ';')
                         continue;
-                const char *name = skip_blanks(at + 1);
+                const char *name = headers_skip_blanks(at + 1);
                 if ((*name | ' ') != 'q' || name[1] != '=')
                         continue;
                 unsigned value = name[2] == '1' ? 1000 : 0;
@@ -179,7 +179,7 @@ unsigned headers_accept(const char *value, const char *type)
 {
         size_t length = strlen(type);
 
-        while (value && *(value = skip_blanks(value))) {
+        while (value && *(value = headers_skip_blanks(value))) {
                 const char *end = value + strcspn(value, ",");
                 if (!strncasecmp(value, type, length) && strchr(" \t;,", value[length]))
                         return quality(value, end);
@@ -194,10 +194,10 @@ bool headers_media_type_is(const char *value, const char *type)
 
         if (!value)
                 return false;
-        value = skip_blanks(value);
+        value = headers_skip_blanks(value);
         if (strncasecmp(value, type, length))
                 return false;
-        value = skip_blanks(value + length);
+        value = headers_skip_blanks(value + length);
         return *value == '\0' || *value == ';';
 }
 

@@ -60,6 +60,9 @@ void headers_add(struct http_headers *headers, const char *name, const char *val
 /* Length of the token (RFC 9110, 5.6.2) that text begins with. text need not end with a NUL, but no token may. */
 size_t headers_token_length(const char *text);
 
+/* The text after its leading blanks (BWS and OWS). */
+const char *headers_skip_blanks(const char *text);
+
 /* The wait=N of a Prefer header (RFC 7240), in seconds. false: none, or not a number. */
 bool headers_prefer_wait(const char *value, uint64_t *ret_seconds);
 

@@ -6,6 +6,8 @@
 
 #include <ferry/encoding.h>
 
+#include "headers.h"
+
 /* Parses digits at *text. Saturates at UINT64_MAX. */
 static bool take_number(const char **text, uint64_t *ret_value)
 {
@@ -16,23 +18,16 @@ static bool take_number(const char **text, uint64_t *ret_value)
         return end;
 }
 
-static const char *skip_blanks(const char *text)
-{
-        while (*text == ' ' || *text == '\t')
-                text++;
-        return text;
-}
-
 enum range_result range_parse(const char *header, uint64_t size, uint64_t *ret_first, uint64_t *ret_last)
 {
         uint64_t first, last = UINT64_MAX;
 
         if (!header || strncasecmp(header, "bytes=", 6))
                 return RANGE_WHOLE;
-        const char *text = skip_blanks(header + 6);
+        const char *text = headers_skip_blanks(header + 6);
         if (*text == '-') {
                 text++;
-                if (!take_number(&text, &last) || *skip_blanks(text))
+                if (!take_number(&text, &last) || *headers_skip_blanks(text))
                         return RANGE_WHOLE;
                 if (!last || !size)
                         return RANGE_UNSATISFIABLE;
@@ -43,7 +38,7 @@ enum range_result range_parse(const char *header, uint64_t size, uint64_t *ret_f
         if (!take_number(&text, &first) || *text++ != '-')
                 return RANGE_WHOLE;
         (void)take_number(&text, &last);
-        if (*skip_blanks(text) || first > last)
+        if (*headers_skip_blanks(text) || first > last)
                 return RANGE_WHOLE;
         if (first >= size)
                 return RANGE_UNSATISFIABLE;
@@ -58,12 +53,12 @@ bool content_range_parse(const char *header, uint64_t *ret_first, uint64_t *ret_
 
         if (strncasecmp(header, "bytes ", 6))
                 return false;
-        const char *text = skip_blanks(header + 6);
+        const char *text = headers_skip_blanks(header + 6);
         if (!take_number(&text, ret_first) || *text++ != '-' || !take_number(&text, ret_last) || *text++ != '/')
                 return false;
         if (*text == '*')
                 text++;
         else if (!take_number(&text, &total))
                 return false;
-        return !*skip_blanks(text) && *ret_first <= *ret_last && *ret_last < total;
+        return !*headers_skip_blanks(text) && *ret_first <= *ret_last && *ret_last < total;
 }
