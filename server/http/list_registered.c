@@ -13,6 +13,7 @@
 #include "http_internal.h"
 #include "latch.h"
 #include "page.h"
+#include "peer_json.h"
 #include "peers/registry.h"
 #include "problem.h"
 #include "request.h"
@@ -88,29 +89,15 @@ static int registered_begin(struct registry *registry, const struct registry_que
 
 /* ---- the request ---- */
 
-static void add_text(struct ferry_json_writer *writer, const char *name, const char *text)
-{
-        if (*text)
-                ferry_json_add_string(writer, name, text);
-}
-
 static void write_worker(struct ferry_json_writer *writer, const struct registry_entry *entry)
 {
         ferry_json_begin_object(writer);
         ferry_json_add_string(writer, "worker", entry->name);
         ferry_json_add_id(writer, "epoch", "", entry->epoch);
-        ferry_json_key(writer, "addresses");
-        ferry_json_begin_object(writer);
-        ferry_json_key(writer, "http");
-        ferry_json_begin_array(writer);
-        if (*entry->http)
-                ferry_json_put_string(writer, entry->http);
-        ferry_json_end_array(writer);
-        add_text(writer, "data", entry->data);
-        ferry_json_end_object(writer);
+        peer_json_addresses(writer, entry->http, entry->data);
         ferry_json_add_string(writer, "status", "registered");
-        add_text(writer, "version", entry->version);
-        add_text(writer, "started_at", entry->started_at);
+        peer_json_text(writer, "version", entry->version);
+        peer_json_text(writer, "started_at", entry->started_at);
         ferry_json_end_object(writer);
 }
 

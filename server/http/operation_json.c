@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "operation_json.h"
 
-#include <ferry/error.h>
 #include <ferry/json_write.h>
 #include <ferry/status.h>
 
 #include "base/clock.h"
 #include "carriers.h"
 #include "operations/operations.h"
+#include "problem.h"
 
 static void add_time(struct ferry_json_writer *writer, const char *key, uint64_t unix_ms)
 {
@@ -47,15 +47,6 @@ static void add_descriptors(struct ferry_json_writer *writer, const struct opera
                 ferry_json_end_object(writer);
         }
         ferry_json_end_array(writer);
-}
-
-static void add_error(struct ferry_json_writer *writer, const struct operation_view *view)
-{
-        ferry_json_key(writer, "error");
-        ferry_json_begin_object(writer);
-        ferry_json_add_string(writer, "code", ferry_error_code(view->error));
-        ferry_json_add_string(writer, "detail", *view->detail ? view->detail : ferry_error_title(view->error));
-        ferry_json_end_object(writer);
 }
 
 /* Adds the options that differ from the defaults. */
@@ -114,7 +105,7 @@ static void add_state(struct ferry_json_writer *writer, const struct operation_v
         if (view->connect_us)
                 ferry_json_add_uint(writer, "connect_us", view->connect_us);
         if (view->error)
-                add_error(writer, view);
+                problem_add_error(writer, view->error, view->detail);
 }
 
 void operation_json_members(struct ferry_json_writer *writer, const struct operation_view *view)

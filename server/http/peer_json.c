@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "peer_json.h"
 
-#include <ferry/error.h>
 #include <ferry/json_write.h>
 
 #include "base/clock.h"
 #include "base/util.h"
+#include "problem.h"
 #include "transfer/engine.h"
 
 static const char *const states[] = {
@@ -14,7 +14,7 @@ static const char *const states[] = {
         [ENGINE_PEER_DISCONNECTED] = "disconnected",
 };
 
-static void add_text(struct ferry_json_writer *writer, const char *name, const char *text)
+void peer_json_text(struct ferry_json_writer *writer, const char *name, const char *text)
 {
         if (*text)
                 ferry_json_add_string(writer, name, text);
@@ -30,16 +30,16 @@ static void add_time(struct ferry_json_writer *writer, const char *name, uint64_
         ferry_json_add_string(writer, name, text);
 }
 
-static void add_addresses(struct ferry_json_writer *writer, const struct engine_peer_view *peer)
+void peer_json_addresses(struct ferry_json_writer *writer, const char *url, const char *data)
 {
         ferry_json_key(writer, "addresses");
         ferry_json_begin_object(writer);
         ferry_json_key(writer, "http");
         ferry_json_begin_array(writer);
-        if (*peer->url)
-                ferry_json_put_string(writer, peer->url);
+        if (*url)
+                ferry_json_put_string(writer, url);
         ferry_json_end_array(writer);
-        add_text(writer, "data", peer->data);
+        peer_json_text(writer, "data", data);
         ferry_json_end_object(writer);
 }
 
@@ -59,11 +59,11 @@ static void add_unused(struct ferry_json_writer *writer, const struct engine_pee
 void peer_json_write(struct ferry_json_writer *writer, const struct engine_peer_view *peer)
 {
         ferry_json_begin_object(writer);
-        add_text(writer, "worker", peer->name);
+        peer_json_text(writer, "worker", peer->name);
         ferry_json_add_id(writer, "epoch", "", peer->epoch);
-        add_addresses(writer, peer);
+        peer_json_addresses(writer, peer->url, peer->data);
         ferry_json_add_string(writer, "status", states[peer->state]);
-        add_text(writer, "transport", peer->transport);
+        peer_json_text(writer, "transport", peer->transport);
         if (peer->state != ENGINE_PEER_DISCONNECTED)
                 ferry_json_add_string(writer, "opened_by", peer->accepted ? "peer" : "this-worker");
         add_time(writer, "connected_at", peer->connected_unix_ms);
@@ -74,12 +74,7 @@ void peer_json_write(struct ferry_json_writer *writer, const struct engine_peer_
         ferry_json_add_uint(writer, "transfers_completed", peer->n_completed);
         ferry_json_add_uint(writer, "bytes_done", peer->bytes);
         add_unused(writer, peer);
-        if (peer->error) {
-                ferry_json_key(writer, "error");
-                ferry_json_begin_object(writer);
-                ferry_json_add_string(writer, "code", ferry_error_code(peer->error));
-                ferry_json_add_string(writer, "detail", peer->detail);
-                ferry_json_end_object(writer);
-        }
+        if (peer->error)
+                problem_add_error(writer, peer->error, peer->detail);
         ferry_json_end_object(writer);
 }

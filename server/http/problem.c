@@ -69,3 +69,12 @@ void problem_write(struct ferry_json_writer *writer, int error, bool retryable, 
         problem_members(writer, error, retryable, detail, errors);
         ferry_json_end_object(writer);
 }
+
+void problem_add_error(struct ferry_json_writer *writer, int error, const char *detail)
+{
+        ferry_json_key(writer, "error");
+        ferry_json_begin_object(writer);
+        ferry_json_add_string(writer, "code", ferry_error_code(error));
+        ferry_json_add_string(writer, "detail", *detail ? detail : ferry_error_title(error));
+        ferry_json_end_object(writer);
+}

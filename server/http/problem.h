@@ -28,4 +28,7 @@ void problem_members(struct ferry_json_writer *writer, int error, bool retryable
 void problem_write(struct ferry_json_writer *writer, int error, bool retryable, const char *detail,
                    const struct ferry_json_errors *errors);
 
+/* Adds "error" to the open object of a resource that has failed. detail "" = the title. */
+void problem_add_error(struct ferry_json_writer *writer, int error, const char *detail);
+
 #endif

@@ -1,20 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "region_json.h"
 
-#include <ferry/error.h>
 #include <ferry/json_write.h>
 
 #include "base/clock.h"
 #include "memory/region.h"
-
-static void add_error(struct ferry_json_writer *writer, const struct region *region)
-{
-        ferry_json_key(writer, "error");
-        ferry_json_begin_object(writer);
-        ferry_json_add_string(writer, "code", ferry_error_code(region->error));
-        ferry_json_add_string(writer, "detail", *region->detail ? region->detail : ferry_error_title(region->error));
-        ferry_json_end_object(writer);
-}
+#include "problem.h"
 
 void region_json_write(struct ferry_json_writer *writer, const struct region *region)
 {
@@ -38,7 +29,7 @@ void region_json_write(struct ferry_json_writer *writer, const struct region *re
                         ferry_json_add_string(writer, "path", region->path);
                 break;
         case REGION_FAILED:
-                add_error(writer, region);
+                problem_add_error(writer, region->error, region->detail);
                 break;
         }
         if (region->sealed)
