@@ -109,27 +109,25 @@ static void answer_made(struct http_request *request)
         region_unref(region);
 }
 
-static void answer_waited(struct http_request *request)
+/* The same for a repeated request, which does not delete the region. */
+static void answer_again(struct http_request *request)
 {
         struct region *region = region_ref(making_region(request->state));
 
         request_drop(request);
-        answer(request, region);
+        if (!region_deleted(region)) {
+                answer(request, region);
+                return;
+        }
+        request_problem(request, FERRY_E_GONE, "The region created with this key was deleted");
+        region_unref(region);
 }
 
-/* The same for a repeated request, which does not delete the region. */
-static void answer_again(struct http_request *request)
-{
-        struct region *region = making_region(request->state);
-
-        if (region_deleted(region))
-                request_problem(request, FERRY_E_GONE, "The region created with this key was deleted");
-        else
-                answer_waited(request);
-}
-
-/* Parks the request until the region is ready or has failed. Takes over the reference. false: answered. */
-static bool wait_made(struct http_request *request, struct region *region, struct region_table *owner,
+/*
+ * Parks the request until the region is ready or has failed. Takes over the reference. owner: as of making_begin;
+ * without a wait the region is deleted from it, too.
+ */
+static void wait_made(struct http_request *request, struct region *region, struct region_table *owner,
                       void (*resume)(struct http_request *))
 {
         uint64_t wait_ms = MAKING_MS;
@@ -141,25 +139,23 @@ static bool wait_made(struct http_request *request, struct region *region, struc
         }
         error = making_begin(request, region, owner);
         if (error) {
+                if (owner)
+                        (void)region_delete(owner, region->id);
                 region_unref(region);
                 request_problem(request, error, NULL);
-                return false;
+                return;
         }
-        if (wait_ms == 0) {
-                resume(request);
-                return true;
-        }
-        switch (wait_park_latch(request, making_over(request->state), wait_ms, resume)) {
+        switch (wait_ms ? wait_park_latch(request, making_over(request->state), wait_ms, resume) : WAIT_NEEDLESS) {
         case WAIT_PARKED:
                 break;
         case WAIT_NEEDLESS:
                 resume(request);
                 break;
         case WAIT_FULL:
+                request_drop(request);
                 wait_refuse(request);
-                return false;
+                break;
         }
-        return true;
 }
 
 static void make(struct http_request *request, const struct region_body *body)
@@ -179,10 +175,7 @@ static void make(struct http_request *request, const struct region_body *body)
                 replay_commit(request, &region->id);
                 answer(request, region);
         } else {
-                const uint64_t id = region->id;
-
-                if (!wait_made(request, region, regions, answer_made))
-                        (void)region_delete(regions, id);
+                wait_made(request, region, regions, answer_made);
         }
 }
 
@@ -193,7 +186,7 @@ static void make_again(struct http_request *request, uint64_t id)
         if (!region)
                 request_problem(request, FERRY_E_GONE, "The region created with this key was deleted");
         else if (region_state(region) == REGION_PREPARING)
-                (void)wait_made(request, region, NULL, answer_again);
+                wait_made(request, region, NULL, answer_again);
         else
                 answer(request, region);
 }
