@@ -12,7 +12,7 @@ void get_operation_metadata(struct http_request *request)
 
         if (!request_find_operation(request))
                 return;
-        int error = metadata_json_write(&writer, request, request->operation);
+        int error = metadata_json_write(&writer, request, request->operation, NULL);
         switch (error) {
         case 0:
                 request_answer_json(request, 200, &writer);

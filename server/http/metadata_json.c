@@ -62,9 +62,8 @@ static const struct metadata_origin *origin_of(struct http_request *request)
         return origin;
 }
 
-/* key: name of the member to add; NULL = write the document alone. */
-static int write_metadata(struct ferry_json_writer *writer, struct http_request *request, struct operation *operation,
-                          const char *key)
+int metadata_json_write(struct ferry_json_writer *writer, struct http_request *request, struct operation *operation,
+                        const char *key)
 {
         const struct metadata_origin *origin = origin_of(request);
         struct ferry_metadata *metadata;
@@ -84,13 +83,8 @@ static int write_metadata(struct ferry_json_writer *writer, struct http_request 
         return error;
 }
 
-int metadata_json_write(struct ferry_json_writer *writer, struct http_request *request, struct operation *operation)
-{
-        return write_metadata(writer, request, operation, NULL);
-}
-
 void metadata_json_add(struct ferry_json_writer *writer, struct http_request *request, struct operation *operation)
 {
-        if (write_metadata(writer, request, operation, "metadata") < 0)
+        if (metadata_json_write(writer, request, operation, "metadata") < 0)
                 writer->failed = true;
 }
