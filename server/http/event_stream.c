@@ -33,7 +33,6 @@ struct event_stream {
         struct http_server *server;
         struct event_readers *readers;
         struct http_connection *connection; /* may be freed before the response */
-        struct MHD_Connection *mhd;
         char label[OPERATION_LABEL_SIZE];
         bool beat;                /* woken: send a keep-alive if there is no event */
         struct ferry_buffer text; /* to send */
@@ -143,7 +142,7 @@ static ssize_t read_stream(void *context, uint64_t position, char *buffer, size_
                 if (stopped)
                         return MHD_CONTENT_READER_END_OF_STREAM;
                 if (event_reader_idle(stream->readers, &stream->reader)) {
-                        MHD_suspend_connection(stream->mhd);
+                        MHD_suspend_connection(stream->connection->mhd);
                         return 0;
                 }
         }
@@ -158,7 +157,7 @@ static void wake(struct event_reader *reader)
         struct event_stream *stream = FERRY_CONTAINER_OF(reader, struct event_stream, reader);
 
         stream->beat = true;
-        MHD_resume_connection(stream->mhd);
+        MHD_resume_connection(stream->connection->mhd);
         shard_wake(stream->connection->shard);
 }
 
@@ -181,7 +180,6 @@ static struct event_stream *new_stream(struct http_request *request, const struc
         if (!stream)
                 return NULL;
         stream->server = request->server;
-        stream->mhd = request->connection;
         stream->connection = connection_of(request->connection);
         stream->readers = stream->connection->readers;
         stream->reader = (struct event_reader){

@@ -179,7 +179,8 @@ int shard_try(const struct http_server *server, const struct http_credentials *c
 int shard_renew(struct http_shard *shard)
 {
         struct http_credentials *credentials = credentials_current(&shard->owner->credentials);
-        struct MHD_Daemon *daemon = daemon_start(shard->server, shard, shard->tls ? &credentials->secrets : NULL);
+        struct MHD_Daemon *daemon =
+                daemon_start(shard->owner->server, shard, shard->tls ? &credentials->secrets : NULL);
 
         if (!daemon)
                 return errno == EMFILE || errno == ENFILE ? -errno : shard->tls ? -EINVAL : -ENOMEM;
@@ -198,7 +199,6 @@ int shard_new(struct shard_owner *owner, bool tls, struct http_shard **ret_shard
         if (!shard)
                 return -ENOMEM;
         shard->owner = owner;
-        shard->server = owner->server;
         shard->tls = tls;
         int error = shard_renew(shard);
         if (error) {

@@ -35,7 +35,6 @@ struct shard_owner {
  */
 struct http_shard {
         struct shard_owner *owner;
-        struct http_server *server;
         struct MHD_Daemon *daemon;
         bool tls;
         struct http_credentials *credentials; /* a reference: those the daemon was started with */

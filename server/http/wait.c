@@ -32,12 +32,10 @@ enum { SOURCES = 3 /* that can wake it: the client's end, the operation or latch
  */
 struct http_park {
         struct http_server *server;
-        struct MHD_Connection *connection; /* suspended while parked */
-        struct http_connection *ours;      /* of connection; valid while parked */
-        struct http_shard *shard;          /* of connection */
-        struct operation *operation;       /* a reference; NULL = waits for the latch */
-        struct http_latch *latch;          /* the request's; invalid once the connection is resumed; NULL = none */
-        bool stays;                        /* the client's end does not wake it */
+        struct http_connection *connection; /* suspended while parked, valid until it is resumed */
+        struct operation *operation;        /* a reference; NULL = waits for the latch */
+        struct http_latch *latch;           /* the request's; invalid once the connection is resumed; NULL = none */
+        bool stays;                         /* the client's end does not wake it */
         atomic_uint references;
         struct operation_waiter waiter;
         struct http_latch_waiter latch_waiter, end_waiter;
@@ -124,10 +122,11 @@ static void park_wake(struct http_park *park)
         /* Before the resume: it may free the connection and the request. */
         if (park->latch && latch_unwait(park->latch, &park->latch_waiter))
                 park_unref(park);
-        if (latch_unwait(&park->ours->end, &park->end_waiter))
+        if (latch_unwait(&park->connection->end, &park->end_waiter))
                 park_unref(park);
-        MHD_resume_connection(park->connection);
-        shard_wake(park->shard);
+        struct http_shard *shard = park->connection->shard;
+        MHD_resume_connection(park->connection->mhd);
+        shard_wake(shard);
         if (loop_timer_stop(server->config.loop, &park->timer))
                 park_unref(park);
         if (park->operation && operation_unwait(server->config.operations, &park->waiter))
@@ -171,14 +170,14 @@ static bool park_arm(struct http_park *park, uint64_t revision, uint64_t wait_ms
         const struct http_config *config = &park->server->config;
 
         atomic_fetch_add(&park->references, park->stays ? SOURCES - 1 : SOURCES);
-        bool ends = park->stays || latch_wait(&park->ours->end, &park->end_waiter);
+        bool ends = park->stays || latch_wait(&park->connection->end, &park->end_waiter);
         bool waits = ends && park_wait(park, revision);
         if (waits && loop_timer_start(config->loop, &park->timer, clock_now_us() + wait_ms * 1000) >= 0)
                 return true;
         /* A source that has fired meanwhile drops its reference by itself. */
         unsigned unused = 1;
         unused += !waits || park_unwait(park);
-        unused += !park->stays && (!ends || latch_unwait(&park->ours->end, &park->end_waiter));
+        unused += !park->stays && (!ends || latch_unwait(&park->connection->end, &park->end_waiter));
         atomic_fetch_sub(&park->references, unused);
         return false;
 }
@@ -196,9 +195,7 @@ static enum wait_result park_request(struct http_request *request, struct operat
         if (!park)
                 return WAIT_FULL;
         park->server = server;
-        park->connection = request->connection;
-        park->ours = connection_of(request->connection);
-        park->shard = park->ours->shard;
+        park->connection = connection_of(request->connection);
         park->operation = operation ? operation_ref(operation) : NULL;
         park->latch = latch;
         park->stays = stays;
@@ -221,7 +218,7 @@ static enum wait_result park_request(struct http_request *request, struct operat
                 DL_PREPEND2(waits->parked, park, previous, next);
                 waits->n_parked++;
                 metric_add(waits->gauge, 1);
-                MHD_suspend_connection(park->connection);
+                MHD_suspend_connection(park->connection->mhd);
                 pthread_cond_broadcast(&waits->changed);
         }
         size_t n_parked = waits->n_parked;

@@ -296,7 +296,7 @@ WITH_HTTP(a_shard_that_could_not_be_watched_gets_no_connection)
 {
         struct credentials_source source;
         struct shard_owner owner = { .server = h->server, .credentials.source = &source };
-        struct http_shard shard = { .owner = &owner, .server = h->server, .tls = true };
+        struct http_shard shard = { .owner = &owner, .tls = true };
         struct shard_list list = { .owner = &owner, .epoll_fd = epoll_create1(EPOLL_CLOEXEC), .n = 1, .capacity = 1 };
 
         credentials_source_init(&source);
