@@ -9,26 +9,26 @@
 
 int credentials_new(const struct http_secrets *secrets, struct http_credentials **ret_credentials)
 {
-        const char *const given[] = { secrets->token,    secrets->peer_token, secrets->metrics_token,
-                                      secrets->tls_cert, secrets->tls_key,    secrets->tls_client_ca };
+        struct http_secrets kept = *secrets;
+        const char **const all[] = { &kept.token,    &kept.peer_token, &kept.metrics_token,
+                                     &kept.tls_cert, &kept.tls_key,    &kept.tls_client_ca };
         struct http_credentials *credentials;
         size_t size = 0;
 
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(given); i++)
-                size += given[i] ? strlen(given[i]) + 1 : 0;
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(all); i++)
+                size += *all[i] ? strlen(*all[i]) + 1 : 0;
         credentials = calloc(1, sizeof(*credentials) + size);
         if (!credentials)
                 return -ENOMEM;
-        const char **kept[] = { &credentials->secrets.token,         &credentials->secrets.peer_token,
-                                &credentials->secrets.metrics_token, &credentials->secrets.tls_cert,
-                                &credentials->secrets.tls_key,       &credentials->secrets.tls_client_ca };
         char *end = credentials->text;
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(given); i++) {
-                if (!given[i])
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(all); i++) {
+                const char *given = *all[i];
+                if (!given)
                         continue;
-                *kept[i] = end;
-                end = stpcpy(end, given[i]) + 1;
+                *all[i] = end;
+                end = stpcpy(end, given) + 1;
         }
+        credentials->secrets = kept;
         credentials->size = size;
         atomic_init(&credentials->references, 1);
         *ret_credentials = credentials;
