@@ -105,14 +105,16 @@ static void add_headers(const struct http_request *request, struct MHD_Response 
 
 void request_answer(struct http_request *request, unsigned status, struct MHD_Response *response)
 {
-        if (!response || request->answered) {
+        bool again = request->answered;
+
+        request->answered = true; /* also where no answer can be made: a handler goes by this */
+        if (!response || again) {
                 if (response)
                         MHD_destroy_response(response);
                 request->broken = true;
                 return;
         }
         add_headers(request, response);
-        request->answered = true;
         request->status = status;
         counters_answered(request, status);
         if (must_defer(request)) {
