@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
-#include <microhttpd.h>
 #include <string.h>
 
 #include <ferry/error.h>
@@ -8,6 +7,7 @@
 #include "copying.h"
 #include "handlers.h"
 #include "http_internal.h"
+#include "octets.h"
 #include "operation_content.h"
 #include "operations/content.h"
 #include "operations/operations.h"
@@ -43,32 +43,6 @@ static bool wait_until_there(struct http_request *request, uint64_t first, uint6
         }
 }
 
-static struct MHD_Response *make_response(struct http_request *request, uint64_t size)
-{
-        struct MHD_Response *response = copying_response(request, size);
-
-        if (response) {
-                MHD_add_response_header(response, "Content-Type", "application/octet-stream");
-                MHD_add_response_header(response, "Cache-Control", "no-store");
-                MHD_add_response_header(response, "Accept-Ranges", "bytes");
-        }
-        return response;
-}
-
-/* The range, which range_parse has found before. */
-static bool find_range(const struct http_request *request, uint64_t total, uint64_t *ret_first, uint64_t *ret_size)
-{
-        uint64_t first, last;
-
-        *ret_first = 0;
-        *ret_size = total;
-        if (request->headers.if_range || range_parse(request->headers.range, total, &first, &last) != RANGE_PART)
-                return false;
-        *ret_first = first;
-        *ret_size = last - first + 1;
-        return true;
-}
-
 /*
  * The content is copied out of the operation's memory in pieces, so that a cancel does not wait for a slow client. With
  * pieces of 1 MiB one connection reaches 0.9 to 1.0 of the rate of bare libmicrohttpd; with 256 KiB, 0.75 to 0.9.
@@ -76,7 +50,7 @@ static bool find_range(const struct http_request *request, uint64_t total, uint6
 static void answer_begun(struct http_request *request)
 {
         struct operation_view view;
-        uint64_t first, size;
+        struct octets octets;
 
         if (!copying_await(request, answer_begun))
                 return;
@@ -87,30 +61,15 @@ static void answer_begun(struct http_request *request)
         if (!content_add_digests(request))
                 return;
         operation_get_view(request->server->config.operations, request->operation, &view);
-        bool part = find_range(request, view.bytes_total, &first, &size);
-        if (part)
-                request_header(request, "Content-Range", "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, first,
-                               first + size - 1, view.bytes_total);
-        request_answer(request, part ? 206 : 200, make_response(request, size));
-}
-
-static void answer(struct http_request *request, uint64_t total)
-{
-        bool whole = headers_prefer(request->headers.want_repr_digest, "sha-256") && total <= RANGE_DIGEST_MAX;
-        uint64_t first, size;
-
-        (void)find_range(request, total, &first, &size);
-        if (wait_until_there(request, whole ? 0 : first, whole ? total : size) || !content_open(request, first, size))
-                return;
-        content_begin(request, headers_prefer(request->headers.want_content_digest, "xxh3") && size <= RANGE_DIGEST_MAX,
-                      whole, size);
-        answer_begun(request);
+        if (octets_asked(request, view.bytes_total, &octets)) /* as before */
+                octets_answer(request, &octets, copying_response(request, octets.size));
 }
 
 /* Answers HEAD: the size of a readable; of a writable, how many bytes a client that resumes need not send again. */
 static void answer_head(struct http_request *request, const struct operation_view *view)
 {
         bool readable = view->kind == FERRY_READABLE;
+        struct octets octets = { 0 };
         uint64_t stored;
 
         if (!readable) {
@@ -118,24 +77,26 @@ static void answer_head(struct http_request *request, const struct operation_vie
                 request_header(request, "Upload-Offset", "%" PRIu64, stored);
                 request_header(request, "Upload-Length", "%" PRIu64, view->bytes_total);
         }
-        request_answer(request, 200, make_response(request, readable ? view->bytes_total : 0));
+        octets.size = readable ? view->bytes_total : 0;
+        octets_answer(request, &octets, copying_response(request, octets.size));
 }
 
 static void answer_range(struct http_request *request)
 {
+        const struct http_headers *headers = &request->headers;
         struct operation_view view;
-        uint64_t first, last;
+        struct octets octets;
 
         operation_get_view(request->server->config.operations, request->operation, &view);
-        /* Content has no ETag, so If-Range never matches. */
-        if (request->headers.if_range ||
-            range_parse(request->headers.range, view.bytes_total, &first, &last) != RANGE_UNSATISFIABLE) {
-                answer(request, view.bytes_total);
+        if (!octets_asked(request, view.bytes_total, &octets))
                 return;
-        }
-        request_header(request, "Content-Range", "bytes */%" PRIu64, view.bytes_total);
-        request_problem(request, FERRY_E_RANGE_NOT_SATISFIABLE, "The operation has %" PRIu64 " bytes",
-                        view.bytes_total);
+        bool part = headers_prefer(headers->want_content_digest, "xxh3") && octets.size <= RANGE_DIGEST_MAX;
+        bool whole = headers_prefer(headers->want_repr_digest, "sha-256") && octets.total <= RANGE_DIGEST_MAX;
+        if (wait_until_there(request, whole ? 0 : octets.first, whole ? octets.total : octets.size) ||
+            !content_open(request, octets.first, octets.size))
+                return;
+        content_begin(request, part, whole, octets.size);
+        answer_begun(request);
 }
 
 void get_operation_content(struct http_request *request)

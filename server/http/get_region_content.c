@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <inttypes.h>
 #include <microhttpd.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <ferry/encoding.h>
 #include <ferry/error.h>
 
 #include "base/space.h"
@@ -13,6 +11,7 @@
 #include "handlers.h"
 #include "headers.h"
 #include "memory/region.h"
+#include "octets.h"
 #include "range.h"
 #include "request.h"
 #include "wire/stream.h"
@@ -20,9 +19,8 @@
 /* A range of a region whose memory is pinned. */
 struct content {
         struct region *region; /* until region_stream_end */
-        uint64_t first, size;
+        struct octets octets;
         uint64_t moved;
-        bool part;     /* the client has asked for a range */
         bool digested; /* checksum is set */
         uint64_t checksum;
 };
@@ -31,7 +29,7 @@ static int move(void *context, void *bytes, size_t size)
 {
         struct content *content = context;
         const struct region *region = content->region;
-        const uint8_t *from = (const uint8_t *)region->address + content->first + content->moved;
+        const uint8_t *from = (const uint8_t *)region->address + content->octets.first + content->moved;
         int r = space_copy(NULL, bytes, region->space, from, size), finished = space_finish(NULL, region->space);
 
         content->moved += size;
@@ -59,7 +57,8 @@ static int digest(void *context)
         struct stream stream;
 
         (void)stream_init(&stream, &segment, 1); /* cannot fail with one segment */
-        content->digested = stream_checksum(&stream, content->first, content->size, &content->checksum) == 0;
+        content->digested =
+                stream_checksum(&stream, content->octets.first, content->octets.size, &content->checksum) == 0;
         return 0; /* where that failed, copying the bytes fails, too */
 }
 
@@ -67,16 +66,15 @@ static int digest(void *context)
 static struct MHD_Response *make_response(struct http_request *request, const struct content *content)
 {
         if (content->region->space)
-                return copying_response(request, content->size);
-        return MHD_create_response_from_buffer(content->size, (uint8_t *)content->region->address + content->first,
+                return copying_response(request, content->octets.size);
+        return MHD_create_response_from_buffer(content->octets.size,
+                                               (uint8_t *)content->region->address + content->octets.first,
                                                MHD_RESPMEM_PERSISTENT);
 }
 
 static void answer_begun(struct http_request *request)
 {
         const struct content *content = copying_content(request);
-        char text[FERRY_DIGEST_TEXT_SIZE];
-        struct MHD_Response *response;
 
         if (!copying_await(request, answer_begun))
                 return;
@@ -85,31 +83,20 @@ static void answer_begun(struct http_request *request)
                                 space_error(copying_error(request)));
                 return;
         }
-        response = make_response(request, content);
-        if (response) {
-                MHD_add_response_header(response, "Content-Type", "application/octet-stream");
-                MHD_add_response_header(response, "Cache-Control", "no-store");
-                MHD_add_response_header(response, "Accept-Ranges", "bytes");
-        }
-        if (content->digested) {
-                ferry_digest_format(content->checksum, text);
-                request_header_text(request, "Content-Digest", "", text);
-        }
-        if (content->part)
-                request_header(request, "Content-Range", "bytes %" PRIu64 "-%" PRIu64 "/%zu", content->first,
-                               content->first + content->size - 1, content->region->size);
-        request_answer(request, content->part ? 206 : 200, response);
+        if (content->digested)
+                octets_add_digest(request, content->checksum);
+        octets_answer(request, &content->octets, make_response(request, content));
 }
 
 /* Takes over the pin of region. */
-static void answer(struct http_request *request, struct region *region, uint64_t first, uint64_t last, bool part)
+static void answer(struct http_request *request, struct region *region, const struct octets *octets)
 {
-        bool wanted = headers_prefer(request->headers.want_content_digest, "xxh3") && last - first < RANGE_DIGEST_MAX;
+        bool wanted = headers_prefer(request->headers.want_content_digest, "xxh3") && octets->size <= RANGE_DIGEST_MAX;
         struct content *content = malloc(sizeof(*content));
         int r = -ENOMEM;
 
         if (content) {
-                *content = (struct content){ .region = region, .first = first, .size = last - first + 1, .part = part };
+                *content = (struct content){ .region = region, .octets = *octets };
                 r = copying_open(request, &content_ops, content, copier_gpus_of(region->space, NULL));
         }
         if (r < 0) {
@@ -118,31 +105,20 @@ static void answer(struct http_request *request, struct region *region, uint64_t
                 request_problem(request, r, NULL);
                 return;
         }
-        copying_begin(request, wanted ? digest : NULL, content->size,
-                      strcmp(request->method, "HEAD") != 0 ? content->size : 0);
+        copying_begin(request, wanted ? digest : NULL, octets->size,
+                      strcmp(request->method, "HEAD") != 0 ? octets->size : 0);
         answer_begun(request);
 }
 
 void get_region_content(struct http_request *request)
 {
         struct region *region = request_stream_region(request);
-        uint64_t first = 0, last = 0;
+        struct octets octets;
 
         if (!region)
                 return;
-        /* Content has no ETag, so If-Range never matches. */
-        switch (request->headers.if_range ? RANGE_WHOLE
-                                          : range_parse(request->headers.range, region->size, &first, &last)) {
-        case RANGE_WHOLE:
-                answer(request, region, 0, region->size - 1, false);
-                break;
-        case RANGE_PART:
-                answer(request, region, first, last, true);
-                break;
-        case RANGE_UNSATISFIABLE:
-                request_header(request, "Content-Range", "bytes */%zu", region->size);
-                request_problem(request, FERRY_E_RANGE_NOT_SATISFIABLE, "The region has %zu bytes", region->size);
+        if (octets_asked(request, region->size, &octets))
+                answer(request, region, &octets);
+        else
                 region_stream_end(region);
-                break;
-        }
 }

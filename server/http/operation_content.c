@@ -17,6 +17,7 @@
 #include "copying.h"
 #include "guard.h"
 #include "http_internal.h"
+#include "octets.h"
 #include "operations/content.h"
 #include "operations/operations.h"
 #include "request.h"
@@ -285,12 +286,9 @@ void content_begin(struct http_request *request, bool part, bool whole, uint64_t
 bool content_add_digests(struct http_request *request)
 {
         const struct content *content = copying_content(request);
-        char text[FERRY_DIGEST_TEXT_SIZE];
 
-        if (content->part.asked) {
-                ferry_digest_format(content->part.checksum, text);
-                request_header_text(request, "Content-Digest", "", text);
-        }
+        if (content->part.asked)
+                octets_add_digest(request, content->part.checksum);
         if (content->whole.asked) {
                 FERRY_CLEANUP(cleanup_free) char *base64 = ferry_base64_encode(content->whole.sha256, SHA256_SIZE);
 

@@ -34,10 +34,7 @@ void content_refuse(struct http_request *request, int error);
  * bytes of the operation. copying_await waits for it.
  */
 void content_begin(struct http_request *request, bool part, bool whole, uint64_t size);
-/*
- * Adds the headers of those digests (RFC 9530): Content-Digest (key "xxh3": XXH3-64, most significant byte first) and
- * Repr-Digest (SHA-256).
- */
+/* Adds the headers of those digests (RFC 9530): Content-Digest and Repr-Digest (SHA-256). */
 bool content_add_digests(struct http_request *request);
 
 /*

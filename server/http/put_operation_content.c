@@ -8,41 +8,30 @@
 #include "base/util.h"
 #include "copying.h"
 #include "handlers.h"
+#include "octets.h"
 #include "operation_content.h"
 #include "operations/content.h"
 #include "operations/operations.h"
-#include "range.h"
 #include "request.h"
 
-/* The range of the body: from Content-Range, or from offset on. false: answered. */
+/* The range of the body. false: answered. */
 static bool find_place(struct http_request *request, uint64_t total, uint64_t *ret_first, uint64_t *ret_size)
 {
-        uint64_t first = query_value(&request->query, HTTP_PARAMETER_OFFSET), last;
+        uint64_t first, end;
 
-        if (request->headers.content_range) {
-                if (!content_range_parse(request->headers.content_range, &first, &last) || last >= total ||
-                    (!request->chunked && request->content_length != last - first + 1)) {
-                        request_problem(request, FERRY_E_INVALID_PARAMETER,
-                                        "Content-Range must be \"bytes FIRST-LAST/%" PRIu64
-                                        "\" and agree with the length of the body",
-                                        total);
-                        return false;
-                }
-                *ret_first = first;
-                *ret_size = last - first + 1;
-                return true;
-        }
-        if (first >= total || (!request->chunked && request->content_length > total - first)) {
+        if (!octets_place(request, &first, &end))
+                return false;
+        const bool open = end == UINT64_MAX;
+        *ret_first = first;
+        *ret_size = !open ? end - first : request->chunked && first < total ? total - first : request->content_length;
+        if (!open && end > total)
+                octets_refuse_range(request, "goes beyond the operation's bytes");
+        else if (first >= total || request->content_length > total - first)
                 request_problem(request, FERRY_E_TOO_LARGE, "The operation takes %" PRIu64 " bytes from this offset on",
                                 first < total ? total - first : 0);
-                return false;
-        }
-        *ret_first = first;
-        *ret_size = request->chunked ? total - first : request->content_length;
-        if (*ret_size)
-                return true;
-        request_problem(request, FERRY_E_INVALID_PARAMETER, "The request has no body");
-        return false;
+        else if (!*ret_size)
+                request_problem(request, FERRY_E_INVALID_PARAMETER, "The request has no body");
+        return !request->answered;
 }
 
 /* Called before the body: checks all that can be checked, so that a refused upload stores nothing. */

@@ -11,7 +11,7 @@
 #include "copying.h"
 #include "handlers.h"
 #include "memory/region.h"
-#include "range.h"
+#include "octets.h"
 #include "request.h"
 
 /* The content of the request's copying, while the region's memory is pinned. */
@@ -69,35 +69,6 @@ static void refuse_length(struct http_request *request, uint64_t room)
         request_problem(request, FERRY_E_TOO_LARGE, "The region has room for %" PRIu64 " bytes from this offset", room);
 }
 
-static void refuse_range(struct http_request *request, const char *fault)
-{
-        request_problem(request, FERRY_E_INVALID_PARAMETER, "Content-Range \"%.64s\" %s",
-                        request->headers.content_range, fault);
-}
-
-/*
- * The range of the upload: from "offset" on (*ret_end = UINT64_MAX: to the end of the body), or Content-Range, as curl
- * sends it when it resumes. false: answered.
- */
-static bool find_place(struct http_request *request, uint64_t *ret_offset, uint64_t *ret_end)
-{
-        uint64_t last;
-
-        *ret_offset = query_value(&request->query, HTTP_PARAMETER_OFFSET);
-        *ret_end = UINT64_MAX;
-        if (!request->headers.content_range)
-                return true;
-        if (query_has(&request->query, HTTP_PARAMETER_OFFSET))
-                refuse_range(request, "and the query parameter offset exclude each other");
-        else if (!content_range_parse(request->headers.content_range, ret_offset, &last) || last == UINT64_MAX)
-                refuse_range(request, "must be like \"bytes 0-1023/4096\"");
-        else if (!request->chunked && request->content_length != last - *ret_offset + 1)
-                refuse_range(request, "and Content-Length disagree");
-        else
-                *ret_end = last + 1;
-        return !request->answered;
-}
-
 /* Called before the body: checks all that can be checked, so that a refused upload stores nothing. */
 static void begin(struct http_request *request)
 {
@@ -108,7 +79,7 @@ static void begin(struct http_request *request)
                 request_problem(request, FERRY_E_INVALID_PARAMETER, "The request has no body");
                 return;
         }
-        if (!find_place(request, &offset, &end) || !(region = request_stream_region(request)))
+        if (!octets_place(request, &offset, &end) || !(region = request_stream_region(request)))
                 return;
         if (!region_content_allowed(region))
                 request_problem(request, FERRY_E_FORBIDDEN,
@@ -151,7 +122,7 @@ void put_region_content(struct http_request *request)
         if (deleted)
                 request_problem(request, FERRY_E_GONE, "The region was deleted during the upload");
         else if (request->headers.content_range && !whole)
-                refuse_range(request, "names more bytes than the body has");
+                octets_refuse_range(request, "names more bytes than the body has");
         else
                 request_answer_empty(request, 204);
 }
@@ -163,7 +134,7 @@ void take_region_content(struct http_request *request, const char *data, size_t 
 
         if (size > upload->end - upload->offset) {
                 if (request->headers.content_range)
-                        refuse_range(request, "names fewer bytes than the body has");
+                        octets_refuse_range(request, "names fewer bytes than the body has");
                 else
                         refuse_length(request,
                                       upload->region->size - query_value(&request->query, HTTP_PARAMETER_OFFSET));

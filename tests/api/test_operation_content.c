@@ -415,6 +415,18 @@ ON_WORKER(head_of_a_writable_says_where_to_resume)
         free(offer);
 }
 
+ON_WORKER(an_upload_to_two_places_is_refused)
+{
+        const char *region = region_make(w, 6, 0);
+        char *offer = offer_abc(w, "writable", region);
+
+        wire_expect(w, 400,
+                    "PUT /v1/operations/%s/content?offset=1 HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
+                    "Content-Range: bytes 0-0/3\r\nContent-Length: 1\r\n\r\na",
+                    offer, operation_bearer(w, offer));
+        free(offer);
+}
+
 /* A client that skips about costs memory: so far and no further, and then it is told. */
 ON_WORKER(ranges_apart_from_each_other_are_counted)
 {
