@@ -31,7 +31,7 @@ bool worker_is_ours(unsigned generation)
 {
         if (generation == fork_generation())
                 return true;
-        (void)worker_fail(-ECHILD, "This worker belongs to the parent process; create one in this process");
+        (void)worker_fail(-ECHILD, "This worker was created before fork(); create one in this process");
         return false;
 }
 

@@ -167,7 +167,7 @@ TEST(a_later_answer_must_name_its_range_too)
         read_begin(&moved, &segment, answering_peer_go(peer)->port);
         read_end(&moved);
         assert_int_equal(moved.outcome.error, FERRY_E_TRANSFER_FAILED);
-        assert_string_equal(moved.outcome.detail, "The peer sent another range than was asked for");
+        assert_string_equal(moved.outcome.detail, "The peer sent a range that was not requested");
         assert_memory_equal(memory + FIRST, "\0\0\0\0\0\0\0", 8);
 }
 
