@@ -20,7 +20,7 @@ struct run_queue;
 
 enum {
         EVENT_READERS_MAX = 4096,     /* streams */
-        EVENT_BEAT_MS = 15000,        /* interval of keep-alive comments on an idle stream */
+        EVENT_BEAT_MS = 15000,        /* interval of keep-alives on an idle stream */
         EVENT_DELIVERY_US = 20 * 1000 /* least time between two rounds, so that a burst of events costs few rounds */
 };
 

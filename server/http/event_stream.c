@@ -119,10 +119,22 @@ static void read_log(struct event_stream *stream)
         metric_add(stream->server->events_missed, (int64_t)gap.missed);
 }
 
+/*
+ * A keep-alive: the place alone, which no client takes for an event. The client's Last-Event-ID thus moves on while the
+ * filter drops everything.
+ */
+static void add_beat(struct event_stream *stream)
+{
+        char id[EVENT_ID_SIZE], beat[EVENT_ID_SIZE + 8];
+
+        event_place_format(stream->server->config.events, &stream->reader.place, id);
+        int n = snprintf(beat, sizeof(beat), "id: %s\n\n", id);
+        add(stream, beat, (size_t)n);
+}
+
 /* libmicrohttpd's content reader. */
 static ssize_t read_stream(void *context, uint64_t position, char *buffer, size_t max)
 {
-        static const char beat[] = ":\n\n";
         struct event_stream *stream = context;
 
         while (stream->sent == stream->text.size) {
@@ -133,7 +145,7 @@ static ssize_t read_stream(void *context, uint64_t position, char *buffer, size_
                 bool stopped = atomic_load(&stream->server->events_stopped);
                 read_log(stream);
                 if (!stream->text.size && stream->beat && !stopped)
-                        add(stream, beat, strlen(beat));
+                        add_beat(stream);
                 stream->beat = false;
                 if (stream->failed)
                         return MHD_CONTENT_READER_END_WITH_ERROR;

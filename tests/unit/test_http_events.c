@@ -6,7 +6,7 @@
 
 #include "transfer/engine.h"
 
-/* Streams of events: comments while nothing happens, slow readers, the end of the server, and pages that wait. */
+/* Streams of events: beats while nothing happens, slow readers, the end of the server, and pages that wait. */
 
 #define STREAM "Accept: text/event-stream\r\n"
 
@@ -49,21 +49,27 @@ static void restart(struct http_fixture *h, uint32_t beat_ms)
         http_start(h);
 }
 
-WITH_HTTP(an_idle_stream_gets_comments)
+WITH_HTTP(an_idle_stream_hears_how_far_the_log_has_come)
 {
         static struct received received;
 
         restart(h, 20);
-        int fd = http_begin(h, "GET", "/v1/events", STREAM, NULL);
         memset(&received, 0, sizeof(received));
-        await_text(fd, &received, "\n:\n\n");
-        char *comment = strstr(received.text, "\n:\n\n");
-        memmove(received.text, comment + 4, received.size + 1 - (size_t)(comment + 4 - received.text));
-        received.size = strlen(received.text);
-        await_text(fd, &received, ":\n\n");
-        /* And what happens then. */
+        int fd = http_begin(h, "GET", "/v1/events?type=operation", STREAM, NULL);
+        await_text(fd, &received, "\nid: 0000000000001111-0\n\n");
+        /* More than the log keeps, and nothing that passes the filter. */
+        happen(h, KEPT + 1);
+        await_text(fd, &received, "\nid: 0000000000001111-9\n\n");
+        close(fd);
+        /* So a client that comes back has missed nothing. */
+        memset(&received, 0, sizeof(received));
+        fd = http_begin(h, "GET", "/v1/events?type=operation", STREAM "Last-Event-ID: 0000000000001111-9\r\n", NULL);
         happen(h, 1);
-        await_text(fd, &received, "event: peer.connected\n");
+        await_text(fd, &received, "\nid: 0000000000001111-10\n\n");
+        assert_null(strstr(received.text, "event: missed\n"));
+        /* And what happens then. */
+        event_log_operation(h->events, h->f->store, make(h->f, FERRY_READABLE), OPERATION_MADE);
+        await_text(fd, &received, "event: operation.created\n");
         close(fd);
 }
 

@@ -79,7 +79,7 @@ struct http_config {
         struct registry *registry; /* NULL = none */
         struct http_connector connector;
         struct event_log *events;
-        uint32_t event_beat_ms; /* interval of keep-alive comments on idle event streams; 0 = default */
+        uint32_t event_beat_ms; /* interval of keep-alives on idle event streams; 0 = default */
         struct loop *loop;
         struct metrics *metrics;
         struct http_limits limits;
