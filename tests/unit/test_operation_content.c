@@ -273,6 +273,30 @@ WITH_STORE(a_cancel_waits_for_no_client)
         }
 }
 
+WITH_STORE(no_end_comes_while_bytes_are_copied)
+{
+        FOR_EACH (int, error, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER) {
+                struct operation *operation = make(f, FERRY_WRITABLE);
+                struct operation_content *part = must_open(f, operation, 7, 0, TOTAL);
+                bool complete = false;
+
+                assert_int_equal(operation_content_end(f->store, operation, (const uint8_t[FERRY_KEY_SIZE]){ 0 }, 7, 0,
+                                                       &complete),
+                                 FERRY_E_PEER_REFUSED);
+                assert_true(content_transfer_copy_begin(part->transfer));
+                part->position = TOTAL;
+                if (error == FERRY_E_CANCELLED)
+                        operation_cancel(f->store, operation);
+                else
+                        assert_int_equal(operation_content_end(f->store, operation, NULL, 7, 0, &complete), 0);
+                assert_ended(f, operation, FERRY_IN_PROGRESS, 0);
+                assert_false(complete || content_transfer_copy_begin(part->transfer));
+                content_transfer_copy_end(part->transfer);
+                assert_ended(f, operation, FERRY_CANCELLED, error);
+                operation_content_close(part, false);
+        }
+}
+
 /* Its pins are gone, and the memory with its region, while the HTTP server still has the range. */
 WITH_STORE(an_open_range_names_its_gpu_after_the_end_of_the_operation)
 {
