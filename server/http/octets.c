@@ -62,7 +62,7 @@ bool octets_place(struct http_request *request, uint64_t *ret_first, uint64_t *r
                 return true;
         if (query_has(&request->query, HTTP_PARAMETER_OFFSET))
                 octets_refuse_range(request, "and the query parameter offset exclude each other");
-        else if (!content_range_parse(request->headers.content_range, ret_first, &last) || last == UINT64_MAX)
+        else if (!content_range_parse(request->headers.content_range, ret_first, &last) || last + 1 == UINT64_MAX)
                 octets_refuse_range(request, "must be like \"bytes 0-1023/4096\"");
         else if (!request->chunked && request->content_length != last - *ret_first + 1)
                 octets_refuse_range(request, "and Content-Length disagree");

@@ -427,6 +427,19 @@ ON_WORKER(an_upload_to_two_places_is_refused)
         free(offer);
 }
 
+ON_WORKER(a_range_that_ends_with_the_numbers_is_beyond_the_operation)
+{
+        const char *region = region_make(w, 6, 0);
+        char *offer = offer_abc(w, "writable", region);
+
+        wire_refused(w, 400, "invalid-parameter",
+                     "PUT /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
+                     "Content-Range: bytes 0-18446744073709551614/*\r\nTransfer-Encoding: chunked\r\n\r\n"
+                     "3\r\nabc\r\n0\r\n\r\n",
+                     offer, operation_bearer(w, offer));
+        free(offer);
+}
+
 /* A client that skips about costs memory: so far and no further, and then it is told. */
 ON_WORKER(ranges_apart_from_each_other_are_counted)
 {
