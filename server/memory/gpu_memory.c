@@ -51,10 +51,9 @@ static cuda_result allocate_zeros(struct gpu_memory *memory, cuda_stream stream)
         if (blocks > SIZE_MAX / BLOCK)
                 return CUDA_ERROR_OUT_OF_MEMORY;
         result = cuda->mem_alloc(&memory->address, blocks * BLOCK);
-
         if (result != CUDA_SUCCESS)
                 return result;
-        result = cuda->memset_d8_async(memory->address, 0, memory->size, stream);
+        result = cuda->memset_d8_async(memory->address, 0, blocks * BLOCK, stream);
         if (result == CUDA_SUCCESS)
                 result = cuda->stream_synchronize(stream);
         if (result != CUDA_SUCCESS)

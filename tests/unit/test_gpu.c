@@ -50,6 +50,7 @@ TEST(a_small_region_shares_no_block_of_the_driver)
         cuda_context context;
         cuda_pointer base;
         void *address;
+        char last = 1;
         size_t range;
 
         assert_int_equal(gpu_allocate("cuda:0", 1, &space, &address, detail), 0);
@@ -61,6 +62,8 @@ TEST(a_small_region_shares_no_block_of_the_driver)
         assert_int_equal(CALL(cuCtxPopCurrent_v2, (cuda_context *), &context), CUDA_SUCCESS);
         assert_int_equal(CALL(cuDevicePrimaryCtxRelease_v2, (cuda_device), 0), CUDA_SUCCESS);
         assert_int_equal(range, 2 << 20);
+        assert_int_equal(load(space, &last, (char *)address + range - 1, 1), 0);
+        assert_int_equal(last, 0); /* not of what was freed there */
         gpu_free(space);
 }
 
