@@ -250,7 +250,7 @@ bool copying_await(struct http_request *request, void (*resume)(struct http_requ
                                 request->server->config.operation_limits->stall_ms);
         else if (r > 0)
                 request_problem(request, r, "%s before the bytes were read",
-                                r == FERRY_E_GONE ? "The client closed the connection" : "The worker ended");
+                                r == FERRY_E_GONE ? "The client closed its end of the connection" : "The worker ended");
         return r == 0;
 }
 

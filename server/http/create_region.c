@@ -99,7 +99,8 @@ static void answer_made(struct http_request *request)
         else if (state == REGION_FAILED)
                 answer_error(request, region->error, region->detail);
         else if (ended)
-                request_problem(request, FERRY_E_GONE, "The client closed the connection before the region was ready");
+                request_problem(request, FERRY_E_GONE,
+                                "The client closed its end of the connection before the region was ready");
         else if (atomic_load(&request->server->draining))
                 request_problem(request, FERRY_E_DRAINING, PROBLEM_DRAINING);
         else

@@ -128,7 +128,7 @@ static void answer(struct http_request *request)
                 request_problem(request, FERRY_E_DRAINING, PROBLEM_DRAINING);
         else if (!over && connection_has_ended(request->connection))
                 request_problem(request, FERRY_E_PEER_UNREACHABLE,
-                                "The client closed the connection before the registry answered");
+                                "The client closed its end of the connection before the registry answered");
         else if (!over)
                 request_problem(request, FERRY_E_PEER_UNREACHABLE, "No answer of the registry within %u s",
                                 WAIT_MS / 1000);

@@ -43,7 +43,7 @@ void content_refuse(struct http_request *request, int error)
                 request_problem(request, error, "The stored bytes do not match the digest");
                 break;
         case FERRY_E_LIMIT_REACHED:
-                request_problem(request, error, "The transfer has too many disjoint ranges");
+                request_problem(request, error, "The transfer has too many ranges that do not touch");
                 break;
         default:
                 if (error > 0 && !ferry_error_http(error))

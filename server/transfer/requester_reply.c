@@ -212,7 +212,7 @@ void requester_on_ack(struct engine *engine, struct peer *peer, const struct wir
                 return;
         }
         if (h->offset != chunk->offset || h->length != chunk->length) {
-                requester_fail(r, FERRY_E_TRANSFER_FAILED, "the peer's bytes differ from those sent");
+                requester_fail(r, FERRY_E_TRANSFER_FAILED, "the peer confirmed other bytes than were sent");
                 return;
         }
         chunk->acked = true;

@@ -91,7 +91,7 @@ void responder_on_done(struct engine *engine, struct peer *peer, const struct wi
                                "the peer ended the transfer");
         } else if (h->length != r->stream.total || !has_all(r)) {
                 responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_SIZE_MISMATCH,
-                               "the peer ended the transfer before all bytes had moved");
+                               "the peer reported completion before all bytes had moved");
         } else if (r->error == 0 || r->state == RESPONDER_SERVED) {
                 /* The reader has every byte, whatever the results of the sends; a cancel meanwhile was too late. */
                 r->error = r->wire_error = 0;
