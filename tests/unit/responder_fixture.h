@@ -108,6 +108,7 @@ static void scene_free(void *context)
 {
         struct scene *s = context;
 
+        contact_remove_link(&s->peer, 0, "");
         contacts_clear(&s->engine);
         transport_clear(&s->transport);
         free(s);
