@@ -2,9 +2,11 @@
 #include "easy.h"
 
 #include <errno.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -144,12 +146,26 @@ static bool set_option(CURL *easy, CURLoption option, const char *value)
         return !value || curl_easy_setopt(easy, option, value) == CURLE_OK;
 }
 
+/* The copy that libcurl takes of a CURLU lacks the zone of an IPv6 address ("%25eth0"; seen in 7.88). */
+static bool set_zone(CURL *curl, CURLU *url)
+{
+        FERRY_CLEANUP(cleanup_curl) char *zone = NULL;
+        uint32_t index;
+
+        if (curl_url_get(url, CURLUPART_ZONEID, &zone, 0) != CURLUE_OK)
+                return true;
+        index = if_nametoindex(zone);
+        if (!index)
+                index = (uint32_t)strtoul(zone, NULL, 10);
+        return curl_easy_setopt(curl, CURLOPT_ADDRESS_SCOPE, (long)index) == CURLE_OK;
+}
+
 bool easy_prepare(struct easy *easy)
 {
         const struct easy_settings *settings = easy->settings;
         CURL *curl = easy->curl = curl_easy_init();
 
-        return curl && curl_easy_setopt(curl, CURLOPT_CURLU, easy->url) == CURLE_OK &&
+        return curl && curl_easy_setopt(curl, CURLOPT_CURLU, easy->url) == CURLE_OK && set_zone(curl, easy->url) &&
                curl_easy_setopt(curl, CURLOPT_PRIVATE, easy) == CURLE_OK && ferry_http_only(curl) == CURLE_OK &&
                curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) == CURLE_OK &&
                curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L) == CURLE_OK &&
