@@ -35,6 +35,17 @@ class TestClient(unittest.TestCase):
             region.write(content)
         return region
 
+    def lose_the_next_answer(self):
+        """The worker acts on the next request, and the connection ends before the answer is taken."""
+        (connection,) = self.here._idle
+        answer = connection.getresponse
+
+        def lose():
+            answer().read()
+            raise http.client.RemoteDisconnected
+
+        connection.getresponse = lose
+
     def test_read_and_write_between_two_workers(self):
         content = os.urandom(SIZE)
         source, target = self.region(self.there, content), self.region(self.here)
@@ -94,27 +105,13 @@ class TestClient(unittest.TestCase):
 
     def test_a_post_whose_answer_is_lost_acts_once(self):
         before = len(list(self.here.regions()))
-        (connection,) = self.here._idle
-        answer = connection.getresponse
-
-        def lose():
-            answer().read()
-            raise http.client.RemoteDisconnected
-
-        connection.getresponse = lose
+        self.lose_the_next_answer()
         self.region(self.here)
         self.assertEqual(len(list(self.here.regions())), before + 1)
 
     def test_a_delete_whose_answer_is_lost_is_done(self):
         region = self.here.region(4096)
-        (connection,) = self.here._idle
-        answer = connection.getresponse
-
-        def lose():
-            answer().read()
-            raise http.client.RemoteDisconnected
-
-        connection.getresponse = lose
+        self.lose_the_next_answer()
         region.delete()
         with self.assertRaises(ferry.FerryError) as raised:
             region.delete()
