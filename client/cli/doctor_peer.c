@@ -66,6 +66,9 @@ static void peer_refused(struct doctor *d, int r, struct json_object *peer)
         doctor_find(d, FINDING_BAD, fix, "The worker cannot connect to the peer: %s.",
                     ferry_last_message(d->cli->worker.ferry));
         peer_data_port(d, peer);
+        if (r == FERRY_E_PEER_UNREACHABLE)
+                doctor_find(d, FINDING_NOTE, "open the ports of UCX_TCP_PORT_RANGE in both directions",
+                            "UCX connects to further ports, from either machine: a firewall may drop that.");
 }
 
 /* Why the worker's link to the peer uses nothing better. */

@@ -88,6 +88,11 @@ static void configure(const struct ucx *ucx, const struct ucx_config *config, co
                 { "TCP_KEEPIDLE", "1s", false },
                 { "TCP_KEEPINTVL", "1s", false },
                 { "TCP_KEEPCNT", "4", false },
+                /*
+                 * By default UCX's connect() blocks the progress thread, and with it the transfers to all peers: for
+                 * two minutes if a firewall drops the packets.
+                 */
+                { "TCP_CONN_NB", "y", true },
                 { "TCP_PUT_ENABLE", ucx->put ? NULL : "n", true },
                 { "TCP_RX_SEG_SIZE", "64k", true }, /* UCX_PUT_ABOVE */
                 /* UCX packs pieces into buffers of this size: 1,000 of 16 KiB at 2.5 GB/s, with its 8 KiB at 2.0. */
