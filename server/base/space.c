@@ -16,10 +16,9 @@ int space_copy(const struct space *to_space, void *to, const struct space *from_
 
 int space_finish(const struct space *to_space, const struct space *from_space)
 {
-        int r = to_space ? to_space->ops->finish(to_space) : 0;
-        int from = from_space ? from_space->ops->finish(from_space) : 0;
+        const struct space *space = to_space ? to_space : from_space;
 
-        return r < 0 ? r : from;
+        return space ? space->ops->finish(space) : 0;
 }
 
 int space_check(const struct space *space)

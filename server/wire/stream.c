@@ -114,22 +114,10 @@ const struct space *stream_next_space(const struct stream *stream, uint64_t offs
         return NULL;
 }
 
-/* Waits for the copies of a range off the host. r: their result so far. */
-static int finish(const struct stream *stream, int r)
-{
-        for (size_t i = 0; i < stream->n; i++) {
-                int finished = stream->segments[i].space ? space_finish(stream->segments[i].space, NULL) : 0;
-
-                if (r == 0)
-                        r = finished;
-        }
-        return r;
-}
-
 /* Copies [offset, offset + length) from bytes, or into them. */
 static int copy(const struct stream *stream, uint64_t offset, uint8_t *bytes, uint64_t length, bool store)
 {
-        int r = 0;
+        int r = 0, finished;
 
         while (length > 0 && r == 0) {
                 const struct space *space = stream_space(stream, offset);
@@ -141,7 +129,8 @@ static int copy(const struct stream *stream, uint64_t offset, uint8_t *bytes, ui
                 offset += run;
                 length -= run;
         }
-        return stream->off_host ? finish(stream, r) : 0;
+        finished = space_finish(stream_next_space(stream, 0), NULL);
+        return r < 0 ? r : finished;
 }
 
 int stream_store(const struct stream *stream, uint64_t offset, const void *data, uint64_t length)

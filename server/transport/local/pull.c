@@ -126,19 +126,6 @@ static int copy_off_host(const struct pull *pull)
         return r;
 }
 
-/* Waits for all queued copies. */
-static int finish_off_host(const struct pull *pull)
-{
-        const struct stream *stream = pull->message->stream;
-        int r = 0;
-
-        for (size_t i = 0; i < pull->n && r == 0; i++)
-                r = space_finish(NULL, pull->extents[i].space);
-        for (size_t i = 0; i < stream->n && r == 0; i++)
-                r = space_finish(stream->segments[i].space, NULL);
-        return r;
-}
-
 int pull_copy(const struct pull *pull)
 {
         int r, finished;
@@ -146,7 +133,7 @@ int pull_copy(const struct pull *pull)
         if (!lease_is_valid(pull->lease, pull->number))
                 return -ESTALE;
         r = copy_off_host(pull);
-        finished = finish_off_host(pull);
+        finished = space_finish(stream_next_space(pull->message->stream, 0), pull->from_gpu);
         /* Only now has the device read all bytes. */
         if (!lease_was_valid(pull->lease, pull->number))
                 return -ESTALE;

@@ -19,7 +19,7 @@ struct space_ops {
          */
         int (*copy)(const struct space *to_space, void *to, const struct space *from_space, const void *from,
                     size_t size);
-        /* Waits for the copies that this thread has queued. 0, or the first of their errors. */
+        /* Waits for all copies that this thread has queued with these ops. 0, or the first of their errors. */
         int (*finish)(const struct space *space);
         /* Whether the memory is still there: 0, -EFAULT, -ENODEV. */
         int (*check)(const struct space *space);
@@ -38,7 +38,7 @@ struct space {
  */
 int space_copy(const struct space *to_space, void *to, const struct space *from_space, const void *from, size_t size);
 
-/* Waits for this thread's copies to and from the two spaces, of which either may be NULL. 0 or -errno, as of copy. */
+/* Waits for all copies that this thread has queued with the ops of the two; either may be NULL. 0 or -errno. */
 int space_finish(const struct space *to_space, const struct space *from_space);
 
 /* Whether memory off the host is still there: 0, -EFAULT, -ENODEV. Any thread; may block. */
