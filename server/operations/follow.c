@@ -97,6 +97,7 @@ static const struct extent *extents_find(const struct extents *sorted, uint64_t 
         return found->region == region && byte - found->start < found->size ? found : NULL;
 }
 
+/* 0 or -ENOMEM. */
 static int pieces_add(struct follow_map *follow, uint64_t at, uint64_t source_at, uint64_t size)
 {
         struct follow_piece *last = follow->n ? &follow->pieces[follow->n - 1] : NULL, *more;
@@ -105,8 +106,6 @@ static int pieces_add(struct follow_map *follow, uint64_t at, uint64_t source_at
                 last->size += size;
                 return 0;
         }
-        if (follow->n == FERRY_METADATA_DESCRIPTORS)
-                return FERRY_E_INVALID_PARAMETER;
         if (!(follow->n & (follow->n - 1))) { /* capacities are powers of two */
                 more = realloc(follow->pieces, (follow->n ? 2 * follow->n : 1) * sizeof(*more));
                 if (!more)
