@@ -120,6 +120,54 @@ WITH_STORE(only_what_a_read_fills_can_be_followed)
         assert_int_equal(refusal(f, read, &inside), FERRY_E_GONE);
 }
 
+static struct operation *make_read_into(struct fixture *f, const struct operation_slice *slices, size_t n)
+{
+        const struct operation_spec spec = {
+                .kind = FERRY_READ, .layout = FERRY_LAYOUT_STREAM, .slices = slices, .n_slices = n
+        };
+        struct operation *read = NULL;
+
+        assert_int_equal(make_spec(f, &spec, &read), 0);
+        return read;
+}
+
+/* The regions' ids are random, so each one is tried as the first. */
+WITH_STORE(the_same_place_of_another_region_is_another_place)
+{
+        for (int i = 0; i < 2; i++) {
+                struct region *first = i ? f->other : f->region, *second = i ? f->region : f->other;
+                const struct operation_slice both[] = { { first, 0, 1024 }, { second, 1024, 1024 } },
+                                             same[] = { { first, 0, 2048 }, { second, 0, 2048 } },
+                                             beyond = { first, 1024, 1024 }, start = { second, 0, 1024 };
+                struct operation *read = make_read_into(f, both, 2);
+
+                assert_int_equal(refusal(f, read, &beyond), FERRY_E_OUT_OF_BOUNDS);
+                assert_int_equal(refusal(f, read, &start), FERRY_E_OUT_OF_BOUNDS);
+                operation_cancel(f->store, follow_slices(f, read, &both[1], 1));
+                operation_cancel(f->store, read);
+                read = make_read_into(f, same, 2); /* nothing is filled twice */
+                operation_cancel(f->store, follow_slices(f, read, same, 2));
+                operation_cancel(f->store, read);
+                read = make_read_into(f, same, 1);
+                assert_int_equal(refusal(f, read, &start), FERRY_E_OUT_OF_BOUNDS);
+                operation_cancel(f->store, read);
+        }
+}
+
+/* What has arrived behind a piece is not what the follower has behind it. */
+WITH_STORE(bytes_that_arrived_beside_a_piece_are_not_those_of_the_next_one)
+{
+        const struct operation_slice served[] = { { f->region, AT, 512 }, { f->region, AT + 2048, 512 } };
+        struct operation *read = make_read(f), *follower = follow_slices(f, read, served, 2);
+        struct engine_claim granted;
+
+        assert_int_equal(claim(f, follower, &granted), 0);
+        arrive(f, 0, 1536);
+        assert_int_equal(granted.available(granted.context, 0, 1024), 512);
+        end_transfer(f, 0);
+        end_claim(f, &granted, 0);
+}
+
 WITH_STORE(a_complete_read_is_followed_like_any_memory)
 {
         struct operation *read = make_read(f), *follower;
@@ -169,6 +217,31 @@ WITH_STORE(it_ends_with_the_error_of_its_source)
         assert_ends_with(f, FERRY_E_CANCELLED, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
 }
 
+/* While the transfers that it serves come to rest. */
+WITH_STORE(a_follower_whose_source_has_ended_takes_no_new_claim)
+{
+        const struct operation_slice slice = { f->region, AT, SIZE };
+        const struct operation_spec spec = {
+                .kind = FERRY_READABLE, .slices = &slice, .n_slices = 1, .uses = 3, .follow = make_read(f)
+        };
+        struct engine_claim_request request;
+        struct engine_claim granted, late;
+        struct ferry_metadata *metadata;
+        struct operation *follower;
+
+        assert_int_equal(make_spec(f, &spec, &follower), 0);
+        assert_int_equal(claim(f, follower, &granted), 0);
+        request = request_for(f, follower);
+        end_transfer(f, FERRY_E_PEER_LOST);
+        assert_int_equal(look(f, follower).status, FERRY_IN_PROGRESS);
+        assert_int_equal(operation_store_claim(f->store, &request, &late), FERRY_E_ALREADY_CLAIMED);
+        assert_int_equal(operation_metadata(f->store, follower, &metadata), FERRY_E_GONE);
+        assert_int_equal(operation_renew(f->store, follower, 0), FERRY_E_GONE);
+        end_claim(f, &granted, FERRY_E_PEER_LOST);
+        assert_int_equal(look(f, follower).status, FERRY_ERRORED);
+        assert_int_equal(look(f, follower).error, FERRY_E_PEER_LOST);
+}
+
 WITH_STORE(its_own_end_does_not_touch_its_source)
 {
         struct operation *read = make_read(f), *cancelled = follow_all(f, read), *deleted = follow_all(f, read);
@@ -204,6 +277,31 @@ WITH_STORE(who_waits_for_a_range_is_woken_when_more_is_there)
         end_transfer(f, 0);
         assert_true(operation_is_past(f->store, follower, revision));
         assert_true(operation_content_available(f->store, follower, 3000, 1000, &revision));
+        operation_cancel(f->store, follower);
+}
+
+WITH_STORE(nobody_waits_for_a_range_of_what_has_ended)
+{
+        struct operation *follower = follow_all(f, make_read(f));
+        uint64_t revision;
+
+        operation_cancel(f->store, follower);
+        assert_true(operation_content_available(f->store, follower, 0, 1, &revision));
+        end_transfer(f, 0);
+}
+
+/* One that need not wait does not take the turn of one that does. */
+WITH_STORE(whoever_waits_for_a_range_is_woken_although_another_one_is_there)
+{
+        struct operation *read = make_read(f), *follower = follow_all(f, read);
+        uint64_t revision, other;
+
+        arrive(f, 0, 1000);
+        assert_false(operation_content_available(f->store, follower, 1000, 1000, &revision));
+        assert_true(operation_content_available(f->store, follower, 0, 1000, &other));
+        arrive(f, 1000, 1000);
+        assert_true(operation_is_past(f->store, follower, revision));
+        end_transfer(f, 0);
         operation_cancel(f->store, follower);
 }
 

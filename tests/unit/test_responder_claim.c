@@ -81,6 +81,16 @@ TEST(a_claim_begins_with_the_first_byte)
         assert_null(responder_find(&s->engine, TRANSFER_ID));
 }
 
+TEST(a_worker_that_stops_takes_no_claim)
+{
+        struct scene *s = scene_new();
+
+        s->engine.stopping = true;
+        take_read(s, 0, 1);
+        assert_int_equal(s->status, FERRY_E_CANCELLED_BY_PEER);
+        assert_null(responder_find(&s->engine, TRANSFER_ID));
+}
+
 /* Its DONE has overtaken its first request. */
 TEST(a_transfer_that_its_requester_has_given_up_claims_nothing)
 {
