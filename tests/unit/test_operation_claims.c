@@ -74,7 +74,9 @@ WITH_STORE(a_claim_is_checked_key_first)
         assert_int_equal(operation_store_claim(f->store, &bad, &none), FERRY_E_KIND_MISMATCH);
         bad.direction = ENGINE_READ;
         assert_int_equal(operation_store_claim(f->store, &bad, &none), FERRY_E_SIZE_MISMATCH);
-        bad.total--;
+        bad.total -= 2;
+        assert_int_equal(operation_store_claim(f->store, &bad, &none), FERRY_E_SIZE_MISMATCH);
+        bad.total++;
         assert_int_equal(operation_store_claim(f->store, &bad, &none), FERRY_E_ALREADY_CLAIMED);
 
         late.key[0] ^= 0x80;
