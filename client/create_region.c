@@ -21,6 +21,8 @@ static char *region_body(const struct ferry_region_spec *spec)
                 ferry_json_add_string(&writer, "name", spec->name);
         if (spec->sealed)
                 ferry_json_add_bool(&writer, "sealed", true);
+        if (spec->idle_ms)
+                ferry_json_add_uint(&writer, "idle_ms", spec->idle_ms);
         ferry_json_end_object(&writer);
         return ferry_json_take(&writer, NULL);
 }

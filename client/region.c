@@ -23,6 +23,8 @@ static const struct decode_field region_fields[] = {
         DECODE_FIELD("error", DECODE_VALUE, false, struct region_answer, error),
         DECODE_FIELD("in_use", DECODE_UINT, false, struct region_answer, r.in_use),
         DECODE_FIELD("created_at", DECODE_TEXT, false, struct region_answer, r.created_at),
+        DECODE_FIELD("idle_ms", DECODE_UINT, false, struct region_answer, r.idle_ms),
+        DECODE_FIELD("expires_at", DECODE_TEXT, false, struct region_answer, r.expires_at),
 };
 
 static const struct decode_list region_list = { "regions", sizeof(struct ferry_region), region_decode, NULL };

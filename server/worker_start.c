@@ -184,6 +184,7 @@ static int start_regions(struct ferry_worker *worker)
                                .gpu = on_gpu,
                                .context = worker->engine },
                 .observer = { .changed = event_log_region, .context = worker->events },
+                .loop = worker->loop,
                 .metrics = worker->metrics,
         };
 

@@ -11,6 +11,7 @@
 #include "http_internal.h"
 #include "making.h"
 #include "memory/region.h"
+#include "operations/operations.h"
 #include "problem.h"
 #include "region_json.h"
 #include "replay.h"
@@ -25,17 +26,19 @@ struct region_body {
         const char *device;
         const char *name;
         bool sealed;
-};
-
-static const struct ferry_json_field fields[] = {
-        { "size", FERRY_JSON_UINT, true, offsetof(struct region_body, size), 1, 0, NULL },
-        { "device", FERRY_JSON_STRING, false, offsetof(struct region_body, device), 0, 0, NULL },
-        { "name", FERRY_JSON_STRING, false, offsetof(struct region_body, name), 0, REGION_NAME_SIZE - 1, NULL },
-        { "sealed", FERRY_JSON_BOOL, false, offsetof(struct region_body, sealed), 0, 0, NULL },
+        uint64_t idle_ms;
 };
 
 static bool decode(struct http_request *request, struct region_body *body)
 {
+        const uint64_t longest_ms = request->server->config.operation_limits->ttl_ms_max;
+        const struct ferry_json_field fields[] = {
+                { "size", FERRY_JSON_UINT, true, offsetof(struct region_body, size), 1, 0, NULL },
+                { "device", FERRY_JSON_STRING, false, offsetof(struct region_body, device), 0, 0, NULL },
+                { "name", FERRY_JSON_STRING, false, offsetof(struct region_body, name), 0, REGION_NAME_SIZE - 1, NULL },
+                { "sealed", FERRY_JSON_BOOL, false, offsetof(struct region_body, sealed), 0, 0, NULL },
+                { "idle_ms", FERRY_JSON_UINT, false, offsetof(struct region_body, idle_ms), 1, longest_ms, NULL },
+        };
         struct ferry_json_errors errors = { 0 };
 
         ferry_json_decode(ferry_json_root(request->json), fields, FERRY_ARRAY_SIZE(fields), body, "", &errors);
@@ -162,7 +165,11 @@ static void wait_made(struct http_request *request, struct region *region, struc
 static void make(struct http_request *request, const struct region_body *body)
 {
         struct region_table *regions = request->server->config.regions;
-        const struct region_spec spec = { body->size, body->device, body->name, body->sealed };
+        const struct region_spec spec = { .size = body->size,
+                                          .device = body->device,
+                                          .name = body->name,
+                                          .sealed = body->sealed,
+                                          .idle_ms = body->idle_ms };
         char detail[REGION_DETAIL_SIZE];
         struct region *region;
         int error;

@@ -7,6 +7,22 @@
 #include "memory/region.h"
 #include "problem.h"
 
+/* What is left of idle_ms, or that it has run out. */
+static void write_idle(struct ferry_json_writer *writer, const struct region *region)
+{
+        const uint64_t due_us = region_idle_due_us(region), now_us = clock_now_us();
+        char expires[CLOCK_TEXT_SIZE];
+
+        ferry_json_add_uint(writer, "idle_ms", region->idle_ms);
+        if (region_deleted(region)) {
+                if (due_us <= now_us)
+                        ferry_json_add_bool(writer, "expired", true);
+        } else if (due_us != UINT64_MAX) {
+                clock_format(clock_unix_ms() + (due_us > now_us ? (due_us - now_us) / 1000 : 0), expires);
+                ferry_json_add_string(writer, "expires_at", expires);
+        }
+}
+
 void region_json_write(struct ferry_json_writer *writer, const struct region *region)
 {
         const enum region_state state = region_state(region);
@@ -36,5 +52,7 @@ void region_json_write(struct ferry_json_writer *writer, const struct region *re
                 ferry_json_add_bool(writer, "sealed", true);
         ferry_json_add_uint(writer, "in_use", region_in_use(region));
         ferry_json_add_string(writer, "created_at", created);
+        if (region->idle_ms)
+                write_idle(writer, region);
         ferry_json_end_object(writer);
 }

@@ -33,6 +33,7 @@ static struct region_private *private_new(struct region_table *table, const stru
         region->size = (size_t)spec->size;
         region->sealed = spec->sealed;
         region->held = spec->held;
+        region->idle_ms = spec->idle_ms;
         region->created_unix_ms = clock_unix_ms();
         (void)snprintf(region->name, sizeof(region->name), "%s", spec->name ? spec->name : "");
         (void)snprintf(region->device, sizeof(region->device), "%s", spec->device);
@@ -207,6 +208,7 @@ int region_use(struct region *region)
 
 void region_unuse(struct region *region)
 {
+        region_idle_touch(region->private); /* before the timer can find it unused */
         atomic_fetch_sub(&region->private->uses, 1);
 }
 
@@ -241,6 +243,7 @@ void region_stream_end(struct region *region)
 {
         if (!region->private->owned)
                 region_unuse(region);
+        region_idle_touch(region->private);
         if (atomic_fetch_sub(&region->private->streams, 1) == 1 && region->private->owned && region_deleted(region))
                 region_table_begin_freeing(region->private->table, region->private);
         (void)region_unref(region);

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/loop.h"
 #include "base/metrics.h"
 #include "base/util.h"
 #include "makers_internal.h"
@@ -16,7 +17,7 @@
 
 /*
  * The table exists until its last region is freed, which may be after region_table_free: an HTTP answer may still read
- * the memory. The lock is a leaf.
+ * the memory. Under the lock only the loop's is taken.
  *
  * Bytes of worker-owned memory are either reserved (also while they are being made) or being freed. The limit refuses
  * by the reserved ones. The sum never exceeds it, because new regions wait for bytes that are being freed.
@@ -61,7 +62,9 @@ struct region_private {
         atomic_bool content_allowed; /* a held region may be stored into by HTTP */
         atomic_bool failed;          /* the making has failed; region.error says why */
         _Atomic uint64_t bytes_prepared;
-        atomic_size_t streams; /* streams of content, which may last long */
+        atomic_size_t streams;        /* streams of content, which may last long */
+        _Atomic uint64_t found_us;    /* of a region with idle_ms: see region_idle_due_us */
+        struct loop_timer idle_timer; /* holds a reference while armed, until its callback */
         /* the table's lock: */
         bool freeing; /* its bytes count as bytes_freeing */
         struct region_waiter *waiters;
@@ -123,6 +126,17 @@ void region_table_observe(struct region_table *table, uint64_t id, struct region
 void region_table_publish(struct region_table *table);
 
 void region_table_unref(struct region_table *table);
+
+/* ---- region_idle.c ---- */
+
+/* The region is found, or no longer made, used or streamed. */
+void region_idle_touch(struct region_private *private);
+
+/* Arms the timer of a listed region that has idle_ms. 0 or -ENOMEM. Under the lock. */
+int region_idle_arm(struct region_private *private);
+
+/* Stops it. Under the lock, and with a reference of the caller's. */
+void region_idle_disarm(struct region_private *private);
 
 /* ---- region_state.c ---- */
 

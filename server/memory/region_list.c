@@ -5,30 +5,12 @@
 #include <ferry/encoding.h>
 #include <ferry/error.h>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/util.h"
 #include "region_internal.h"
 
 /* The lists of a table: adding a region, finding it, pages, and taking it off. */
-
-int region_table_add(struct region_table *table, struct region_private *private)
-{
-        int r = 0;
-        pthread_mutex_lock(&table->lock);
-        HASH_ADD(hh, table->by_id, region.id, sizeof(private->region.id), private);
-        if (private->hh.tbl) {
-                private->serial = ++table->last_serial;
-                table->ordered[table->n_regions++] = &private->region;
-                table->n_pending--;
-                table->bytes_listed += region_own_bytes(private);
-                region_table_publish(table);
-        } else {
-                r = -ENOMEM;
-        }
-        pthread_mutex_unlock(&table->lock);
-        if (r == 0)
-                region_table_observe(table, private->region.id, NULL, REGION_LISTED);
-        return r;
-}
 
 /* Index of the first region whose serial is greater. Under the lock. */
 static size_t ordered_after(const struct region_table *table, uint64_t serial)
@@ -65,6 +47,7 @@ static enum after delete_locked(struct region_table *table, struct region_privat
         enum region_state state = region_state(&private->region);
 
         *ret_waiters = region_waiters_take(table, private);
+        region_idle_disarm(private);
         unlist(table, private);
         /* Being freed from now on if a maker is to do it, else from the last reference on. */
         if (private->owned &&
@@ -105,6 +88,8 @@ struct region *region_find(struct region_table *table, uint64_t id)
         pthread_mutex_lock(&table->lock);
         struct region_private *private = find_listed(table, id);
         struct region *region = private ? region_ref(&private->region) : NULL;
+        if (region)
+                region_idle_touch(private);
         pthread_mutex_unlock(&table->lock);
         return region;
 }
@@ -118,7 +103,9 @@ struct region *region_named(struct region_table *table, const char *name, struct
         return before && before->id == id ? region_ref(before) : region_find(table, id);
 }
 
-static int delete_listed(struct region_table *table, uint64_t id, bool by_holder)
+enum deleter { BY_CLIENT, BY_HOLDER, BY_TIMER };
+
+static int delete_listed(struct region_table *table, uint64_t id, enum deleter by)
 {
         struct region_waiter *waiters = NULL;
         enum after after = AFTER_UNREF;
@@ -129,12 +116,16 @@ static int delete_listed(struct region_table *table, uint64_t id, bool by_holder
         struct region_private *private = find_listed(table, id);
         if (!private)
                 r = FERRY_E_NOT_FOUND;
-        else if (private->region.held && !by_holder)
+        else if (private->region.held && by != BY_HOLDER)
                 r = FERRY_E_REGION_HELD;
+        else if (by == BY_TIMER && region_idle_due_us(&private->region) > clock_now_us())
+                r = FERRY_E_REGION_IN_USE;
         else if (!atomic_compare_exchange_strong(&private->uses, &unused, REGION_DELETED))
                 r = FERRY_E_REGION_IN_USE;
         else
                 after = delete_locked(table, private, &waiters);
+        if (r == FERRY_E_REGION_IN_USE && by == BY_TIMER) /* if memory is short, the region stays */
+                (void)region_idle_arm(private);
         pthread_mutex_unlock(&table->lock);
         if (r != 0)
                 return r;
@@ -151,12 +142,50 @@ static int delete_listed(struct region_table *table, uint64_t id, bool by_holder
 
 int region_delete(struct region_table *table, uint64_t id)
 {
-        return delete_listed(table, id, false);
+        return delete_listed(table, id, BY_CLIENT);
 }
 
 int region_delete_held(struct region_table *table, uint64_t id)
 {
-        return delete_listed(table, id, true);
+        return delete_listed(table, id, BY_HOLDER);
+}
+
+/* Thread: the loop's. */
+static void idle_fired(struct loop_timer *timer)
+{
+        struct region_private *private = FERRY_CONTAINER_OF(timer, struct region_private, idle_timer);
+        char id[FERRY_ID_TEXT_SIZE];
+
+        ferry_id_format("rgn_", private->region.id, id);
+        if (delete_listed(private->table, private->region.id, BY_TIMER) == 0)
+                log_event(LOG_INFO, "idle region deleted", LOG_S("region", id),
+                          LOG_U("idle_ms", private->region.idle_ms));
+        (void)region_unref(&private->region);
+}
+
+int region_table_add(struct region_table *table, struct region_private *private)
+{
+        int r = -ENOMEM;
+        pthread_mutex_lock(&table->lock);
+        HASH_ADD(hh, table->by_id, region.id, sizeof(private->region.id), private);
+        if (private->hh.tbl) {
+                private->idle_timer.fired = idle_fired;
+                region_idle_touch(private);
+                r = region_idle_arm(private);
+                if (r < 0)
+                        HASH_DEL(table->by_id, private);
+        }
+        if (r == 0) {
+                private->serial = ++table->last_serial;
+                table->ordered[table->n_regions++] = &private->region;
+                table->n_pending--;
+                table->bytes_listed += region_own_bytes(private);
+                region_table_publish(table);
+        }
+        pthread_mutex_unlock(&table->lock);
+        if (r == 0)
+                region_table_observe(table, private->region.id, NULL, REGION_LISTED);
+        return r;
 }
 
 size_t region_page(struct region_table *table, uint64_t *cursor, struct region **page, size_t n)

@@ -69,6 +69,7 @@ bool region_table_ready(struct region_table *table, struct region_private *priva
         pthread_mutex_lock(&table->lock);
         deleted = region_deleted(&private->region);
         if (!deleted) {
+                region_idle_touch(private);
                 region_state_set(private, REGION_READY);
                 waiters = region_waiters_take(table, private);
                 /* Not the last one. Given back before the region can be deleted and its bytes be waited for. */
@@ -94,6 +95,7 @@ bool region_table_failed(struct region_table *table, struct region_private *priv
                 table->bytes_reserved -= private->region.size;
                 table->bytes_listed -= private->region.size;
                 region_table_publish(table);
+                region_idle_touch(private);
                 region_state_set(private, REGION_FAILED);
                 waiters = region_waiters_take(table, private);
         }

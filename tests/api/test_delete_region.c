@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "steps.h"
 #include "wire.h"
 
 enum { MIB = 1 << 20 };
@@ -189,4 +190,46 @@ ON_WORKER(two_at_once_delete_it_once)
         }
         assert_int_equal(deleted, 1);
         worker_await_metric(w, "ferry_regions", 0);
+}
+
+/* ---- by the worker: idle_ms ---- */
+
+ON_WORKER(an_idle_region_is_deleted_with_an_event)
+{
+        struct json_object *made = call_json(w, 201, "POST", "/v1/regions", "{\"size\":100,\"idle_ms\":1}");
+        struct json_object *page = call_json(w, 200, "GET", "/v1/events?type=region.deleted&wait_ms=30000", NULL);
+        struct json_object *events = json_member(page, "events");
+
+        assert_int_equal(json_object_array_length(events), 1);
+        struct json_object *region = json_member(json_object_array_get_idx(events, 0), "region");
+        assert_string_equal(json_text(region, "id"), json_text(made, "id"));
+        assert_int_equal(json_number(region, "idle_ms"), 1);
+        assert_true(json_truth(region, "expired"));
+        assert_false(json_object_object_get_ex(region, "expires_at", NULL));
+        assert_problem(w, "GET", region_path(json_text(made, "id"), ""), NULL, 404, "not-found", NULL);
+        worker_await_metric(w, "ferry_regions", 0);
+        worker_await_metric(w, "ferry_region_bytes", 0);
+}
+
+ON_WORKER(an_idle_region_says_when_it_goes)
+{
+        struct json_object *made = call_json(w, 201, "POST", "/v1/regions", "{\"size\":100,\"idle_ms\":600000}");
+        const char *id = json_text(made, "id");
+        OPERATION offer;
+
+        assert_string_equal(json_names(made), "id size device state path in_use created_at idle_ms expires_at");
+        assert_true(strcmp(json_text(made, "created_at"), json_text(made, "expires_at")) < 0);
+        offer_make(w, FERRY_READABLE, id, &offer);
+        struct json_object *used = call_json(w, 200, "GET", region_path(id, ""), NULL);
+        assert_int_equal(json_number(used, "idle_ms"), 600000);
+        assert_false(json_object_object_get_ex(used, "expires_at", NULL));
+        assert_int_equal(ferry_cancel_operation(w->client, offer.id, NULL), 0);
+        operation_assert_end(w, offer.id, FERRY_CANCELLED, NULL);
+        (void)json_text(call_json(w, 200, "GET", region_path(id, ""), NULL), "expires_at");
+
+        /* By a client, it has not expired. */
+        region_drop(w, id);
+        struct json_object *page = call_json(w, 200, "GET", "/v1/events?type=region.deleted", NULL);
+        struct json_object *region = json_member(json_object_array_get_idx(json_member(page, "events"), 0), "region");
+        assert_string_equal(json_names(region), "id size device state path in_use created_at idle_ms");
 }

@@ -152,7 +152,7 @@ def converse(call, a, b):
     call(a, "createRegion", 400, body={"size": 1, "device": "cuda:99"})
     call(a, "createRegion", 415, body=b"{}")
     call(a, "createRegion", 507, body={"size": 2**53 - 1})
-    target = call(b, "createRegion", 201, body={"size": 4096})["id"]
+    target = call(b, "createRegion", 201, body={"size": 4096, "idle_ms": 600000})["id"]
     call(a, "listRegions", 200, query="?limit=1")
     call(a, "listRegions", 400, query="?limit=0")
     call(a, "getRegion", 200, source)

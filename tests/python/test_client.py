@@ -73,6 +73,11 @@ class TestClient(unittest.TestCase):
             with self.assertRaises(TypeError):
                 memory[0] = 1
 
+    def test_a_region_that_goes_when_it_is_idle(self):
+        region = self.here.region(SIZE, idle_ms=600000)
+        self.addCleanup(region.delete)
+        self.assertEqual(self.here.find_region(region.id).body["idle_ms"], 600000)
+
     def test_content_goes_by_http_where_it_is_not(self):
         region = self.region(self.here)
         region.path = ""

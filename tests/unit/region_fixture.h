@@ -37,6 +37,7 @@ static struct gate {
 
 static struct metrics *metrics;
 static struct region_table *table;
+static struct loop *table_loop;
 
 static inline int adopt(void *address, size_t size, const char *device, struct region **ret_region)
 {
@@ -127,6 +128,7 @@ static inline int make_table_in(uint64_t limit, size_t max_regions, const struct
                                .deregister_region = deregister_region,
                                .gpu = gpu_of_registration,
                                .context = &registered },
+                .loop = table_loop,
                 .metrics = metrics,
                 .fill = fill,
                 .fill_context = &gate,

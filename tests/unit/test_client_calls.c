@@ -107,12 +107,14 @@ TEST(a_region_is_created)
                                              &region),
                          0);
         assert_string_equal(region.name, "kv");
-        assert_int_equal(
-                ferry_create_region(x->ferry, &(struct ferry_region_spec){ .size = 1, .sealed = true }, &region), 0);
+        assert_int_equal(ferry_create_region(x->ferry,
+                                             &(struct ferry_region_spec){ .size = 1, .sealed = true, .idle_ms = 9 },
+                                             &region),
+                         0);
         sent(x, 0, "POST /v1/regions", "{\"size\":1099511627776,\"device\":\"cuda:0\",\"name\":\"a\\\"b/c\"}");
         has_header(x, 0, "Idempotency-Key: mine");
         has_header(x, 0, "Content-Type: application/json");
-        sent(x, 1, "POST /v1/regions", "{\"size\":1,\"sealed\":true}");
+        sent(x, 1, "POST /v1/regions", "{\"size\":1,\"sealed\":true,\"idle_ms\":9}");
 }
 
 TEST(regions_are_fetched_listed_and_deleted)

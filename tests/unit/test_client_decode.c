@@ -151,7 +151,8 @@ TEST(a_region_is_understood)
         struct ferry_region region;
         assert_int_equal(decode("{\"id\":\"rgn_1\",\"size\":4096,\"device\":\"cpu\",\"name\":\"kv0\",\"path\":"
                                 "\"/proc/1/fd/"
-                                "2\",\"state\":\"ready\",\"sealed\":true,\"in_use\":2,\"created_at\":\"t\",\"new\":1}",
+                                "2\",\"state\":\"ready\",\"sealed\":true,\"in_use\":2,\"created_at\":\"t\",\"new\":1,"
+                                "\"idle_ms\":5,\"expires_at\":\"u\"}",
                                 region_decode, &region, NULL),
                          0);
         assert_string_equal(region.id, "rgn_1");
@@ -163,6 +164,8 @@ TEST(a_region_is_understood)
         assert_true(region.sealed);
         assert_int_equal(region.in_use, 2);
         assert_string_equal(region.created_at, "t");
+        assert_int_equal(region.idle_ms, 5);
+        assert_string_equal(region.expires_at, "u");
 }
 
 TEST(pages_are_understood)

@@ -62,6 +62,8 @@ WITH_HTTP(a_bad_region_is_refused_with_the_place)
                 { "{\"size\":1,\"name\":\"a\\u0007b\"}", "/name", "invalid-parameter", 400 },
                 { "{\"size\":1,\"name\":\"12345678901234567890123456789012345678901234567890123456789012345\"}",
                   "/name", "invalid-parameter", 400 },
+                { "{\"size\":1,\"idle_ms\":0}", "/idle_ms", "invalid-parameter", 400 },
+                { "{\"size\":1,\"idle_ms\":3600001}", "/idle_ms", "invalid-parameter", 400 },
                 { "{\"size\":1,\"device\":\"cuda:99\"}", "/device", "unknown-device", 400 },
         };
 

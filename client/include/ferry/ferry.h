@@ -286,6 +286,8 @@ struct ferry_region {
         int error;               /* of one that "failed": FERRY_E_*; FERRY_E_OTHER = see error_code; 0 = none */
         char error_code[64];
         char error_detail[512];
+        uint64_t idle_ms;                 /* as in ferry_region_spec */
+        char expires_at[FERRY_TIME_SIZE]; /* when that is over if nothing uses it; "" = never, or in use */
 };
 
 struct ferry_region_spec {
@@ -294,6 +296,7 @@ struct ferry_region_spec {
         const char *name;            /* NULL = none */
         const char *idempotency_key; /* NULL = a random one */
         bool sealed;                 /* nobody but the worker shall write it */
+        uint64_t idle_ms;            /* the worker deletes it after so long without use; 0 = never */
 };
 
 struct ferry_region_list {
@@ -306,6 +309,9 @@ FERRY_SIZED void ferry_region_list_clear(struct ferry_region_list *list);
 
 /*
  * Allocates a region. Returns when the region is ready; the time limit is timeout_ms plus 4 s per GiB.
+ *
+ * With idle_ms the worker deletes the region once, for so long, no operation and no transfer of content has used it and
+ * no call has named it, which ferry_get_region() does, and a list does not. So nothing is left of a program that dies.
  * Errors: FERRY_E_INVALID_PARAMETER; FERRY_E_UNKNOWN_DEVICE; FERRY_E_NO_SPACE; FERRY_E_IDEMPOTENCY_CONFLICT.
  */
 FERRY_SIZED int ferry_create_region(struct ferry *f, const struct ferry_region_spec *spec,

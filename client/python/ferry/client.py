@@ -183,9 +183,9 @@ class Client:
         """Connects it to the worker at url, before the first transfer needs that."""
         return self.request("POST", "/v1/peers", {"url": url})
 
-    def region(self, size: int, name: str | None = None) -> Region:
-        """Makes a region of zeros."""
-        body: dict[str, Any] = {"size": size}
+    def region(self, size: int, name: str | None = None, **fields: Any) -> Region:
+        """Makes a region of zeros. fields: idle_ms, after which without use the worker deletes it; sealed, …"""
+        body: dict[str, Any] = {"size": size, **fields}
         if name:
             body["name"] = name
         return Region(self, self.request("POST", "/v1/regions", body, timeout=self._timeout + size / 1e8))

@@ -8,6 +8,7 @@
 
 struct metrics;
 struct available_memory_paths;
+struct loop;
 struct space;
 
 /*
@@ -75,8 +76,9 @@ struct region {
         char name[REGION_NAME_SIZE]; /* "" = none */
         char device[REGION_DEVICE_SIZE];
         size_t size;
-        bool sealed; /* no other process can write it */
-        bool held;   /* the embedding program's: only region_delete_held deletes it */
+        bool sealed;      /* no other process can write it */
+        bool held;        /* the embedding program's: only region_delete_held deletes it */
+        uint64_t idle_ms; /* deleted once nothing has used or found it for so long; 0 = never */
         uint64_t created_unix_ms;
         struct region_private *private;
         /* REGION_READY: */
@@ -95,6 +97,7 @@ struct region_config {
         size_t max_regions;
         struct region_registrar registrar;
         struct region_observer observer;
+        struct loop *loop;       /* times idle_ms; NULL: no region has that */
         struct metrics *metrics; /* may be NULL */
         /* For tests. fill is called before each part of a region that maker threads fill; a -errno fails the region. */
         int (*fill)(void *context, size_t size);
@@ -117,6 +120,7 @@ struct region_spec {
         const char *name;   /* NULL or "" = unnamed; names need not be unique */
         bool sealed;        /* no other process may write it; for "cpu" only */
         bool held;          /* the embedding program's, as adopted memory is */
+        uint64_t idle_ms;   /* 0 = it lives until it is deleted, as one that is held must */
 };
 
 /*
@@ -176,6 +180,13 @@ struct region *region_unref(struct region *region); /* takes NULL; returns NULL 
 int region_use(struct region *region);
 void region_unuse(struct region *region);
 uint32_t region_in_use(const struct region *region);
+
+/*
+ * When a region with idle_ms is deleted unless it is used or found before: idle_ms after the end of its making, of the
+ * last use or stream, or after it was last found (region_find, region_named). CLOCK_MONOTONIC; UINT64_MAX = never, or
+ * not while it is being made, used or streamed. The loop's thread deletes it.
+ */
+uint64_t region_idle_due_us(const struct region *region);
 
 /*
  * A stream of content keeps the memory mapped (a reference). The worker's own memory may be deleted meanwhile and is
