@@ -38,7 +38,7 @@ struct cli {
         size_t n_commands;
         const struct cli_command *command; /* NULL = none was given */
         const char *url, *token_file, *peer_token_file, *ca_file, *cert, *key, *answer_timeout;
-        const char *output, *size, *timeout, *ttl, *name, *kind, *status, *interval, *count, *label, *uses;
+        const char *output, *size, *timeout, *ttl, *idle, *name, *kind, *status, *interval, *count, *label, *uses;
         bool json, quiet, help, version, verify, mdoc, any, done, running, newest, watch, follow;
         bool left;                /* something that could not be removed: the user was told */
         uint64_t given;           /* bit i = cli_options[i] is on the command line */
@@ -166,6 +166,9 @@ int cli_worker_named(struct cli *cli, const char *name, enum worker_role same, s
 
 /* The exit status of a call's result; tells on standard error, in one line, what went wrong and what to do. */
 int cli_result(const struct cli_worker *worker, int r);
+
+/* The same of a call that names a region. */
+int cli_region_result(const struct cli_worker *worker, const struct ferry_region *region, int r);
 
 /* The same for an operation that is done. */
 int cli_operation_result(const struct ferry_operation *operation);

@@ -12,6 +12,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <ferry/clock.h>
+
 #include "local.h"
 #include "mapping.h"
 
@@ -20,6 +22,8 @@
  * GB/s), which glibc does from three quarters of the last level's size on.
  */
 enum { CONTENT_PIECE = 8 << 20, CONTENT_COPY = 256 << 20 };
+
+enum { CONTENT_KEEPS = 4 /* requests within a region's idle_ms */ };
 
 enum {
         CONTENT_LINKS = 40,  /* symbolic links in a row, as the kernel has it */
@@ -72,16 +76,47 @@ int content_stream_result(const struct cli_worker *worker, const struct content_
         return cli_result(worker, r);
 }
 
+int content_keep(const struct cli_worker *worker, const struct ferry_region *region, uint64_t *last_ms)
+{
+        uint64_t now_ms = ferry_clock_ms();
+        struct ferry_region now;
+        if (*last_ms == 0)
+                *last_ms = now_ms;
+        if (!region->idle_ms || now_ms - *last_ms < region->idle_ms / CONTENT_KEEPS)
+                return 0;
+        *last_ms = now_ms;
+        return ferry_get_region(worker->ferry, region->id, &now);
+}
+
+/* At the end, too, the region must still be there: else its bytes are nobody's. */
+static int content_fill_map(const struct cli_worker *worker, const struct ferry_region *region,
+                            const struct content_input *input, char *map)
+{
+        struct ferry_region now;
+        uint64_t last_ms = 0;
+        int kept = 0, r = 0;
+        for (uint64_t done = 0, piece; r == 0 && kept == 0 && done < input->size; done += piece) {
+                piece = input->size - done < CONTENT_PIECE ? input->size - done : CONTENT_PIECE;
+                r = content_read(input->fd, map + done, piece);
+                kept = content_keep(worker, region, &last_ms);
+        }
+        if (r == 0 && kept == 0)
+                kept = ferry_get_region(worker->ferry, region->id, &now);
+        return r < 0 ? content_file_result(r, input->name) : cli_region_result(worker, region, kept);
+}
+
 int content_fill(const struct cli_worker *worker, const struct ferry_region *region, const struct content_input *input)
 {
         void *map = region->size >= input->size ? local_map(worker->url, region, true) : NULL;
         if (map) {
-                int r = content_read(input->fd, map, input->size);
+                int status = content_fill_map(worker, region, input, map);
                 munmap(map, (size_t)region->size);
-                return content_file_result(r, input->name);
+                return status;
         }
         struct content_stream stream = { .fd = input->fd, .name = input->name };
         int r = ferry_put_region_content_from(worker->ferry, region->id, 0, content_stream_read, &stream, input->size);
+        if (r == FERRY_E_NOT_FOUND)
+                return cli_region_result(worker, region, r);
         return content_stream_result(worker, &stream, r);
 }
 
@@ -117,6 +152,8 @@ int content_save(const struct cli_worker *worker, const struct ferry_region *reg
         }
         struct content_stream stream = { .fd = output->fd, .name = output->file };
         int r = ferry_get_region_content_to(worker->ferry, region->id, 0, size, content_stream_write, &stream, &came);
+        if (r == FERRY_E_NOT_FOUND)
+                return cli_region_result(worker, region, r);
         if (r == 0 && came != size)
                 return cli_fail(CLI_UNREACHABLE, "%s: %" PRIu64 " of %" PRIu64 " bytes came (is it a ferryd?)",
                                 worker->url, came, size);

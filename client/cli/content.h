@@ -23,6 +23,12 @@ int content_open(const char *file, struct content_input *ret_input);
 int content_open_any(const char *file, struct content_input *ret_input);
 void content_close(struct content_input *input);
 
+/*
+ * Called again and again, asks the worker for a region with idle_ms so often that it stays. *last_ms: when it did; 0 at
+ * the start. The result of the call.
+ */
+int content_keep(const struct cli_worker *worker, const struct ferry_region *region, uint64_t *last_ms);
+
 /* Fills a region. CLI_OK; else an exit status, with a message. */
 int content_fill(const struct cli_worker *worker, const struct ferry_region *region, const struct content_input *input);
 

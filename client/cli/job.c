@@ -17,6 +17,7 @@ enum {
         JOB_LOOK_MS = 1000,   /* without progress: how late a worker that has stopped is noticed */
         JOB_AWAY_MS = 3000,   /* for a worker that restarts; it then has neither region nor operation */
         JOB_CANCEL_MS = 5000, /* for a running transfer to end after a cancel */
+        JOB_IDLE_MS = 5 * 60 * 1000,
 };
 
 /* A worker that did not answer in time is not asked again at the end. */
@@ -26,7 +27,13 @@ static int job_result(struct job *job, int r)
         return cli_result(job->worker, r);
 }
 
-int job_begin_region(struct job *job, uint64_t size, const char *name)
+/* The same of a call that names the region. */
+static int job_region_result(struct job *job, int r)
+{
+        return r == FERRY_E_NOT_FOUND ? cli_region_result(job->worker, &job->region, r) : job_result(job, r);
+}
+
+int job_begin_region(struct job *job, uint64_t size, const char *name, uint64_t idle_ms)
 {
         static const char *const headers[] = { "Prefer: respond-async", NULL };
         struct json_object *body = json_object_new_object(), *made = NULL;
@@ -34,6 +41,8 @@ int job_begin_region(struct job *job, uint64_t size, const char *name)
         json_object_object_add(body, "size", json_object_new_int64((int64_t)size));
         if (name)
                 json_object_object_add(body, "name", json_object_new_string(name));
+        if (idle_ms)
+                json_object_object_add(body, "idle_ms", json_object_new_int64((int64_t)idle_ms));
         const char *text = json_object_to_json_string(body);
         struct ferry_exchange exchange = { .method = "POST",
                                            .path = "/v1/regions",
@@ -46,6 +55,7 @@ int job_begin_region(struct job *job, uint64_t size, const char *name)
         if (r == 0 && answer.body)
                 made = json_tokener_parse(answer.body);
         snprintf(job->region.id, sizeof(job->region.id), "%s", member_text(made, "id", ""));
+        job->region.idle_ms = idle_ms;
         signals_resume();
         json_object_put(made);
         json_object_put(body);
@@ -68,7 +78,7 @@ int job_make_region(struct job *job, uint64_t size, const char *name)
         struct ferry_region now = { 0 };
         char own[32];
         snprintf(own, sizeof(own), "ferry %s", job->cli->command->name);
-        int r = job_begin_region(job, size, name ? name : own);
+        int r = job_begin_region(job, size, name ? name : own, cli_time(job->cli->idle, JOB_IDLE_MS));
         if (r == 0 && !job->region.id[0])
                 return table_nonsense(job->worker, "/v1/regions");
         while (r == 0 && !signals_caught()) {
@@ -78,7 +88,7 @@ int job_make_region(struct job *job, uint64_t size, const char *name)
                 job_watch_region(job, JOB_LOOK_MS);
         }
         if (r != 0 || signals_caught())
-                return job_result(job, r == 0 ? -ECANCELED : r);
+                return job_region_result(job, r == 0 ? -ECANCELED : r);
         job->region = now;
         return strcmp(now.state, "failed") == 0 ? cli_problem("%s: %s", now.error_code, now.error_detail) : CLI_OK;
 }
@@ -95,7 +105,7 @@ int job_make_operation(struct job *job, struct ferry_operation_spec *spec, const
         signals_defer();
         int r = ferry_create_operation(job->worker->ferry, spec, &job->operation);
         signals_resume();
-        return job_result(job, r == 0 && signals_caught() ? -ECANCELED : r);
+        return job_region_result(job, r == 0 && signals_caught() ? -ECANCELED : r);
 }
 
 int job_wait(struct job *job)

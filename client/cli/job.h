@@ -13,14 +13,15 @@ struct job {
         bool silent; /* the worker did not answer in time */
 };
 
-/* Makes the job's region; name: NULL = that of the command. An exit status. */
+/* Makes the job's region, with --idle; name: NULL = that of the command. An exit status. */
 int job_make_region(struct job *job, uint64_t size, const char *name);
 
 /*
  * The same without waiting until it is ready: its id is known at once, so that a signal need not wait for it, and
- * several workers make theirs together. The result of the call; without an id it was no worker that answered.
+ * several workers make theirs together. idle_ms: after which without use the worker deletes it; 0 = it stays. The
+ * result of the call; without an id it was no worker that answered.
  */
-int job_begin_region(struct job *job, uint64_t size, const char *name);
+int job_begin_region(struct job *job, uint64_t size, const char *name, uint64_t idle_ms);
 /* Waits until it is ready or has failed, for at most wait_ms. */
 void job_watch_region(const struct job *job, uint64_t wait_ms);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "cli.h"
@@ -58,6 +59,14 @@ int cli_result(const struct cli_worker *worker, int r)
                 return worker_unreachable(worker, r);
         return cli_problem("%s%s", ferry_last_message(worker->ferry),
                            worker_advice(r, ferry_last_problem(worker->ferry)->retryable));
+}
+
+int cli_region_result(const struct cli_worker *worker, const struct ferry_region *region, int r)
+{
+        if (r != FERRY_E_NOT_FOUND || !region->idle_ms)
+                return cli_result(worker, r);
+        return cli_problem("%s is gone: someone deleted it, or nothing used it for %" PRIu64 " ms", region->id,
+                           region->idle_ms);
 }
 
 static const char *operation_advice(const struct ferry_operation *o)

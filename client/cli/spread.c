@@ -70,9 +70,11 @@ static int spread_run(struct spread *spread)
 {
         struct cli_progress progress = cli_progress_make(spread->cli);
         uint64_t limit_ms = cli_time(spread->cli->timeout, UINT64_MAX);
+        uint64_t kept_ms = 0;
         int status = CLI_OK;
         while (status == CLI_OK && !spread_is_over(spread)) {
                 size_t last;
+                (void)content_keep(spread->source.worker, &spread->source.region, &kept_ms);
                 for (size_t i = 0; status == CLI_OK && i < spread->n; i++)
                         if (spread->members[i].state == MEMBER_WAITS)
                                 status = member_begin(spread, i);

@@ -79,7 +79,7 @@ static void member_find_region(struct spread *spread, struct member *member)
 /* All regions are made at once. */
 static void member_make_region(struct spread *spread, struct member *member)
 {
-        int r = job_begin_region(&member->home, spread->size, spread->cli->name);
+        int r = job_begin_region(&member->home, spread->size, spread->cli->name, 0);
         if (r != 0)
                 member_fail(spread, member, r);
         else if (!member->home.region.id[0])

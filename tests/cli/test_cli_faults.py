@@ -174,7 +174,38 @@ class Faults(Case):
         self.ferry("rm", *reversed(self.a.left()), "-u", self.a.url)
         self.nothing_left(self.a)
 
-    def fetch_from_a_stopped_worker(self):
+    def test_the_region_of_a_killed_command_goes(self):
+        """That of an offer, when the offer has expired; that of a fetch, when its bytes have come."""
+        process, fetch = self.fetch_from_a_stopped_worker("--idle", "2s")
+        fetch.kill()
+        offer = self.start("offer", self.file("source", MIB), "-u", self.b.url, "--ttl", "2s", "--idle", "2s")
+        self.line(offer)
+        offer.kill()
+        self.a.process.send_signal(signal.SIGCONT)
+        self.finish(process)  # the fetch's worker has read it
+        self.eventually(lambda: not self.b.get("/v1/regions")["regions"])
+        expired = [event["region"] for event in self.b.get("/v1/events?type=region.deleted")["events"]]
+        self.assertEqual(sorted((region["name"], region["idle_ms"], region["expired"]) for region in expired),
+                         [("ferry fetch", 2000, True), ("ferry offer", 2000, True)])
+
+    def test_a_command_that_was_stopped_too_long(self):
+        """It fails: its region is no more."""
+        started, offers = threading.Event(), []
+
+        def stop(data):
+            if b'"idle_ms"' in data and started.wait(LIMIT):
+                stand_still(offers[0])
+
+        tunnel = self.tunnel(self.a, stop)
+        offers.append(self.start("offer", self.file("source", MIB), "-u", tunnel, "--idle", "100ms"))
+        started.set()
+        self.eventually(lambda: self.a.get("/v1/events?type=region.deleted")["events"])
+        offers[0].send_signal(signal.SIGCONT)
+        _, errors = self.finish(offers[0], status=1)
+        self.assertRegex(errors, r"\Aferry: rgn_\w+ is gone: someone deleted it, or nothing used it for 100 ms\n\Z")
+        self.nothing_left(self.a)
+
+    def fetch_from_a_stopped_worker(self, *more):
         """a is stopped between its metadata and its bytes. Returns the offer and the fetch, whose read has begun."""
         self.a.expect("operation failed", "operation ended", "link lost", "peer")
         self.b.expect("operation failed", "operation ended", "link lost", "peer")
@@ -186,7 +217,7 @@ class Faults(Case):
                 stand_still(self.a.process)
 
         tunnel = self.tunnel(self.a, stop)
-        fetch = self.start("fetch", url.replace(self.a.url, tunnel), "-o", self.directory / "x", "-u", self.b.url)
+        fetch = self.start("fetch", url.replace(self.a.url, tunnel), "-o", self.directory / "x", "-u", self.b.url, *more)
         self.eventually(lambda: self.b.get("/v1/operations")["operations"])
         self.assertEqual(len(self.files()), 1)  # x.part-PID
         return process, fetch

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the ferry command writes, on file systems that the test makes up. */
+/* Where the ferry command writes, on file systems and to a worker that the test makes up. */
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <ferry/error.h>
+
 #include "content.h"
+#include "local.h"
 #include "unit.h"
 
 enum { BLOCK = 4096, SIZE = 100 * BLOCK };
@@ -90,4 +93,72 @@ TEST(a_file_that_may_not_be_written_is_not_replaced)
         unlink(name);
         assert_int_equal(status, CLI_USAGE);
         assert_int_equal(output.fd, -1);
+}
+
+/* ---- a region with idle_ms, while it is filled ---- */
+
+enum { FILL_SIZE = 64 << 20, IDLE_MS = 4000 };
+
+/* The worker: its clock, and what it has been asked. */
+static struct {
+        void *map;
+        uint64_t now_ms, step_ms; /* between two looks at the clock */
+        unsigned n_asked, gone_after;
+} worker;
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_time);
+void *__wrap_local_map(const char *url, const struct ferry_region *region, bool writable);
+int __wrap_ferry_get_region_sized(struct ferry *f, const char *id, struct ferry_region *ret_region,
+                                  const struct ferry_sizes *sizes);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_time)
+{
+        worker.now_ms += worker.step_ms;
+        *ret_time = (struct timespec){ .tv_sec = (time_t)(worker.now_ms / 1000),
+                                       .tv_nsec = (long)(worker.now_ms % 1000) * 1000000 };
+        return 0;
+}
+
+void *__wrap_local_map(const char *url, const struct ferry_region *region, bool writable)
+{
+        worker.map = mmap(NULL, region->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        return worker.map == MAP_FAILED ? NULL : worker.map;
+}
+
+int __wrap_ferry_get_region_sized(struct ferry *f, const char *id, struct ferry_region *ret_region,
+                                  const struct ferry_sizes *sizes)
+{
+        return worker.n_asked++ < worker.gone_after ? 0 : FERRY_E_NOT_FOUND;
+}
+
+/* In 8 pieces, with step_ms between them. */
+static int fill(uint64_t idle_ms, uint64_t step_ms, unsigned gone_after)
+{
+        const struct ferry_region region = { .id = "rgn_1", .size = FILL_SIZE, .idle_ms = idle_ms };
+        const struct cli_worker here = { .ferry = NULL };
+        struct content_input input = { memfd_create("file", MFD_CLOEXEC), FILL_SIZE, "file" };
+        worker.n_asked = 0;
+        worker.step_ms = step_ms;
+        worker.gone_after = gone_after;
+        assert_int_equal(ftruncate(input.fd, FILL_SIZE), 0);
+        int status = content_fill(&here, &region, &input);
+        content_close(&input);
+        return status;
+}
+
+TEST(a_region_that_is_filled_slowly_is_kept)
+{
+        assert_int_equal(fill(IDLE_MS, IDLE_MS / 4, 100), CLI_OK);
+        assert_int_equal(worker.n_asked, 7 + 1);
+        assert_int_equal(fill(IDLE_MS, 1, 100), CLI_OK);
+        assert_int_equal(worker.n_asked, 1);
+        assert_int_equal(fill(0, IDLE_MS, 100), CLI_OK);
+        assert_int_equal(worker.n_asked, 1);
+}
+
+TEST(a_region_that_went_while_it_was_filled_is_a_failure)
+{
+        assert_int_equal(fill(IDLE_MS, IDLE_MS, 3), CLI_PROBLEM);
+        assert_int_equal(worker.n_asked, 4);
+        assert_int_equal(fill(IDLE_MS, 1, 0), CLI_PROBLEM);
 }
