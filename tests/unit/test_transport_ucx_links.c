@@ -82,6 +82,7 @@ TEST(nobody_is_unreachable)
                 post(&p->n[0], WIRE_HELLO, 0, 0, &o);
                 AWAIT(p, p->n[0].ended == 1);
                 assert_int_equal(p->n[0].link->error, FERRY_E_PEER_UNREACHABLE);
+                assert_non_null(strstr(p->n[0].link->detail, "the peer's data port 127.0.0.1:1: check its worker"));
                 assert_int_equal(o.done, 1);
                 assert_int_equal(o.result, MESSAGE_LOST);
         } else {

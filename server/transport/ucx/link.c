@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -78,7 +79,17 @@ void ucx_link_fail(struct ucx_link *link, int error, const char *detail)
 
 void ucx_link_fail_status(struct ucx_link *link, ucs_status_t status)
 {
-        bool was_up = link->base.state == LINK_UP;
+        const char *reason = ucs_status_string(status);
+        char address[64], detail[TRANSPORT_DETAIL_SIZE]; /* an IPv6 address with zone and port has 63 */
 
-        ucx_link_fail(link, was_up ? FERRY_E_PEER_LOST : FERRY_E_PEER_UNREACHABLE, ucs_status_string(status));
+        if (link->base.state == LINK_UP) {
+                ucx_link_fail(link, FERRY_E_PEER_LOST, reason);
+        } else if (link->base.accepted || ucx_address_format(&link->peer, address, sizeof(address)) < 0) {
+                ucx_link_fail(link, FERRY_E_PEER_UNREACHABLE, reason);
+        } else {
+                (void)snprintf(detail, sizeof(detail),
+                               "no connection to the peer's data port %s: check its worker, route and firewall (%s)",
+                               address, reason);
+                ucx_link_fail(link, FERRY_E_PEER_UNREACHABLE, detail);
+        }
 }
