@@ -204,6 +204,20 @@ def a_stream_that_falls_silent_is_taken_for_cut(scene):
     page.wait("document.getElementById('counts').textContent.includes('1 event reader')")
 
 
+def an_answer_that_stalls_is_asked_for_again(scene):
+    page = scene.browser
+    page.open(scene.a.url + "/")
+    page.wait("document.getElementById('login') && !document.getElementById('login').hidden")
+    page.eval("silentMs = 500; window.left = 1; window.real = fetch; window.fetch = (path, options) =>"
+              " path === '/metrics' && left-- > 0 ? Promise.resolve(new Response(new ReadableStream({ start: (body) =>"
+              " options.signal.addEventListener('abort', () => body.error(options.signal.reason)) })))"
+              " : real(path, options)")
+    enter(page, TOKEN)
+    page.wait("document.body.className === 'live'")
+    page.eval("silentMs = 40000")
+    page.wait("document.getElementById('counts').textContent.includes('1 event reader')")
+
+
 def near_limits_are_told_until_they_are_cleared(scene):
     page, limits = scene.browser, "document.getElementById('limits').textContent"
     told = "regions_max (10) is nearly used up"
@@ -268,6 +282,7 @@ def the_death_of_the_worker_is_seen(scene):
 TESTS = (a_wrong_token_is_asked_for_again, the_token_opens_the_page_and_stays_in_memory,
          transfers_appear_and_are_cancelled, what_a_client_names_is_text,
          a_failure_after_the_stream_has_begun_leaves_no_stream_behind, a_stream_that_falls_silent_is_taken_for_cut,
+         an_answer_that_stalls_is_asked_for_again,
          near_limits_are_told_until_they_are_cleared, many_transfers_stay_readable, the_interface_is_a_page_without_a_script)
 
 

@@ -20,22 +20,29 @@ class Refused extends Error {
   constructor(status, detail) { super(detail); this.status = status; }
 }
 
-async function ask(path, options = {}) {
+/* body: reads the answer, within the same time; the stream is read without it. */
+async function ask(path, options = {}, body = (answer) => answer) {
   const headers = { ...options.headers };
   if (token !== null) headers.Authorization = 'Bearer ' + token;
   const asking = stream, late = setTimeout(() => asking.abort(), silentMs);
-  const answer = await fetch(path, { ...options, headers, cache: 'no-store', credentials: 'omit', redirect: 'error',
-    signal: asking.signal }).finally(() => clearTimeout(late));
-  if (answer.ok) return answer;
-  let detail = String(answer.status);
-  try { detail = (await answer.json()).detail || detail; } catch { /* not one of the worker's answers */ }
-  throw new Refused(answer.status, detail);
+  try {
+    const answer = await fetch(path, { ...options, headers, cache: 'no-store', credentials: 'omit', redirect: 'error',
+      signal: asking.signal });
+    if (answer.ok) return await body(answer);
+    let detail = String(answer.status);
+    try { detail = (await answer.json()).detail || detail; } catch { /* not one of the worker's answers */ }
+    throw new Refused(answer.status, detail);
+  } finally {
+    clearTimeout(late);
+  }
 }
+
+const json = (path) => ask(path, {}, (answer) => answer.json());
 
 async function all(path, name) {
   const list = [];
   for (let next = ''; next !== undefined;) {
-    const page = await (await ask(path + 'limit=1000' + (next && '&after=' + encodeURIComponent(next)))).json();
+    const page = await json(path + 'limit=1000' + (next && '&after=' + encodeURIComponent(next)));
     list.push(...page[name]);
     next = page.next;
   }
@@ -81,7 +88,7 @@ async function refresh() {
 
 async function list() {
   const running = await all('/v1/operations?done=false&', 'operations');
-  const failed = await (await ask('/v1/operations?status=ERRORED&order=newest&limit=' + FAILURES)).json();
+  const failed = await json('/v1/operations?status=ERRORED&order=newest&limit=' + FAILURES);
   operations = new Map();
   for (const operation of running) take(operation, 0);
   failures = failed.operations;
@@ -91,7 +98,7 @@ async function list() {
 /* What has no event of its own, or none that says how much. */
 async function look() {
   peers = await all('/v1/peers?', 'peers');
-  const text = await (await ask('/metrics')).text();
+  const text = await ask('/metrics', {}, (answer) => answer.text());
   metrics = new Map();
   for (const line of text.split('\n')) {
     const at = line.lastIndexOf(' ');
@@ -350,12 +357,12 @@ function tick(again) {
 /* ---- the way in ---- */
 
 async function describe() {
-  const worker = await (await ask('/v1/worker')).json();
+  const worker = await json('/v1/worker');
   document.title = worker.name + ' – Ferry';
   say($('name'), worker.name);
   about = `ferryd ${worker.version}, UCX ${worker.ucx_version}, epoch ${worker.epoch}`;
   started = now() - worker.uptime_ms;
-  limits = await (await ask('/v1/limits')).json();
+  limits = await json('/v1/limits');
 }
 
 function login(error) {
