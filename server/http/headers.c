@@ -2,6 +2,8 @@
 #include "headers.h"
 
 #include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -14,9 +16,9 @@
 static const struct {
         const char *name;
         size_t offset;
-        bool list;
+        enum header_repeat repeat;
 } table[] = {
-#define X(field, name, list) { name, offsetof(struct http_headers, field), list },
+#define X(field, name, repeat) { name, offsetof(struct http_headers, field), repeat },
         HTTP_HEADERS(X)
 #undef X
 };
@@ -33,6 +35,21 @@ size_t headers_token_length(const char *text)
         while (is_token_character(text[n]))
                 n++;
         return n;
+}
+
+/* Adds one more line to a list. */
+static void join(struct http_headers *headers, size_t i, const char **slot, const char *value)
+{
+        char *joined;
+
+        if (!headers->joined)
+                headers->joined = calloc(FERRY_ARRAY_SIZE(table), sizeof(*headers->joined));
+        if (!headers->joined || asprintf(&joined, "%s, %s", *slot, value) < 0) {
+                headers->fault = "Memory is short for a header in several lines";
+                return;
+        }
+        free(headers->joined[i]);
+        *slot = headers->joined[i] = joined;
 }
 
 void headers_add(struct http_headers *headers, const char *name, const char *value, size_t size)
@@ -53,14 +70,23 @@ void headers_add(struct http_headers *headers, const char *name, const char *val
                 if ((*name | ' ') != (*table[i].name | ' ') || strcasecmp(name, table[i].name))
                         continue;
                 const char **slot = (const char **)(void *)((char *)headers + table[i].offset);
-                if (*slot && !table[i].list)
+                if (*slot && table[i].repeat == HEADER_ONCE)
                         headers->fault = "A header that may come only once is given twice";
                 if (strlen(value) != size)
                         headers->fault = "A header holds a NUL";
                 if (!*slot)
                         *slot = value;
+                else if (table[i].repeat == HEADER_LIST)
+                        join(headers, i, slot, value);
                 return;
         }
+}
+
+void headers_clear(struct http_headers *headers)
+{
+        for (size_t i = 0; headers->joined && i < FERRY_ARRAY_SIZE(table); i++)
+                free(headers->joined[i]);
+        free(headers->joined);
 }
 
 const char *headers_skip_blanks(const char *text)

@@ -6,43 +6,44 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * The request headers that Ferry uses: field, name, and whether it may be repeated, in which case only the first
- * counts.
- */
-#define HTTP_HEADERS(X)                                                                                                \
-        X(accept, "Accept", true)                                                                                      \
-        X(accept_encoding, "Accept-Encoding", true)                                                                    \
-        X(authorization, "Authorization", false)                                                                       \
-        X(content_digest, "Content-Digest", false)                                                                     \
-        X(content_encoding, "Content-Encoding", false)                                                                 \
-        X(content_length, "Content-Length", false)                                                                     \
-        X(content_range, "Content-Range", false)                                                                       \
-        X(content_type, "Content-Type", false)                                                                         \
-        X(expect, "Expect", false)                                                                                     \
-        X(ferry_error, "Ferry-Error", false)                                                                           \
-        X(ferry_transfer, "Ferry-Transfer", false)                                                                     \
-        X(host, "Host", false)                                                                                         \
-        X(idempotency_key, "Idempotency-Key", false)                                                                   \
-        X(if_match, "If-Match", true)                                                                                  \
-        X(if_none_match, "If-None-Match", true)                                                                        \
-        X(if_range, "If-Range", false)                                                                                 \
-        X(last_event_id, "Last-Event-ID", false)                                                                       \
-        X(origin, "Origin", false)                                                                                     \
-        X(range, "Range", false)                                                                                       \
-        X(repr_digest, "Repr-Digest", false)                                                                           \
-        X(request_id, "Request-Id", true)                                                                              \
-        X(requested_method, "Access-Control-Request-Method", false)                                                    \
-        X(traceparent, "traceparent", true)                                                                            \
-        X(transfer_encoding, "Transfer-Encoding", false)                                                               \
-        X(want_content_digest, "Want-Content-Digest", false)                                                           \
-        X(want_repr_digest, "Want-Repr-Digest", false)
+/* How a header may be repeated. The lines of a list are one list (RFC 9110, 5.3); of the others the first counts. */
+enum header_repeat { HEADER_ONCE, HEADER_FIRST, HEADER_LIST };
 
-/* Values are borrowed from the connection until the answer is queued. */
+/* The request headers that Ferry uses: field, name, and how it may be repeated. */
+#define HTTP_HEADERS(X)                                                                                                \
+        X(accept, "Accept", HEADER_LIST)                                                                               \
+        X(accept_encoding, "Accept-Encoding", HEADER_LIST)                                                             \
+        X(authorization, "Authorization", HEADER_ONCE)                                                                 \
+        X(content_digest, "Content-Digest", HEADER_ONCE)                                                               \
+        X(content_encoding, "Content-Encoding", HEADER_ONCE)                                                           \
+        X(content_length, "Content-Length", HEADER_ONCE)                                                               \
+        X(content_range, "Content-Range", HEADER_ONCE)                                                                 \
+        X(content_type, "Content-Type", HEADER_ONCE)                                                                   \
+        X(expect, "Expect", HEADER_ONCE)                                                                               \
+        X(ferry_error, "Ferry-Error", HEADER_ONCE)                                                                     \
+        X(ferry_transfer, "Ferry-Transfer", HEADER_ONCE)                                                               \
+        X(host, "Host", HEADER_ONCE)                                                                                   \
+        X(idempotency_key, "Idempotency-Key", HEADER_ONCE)                                                             \
+        X(if_match, "If-Match", HEADER_LIST)                                                                           \
+        X(if_none_match, "If-None-Match", HEADER_LIST)                                                                 \
+        X(if_range, "If-Range", HEADER_ONCE)                                                                           \
+        X(last_event_id, "Last-Event-ID", HEADER_ONCE)                                                                 \
+        X(origin, "Origin", HEADER_ONCE)                                                                               \
+        X(range, "Range", HEADER_ONCE)                                                                                 \
+        X(repr_digest, "Repr-Digest", HEADER_ONCE)                                                                     \
+        X(request_id, "Request-Id", HEADER_FIRST)                                                                      \
+        X(requested_method, "Access-Control-Request-Method", HEADER_ONCE)                                              \
+        X(traceparent, "traceparent", HEADER_FIRST)                                                                    \
+        X(transfer_encoding, "Transfer-Encoding", HEADER_ONCE)                                                         \
+        X(want_content_digest, "Want-Content-Digest", HEADER_ONCE)                                                     \
+        X(want_repr_digest, "Want-Repr-Digest", HEADER_ONCE)
+
+/* Values are borrowed from the connection until the answer is queued, or are in joined. */
 struct http_headers {
-#define X(field, name, list) const char *field;
+#define X(field, name, repeat) const char *field;
         HTTP_HEADERS(X)
 #undef X
+        char **joined;     /* owned; the lists that came in several lines, in the order above; NULL = none did */
         bool prefer_wait;  /* a Prefer header has a valid wait=N */
         bool prefer_async; /* one has respond-async */
         uint64_t prefer_wait_s;
@@ -53,9 +54,11 @@ struct http_headers {
 /*
  * Takes one header, in any order. Sets fault where its name is no token ("Content-Length :" is another header to some
  * proxies), where its value has a CR or, of those used here, a NUL, and where it came twice and may come only once.
- * Pure.
  */
 void headers_add(struct http_headers *headers, const char *name, const char *value, size_t size);
+
+/* Frees what headers_add has allocated. */
+void headers_clear(struct http_headers *headers);
 
 /* Length of the token (RFC 9110, 5.6.2) that text begins with. text need not end with a NUL, but no token may. */
 size_t headers_token_length(const char *text);

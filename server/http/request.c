@@ -87,6 +87,7 @@ struct http_request *request_free(struct http_request *request)
         request->json = ferry_json_free(request->json);
         body_drop(request->server, &request->body);
         request_drop(request);
+        headers_clear(&request->headers);
         operation_unref(request->operation);
         free(request);
         return NULL;

@@ -69,6 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
         if (headers.prefer_wait)
                 FUZZ_CHECK(headers.prefer_wait_s < prefer_wait_limit);
+        headers_clear(&headers);
         while (n > 0)
                 free(texts[--n]);
         return 0;

@@ -163,6 +163,35 @@ TEST(headers_are_found_in_any_case)
         assert_null(headers.fault);
 }
 
+TEST(the_lines_of_a_list_are_one_list)
+{
+        struct http_headers headers = { 0 };
+
+        add(&headers, "If-Match", "\"r1\"");
+        add(&headers, "Accept", "text/html;q=0.5");
+        add(&headers, "if-match", "\"r2\", \"r3\"");
+        add(&headers, "IF-MATCH", "\"r4\"");
+        add(&headers, "Accept", "application/json");
+        FOR_EACH_TEXT (etag, "\"r1\"", "\"r2\"", "\"r3\"", "\"r4\"")
+                assert_true(headers_etag_matches(headers.if_match, etag, false));
+        assert_false(headers_etag_matches(headers.if_match, "\"r5\"", false));
+        assert_int_equal(headers_accept(headers.accept, "text/html"), 500);
+        assert_int_equal(headers_accept(headers.accept, "application/json"), 1000);
+        assert_null(headers.fault);
+        headers_clear(&headers);
+}
+
+TEST(of_other_repeated_headers_the_first_counts)
+{
+        struct http_headers headers = { 0 };
+
+        add(&headers, "Request-Id", "one");
+        add(&headers, "Request-Id", "two");
+        assert_string_equal(headers.request_id, "one");
+        assert_null(headers.fault);
+        headers_clear(&headers);
+}
+
 TEST(a_repeated_header_is_a_fault)
 {
         FOR_EACH_TEXT (name, "Content-Length", "Host", "Authorization", "Transfer-Encoding", "Content-Type", "Range",
