@@ -13,12 +13,10 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "connection.h"
 #include "handlers.h"
 #include "http_internal.h"
 #include "latch.h"
 #include "peers/peers.h"
-#include "problem.h"
 #include "request.h"
 #include "transfer/engine.h"
 #include "wait.h"
@@ -197,12 +195,9 @@ static void answer(struct http_request *request)
         struct connecting *c = request->state;
         const bool over = latch_is_set(&c->over);
 
-        if (!over && atomic_load(&request->server->draining))
-                request_problem(request, FERRY_E_DRAINING, PROBLEM_DRAINING);
-        else if (!over && connection_has_ended(request->connection))
-                request_problem(request, FERRY_E_PEER_UNREACHABLE,
-                                "The client closed its end of the connection before the peer answered");
-        else if (!over)
+        if (!over && wait_abandoned(request, "the peer answered"))
+                return;
+        if (!over)
                 request_problem(request, FERRY_E_PEER_UNREACHABLE, "No connection within %u s", WAIT_MS / 1000);
         else if (c->error)
                 answer_error(request, c->error, c->detail);

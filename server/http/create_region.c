@@ -86,9 +86,9 @@ static void answer_made(struct http_request *request)
 {
         struct region *region = region_ref(making_region(request->state));
         enum region_state state = region_state(region);
-        bool deleted = region_deleted(region), ended = connection_has_ended(request->connection);
+        bool deleted = region_deleted(region);
 
-        if (!deleted && !ended &&
+        if (!deleted && !connection_has_ended(request->connection) &&
             (state == REGION_READY || (state == REGION_PREPARING && request->headers.prefer_async))) {
                 replay_commit(request, &region->id);
                 making_keep(request->state);
@@ -101,12 +101,7 @@ static void answer_made(struct http_request *request)
                 request_problem(request, FERRY_E_GONE, "The region was deleted while it was being created");
         else if (state == REGION_FAILED)
                 answer_error(request, region->error, region->detail);
-        else if (ended)
-                request_problem(request, FERRY_E_GONE,
-                                "The client closed its end of the connection before the region was ready");
-        else if (atomic_load(&request->server->draining))
-                request_problem(request, FERRY_E_DRAINING, PROBLEM_DRAINING);
-        else
+        else if (!wait_abandoned(request, "the region was ready"))
                 request_problem(request, FERRY_E_LIMIT_REACHED,
                                 "The region was not ready within %u s, the most that a request waits for it",
                                 MAKING_MS / 1000);

@@ -27,8 +27,9 @@ static bool wait_until_there(struct http_request *request, uint64_t first, uint6
                 before = revision;
                 if (operation_content_available(store, request->operation, first, size, &revision))
                         return false;
-                if (revision == before) { /* not parked, yet unchanged: it is done, or its client or the server ends */
-                        request_problem(request, FERRY_E_DRAINING, "The operation is ending; its status will say how");
+                if (revision == before) { /* not parked, yet unchanged */
+                        if (!wait_abandoned(request, "the bytes had arrived"))
+                                wait_refuse(request);
                         return true;
                 }
                 switch (wait_park(request, revision, request->server->config.limits.wait_ms_max, answer_range)) {

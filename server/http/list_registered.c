@@ -8,7 +8,6 @@
 #include <ferry/error.h>
 #include <ferry/json_write.h>
 
-#include "connection.h"
 #include "handlers.h"
 #include "http_internal.h"
 #include "latch.h"
@@ -124,11 +123,10 @@ static void answer(struct http_request *request)
 
         if (over && !r->error)
                 answer_page(request, &r->page);
-        else if ((over && r->error == FERRY_E_CANCELLED) || (!over && atomic_load(&request->server->draining)))
+        else if (over && r->error == FERRY_E_CANCELLED)
                 request_problem(request, FERRY_E_DRAINING, PROBLEM_DRAINING);
-        else if (!over && connection_has_ended(request->connection))
-                request_problem(request, FERRY_E_PEER_UNREACHABLE,
-                                "The client closed its end of the connection before the registry answered");
+        else if (!over && wait_abandoned(request, "the registry answered"))
+                return;
         else if (!over)
                 request_problem(request, FERRY_E_PEER_UNREACHABLE, "No answer of the registry within %u s",
                                 WAIT_MS / 1000);

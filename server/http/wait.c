@@ -21,6 +21,7 @@
 #include "latch.h"
 #include "life.h"
 #include "operations/operations.h"
+#include "problem.h"
 #include "request.h"
 #include "shard.h"
 
@@ -261,6 +262,19 @@ void wait_refuse(struct http_request *request)
         }
         request_problem(request, FERRY_E_LIMIT_REACHED, "--max-waiters is %" PRIu64 ", and as many requests wait",
                         request->server->config.limits.waiters_max);
+}
+
+bool wait_abandoned(struct http_request *request, const char *before)
+{
+        struct http_server *server = request->server;
+
+        if (connection_has_ended(request->connection))
+                request_problem(request, FERRY_E_GONE, "The client closed its end of the connection before %s", before);
+        else if (atomic_load(&server->draining) || atomic_load(&server->waits->stopping))
+                request_problem(request, FERRY_E_DRAINING, PROBLEM_DRAINING);
+        else
+                return false;
+        return true;
 }
 
 /* Answers a request that is not parked. */

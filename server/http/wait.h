@@ -62,6 +62,12 @@ enum wait_result wait_park_work(struct http_request *request, struct http_latch 
 /* Answers after WAIT_FULL. */
 void wait_refuse(struct http_request *request);
 
+/*
+ * Answers a request that cannot say how far its work is, if its wait ended too soon: 410 where the client has shut down
+ * its direction, 503 where the server stops. before: what had not happened. false: neither, not answered.
+ */
+bool wait_abandoned(struct http_request *request, const char *before);
+
 /* As wait_park and wait_park_latch, but they answer in any case: at once after WAIT_NEEDLESS, refused after WAIT_FULL.
  */
 void wait_or_answer(struct http_request *request, uint64_t revision, uint64_t wait_ms,

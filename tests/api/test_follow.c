@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "steps.h"
@@ -211,6 +212,14 @@ WITH_SCENE(content_of_a_follower_waits_for_its_range)
         ask = text_format("GET %s HTTP/1.1\r\nHost: localhost\r\nRange: bytes=10000-\r\n"
                           "Ferry-Transfer: xfr_0123456789abcdef\r\n%s\r\n\r\n",
                           path, key);
+        fd = raw_connect(&s->p.b);
+        raw_send(fd, ask, strlen(ask));
+        worker_await_metric(&s->p.b, "ferry_http_waiters", 1);
+        (void)shutdown(fd, SHUT_WR); /* it gives up; libmicrohttpd may see the end first, and close */
+        raw_receive(fd, false, &answer);
+        assert_true(answer.status == 0 || answer.status == 410);
+        (void)close(fd);
+        worker_await_metric(&s->p.b, "ferry_http_waiters", 0);
         fd = raw_connect(&s->p.b);
         raw_send(fd, ask, strlen(ask));
         worker_await_metric(&s->p.b, "ferry_http_waiters", 1);
