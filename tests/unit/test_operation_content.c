@@ -6,7 +6,9 @@
 #include "content_transfer.h"
 #include "operations/content.h"
 
-enum { TOTAL = 4096, OFFSET = 512 }; /* of the fixture's operations */
+#include "content_fixture.h"
+
+enum { OFFSET = 512 }; /* of the fixture's operations */
 
 /* ---- ranges ---- */
 
@@ -47,40 +49,12 @@ TEST(more_ranges_than_are_remembered_are_left_out)
         content_ranges_add(&ranges, 0, 2 * CONTENT_RANGES_MAX);
         assert_int_equal(ranges.n, 1);
         content_ranges_add(&ranges, 7, 7);
+        content_ranges_add(&ranges, 1000, 1000);
+        assert_int_equal(ranges.n, 1);
         assert_int_equal(ranges.total, 2 * CONTENT_RANGES_MAX);
 }
 
 /* ---- transfers ---- */
-
-static int open_range(struct fixture *f, struct operation *operation, const uint8_t *key, uint64_t transfer,
-                      uint64_t first, uint64_t size, struct operation_content **ret_content)
-{
-        const struct operation_content_request request = {
-                .key = key, .transfer = transfer, .first = first, .size = size, .transport = "http"
-        };
-
-        *ret_content = NULL;
-        return operation_content_open(f->store, operation, &request, ret_content);
-}
-
-static struct operation_content *must_open(struct fixture *f, struct operation *operation, uint64_t transfer,
-                                           uint64_t first, uint64_t size)
-{
-        struct operation_content *content;
-
-        assert_int_equal(open_range(f, operation, NULL, transfer, first, size, &content), 0);
-        return content;
-}
-
-static void assert_ended(struct fixture *f, struct operation *operation, enum ferry_status status, int error)
-{
-        struct operation_view v = look(f, operation);
-
-        assert_int_equal(v.status, status);
-        assert_int_equal(v.error, error);
-        if (v.done)
-                assert_string_equal(v.transport, "http");
-}
 
 WITH_STORE(a_download_in_pieces_completes_when_all_were_sent)
 {
@@ -177,6 +151,7 @@ WITH_STORE(a_named_transfer_completes_when_its_client_says_so)
         struct operation *operation = make(f, FERRY_READABLE);
         struct operation_content *content = must_open(f, operation, 7, 0, TOTAL);
         uint8_t bytes[TOTAL];
+        uint64_t checksum;
         bool complete;
 
         assert_int_equal(operation_content_read(content, bytes, TOTAL), TOTAL);
@@ -187,6 +162,7 @@ WITH_STORE(a_named_transfer_completes_when_its_client_says_so)
         assert_ended(f, operation, FERRY_COMPLETE, 0);
         assert_int_equal(operation_content_end(f->store, operation, NULL, 7, 0, &complete), 0);
         assert_true(complete);
+        assert_false(operation_content_checksum(content, &checksum)); /* the memory may be another's */
         operation_content_close(content, true);
         test_release(operation);
 
@@ -220,10 +196,11 @@ WITH_STORE(each_of_several_named_transfers_may_repeat_its_end)
                 assert_int_equal(operation_content_read(contents[i], bytes, TOTAL), TOTAL);
         }
         for (uint64_t round = 0; round < 2; round++)
-                for (uint64_t i = 0; i < USES; i++)
+                for (uint64_t i = 0; i < USES; i++) {
                         assert_true(ends_complete(f, operation, 7 + i));
+                        assert_false(ends_complete(f, operation, 0)); /* has no name */
+                }
         assert_false(ends_complete(f, operation, 7 + USES));
-        assert_false(ends_complete(f, operation, 0));
         assert_ended(f, operation, FERRY_COMPLETE, 0);
         for (size_t i = 0; i < USES; i++)
                 operation_content_close(contents[i], true);
@@ -253,6 +230,73 @@ WITH_STORE(a_named_transfer_that_is_given_up_is_not_complete)
                 assert_ended(f, operation, rows[i].status, rows[i].ends_with);
                 test_release(operation);
         }
+}
+
+/* ---- while the claim of a client is being made ---- */
+
+static struct fixture *claimed_in;
+static struct operation *claimed_now;
+static bool cancels;
+
+static void interfere(void *context, const struct engine_http_note *note)
+{
+        struct operation_content *other;
+
+        if (note->outcome) /* the end */
+                return;
+        assert_int_not_equal(open_range(claimed_in, claimed_now, NULL, 7, TOTAL / 2, 1, &other), 0);
+        if (cancels)
+                operation_cancel(claimed_in->store, claimed_now);
+}
+
+/* Nobody else joins it meanwhile, and a cancel is not lost. */
+WITH_STORE(what_happens_before_a_client_has_its_claim_happens_to_it)
+{
+        FOR_EACH (int, cancelled, false, true) {
+                struct operation *operation = make(f, FERRY_READABLE);
+                struct operation_content *content;
+                uint8_t bytes[10];
+
+                claimed_in = f;
+                claimed_now = operation;
+                cancels = cancelled;
+                f->store->config.data_plane.note_http = interfere;
+                content = must_open(f, operation, 7, 0, TOTAL / 2);
+                f->store->config.data_plane.note_http = NULL;
+                assert_ended(f, operation, cancelled ? FERRY_CANCELLED : FERRY_IN_PROGRESS,
+                             cancelled ? FERRY_E_CANCELLED : 0);
+                assert_int_equal(operation_content_read(content, bytes, 10), cancelled ? -1 : 10);
+                operation_content_close(content, false);
+                operation_cancel(f->store, operation);
+        }
+}
+
+static struct operation *cancelled_before; /* the next claim; NULL = none is */
+
+int __real_operation_store_claim(void *context, const struct engine_claim_request *request,
+                                 struct engine_claim *ret_claim);
+int __wrap_operation_store_claim(void *context, const struct engine_claim_request *request,
+                                 struct engine_claim *ret_claim);
+
+int __wrap_operation_store_claim(void *context, const struct engine_claim_request *request,
+                                 struct engine_claim *ret_claim)
+{
+        if (cancelled_before)
+                operation_cancel(context, FERRY_STEAL(cancelled_before));
+        return __real_operation_store_claim(context, request, ret_claim);
+}
+
+WITH_STORE(a_cancel_that_comes_before_the_claim_of_one_of_several_clients_ends_them_all)
+{
+        struct operation *operation = make_readers(f, 2, 0);
+        struct operation_content *first = must_open(f, operation, 9, 0, 10), *second;
+        uint8_t bytes[10];
+
+        cancelled_before = operation;
+        assert_int_equal(open_range(f, operation, NULL, 7, 0, 10, &second), FERRY_E_CANCELLED_BY_PEER);
+        assert_ended(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
+        assert_int_equal(operation_content_read(first, bytes, 10), -1);
+        operation_content_close(first, false);
 }
 
 WITH_STORE(a_cancel_waits_for_no_client)
@@ -291,10 +335,25 @@ WITH_STORE(no_end_comes_while_bytes_are_copied)
                         assert_int_equal(operation_content_end(f->store, operation, NULL, 7, 0, &complete), 0);
                 assert_ended(f, operation, FERRY_IN_PROGRESS, 0);
                 assert_false(complete || content_transfer_copy_begin(part->transfer));
+                assert_int_equal(operation_content_end(f->store, operation, NULL, 7, 0, &complete), FERRY_E_GONE);
                 content_transfer_copy_end(part->transfer);
                 assert_ended(f, operation, FERRY_CANCELLED, error);
                 operation_content_close(part, false);
         }
+}
+
+WITH_STORE(nobody_joins_a_transfer_that_is_being_ended)
+{
+        struct operation *operation = make(f, FERRY_WRITABLE);
+        struct operation_content *part = must_open(f, operation, 7, 0, 10), *other;
+
+        assert_true(content_transfer_copy_begin(part->transfer));
+        operation_cancel(f->store, operation);
+        assert_int_equal(open_range(f, operation, NULL, 7, 20, 10, &other), FERRY_E_CANCELLED_BY_PEER);
+        operation_content_fail(part, FERRY_E_CHECKSUM_MISMATCH); /* its end has a reason already */
+        content_transfer_copy_end(part->transfer);
+        operation_content_close(part, false);
+        assert_ended(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
 }
 
 /* Its pins are gone, and the memory with its region, while the HTTP server still has the range. */
@@ -312,74 +371,6 @@ WITH_STORE(an_open_range_names_its_gpu_after_the_end_of_the_operation)
         assert_ended(f, readable, FERRY_CANCELLED, FERRY_E_CANCELLED);
         assert_int_equal(operation_content_gpu(content), 1 + 3);
         operation_content_close(content, false);
-}
-
-WITH_STORE(a_client_that_stays_away_is_lost)
-{
-        struct operation_limits limits = default_limits;
-        struct operation_content *content;
-        struct operation *operation;
-        uint8_t bytes[10];
-
-        limits.absence_ms = 30;
-        fixture_limits(f, &limits);
-        operation = make(f, FERRY_READABLE);
-        content = must_open(f, operation, 0, 0, TOTAL);
-        assert_int_equal(operation_content_read(content, bytes, sizeof(bytes)), sizeof(bytes));
-        await_loop(f, clock_now_us() + 100000); /* an open range is no absence */
-        assert_ended(f, operation, FERRY_IN_PROGRESS, 0);
-        operation_content_close(content, false);
-        await(f, operation, 0);
-        assert_ended(f, operation, FERRY_ERRORED, FERRY_E_PEER_LOST);
-}
-
-/* As long as one of its connections is open; a client without a name may have left it to a proxy. */
-/* As when the loop has taken the timer, and has not got the lock yet. */
-WITH_STORE(a_client_that_comes_while_its_absence_is_noticed_is_not_lost)
-{
-        struct operation *operation = make(f, FERRY_READABLE);
-        struct content_transfer *transfer;
-
-        operation_content_close(must_open(f, operation, 0, 0, TOTAL), false);
-        transfer = operation->contents;
-        assert_true(loop_timer_stop(f->loop, &transfer->timer));
-        operation_content_close(must_open(f, operation, 0, 0, TOTAL), false);
-        transfer->timer.fired(&transfer->timer);
-        assert_ended(f, operation, FERRY_IN_PROGRESS, 0);
-        assert_true(loop_timer_stop(f->loop, &transfer->timer)); /* its absence counts anew */
-        transfer->absent_us = 0;
-        transfer->timer.fired(&transfer->timer);
-        assert_ended(f, operation, FERRY_ERRORED, FERRY_E_PEER_LOST);
-}
-
-WITH_STORE(a_worker_that_is_connected_is_not_away)
-{
-        struct operation_limits limits = default_limits;
-        struct operation_content *content[2];
-        struct content_transfer *transfer[2];
-        struct operation *operation;
-
-        limits.absence_ms = 30;
-        fixture_limits(f, &limits);
-        operation = make(f, FERRY_READABLE);
-        for (int i = 0; i < 2; i++) {
-                content[i] = must_open(f, operation, 7, (uint64_t)i, 1);
-                transfer[i] = operation_content_connected(content[i]);
-                assert_non_null(transfer[i]);
-        }
-        for (int i = 0; i < 2; i++) {
-                operation_content_close(content[i], true);
-                await_loop(f, clock_now_us() + 100000);
-                assert_ended(f, operation, FERRY_IN_PROGRESS, 0);
-        }
-        operation_content_disconnected(transfer[0]);
-        await_loop(f, clock_now_us() + 100000);
-        assert_ended(f, operation, FERRY_IN_PROGRESS, 0);
-        assert_false(operation_content_is_over(transfer[1]));
-        operation_content_disconnected(transfer[1]);
-        await(f, operation, 0);
-        assert_ended(f, operation, FERRY_ERRORED, FERRY_E_PEER_LOST);
-        operation_content_disconnected(NULL);
 }
 
 WITH_STORE(bytes_that_are_not_those_sent_fail_the_operation)
