@@ -127,73 +127,6 @@ TEST_WITH(fit_never_mixes_what_is_mapped_with_what_is_copied, setup, teardown)
         block_free(&private);
 }
 
-/* ---- memory off the host ---- */
-
-static int copy_now(const struct space *to_space, void *into, const struct space *from_space, const void *bytes,
-                    size_t size)
-{
-        memcpy(into, bytes, size);
-        return 0;
-}
-
-static int finish_copies(const struct space *space)
-{
-        return 0;
-}
-
-/* Notes that the peer has mapped a memory of that id. */
-static void note_mapped(struct channel *channel, uint64_t id)
-{
-        struct export *export = calloc(1, sizeof(*export));
-
-        assert_non_null(export);
-        export->id = id;
-        export->state = EXPORT_MAPPED;
-        HASH_ADD(hh, channel->exports, id, sizeof(id), export);
-}
-
-/* The first MiB is a GPU's that the peer has open; the message waits for its checksum. */
-TEST_WITH(host_memory_beside_a_gpus_keeps_its_place_while_that_is_loaded, setup, teardown)
-{
-        static const struct space_ops ops = { .copy = copy_now, .finish = finish_copies };
-        static const struct space space = { .ops = &ops };
-        struct channel *channel = channel_of(a_to_b);
-        struct frame map = frame_of(FRAME_MAP);
-        struct segment segments[2], place_segment;
-        struct stream source, place;
-        struct outcome outcome = { 0 };
-        struct block gpu, host, taken;
-        struct message *message;
-
-        block_new(&gpu, &a, MIB, true);
-        block_new(&host, &a, MIB, true);
-        block_new(&taken, &b, 2 * MIB, true);
-        map.id = gpu.memory.id;
-        map.size = MIB;
-        channel_post_frame(channel, map, gpu.memory.handles[a.transport->index]);
-        note_mapped(channel, gpu.memory.id);
-        gpu.memory.space = &space;
-        segments[0] = (struct segment){ gpu.memory.address, MIB, &gpu.memory, &space };
-        segments[1] = (struct segment){ host.memory.address, MIB, &host.memory };
-        stream_of(&source, segments, 2);
-        stream_of_block(&place, &place_segment, &taken);
-        b.place = &place;
-        message = message_make(&a, &source, 0, 2 * MIB, TRANSFER, &outcome);
-        message->verify = true;
-        worker_send(a_to_b, message);
-        for (uint64_t id = 1 << 20; id < (1 << 20) + FRAME_MEMORIES_MAX; id++) /* other transfers take all places */
-                note_mapped(channel, id);
-        RUN_UNTIL(&a, &b, outcome.done);
-        assert_int_equal(outcome.result, MESSAGE_OK);
-        assert_memory_equal(taken.memory.address, gpu.memory.address, MIB);
-        assert_memory_equal(taken.memory.address + MIB, host.memory.address, MIB);
-        gpu.memory.space = NULL;
-        stream_clear(&source);
-        block_free(&gpu);
-        block_free(&host);
-        block_free(&taken);
-}
-
 TEST_WITH(progress_of_a_long_receive_is_told, setup, teardown)
 {
         export_blocks(8 * MIB, true);
@@ -325,6 +258,21 @@ TEST_WITH(a_send_that_is_not_wanted_any_more_is_not_sent, setup, teardown)
 static void stop_receiving(struct worker *worker, struct message *message)
 {
         worker->transport->ops->cancel(message->link, TRANSFER);
+}
+
+static void stop_another(struct worker *worker, struct message *message)
+{
+        worker->transport->ops->cancel(message->link, TRANSFER + 1);
+}
+
+TEST_WITH(a_receive_goes_on_when_another_one_is_cancelled, setup, teardown)
+{
+        export_blocks(16 * MIB, true);
+        b.received.done = 0;
+        b.on_copied = stop_another;
+        send_it(16 * MIB);
+        RUN_UNTIL(&a, &b, sent.done && b.received.done);
+        assert_int_equal(b.received.result, MESSAGE_OK);
 }
 
 TEST_WITH(a_receive_ends_with_its_piece_when_it_is_cancelled, setup, teardown)
