@@ -26,6 +26,10 @@ static const char *advice(int error)
                 return "another process listens there: give --listen another address";
         case -EADDRNOTAVAIL:
                 return "no interface of this machine has the address";
+        case -EEXIST:
+                return "a file that is not a socket has this path: remove it, or use another path";
+        case -ENAMETOOLONG:
+                return "the path of a Unix socket has at most 107 bytes";
         case -EACCES:
                 return "the user of the worker may not listen there";
         default:
@@ -40,14 +44,20 @@ static int fail(const char *text, int error)
         return error;
 }
 
-/* Whether a socket's file was left behind: nobody listens on it. */
-static bool is_stale(const struct sockaddr_un *address)
+/* Removes a socket's file that was left behind: nobody listens on it. */
+static int remove_stale(const struct sockaddr_un *address)
 {
         struct stat status;
         FERRY_CLEANUP(cleanup_close) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-        return fd >= 0 && !lstat(address->sun_path, &status) && S_ISSOCK(status.st_mode) &&
-               connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 && errno == ECONNREFUSED;
+        if (fd < 0)
+                return -errno;
+        if (!lstat(address->sun_path, &status) && !S_ISSOCK(status.st_mode))
+                return -EEXIST;
+        if (!connect(fd, (const struct sockaddr *)address, sizeof(*address)) || errno != ECONNREFUSED)
+                return -EADDRINUSE;
+        (void)unlink(address->sun_path);
+        return 0;
 }
 
 static int open_local(struct http_listener *listener, const char *path)
@@ -55,8 +65,10 @@ static int open_local(struct http_listener *listener, const char *path)
         struct sockaddr_un address = { .sun_family = AF_UNIX };
         struct stat status;
 
-        if (!*path || strlen(path) >= sizeof(address.sun_path))
+        if (!*path)
                 return -EINVAL;
+        if (strlen(path) >= sizeof(address.sun_path))
+                return -ENAMETOOLONG;
         strcpy(address.sun_path, path);
         listener->local = true;
         if (asprintf(&listener->url, "unix:%s", path) < 0) {
@@ -70,9 +82,10 @@ static int open_local(struct http_listener *listener, const char *path)
         if (fchmod(listener->fd, 0600) < 0)
                 return -errno;
         if (bind(listener->fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
-                if (errno != EADDRINUSE || !is_stale(&address))
-                        return -errno;
-                (void)unlink(path);
+                int error = errno == EADDRINUSE ? remove_stale(&address) : -errno;
+
+                if (error)
+                        return error;
                 if (bind(listener->fd, (struct sockaddr *)&address, sizeof(address)) < 0)
                         return -errno;
         }

@@ -273,6 +273,7 @@ WITH_WORKER(it_listens_wherever_it_is_told)
         refused(STRINGS("--listen", flag), 1, "in use");
         assert_int_equal(ferry_get_readyz(w->client), 0);
         worker_stop(w);
+        refused(STRINGS("--listen", text_format("unix:%s/%0100d", directory, 0)), 1, "too long");
         assert_int_equal(stat(path, &status), -1);
         assert_int_equal(rmdir(directory), 0);
 }
@@ -300,7 +301,7 @@ WITH_WORKER(a_socket_that_a_dead_worker_left_is_taken_over_but_no_other_file)
         assert_non_null(f);
         assert_int_equal(fputs("precious", f) < 0, 0);
         (void)fclose(f);
-        refused(listen, 1, "in use");
+        refused(listen, 1, "File exists");
         assert_int_equal(access(path, F_OK), 0);
         assert_int_equal(unlink(path), 0);
         assert_int_equal(rmdir(directory), 0);
