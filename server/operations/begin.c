@@ -6,12 +6,6 @@
 
 #include "operations_internal.h"
 
-/*
- * The offer expires by its own worker's clock, which may be slow or fast, and a renewal prolongs it. So that worker
- * decides, unless the metadata are older than any clock is wrong.
- */
-#define CLOCKS_DIFFER_MS (24 * UINT64_C(3600000))
-
 /* A list of descriptors or of slices, seen as sizes and counts of pieces. */
 struct sizes {
         const char *first;
@@ -96,7 +90,7 @@ static int check(const struct operation_store *store, enum ferry_kind kind, enum
         if (metadata->operation_kind != wanted)
                 return refuse(detail, FERRY_E_KIND_MISMATCH, "A %s needs the metadata of a %s operation",
                               kind == FERRY_READ ? "read" : "write", kind == FERRY_READ ? "readable" : "writable");
-        if (metadata->expires_ms && metadata->expires_ms + CLOCKS_DIFFER_MS <= clock_unix_ms())
+        if (metadata->expires_ms && metadata->expires_ms <= clock_unix_ms())
                 return refuse(detail, FERRY_E_METADATA_EXPIRED, "The metadata expired %llu ms ago",
                               (unsigned long long)(clock_unix_ms() - metadata->expires_ms));
         return check_sizes(layout, local, &remote, detail);

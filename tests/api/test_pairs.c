@@ -302,7 +302,14 @@ static void story_expired(struct fixture *f)
                                              .include_metadata = true };
         OPERATION brief;
 
+        /* The metadata says so itself. */
         assert_int_equal(ferry_create_operation(f->p.a.client, &spec, &brief), 0);
+        operation_assert_error(&f->p.a, brief.id, FERRY_CANCELLED, FERRY_E_EXPIRED);
+        assert_refused(f, 410, active_name(f), brief.metadata, "metadata-expired");
+        ferry_operation_clear(&brief);
+        /* The offer was given less time later. */
+        offer_make(&f->p.a, spec.kind, f->offered, &brief);
+        assert_int_equal(ferry_renew_operation(f->p.a.client, brief.id, 1, NULL), 0);
         operation_assert_error(&f->p.a, brief.id, FERRY_CANCELLED, FERRY_E_EXPIRED);
         assert_fails(f, active_name(f), brief.metadata, FERRY_CANCELLED, FERRY_E_EXPIRED);
         assert_still_good(f);

@@ -44,7 +44,7 @@ struct ferry_metadata {
         uint64_t operation;
         char data[FERRY_METADATA_ADDRESS_SIZE]; /* host:port of the UCX network transport; "" = it is not open */
         char http[FERRY_METADATA_URL_SIZE];     /* base URL of the worker's HTTP server */
-        uint64_t expires_ms;                    /* Unix time in milliseconds, by the worker's clock; 0 = never */
+        uint64_t expires_ms;                    /* Unix time in milliseconds; 0 = never */
 
         size_t n_descriptors;
         struct ferry_metadata_descriptor *descriptors; /* owned */
