@@ -2,122 +2,11 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include <ferry/error.h>
-
-#include "base/allowlist.h"
 #include "base/clock.h"
 #include "base/space.h"
 #include "base/util.h"
-#include "peers/peers.h"
-#include "transfer/engine.h"
-
-#include "unit.h"
-
-#include "answering_peer.h"
-#include "request_size.h"
-
-/* ---- a read over HTTP that is waited for ---- */
-
-struct moved {
-        struct peers *peers;
-        struct allowlist *allowlist;
-        pthread_mutex_t lock;
-        pthread_cond_t done;
-        unsigned calls;
-        struct engine_outcome outcome;
-};
-
-static void ignore(void *context)
-{
-        (void)context;
-}
-
-static void ignore_bytes(void *context, uint64_t bytes)
-{
-        (void)context;
-        (void)bytes;
-}
-
-static _Atomic int stops_with;
-
-static int stop_when_told(void *context)
-{
-        (void)context;
-        return stops_with;
-}
-
-static int go_on(void *context)
-{
-        (void)context;
-        return 0;
-}
-
-static void on_ended(void *context, const struct engine_outcome *outcome)
-{
-        struct moved *moved = context;
-
-        pthread_mutex_lock(&moved->lock);
-        moved->calls++;
-        moved->outcome = *outcome;
-        pthread_cond_signal(&moved->done);
-        pthread_mutex_unlock(&moved->lock);
-}
-
-/* A read of segment from the peer at port. */
-static struct engine_transfer read_of(struct moved *moved, const struct segment *segment, unsigned port)
-{
-        return (struct engine_transfer){ .id = 1,
-                                         .direction = ENGINE_READ,
-                                         .peer.url = text_format("http://127.0.0.1:%u", port),
-                                         .remote_operation = 2,
-                                         .segments = segment,
-                                         .n_segments = 1,
-                                         .total = segment->size,
-                                         .context = moved,
-                                         .started = ignore,
-                                         .progress = ignore_bytes,
-                                         .stopping = stop_when_told,
-                                         .ended = on_ended };
-}
-
-static void transfer_begin(struct moved *moved, const struct engine_transfer *spec)
-{
-        struct peers_config config = { 0 };
-        char detail[256] = "";
-
-        *moved = (struct moved){ .lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER };
-        assert_int_equal(allowlist_new(NULL, 0, false, &moved->allowlist), 0);
-        config.allowlist = moved->allowlist;
-        assert_int_equal(peers_new(&config, &moved->peers), 0);
-        assert_int_equal(peers_transfer_start(moved->peers, spec, detail, sizeof(detail)), 0);
-}
-
-static void read_begin(struct moved *moved, const struct segment *segment, unsigned port)
-{
-        const struct engine_transfer spec = read_of(moved, segment, port);
-
-        transfer_begin(moved, &spec);
-}
-
-static void await_end(struct moved *moved)
-{
-        pthread_mutex_lock(&moved->lock);
-        WAIT_SIGNAL(&moved->done, &moved->lock, moved->calls);
-        pthread_mutex_unlock(&moved->lock);
-}
-
-static void read_end(struct moved *moved)
-{
-        await_end(moved);
-        peers_free(moved->peers);
-        allowlist_free(moved->allowlist);
-        assert_int_equal(moved->calls, 1);
-}
-
-#define COMPLETE "HTTP/1.1 200 OK\r\nContent-Length: 21\r\n\r\n{\"status\":\"COMPLETE\"}"
-#define PART(headers) "HTTP/1.1 206 Part\r\n" headers "Content-Length: 8\r\n\r\n01234567"
+#include "http_moved.h"
 
 TEST(another_range_than_was_asked_for_is_no_success)
 {
@@ -198,27 +87,6 @@ TEST(a_host_that_does_not_answer_is_given_up_in_time)
 }
 
 /* ---- a peer that the test plays ---- */
-
-enum { REQUEST_SIZE = 4096 };
-
-static void take_request(int fd, char text[REQUEST_SIZE])
-{
-        text[0] = '\0';
-        for (size_t size = 0; !request_size(text);) {
-                ssize_t n = read(fd, text + size, REQUEST_SIZE - 1 - size);
-
-                assert_true(n > 0);
-                size += (size_t)n;
-                text[size] = '\0';
-        }
-}
-
-static void answer(int fd, const char *text)
-{
-        assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
-}
-
-#define DIGEST(text) "Content-Digest: xxh3=:" text ":\r\n"
 
 /* It may have counted every byte as moved. */
 TEST(the_peer_is_told_why_a_transfer_is_given_up)

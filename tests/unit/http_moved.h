@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TESTS_HTTP_MOVED_H
+#define TESTS_HTTP_MOVED_H
+
+#include <unistd.h>
+
+#include <ferry/error.h>
+
+#include "base/allowlist.h"
+#include "peers/peers.h"
+#include "transfer/engine.h"
+#include "unit.h"
+
+#include "answering_peer.h"
+#include "request_size.h"
+
+/* Transfers over HTTP that are waited for, and a peer that the test plays. */
+
+struct moved {
+        struct peers *peers;
+        struct allowlist *allowlist;
+        pthread_mutex_t lock;
+        pthread_cond_t done;
+        unsigned calls;
+        struct engine_outcome outcome;
+};
+
+static inline void ignore(void *context)
+{
+        (void)context;
+}
+
+static inline void ignore_bytes(void *context, uint64_t bytes)
+{
+        (void)context;
+        (void)bytes;
+}
+
+static _Atomic int stops_with;
+
+static inline int stop_when_told(void *context)
+{
+        (void)context;
+        return stops_with;
+}
+
+static inline int go_on(void *context)
+{
+        (void)context;
+        return 0;
+}
+
+static inline void on_ended(void *context, const struct engine_outcome *outcome)
+{
+        struct moved *moved = context;
+
+        pthread_mutex_lock(&moved->lock);
+        moved->calls++;
+        moved->outcome = *outcome;
+        pthread_cond_signal(&moved->done);
+        pthread_mutex_unlock(&moved->lock);
+}
+
+/* A read of segment from the peer at port. */
+static inline struct engine_transfer read_of(struct moved *moved, const struct segment *segment, unsigned port)
+{
+        return (struct engine_transfer){ .id = 1,
+                                         .direction = ENGINE_READ,
+                                         .peer.url = text_format("http://127.0.0.1:%u", port),
+                                         .remote_operation = 2,
+                                         .segments = segment,
+                                         .n_segments = 1,
+                                         .total = segment->size,
+                                         .context = moved,
+                                         .started = ignore,
+                                         .progress = ignore_bytes,
+                                         .stopping = stop_when_told,
+                                         .ended = on_ended };
+}
+
+static inline void transfer_begin(struct moved *moved, const struct engine_transfer *spec)
+{
+        struct peers_config config = { 0 };
+        char detail[256] = "";
+
+        *moved = (struct moved){ .lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER };
+        assert_int_equal(allowlist_new(NULL, 0, false, &moved->allowlist), 0);
+        config.allowlist = moved->allowlist;
+        assert_int_equal(peers_new(&config, &moved->peers), 0);
+        assert_int_equal(peers_transfer_start(moved->peers, spec, detail, sizeof(detail)), 0);
+}
+
+static inline void read_begin(struct moved *moved, const struct segment *segment, unsigned port)
+{
+        const struct engine_transfer spec = read_of(moved, segment, port);
+
+        transfer_begin(moved, &spec);
+}
+
+static inline void await_end(struct moved *moved)
+{
+        pthread_mutex_lock(&moved->lock);
+        WAIT_SIGNAL(&moved->done, &moved->lock, moved->calls);
+        pthread_mutex_unlock(&moved->lock);
+}
+
+static inline void read_end(struct moved *moved)
+{
+        await_end(moved);
+        peers_free(moved->peers);
+        allowlist_free(moved->allowlist);
+        assert_int_equal(moved->calls, 1);
+}
+
+#define COMPLETE "HTTP/1.1 200 OK\r\nContent-Length: 21\r\n\r\n{\"status\":\"COMPLETE\"}"
+#define PART(headers) "HTTP/1.1 206 Part\r\n" headers "Content-Length: 8\r\n\r\n01234567"
+#define DIGEST(text) "Content-Digest: xxh3=:" text ":\r\n"
+
+enum { REQUEST_SIZE = 4096 };
+
+static inline void take_request(int fd, char text[REQUEST_SIZE])
+{
+        text[0] = '\0';
+        for (size_t size = 0; !request_size(text);) {
+                ssize_t n = read(fd, text + size, REQUEST_SIZE - 1 - size);
+
+                assert_true(n > 0);
+                size += (size_t)n;
+                text[size] = '\0';
+        }
+}
+
+/* With its body. */
+static inline void take_whole(int fd, char text[REQUEST_SIZE])
+{
+        take_request(fd, text);
+        for (size_t size = strlen(text); size < request_size(text);) {
+                ssize_t n = read(fd, text + size, REQUEST_SIZE - 1 - size);
+
+                assert_true(n > 0);
+                size += (size_t)n;
+                text[size] = '\0';
+        }
+}
+
+static inline void answer(int fd, const char *text)
+{
+        assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+}
+
+#endif

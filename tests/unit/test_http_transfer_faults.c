@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <sys/socket.h>
+
+#include <ferry/encoding.h>
+
+#include "base/space.h"
+#include "http_moved.h"
+#include "wire/stream.h"
+
+/* Peers that send too little, too much or nonsense, and memory that fails. */
+
+enum { SIZE = 8 };
+
+/* Memory of a transfer, and what lies behind it. */
+struct place {
+        uint8_t bytes[2 * SIZE];
+        struct segment segment;
+};
+
+static struct place *place_new(void)
+{
+        struct place *place = test_keep(calloc(1, sizeof(*place)), free);
+
+        memcpy(place->bytes, "abcdefghijklmnop", sizeof(place->bytes));
+        place->segment = (struct segment){ .address = place->bytes, .size = SIZE };
+        return place;
+}
+
+/* To the end; the peer gives one answer to the range, and says that all is COMPLETE. */
+static void read_range(struct moved *moved, const struct segment *segment, const char *answer)
+{
+        struct answering_peer *peer = answering_peer_new(test_row(answer));
+
+        peer->later = COMPLETE;
+        peer->keep_alive = true;
+        read_begin(moved, segment, answering_peer_go(peer)->port);
+        read_end(moved);
+}
+
+#define HEAD_OF(length) "HTTP/1.1 206 Part\r\nContent-Range: bytes 0-7/8\r\nContent-Length: " length "\r\n\r\n"
+
+TEST(a_range_that_is_too_long_is_stored_nowhere_else)
+{
+        struct place *place = place_new();
+        struct moved moved;
+
+        read_range(&moved, &place->segment, HEAD_OF("12") "0123456789AB");
+        assert_int_equal(moved.outcome.error, FERRY_E_TRANSFER_FAILED);
+        assert_memory_equal(place->bytes + SIZE, "ijklmnop", SIZE);
+}
+
+TEST(a_range_that_is_too_short_is_no_success)
+{
+        struct moved moved;
+
+        read_range(&moved, &place_new()->segment, HEAD_OF("4") "0123");
+        assert_int_equal(moved.outcome.error, FERRY_E_TRANSFER_FAILED);
+}
+
+TEST(an_answer_that_is_not_a_range_may_be_of_any_length)
+{
+        FOR_EACH (size_t, length, 0, 1, 2047, 2048, 2049, 100000) {
+                struct answering_peer *peer =
+                        answering_peer_new(text_format("HTTP/1.1 404 No\r\nContent-Length: %zu\r\n\r\n", length));
+                struct moved moved;
+
+                peer->fill = length;
+                read_begin(&moved, &place_new()->segment, answering_peer_go(peer)->port);
+                read_end(&moved);
+                assert_int_equal(moved.outcome.error, FERRY_E_TRANSFER_FAILED);
+        }
+}
+
+/* ---- what a peer says of the end ---- */
+
+TEST(only_a_peer_that_has_every_byte_makes_it_a_success)
+{
+        static const struct {
+                const char *later;
+                int error;
+        } rows[] = {
+                { COMPLETE, 0 },
+                { "HTTP/1.1 200 OK\r\nContent-Length: 24\r\n\r\n{\"status\":\"IN_PROGRESS\"}",
+                  FERRY_E_TRANSFER_FAILED },
+                { "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", FERRY_E_TRANSFER_FAILED },
+                { "HTTP/1.1 202 No\r\nContent-Length: 21\r\n\r\n{\"status\":\"COMPLETE\"}", FERRY_E_TRANSFER_FAILED },
+                { "HTTP/1.1 410 Gone\r\nContent-Length: 15\r\n\r\n{\"code\":\"gone\"}", FERRY_E_CANCELLED_BY_PEER },
+        };
+
+        for (size_t i = 0; i < UNIT_COUNT(rows); i++) {
+                struct answering_peer *peer = answering_peer_new(HEAD_OF("8") "01234567");
+                struct moved moved;
+
+                peer->later = test_row(rows[i].later);
+                peer->keep_alive = true;
+                read_begin(&moved, &place_new()->segment, answering_peer_go(peer)->port);
+                read_end(&moved);
+                assert_int_equal(moved.outcome.error, rows[i].error);
+        }
+}
+
+/* It has never been claimed. */
+TEST(an_operation_that_is_gone_at_first_is_stale)
+{
+        struct moved moved;
+
+        read_range(&moved, &place_new()->segment, "HTTP/1.1 410 Gone\r\nContent-Length: 15\r\n\r\n{\"code\":\"gone\"}");
+        assert_int_equal(moved.outcome.error, FERRY_E_STALE_METADATA);
+}
+
+/* ---- digests ---- */
+
+static uint64_t n_arrived;
+
+static void count_arrived(void *context, uint64_t offset, uint64_t length)
+{
+        n_arrived += length;
+}
+
+TEST(bytes_are_passed_on_once_their_digest_is_right)
+{
+        const struct segment right = { (uint8_t *)(uintptr_t) "01234567", SIZE, NULL };
+        struct stream stream;
+        char text[FERRY_DIGEST_TEXT_SIZE];
+        uint64_t checksum;
+
+        assert_int_equal(stream_init(&stream, &right, 1), 0);
+        assert_int_equal(stream_checksum(&stream, 0, SIZE, &checksum), 0);
+        ferry_digest_format(checksum, text);
+        const struct {
+                const char *digest;
+                int error;
+        } rows[] = { { text_format("Content-Digest: %s\r\n", text), 0 },
+                     { DIGEST("AAAAAAAAAAA="), FERRY_E_CHECKSUM_MISMATCH },
+                     { "Content-Digest: xxh3=:?:\r\n", FERRY_E_TRANSFER_FAILED },
+                     { "", FERRY_E_TRANSFER_FAILED } };
+
+        for (size_t i = 0; i < UNIT_COUNT(rows); i++) {
+                struct answering_peer *peer = answering_peer_new(text_format(
+                        "HTTP/1.1 206 Part\r\nContent-Range: bytes 0-7/8\r\n%sContent-Length: 8\r\n\r\n01234567",
+                        test_row(rows[i].digest)));
+                struct place *place = place_new();
+                struct engine_transfer spec;
+                struct moved moved;
+
+                peer->later = COMPLETE;
+                peer->keep_alive = true;
+                spec = read_of(&moved, &place->segment, answering_peer_go(peer)->port);
+                spec.verify = true;
+                spec.arrived = count_arrived;
+                n_arrived = 0;
+                transfer_begin(&moved, &spec);
+                read_end(&moved);
+                assert_int_equal(moved.outcome.error, rows[i].error);
+                assert_int_equal(n_arrived, rows[i].error ? 0 : SIZE);
+        }
+}
+
+/* ---- writes ---- */
+
+static struct engine_transfer write_of(struct moved *moved, const struct segment *segment, unsigned port)
+{
+        struct engine_transfer spec = read_of(moved, segment, port);
+
+        spec.direction = ENGINE_WRITE;
+        return spec;
+}
+
+TEST(a_write_sends_its_bytes_and_no_others)
+{
+        struct answering_peer *peer = answering_peer_new(NULL);
+        struct place *place = place_new();
+        struct moved moved;
+        struct engine_transfer spec = write_of(&moved, &place->segment, peer->port);
+        char request[REQUEST_SIZE];
+        int fd;
+
+        transfer_begin(&moved, &spec);
+        fd = accept(peer->fd, NULL, NULL);
+        take_whole(fd, request);
+        assert_non_null(strstr(request, "\r\nContent-Range: bytes 0-7/8\r\n"));
+        assert_string_equal(strstr(request, "\r\n\r\n"), "\r\n\r\nabcdefgh");
+        answer(fd, "HTTP/1.1 204 Stored\r\n\r\n");
+        take_whole(fd, request);
+        assert_non_null(strstr(request, "DELETE "));
+        answer(fd, COMPLETE);
+        read_end(&moved);
+        assert_int_equal(moved.outcome.error, 0);
+        (void)close(fd);
+}
+
+static int fail_copy(const struct space *to_space, void *to, const struct space *from_space, const void *from,
+                     size_t size)
+{
+        return -EFAULT;
+}
+
+static int finish_nothing(const struct space *space)
+{
+        return 0;
+}
+
+/* While the digest is made, or when the bytes are sent. */
+TEST(a_write_from_memory_that_fails_says_so)
+{
+        static const struct space_ops ops = { .copy = fail_copy, .finish = finish_nothing };
+        static const struct space space = { .ops = &ops };
+
+        FOR_EACH (int, verify, false, true) {
+                struct answering_peer *peer = answering_peer_start("HTTP/1.1 204 Stored\r\n\r\n");
+                struct segment segment = { .address = (uint8_t *)4096, .size = SIZE, .space = &space };
+                struct moved moved;
+                struct engine_transfer spec = write_of(&moved, &segment, peer->port);
+
+                spec.verify = verify;
+                transfer_begin(&moved, &spec);
+                read_end(&moved);
+                assert_int_equal(moved.outcome.error, FERRY_E_TRANSFER_FAILED);
+                assert_string_equal(moved.outcome.detail, space_error(-EFAULT));
+        }
+}
+
+/* ---- retries ---- */
+
+TEST(a_peer_that_is_never_there_is_given_up)
+{
+        struct answering_peer *peer = answering_peer_start("HTTP/1.1 502 Bad\r\nContent-Length: 0\r\n\r\n");
+        struct moved moved;
+
+        read_begin(&moved, &place_new()->segment, peer->port);
+        read_end(&moved);
+        assert_int_equal(moved.outcome.error, FERRY_E_TRANSFER_FAILED);
+        assert_true(atomic_load(&peer->requests) > 2); /* it was tried again */
+}
+
+static int stop_at_once(void *context)
+{
+        return FERRY_E_CANCELLED;
+}
+
+TEST(what_was_cancelled_before_it_began_asks_for_nothing)
+{
+        struct answering_peer *peer = answering_peer_start(COMPLETE);
+        struct moved moved;
+        struct engine_transfer spec = read_of(&moved, &place_new()->segment, peer->port);
+
+        spec.stopping = stop_at_once;
+        transfer_begin(&moved, &spec);
+        read_end(&moved);
+        assert_int_equal(moved.outcome.error, FERRY_E_CANCELLED);
+        assert_int_equal(atomic_load(&peer->requests), 0);
+}
+
+/* Of the whole range anew where its digest is asked for. */
+TEST(a_range_that_broke_off_is_asked_for_from_where_it_stopped)
+{
+        enum { CLAIM = 1 << 20, ALL = CLAIM + SIZE };
+        uint8_t *zeros = test_keep(calloc(1, ALL), free), *memory = test_keep(malloc(ALL), free);
+        const char *digests[2];
+
+        for (size_t i = 0; i < 2; i++) {
+                const struct segment segment = { zeros, i ? SIZE : CLAIM, NULL };
+                struct stream stream;
+                char text[FERRY_DIGEST_TEXT_SIZE];
+                uint64_t checksum;
+
+                assert_int_equal(stream_init(&stream, &segment, 1), 0);
+                assert_int_equal(stream_checksum(&stream, 0, segment.size, &checksum), 0);
+                ferry_digest_format(checksum, text);
+                digests[i] = text_format("%s", text);
+        }
+        FOR_EACH (int, verify, false, true) {
+                struct answering_peer *peer = answering_peer_new(NULL);
+                struct segment segment = { .address = memory, .size = ALL };
+                unsigned rest = verify ? SIZE : SIZE - 3;
+                struct moved moved;
+                struct engine_transfer spec = read_of(&moved, &segment, peer->port);
+                char request[REQUEST_SIZE];
+                int fd;
+
+                memset(memory, 0xff, ALL);
+                spec.verify = verify;
+                transfer_begin(&moved, &spec);
+                fd = accept(peer->fd, NULL, NULL);
+                take_request(fd, request);
+                answer(fd, text_format("HTTP/1.1 206 Part\r\nContent-Range: bytes 0-%d/%d\r\nContent-Digest: %s\r\n"
+                                       "Content-Length: %d\r\n\r\n",
+                                       CLAIM - 1, ALL, digests[0], CLAIM));
+                for (size_t sent = 0; sent < CLAIM;) {
+                        ssize_t n = write(fd, zeros + sent, CLAIM - sent);
+
+                        assert_true(n > 0);
+                        sent += (size_t)n;
+                }
+                take_request(fd, request);
+                answer(fd, text_format("HTTP/1.1 206 Part\r\nContent-Range: bytes %d-%d/%d\r\nContent-Digest: %s\r\n"
+                                       "Content-Length: %d\r\n\r\n",
+                                       CLAIM, ALL - 1, ALL, digests[1], SIZE));
+                assert_int_equal(write(fd, zeros, 3), 3);
+                (void)close(fd);
+                fd = accept(peer->fd, NULL, NULL);
+                take_request(fd, request);
+                assert_non_null(strstr(request, text_format("\r\nRange: bytes=%u-%d\r\n", ALL - rest, ALL - 1)));
+                answer(fd, text_format("HTTP/1.1 206 Part\r\nContent-Range: bytes %u-%d/%d\r\nContent-Digest: %s\r\n"
+                                       "Content-Length: %u\r\n\r\n",
+                                       ALL - rest, ALL - 1, ALL, digests[1], rest));
+                assert_int_equal(write(fd, zeros, rest), rest);
+                take_request(fd, request);
+                assert_non_null(strstr(request, "DELETE "));
+                answer(fd, COMPLETE);
+                read_end(&moved);
+                (void)close(fd);
+                assert_int_equal(moved.outcome.error, 0);
+                assert_memory_equal(memory, zeros, ALL);
+        }
+}
