@@ -404,6 +404,26 @@ TEST_WITH(a_queue_tells_of_hundreds_through_one_descriptor, setup, teardown)
         (void)ferry_worker_queue_free(queue);
 }
 
+TEST_WITH(a_queue_is_readable_until_the_last_is_taken, setup, teardown)
+{
+        struct ferry_worker_queue *queue = NULL;
+        void *context = NULL;
+
+        assert_int_equal(ferry_worker_queue_new(&queue), 0);
+        for (int i = 0; i < 2; i++) {
+                struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, 64, NULL);
+
+                ferry_worker_operation_cancel(offer);
+                assert_int_equal(ferry_worker_queue_add(queue, offer, NULL), 0);
+        }
+        for (int left = 2; left > 0; left--) {
+                assert_true(readable(ferry_worker_queue_fd(queue), 0));
+                assert_int_equal(ferry_worker_queue_take(queue, &context), 1);
+        }
+        assert_false(readable(ferry_worker_queue_fd(queue), 0));
+        (void)ferry_worker_queue_free(queue);
+}
+
 TEST_WITH(a_queue_may_be_freed_before_the_operations_end, setup, teardown)
 {
         struct ferry_worker_queue *queue = NULL;
