@@ -71,5 +71,7 @@ TEST(a_released_lease_may_be_granted_again)
         (void)take_all(b, 0);
         assert_true(leases_release(&b->leases, FRAME_LEASES / 2 - 1, FRAME_LEASES / 2, &message));
         assert_ptr_equal(message, &b->messages[0]);
+        assert_false(leases_release(&b->leases, FRAME_LEASES / 2 - 1, FRAME_LEASES / 2, &message)); /* once */
+        assert_false(leases_release(&b->leases, FRAME_LEASES / 2 - 2, FRAME_LEASES / 2, &message)); /* another's */
         assert_int_equal(take_all(b, 0), 1);
 }

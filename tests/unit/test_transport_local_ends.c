@@ -101,21 +101,34 @@ TEST_WITH(a_peer_that_does_not_read_harms_its_own_link_alone, setup, teardown)
         worker_close(&c);
 }
 
+static uint64_t n_heard;
+static bool is_in_order;
+
+static void hear(struct worker *worker, struct link *link, const struct wire_header *header)
+{
+        is_in_order &= header->transfer == ++n_heard;
+}
+
+/* More in all than may wait at once; the socket has room again before what waits is sent. */
 TEST_WITH(what_waits_in_the_queue_arrives_in_order, setup, teardown)
 {
-        enum { MESSAGES = 20000 };
+        enum { MESSAGES = 20000, ROUNDS = 4 };
 
         export_blocks(MIB, true);
-        for (uint32_t i = 0; i < MESSAGES; i++) {
-                struct message *message = message_make(&a, &from, i % 1000, i % 5 == 0 ? 100 : 0, i + 1, &sent);
-
-                worker_send(a_to_b, message);
+        n_heard = 0;
+        is_in_order = true;
+        b.on_message = hear;
+        for (uint32_t i = 0; i < ROUNDS * MESSAGES; i++) {
+                if (i % MESSAGES == MESSAGES / 2)
+                        worker_step(NULL, &b);
+                worker_send(a_to_b, message_make(&a, &from, i % 1000, i % 5 == 0 ? 100 : 0, i + 1, &sent));
+                if ((i + 1) % MESSAGES == 0) {
+                        assert_true(a.transport->ops->arm(a.transport));
+                        RUN_UNTIL(&a, &b, b.n == i + 1);
+                }
         }
-        assert_true(a.transport->ops->arm(a.transport));
-        RUN_UNTIL(&a, &b, b.n == MESSAGES);
-        for (size_t i = 0; i < HEADERS_MAX; i++)
-                assert_int_equal(b.headers[i].transfer, i + 1);
-        assert_int_equal(b.bytes, MESSAGES / 5 * 100);
+        assert_true(is_in_order);
+        assert_int_equal(b.bytes, ROUNDS * MESSAGES / 5 * 100);
         assert_int_equal(a.ended, 0);
 }
 
@@ -294,141 +307,4 @@ TEST_WITH(a_shutdown_flushes_what_was_sent, setup, teardown)
         assert_int_equal(sent.result, MESSAGE_OK);
         assert_int_equal(pthread_join(thread, NULL), 0);
         assert_int_equal(b.n, MESSAGES + 1);
-}
-
-/* ---- itself, and memory that goes ---- */
-
-TEST_WITH(a_worker_may_be_its_own_peer, setup, teardown)
-{
-        struct segment x, y;
-        struct stream source, place;
-        struct block out, in;
-        struct link *link = worker_connect(&a, a.epoch);
-
-        RUN_UNTIL(&a, NULL, link->state == LINK_UP && a.link && a.link->state == LINK_UP);
-        block_new(&out, &a, 3 * MIB, true);
-        block_new(&in, &a, 3 * MIB, true);
-        stream_of_block(&source, &x, &out);
-        stream_of_block(&place, &y, &in);
-        carry(&a, link, &a, &source, &place, 0, 3 * MIB);
-        assert_memory_equal(out.memory.address, in.memory.address, 3 * MIB);
-        block_free(&out);
-        block_free(&in);
-        (a.transport->ops->fail)(link, FERRY_E_CANCELLED, "");
-        RUN_UNTIL(&a, NULL, a.ended == 2);
-}
-TEST_AGAIN(a_worker_may_be_its_own_peer, threads, setup_threads, teardown)
-
-TEST_WITH(memory_that_goes_is_unmapped_by_its_peers, setup, teardown)
-{
-        int before, open;
-
-        export_blocks(MIB, true);
-        before = count_mappings("ferry-test-block");
-        open = count_descriptors();
-        send_it(MIB);
-        RUN_UNTIL(&a, &b, sent.done);
-        assert_int_equal(count_mappings("ferry-test-block"), before + 1);
-        assert_int_equal(count_descriptors(), open);
-        a.transport->ops->deregister_memory(a.transport, &from_block.memory);
-        assert_int_equal(count_descriptors(), open - 1);
-        RUN_UNTIL(&a, &b, count_mappings("ferry-test-block") == before);
-        assert_int_equal(a.ended + b.ended, 0);
-}
-
-static atomic_size_t unmapped_here;
-static pthread_t here;
-
-int __real_munmap(void *address, size_t size);
-int __wrap_munmap(void *address, size_t size);
-
-int __wrap_munmap(void *address, size_t size)
-{
-        if (pthread_equal(pthread_self(), here))
-                atomic_fetch_add(&unmapped_here, size);
-        return __real_munmap(address, size);
-}
-
-/* It frees the memory of a peer that has died, and may take seconds. */
-TEST_WITH(large_memory_is_unmapped_by_another_thread, setup, teardown)
-{
-        enum { SIZE = (64 << 20) + 4096 };
-        int before;
-
-        here = pthread_self();
-        export_blocks(SIZE, true);
-        before = count_mappings("ferry-test-block");
-        send_it(MIB);
-        RUN_UNTIL(&a, &b, sent.done);
-        assert_int_equal(count_mappings("ferry-test-block"), before + 1);
-        atomic_store(&unmapped_here, 0);
-        a.transport->ops->deregister_memory(a.transport, &from_block.memory);
-        RUN_UNTIL(&a, &b, count_mappings("ferry-test-block") == before);
-        assert_true(atomic_load(&unmapped_here) < SIZE);
-}
-
-static bool no_room; /* in the address space */
-static atomic_int closed_here;
-
-void *__real_mmap64(void *address, size_t size, int protection, int flags, int fd, off_t offset);
-void *__wrap_mmap64(void *address, size_t size, int protection, int flags, int fd, off_t offset);
-int __real_close(int fd);
-int __wrap_close(int fd);
-
-void *__wrap_mmap64(void *address, size_t size, int protection, int flags, int fd, off_t offset)
-{
-        if (no_room) {
-                errno = ENOMEM;
-                return MAP_FAILED;
-        }
-        return __real_mmap64(address, size, protection, flags, fd, offset);
-}
-
-int __wrap_close(int fd)
-{
-        if (pthread_equal(pthread_self(), here))
-                atomic_fetch_add(&closed_here, 1);
-        return __real_close(fd);
-}
-
-/* Its last descriptor frees it, too. */
-TEST_WITH(memory_that_is_read_unmapped_is_closed_by_another_thread, setup, teardown)
-{
-        int n;
-
-        here = pthread_self();
-        export_blocks(MIB, true);
-        no_room = true;
-        send_it(MIB);
-        RUN_UNTIL(&a, &b, sent.done);
-        no_room = false;
-        assert_int_equal(b.received.result, MESSAGE_OK);
-        assert_memory_equal(to_block.memory.address, from_block.memory.address, MIB);
-        a.transport->ops->deregister_memory(a.transport, &from_block.memory);
-        n = count_descriptors();
-        atomic_store(&closed_here, 0);
-        RUN_UNTIL(&a, &b, count_descriptors() == n - 1);
-        assert_int_equal(atomic_load(&closed_here), 0);
-}
-
-TEST_WITH(memory_that_goes_may_still_be_named_by_what_was_taken_back, setup, teardown)
-{
-        export_blocks(MIB, true);
-        send_it(MIB);
-        a.transport->ops->cancel(a_to_b, TRANSFER);
-        a.transport->ops->deregister_memory(a.transport, &from_block.memory);
-        RUN_UNTIL(&a, &b, b.received.done);
-        assert_int_equal(b.received.result, MESSAGE_LEASE_ENDED);
-        RUN_UNTIL(&a, &b, !a.transport->ops->progress(a.transport));
-        assert_int_equal(a.ended + b.ended, 0);
-}
-
-TEST_WITH(requests_are_bounded_by_the_chunk_size, setup, teardown)
-{
-        const struct stream own = { 0 };
-        const struct transport_ops *ops = a.transport->ops;
-
-        assert_int_equal(ops->request_size(a_to_b, &own, 0, 5), 5);
-        assert_true(ops->request_size(a_to_b, &own, 0, UINT64_MAX) <= WIRE_CHUNK_MAX);
-        assert_true(ops->window(a_to_b) >= ops->request_size(a_to_b, &own, 0, UINT64_MAX));
 }
