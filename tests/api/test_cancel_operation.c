@@ -101,7 +101,7 @@ static void cancel_running(struct pair *p, enum ferry_kind passive_kind, bool ca
         pair_assert_serving(p);
 }
 
-ON_EACH_PAIR(cancelled_means_quiet_also_when_the_peer_stands_still, "--grace", "300ms")
+ON_EACH_PAIR(cancelled_means_quiet_also_when_the_peer_stands_still, "--grace", "300ms", SMALL_WINDOW)
 {
         pair_expect_failures(p);
         cancel_running(p, FERRY_READABLE, true);
@@ -139,7 +139,7 @@ static bool cancel_both_run(struct pair *p, enum ferry_kind passive_kind, bool c
         return cancelled;
 }
 
-ON_EACH_PAIR(a_cancel_from_either_side_ends_both)
+ON_EACH_PAIR(a_cancel_from_either_side_ends_both, SMALL_WINDOW)
 {
         for (int i = 0; i < 4; i++) {
                 enum ferry_kind kind = i & 1 ? FERRY_WRITABLE : FERRY_READABLE;

@@ -120,7 +120,7 @@ static void stall(struct pair *p, enum ferry_kind passive_kind, struct worker *p
 }
 
 ON_EACH_PAIR(a_transfer_that_moves_no_byte_ends_by_the_stall_limit, "--stall-limit", LIMIT_MS(300), "--grace",
-             LIMIT_MS(200))
+             LIMIT_MS(200), SMALL_WINDOW)
 {
         pair_expect_failures(p);
         stall(p, FERRY_READABLE, &p->a);

@@ -63,7 +63,7 @@ static void delete_running(struct pair *p, enum ferry_kind passive_kind, bool de
         pair_assert_serving(p);
 }
 
-ON_EACH_PAIR(deleting_a_running_operation_ends_both_sides)
+ON_EACH_PAIR(deleting_a_running_operation_ends_both_sides, SMALL_WINDOW)
 {
         delete_running(p, FERRY_READABLE, false);
         delete_running(p, FERRY_READABLE, true);

@@ -177,6 +177,8 @@ void operation_assert_error(struct worker *w, const char *id, enum ferry_status 
         OPERATION operation;
 
         operation_assert_end(w, id, status, &operation);
+        if (operation.error != error)
+                print_error("worker %s: %s ended with: %s\n", w->name, id, operation.error_detail);
         assert_string_equal(operation.error_code, ferry_error_code(error));
 }
 
