@@ -48,8 +48,12 @@ static int device_check(const char *device, char detail[REGION_DETAIL_SIZE])
 
         if (device && strcmp(device, "cpu") == 0)
                 return 0;
-        if (!device || !gpu_parse(device, &n))
+        if (!device || !gpu_parse(device, &n)) {
+                if (device && strlen(device) <= 64) /* whole: a cut may not be UTF-8 */
+                        (void)snprintf(detail, REGION_DETAIL_SIZE, "\"%s\" is not a device such as cpu or cuda:0",
+                                       device);
                 return FERRY_E_UNKNOWN_DEVICE;
+        }
         count = gpu_count(&reason);
         if (n < count)
                 return 0;

@@ -133,6 +133,7 @@ ON_WORKER(an_unknown_device_is_refused)
         static const char *const devices[] = {
                 "cuda:99", "gpu", "CPU", "cpu:0", "cpu ", "rocm:0", "/dev/mem", "../cpu"
         };
+        struct json_object *problem;
         char body[128];
 
         for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++) {
@@ -140,6 +141,8 @@ ON_WORKER(an_unknown_device_is_refused)
                 assert_problem(w, "POST", "/v1/regions", body, 400, "unknown-device", "/device");
         }
         assert_problem(w, "POST", "/v1/regions", "{\"size\":1,\"device\":\"\"}", 400, "unknown-device", "/device");
+        problem = call_json(w, 400, "POST", "/v1/regions", "{\"size\":1,\"device\":\"gpu\"}");
+        assert_string_equal(json_text(problem, "detail"), "/device: \"gpu\" is not a device such as cpu or cuda:0");
         worker_await_metric(w, "ferry_regions", 0);
 }
 
