@@ -83,7 +83,8 @@ void ucx_link_fail_status(struct ucx_link *link, ucs_status_t status)
         char address[64], detail[TRANSPORT_DETAIL_SIZE]; /* an IPv6 address with zone and port has 63 */
 
         if (link->base.state == LINK_UP) {
-                ucx_link_fail(link, FERRY_E_PEER_LOST, reason);
+                (void)snprintf(detail, sizeof(detail), "the connection broke (%s)", reason);
+                ucx_link_fail(link, FERRY_E_PEER_LOST, detail);
         } else if (link->base.accepted || ucx_address_format(&link->peer, address, sizeof(address)) < 0) {
                 ucx_link_fail(link, FERRY_E_PEER_UNREACHABLE, reason);
         } else {
