@@ -93,7 +93,14 @@ static void peer_unused(struct doctor *d, const char *epoch)
 static void peer_connect(struct doctor *d, const struct cli_worker *peer, struct json_object *info)
 {
         struct ferry_peer link = { 0 };
-        int r = ferry_connect_peer(d->cli->worker.ferry, peer->url, &link);
+        int r;
+
+        if (strncmp(peer->url, "unix:", strlen("unix:")) == 0) {
+                doctor_find(d, FINDING_NOTE, "ferry peers, after a transfer, or give the peer's http URL",
+                            "What carries the bytes is not known: workers do not connect to a Unix socket's URL.");
+                return;
+        }
+        r = ferry_connect_peer(d->cli->worker.ferry, peer->url, &link);
         if (r != 0) {
                 peer_refused(d, r, info);
                 return;

@@ -291,6 +291,12 @@ class Files(Case):
         self.assertIn("go by tcp", text)
         self.assertIn(f"data port {d.ready['data']} takes connections", text)
 
+    def test_doctor_finds_no_fault_in_a_peer_on_a_unix_socket(self):
+        c = self.worker("c", listen=(f"unix:{self.directory}/c.sock",))
+        findings = json.loads(self.ferry("doctor", c.url, "--json", "-u", self.a.url)[0])
+        self.assertFalse([one for one in findings if one["level"] == "bad"])
+        self.assertIn("Unix socket", findings[-1]["finding"])
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)
