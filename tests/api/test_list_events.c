@@ -88,6 +88,7 @@ ON_PAIR(a_stream_tells_of_a_life_from_region_to_region)
         begin_make(&p->b, FERRY_READ, target, offer.metadata, &read);
         operation_assert_end(&p->b, read.id, FERRY_COMPLETE, NULL);
         operation_assert_end(&p->a, offer.id, FERRY_COMPLETE, NULL);
+        (void)stream_await(&a, "event: operation.ended\n"); /* told after the state can be seen */
         assert_int_equal(ferry_delete_operation(p->a.client, offer.id), 0);
         region_drop(&p->a, source);
         (void)stream_await(&a, "event: region.deleted\n");
