@@ -22,13 +22,17 @@ static bool wait_until_there(struct http_request *request, uint64_t first, uint6
 {
         struct operation_store *store = request->server->config.operations;
         uint64_t revision = 0, before;
+        struct operation_view view;
 
         for (;;) {
                 before = revision;
                 if (operation_content_available(store, request->operation, first, size, &revision))
                         return false;
                 if (revision == before) { /* not parked, yet unchanged */
-                        if (!wait_abandoned(request, "the bytes had arrived"))
+                        operation_get_view(store, request->operation, &view);
+                        if (view.deleted) /* while another transfer is still being ended */
+                                request_problem(request, FERRY_E_GONE, OPERATION_GONE_DETAIL);
+                        else if (!wait_abandoned(request, "the bytes had arrived"))
                                 wait_refuse(request);
                         return true;
                 }

@@ -237,6 +237,32 @@ WITH_SCENE(content_of_a_follower_waits_for_its_range)
         stop(s);
 }
 
+/* The HTTP thread may be resumed before the engine has ended the transfer of the other reader, or after. */
+WITH_SCENE(a_deleted_follower_is_gone_for_requests_that_wait)
+{
+        struct raw_answer answer;
+        const char *ask;
+
+        start(s, true, STRINGS("--chunk-size", "262144"));
+        for (int i = 0; i < 20; i++) {
+                follow(s, ",\"uses\":2", &s->follower);
+                read_some(s);
+                ask = text_format("GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\n\r\n",
+                                  s->follower.id, operation_bearer(&s->p.b, s->follower.id));
+                int fd = raw_connect(&s->p.b);
+                raw_send(fd, ask, strlen(ask));
+                worker_await_metric(&s->p.b, "ferry_http_waiters", 1);
+                assert_int_equal(ferry_delete_operation(s->p.b.client, s->follower.id), 0);
+                raw_receive(fd, false, &answer);
+                assert_int_equal(answer.status, 410);
+                (void)close(fd);
+                operation_assert_error(&s->c, s->read.id, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+                drop(s);
+        }
+        worker_resume(&s->p.a);
+        stop(s);
+}
+
 /* Workers that reach each other over HTTP alone. */
 WITH_SCENE(a_chain_of_http_holds_too)
 {
