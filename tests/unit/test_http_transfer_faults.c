@@ -119,7 +119,8 @@ static void count_arrived(void *context, uint64_t offset, uint64_t length)
 
 TEST(bytes_are_passed_on_once_their_digest_is_right)
 {
-        const struct segment right = { (uint8_t *)(uintptr_t) "01234567", SIZE, NULL };
+        uint8_t bytes[] = "01234567";
+        const struct segment right = { bytes, SIZE, NULL };
         struct stream stream;
         char text[FERRY_DIGEST_TEXT_SIZE];
         uint64_t checksum;
