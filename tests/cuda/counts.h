@@ -11,11 +11,11 @@
 
 /* What tests want to know of the driver that stands in. Zeros at first. */
 struct standin_counts {
-        atomic_int in_flight, most_in_flight; /* copies that are queued and have not been waited for */
-        _Atomic uint64_t pinned, pageable;    /* bytes between devices and such host memory */
-        atomic_int pins;                      /* ranges that are registered now */
-        atomic_int starting;                  /* devices whose first context is being made */
-        atomic_int freed_while_open;          /* cuMemFree of memory that another process had open */
+        atomic_int in_flight;              /* copies that are queued and have not been waited for */
+        _Atomic uint64_t pinned, pageable; /* bytes between devices and such host memory */
+        atomic_int pins;                   /* ranges that are registered now */
+        atomic_int starting;               /* devices whose first context is being made */
+        atomic_int freed_while_open;       /* cuMemFree of memory that another process had open */
 };
 
 /* A new file of them, which the processes that are started from now on share. NULL: it cannot be made. */

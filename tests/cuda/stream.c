@@ -86,14 +86,6 @@ static uint64_t now_us(void)
         return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
-static void count_queued(void)
-{
-        int n = atomic_fetch_add(&counts()->in_flight, 1) + 1, most = counts()->most_in_flight;
-
-        while (n > most && !atomic_compare_exchange_weak(&counts()->most_in_flight, &most, n))
-                ;
-}
-
 /* The addresses are checked when the copy is queued, and again when it runs. */
 static cuda_result queue(cuda_stream handle, struct copy copy)
 {
@@ -119,7 +111,7 @@ static cuda_result queue(cuda_stream handle, struct copy copy)
         own = malloc(sizeof(*own));
         *own = copy;
         stream->idle_us = (stream->idle_us > now_us() ? stream->idle_us : now_us()) + (fault("slow") ? SLOW_US : 0U);
-        count_queued();
+        counts()->in_flight++;
         DL_APPEND(stream->queue, own);
         return CUDA_SUCCESS;
 }
