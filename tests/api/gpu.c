@@ -2,7 +2,6 @@
 #include "gpu.h"
 
 #include <stdio.h>
-#include <unistd.h>
 
 void gpu_set_faults(const struct gpu_scene *s, const char *words)
 {
@@ -22,16 +21,15 @@ static void gpu_release(void *scene)
         struct gpu_scene *s = scene;
 
         gpu_set_faults(s, ""); /* for workers that are still to end */
-        (void)unlink(s->faults);
-        (void)unlink(s->counts_path);
         (void)munmap(s->counts, sizeof(*s->counts));
 }
 
 void gpu_begin(struct gpu_scene *s)
 {
-        (void)snprintf(s->faults, sizeof(s->faults), "/tmp/ferry-gpu-%d", (int)getpid());
+        directory_make(s->directory, sizeof(s->directory));
+        (void)snprintf(s->faults, sizeof(s->faults), "%s/faults", s->directory);
         (void)setenv("CUDA_STANDIN_FAULTS", s->faults, 1);
-        (void)snprintf(s->counts_path, sizeof(s->counts_path), "/tmp/ferry-gpu-counts-%d", (int)getpid());
+        (void)snprintf(s->counts_path, sizeof(s->counts_path), "%s/counts", s->directory);
         s->counts = standin_counts_new(s->counts_path);
         assert_non_null(s->counts);
         test_keep(s, gpu_release);

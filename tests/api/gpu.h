@@ -15,7 +15,7 @@ enum { KIB = 1 << 10, MIB = 1 << 20, SEED = 11 };
 
 struct gpu_scene {
         struct pair pair;
-        char faults[64], counts_path[64];
+        char directory[32], faults[64], counts_path[64];
         struct standin_counts *counts; /* of all its workers */
 };
 
