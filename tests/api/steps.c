@@ -278,6 +278,13 @@ static void operations_drop(struct pair *p, struct running *r)
         assert_int_equal(ferry_delete_operation(p->b.client, r->active), 0);
 }
 
+static void region_await_unused(struct worker *w, const char *id)
+{
+        struct ferry_region region;
+
+        WAIT_UNTIL(ferry_get_region(w->client, id, &region) == 0 && region.in_use == 0);
+}
+
 static void running_begin(struct pair *p, struct running *r)
 {
         OPERATION passive, active;
@@ -335,6 +342,8 @@ void running_start(struct pair *p, enum ferry_kind passive_kind, uint64_t size, 
                         return;
                 }
                 operations_drop(p, &r);
+                region_await_unused(&p->a, r.offered); /* quiet before one of them is stopped again */
+                region_await_unused(&p->b, r.local);
         }
         fail_msg("no transfer could be stopped in its middle");
 }
