@@ -4,8 +4,11 @@
 
 /*
  * Regions that are deleted when nothing uses or finds them for a while (region_list.c). Each has a timer, which uses do
- * not move: it may fire early, and is armed again.
+ * not move: it may fire early, and is armed again. An idle region is looked at twice: if the worker itself stood still
+ * (SIGSTOP, a frozen container), requests that name the region wait in its sockets, and come before the second look.
  */
+
+enum { SECOND_LOOK_US = 100 * 1000 };
 
 void region_idle_touch(struct region_private *private)
 {
@@ -32,6 +35,14 @@ uint64_t region_idle_due_us(const struct region *region)
         return idle_after(region, atomic_load(&private->found_us));
 }
 
+bool region_idle_is_over(struct region_private *private)
+{
+        const bool before = private->overdue;
+
+        private->overdue = region_idle_due_us(&private->region) <= clock_now_us();
+        return before && private->overdue;
+}
+
 int region_idle_arm(struct region_private *private)
 {
         uint64_t due = region_idle_due_us(&private->region);
@@ -39,7 +50,9 @@ int region_idle_arm(struct region_private *private)
 
         if (!private->region.idle_ms)
                 return 0;
-        if (due == UINT64_MAX) /* its end only then begins the time */
+        if (private->overdue)
+                due = clock_now_us() + SECOND_LOOK_US;
+        else if (due == UINT64_MAX) /* its end only then begins the time */
                 due = idle_after(&private->region, clock_now_us());
         r = loop_timer_start(private->table->config.loop, &private->idle_timer, due);
         if (r == 0)

@@ -67,6 +67,7 @@ struct region_private {
         struct loop_timer idle_timer; /* holds a reference while armed, until its callback */
         /* the table's lock: */
         bool freeing; /* its bytes count as bytes_freeing */
+        bool overdue; /* region_idle_is_over has found it idle */
         struct region_waiter *waiters;
 };
 
@@ -131,6 +132,9 @@ void region_table_unref(struct region_table *table);
 
 /* The region is found, or no longer made, used or streamed. */
 void region_idle_touch(struct region_private *private);
+
+/* Whether the timer may delete the region: found idle for the second time. Under the lock. */
+bool region_idle_is_over(struct region_private *private);
 
 /* Arms the timer of a listed region that has idle_ms. 0 or -ENOMEM. Under the lock. */
 int region_idle_arm(struct region_private *private);

@@ -5,7 +5,6 @@
 #include <ferry/encoding.h>
 #include <ferry/error.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "region_internal.h"
@@ -118,7 +117,7 @@ static int delete_listed(struct region_table *table, uint64_t id, enum deleter b
                 r = FERRY_E_NOT_FOUND;
         else if (private->region.held && by != BY_HOLDER)
                 r = FERRY_E_REGION_HELD;
-        else if (by == BY_TIMER && region_idle_due_us(&private->region) > clock_now_us())
+        else if (by == BY_TIMER && !region_idle_is_over(private))
                 r = FERRY_E_REGION_IN_USE;
         else if (!atomic_compare_exchange_strong(&private->uses, &unused, REGION_DELETED))
                 r = FERRY_E_REGION_IN_USE;

@@ -46,6 +46,12 @@ static void pass_ms(uint64_t ms)
         wait_for(&last->done);
 }
 
+/* To the second look of a region that is idle now. */
+static void pass_second_look(void)
+{
+        pass_ms(IDLE_MS / 2);
+}
+
 static struct region *begin_idle(uint64_t size)
 {
         const struct region_spec spec = { .size = size, .device = "cpu", .idle_ms = IDLE_MS };
@@ -69,6 +75,7 @@ static void assert_lives_for(struct region *region, uint64_t ms)
         pass_ms(ms - 1);
         assert_false(region_deleted(region));
         pass_ms(2);
+        pass_second_look();
         assert_true(region_deleted(region));
         region_unref(region);
         assert_totals(0, 0);
@@ -84,6 +91,7 @@ WITH_IDLE(its_memory_is_freed_for_others)
 {
         region_unref(create_idle(LIMIT));
         pass_ms(IDLE_MS + 1);
+        pass_second_look();
         region_unref(create(LIMIT));
 }
 
@@ -105,6 +113,18 @@ WITH_IDLE(finding_it_starts_the_time_again)
                 pass_ms(IDLE_MS - 1);
                 region_unref(region_find(table, region->id));
         }
+        assert_lives_for(region, IDLE_MS);
+}
+
+/* As after a SIGSTOP of the worker: the request that waits in a socket is read after the timer has fired. */
+WITH_IDLE(finding_it_when_the_worker_goes_on_is_in_time)
+{
+        struct region *region = create_idle(SMALL);
+
+        pass_ms(10 * IDLE_MS);
+        struct region *found = region_find(table, region->id);
+        assert_ptr_equal(found, region);
+        region_unref(found);
         assert_lives_for(region, IDLE_MS);
 }
 
@@ -212,11 +232,13 @@ WITH_IDLE(a_use_races_with_the_timer)
                 pthread_t thread;
                 void *r;
 
-                assert_int_equal(pthread_create(&thread, NULL, use_once, region), 0);
                 pass_ms(IDLE_MS + 1);
+                assert_int_equal(pthread_create(&thread, NULL, use_once, region), 0);
+                pass_second_look();
                 pthread_join(thread, &r);
                 assert_true(r == NULL || (intptr_t)r == FERRY_E_NOT_FOUND);
                 pass_ms(IDLE_MS + 1);
+                pass_second_look();
                 assert_true(region_deleted(region));
                 region_unref(region);
         }
