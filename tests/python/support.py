@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -43,6 +44,11 @@ class Peer:
 
     async def receive_soon(self):
         return await asyncio.get_running_loop().run_in_executor(None, self.receive)
+
+    def stand_still(self):
+        """For good: what somebody begins with it does not end by itself."""
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
 
     def close(self):
         self.process.stdin.close()

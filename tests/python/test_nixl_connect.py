@@ -225,12 +225,20 @@ class TestMakers(unittest.IsolatedAsyncioTestCase):
         await self.connector.begin_read(offer.metadata(), self.target).wait_for_completion()
         await offer.wait_for_completion()
 
+    async def offer_that_stands_still(self):
+        """The metadata of an offer of a linked process that has been stopped: a read of it runs until it is cancelled."""
+        peer = support.Peer()
+        self.addCleanup(peer.kill)
+        first, second = (connect.RdmaMetadata(**peer.call(do="readable", size=3)["metadata"]) for _ in range(2))
+        await self.connector.begin_read(first, self.target).wait_for_completion()
+        peer.stand_still()
+        return second
+
     async def test_memory_is_quiet_however_a_task_ends(self):
-        size, operations = 64 << 20, []
+        metadata, operations = await self.offer_that_stands_still(), []
 
         async def read():
-            offer = self.connector.create_readable(connect.Descriptor(bytes(size)))
-            async with self.connector.begin_read(offer.metadata(), connect.Descriptor(bytearray(size))) as operation:
+            async with self.connector.begin_read(metadata, self.target) as operation:
                 operations.append(operation)
                 await operation.wait_for_completion()
 
@@ -246,8 +254,7 @@ class TestMakers(unittest.IsolatedAsyncioTestCase):
         self.assertEqual([one.status for one in operations], [connect.OperationStatus.CANCELLED] * 2)
 
     async def test_results_before_the_end(self):
-        offer = self.connector.create_readable(connect.Descriptor(bytes(64 << 20)))
-        read = self.connector.begin_read(offer.metadata(), connect.Descriptor(bytearray(64 << 20)))
+        read = self.connector.begin_read(await self.offer_that_stands_still(), self.target)
         with self.assertRaises(RuntimeError):
             read.results()
         read.cancel()

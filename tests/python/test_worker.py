@@ -100,8 +100,8 @@ class TestWorker(unittest.TestCase):
 
         self.addCleanup(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, ring))
         offer = self.worker.create("readable", [b"x"], ttl_ms=5000)
-        signal.setitimer(signal.ITIMER_REAL, 0.02)
         with self.assertRaises(Alarm):
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
             offer.wait()
         self.assertEqual(offer.status, "INITIALIZED")
 
