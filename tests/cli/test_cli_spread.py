@@ -5,14 +5,32 @@ import json
 import re
 import signal
 import socket
+import sys
 import threading
 import unittest
 import urllib.request
 
-from workers import LIMIT, Case, stand_still
+from workers import LIMIT, Case
 
 MIB = 1 << 20
 NETWORK = ("--local", "off", "--data-listen", "127.0.0.1:0", "--transports", "tcp,self")
+
+
+class Gate:
+    """Lets so many bytes pass, until it is told to let more pass."""
+
+    def __init__(self):
+        self.passed, self.most, self.changed = 0, 0, threading.Condition()
+
+    def allow(self, most):
+        with self.changed:
+            self.most = most
+            self.changed.notify_all()
+
+    def see(self, data):
+        with self.changed:
+            self.passed += len(data)
+            self.changed.wait_for(lambda: self.passed <= self.most, LIMIT)
 
 
 class Spread(Case):
@@ -90,41 +108,32 @@ class Spread(Case):
         self.offered = json.loads(made)["id"]
         return f"{source.url}/v1/operations/{self.offered}", data
 
-    def resume(self):
-        self.source.process.send_signal(signal.SIGCONT)
-
-    def moving(self, worker):
-        return [one for one in worker.get("/v1/operations")["operations"]
-                if one["kind"] == "read" and one["bytes_done"] > 0]
-
-    def start_and_stop(self, *members, moving=0, **more):
-        """A command whose source stands still in the middle, when that member has bytes."""
-        self.source = self.worker("source", *NETWORK)
-        self.source.expect("peer-lost", "operation ended")
+    def start_half(self, members, moves):
+        """A command whose source waits in the middle until the gate opens, and member moves has bytes."""
+        source, gate = self.source_that_waits()
         for worker in members:
             worker.expect("peer-lost", "operation ended", "stale-metadata")
-        url, data = self.offer(self.source, 96 * MIB)
-        process = self.start("spread", url, *(f"@{worker.name}" for worker in members), **more)
-        self.eventually(lambda: self.moving(members[moving]))
-        stand_still(self.source.process)
-        return process, data
+        url, data = self.offer(source, 32 * MIB)
+        process = self.start("spread", url, *(f"@{worker.name}" for worker in members))
+        self.open_half(gate, 16 * MIB, members, (members[moves], 1))
+        return process, data, source, gate
 
     def test_one_that_dies_is_left_out(self):
         for victim in (0, 2):
             members = self.members(4, *NETWORK)
-            process, data = self.start_and_stop(*members)
+            process, data, source, gate = self.start_half(members, victim)
             members[victim].process.kill()
             members[victim].process.wait()
-            self.resume()
+            gate.allow(sys.maxsize)
             output, errors = self.finish(process, status=1)
-            self.ferry("rm", self.offered, "-u", self.source.url)
+            self.ferry("rm", self.offered, "-u", source.url)
             self.assertRegex(errors, rf"@w{victim + 1} is left out: .*\n(.*\n)*ferry: 3 of 4 workers have the bytes\n")
             lines = output.decode().split()
             self.assertEqual(len(lines), 3)
             for line in lines:
                 name, region = line.removeprefix("@").split("/")
                 self.holds(next(worker for worker in members if worker.name == name), region, data)
-            for worker in [*members, self.source]:
+            for worker in [*members, source]:
                 worker.stop()
 
     def received(self, worker):
@@ -133,25 +142,29 @@ class Spread(Case):
             lines = re.findall(r'^ferry_transferred_bytes_total\{[^}]*"received"[^}]*\} (\d+)$', answer.read().decode(), re.M)
         return sum(map(int, lines))
 
-    def source_that_waits(self, size):
-        """A worker that lets only so much of its content out until an event is set. Returns both."""
-        listener, gate, lock, passed = socket.create_server(("127.0.0.1", 0)), threading.Event(), threading.Lock(), [0]
-
-        def pass_some(data):
-            with lock:
-                passed[0] += len(data)
-            if passed[0] > size:
-                gate.wait(LIMIT)
-
+    def source_that_waits(self):
+        """A worker whose content passes a gate, which is closed. Returns both."""
+        listener, gate = socket.create_server(("127.0.0.1", 0)), Gate()
         source = self.worker("source", "--local", "off", "--advertise", f"http://127.0.0.1:{listener.getsockname()[1]}")
-        self.tunnel(source, pass_some, listener)
+        self.tunnel(source, gate.see, listener)
+        source.expect("no transport but HTTP", "peer-lost", "operation ended")
         return source, gate
+
+    def reads(self, worker):
+        return [one for one in worker.get("/v1/operations")["operations"] if one["kind"] == "read"]
+
+    def open_half(self, gate, half, members, arrives):
+        """Waits until so many bytes have arrived at the member, of the half that the source may send."""
+        # What is asked for before somebody follows comes in large ranges, of which none may be complete.
+        self.eventually(lambda: all(map(self.reads, members)))
+        gate.allow(half)
+        member, size = arrives
+        self.eventually(lambda: any(one["bytes_done"] >= size for one in self.reads(member)))
 
     def test_what_has_arrived_is_not_sent_again(self):
         size, half = 32 * MIB, 16 * MIB
         for victim in (0, 1):
-            source, gate = self.source_that_waits(half)
-            source.expect("no transport but HTTP", "peer-lost")
+            source, gate = self.source_that_waits()
             members = self.members(3, *NETWORK)
             file = self.file("file", size)
             process = self.start("spread", file, "@w1", "@w2", "@w3", "--url", source.url)
@@ -159,10 +172,10 @@ class Spread(Case):
             for worker in members:
                 worker.expect("peer-lost", "operation ended", "stale-metadata")
             # The last one has most of what the source has let out.
-            self.eventually(lambda: any(one["bytes_done"] >= half // 2 for one in self.moving(members[2])))
+            self.open_half(gate, half, members, (members[2], half // 2))
             members[victim].process.kill()
             members[victim].process.wait()
-            gate.set()
+            gate.allow(sys.maxsize)
             _, errors = self.finish(process, status=1)
             self.assertIn("2 of 3 workers have the bytes", errors)
             for worker in survivors:
@@ -174,12 +187,12 @@ class Spread(Case):
 
     def test_nothing_is_left_when_it_is_interrupted(self):
         members = self.members(3, *NETWORK)
-        process, _ = self.start_and_stop(*members, moving=2)
+        process, _, source, gate = self.start_half(members, 2)
         process.send_signal(signal.SIGINT)
         _, errors = self.finish(process, status=-signal.SIGINT)
         self.assertIn("nothing was left behind", errors)
-        self.resume()
-        self.ferry("rm", self.offered, "-u", self.source.url)
+        gate.allow(sys.maxsize)
+        self.ferry("rm", self.offered, "-u", source.url)
         self.nothing_left(*members)
 
     def test_what_cannot_begin_is_told(self):
