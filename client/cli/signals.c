@@ -9,9 +9,9 @@
 #include "cli.h"
 
 enum {
-        SIGNALS_HANDLES = 1024,     /* ferry spread has one for each worker */
-        SIGNALS_AGAIN_MS = 500,     /* timeout(1) signals its command twice: to itself, and to its group */
-        SIGNALS_REPEAT_US = 100000, /* of SIGALRM, which may come just before a call that it is to end */
+        SIGNALS_HANDLES = 1024, /* ferry spread has one for each worker */
+        SIGNALS_AGAIN_MS = 500, /* timeout(1) signals its command twice: to itself, and to its group */
+        SIGNALS_REPEAT_MS = 100,
 };
 
 static _Atomic(struct ferry *) signals_handles[SIGNALS_HANDLES];
@@ -27,6 +27,23 @@ static void signals_abort(void)
         }
 }
 
+static void signals_take(int number);
+
+/*
+ * SIGALRM after so long, and then again and again: a signal that comes just before a call that it is to end, or when a
+ * part is written, does not end it. Also for handlers: for the C library it is safe there.
+ */
+static void signals_alarm(uint64_t first_ms)
+{
+        struct sigaction action = { .sa_handler = signals_take };
+        struct itimerval times = { .it_interval = { .tv_usec = SIGNALS_REPEAT_MS * 1000 } };
+        times.it_value.tv_sec = (time_t)(first_ms / 1000);
+        times.it_value.tv_usec = (suseconds_t)(first_ms % 1000 * 1000 + 1); /* 0 would be never */
+        sigfillset(&action.sa_mask);
+        sigaction(SIGALRM, &action, NULL);
+        setitimer(ITIMER_REAL, &times, NULL);
+}
+
 static void signals_take(int number)
 {
         static uint64_t first_ms; /* which only handlers use, and they exclude each other */
@@ -34,6 +51,7 @@ static void signals_take(int number)
         int error = errno;
         if (!signals_signal) {
                 first_ms = now_ms;
+                signals_alarm(SIGNALS_REPEAT_MS);
         } else if (number != SIGPIPE && number != SIGALRM && now_ms - first_ms >= SIGNALS_AGAIN_MS) {
                 signal(number, SIG_DFL);
                 raise(number);
@@ -60,13 +78,7 @@ void signals_install(void)
 
 void signals_limit(uint64_t limit_ms)
 {
-        struct sigaction action = { .sa_handler = signals_take };
-        struct itimerval limit = { .it_interval = { .tv_usec = SIGNALS_REPEAT_US } };
-        limit.it_value.tv_sec = (time_t)(limit_ms / 1000);
-        limit.it_value.tv_usec = (suseconds_t)(limit_ms % 1000 * 1000 + 1); /* 0 would be never */
-        sigfillset(&action.sa_mask);
-        sigaction(SIGALRM, &action, NULL);
-        setitimer(ITIMER_REAL, &limit, NULL);
+        signals_alarm(limit_ms);
 }
 
 void signals_watch(struct ferry *f)

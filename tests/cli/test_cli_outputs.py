@@ -55,6 +55,15 @@ class Outputs(Case):
         self.assertEqual(self.finish(process, status=-signal.SIGINT)[1],
                          "ferry: Interrupt: stopped, and nothing was left behind\n")
 
+    def test_an_interrupt_in_the_middle_of_what_nobody_reads(self):
+        """The call that it ends has written a part already, and the next one would wait for ever."""
+        process = self.start("copy", self.made, "-", "-u", self.a.url)
+        process.stdout.read(1)
+        self.eventually(lambda: self.waits_for_signals(process))
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(LIMIT), -signal.SIGINT)
+        self.assertEqual(process.stderr.read(), b"ferry: Interrupt: stopped, and nothing was left behind\n")
+
     def test_output_that_another_process_has_made_non_blocking(self):
         """As ssh and node do with what they share."""
         ours, its = socket.socketpair()
