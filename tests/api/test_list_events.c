@@ -195,8 +195,9 @@ WITH_WORKER(a_stream_that_was_cut_goes_on_where_it_was)
         const char *second = region_make(w, 10, 0);
         const char *third = region_make(w, 10, 0);
         s = stream_begin(w, "", header);
-        const char *at = stream_await(&s, second);
-        assert_true(stream_await(&s, third) > at);
+        (void)stream_await(&s, second);
+        (void)stream_await(&s, third);
+        assert_true(strstr(s.text, second) < strstr(s.text, third));
         assert_null(strstr(s.text, first));
         assert_null(strstr(s.text, "missed"));
         stream_close(&s);
