@@ -79,21 +79,42 @@ CASE(many_readers_read_at_the_same_time)
         }
 }
 
-/* Begins a read on b and stops b in its middle. */
-static void read_halfway(struct fixture *f, const char *metadata, const char *region)
+/* Waits until the offer tells of an end, which the reader knows first. Returns how many it tells of. */
+static uint64_t await_end(struct worker *w, const char *id)
 {
-        OPERATION active;
-        struct ferry_operation now;
-        bool moving;
+        OPERATION now;
 
-        begin_make(&f->p.b, FERRY_READ, region, metadata, &active);
-        do {
-                assert_int_equal(ferry_get_operation(f->p.b.client, active.id, 0, 0, &now), 0);
-                moving = now.bytes_done > 0;
-                assert_false(now.done);
+        assert_int_equal(ferry_get_operation(w->client, id, 0, 0, &now), 0);
+        while (now.readers_done == 0) {
+                uint64_t revision = now.revision;
+
                 ferry_operation_clear(&now);
-        } while (!moving);
+                assert_int_equal(ferry_get_operation(w->client, id, WAIT_MS, revision, &now), 0);
+        }
+        return now.readers_done;
+}
+
+/*
+ * Begins a read on b, stops b in its middle, and lets c read: both places are taken, as d is told. false: b has read
+ * all, because it was faster.
+ */
+static bool read_halfway(struct fixture *f, const struct ferry_operation *passive, const char *const local[READERS])
+{
+        OPERATION b, c, d;
+
+        begin_make(&f->p.b, FERRY_READ, local[0], passive->metadata, &b);
+        (void)operation_await_middle(&f->p.b, b.id);
         worker_pause(&f->p.b);
+        begin_make(&f->c, FERRY_READ, local[1], passive->metadata, &c);
+        operation_assert_end(&f->c, c.id, FERRY_COMPLETE, NULL);
+        (void)await_end(&f->p.a, passive->id);
+        begin_make(&f->d, FERRY_READ, local[2], passive->metadata, &d);
+        operation_assert_error(&f->d, d.id, FERRY_ERRORED, FERRY_E_ALREADY_CLAIMED);
+        if (await_end(&f->p.a, passive->id) == 1)
+                return true;
+        worker_resume(&f->p.b);
+        operation_assert_end(&f->p.b, b.id, FERRY_COMPLETE, NULL);
+        return false;
 }
 
 CASE(a_reader_that_dies_costs_only_its_own_attempt)
@@ -101,24 +122,19 @@ CASE(a_reader_that_dies_costs_only_its_own_attempt)
         enum { LARGE = 512 * STEPS_MIB };
 
         for (int network = 0; network < 2; network++) {
-                OPERATION passive;
-                struct ferry_operation c, d, late;
+                OPERATION passive = { 0 };
+                struct ferry_operation late;
                 bool complete = false;
 
                 fixture_start(f, network);
                 const char *offered = region_make(&f->p.a, LARGE, 0);
-                const char *local = region_make(&f->p.b, LARGE, 0);
-                offer(&f->p.a, offered, 2, &passive);
-                read_halfway(f, passive.metadata, local);
-                /* Both places are taken: one by the reader that stands still. */
-                local = region_make(&f->c, LARGE, 0);
-                begin_make(&f->c, FERRY_READ, local, passive.metadata, &c);
-                operation_assert_end(&f->c, c.id, FERRY_COMPLETE, NULL);
+                const char *local[] = { region_make(&f->p.b, LARGE, 0), region_make(&f->c, LARGE, 0),
+                                        region_make(&f->d, LARGE, 0) };
+                do {
+                        ferry_operation_clear(&passive);
+                        offer(&f->p.a, offered, 2, &passive);
+                } while (!read_halfway(f, &passive, local));
                 assert_readers(&f->p.a, passive.id, 1, FERRY_IN_PROGRESS);
-                const char *small = region_make(&f->d, LARGE, 0);
-                begin_make(&f->d, FERRY_READ, small, passive.metadata, &d);
-                operation_assert_error(&f->d, d.id, FERRY_ERRORED, FERRY_E_ALREADY_CLAIMED);
-                ferry_operation_clear(&d);
 
                 /* It dies: its place is free again, as soon as the offering worker knows. */
                 worker_kill(&f->p.b);
@@ -126,7 +142,7 @@ CASE(a_reader_that_dies_costs_only_its_own_attempt)
                 for (uint64_t deadline = now_ms() + WAIT_MS; !complete;) {
                         OPERATION now;
 
-                        begin_make(&f->d, FERRY_READ, small, passive.metadata, &late);
+                        begin_make(&f->d, FERRY_READ, local[2], passive.metadata, &late);
                         assert_int_equal(ferry_wait_operation(f->d.client, late.id, WAIT_MS, &now), 0);
                         ferry_operation_clear(&late);
                         complete = now.status == FERRY_COMPLETE;
@@ -136,7 +152,6 @@ CASE(a_reader_that_dies_costs_only_its_own_attempt)
                 }
                 operation_assert_end(&f->p.a, passive.id, FERRY_COMPLETE, NULL);
                 assert_readers(&f->p.a, passive.id, 2, FERRY_COMPLETE);
-                ferry_operation_clear(&c);
                 worker_stop(&f->c);
                 worker_stop(&f->d);
                 worker_stop(&f->p.a);
