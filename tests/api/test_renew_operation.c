@@ -7,7 +7,7 @@ WITH_WORKER(a_renewed_offer_outlives_its_first_time)
 {
         OPERATION operation, now;
 
-        static const char *const flags[] = { "--ttl", "600ms", NULL };
+        static const char *const flags[] = { "--ttl", "2s", NULL };
 
         worker_start(w, "a", flags);
         const char *region = region_make(w, 100, 0);
@@ -16,7 +16,7 @@ WITH_WORKER(a_renewed_offer_outlives_its_first_time)
         assert_true(strcmp(operation.expires_at, now.expires_at) < 0);
         assert_true(now.revision > operation.revision);
         ferry_operation_clear(&now);
-        assert_int_equal(ferry_get_operation(w->client, operation.id, 800, 0, &now), 0);
+        assert_int_equal(ferry_get_operation(w->client, operation.id, 2200, 0, &now), 0);
         assert_int_equal(now.status, FERRY_INITIALIZED);
         ferry_operation_clear(&now);
         /* Without a body: as long as at first, from now on. */
