@@ -66,25 +66,14 @@ static void scene_stop(struct scene *s)
         pair_clean(&s->pair);
 }
 
-/* Begins until it is seen in the middle by the worker, to whose end act is done at once; then until act came in time.
- */
-static void in_the_middle(struct scene *s, void (*act)(struct scene *s))
+/* Begins until bytes have moved, and acts at once; then again until act says that it came before the end. */
+static void in_the_middle(struct scene *s, bool (*act)(struct scene *s))
 {
-        struct ferry_operation now;
-
         for (int i = 0; i < TRIES; i++) {
-                bool middle;
-
                 offer_make(&s->pair.a, s->kind, s->offered, &s->passive);
                 begin_make(&s->pair.b, kind_of_peer(s->kind), s->local, s->passive.metadata, &s->active);
-                middle = operation_await_middle(&s->pair.b, s->active.id);
-                act(s);
-                if (middle) {
-                        assert_int_equal(ferry_get_operation(s->pair.a.client, s->passive.id, 0, 0, &now), 0);
-                        middle = now.status != FERRY_COMPLETE;
-                        ferry_operation_clear(&now);
-                }
-                if (middle)
+                (void)operation_await_middle(&s->pair.b, s->active.id);
+                if (act(s))
                         return;
                 if (s->pair.b.pid && kill(s->pair.b.pid, SIGCONT) == 0)
                         operation_assert_end(&s->pair.b, s->active.id, FERRY_COMPLETE, NULL);
@@ -94,23 +83,36 @@ static void in_the_middle(struct scene *s, void (*act)(struct scene *s))
         fail_msg("no transfer was caught in its middle");
 }
 
-static void cancel_passive(struct scene *s)
+/* Only the end tells whether it came too late. */
+static bool cancel(struct worker *w, const char *id)
+{
+        OPERATION end;
+
+        assert_int_equal(ferry_cancel_operation(w->client, id, NULL), 0);
+        assert_int_equal(ferry_wait_operation(w->client, id, WAIT_MS, &end), 0);
+        assert_true(end.done);
+        return end.status != FERRY_COMPLETE;
+}
+
+static bool cancel_passive(struct scene *s)
+{
+        return cancel(&s->pair.a, s->passive.id);
+}
+
+static bool cancel_active(struct scene *s)
+{
+        return cancel(&s->pair.b, s->active.id);
+}
+
+/* The offer may wait for its end until the active worker goes on. */
+static bool stop_active_and_cancel(struct scene *s)
 {
         OPERATION now;
 
-        assert_int_equal(ferry_cancel_operation(s->pair.a.client, s->passive.id, &now), 0);
-}
-
-static void cancel_active(struct scene *s)
-{
-        OPERATION now;
-
-        assert_int_equal(ferry_cancel_operation(s->pair.b.client, s->active.id, &now), 0);
-}
-
-static void stop_active(struct scene *s)
-{
         worker_pause(&s->pair.b);
+        assert_int_equal(ferry_cancel_operation(s->pair.a.client, s->passive.id, NULL), 0);
+        assert_int_equal(ferry_get_operation(s->pair.a.client, s->passive.id, 0, 0, &now), 0);
+        return now.status != FERRY_COMPLETE;
 }
 
 /* What the offered memory holds now, when its operation is terminal; then whether that is still so. */
@@ -166,8 +168,7 @@ WITH_SCENE(an_active_worker_that_stands_still_changes_nothing_after_the_end)
         OPERATION now;
 
         scene_start(s, FERRY_WRITABLE);
-        in_the_middle(s, stop_active);
-        cancel_passive(s);
+        in_the_middle(s, stop_active_and_cancel);
         pass_time(300);
         assert_int_equal(ferry_get_operation(s->pair.a.client, s->passive.id, 0, 0, &now), 0);
         assert_true(now.done || now.cancel_requested);
@@ -188,8 +189,7 @@ WITH_SCENE(an_active_worker_that_stands_still_changes_nothing_after_the_end)
 WITH_SCENE(an_active_worker_that_stands_still_and_is_killed_lets_the_offer_end)
 {
         scene_start(s, FERRY_READABLE);
-        in_the_middle(s, stop_active);
-        cancel_passive(s);
+        in_the_middle(s, stop_active_and_cancel);
         worker_kill(&s->pair.b);
         operation_assert_error(&s->pair.a, s->passive.id, FERRY_CANCELLED, FERRY_E_CANCELLED);
         worker_start(&s->pair.b, "next", NULL);
@@ -204,8 +204,7 @@ WITH_SCENE(a_worker_can_leave_while_the_active_one_stands_still)
         scene_start(s, FERRY_READABLE);
         worker_expect(&s->pair.a, "drain timeout");
         worker_expect(&s->pair.a, "did not end in time");
-        in_the_middle(s, stop_active);
-        cancel_passive(s);
+        in_the_middle(s, stop_active_and_cancel);
         worker_stop(&s->pair.a);
         worker_resume(&s->pair.b);
         operation_assert_left(&s->pair.b, s->active.id);
