@@ -303,7 +303,7 @@ CASE(a_stopping_worker_lets_its_waiters_go)
 /* Revisions of a transfer that moves: each wake shows more, and the last one the end. */
 CASE(progress_can_be_followed)
 {
-        uint64_t revision = 0, bytes = 0;
+        uint64_t revision = 1, bytes = 0; /* with 0, a wait would be for the end */
         struct running r;
         bool done = false;
 
