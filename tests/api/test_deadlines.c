@@ -29,14 +29,14 @@ ON_WORKER(an_offer_that_nobody_uses_expires, "--ttl", "50ms")
         region_drop(w, region);
 }
 
-ON_PAIR(a_claimed_offer_is_not_reaped_under_its_reader, "--ttl", "1s")
+ON_PAIR(a_claimed_offer_is_not_reaped_under_its_reader, "--ttl", "2s")
 {
         OPERATION now;
         struct running r;
 
         running_start(p, FERRY_READABLE, SIZE, 0, &p->b, &r);
         /* More than its time to live passes while the reader stands still. */
-        assert_int_equal(ferry_get_operation(p->a.client, r.passive, 1200, 0, &now), 0);
+        assert_int_equal(ferry_get_operation(p->a.client, r.passive, 2400, 0, &now), 0);
         assert_int_equal(now.status, FERRY_IN_PROGRESS);
         assert_string_equal(now.expires_at, "");
         worker_resume(&p->b);
@@ -119,7 +119,7 @@ static void stall(struct pair *p, enum ferry_kind passive_kind, struct worker *p
         pair_assert_serving(p);
 }
 
-ON_EACH_PAIR(a_transfer_that_moves_no_byte_ends_by_the_stall_limit, "--stall-limit", LIMIT_MS(300), "--grace",
+ON_EACH_PAIR(a_transfer_that_moves_no_byte_ends_by_the_stall_limit, "--stall-limit", LIMIT_MS(1000), "--grace",
              LIMIT_MS(200), SMALL_WINDOW)
 {
         pair_expect_failures(p);

@@ -265,7 +265,7 @@ WITH_WORKER(a_silent_registry_is_asked_so_many_questions_at_once)
         assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &size), 0);
         worker_start(w, "w",
                      STRINGS("--registry", text_format("http://127.0.0.1:%u", ntohs(address.sin_port)),
-                             "--registry-ttl", "15s")); /* each question may take 5 s */
+                             "--registry-ttl", "9s")); /* each question may take 3 s */
         worker_expect(w, "registry");
         worker_expect(w, "operation ended");
         limits = call_json(w, 200, "GET", "/v1/limits", NULL);
