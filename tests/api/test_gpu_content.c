@@ -146,7 +146,7 @@ WITH_GPUS(the_stall_limit_ends_the_wait_for_a_gpu)
         uint8_t *pattern = calloc(1, SIZE);
 
         assert_non_null(pattern);
-        worker_start(w, "a", STRINGS("--stall-limit", "500ms"));
+        worker_start(w, "a", STRINGS("--stall-limit", "2s"));
         worker_expect(w, "stalled");
         for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
                 test_row(text_format("%s %s %s", requests[i].method, requests[i].path, requests[i].headers));
@@ -195,7 +195,7 @@ WITH_GPUS(bytes_that_come_after_the_stall_limit_are_not_taken_for_sent)
         struct worker *w = &s->pair.a;
         struct raw_answer answer;
 
-        worker_start(w, "a", STRINGS("--stall-limit", "1s"));
+        worker_start(w, "a", STRINGS("--stall-limit", "2s"));
         const char *slow = device_region(w, "cuda:0", KIB, SEED), *quick = device_region(w, "cpu", 2 * KIB, SEED);
         struct json_object *offer = call_json(
                 w, 201, "POST", "/v1/operations",
