@@ -219,7 +219,7 @@ class Faults(Case):
 
         tunnel = self.tunnel(self.a, stop)
         fetch = self.start("fetch", url.replace(self.a.url, tunnel), "-o", self.directory / "x", "-u", self.b.url, *more)
-        self.eventually(lambda: self.b.get("/v1/operations")["operations"])
+        self.eventually(lambda: self.b.get("/v1/operations?status=IN_PROGRESS")["operations"])
         self.assertEqual(len(self.files()), 1)  # x.part-PID
         return process, fetch
 

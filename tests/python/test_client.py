@@ -61,6 +61,7 @@ class TestClient(unittest.TestCase):
         source, target = self.region(self.there, b"0123456789"), self.region(self.here)
         offer = self.there.offer(source.slice(2, 3), source.slice(7, 1))
         self.here.read([target.slice(0, 3), target.slice(10, 1)], offer).wait(timeout=30)
+        offer.wait(timeout=30)  # which ends a moment later, and has the region until then
         self.assertEqual(target.read(0, 11), b"234" + bytes(7) + b"7")
 
     def test_content_is_mapped_where_the_worker_is_local(self):
