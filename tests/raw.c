@@ -40,7 +40,7 @@ int raw_dial(uint16_t port)
         return fd;
 }
 
-int raw_listen(uint16_t *ret_port)
+int raw_hold(uint16_t *ret_port)
 {
         struct sockaddr_in address = loopback(0);
         socklen_t size = sizeof(address);
@@ -48,9 +48,17 @@ int raw_listen(uint16_t *ret_port)
 
         assert_true(fd >= 0);
         assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-        assert_int_equal(listen(fd, 16), 0);
+        assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int)), 0);
         assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &size), 0);
         *ret_port = ntohs(address.sin_port);
+        return fd;
+}
+
+int raw_listen(uint16_t *ret_port)
+{
+        int fd = raw_hold(ret_port);
+
+        assert_int_equal(listen(fd, 16), 0);
         return fd;
 }
 

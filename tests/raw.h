@@ -25,6 +25,11 @@ int raw_dial(uint16_t port);
 int raw_try(uint16_t port);
 /* A listening socket on a free port of loopback. */
 int raw_listen(uint16_t *ret_port);
+/*
+ * A socket that holds a free port of loopback, where nobody listens: until it is closed the system gives the port to no
+ * other socket but one that asks for it by number, with SO_REUSEADDR.
+ */
+int raw_hold(uint16_t *ret_port);
 
 /* Sends all, or until the other end closes: its answer tells why. */
 void raw_send(int fd, const void *data, size_t size);

@@ -48,7 +48,7 @@ static pid_t program_start(const char *const *argv, int out)
 
 static bool nats_listens(void)
 {
-        int fd = raw_try((uint16_t)nats.port);
+        int fd = raw_try(nats.port);
 
         if (fd >= 0)
                 (void)close(fd);
@@ -104,7 +104,7 @@ int nats_subscribe(const char *subject)
 {
         char line[4096];
         const char *text = text_format("CONNECT {\"verbose\":false}\r\nSUB %s 1\r\nPING\r\n", subject);
-        int fd = raw_dial((uint16_t)nats.port);
+        int fd = raw_dial(nats.port);
         size_t n = 0;
 
         assert_true(fd >= 0);
@@ -217,15 +217,12 @@ void nats_assert_fetched(struct shared_scene *s, const char *server)
 
 int nats_setup(void **state)
 {
-        char url[64];
-
         (void)state;
         if (!server_path()) {
                 print_message("Skipped: no nats-server here (scripts/setup --all installs it)\n");
                 return 0;
         }
-        (void)close(listen_somewhere(url, sizeof(url), ""));
-        nats.port = atoi(strrchr(url, ':') + 1);
+        nats.held = raw_hold(&nats.port); /* the same after a restart */
         (void)snprintf(nats.url, sizeof(nats.url), "nats://127.0.0.1:%d", nats.port);
         nats_start(NULL);
         return 0;
@@ -235,5 +232,7 @@ int nats_teardown(void **state)
 {
         (void)state;
         nats_kill();
+        if (nats.port)
+                (void)close(nats.held);
         return 0;
 }

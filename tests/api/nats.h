@@ -10,7 +10,8 @@ enum { NATS_LINE_SIZE = 512 };
 
 struct nats {
         pid_t pid; /* 0 = not running */
-        int port;
+        uint16_t port;
+        int held; /* the socket that holds the port */
         char url[48];
 };
 extern struct nats nats;

@@ -29,25 +29,6 @@ bool etcd_is_here(void)
         return false;
 }
 
-/*
- * It must be the same after a restart, so etcd cannot choose it. Below the ports that the system gives to others, such
- * as the workers of another test, before etcd has it and while it is down.
- */
-static uint16_t free_port(void)
-{
-        enum { FIRST = 20000, PORTS = 12000, FOR_A_PROCESS = 16 };
-        static unsigned n;
-
-        for (;;) {
-                uint16_t port = (uint16_t)(FIRST + ((unsigned)getpid() * FOR_A_PROCESS + n++) % PORTS);
-                int fd = raw_try(port);
-
-                if (fd < 0)
-                        return port;
-                (void)close(fd);
-        }
-}
-
 /* status 0: nobody listens, or there was no answer. */
 static struct raw_answer exchange(const struct etcd *etcd, const char *path, const char *body)
 {
@@ -145,11 +126,16 @@ static void spawn(struct etcd *etcd)
 
 void etcd_start(struct etcd *etcd, const char *tls)
 {
-        *etcd = (struct etcd){ .port = free_port(), .tls = tls, .directory = "/tmp/ferry-etcd-XXXXXX" };
+        uint16_t secure_port;
+
+        *etcd = (struct etcd){ .tls = tls, .directory = "/tmp/ferry-etcd-XXXXXX" };
+        /* They must be the same after a restart, so etcd cannot choose them. */
+        etcd->held[0] = raw_hold(&etcd->port);
+        etcd->held[1] = raw_hold(&secure_port);
         assert_non_null(mkdtemp(etcd->directory));
         (void)snprintf(etcd->url, sizeof(etcd->url), "http://127.0.0.1:%d", etcd->port);
         if (tls)
-                (void)snprintf(etcd->secure_url, sizeof(etcd->secure_url), "https://127.0.0.1:%d", free_port());
+                (void)snprintf(etcd->secure_url, sizeof(etcd->secure_url), "https://127.0.0.1:%d", secure_port);
         spawn(etcd);
 }
 
@@ -197,6 +183,8 @@ void etcd_resume(struct etcd *etcd)
 void etcd_clean(struct etcd *etcd)
 {
         etcd_kill(etcd);
+        for (size_t i = 0; i < 2 && etcd->port; i++)
+                (void)close(etcd->held[i]);
         if (etcd->directory[0])
                 (void)nftw(etcd->directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
         *etcd = (struct etcd){ 0 };

@@ -11,6 +11,7 @@
 struct etcd {
         pid_t pid; /* 0 = not running */
         uint16_t port;
+        int held[2];         /* the sockets that hold its ports */
         char url[48];        /* as --registry takes it */
         const char *tls;     /* folder with ca.pem, server.pem and server-key.pem, borrowed; NULL = it has no TLS */
         char secure_url[48]; /* with TLS, for clients whose certificate ca.pem vouches for */
