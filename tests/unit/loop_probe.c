@@ -85,6 +85,30 @@ struct probe *probe_new(void)
         return probe;
 }
 
+static sem_t held, released;
+
+static void hold_fired(struct loop_timer *timer)
+{
+        sem_post(&held);
+        wait_for(&released);
+}
+
+void loop_hold(void)
+{
+        static struct loop_timer timer;
+
+        timer = (struct loop_timer){ .fired = hold_fired };
+        sem_init(&held, 0, 0);
+        sem_init(&released, 0, 0);
+        assert_int_equal(loop_timer_start(loop, &timer, 0), 0);
+        wait_for(&held);
+}
+
+void loop_release(void)
+{
+        sem_post(&released);
+}
+
 void loop_drain(void)
 {
         struct probe *probe = probe_new();

@@ -39,5 +39,8 @@ void probe_setup(struct probe *probe);
 void wait_for(sem_t *done);
 /* Returns when the loop's thread has gone through all that was due before. */
 void loop_drain(void);
+/* Keeps the loop's thread in a callback, so that nothing fires however long the test takes; lets it go. */
+void loop_hold(void);
+void loop_release(void);
 
 #endif

@@ -37,10 +37,12 @@ WITH_LOOP(stopped_timer_does_not_fire)
 {
         struct probe *stopped = probe_new(), *later = probe_new();
         uint64_t now = clock_now_us();
+        loop_hold();
         loop_timer_start(loop, &stopped->timer, now + 50 * MS);
         loop_timer_start(loop, &later->timer, now + 60 * MS);
         assert_true(loop_timer_stop(loop, &stopped->timer));
         assert_false(loop_timer_stop(loop, &stopped->timer));
+        loop_release();
         wait_for(&later->done);
         assert_int_equal(stopped->fired, 0);
 }
@@ -59,8 +61,10 @@ WITH_LOOP(timer_moved_later_fires_once_and_later)
 {
         struct probe *probe = probe_new();
         uint64_t later = clock_now_us() + 60 * MS;
+        loop_hold();
         loop_timer_start(loop, &probe->timer, clock_now_us() + 20 * MS);
         loop_timer_start(loop, &probe->timer, later);
+        loop_release();
         wait_for(&probe->done);
         assert_true(probe->fired_us >= later);
         loop_drain();
@@ -130,6 +134,7 @@ WITH_LOOP(many_timers_fire_in_order_though_some_are_stopped_and_moved)
         size_t expected = 0;
         sem_init(&done, 0, 0);
         unsigned seed = 7;
+        loop_hold();
         for (size_t i = 0; i < COUNT; i++) {
                 orders[i] = (struct creation_order){
                         .timer.fired = order_fired, .done = &done, .last = &last, .wrong = &wrong
@@ -141,6 +146,7 @@ WITH_LOOP(many_timers_fire_in_order_though_some_are_stopped_and_moved)
         for (size_t i = 0; i < COUNT; i++)
                 if (i % 5 != 0 || !loop_timer_stop(loop, &orders[i].timer))
                         expected++;
+        loop_release();
         for (size_t i = 0; i < expected; i++)
                 wait_for(&done);
         loop_drain();
