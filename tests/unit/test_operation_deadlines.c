@@ -51,15 +51,23 @@ WITH_STORE(a_claimed_operation_is_not_reaped)
 
 WITH_STORE(the_time_to_live_applies_again_between_readers)
 {
-        struct operation *operation = make_readers(f, 2, SHORT_MS);
-        struct engine_claim_request request = request_for(f, operation);
+        struct operation *operation;
+        struct engine_claim_request request;
         struct engine_claim granted;
+        uint64_t ended_us;
+        int r;
 
-        assert_int_equal(operation_store_claim(f->store, &request, &granted), 0);
+        do {
+                operation = make_readers(f, 2, SHORT_MS);
+                request = request_for(f, operation);
+                r = operation_store_claim(f->store, &request, &granted);
+        } while (r == FERRY_E_EXPIRED); /* this machine was too slow */
+        assert_int_equal(r, 0);
         await_loop(f, clock_now_us() + 2 * SHORT_MS * 1000);
+        ended_us = clock_now_us();
         end_claim(f, &granted, FERRY_E_PEER_LOST);
-        assert_int_equal(look(f, operation).status, FERRY_IN_PROGRESS);
         await(f, operation, 0);
+        assert_true(clock_now_us() >= ended_us + SHORT_MS * 1000);
         assert_int_equal(look(f, operation).status, FERRY_CANCELLED);
         assert_int_equal(look(f, operation).error, FERRY_E_EXPIRED);
 }
