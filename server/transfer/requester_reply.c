@@ -77,17 +77,13 @@ static bool check_bytes(struct requester *r, const struct wire_header *data, uin
 /* The bytes of a DATA are in place and checked. */
 static void data_is_there(struct requester *r, struct chunk *chunk, const struct wire_header *data)
 {
-        uint64_t length = chunk->length;
-
         chunk->arrived += data->length;
-        peer_note_moved(r->peer, data->length);
-        requester_note_moved(r, 0);
+        requester_count_done(r, data->length);
         if (r->spec.arrived && r->error == 0)
                 r->spec.arrived(r->spec.context, data->offset, data->length);
-        if (chunk->arrived < length || chunk_is_busy(chunk))
+        if (chunk->arrived < chunk->length || chunk_is_busy(chunk))
                 return;
         requester_release_chunk(r, chunk);
-        requester_count_done(r, length);
         /* The end tells the responder, and waits for no answer. */
         if ((data->flags & WIRE_FINAL) && r->done == r->spec.total && r->error == 0)
                 requester_set_state(r, REQUESTER_COMPLETE);

@@ -108,16 +108,19 @@ TEST(memory_without_a_file_is_moved_as_well)
 
 TEST(small_pieces_travel_together)
 {
-        enum { N = 1000, PIECE = 16 << 10, CHUNKS_MAX = 66 }; /* the first and the last may be short */
+        /* The first and the last chunk may be short; the network answers a READ of one in parts of up to 60 KiB. */
+        enum { N = 1000, PIECE = 16 << 10, CHUNKS_MAX = 66, PARTS = 5 };
 
         FOR_EACH_WORLD (w, MAPPED, 20 << 20) {
+                bool in_parts = w->carrier == NETWORK && w->direction == ENGINE_READ;
+
                 world_scatter_both(w, N, PIECE, PIECE + 3);
                 world_offer(w, w->direction);
                 world_start(w, w->direction, false);
                 end_wait(&w->active, 1);
                 assert_int_equal(w->active.outcome.error, 0);
                 if (!messages_are_late()) /* of those, each half tells progress */
-                        assert_true(w->active.steps <= CHUNKS_MAX);
+                        assert_true(w->active.steps <= CHUNKS_MAX * (in_parts ? PARTS : 1));
         }
 }
 

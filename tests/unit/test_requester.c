@@ -250,6 +250,21 @@ TEST(a_link_that_ends_behind_a_part_of_the_first_chunk_is_not_tried_again)
         assert_int_equal(s->requester.error, FERRY_E_PEER_LOST);
 }
 
+/* A READ of what another read is filling is answered in parts, and may end behind any. */
+TEST(bytes_count_as_done_before_the_rest_of_their_chunk_is_here)
+{
+        const struct wire_header data = {
+                .type = WIRE_DATA, .from_epoch = EPOCH, .transfer = TRANSFER_ID, .length = 100, .total = TOTAL
+        };
+        const uint8_t bytes[100] = { 0 };
+        struct scene *s = scene_new(ENGINE_READ);
+
+        assert_true(requester_request_next(&s->requester));
+        requester_on_data(&s->engine, &s->peer, &data, &(struct payload){ .length = 100, .bytes = bytes });
+        assert_int_equal(s->requester.error, 0);
+        assert_int_equal(s->requester.done, 100);
+}
+
 /* A message for each byte would take far more memory than the bytes. */
 TEST(bytes_that_have_to_be_fetched_are_more_than_fit_inline)
 {
