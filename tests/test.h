@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
+#undef stop /* of cmocka 2 */
 
 /*
  * Tests register themselves; main.c runs them in the order of their file. A program takes patterns of names (* and ?)
