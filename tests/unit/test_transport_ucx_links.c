@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <net/if.h>
 #include <ucs/config/types.h>
 #include <ucs/debug/log_def.h>
 #include <unistd.h>
@@ -21,7 +24,6 @@ TEST(a_shut_down_flushes_what_was_sent)
         AWAIT(p, p->n[1].received_bytes == 100 && p->n[1].ended == 1);
 }
 
-/* A header of other bytes, beneath the transport. */
 /* The peer stands still while it connects: UCX has nobody to flush to, and aborts when it is made to wait. */
 TEST(a_shut_down_does_not_wait_for_a_peer_that_never_spoke)
 {
@@ -35,6 +37,7 @@ TEST(a_shut_down_does_not_wait_for_a_peer_that_never_spoke)
         assert_int_equal(p->n[1].ended, 1);
 }
 
+/* A header of other bytes, beneath the transport. */
 static void send_raw(struct node *node, const void *header, size_t size)
 {
         ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_AM_SEND_FLAG_REPLY };
@@ -272,13 +275,44 @@ void __wrap_ucp_get_version(unsigned *major, unsigned *minor, unsigned *release)
                 *minor = fake_minor;
 }
 
-TEST(a_version_that_cannot_connect_is_refused)
+static bool ucx_came_first;
+
+void *__real_dlsym(void *handle, const char *name);
+void *__wrap_dlsym(void *handle, const char *name);
+
+void *__wrap_dlsym(void *handle, const char *name)
+{
+        return __real_dlsym(ucx_came_first ? RTLD_NEXT : handle, name);
+}
+
+/* Of UCX; route.c has them, too. */
+int ucs_netlink_route_exists(int if_index, const struct sockaddr *remote, uintptr_t option);
+int ucs_netlink_is_best_route(int if_index, const struct sockaddr *remote);
+
+TEST(ucx_1_20_gets_a_route_over_loopback)
+{
+        const struct sockaddr_in nowhere = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(0xc0000201) };
+        const struct sockaddr *remote = (const struct sockaddr *)&nowhere;
+        int lo = (int)if_nametoindex("lo");
+
+        assert_true(lo > 0);
+        fake_minor = 20;
+        assert_int_equal(ucs_netlink_route_exists(lo, remote, 0), 1);
+        assert_int_equal(ucs_netlink_is_best_route(lo, remote), 1);
+        assert_ptr_equal(__real_dlsym(RTLD_DEFAULT, "ucs_netlink_route_exists"), ucs_netlink_route_exists);
+        assert_ptr_equal(__real_dlsym(RTLD_DEFAULT, "ucs_netlink_is_best_route"), ucs_netlink_is_best_route);
+        fake_minor = 0;
+}
+
+TEST(loopback_is_refused_where_ucx_1_20_came_before_us)
 {
         const struct ucx_config config = { .data_listen = "127.0.0.1:0" };
         struct node node = { 0 };
 
         fake_minor = 20;
+        ucx_came_first = true;
         assert_int_equal(node_open_with(&node, &config), -ENOTSUP);
+        ucx_came_first = false;
         fake_minor = 0;
 }
 

@@ -257,8 +257,10 @@ static void warn_of_network(const struct ucx *ucx)
 /* Opens UCX at an address that is up. Leaves nothing behind on failure. */
 static int open_network(struct ucx *ucx, const struct ucx_config *config)
 {
-        int r = ucx_context_open(ucx, config);
+        int r = ucx_check_loopback(&ucx->listen);
 
+        if (r == 0)
+                r = ucx_context_open(ucx, config);
         if (r == 0)
                 r = ucx_worker_open(ucx, ucx_message_arrived);
         if (r == 0)
@@ -277,10 +279,8 @@ static int open_network(struct ucx *ucx, const struct ucx_config *config)
 static int open_or_wait(struct ucx *ucx, const struct ucx_config *config)
 {
         const char *missing;
-        int r = ucx_check_version();
+        int r = ucx_address_parse(config->data_listen, &ucx->listen);
 
-        if (r == 0)
-                r = ucx_address_parse(config->data_listen, &ucx->listen);
         if (r == 0)
                 r = ucx_address_check(&ucx->listen, &missing);
         if (r == -EAGAIN)

@@ -149,8 +149,6 @@ static inline struct ucx_message *ucx_message_of(struct message *message)
 
 /* Whether the UCX that is loaded is older than 1.<minor>. */
 bool ucx_is_before(unsigned minor);
-/* 0, or -ENOTSUP, logged, for a version that is known not to work. */
-int ucx_check_version(void);
 int ucx_errno(ucs_status_t status);
 /* Logs that a step of the start failed; returns its -errno. */
 int ucx_failed(const char *step, ucs_status_t status);
@@ -170,6 +168,11 @@ bool ucx_address_same_host(const struct sockaddr *a, const struct sockaddr *b);
 bool ucx_address_is_for_lanes(const struct ifaddrs *address);
 /* "1.2.3.4:5" or "[::1]:5". 0 or -errno. */
 int ucx_address_format(const struct sockaddr_storage *address, char *text, size_t size);
+
+/* ---- route.c: what UCX 1.20 needs to connect over loopback ---- */
+
+/* 0, or -ENOTSUP, logged, if the address is loopback and this process cannot help UCX 1.20. */
+int ucx_check_loopback(const struct ucx_address *listen);
 
 /* ---- rdma.c: RDMA devices and locked memory ---- */
 

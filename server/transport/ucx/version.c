@@ -21,18 +21,6 @@ bool ucx_is_before(unsigned minor)
         return major == 1 && its_minor < minor;
 }
 
-int ucx_check_version(void)
-{
-        char version[32];
-
-        if (ucx_is_before(20) || !ucx_is_before(21))
-                return 0;
-        ucx_version(version, sizeof(version));
-        log_event(LOG_ERROR, "this version of UCX cannot connect over loopback TCP", LOG_S("ucx_version", version),
-                  LOG_S("advice", "install UCX 1.21, or run without --data-listen"));
-        return -ENOTSUP;
-}
-
 int ucx_errno(ucs_status_t status)
 {
         switch (status) {

@@ -34,7 +34,7 @@ struct ucx_facts {
  * nobody until then, and says so in the log.
  *
  * 0 with *ret_transport; -EADDRINUSE, -EADDRNOTAVAIL, -EINVAL (data_listen, transports, interfaces), -ENODEV (UCX has
- * no such transport), -ENOTSUP (this version of UCX is known not to work), other -errno. The reason is logged.
+ * no such transport), -ENOTSUP (route.c), other -errno. The reason is logged.
  */
 int ucx_transport_new(const struct ucx_config *config, const struct transport_handlers *handlers, size_t index,
                       struct transport **ret_transport);
