@@ -113,6 +113,17 @@ TEST_WITH(a_start_survives_the_sweeps_of_other_workers, setup, teardown)
         transport->ops->free(transport);
 }
 
+static void assert_auto_is_in_tmp(void)
+{
+        struct transport *transport;
+        char expected[TEXT];
+
+        assert_int_equal(open_in("auto", 1, &transport), 0);
+        (void)snprintf(expected, sizeof(expected), "/tmp/ferry-%lu", (unsigned long)geteuid());
+        assert_string_equal(local_transport_directory(transport), expected);
+        transport->ops->free(transport);
+}
+
 TEST_WITH(auto_is_the_users_runtime_directory, setup, teardown)
 {
         struct transport *transport;
@@ -125,10 +136,23 @@ TEST_WITH(auto_is_the_users_runtime_directory, setup, teardown)
         transport->ops->free(transport);
         assert_int_equal(rmdir(expected), 0);
         assert_int_equal(unsetenv("XDG_RUNTIME_DIR"), 0);
-        assert_int_equal(open_in("auto", 1, &transport), 0);
-        (void)snprintf(expected, sizeof(expected), "/tmp/ferry-%lu", (unsigned long)geteuid());
-        assert_string_equal(local_transport_directory(transport), expected);
-        transport->ops->free(transport);
+        assert_auto_is_in_tmp();
+}
+
+TEST_WITH(auto_is_no_runtime_directory_of_others, setup, teardown)
+{
+        (void)close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+        FOR_EACH_TEXT (runtime, "", "d", "/nonexistent/directory", path) {
+                assert_int_equal(setenv("XDG_RUNTIME_DIR", runtime, 1), 0);
+                assert_auto_is_in_tmp();
+        }
+        assert_int_equal(unlink(path), 0);
+        if (geteuid() == 0) {
+                assert_int_equal(mkdir(path, 0755), 0);
+                assert_int_equal(chown(path, OTHER_USER, OTHER_USER), 0);
+                assert_auto_is_in_tmp();
+        }
+        assert_int_equal(unsetenv("XDG_RUNTIME_DIR"), 0);
 }
 
 TEST_WITH(a_directory_that_others_could_use_is_refused, setup, teardown)

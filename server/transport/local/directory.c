@@ -29,17 +29,29 @@ static void name_of(uint64_t epoch, const char *suffix, char name[DIRECTORY_NAME
 
 /* ---- the directory ---- */
 
+/* After su or sudo, and in a container, the variable may name a directory of another user, or none. */
+static bool is_own_directory(const char *path)
+{
+        struct stat st;
+
+        return path[0] == '/' && stat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid();
+}
+
 static int path_of(const char *path, char text[LOCAL_PATH_SIZE])
 {
         const char *runtime = getenv("XDG_RUNTIME_DIR");
+        bool own = runtime && is_own_directory(runtime);
         int n;
 
         if (strcmp(path, "auto") != 0)
                 n = snprintf(text, LOCAL_PATH_SIZE, "%s", path);
-        else if (runtime && runtime[0] != '\0')
+        else if (own)
                 n = snprintf(text, LOCAL_PATH_SIZE, "%s/ferry", runtime);
         else
                 n = snprintf(text, LOCAL_PATH_SIZE, "/tmp/ferry-%lu", (unsigned long)geteuid());
+        if (runtime && runtime[0] && strcmp(path, "auto") == 0 && !own)
+                log_event(LOG_INFO, "XDG_RUNTIME_DIR ignored", LOG_S("reason", "not a directory of this user"),
+                          LOG_S("directory", text));
         /* With a slash at its end a symbolic link would be followed. */
         while (n > 1 && n < LOCAL_PATH_SIZE && text[n - 1] == '/')
                 text[--n] = '\0';
