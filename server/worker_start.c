@@ -443,18 +443,21 @@ static const struct step {
 
 int worker_start(struct ferry_worker *worker, char *message, size_t message_size)
 {
-        static const char no_thread[] = "no further thread: see ulimit -u and -v, and pids.max of the control group";
-
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(steps); i++) {
                 int r = steps[i].start(worker);
+                const char *advice = "the log says more";
 
+                if (r == -EAGAIN)
+                        advice = "no further thread: see ulimit -u, -v and -d, and pids.max of the control group";
+                else if (r == -ENOMEM)
+                        advice = "see ulimit -v and -d, and the log";
                 if (r == -ENODEV && steps[i].invalid)
                         r = -EINVAL;
                 if (r == -EINVAL && steps[i].invalid)
                         (void)snprintf(message, message_size, "%s", steps[i].invalid);
                 else if (r < 0)
                         (void)snprintf(message, message_size, "%s could not be started: %s (%s)", steps[i].what,
-                                       strerror(-r), r == -EAGAIN ? no_thread : "the log says more");
+                                       strerror(-r), advice);
                 if (r < 0)
                         return r;
         }
