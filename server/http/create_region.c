@@ -66,9 +66,11 @@ static void answer(struct http_request *request, struct region *region)
         region_unref(region);
 }
 
-static void answer_error(struct http_request *request, int error, const char *detail)
+static void answer_error(struct http_request *request, int error, const char *detail, const char *device, uint64_t size)
 {
-        if (error == FERRY_E_UNKNOWN_DEVICE)
+        if (error == FERRY_E_NO_SPACE && !region_may_fit(request->server->config.regions, device, size))
+                request_problem_lasting(request, error, detail);
+        else if (error == FERRY_E_UNKNOWN_DEVICE)
                 request_problem_at(request, error, "/device", *detail ? detail : NULL);
         else if (error > 0 && *detail)
                 request_problem(request, error, "%s", detail);
@@ -100,7 +102,7 @@ static void answer_made(struct http_request *request)
         if (deleted)
                 request_problem(request, FERRY_E_GONE, "The region was deleted while it was being created");
         else if (state == REGION_FAILED)
-                answer_error(request, region->error, region->detail);
+                answer_error(request, region->error, region->detail, region->device, region->size);
         else if (!wait_abandoned(request, "the region was ready"))
                 request_problem(request, FERRY_E_LIMIT_REACHED,
                                 "The region was not ready within %u s, the most that a request waits for it",
@@ -170,10 +172,8 @@ static void make(struct http_request *request, const struct region_body *body)
         int error;
 
         error = region_create(regions, &spec, &region, detail);
-        if (error == FERRY_E_NO_SPACE && !region_may_fit(regions, body->size)) {
-                request_problem_lasting(request, error, detail);
-        } else if (error) {
-                answer_error(request, error, detail);
+        if (error) {
+                answer_error(request, error, detail, body->device, body->size);
         } else if (region_state(region) == REGION_READY) {
                 replay_commit(request, &region->id);
                 answer(request, region);

@@ -47,8 +47,7 @@ static int memfd_new(uint64_t region)
         return fd < 0 ? -errno : fd;
 }
 
-/* Beyond this limit growing a file would raise SIGXFSZ. */
-static bool file_may_have(size_t size)
+bool pages_may_have(uint64_t size)
 {
         struct rlimit limit;
 
@@ -92,7 +91,7 @@ int pages_new(uint64_t region, size_t size, struct pages *ret_pages)
         void *address = NULL;
         int r;
 
-        if (!file_may_have(size))
+        if (!pages_may_have(size))
                 return -EFBIG;
         fd = memfd_new(region);
         if (fd < 0)

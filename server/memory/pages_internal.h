@@ -16,6 +16,9 @@ struct pages {
         size_t size;
 };
 
+/* Whether RLIMIT_FSIZE, beyond which growing a file would raise SIGXFSZ, allows so many bytes. */
+bool pages_may_have(uint64_t size);
+
 /* Reserves address space without pages, in a file that has the region's id in its name. 0 or -errno; -EFBIG also where
  * RLIMIT_FSIZE is too small. */
 int pages_new(uint64_t region, size_t size, struct pages *ret_pages);

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <ferry/buffer.h>
@@ -103,9 +104,9 @@ static int limit_refuse(const struct region_table *table, uint64_t bytes, char d
         return FERRY_E_NO_SPACE;
 }
 
-bool region_may_fit(const struct region_table *table, uint64_t size)
+bool region_may_fit(const struct region_table *table, const char *device, uint64_t size)
 {
-        return size <= table->config.memory_limit;
+        return size <= table->config.memory_limit && (strcmp(device, "cpu") != 0 || pages_may_have(size));
 }
 
 /* Whether all bytes together are within the limit. Under the lock. */

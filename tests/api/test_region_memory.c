@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,6 +30,18 @@ ON_WORKER(the_limit_that_refuses_is_named, "--memory-limit", "4096T")
         worker_await_metric(w, "ferry_regions", 0);
         worker_await_metric(w, "ferry_region_bytes", 0);
         worker_assert_serving(w);
+}
+
+/* A limit of the process, which no wait changes. */
+ON_WORKER(a_region_beyond_the_file_size_limit_is_refused_for_good)
+{
+        const struct rlimit limit = { MIB, RLIM_INFINITY };
+        struct ferry_region region;
+
+        assert_int_equal(prlimit(w->pid, RLIMIT_FSIZE, &limit, NULL), 0);
+        assert_refused_by(w, "{\"size\":1048577}", "RLIMIT_FSIZE, ulimit -f) is 1048576", true);
+        assert_refused_by(w, "{\"size\":268435456}", "RLIMIT_FSIZE, ulimit -f) is 1048576", true); /* by a maker */
+        assert_int_equal(ferry_create_region(w->client, &(struct ferry_region_spec){ .size = MIB }, &region), 0);
 }
 
 static bool write_file(const char *path, const char *text)

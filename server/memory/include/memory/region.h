@@ -133,8 +133,9 @@ struct region_spec {
 int region_create(struct region_table *table, const struct region_spec *spec, struct region **ret_region,
                   char detail[REGION_DETAIL_SIZE]);
 
-/* Whether the memory limit allows a region of so many bytes when there is no other. */
-bool region_may_fit(const struct region_table *table, uint64_t size);
+/* Whether the memory limit and, of host memory, the process's file size limit allow a region of so many bytes when
+ * there is no other. */
+bool region_may_fit(const struct region_table *table, const char *device, uint64_t size);
 
 enum region_state region_state(const struct region *region);
 const char *region_state_name(enum region_state state);
