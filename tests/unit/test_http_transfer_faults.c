@@ -252,6 +252,39 @@ TEST(what_was_cancelled_before_it_began_asks_for_nothing)
         assert_int_equal(atomic_load(&peer->requests), 0);
 }
 
+/* The peer has closed the connection that an earlier transfer left, and has read the bytes, maybe. */
+TEST(a_write_on_a_connection_that_was_closed_is_sent_again_from_its_beginning)
+{
+        struct answering_peer *peer = answering_peer_new(NULL);
+        struct place *place = place_new();
+        struct moved first, second = { .lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER };
+        struct engine_transfer spec = write_of(&first, &place->segment, peer->port);
+        char request[REQUEST_SIZE], detail[256];
+        int fd;
+
+        transfer_begin(&first, &spec);
+        fd = accept(peer->fd, NULL, NULL);
+        take_whole(fd, request);
+        answer(fd, "HTTP/1.1 204 Stored\r\n\r\n");
+        take_whole(fd, request);
+        answer(fd, COMPLETE);
+        await_end(&first);
+        spec.context = &second;
+        assert_int_equal(peers_transfer_start(first.peers, &spec, detail, sizeof(detail)), 0);
+        take_whole(fd, request);
+        (void)close(fd);
+        fd = accept(peer->fd, NULL, NULL);
+        take_whole(fd, request);
+        assert_string_equal(strstr(request, "\r\n\r\n"), "\r\n\r\nabcdefgh");
+        answer(fd, "HTTP/1.1 204 Stored\r\n\r\n");
+        take_whole(fd, request);
+        answer(fd, COMPLETE);
+        await_end(&second);
+        assert_int_equal(second.outcome.error, 0);
+        read_end(&first);
+        (void)close(fd);
+}
+
 /* Of the whole range anew where its digest is asked for. */
 TEST(a_range_that_broke_off_is_asked_for_from_where_it_stopped)
 {

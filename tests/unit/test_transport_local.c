@@ -103,6 +103,29 @@ TEST_WITH(scattered_bytes_arrive_at_scattered_places, setup, teardown)
 }
 TEST_AGAIN(scattered_bytes_arrive_at_scattered_places, threads, setup_threads, teardown)
 
+/* The second segment begins in its memory where the first one ends in its own. */
+TEST_WITH(memories_are_told_apart_where_their_offsets_meet, setup, teardown)
+{
+        struct segment segments[2], place_segment;
+        struct stream source, place;
+        struct block x, y, taken;
+
+        block_new(&x, &a, 2 * MIB, true);
+        block_new(&y, &a, 2 * MIB, true);
+        block_new(&taken, &b, 2 * MIB, true);
+        segments[0] = (struct segment){ x.memory.address, MIB, &x.memory };
+        segments[1] = (struct segment){ y.memory.address + MIB, MIB, &y.memory };
+        stream_of(&source, segments, 2);
+        stream_of_block(&place, &place_segment, &taken);
+        carry(&a, a_to_b, &b, &source, &place, 0, 2 * MIB);
+        assert_memory_equal(taken.memory.address, x.memory.address, MIB);
+        assert_memory_equal(taken.memory.address + MIB, y.memory.address + MIB, MIB);
+        stream_clear(&source);
+        block_free(&x);
+        block_free(&y);
+        block_free(&taken);
+}
+
 TEST_WITH(fit_never_mixes_what_is_mapped_with_what_is_copied, setup, teardown)
 {
         struct segment segments[3];

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include "failing_memory.h"
@@ -31,13 +32,25 @@ TEST_WITH(full_bounce_buffers_ask_to_wait_and_tell_when_there_is_room, setup, te
 
 TEST_WITH(memory_too_short_for_bounce_buffers_costs_no_link, setup, teardown)
 {
-        bool force_inline = true;
+        bool force_inline;
 
         export_blocks(MIB, false);
-        for (long left = 0; force_inline; left++) {
+        for (long left = 0;; left++) {
+                struct message *message;
+                uint64_t length;
+
                 memory_left = left;
-                assert_true(a.transport->ops->fit(a_to_b, &from, 0, MIB, &force_inline) > 0);
+                length = a.transport->ops->fit(a_to_b, &from, 0, MIB, &force_inline);
                 memory_left = -1;
+                assert_true(length > 0);
+                if (!force_inline)
+                        break;
+                message = message_make(&a, &from, 0, length, TRANSFER, &sent);
+                message->force_inline = true;
+                memory_left = 0;
+                worker_send(a_to_b, message);
+                memory_left = -1;
+                assert_int_equal(sent.result, MESSAGE_OK);
         }
         send_it(MIB);
         RUN_UNTIL(&a, &b, sent.done);
@@ -45,6 +58,15 @@ TEST_WITH(memory_too_short_for_bounce_buffers_costs_no_link, setup, teardown)
         assert_int_equal(b.received.result, MESSAGE_OK);
         assert_int_equal(sum_of(&to, 0, MIB), sum_of(&from, 0, MIB));
         assert_int_equal(a_to_b->state, LINK_UP);
+}
+
+/* fit() allows less. */
+TEST_WITH(a_payload_that_no_bounce_buffer_holds_is_not_sent, setup, teardown)
+{
+        export_blocks(2 * MIB, false);
+        send_it(2 * MIB);
+        assert_int_equal(sent.done, 1);
+        assert_int_equal(sent.result, MESSAGE_NO_MEMORY);
 }
 
 TEST_WITH(leases_are_bounded, setup, teardown)
@@ -99,6 +121,40 @@ TEST_WITH(a_peer_that_does_not_read_harms_its_own_link_alone, setup, teardown)
         RUN_UNTIL(&a, &c, c.n == 1);
         RUN_UNTIL(&a, &b, b.ended == 1);
         worker_close(&c);
+}
+
+static int sends_that_fail; /* before the next one that does not */
+
+ssize_t __real_sendmsg(int fd, const struct msghdr *message, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags);
+
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags)
+{
+        if (sends_that_fail > 0) {
+                sends_that_fail--;
+                errno = ENOBUFS;
+                return -1;
+        }
+        return __real_sendmsg(fd, message, flags);
+}
+
+/* Because the peer does not read, or because the kernel has no memory, twice. The peer says nothing. */
+TEST_WITH(room_is_told_when_what_waits_has_been_sent, setup, teardown)
+{
+        FOR_EACH (int, failing, 0, 2) {
+                bool force_inline;
+                size_t n = b.n;
+
+                export_blocks(MIB, true);
+                a.room = 0;
+                for (sends_that_fail = failing; a.transport->ops->fit(a_to_b, &from, 0, 1, &force_inline) > 0; n++) {
+                        assert_int_equal(a_to_b->state, LINK_UP);
+                        send_it(WIRE_INLINE_MAX);
+                }
+                assert_int_equal(a.transport->ops->deadline(a.transport) != UINT64_MAX, failing > 0);
+                RUN_UNTIL(&a, &b, b.n == n && a.room > 0);
+                assert_int_equal(a.transport->ops->deadline(a.transport), UINT64_MAX);
+        }
 }
 
 static uint64_t n_heard;
@@ -289,7 +345,7 @@ static void *drive_b(void *context)
         return NULL;
 }
 
-TEST_WITH(a_shutdown_flushes_what_was_sent, setup, teardown)
+static void shut_down_after(uint64_t bulk)
 {
         enum { MESSAGES = 5000 };
         pthread_t thread;
@@ -300,11 +356,21 @@ TEST_WITH(a_shutdown_flushes_what_was_sent, setup, teardown)
 
                 worker_send(a_to_b, message_make(&a, NULL, 0, 0, i + 1, &outcome));
         }
-        send_it(16 * MIB);
+        send_it(bulk);
         assert_int_equal(pthread_create(&thread, NULL, drive_b, NULL), 0);
         a.transport->ops->shut_down(a.transport, clock_now_us() + 10000000);
         assert_int_equal(a.ended, 1);
         assert_int_equal(sent.result, MESSAGE_OK);
         assert_int_equal(pthread_join(thread, NULL), 0);
         assert_int_equal(b.n, MESSAGES + 1);
+}
+
+TEST_WITH(a_shutdown_flushes_what_was_sent, setup, teardown)
+{
+        shut_down_after(16 * MIB);
+}
+
+TEST_WITH(a_shutdown_flushes_messages_without_a_lease, setup, teardown)
+{
+        shut_down_after(1);
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <pthread.h>
 #include <semaphore.h>
 
 #include "base/space.h"
@@ -29,7 +30,12 @@ static int finish_copies(const struct space *space)
         return finish_result;
 }
 
-static const struct space_ops ops = { .copy = copy_now, .finish = finish_copies };
+static int check_nothing(const struct space *space)
+{
+        return 0;
+}
+
+static const struct space_ops ops = { .copy = copy_now, .finish = finish_copies, .check = check_nothing };
 static const struct space device = { .ops = &ops };
 
 static void let_go(void)
@@ -177,6 +183,187 @@ TEST_WITH(what_a_device_could_not_load_is_not_sent, gpu_setup, gpu_teardown)
                         from_block.memory.space = NULL;
                         clear_streams();
                 }
+}
+
+static uint64_t n_heard; /* of messages of that transfer … */
+static bool is_in_order; /* … each a MiB after the last */
+
+static void hear(struct worker *worker, struct link *link, const struct wire_header *header)
+{
+        if (header->transfer == TRANSFER)
+                is_in_order = header->offset == MIB * n_heard++ && (is_in_order || n_heard == 1);
+}
+
+enum { BUFFERS = BOUNCE_BUFFERS / 2 /* that one device may have */ };
+
+static struct outcome outcomes[BUFFERS];
+
+/* Sends that MiB in a message. */
+static void send_part(size_t i)
+{
+        worker_send(a_to_b, message_make(&a, &from, i * MIB, MIB, TRANSFER, &outcomes[i]));
+}
+
+static void send_from_device(size_t n)
+{
+        for (size_t i = 0; i < n; i++)
+                send_part(i);
+}
+
+static void export_from_device(size_t size)
+{
+        export_blocks(size, true);
+        clear_place();
+        from_block.memory.space = &device;
+        place_on_device(&from, from_halves, &from_block);
+        b.received.done = 0;
+        memset(outcomes, 0, sizeof(outcomes));
+}
+
+static bool all_are_done(size_t n)
+{
+        while (n > 0 && outcomes[n - 1].done)
+                n--;
+        return n == 0;
+}
+
+/* All are loaded before the first one is sent. */
+TEST_WITH(each_payload_is_loaded_into_a_buffer_of_its_own, gpu_setup, gpu_teardown)
+{
+        export_from_device(BUFFERS * MIB);
+        send_from_device(BUFFERS);
+        RUN_UNTIL(NULL, NULL, atomic_load(&n_copies) == BUFFERS);
+        RUN_UNTIL(&a, &b, all_are_done(BUFFERS));
+        assert_int_equal(b.received.done, BUFFERS);
+        assert_memory_equal(to_block.memory.address, from_block.memory.address, BUFFERS * MIB);
+        clear_streams();
+}
+
+/* It may still be copying when the message is taken back. */
+TEST_WITH(a_buffer_is_used_again_once_the_peer_has_released_it, gpu_setup, gpu_teardown)
+{
+        export_from_device(BUFFERS * MIB);
+        send_from_device(BUFFERS);
+        RUN_UNTIL(&a, NULL, !a_to_b->loading);
+        send_it(MIB); /* fit() would say that there is no room */
+        assert_int_equal(sent.result, MESSAGE_NO_MEMORY);
+        a.transport->ops->cancel(a_to_b, TRANSFER);
+        assert_true(all_are_done(BUFFERS));
+        send_it(MIB);
+        assert_int_equal(sent.result, MESSAGE_NO_MEMORY);
+        RUN_UNTIL(&a, &b, channel_of(a_to_b)->leases.n_free == FRAME_LEASES);
+        send_from_device(BUFFERS);
+        RUN_UNTIL(&a, &b, all_are_done(BUFFERS));
+        assert_int_equal(outcomes[BUFFERS - 1].result, MESSAGE_OK);
+        clear_streams();
+}
+
+/* Other messages have taken the leases while these were loaded, the second one first. */
+TEST_WITH(what_is_loaded_goes_out_in_order_when_leases_are_released, gpu_setup, gpu_teardown)
+{
+        struct outcome others[FRAME_LEASES];
+        struct segment segment;
+        struct stream stream;
+        struct block host;
+
+        memset(others, 0, sizeof(others));
+        export_from_device(2 * MIB);
+        block_new(&host, &a, MIB, true);
+        stream_of_block(&stream, &segment, &host);
+        for (size_t i = 0; i < FRAME_LEASES; i++)
+                worker_send(a_to_b, message_make(&a, &stream, 0, MIB, TRANSFER + 1, &others[i]));
+        stands_still = true;
+        send_part(0);
+        RUN_UNTIL(&a, NULL, atomic_load(&n_copies) == 1);
+        stands_still = false;
+        send_part(1);
+        RUN_UNTIL(&a, NULL, !a_to_b->loading->next->stage->running);
+        let_go();
+        RUN_UNTIL(&a, NULL, !a_to_b->loading->stage->running);
+        assert_false(outcomes[0].done);
+        b.on_message = hear;
+        n_heard = 0;
+        RUN_UNTIL(&a, &b, all_are_done(2));
+        assert_true(n_heard == 2 && is_in_order);
+        assert_memory_equal(to_block.memory.address + MIB, from_block.memory.address + MIB, MIB);
+        block_free(&host);
+        clear_streams();
+}
+
+/* The first MiB is a device's, the second is mapped as it is. */
+TEST_WITH(host_memory_does_not_overtake_a_devices, gpu_setup, gpu_teardown)
+{
+        struct segment segments[2];
+        struct block gpu;
+
+        export_blocks(2 * MIB, true);
+        memset(outcomes, 0, sizeof(outcomes));
+        block_new(&gpu, &a, MIB, true);
+        gpu.memory.space = &device;
+        segments[0] = (struct segment){ gpu.memory.address, MIB, &gpu.memory, &device };
+        segments[1] = (struct segment){ from_block.memory.address, MIB, &from_block.memory };
+        stream_clear(&from);
+        stream_of(&from, segments, 2);
+        stands_still = true;
+        b.on_message = hear;
+        n_heard = 0;
+        send_from_device(2);
+        RUN_UNTIL(&a, &b, atomic_load(&n_copies) > 0 && !a_to_b->loading->next->stage->running);
+        worker_step(&a, &b);
+        assert_int_equal(n_heard, 0);
+        let_go();
+        RUN_UNTIL(&a, &b, all_are_done(2));
+        assert_true(n_heard == 2 && is_in_order);
+        gpu.memory.space = NULL;
+        block_free(&gpu);
+        clear_streams();
+}
+
+TEST_WITH(a_link_that_fails_while_a_device_loads_ends_after_that, gpu_setup, gpu_teardown)
+{
+        export_from_device(4 * MIB);
+        stands_still = true;
+        send_from_device(1);
+        RUN_UNTIL(&a, NULL, atomic_load(&n_copies) > 0);
+        (a.transport->ops->fail)(a_to_b, FERRY_E_STALLED, "while the device loads");
+        worker_step(&a, &b);
+        assert_int_equal(a.ended + outcomes[0].done, 0);
+        let_go();
+        RUN_UNTIL(&a, &b, a.ended && b.ended);
+        assert_int_equal(outcomes[0].result, MESSAGE_LOST);
+        clear_streams();
+}
+
+static void *drive_b(void *context)
+{
+        (void)context;
+        while (!b.ended)
+                worker_step(&b, NULL);
+        return NULL;
+}
+
+TEST_WITH(a_shutdown_sends_what_is_being_loaded, gpu_setup, gpu_teardown)
+{
+        pthread_t thread;
+
+        export_from_device(4 * MIB);
+        send_from_device(4);
+        assert_int_equal(pthread_create(&thread, NULL, drive_b, NULL), 0);
+        a.transport->ops->shut_down(a.transport, clock_now_us() + 10000000);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(outcomes[3].result, MESSAGE_OK);
+        assert_int_equal(b.received.done, 4);
+        clear_streams();
+}
+
+/* Its events have been taken: the worker sleeps. */
+TEST_WITH(nothing_is_left_to_do_after_a_copy, gpu_setup, gpu_teardown)
+{
+        export_from_device(2 * MIB);
+        send_from_device(2);
+        RUN_UNTIL(&a, &b, all_are_done(2));
+        RUN_UNTIL(NULL, NULL, !a.transport->ops->progress(a.transport));
+        clear_streams();
 }
 
 /* ---- out of a device, which the peer has open ---- */

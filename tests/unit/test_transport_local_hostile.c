@@ -5,6 +5,7 @@
 #include <ferry/error.h>
 
 #include "local_hostile.h"
+#include "local_internal.h"
 
 /* What peers send that are broken or hostile: it ends their own link, and nothing else. */
 
@@ -182,6 +183,24 @@ static void names_memory_that_it_took_back(const struct bad_peer *bad)
         send_mapped(0, 1, 10, (struct frame_extent){ 1, 0, 10 });
 }
 
+/* As memory 1; no driver can open it. */
+static void map_gpu_memory(void)
+{
+        struct frame frame = frame_of(FRAME_MAP_GPU);
+        uint8_t bytes[sizeof(frame) + sizeof(struct gpu_share)] = { 0 };
+
+        frame.id = 1;
+        frame.size = PAGE;
+        memcpy(bytes, &frame, sizeof(frame));
+        raw_send(bytes, sizeof(bytes), NULL, 0);
+}
+
+static void names_gpu_memory_that_is_not_open(const struct bad_peer *bad)
+{
+        map_gpu_memory();
+        send_mapped(0, 1, 10, (struct frame_extent){ 1, 0, 10 });
+}
+
 static const struct bad_peer bad_peers[] = {
         { "noise", says_noise },
         { "one byte", says_one_byte },
@@ -218,6 +237,7 @@ static const struct bad_peer bad_peers[] = {
         { "extents that are too long", names, true, .length = 9, .extent = { 1, 0, 10 } },
         { "a slot outside the page", names, true, .frame.slot = FRAME_LEASES, .length = 10, .extent = { 1, 0, 10 } },
         { "memory that it took back", names_memory_that_it_took_back, true },
+        { "GPU memory that is not open", names_gpu_memory_that_is_not_open, true },
         { "to unmap what it did not have mapped", sends_frame, true, .frame = { .type = FRAME_UNMAP, .id = 1 } },
         { "to release a lease that it does not hold", sends_frame, true,
           .frame = { .type = FRAME_RELEASE, .number = 1 } },
@@ -400,6 +420,73 @@ TEST_WITH(a_peer_that_never_greets_is_dropped_in_time, hostile_setup, hostile_te
         RUN_UNTIL(&a, NULL, a.transport->ops->deadline(a.transport) != UINT64_MAX);
         deadline_us = a.transport->ops->deadline(a.transport);
         assert_in_range(deadline_us, clock_now_us(), clock_now_us() + 10000000);
+}
+
+TEST_WITH(memory_that_is_unmapped_leaves_its_place_to_other_memory, hostile_setup, hostile_teardown)
+{
+        struct frame unmap = frame_of(FRAME_UNMAP);
+        const struct mappings *mappings;
+
+        greet();
+        map_memory(1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
+        unmap.id = 1;
+        send_frame(unmap, -1);
+        send_inline(0, WIRE_VERSION, 0);
+        RUN_UNTIL(&a, NULL, a.n == 1);
+        mappings = &channel_of(a.link)->mappings;
+        assert_true(mappings->n == 0 && mappings->bytes == 0);
+}
+
+TEST_WITH(gpu_memory_may_be_unmapped_while_it_is_opened, hostile_setup, hostile_teardown)
+{
+        struct frame frame = frame_of(FRAME_UNMAP);
+
+        greet();
+        map_gpu_memory();
+        frame.id = 1;
+        send_frame(frame, -1);
+        FOR_EACH (uint8_t, type, FRAME_HELLO, FRAME_MAPPED, FRAME_UNMAPPED) {
+                RUN_UNTIL(&a, NULL, recv(raw, &frame, sizeof(frame), 0) > 0);
+                assert_int_equal(frame.type, type);
+                assert_int_equal(frame.id, type == FRAME_HELLO ? a.epoch : 1);
+        }
+        assert_int_equal(a.ended, 0);
+}
+
+/* It was deregistered before the answer came. */
+TEST_WITH(an_answer_may_be_about_memory_that_is_gone, hostile_setup, hostile_teardown)
+{
+        greet();
+        FOR_EACH (uint8_t, type, FRAME_MAPPED, FRAME_UNMAPPED) {
+                struct frame frame = frame_of(type);
+
+                frame.id = 1;
+                send_frame(frame, -1);
+        }
+        send_inline(0, WIRE_VERSION, 0);
+        a.n = 0;
+        RUN_UNTIL(&a, NULL, a.n == 1 || a.ended);
+        assert_int_equal(a.ended, 0);
+}
+
+/* Of those that have greeted, and of those that have not. */
+TEST_WITH(links_that_end_leave_their_places_to_others, hostile_setup, hostile_teardown)
+{
+        struct frame hello;
+
+        local_of(a.transport)->max_links = 2; /* with the good one */
+        for (int i = 0; i < 4; i++) {
+                if (i > 0)
+                        raw_connect();
+                if (i % 2 == 0) {
+                        greet();
+                        RUN_UNTIL(&a, NULL, recv(raw, &hello, sizeof(hello), 0) > 0);
+                }
+                RUN_UNTIL(&a, NULL, local_of(a.transport)->n_accepted == 2);
+                (void)close(raw);
+                RUN_UNTIL(&a, NULL, local_of(a.transport)->n_accepted == 1);
+        }
+        raw_connect();
 }
 
 TEST_WITH(a_flood_does_not_starve_the_others, hostile_setup, hostile_teardown)

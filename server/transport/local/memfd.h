@@ -20,9 +20,7 @@ struct memfd *memfd_drop(struct memfd *memfd);
 /* Makes a memfd and maps it; others can map it read-only, and it cannot shrink. 0 or -errno. */
 int memfd_new(const char *name, size_t size, void **ret_address, struct memfd **ret_memfd);
 
-/*
- * Reopens a memfd read-only. 0; -EPERM: it is not sealed against shrinking; -ENOENT: no /proc; other -errno.
- */
+/* Reopens a memfd read-only. 0; -ENOENT: no /proc; other -errno. */
 int memfd_open(int fd, struct memfd **ret_memfd);
 
 /*
