@@ -103,6 +103,8 @@ static bool http_try_set_fixed(struct ferry *f)
         curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)f->connect_timeout_ms);
         curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)HTTP_TRY_CHUNK);
         curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, (long)HTTP_TRY_CHUNK);
+        curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, http_try_on_socket);
+        curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, f);
         curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, http_try_on_header);
         curl_easy_setopt(easy, CURLOPT_HEADERDATA, f);
         curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, http_try_on_body);
@@ -215,11 +217,14 @@ static CURLcode http_try_run(struct http_try *t)
         }
 }
 
-static int http_try_connect_errno(CURL *easy)
+static int http_try_connect_errno(const struct http_try *t)
 {
         long code = 0;
-        curl_easy_getinfo(easy, CURLINFO_OS_ERRNO, &code);
-        switch (code) {
+        curl_easy_getinfo(t->f->easy, CURLINFO_OS_ERRNO, &code);
+        switch (code ? code : t->socket_error) {
+        case EMFILE:
+        case ENFILE:
+                return -t->socket_error;
         case EHOSTUNREACH:
         case ENETUNREACH:
         case ENETDOWN:
@@ -266,7 +271,7 @@ static int http_try_result(struct http_try *t, CURLcode code)
         if (t->abort < 0)
                 return t->abort;
         if (code == CURLE_COULDNT_CONNECT)
-                return http_try_connect_errno(t->f->easy);
+                return http_try_connect_errno(t);
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(http_try_results); i++) {
                 if (http_try_results[i].code == code)
                         return http_try_results[i].result;
@@ -285,6 +290,8 @@ static void http_try_finish(struct http_try *t, CURLcode code, int result)
                 reply->retry_after_ms = after < HTTP_TRY_WAIT_MAX / 1000 ? (uint64_t)after * 1000 : HTTP_TRY_WAIT_MAX;
         if (t->abort < 0)
                 snprintf(reply->fault, sizeof(reply->fault), "the transfer was ended: %s", strerror(-t->abort));
+        else if (result == -EMFILE || result == -ENFILE)
+                snprintf(reply->fault, sizeof(reply->fault), "no descriptor is left for a connection");
         else if (code == CURLE_COULDNT_CONNECT && t->f->unix_socket) /* libcurl names localhost and a port */
                 snprintf(reply->fault, sizeof(reply->fault), "%s",
                          result == -EACCES ? "the socket may not be opened" : "nothing listens at the socket");

@@ -19,12 +19,14 @@ struct http_try {
         curl_off_t moved;     /* bytes both ways */
         uint64_t moved_ms;    /* when the last of them was seen */
         int abort;            /* -errno of a callback that ended the transfer */
+        int socket_error;     /* errno of the last socket that could not be made */
         uint64_t start_ms;
         char *target;
         struct curl_slist *headers;
 };
 
 /* Callbacks of libcurl; context is the handle (struct ferry) of the try. */
+curl_socket_t http_try_on_socket(void *context, curlsocktype purpose, struct curl_sockaddr *address);
 size_t http_try_on_header(char *line, size_t one, size_t length, void *context);
 size_t http_try_on_body(char *data, size_t one, size_t size, void *context);
 size_t http_try_on_source(char *data, size_t one, size_t size, void *context);

@@ -50,6 +50,16 @@ static void http_try_take_header(struct reply *reply, const char *line, size_t l
         }
 }
 
+/* libcurl says only that it could not connect, and lets programs that the caller starts inherit the connection. */
+curl_socket_t http_try_on_socket(void *context, curlsocktype purpose, struct curl_sockaddr *address)
+{
+        int fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+        (void)purpose;
+        if (fd < 0)
+                ((struct ferry *)context)->http_try->socket_error = errno;
+        return fd < 0 ? CURL_SOCKET_BAD : fd;
+}
+
 size_t http_try_on_header(char *line, size_t one, size_t length, void *context)
 {
         struct http_try *t = ((struct ferry *)context)->http_try;

@@ -2,6 +2,7 @@
 #include <net/if.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 
@@ -149,6 +150,23 @@ TEST(nobody_there_is_refused)
         assert_int_equal(ferry_new("unix:/nonexistent/ferry.sock", &(struct ferry_options){ .retries = -1 }, &f), 0);
         assert_int_equal(ferry_get_livez(f), -ECONNREFUSED);
         ferry_free(f);
+}
+
+TEST(a_lack_of_descriptors_is_named)
+{
+        START(x, { NO_CONTENT });
+        struct rlimit before, none;
+        int lowest = dup(STDERR_FILENO);
+        assert_int_equal(close(lowest), 0);
+        assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+        none = (struct rlimit){ .rlim_cur = (rlim_t)lowest, .rlim_max = before.rlim_max };
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+        int r = ferry_get_livez(x->ferry);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+        assert_int_equal(r, -EMFILE);
+        assert_string_equal(ferry_last_message(x->ferry),
+                            "Too many open files: no descriptor is left for a connection");
+        assert_int_equal(ferry_get_livez(x->ferry), 0);
 }
 
 /* Where there is no route to such addresses the kernel tells one with a zone from one without. */

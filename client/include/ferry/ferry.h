@@ -20,6 +20,7 @@
  *   -EINVAL        an argument is not valid; nothing was sent
  *   -ENOTSUP       an argument has a field that this version of the library does not know; nothing was sent
  *   -ENOMEM        memory is short
+ *   -EMFILE, -ENFILE   no descriptor is left for a connection
  *   -ECANCELED     ferry_abort() was called
  *   -ECHILD        this process was forked after the handle was made; nothing was sent
  *   -ECONNREFUSED  nothing listens there, or the unix socket does not exist
