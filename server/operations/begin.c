@@ -91,7 +91,8 @@ static int check(const struct operation_store *store, enum ferry_kind kind, enum
                 return refuse(detail, FERRY_E_KIND_MISMATCH, "A %s needs the metadata of a %s operation",
                               kind == FERRY_READ ? "read" : "write", kind == FERRY_READ ? "readable" : "writable");
         if (metadata->expires_ms && metadata->expires_ms <= clock_unix_ms())
-                return refuse(detail, FERRY_E_METADATA_EXPIRED, "The metadata expired %llu ms ago",
+                return refuse(detail, FERRY_E_METADATA_EXPIRED,
+                              "The metadata expired %llu ms ago by the clock of this host",
                               (unsigned long long)(clock_unix_ms() - metadata->expires_ms));
         return check_sizes(layout, local, &remote, detail);
 }
