@@ -68,8 +68,7 @@ static bool set_method(struct http_lane *lane)
         char range[64];
 
         if (lane->closing)
-                return curl_easy_setopt(curl, CURLOPT_UPLOAD, 0L) == CURLE_OK &&
-                       curl_easy_setopt(curl, CURLOPT_HTTPGET, 1L) == CURLE_OK &&
+                return curl_easy_setopt(curl, CURLOPT_HTTPGET, 1L) == CURLE_OK && /* no upload any more */
                        curl_easy_setopt(curl, CURLOPT_RANGE, NULL) == CURLE_OK &&
                        curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)CLOSE_MS) == CURLE_OK &&
                        curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, "DELETE") == CURLE_OK;
@@ -88,7 +87,6 @@ bool lane_send(struct http_lane *lane)
         lane->waiting = false;
         lane->n_text = 0;
         lane->has_digest = lane->in_range = false;
-        lane->fault = NULL;
         if (transfer->spec.direction == ENGINE_WRITE || transfer->spec.verify)
                 lane->position = lane->first;
         easy_rearm(&lane->easy);

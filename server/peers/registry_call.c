@@ -130,7 +130,6 @@ static bool prepare(struct registry_call *call, const char *path, const char *bo
 
         easy_clear(&call->easy);
         easy_rearm(&call->easy);
-        call->answer.size = 0;
         if (call->question.watch_ms && !call->authenticating)
                 timeout_ms = (long)call->question.watch_ms;
         if (asprintf(&url, "%s%s", registry->endpoints[call->endpoint], path) < 0) {

@@ -104,6 +104,7 @@ TEST(the_peer_is_told_why_a_transfer_is_given_up)
         fd = accept(peer->fd, NULL, NULL);
         take_request(fd, request);
         assert_null(strstr(request, "Ferry-Error"));
+        assert_non_null(strstr(request, "\r\nWant-Content-Digest: xxh3=10\r\n"));
         answer(fd, PART("Content-Range: bytes 0-7/8\r\n" DIGEST("AAAAAAAAAAA=")));
         await_end(&moved);
         assert_int_equal(moved.outcome.error, FERRY_E_CHECKSUM_MISMATCH);

@@ -71,6 +71,18 @@ TEST(an_answer_that_is_not_a_range_may_be_of_any_length)
         }
 }
 
+TEST(a_head_without_end_ends_the_transfer)
+{
+        struct moved moved;
+
+        read_range(&moved, &place_new()->segment,
+                   text_format("HTTP/1.1 206 Part\r\nContent-Range: bytes 0-7/8\r\nX-Filler: %080000d\r\n"
+                               "Content-Length: 8\r\n\r\n01234567",
+                               0));
+        assert_int_equal(moved.outcome.error, FERRY_E_INVALID_METADATA);
+        assert_non_null(strstr(moved.outcome.detail, "too large"));
+}
+
 /* ---- what a peer says of the end ---- */
 
 TEST(only_a_peer_that_has_every_byte_makes_it_a_success)
@@ -232,6 +244,37 @@ TEST(a_peer_that_is_never_there_is_given_up)
         read_end(&moved);
         assert_int_equal(moved.outcome.error, FERRY_E_TRANSFER_FAILED);
         assert_true(atomic_load(&peer->requests) > 2); /* it was tried again */
+}
+
+/* Its refusal is no part of what it says later, and a write has its bytes again. */
+TEST(a_peer_that_is_busy_at_first_makes_it_a_success)
+{
+        FOR_EACH (int, direction, ENGINE_READ, ENGINE_WRITE) {
+                struct answering_peer *peer = answering_peer_new(NULL);
+                struct place *place = place_new();
+                struct moved moved;
+                struct engine_transfer spec = read_of(&moved, &place->segment, peer->port);
+                char request[REQUEST_SIZE];
+                int fd;
+
+                spec.direction = direction;
+                transfer_begin(&moved, &spec);
+                fd = accept(peer->fd, NULL, NULL);
+                take_whole(fd, request);
+                answer(fd, "HTTP/1.1 429 Busy\r\nContent-Length: 4\r\n\r\nbusy");
+                take_whole(fd, request);
+                if (direction == ENGINE_READ) {
+                        answer(fd, PART("Content-Range: bytes 0-7/8\r\n"));
+                } else {
+                        assert_string_equal(strstr(request, "\r\n\r\n"), "\r\n\r\nabcdefgh");
+                        answer(fd, "HTTP/1.1 204 Stored\r\n\r\n");
+                }
+                take_whole(fd, request);
+                answer(fd, COMPLETE);
+                read_end(&moved);
+                assert_int_equal(moved.outcome.error, 0);
+                (void)close(fd);
+        }
 }
 
 static int stop_at_once(void *context)

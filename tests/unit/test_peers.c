@@ -282,11 +282,14 @@ TEST(a_body_beyond_the_limit_ends_the_fetch)
 TEST(endless_headers_end_the_fetch)
 {
         static char answer[300000];
+        const struct result *result;
         size_t size = (size_t)snprintf(answer, sizeof(answer), "HTTP/1.1 200 OK\r\n");
 
         while (size + 64 < sizeof(answer))
                 size += (size_t)snprintf(answer + size, sizeof(answer) - size, "X-Filler: %032d\r\n", 0);
-        assert_int_equal(error_of(answer, 0, NULL), FERRY_E_INVALID_METADATA);
+        result = result_of(answer, 0, NULL);
+        assert_int_equal(result->error, FERRY_E_INVALID_METADATA);
+        assert_non_null(strstr(result->detail, "too large")); /* not: it has no body */
 }
 
 TEST(a_peer_that_never_answers_is_a_timeout)
@@ -357,6 +360,23 @@ TEST(the_address_behind_a_name_is_checked_again)
         /* Unreachable where there is an ::1 to try. */
         assert_true(result->error == FERRY_E_FORBIDDEN || result->error == FERRY_E_PEER_UNREACHABLE);
         assert_int_equal(peer->accepted, 0);
+        test_release(peers);
+        allowlist_free(allowlist);
+}
+
+/* libcurl knows that any name under localhost is this host. */
+TEST(a_name_that_is_admitted_may_lead_to_any_address)
+{
+        static const char *const allow[] = { "Worker.localhost" };
+        struct peers_config config = { 0 };
+        struct answering_peer *peer = answering_peer_start("HTTP/1.1 404 Not Found\r\n" EMPTY);
+        struct allowlist *allowlist;
+        struct peers *peers;
+
+        assert_int_equal(allowlist_new(allow, 1, false, &allowlist), 0);
+        config.allowlist = allowlist;
+        peers = make_peers(&config);
+        assert_int_equal(fetch(peers, "worker.localhost", peer)->error, FERRY_E_STALE_METADATA);
         test_release(peers);
         allowlist_free(allowlist);
 }

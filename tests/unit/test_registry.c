@@ -16,8 +16,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "http_moved.h"
 #include "name_url.h"
-#include "peers/peers.h"
 #include "registry_internal.h"
 
 /* Without a registry: what is said to one, and one that lies. tests/unit/test_registry_etcd.c has a real one. */
@@ -154,21 +154,27 @@ static void member_release(void *object)
         free(member);
 }
 
-/* A worker whose registry gives that answer, NULL = none, and so many bytes more. Until the end of the test. */
-static struct member *member_of(const char *answer, size_t fill)
+/* A worker whose registry is that peer, at the endpoints. Until the end of the test. */
+static struct member *member_new(struct answering_peer *liar, const char *endpoints, const char *user)
 {
-        struct answering_peer *liar = answering_peer_new(answer);
-        const struct registry_config config = { .url = text_format("etcd://127.0.0.1:%u", liar->port),
-                                                .ttl_ms = TTL_MS };
+        const struct registry_config config = { .url = endpoints, .ttl_ms = TTL_MS, .user = user };
         struct member *member = calloc(1, sizeof(*member));
 
         assert_non_null(member);
-        liar->fill = fill;
-        member->liar = answering_peer_go(liar);
+        member->liar = liar;
         assert_int_equal(registry_new(&config, &member->registry), 0);
         const struct peers_config peers = { .allowlist = loopback, .registry = member->registry };
         assert_int_equal(peers_new(&peers, &member->peers), 0);
         return test_keep(member, member_release);
+}
+
+/* A worker whose registry gives that answer, NULL = none, and so many bytes more. Until the end of the test. */
+static struct member *member_of(const char *answer, size_t fill)
+{
+        struct answering_peer *liar = answering_peer_new(answer);
+
+        liar->fill = fill;
+        return member_new(answering_peer_go(liar), text_format("etcd://127.0.0.1:%u", liar->port), NULL);
 }
 
 struct result {
@@ -220,6 +226,7 @@ static const struct lie {
         const char *what, *answer;
         size_t fill;
         bool empty; /* what it says is right, but there is no worker in it */
+        const char *detail;
 } lies[] = {
         { "nothing", NULL, 0, false },
         { "the end", "", 0, false },
@@ -228,7 +235,7 @@ static const struct lie {
         { "no JSON", OK "{\"header\":", 0, false },
         { "a list", OK "[]", 0, false },
         { "an empty object", OK "{}", 0, false },
-        { "too much", OK, 16 << 20, false },
+        { "too much", OK, 16 << 20, false, "too large" },
         { "endless headers", "HTTP/1.1 200 OK\r\nX: ", 1 << 20, false },
         { "a redirect", "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nConnection: close\r\n\r\n", 0, false },
         { "a fault", "HTTP/1.1 503 Busy\r\nConnection: close\r\n\r\n{\"error\":\"x\"}", 0, false },
@@ -253,8 +260,8 @@ TEST(what_a_registry_says_is_not_believed)
                 result_await(&result);
                 if (result.error != (lies[i].empty ? 0 : FERRY_E_PEER_UNREACHABLE) || result.n != 0)
                         fail_msg("%s: %d %s, %zu", lies[i].what, result.error, result.detail, result.n);
-                if (!lies[i].empty && !*result.detail)
-                        fail_msg("%s: no detail", lies[i].what);
+                if (!lies[i].empty && (!*result.detail || !strstr(result.detail, lies[i].detail ?: "")))
+                        fail_msg("%s: %s", lies[i].what, result.detail);
                 if (clock_now_us() - began > 10000 * 1000)
                         fail_msg("%s: it took too long", lies[i].what);
                 test_release(member);
@@ -337,18 +344,11 @@ TEST(each_of_several_questions_reaches_the_endpoint_that_lives)
         enum { QUESTIONS = 5 };
         const struct registry_query query = { .limit = 10 };
         struct answering_peer *dead = answering_peer_new(""), *lives = answering_peer_start(OK HEADER "}");
-        const struct registry_config config = { .url = text_format("etcd://127.0.0.1:%u,127.0.0.1:%u", dead->port,
-                                                                   lives->port) };
-        struct member *member = calloc(1, sizeof(*member));
+        struct member *member =
+                member_new(lives, text_format("etcd://127.0.0.1:%u,127.0.0.1:%u", dead->port, lives->port), NULL);
         struct result results[QUESTIONS];
         int (*wake)(void *context);
 
-        assert_non_null(member);
-        (void)test_keep(member, member_release);
-        member->liar = lives;
-        assert_int_equal(registry_new(&config, &member->registry), 0);
-        const struct peers_config peers = { .allowlist = loopback, .registry = member->registry };
-        assert_int_equal(peers_new(&peers, &member->peers), 0);
         test_release(dead); /* nobody listens at its port */
         member->registry->endpoint = 0;
         wake = member->registry->wake;
@@ -365,6 +365,87 @@ TEST(each_of_several_questions_reaches_the_endpoint_that_lives)
                         fail_msg("question %zu: %s", i, results[i].detail);
         }
         assert_int_equal(member->registry->endpoint, 1); /* the next one is asked there */
+}
+
+static void ask(struct member *member, struct result *result)
+{
+        const struct registry_query query = { .limit = 10 };
+
+        *result = (struct result){ PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0, "", 0 };
+        assert_int_equal(registry_find(member->registry, &query, on_found, result), 0);
+}
+
+TEST(the_first_endpoint_follows_the_last)
+{
+        struct answering_peer *dead = answering_peer_new(""), *lives = answering_peer_start(OK HEADER "}");
+        struct member *member =
+                member_new(lives, text_format("etcd://127.0.0.1:%u,127.0.0.1:%u", lives->port, dead->port), NULL);
+        struct result result;
+
+        test_release(dead);
+        member->registry->endpoint = 1;
+        ask(member, &result);
+        result_await(&result);
+        assert_int_equal(result.error, 0);
+}
+
+/* ---- a registry that wants to know who asks ---- */
+
+#define TOKEN(text) OK "{\"token\":" text "}"
+
+TEST(a_token_that_cannot_be_sent_is_not_taken)
+{
+        const struct {
+                const char *answer;
+                bool good;
+        } rows[] = {
+                { TOKEN("\"abc.7\""), true },
+                { text_format(TOKEN("\"%0*d\""), REGISTRY_TOKEN_SIZE - 1, 1), true },
+                { text_format(TOKEN("\"%0*d\""), REGISTRY_TOKEN_SIZE, 1), false },
+                { TOKEN("\"abc\\r\\nX-Other: 1\""), false },
+                { TOKEN("\"\""), false },
+                { TOKEN("7"), false },
+                { OK "{}", false },
+        };
+
+        for (size_t i = 0; i < UNIT_COUNT(rows); i++) {
+                struct answering_peer *liar = answering_peer_new(test_row(rows[i].answer));
+                struct result result;
+                struct member *member =
+                        member_new(liar, text_format("etcd://127.0.0.1:%u", liar->port), "name:password");
+
+                liar->later = OK HEADER "}";
+                (void)answering_peer_go(liar);
+                ask(member, &result);
+                result_await(&result);
+                assert_int_equal(result.error, rows[i].good ? 0 : FERRY_E_PEER_UNREACHABLE);
+                assert_int_equal(atomic_load(&liar->requests), rows[i].good ? 2 : 1);
+                test_release(member);
+        }
+}
+
+/* Every token is good, and none is: the answers to a question, and to the same one with a new token. */
+TEST(a_token_is_renewed_once_for_a_question)
+{
+        static const char refused[] = "HTTP/1.1 401 No\r\nConnection: close\r\n\r\n";
+        const char *const answers[] = { TOKEN("\"a\""), refused, TOKEN("\"b\""), refused };
+        struct answering_peer *peer = answering_peer_new(NULL);
+        struct member *member = member_new(peer, text_format("etcd://127.0.0.1:%u", peer->port), "name:password");
+        struct result result;
+
+        ask(member, &result);
+        for (size_t i = 0; i < UNIT_COUNT(answers); i++) {
+                int fd = accept(peer->fd, NULL, NULL);
+                char request[REQUEST_SIZE];
+
+                take_whole(fd, request);
+                assert_int_equal(strstr(request, "\r\nAuthorization: ") != NULL, i % 2);
+                assert_int_equal(strstr(request, "/v3/auth/authenticate") != NULL, !(i % 2));
+                answer(fd, answers[i]);
+                (void)close(fd);
+        }
+        result_await(&result);
+        assert_int_equal(result.error, FERRY_E_PEER_REFUSED);
 }
 
 TEST(what_is_asked_ends_with_the_worker)
