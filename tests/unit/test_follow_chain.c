@@ -24,7 +24,7 @@ enum {
         TOTAL_MAX = 700 << 10,
         GUARD = 64,
         AREA = TOTAL_MAX + 2 * GUARD,
-        CONNECT_MS = SANITIZED ? 4000 : 400,
+        CONNECT_MS = SANITIZED ? 4000 : 1000, /* of UCX 1.20 100 on a busy machine */
         DELAY_US = 3000,
         LIMIT_MS = 150,
         GRACE_MS = 40,
@@ -299,7 +299,7 @@ static struct net *net_open(const struct faulty_plan *plan, struct rules rules, 
 {
         const struct node_limits limits = { .size = (uint64_t)FLIGHTS * AREA,
                                             .grace_ms = rules.lossy ? GRACE_MS : PATIENT_MS,
-                                            .connect_ms = CONNECT_MS,
+                                            .connect_ms = rules.all_complete ? PATIENT_MS : CONNECT_MS,
                                             .stall_ms = rules.lossy ? LIMIT_MS : PATIENT_MS,
                                             .ttl_ms = PATIENT_MS };
         struct net *net = calloc(1, sizeof(*net));
