@@ -251,3 +251,30 @@ TEST(memory_that_fails_in_one_range_is_the_reason_while_another_range_arrives)
         assert_int_equal(moved.outcome.error, FERRY_E_TRANSFER_FAILED);
         assert_string_equal(moved.outcome.detail, space_error(-EFAULT));
 }
+
+/* Nothing is written into its memory any more. */
+TEST(a_range_that_fails_ends_the_others)
+{
+        const struct timeval patience = { .tv_sec = 10 };
+        struct segment segment = { .address = test_keep(calloc(1, CLAIM + 2 * RANGE), free),
+                                   .size = CLAIM + 2 * RANGE };
+        struct answering_peer *peer = answering_peer_new(NULL);
+        struct moved moved;
+        char request[REQUEST_SIZE];
+        int fds[2];
+
+        read_begin(&moved, &segment, peer->port);
+        fds[0] = accept(peer->fd, NULL, NULL);
+        take_request(fds[0], request);
+        answer_range(fds[0], 0, CLAIM, CLAIM);
+        take_request(fds[0], request);
+        fds[1] = accept(peer->fd, NULL, NULL);
+        take_request(fds[1], request);
+        answer(fds[0], "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n");
+        await_end(&moved);
+        assert_int_equal(setsockopt(fds[1], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
+        assert_int_equal(read(fds[1], request, 1), 0);
+        read_end(&moved);
+        (void)close(fds[0]);
+        (void)close(fds[1]);
+}

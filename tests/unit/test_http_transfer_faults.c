@@ -120,6 +120,32 @@ TEST(an_operation_that_is_gone_at_first_is_stale)
         assert_int_equal(moved.outcome.error, FERRY_E_STALE_METADATA);
 }
 
+TEST(the_code_of_a_refusal_is_the_reason)
+{
+        static const struct {
+                int said, error;
+        } rows[] = {
+                { FERRY_E_ALREADY_CLAIMED, FERRY_E_ALREADY_CLAIMED },
+                { FERRY_E_CANCELLED_BY_PEER, FERRY_E_CANCELLED_BY_PEER },
+                { FERRY_E_EXPIRED, FERRY_E_EXPIRED },
+                { FERRY_E_KIND_MISMATCH, FERRY_E_KIND_MISMATCH },
+                { FERRY_E_CHECKSUM_MISMATCH, FERRY_E_CHECKSUM_MISMATCH },
+                { FERRY_E_NOT_FOUND, FERRY_E_STALE_METADATA },
+                { FERRY_E_UNAUTHENTICATED, FERRY_E_PEER_REFUSED },
+                { FERRY_E_FORBIDDEN, FERRY_E_PEER_REFUSED },
+                { FERRY_E_INVALID_JSON, FERRY_E_TRANSFER_FAILED },
+        };
+
+        for (size_t i = 0; i < UNIT_COUNT(rows); i++) {
+                const char *body = text_format("{\"code\":\"%s\"}", ferry_error_code(rows[i].said));
+                struct moved moved;
+
+                read_range(&moved, &place_new()->segment,
+                           text_format("HTTP/1.1 400 No\r\nContent-Length: %zu\r\n\r\n%s", strlen(body), body));
+                assert_int_equal(moved.outcome.error, rows[i].error);
+        }
+}
+
 /* ---- digests ---- */
 
 static uint64_t n_arrived;
