@@ -28,6 +28,7 @@ enum {
 struct cli_worker {
         char *url, *token_file, *ca_file, *cert, *key;
         struct ferry *ferry; /* made by worker_open */
+        bool peer_token;     /* its token is that of --peer-token-file */
 };
 
 struct cli_command;

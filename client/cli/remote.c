@@ -44,9 +44,6 @@ static int remote_refused(const struct remote *remote, const char *id, int r)
         if (r == FERRY_E_NOT_PASSIVE)
                 return cli_problem("%s at %s is no offer: use the URL that ferry offer or accept prints", id,
                                    remote->worker.url);
-        if (r == FERRY_E_UNAUTHENTICATED)
-                return cli_problem("%s: %s (give that worker's token with --peer-token-file)", remote->worker.url,
-                                   ferry_last_message(remote->worker.ferry));
         return cli_result(&remote->worker, r);
 }
 

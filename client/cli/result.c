@@ -57,6 +57,9 @@ int cli_result(const struct cli_worker *worker, int r)
                                                                                 : strerror(-r));
         if (r < 0)
                 return worker_unreachable(worker, r);
+        if (r == FERRY_E_UNAUTHENTICATED && worker->peer_token)
+                return cli_problem("%s: %s (give that worker's token with --peer-token-file)", worker->url,
+                                   ferry_last_message(worker->ferry));
         return cli_problem("%s%s", ferry_last_message(worker->ferry),
                            worker_advice(r, ferry_last_problem(worker->ferry)->retryable));
 }

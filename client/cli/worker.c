@@ -202,10 +202,9 @@ static int worker_take(struct cli_worker *worker, const struct worker_settings *
 }
 
 /* Settings of the command line, or of the environment where the command line has none. */
-static struct worker_settings worker_settings(const struct cli *cli, enum worker_role role, bool given)
+static struct worker_settings worker_settings(const struct cli *cli, bool peer_token, bool given)
 {
-        bool peer = role == WORKER_OTHER || (role == WORKER_ITSELF && cli_option_given(cli, &cli->peer_token_file));
-        const char *const *token_file = peer ? &cli->peer_token_file : &cli->token_file;
+        const char *const *token_file = peer_token ? &cli->peer_token_file : &cli->token_file;
         return (struct worker_settings){
                 .token_file = cli_option_given(cli, token_file) == given ? *token_file : NULL,
                 .ca_file = cli_option_given(cli, &cli->ca_file) == given ? cli->ca_file : NULL,
@@ -216,10 +215,12 @@ static struct worker_settings worker_settings(const struct cli *cli, enum worker
 
 int worker_open_with_settings(struct cli *cli, struct cli_worker *worker, enum worker_role role)
 {
-        struct worker_settings options = worker_settings(cli, role, true);
-        struct worker_settings environment = worker_settings(cli, role, false);
         bool own = role != WORKER_OTHER;
+        bool peer_token = !own || (role == WORKER_ITSELF && cli_option_given(cli, &cli->peer_token_file));
+        struct worker_settings options = worker_settings(cli, peer_token, true);
+        struct worker_settings environment = worker_settings(cli, peer_token, false);
         int status = worker_take(worker, &options, own);
+        worker->peer_token = peer_token;
         if (status == CLI_OK && own) {
                 const struct cli_worker *w = &cli->worker; /* connected, or worker itself */
                 struct worker_settings connected = { w->token_file, w->ca_file, w->cert, w->key };

@@ -112,6 +112,9 @@ class Faults(Case):
         self.complains("--peer-token-file", "fetch", url, "-o", self.directory / "x", "-u", self.b.url, status=1)
         self.ferry("fetch", url, "-o", self.directory / "x", "-u", self.b.url, "--peer-token-file", token)
         self.finish(offer)
+        for command in (["bench", c.url], ["copy", f"{c.url}/v1/regions/rgn_1", self.directory / "x"]):
+            self.complains(f"{c.url}: 401 unauthenticated: Send the worker's token as Authorization: Bearer (give that "
+                           "worker's token with --peer-token-file)", *command, "-u", self.b.url, status=1)
         self.nothing_left(self.b)
 
     def test_a_full_disk(self):
