@@ -8,6 +8,10 @@
 static int worker_unreachable(const struct cli_worker *worker, int r)
 {
         const char *message = ferry_last_message(worker->ferry);
+        bool tls = strncmp(worker->url, "https:", 6) == 0;
+        /* In TLS 1.3 the worker refuses a client without a certificate after the client's handshake, by closing. */
+        if (r == -ECONNRESET && tls)
+                r = -EACCES;
         switch (r) {
         case -ECONNREFUSED:
         case -ECONNRESET:
@@ -17,7 +21,7 @@ static int worker_unreachable(const struct cli_worker *worker, int r)
                                 worker->url, message);
         case -ETIMEDOUT:
                 return cli_fail(CLI_UNREACHABLE, "%s: %s (is the worker stopped%s, or the network cut?)", worker->url,
-                                message, strncmp(worker->url, "https:", 6) == 0 ? ", its URL http:" : "");
+                                message, tls ? ", its URL http:" : "");
         case -EPROTO:
                 return cli_fail(CLI_UNREACHABLE, "%s: %s (is this the URL of a ferryd?)", worker->url, message);
         case -EACCES:

@@ -3,6 +3,7 @@
 """Whatever ends a command: one line tells, and nothing is left on either worker or in the directory."""
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import threading
@@ -90,6 +91,12 @@ class Faults(Case):
             self.assertEqual(one.wait(60), -signal.SIGINT)
         self.nothing_left(self.a, self.b)
         self.assertEqual(self.files(), [])
+
+    def test_a_worker_that_wants_a_client_certificate(self):
+        tls = pathlib.Path(__file__).parent.parent / "api" / "tls"
+        flags = "--tls-cert", tls / "server.pem", "--tls-key", tls / "server-key.pem", "--tls-client-ca", tls / "ca.pem"
+        c = self.worker("c", *flags)
+        self.complains("--cert", "ls", "-u", c.url, "--ca-file", tls / "ca.pem", status=3)
 
     def test_a_second_fetch(self):
         process, url = self.offer()
