@@ -58,7 +58,7 @@ void http_transfer_cancel(struct http_transfer *transfer, int reason)
 bool http_transfer_is_over(const struct http_transfer *transfer)
 {
         for (size_t i = 0; i < transfer->n_lanes; i++)
-                if (transfer->lanes[i].busy || transfer->lanes[i].waiting)
+                if (transfer->lanes[i].busy)
                         return false;
         return transfer->ended;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
@@ -277,4 +278,66 @@ TEST(a_range_that_fails_ends_the_others)
         read_end(&moved);
         (void)close(fds[0]);
         (void)close(fds[1]);
+}
+
+static uint64_t eight(void *context)
+{
+        (void)context;
+        return 8;
+}
+
+static void take_range(int fd, const char *range)
+{
+        char request[REQUEST_SIZE];
+
+        take_request(fd, request);
+        assert_non_null(strstr(request, text_format("\r\nRange: bytes=%s\r\n", range)));
+}
+
+/* libcurl takes any connection that is idle. */
+static int first_readable(int a, int b)
+{
+        struct pollfd polled[2] = { { .fd = a, .events = POLLIN }, { .fd = b, .events = POLLIN } };
+
+        assert_true(poll(polled, 2, 10000) > 0);
+        return polled[0].revents ? a : b;
+}
+
+TEST(a_range_that_is_retried_is_waited_for)
+{
+        uint8_t memory[24] = { 0 };
+        struct segment segment = { .address = memory, .size = sizeof(memory) };
+        struct answering_peer *peer = answering_peer_new(NULL);
+        struct moved moved;
+        struct engine_transfer spec = read_of(&moved, &segment, peer->port);
+        char request[REQUEST_SIZE];
+        int fds[2], fd;
+
+        spec.request_max = eight;
+        transfer_begin(&moved, &spec);
+        fds[0] = accept(peer->fd, NULL, NULL);
+        take_range(fds[0], "0-7");
+        answer(fds[0], PART("Content-Range: bytes 0-7/24\r\n"));
+        take_range(fds[0], "8-15");
+        fds[1] = accept(peer->fd, NULL, NULL);
+        take_range(fds[1], "16-23");
+        answer(fds[1], "HTTP/1.1 502 Bad\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+        assert_int_equal(read(fds[1], request, 1), 0); /* it was heard */
+        (void)close(fds[1]);
+        answer(fds[0], PART("Content-Range: bytes 8-15/24\r\n"));
+        fds[1] = first_readable(fds[0], peer->fd);
+        if (fds[1] == peer->fd)
+                fds[1] = accept(peer->fd, NULL, NULL);
+        take_range(fds[1], "16-23"); /* no DELETE yet */
+        answer(fds[1], PART("Content-Range: bytes 16-23/24\r\n"));
+        fd = fds[1] == fds[0] ? fds[0] : first_readable(fds[0], fds[1]);
+        take_request(fd, request);
+        assert_non_null(strstr(request, "DELETE "));
+        answer(fd, COMPLETE);
+        read_end(&moved);
+        assert_int_equal(moved.outcome.error, 0);
+        assert_memory_equal(memory, "012345670123456701234567", sizeof(memory));
+        (void)close(fds[0]);
+        if (fds[1] != fds[0])
+                (void)close(fds[1]);
 }

@@ -410,6 +410,7 @@ TEST_WITH(host_memory_beside_a_gpus_keeps_its_place_while_that_is_loaded, gpu_se
                 note_mapped(channel, id);
         RUN_UNTIL(&a, &b, outcome.done);
         assert_int_equal(outcome.result, MESSAGE_OK);
+        assert_int_equal(b.headers[0].checksum, sum_of(&place, 0, 2 * MIB));
         assert_memory_equal(taken.memory.address, gpu.memory.address, MIB);
         assert_memory_equal(taken.memory.address + MIB, host.memory.address, MIB);
         gpu.memory.space = NULL;
