@@ -135,26 +135,26 @@ ON_WORKER(what_is_not_http_gets_no_success)
                 const char *bytes;
                 size_t size;
         } rows[] = {
-#define BYTES(text) { text, sizeof(text) - 1 }
-                BYTES("SSH-2.0-OpenSSH_9.2\r\n"),
-                BYTES("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
-                BYTES("hello\r\n\r\n"),
-                BYTES("GET\r\n\r\n"),
-                BYTES("GET \r\n\r\n"),
-                BYTES("GET /livez HTTP/9.9\r\n" HOST "\r\n"),
-                BYTES("GET /livez HTTP/2.0\r\n" HOST "\r\n"),
-                BYTES("GET /livez http/1.1\r\n" HOST "\r\n"),
-                BYTES("GET /livez HTTX/1.1\r\n" HOST "\r\n"),
-                BYTES("GET livez HTTP/1.1\r\n" HOST "\r\n"),
-                BYTES("GET /livez HTTP/1.1\r\n"),
-                BYTES("GET /livez HTTP/1.1\r\nHost: loc"),
-                BYTES("GET /livez HTTP/1.1\r\n" HOST "no colon here\r\n\r\n"),
-                BYTES("GET /livez HTTP/1.1\r\nHost: local\0host\r\n\r\n"),
-                BYTES("POST /v1/regions HTTP/1.1\r\n" HOST "Content-Type: application/json\r\n"
-                      "Content-Length: 10\0zz\r\n\r\n" GOOD),
-                BYTES(" /livez HTTP/1.1\r\n" HOST "\r\n"),
-                BYTES("GET /live z HTTP/1.1\r\n" HOST "\r\n"),
-                BYTES("\xff\xfe\xfd\xfc\r\n\r\n"),
+#define BYTES(text) text, sizeof(text) - 1
+                { BYTES("SSH-2.0-OpenSSH_9.2\r\n") },
+                { BYTES("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") },
+                { BYTES("hello\r\n\r\n") },
+                { BYTES("GET\r\n\r\n") },
+                { BYTES("GET \r\n\r\n") },
+                { BYTES("GET /livez HTTP/9.9\r\n" HOST "\r\n") },
+                { BYTES("GET /livez HTTP/2.0\r\n" HOST "\r\n") },
+                { BYTES("GET /livez http/1.1\r\n" HOST "\r\n") },
+                { BYTES("GET /livez HTTX/1.1\r\n" HOST "\r\n") },
+                { BYTES("GET livez HTTP/1.1\r\n" HOST "\r\n") },
+                { BYTES("GET /livez HTTP/1.1\r\n") },
+                { BYTES("GET /livez HTTP/1.1\r\nHost: loc") },
+                { BYTES("GET /livez HTTP/1.1\r\n" HOST "no colon here\r\n\r\n") },
+                { BYTES("GET /livez HTTP/1.1\r\nHost: local\0host\r\n\r\n") },
+                { BYTES("POST /v1/regions HTTP/1.1\r\n" HOST "Content-Type: application/json\r\n"
+                        "Content-Length: 10\0zz\r\n\r\n" GOOD) },
+                { BYTES(" /livez HTTP/1.1\r\n" HOST "\r\n") },
+                { BYTES("GET /live z HTTP/1.1\r\n" HOST "\r\n") },
+                { BYTES("\xff\xfe\xfd\xfc\r\n\r\n") },
 #undef BYTES
         };
 
