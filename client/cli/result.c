@@ -9,12 +9,15 @@ static int worker_unreachable(const struct cli_worker *worker, int r)
 {
         const char *message = ferry_last_message(worker->ferry);
         bool tls = strncmp(worker->url, "https:", 6) == 0;
-        /* In TLS 1.3 the worker refuses a client without a certificate after the client's handshake, by closing. */
-        if (r == -ECONNRESET && tls)
-                r = -EACCES;
         switch (r) {
+        case -ECONNRESET: /* by TLS 1.3 a client without a certificate is refused after its own handshake, by closing */
+                if (tls)
+                        return cli_fail(CLI_UNREACHABLE,
+                                        "%s: %s (has the worker ended, or does it ask for a client certificate: --cert "
+                                        "and --key?)",
+                                        worker->url, message);
+                __attribute__((fallthrough));
         case -ECONNREFUSED:
-        case -ECONNRESET:
         case -EHOSTUNREACH:
                 return cli_fail(CLI_UNREACHABLE,
                                 "is a worker running at %s? %s (start one with ferryd, or name another with --url)",
