@@ -33,20 +33,20 @@ static int route_exists(int if_index, const struct sockaddr *remote, uintptr_t o
 {
         int (*of_ucx)(int, const struct sockaddr *, uintptr_t);
 
-        *(void **)&of_ucx = dlsym(RTLD_NEXT, "ucs_netlink_route_exists");
-        if (!of_ucx || (has_fault() && is_loopback(if_index)))
+        if (has_fault() && is_loopback(if_index))
                 return 1;
-        return of_ucx(if_index, remote, option);
+        *(void **)&of_ucx = dlsym(RTLD_NEXT, "ucs_netlink_route_exists");
+        return of_ucx ? of_ucx(if_index, remote, option) : 1;
 }
 
 static int is_best_route(int if_index, const struct sockaddr *remote)
 {
         int (*of_ucx)(int, const struct sockaddr *);
 
-        *(void **)&of_ucx = dlsym(RTLD_NEXT, "ucs_netlink_is_best_route");
-        if (!of_ucx || (has_fault() && is_loopback(if_index)))
+        if (has_fault() && is_loopback(if_index))
                 return 1;
-        return of_ucx(if_index, remote);
+        *(void **)&of_ucx = dlsym(RTLD_NEXT, "ucs_netlink_is_best_route");
+        return of_ucx ? of_ucx(if_index, remote) : 1;
 }
 
 INSTEAD_OF(route_exists) int ucs_netlink_route_exists(int if_index, const struct sockaddr *remote, uintptr_t option);
