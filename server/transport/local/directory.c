@@ -40,18 +40,18 @@ static bool is_own_directory(const char *path)
 static int path_of(const char *path, char text[LOCAL_PATH_SIZE])
 {
         const char *runtime = getenv("XDG_RUNTIME_DIR");
-        bool own = runtime && is_own_directory(runtime);
         int n;
 
-        if (strcmp(path, "auto") != 0)
+        if (strcmp(path, "auto") != 0) {
                 n = snprintf(text, LOCAL_PATH_SIZE, "%s", path);
-        else if (own)
+        } else if (runtime && is_own_directory(runtime)) {
                 n = snprintf(text, LOCAL_PATH_SIZE, "%s/ferry", runtime);
-        else
+        } else {
                 n = snprintf(text, LOCAL_PATH_SIZE, "/tmp/ferry-%lu", (unsigned long)geteuid());
-        if (runtime && runtime[0] && strcmp(path, "auto") == 0 && !own)
-                log_event(LOG_INFO, "XDG_RUNTIME_DIR ignored", LOG_S("reason", "not a directory of this user"),
-                          LOG_S("directory", text));
+                if (runtime && runtime[0])
+                        log_event(LOG_INFO, "XDG_RUNTIME_DIR ignored", LOG_S("reason", "not a directory of this user"),
+                                  LOG_S("directory", text));
+        }
         /* With a slash at its end a symbolic link would be followed. */
         while (n > 1 && n < LOCAL_PATH_SIZE && text[n - 1] == '/')
                 text[--n] = '\0';
