@@ -216,6 +216,19 @@ static void answer_range(int fd, unsigned first, unsigned end, size_t size)
         }
 }
 
+/* The claim has arrived; each connection is asked for one more range. */
+static void ask_for_two_ranges(struct answering_peer *peer, int fds[2])
+{
+        char request[REQUEST_SIZE];
+
+        fds[0] = accept(peer->fd, NULL, NULL);
+        take_request(fds[0], request);
+        answer_range(fds[0], 0, CLAIM, CLAIM);
+        take_request(fds[0], request);
+        fds[1] = accept(peer->fd, NULL, NULL);
+        take_request(fds[1], request);
+}
+
 TEST(memory_that_fails_in_one_range_is_the_reason_while_another_range_arrives)
 {
         struct one_fault fault = { .space.ops = &fault_ops,
@@ -224,16 +237,10 @@ TEST(memory_that_fails_in_one_range_is_the_reason_while_another_range_arrives)
         struct segment segment = { .address = (uint8_t *)4096, .size = CLAIM + 2 * RANGE, .space = &fault.space };
         struct answering_peer *peer = answering_peer_new(NULL);
         struct moved moved;
-        char request[REQUEST_SIZE];
         int fds[2];
 
         read_begin(&moved, &segment, peer->port);
-        fds[0] = accept(peer->fd, NULL, NULL);
-        take_request(fds[0], request);
-        answer_range(fds[0], 0, CLAIM, CLAIM);
-        take_request(fds[0], request);
-        fds[1] = accept(peer->fd, NULL, NULL);
-        take_request(fds[1], request);
+        ask_for_two_ranges(peer, fds);
         pthread_mutex_lock(&fault.lock);
         fault.armed = true;
         pthread_mutex_unlock(&fault.lock);
@@ -261,20 +268,15 @@ TEST(a_range_that_fails_ends_the_others)
                                    .size = CLAIM + 2 * RANGE };
         struct answering_peer *peer = answering_peer_new(NULL);
         struct moved moved;
-        char request[REQUEST_SIZE];
+        char byte;
         int fds[2];
 
         read_begin(&moved, &segment, peer->port);
-        fds[0] = accept(peer->fd, NULL, NULL);
-        take_request(fds[0], request);
-        answer_range(fds[0], 0, CLAIM, CLAIM);
-        take_request(fds[0], request);
-        fds[1] = accept(peer->fd, NULL, NULL);
-        take_request(fds[1], request);
+        ask_for_two_ranges(peer, fds);
         answer(fds[0], "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n");
         await_end(&moved);
         assert_int_equal(setsockopt(fds[1], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
-        assert_int_equal(read(fds[1], request, 1), 0);
+        assert_int_equal(read(fds[1], &byte, 1), 0);
         read_end(&moved);
         (void)close(fds[0]);
         (void)close(fds[1]);

@@ -321,6 +321,16 @@ TEST(what_was_cancelled_before_it_began_asks_for_nothing)
         assert_int_equal(atomic_load(&peer->requests), 0);
 }
 
+/* The answer to a write, and the one to the end of its transfer. */
+static void say_stored(int fd)
+{
+        char request[REQUEST_SIZE];
+
+        answer(fd, "HTTP/1.1 204 Stored\r\n\r\n");
+        take_whole(fd, request);
+        answer(fd, COMPLETE);
+}
+
 /* The peer has closed the connection that an earlier transfer left, and has read the bytes, maybe. */
 TEST(a_write_on_a_connection_that_was_closed_is_sent_again_from_its_beginning)
 {
@@ -334,9 +344,7 @@ TEST(a_write_on_a_connection_that_was_closed_is_sent_again_from_its_beginning)
         transfer_begin(&first, &spec);
         fd = accept(peer->fd, NULL, NULL);
         take_whole(fd, request);
-        answer(fd, "HTTP/1.1 204 Stored\r\n\r\n");
-        take_whole(fd, request);
-        answer(fd, COMPLETE);
+        say_stored(fd);
         await_end(&first);
         spec.context = &second;
         assert_int_equal(peers_transfer_start(first.peers, &spec, detail, sizeof(detail)), 0);
@@ -345,9 +353,7 @@ TEST(a_write_on_a_connection_that_was_closed_is_sent_again_from_its_beginning)
         fd = accept(peer->fd, NULL, NULL);
         take_whole(fd, request);
         assert_string_equal(strstr(request, "\r\n\r\n"), "\r\n\r\nabcdefgh");
-        answer(fd, "HTTP/1.1 204 Stored\r\n\r\n");
-        take_whole(fd, request);
-        answer(fd, COMPLETE);
+        say_stored(fd);
         await_end(&second);
         assert_int_equal(second.outcome.error, 0);
         read_end(&first);
