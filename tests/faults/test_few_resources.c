@@ -48,8 +48,6 @@ static size_t sweep(const char *const *flags, struct limit limit, rlim_t end, rl
                 ferryd_start(flags, set_limit, &limit, true, &start);
                 ready = start.ready;
                 n += ready;
-                if (strstr(start.errors, "started: Cannot allocate memory") && !strstr(start.errors, "ulimit -v"))
-                        fail_msg("%s", start.errors);
                 ferryd_start_clear(&start);
         }
         assert_true(ready);

@@ -15,7 +15,7 @@ static const char *const quiet[] = { "--listen", "127.0.0.1:0", "--name", "w", N
 WITH_WORKER(a_start_without_memory_fails_in_a_line)
 {
         struct failing *failing;
-        size_t n_failed = 0, at = 1;
+        size_t n_failed = 0, n_named = 0, at = 1;
 
         if (SANITIZED) /* whose allocator has allocations of its own */
                 skip();
@@ -28,6 +28,10 @@ WITH_WORKER(a_start_without_memory_fails_in_a_line)
                 ferryd_start(quiet, NULL, NULL, false, &start);
                 failing->memory_at = 0;
                 n_failed += !start.ready;
+                if (strstr(start.errors, "started: Cannot allocate memory")) {
+                        assert_non_null(strstr(start.errors, "ulimit -v")); /* the limits that may be the cause */
+                        n_named++;
+                }
                 bool came = failing->memory_failed > 0;
                 ferryd_start_clear(&start);
                 if (!came) /* the whole life of a worker has fewer */
@@ -35,6 +39,7 @@ WITH_WORKER(a_start_without_memory_fails_in_a_line)
         }
         print_message("%zu allocations, %zu starts refused\n", at, n_failed);
         assert_in_range(n_failed, 5, at);
+        assert_true(n_named > 0);
         (void)failing_share(false);
 }
 
