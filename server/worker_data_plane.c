@@ -210,7 +210,7 @@ static void on_engine_ended(void *context, const struct engine_outcome *outcome)
         if (outcome->error == FERRY_E_PEER_UNREACHABLE && outcome->bytes == 0) {
                 if (start_http(moving, detail, sizeof(detail)))
                         return;
-                (void)snprintf(both.detail, sizeof(both.detail), "%.60s; HTTP: %.50s", outcome->detail, detail);
+                (void)snprintf(both.detail, sizeof(both.detail), "%.100s; HTTP: %.50s", outcome->detail, detail);
         }
         moving_end(moving, &both);
 }

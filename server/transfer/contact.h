@@ -30,7 +30,7 @@ struct contact {
         size_t n_http_transfers;              /* running */
         uint64_t http_since_us, http_last_us; /* since when any run; when one last began or ended */
         int error;                            /* why it has no link: FERRY_E_*; 0 = closed, because it was not used */
-        char detail[128];                     /* of error */
+        char detail[ENGINE_DETAIL_SIZE];      /* of error */
         uint64_t unlinked_us;                 /* when the last link ended */
         bool reported_up;                     /* the observer was last told that it is connected */
         struct contact *prev, *next;          /* the engine's; in order of number */

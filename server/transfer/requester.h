@@ -46,7 +46,7 @@ struct requester {
         bool marked;
         enum gpu_path gpu_path; /* the worst of its messages */
         int error;              /* 0, or why it is being ended */
-        char detail[128];
+        char detail[ENGINE_DETAIL_SIZE];
         struct flow_share share;      /* of peer->requested; aside: it requests nothing */
         uint64_t connect_deadline_us; /* for the peer's first message over a link that was not up */
         uint64_t grace_deadline_us;   /* 0 = none */

@@ -57,7 +57,7 @@ struct responder {
         enum gpu_path gpu_path;             /* the worst of its messages */
         int error;                          /* why it is being ended */
         int wire_error;                     /* told to the peer */
-        char detail[128];
+        char detail[ENGINE_DETAIL_SIZE];
         uint64_t grace_deadline_us; /* 0 = none */
         bool marked;
         struct responder *marked_prev, *marked_next;

@@ -58,7 +58,7 @@ enum {
 /* Each claim takes some KiB, and one operation may serve any number at once. */
 enum { ENGINE_CLAIMS_MAX = 1 << 16 };
 
-enum { ENGINE_TRANSPORT_SIZE = 32, ENGINE_ADDRESS_SIZE = 280, ENGINE_SPIN_DEFAULT_US = 500 };
+enum { ENGINE_TRANSPORT_SIZE = 32, ENGINE_ADDRESS_SIZE = 280, ENGINE_DETAIL_SIZE = 160, ENGINE_SPIN_DEFAULT_US = 500 };
 
 /* How a transfer ended. */
 struct engine_outcome {
@@ -67,7 +67,7 @@ struct engine_outcome {
         /* What carried the bytes: "shm", or by UCX's name "tcp", "rc_verbs", …, and gpu_path_name; "" = none did.
          */
         char transport[ENGINE_TRANSPORT_SIZE];
-        char detail[128];    /* for display; may be "" */
+        char detail[ENGINE_DETAIL_SIZE]; /* for display; may be "" */
         uint64_t connect_us; /* active side: from the link's creation to the peer's first message; 0 = the link was up
                                 already, or no message came */
 };
@@ -273,7 +273,7 @@ struct engine_connection {
         char transport[ENGINE_TRANSPORT_SIZE]; /* what bytes will go over */
         uint64_t connect_us;                   /* as in struct engine_outcome; 0 = reused */
         bool reused;                           /* the link was there already */
-        char detail[128];                      /* for people; may be "" */
+        char detail[ENGINE_DETAIL_SIZE];       /* for people; may be "" */
 };
 
 struct engine_connect {
@@ -316,8 +316,8 @@ struct engine_peer_view {
         uint64_t connect_us;                   /* the same */
         size_t n_transfers;                    /* running, in both directions, over any carrier */
         uint64_t n_completed, bytes;           /* of those that have ended, while this worker has known it */
-        int error;        /* DISCONNECTED: FERRY_E_*; 0 = the link was closed, because it was not used */
-        char detail[128]; /* of error */
+        int error;                       /* DISCONNECTED: FERRY_E_*; 0 = the link was closed, because it was not used */
+        char detail[ENGINE_DETAIL_SIZE]; /* of error */
         uint64_t disconnected_unix_ms;
         struct engine_unused_transport unused[3]; /* the best first; transport NULL ends the list */
 };
