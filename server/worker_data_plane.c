@@ -171,7 +171,7 @@ static uint32_t http_connect_ms(const struct moving *moving)
         return past_ms < CONNECT_MS - CONNECT_HTTP_MS ? CONNECT_MS - (uint32_t)past_ms : CONNECT_HTTP_MS;
 }
 
-/* true: on_http_ended will be called. false: detail says why not. */
+/* true: on_http_ended will be called. false: detail says why not; the caller notes the end. */
 static bool start_http(struct moving *moving, char *detail, size_t detail_size)
 {
         struct data_plane *data_plane = moving->data_plane;
@@ -211,6 +211,7 @@ static void on_engine_ended(void *context, const struct engine_outcome *outcome)
                 if (start_http(moving, detail, sizeof(detail)))
                         return;
                 (void)snprintf(both.detail, sizeof(both.detail), "%.100s; HTTP: %.50s", outcome->detail, detail);
+                note(moving, &both);
         }
         moving_end(moving, &both);
 }
@@ -239,6 +240,7 @@ static int start_http_alone(struct data_plane *data_plane, const struct engine_t
                         return -ENOMEM;
                 if (start_http(moving, outcome.detail, sizeof(outcome.detail)))
                         return 0;
+                note(moving, &outcome);
                 (void)moving_free(moving);
         }
         transfer->ended(transfer->context, &outcome);

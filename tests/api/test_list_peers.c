@@ -7,6 +7,8 @@
 
 enum { SIZE = 5000, MANY = 3 };
 
+#define NOT_HTTP "[\"shm\",\"tcp\",\"rdma\"]"
+
 static void connect_to(struct worker *w, const struct worker *peer)
 {
         struct ferry_peer connected;
@@ -192,8 +194,8 @@ WITH_PAIR(a_dead_peer_is_told_of_with_the_reason)
         }
 }
 
-/* b reads what a offers, not over HTTP, which ends with peer-unreachable and that detail. */
-static void assert_unreachable(struct pair *p, const char *detail)
+/* b reads what a offers by these transports, which ends with peer-unreachable and that detail. */
+static void assert_unreachable(struct pair *p, const char *transports, const char *detail)
 {
         OPERATION passive, end;
         struct json_object *active;
@@ -204,8 +206,8 @@ static void assert_unreachable(struct pair *p, const char *detail)
         const char *local = region_make(&p->b, SIZE, 0);
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
         body = text_format("{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],"
-                           "\"transports\":[\"shm\",\"tcp\",\"rdma\"],\"remote_metadata\":%s}",
-                           local, passive.metadata);
+                           "\"transports\":%s,\"remote_metadata\":%s}",
+                           local, transports, passive.metadata);
         active = call_json(&p->b, 201, "POST", "/v1/operations", body);
         operation_assert_end(&p->b, json_text(active, "id"), FERRY_ERRORED, &end);
         assert_string_equal(end.error_detail, detail);
@@ -220,7 +222,7 @@ WITH_PAIR(who_could_not_be_reached_is_listed_with_every_reason)
 
         worker_start(&p->a, "a", NULL);
         worker_start(&p->b, "b", off);
-        assert_unreachable(p, detail);
+        assert_unreachable(p, NOT_HTTP, detail);
         peer = only_peer(&p->b);
         assert_string_equal(json_text(peer, "worker"), "a");
         assert_string_equal(json_text(peer, "status"), "disconnected");
@@ -241,9 +243,35 @@ WITH_PAIR(an_address_that_is_not_admitted_is_the_reason)
         worker_start(&p->a, "a", flags);
         worker_start(&p->b, "b", only_other);
         assert_unreachable(
-                p, "the local transport is off (--local); --allow-peer does not admit the peer's network address");
+                p, NOT_HTTP,
+                "the local transport is off (--local); --allow-peer does not admit the peer's network address");
         peer = only_peer(&p->b);
         assert_reason(peer, "tcp", "--allow-peer does not admit the peer's network address");
+}
+
+WITH_PAIR(a_url_that_is_not_admitted_leaves_no_transfer_behind)
+{
+        static const char *const flags[] = { "--local", "off", "--allow-peer", "192.0.2.0/24", NULL };
+        static const struct {
+                const char *transports, *detail;
+        } cases[] = {
+                { "[\"http\"]", "this host is not one that --allow-peer admits" },
+                { "[\"tcp\",\"http\"]",
+                  "\"transports\" allows no shared memory; the peer has no network address (its --data-listen); "
+                  "HTTP: this host is not one that --allow-peer admits" },
+        };
+        struct json_object *peer;
+
+        worker_start(&p->a, "a", NULL);
+        worker_start(&p->b, "b", flags);
+        worker_expect(&p->b, "no transport but HTTP");
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                assert_unreachable(p, cases[i].transports, cases[i].detail);
+                peer = only_peer(&p->b);
+                assert_string_equal(json_text(peer, "status"), "disconnected");
+                assert_int_equal(json_number(peer, "transfers"), 0);
+                assert_string_equal(json_text(json_member(peer, "error"), "detail"), cases[i].detail);
+        }
 }
 
 /* As behind a firewall: a's data port is not open at the address that its metadata name. */
