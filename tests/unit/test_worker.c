@@ -7,6 +7,7 @@
 
 #include <ferry/worker.h>
 
+#include "raw.h"
 #include "unit.h"
 
 /* libferry-worker as an embedding program uses it. */
@@ -107,6 +108,45 @@ TEST_WITH(memory_of_the_program_is_offered_and_taken_back, setup, teardown)
         assert_int_equal(seals(), -1);
         assert_int_equal(ferry_worker_region_remove(worker, id), 0);
         assert_int_equal(ferry_worker_region_remove(worker, "rgn_x"), FERRY_E_NOT_FOUND);
+}
+
+/* The status of a client's write of one byte into the region. */
+static int write_from_outside(const struct ferry_worker *w, const char *region)
+{
+        char request[256];
+        int fd = raw_dial((uint16_t)atoi(strrchr(ferry_worker_url(w, 0), ':') + 1));
+
+        (void)snprintf(request, sizeof(request),
+                       "PUT /v1/regions/%s/content HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n"
+                       "Connection: close\r\n\r\nx",
+                       region);
+        raw_send(fd, request, strlen(request));
+        return raw_receive_last(fd).status;
+}
+
+TEST_WITH(clients_write_memory_of_the_program_while_it_allows_them, setup, teardown)
+{
+        struct ferry_worker_options *options = ferry_worker_options_new();
+        struct ferry_worker *open;
+        char memory[] = "ab", id[FERRY_WORKER_ID_SIZE];
+
+        assert_int_equal(ferry_worker_options_set(options, "local", "off"), 0);
+        assert_int_equal(ferry_worker_options_set(options, "listen", "127.0.0.1:0"), 0);
+        assert_int_equal(ferry_worker_new(options, &open), 0);
+        (void)ferry_worker_options_free(options);
+        assert_int_equal(ferry_worker_region_add(open, memory, 2, NULL, NULL, id), 0);
+
+        assert_int_equal(write_from_outside(open, id), 403);
+        assert_string_equal(memory, "ab");
+        assert_int_equal(ferry_worker_region_allow(open, id, 1), 0);
+        assert_int_equal(write_from_outside(open, id), 204);
+        assert_string_equal(memory, "xb");
+        memory[0] = 'a';
+        assert_int_equal(ferry_worker_region_allow(open, id, 0), 0);
+        assert_int_equal(write_from_outside(open, id), 403);
+        assert_string_equal(memory, "ab");
+        assert_int_equal(ferry_worker_region_allow(worker, id, 1), FERRY_E_NOT_FOUND);
+        (void)ferry_worker_free(open);
 }
 
 TEST_WITH(memory_that_cannot_be_added_is_refused_and_takes_no_place, setup, teardown)

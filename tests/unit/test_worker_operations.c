@@ -151,6 +151,8 @@ TEST_WITH(a_handle_tells_what_was_asked_for_and_who_came, setup, teardown)
         assert_int_equal(ferry_worker_operation_layout(offer), FERRY_LAYOUT_STREAM);
         assert_string_equal(ferry_worker_operation_peer(offer), "");
         assert_string_equal(ferry_worker_operation_peer_epoch(offer), "");
+        assert_memory_equal(ferry_worker_operation_id(offer), "op_", 3);
+        assert_int_equal(ferry_worker_operation_duration_us(offer), 0);
 
         active_operation = create(&b, FERRY_READ, 64, metadata_of(offer));
         assert_int_equal(ferry_worker_operation_wait(active_operation, -1), 0);
@@ -163,6 +165,8 @@ TEST_WITH(a_handle_tells_what_was_asked_for_and_who_came, setup, teardown)
         assert_string_equal(ferry_worker_operation_peer(offer), ferry_worker_name(b.worker));
         assert_string_not_equal(ferry_worker_operation_peer_epoch(active_operation),
                                 ferry_worker_operation_peer_epoch(offer));
+        assert_string_not_equal(ferry_worker_operation_id(active_operation), ferry_worker_operation_id(offer));
+        assert_in_range(ferry_worker_operation_duration_us(active_operation), 1, WAIT_MS * 1000);
 }
 
 TEST_WITH(an_operation_goes_on_without_its_handle, setup, teardown)
@@ -306,11 +310,32 @@ TEST_WITH(rows_of_a_region_move_as_one_stream, setup, teardown)
 
         for (int i = 0; i < 64; i++)
                 a.memory[i] = (char)('A' + i);
+        assert_int_equal(ferry_worker_request_add_row(rows, a.region, 2, 4, 0, 10), FERRY_E_INVALID_PARAMETER);
+        assert_int_equal(ferry_worker_request_add_row(rows, a.region, 2, 0, 3, 10), FERRY_E_INVALID_PARAMETER);
         assert_int_equal(ferry_worker_request_add_row(rows, a.region, 2, 4, 3, 10), 0);
         offer = start(&a, rows, NULL);
         active_operation = start(&b, whole, metadata_of(offer));
         assert_int_equal(ferry_worker_operation_wait(active_operation, -1), 0);
         assert_memory_equal(b.memory, "CDEFMNOPWXYZ", 12);
+}
+
+TEST_WITH(no_size_is_the_rest_of_the_region, setup, teardown)
+{
+        enum { LAST = 5 };
+        struct ferry_worker_request *rest = keep_request(ferry_worker_request_new(FERRY_READABLE)),
+                                    *none = keep_request(ferry_worker_request_new(FERRY_READABLE));
+        struct ferry_worker_operation *offer, *active_operation;
+
+        assert_int_equal(ferry_worker_request_add(rest, a.region, SIZE - LAST, 0), 0);
+        memcpy(a.memory + SIZE - LAST, "FERRY", LAST);
+        offer = start(&a, rest, NULL);
+        assert_int_equal(ferry_worker_operation_bytes_total(offer), LAST);
+        active_operation = create(&b, FERRY_READ, LAST, metadata_of(offer));
+        assert_int_equal(ferry_worker_operation_wait(active_operation, -1), 0);
+        assert_memory_equal(b.memory, "FERRY", LAST);
+
+        assert_int_equal(ferry_worker_request_add(none, b.region, SIZE, 0), 0);
+        assert_int_equal(error_of(none, NULL), FERRY_E_OUT_OF_BOUNDS);
 }
 
 TEST_WITH(blocks_move_in_the_order_in_which_they_are_named, setup, teardown)
