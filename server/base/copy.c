@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/copy.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -19,16 +20,11 @@ static void copy_line(char *to, const char *from)
                 _mm_stream_si128((__m128i *)(void *)(to + i * sizeof(__m128i)), parts[i]);
 }
 
-/* Copies a cache line of each of four pages in turn, which uses more memory banks at a time. */
-static void copy_pages(char *to, const char *from)
-{
-        for (size_t line = 0; line < PAGE; line += LINE)
-                for (size_t page = 0; page < (size_t)PAGES * PAGE; page += PAGE)
-                        copy_line(to + page + line, from + page + line);
-}
-
-/* The same with AVX stores: 9.9 GB/s instead of 8.0 at 256 MiB. */
-__attribute__((target("avx"))) static void copy_pages_avx(char *to, const char *from)
+/*
+ * Copies a cache line of each of four pages in turn, which uses more memory banks at a time. AVX stores: 9.9 GB/s
+ * instead of 8.0 at 256 MiB.
+ */
+__attribute__((target("avx"))) static void copy_pages(char *to, const char *from)
 {
         for (size_t line = 0; line < PAGE; line += LINE)
                 for (size_t page = 0; page < (size_t)PAGES * PAGE; page += PAGE) {
@@ -44,7 +40,7 @@ __attribute__((target("avx"))) static void copy_pages_avx(char *to, const char *
 
 void copy_past_caches(void *to, const void *from, size_t size)
 {
-        void (*copy)(char *to, const char *from) = __builtin_cpu_supports("avx") ? copy_pages_avx : copy_pages;
+        const bool pages = __builtin_cpu_supports("avx");
         char *out = to;
         const char *in = from;
         size_t head = -(uintptr_t)to % LINE;
@@ -57,8 +53,8 @@ void copy_past_caches(void *to, const void *from, size_t size)
         out += head;
         in += head;
         size -= head;
-        for (; size >= (size_t)PAGES * PAGE; size -= (size_t)PAGES * PAGE) {
-                copy(out, in);
+        for (; pages && size >= (size_t)PAGES * PAGE; size -= (size_t)PAGES * PAGE) {
+                copy_pages(out, in);
                 out += (size_t)PAGES * PAGE;
                 in += (size_t)PAGES * PAGE;
         }
