@@ -145,6 +145,42 @@ TEST(a_bus_beyond_this_machine_takes_tls)
         nats_assert_asks("nats://127.0.0.1:1/a/op_0123456789abcdef", 3, "cannot use the NATS server");
 }
 
+TEST(the_command_line_is_understood_or_told_what_is_wrong_with_it)
+{
+#define URL "nats://127.0.0.1:1/a/op_0123456789abcdef"
+        static const struct {
+                const char *arguments[5];
+                int status;
+                const char *says; /* on standard output where status is 0, else on standard error */
+        } cases[] = {
+                { { "--help" }, 0, "  --nats-ca FILE" },
+                { { "bridge", "--version" }, 0, "ferry-nats " },
+                { { NULL }, 2, "usage: ferry-nats bridge, or ferry-nats metadata URL" },
+                { { "metadata" }, 2, "usage: ferry-nats bridge, or ferry-nats metadata URL" },
+                { { "metadata", URL, "more" }, 2, "unexpected argument more" },
+                { { "bridge", "--nat", "x" }, 2, "no option --nat" },
+                { { "bridge", "--insecure=1" }, 2, "--insecure takes no value" },
+                { { "bridge", "--nats" }, 2, "--nats needs a value" },
+                { { "bridge", "--url", "ftp://127.0.0.1" }, 2, "ftp://127.0.0.1, or a file for it, is not usable" },
+                { { "metadata", "nats://me:secret@127.0.0.1/a/op_0123456789abcdef" }, 2, "has no user or password" },
+                { { "metadata", URL, "--nats-cert=x" }, 2, "--nats-cert and --nats-key need each other" },
+                { { "metadata", URL, "--nats-user-file=/" }, 2, "/: Is a directory" },
+                { { "metadata", URL, "--nats-ca=/dev/null" }, 2, "or a file for it is not usable" },
+        };
+        const char *const program = getenv("FERRY_NATS_PROGRAM");
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                const char *const *a = cases[i].arguments, *output, *errors;
+
+                (void)test_row(cases[i].says);
+                assert_int_equal(command_run(STRINGS(program, a[0], a[1], a[2], a[3]), NULL, &output, &errors),
+                                 cases[i].status);
+                assert_non_null(strstr(cases[i].status ? errors : output, cases[i].says));
+                assert_string_equal(cases[i].status ? output : errors, "");
+                assert_null(strstr(errors, "secret"));
+        }
+}
+
 TEST(insecure_in_the_environment_is_a_truth_value)
 {
         static const struct {

@@ -209,6 +209,19 @@ TEST(an_answer_about_another_number_is_refused)
         assert_int_equal(ferry_create_operations(x->ferry, specs, 0, &results), -EINVAL);
 }
 
+TEST(one_operation_that_is_none_spoils_the_answer)
+{
+        START(x, { JSON("200", "{\"operations\":[" RUNS ",{\"id\":5}]}") }, { JSON("200", "[" RUNS ",{\"id\":5}]") },
+              { JSON("200", "[" RUNS ",") });
+        const char *const ids[] = { "op_1", "op_2" };
+        struct ferry_operation_spec specs[2] = { { .kind = FERRY_READ }, { .kind = FERRY_READ } };
+        struct ferry_operation_results results = { .n = 77 };
+        assert_int_equal(ferry_wait_operations(x->ferry, ids, 2, FERRY_WAIT_ALL, 1000, &results), -EPROTO);
+        assert_int_equal(ferry_create_operations(x->ferry, specs, 2, &results), -EPROTO);
+        assert_int_equal(ferry_create_operations(x->ferry, specs, 2, &results), -EPROTO);
+        assert_int_equal(results.n, 77);
+}
+
 TEST(a_wait_goes_on_over_lost_connections)
 {
         START(x, { RUNNING }, { NULL, SERVER_RESET }, { DRAINING }, { COMPLETE });
