@@ -30,9 +30,9 @@ const char *space_error(int error)
 {
         switch (error) {
         case -EFAULT:
-                return "the program has freed GPU memory of the operation";
+                return "the program has freed the GPU memory";
         case -ENODEV:
-                return "a GPU of the operation is gone or was reset";
+                return "a GPU is gone or was reset";
         case -ENOMEM:
                 return "out of memory";
         default:

@@ -140,6 +140,47 @@ WITH_GPUS(content_that_waits_for_a_gpu_holds_up_no_other_request)
 }
 
 /* A GET and the first bytes of a PUT; the stall limit ends the wait, not the copy. */
+/* Whether its first bytes find the GPU gone, or its last ones. */
+WITH_GPUS(a_gpu_that_is_gone_has_no_content)
+{
+        struct worker *w = &s->pair.a;
+        uint8_t *pattern = malloc(SIZE);
+
+        assert_non_null(pattern);
+        pattern_fill(SEED, 0, pattern, SIZE);
+        for (size_t i = 0; i < 2 * sizeof(requests) / sizeof(requests[0]); i++) {
+                struct waiting waiting = requests[i / 2];
+                struct raw_answer answer;
+
+                test_row(text_format("%s %s %s", waiting.method, waiting.path, waiting.headers));
+                gpu_set_faults(s, "");
+                worker_start(w, "a", NULL);
+                worker_expect(w, "msg=\"CUDA call failed\"");
+                worker_expect(w, "operation ended");
+                waiting_prepare(w, &waiting);
+                const int before = s->counts->in_flight; /* of a worker before, which left them */
+                gpu_set_faults(s, i % 2 ? "stuck" : "gone");
+                waiting_begin(w, &waiting, pattern);
+                if (i % 2) {
+                        WAIT_UNTIL(s->counts->in_flight > before);
+                        gpu_set_faults(s, "gone");
+                }
+                if (is_upload(&waiting))
+                        raw_send(waiting.fd, pattern + EARLY, SIZE - EARLY);
+                raw_receive(waiting.fd, false, &answer);
+                (void)close(waiting.fd);
+                assert_int_equal(answer.status, 410);
+                assert_non_null(strstr(answer.body, "\"code\":\"gone\""));
+                if (waiting.operation)
+                        operation_assert_error(w, waiting.id, FERRY_ERRORED, FERRY_E_TRANSFER_FAILED);
+                else
+                        assert_non_null(strstr(answer.body, "a GPU is gone or was reset"));
+                region_drop(w, waiting.region);
+                worker_stop(w);
+        }
+        free(pattern);
+}
+
 WITH_GPUS(the_stall_limit_ends_the_wait_for_a_gpu)
 {
         struct worker *w = &s->pair.a;
