@@ -52,9 +52,9 @@ void octets_refuse_range(struct http_request *request, const char *fault)
                         request->headers.content_range, fault);
 }
 
-bool octets_place(struct http_request *request, uint64_t *ret_first, uint64_t *ret_end)
+bool octets_place(struct http_request *request, uint64_t total, uint64_t *ret_first, uint64_t *ret_end)
 {
-        uint64_t last;
+        uint64_t last, named;
 
         *ret_first = query_value(&request->query, HTTP_PARAMETER_OFFSET);
         *ret_end = UINT64_MAX;
@@ -62,8 +62,11 @@ bool octets_place(struct http_request *request, uint64_t *ret_first, uint64_t *r
                 return true;
         if (query_has(&request->query, HTTP_PARAMETER_OFFSET))
                 octets_refuse_range(request, "and the query parameter offset exclude each other");
-        else if (!content_range_parse(request->headers.content_range, ret_first, &last) || last + 1 == UINT64_MAX)
+        else if (!content_range_parse(request->headers.content_range, ret_first, &last, &named) ||
+                 last + 1 == UINT64_MAX)
                 octets_refuse_range(request, "must be like \"bytes 0-1023/4096\"");
+        else if (total != UINT64_MAX && named != UINT64_MAX && named != total)
+                octets_refuse_range(request, "names another size than the operation's");
         else if (!request->chunked && request->content_length != last - *ret_first + 1)
                 octets_refuse_range(request, "and Content-Length disagree");
         else

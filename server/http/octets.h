@@ -28,9 +28,10 @@ void octets_add_digest(struct http_request *request, uint64_t checksum);
 
 /*
  * Where the body of a PUT goes: from the query parameter offset on (*ret_end = UINT64_MAX: to the end of the body), or
- * into the range of Content-Range, as curl sends it when it resumes. false: answered.
+ * into the range of Content-Range, as curl sends it when it resumes, which must name total as the size of the whole, or
+ * none (total UINT64_MAX: any). false: answered.
  */
-bool octets_place(struct http_request *request, uint64_t *ret_first, uint64_t *ret_end);
+bool octets_place(struct http_request *request, uint64_t total, uint64_t *ret_first, uint64_t *ret_end);
 
 /* Refuses Content-Range; fault ends the sentence. */
 void octets_refuse_range(struct http_request *request, const char *fault);

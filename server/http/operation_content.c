@@ -157,23 +157,51 @@ static void content_free(void *context, bool done)
 
 static const struct copying_ops content_ops = { .move = content_move, .close = content_free };
 
+/* Parses ":BASE64:", a byte sequence of RFC 8941. */
+static bool parse_sha256(const char *value, uint8_t ret_digest[SHA256_SIZE])
+{
+        FERRY_CLEANUP(cleanup_free) void *data = NULL;
+        const char *end = *value == ':' ? strchr(value + 1, ':') : NULL;
+        size_t n;
+
+        if (!end || ferry_base64_decode(value + 1, (size_t)(end - value - 1), &data, &n) || n != SHA256_SIZE)
+                return false;
+        memcpy(ret_digest, data, n);
+        return true;
+}
+
+/* Parses what the client says that the bytes are; what cannot be checked must not pass. false: answered. */
+static bool read_digests(struct http_request *request, struct content *content)
+{
+        const char *part = request->headers.content_digest, *whole = request->headers.repr_digest;
+        const char *sha256 = whole ? headers_dictionary_find(whole, "sha-256") : NULL;
+
+        content->part.asked = part && headers_dictionary_find(part, "xxh3");
+        content->whole.asked = sha256;
+        if (content->part.asked && !ferry_digest_parse(part, strlen(part), &content->part.checksum))
+                request_problem(request, FERRY_E_INVALID_PARAMETER,
+                                "The xxh3 of Content-Digest must be the base64 of 8 bytes between colons");
+        else if (sha256 && !parse_sha256(sha256, content->whole.sha256))
+                request_problem(request, FERRY_E_INVALID_PARAMETER,
+                                "The sha-256 of Repr-Digest must be the base64 of 32 bytes between colons");
+        return !request->answered;
+}
+
 /* Makes them the request's state. Closes them where that fails. */
-static int content_keep(struct http_request *request, struct operation_content *opened)
+static int content_keep(struct http_request *request, const struct content *opened)
 {
         struct content *content = malloc(sizeof(*content));
         int r = -ENOMEM;
 
         if (content) {
-                *content = (struct content){ .open = opened,
-                                             .reads = !strcmp(request->method, "GET"),
-                                             .store = request->server->config.operations,
-                                             .operation = operation_ref(request->operation) };
+                *content = *opened;
+                (void)operation_ref(content->operation);
                 r = copying_open(request, &content_ops, content,
-                                 (struct copier_gpus){ .one = operation_content_gpu(opened) });
+                                 (struct copier_gpus){ .one = operation_content_gpu(content->open) });
                 if (r < 0)
                         content_free(content, false);
         } else {
-                operation_content_close(opened, false);
+                operation_content_close(opened->open, false);
         }
         return r;
 }
@@ -187,24 +215,26 @@ bool content_open(struct http_request *request, uint64_t first, uint64_t size)
                 .size = size,
                 .transport = request->server->tls && !request->listener->local ? "https" : "http",
         };
+        struct content content = { .reads = !strcmp(request->method, "GET"),
+                                   .store = request->server->config.operations,
+                                   .operation = request->operation };
         struct http_connection *connection = connection_of(request->connection);
-        struct operation_content *opened;
         int error;
 
-        if (!read_transfer(request, &wanted.transfer))
+        if (!read_transfer(request, &wanted.transfer) || (!content.reads && !read_digests(request, &content)))
                 return false;
         read_worker(request, &wanted);
         connection_watch_peer(connection);
-        error = operation_content_open(request->server->config.operations, request->operation, &wanted, &opened);
+        error = operation_content_open(content.store, content.operation, &wanted, &content.open);
         explicit_bzero(key, sizeof(key));
         if (!error)
-                error = content_keep(request, opened);
+                error = content_keep(request, &content);
         if (error) {
                 content_refuse(request, error);
                 return false;
         }
         operation_content_disconnected(connection->transfer);
-        connection->transfer = wanted.peer_epoch ? operation_content_connected(opened) : NULL;
+        connection->transfer = wanted.peer_epoch ? operation_content_connected(content.open) : NULL;
         return true;
 }
 
@@ -301,19 +331,6 @@ bool content_add_digests(struct http_request *request)
         return true;
 }
 
-/* Parses ":BASE64:", a byte sequence of RFC 8941. */
-static bool parse_sha256(const char *value, uint8_t ret_digest[SHA256_SIZE])
-{
-        FERRY_CLEANUP(cleanup_free) void *data = NULL;
-        const char *end = *value == ':' ? strchr(value + 1, ':') : NULL;
-        size_t n;
-
-        if (!end || ferry_base64_decode(value + 1, (size_t)(end - value - 1), &data, &n) || n != SHA256_SIZE)
-                return false;
-        memcpy(ret_digest, data, n);
-        return true;
-}
-
 /* Compares the stored bytes; all of them once the last one is stored: before, nothing can be said of them. */
 static int check(void *context)
 {
@@ -339,16 +356,6 @@ static int check(void *context)
         return r;
 }
 
-/* What the client says that the bytes are. */
-static void read_digests(const struct http_request *request, struct content *content)
-{
-        const char *part = request->headers.content_digest, *whole = request->headers.repr_digest;
-        const char *value = whole ? headers_dictionary_find(whole, "sha-256") : NULL;
-
-        content->part.asked = part && ferry_digest_parse(part, strlen(part), &content->part.checksum);
-        content->whole.asked = value && parse_sha256(value, content->whole.sha256);
-}
-
 bool content_finish(struct http_request *request, void (*resume)(struct http_request *request))
 {
         struct content *content = copying_content(request);
@@ -357,7 +364,6 @@ bool content_finish(struct http_request *request, void (*resume)(struct http_req
                 return false;
         if (!copying_error(request) && !content->checked) {
                 content->checked = true;
-                read_digests(request, content);
                 if (content->part.asked || content->whole.asked)
                         copying_begin(request, check, total(request), 0);
                 if (!copying_await(request, resume))

@@ -19,7 +19,7 @@ static bool find_place(struct http_request *request, uint64_t total, uint64_t *r
 {
         uint64_t first, end;
 
-        if (!octets_place(request, &first, &end))
+        if (!octets_place(request, total, &first, &end))
                 return false;
         const bool open = end == UINT64_MAX;
         *ret_first = first;

@@ -79,7 +79,7 @@ static void begin(struct http_request *request)
                 request_problem(request, FERRY_E_INVALID_PARAMETER, "The request has no body");
                 return;
         }
-        if (!octets_place(request, &offset, &end) || !(region = request_stream_region(request)))
+        if (!octets_place(request, UINT64_MAX, &offset, &end) || !(region = request_stream_region(request)))
                 return;
         if (!region_content_allowed(region))
                 request_problem(request, FERRY_E_FORBIDDEN,

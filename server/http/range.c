@@ -47,10 +47,9 @@ enum range_result range_parse(const char *header, uint64_t size, uint64_t *ret_f
         return RANGE_PART;
 }
 
-bool content_range_parse(const char *header, uint64_t *ret_first, uint64_t *ret_last)
+bool content_range_parse(const char *header, uint64_t *ret_first, uint64_t *ret_last, uint64_t *ret_total)
 {
-        uint64_t total = UINT64_MAX;
-
+        *ret_total = UINT64_MAX;
         if (strncasecmp(header, "bytes ", 6))
                 return false;
         const char *text = headers_skip_blanks(header + 6);
@@ -58,7 +57,7 @@ bool content_range_parse(const char *header, uint64_t *ret_first, uint64_t *ret_
                 return false;
         if (*text == '*')
                 text++;
-        else if (!take_number(&text, &total))
+        else if (!take_number(&text, ret_total))
                 return false;
-        return !*headers_skip_blanks(text) && *ret_first <= *ret_last && *ret_last < total;
+        return !*headers_skip_blanks(text) && *ret_first <= *ret_last && *ret_last < *ret_total;
 }

@@ -20,9 +20,9 @@ enum range_result {
 enum range_result range_parse(const char *header, uint64_t size, uint64_t *ret_first, uint64_t *ret_last);
 
 /*
- * Parses the Content-Range of a request's body: "bytes FIRST-LAST/TOTAL". TOTAL is the client's size or "*", and need
- * not be the region's size. false: another form. Pure.
+ * Parses the Content-Range of a request's body: "bytes FIRST-LAST/TOTAL". TOTAL is the client's size; *ret_total
+ * is UINT64_MAX if it is "*". false: another form. Pure.
  */
-bool content_range_parse(const char *header, uint64_t *ret_first, uint64_t *ret_last);
+bool content_range_parse(const char *header, uint64_t *ret_first, uint64_t *ret_last, uint64_t *ret_total);
 
 #endif

@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         static const uint64_t sizes[] = { 0, 1, 2, 100, UINT64_C(1) << 32, INT64_MAX, UINT64_MAX };
         size_t row = size ? data[0] % (sizeof(sizes) / sizeof(sizes[0])) : 0;
         char *header = fuzz_text(data + (size > 0), size - (size > 0)), again[64];
-        uint64_t first = 7, last = 3, first_again, last_again;
+        uint64_t first = 7, last = 3, first_again, last_again, total;
         enum range_result result = range_parse(header, sizes[row], &first, &last);
 
         if (result == RANGE_PART) {
@@ -23,8 +23,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 FUZZ_CHECK(first == 7 && last == 3);
                 FUZZ_CHECK(result == RANGE_WHOLE || result == RANGE_UNSATISFIABLE);
         }
-        if (content_range_parse(header, &first, &last))
-                FUZZ_CHECK(first <= last && strcasestr(header, "bytes ") == header);
+        if (content_range_parse(header, &first, &last, &total))
+                FUZZ_CHECK(first <= last && last < total && strcasestr(header, "bytes ") == header);
         free(header);
         return 0;
 }

@@ -57,16 +57,18 @@ TEST(all_else_is_the_whole_content)
 
 TEST(content_ranges_name_first_and_last_byte)
 {
-        uint64_t first, last;
+        uint64_t first, last, total;
 
-        assert_true(content_range_parse("bytes 500-999/1000", &first, &last));
+        assert_true(content_range_parse("bytes 500-999/1000", &first, &last, &total));
         assert_int_equal(first, 500);
         assert_int_equal(last, 999);
-        assert_true(content_range_parse("Bytes 0-0/*", &first, &last));
+        assert_int_equal(total, 1000);
+        assert_true(content_range_parse("Bytes 0-0/*", &first, &last, &total));
         assert_int_equal(first, 0);
         assert_int_equal(last, 0);
+        assert_int_equal(total, UINT64_MAX);
         FOR_EACH_TEXT (text, "", "bytes", "bytes 0-1", "bytes=0-1/2", "bytes 1-0/2", "bytes 0-2/2", "bytes */10",
                        "bytes 0-1/2 x", "bytes -1/2", "items 0-1/2")
-                if (content_range_parse(text, &first, &last))
+                if (content_range_parse(text, &first, &last, &total))
                         fail_msg("%s was taken", text);
 }
