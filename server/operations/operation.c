@@ -266,7 +266,7 @@ void operation_get_view(struct operation_store *store, struct operation *operati
         v->status = operation->status;
         v->done = operation_terminal(operation);
         v->deleted = operation->deleted;
-        v->cancel_requested = operation->cancel_requested;
+        v->cancel_requested = operation->cancel_requested && !v->done;
         v->revision = operation->revision;
         v->peer = operation->peer;
         v->bytes_done = v->status == FERRY_COMPLETE ? v->bytes_total : atomic_load(&operation->bytes_done);

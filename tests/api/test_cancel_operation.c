@@ -17,7 +17,7 @@ ON_WORKER(what_nobody_uses_is_cancelled_at_once)
                 assert_int_equal(ferry_cancel_operation(w->client, operation.id, &now), 0);
                 assert_int_equal(now.status, FERRY_CANCELLED);
                 assert_true(now.done);
-                assert_true(now.cancel_requested);
+                assert_false(now.cancel_requested); /* nothing is waited for */
                 assert_int_equal(now.error, FERRY_E_CANCELLED);
                 assert_string_not_equal(now.ended_at, "");
                 assert_string_equal(now.expires_at, "");
@@ -77,7 +77,7 @@ static void cancel_running(struct pair *p, enum ferry_kind passive_kind, bool ca
         id_there = cancel_active ? r.passive : r.active;
         start = now_ms();
         assert_int_equal(ferry_cancel_operation(here->client, id_here, &now), 0);
-        assert_true(now.cancel_requested);
+        assert_true(now.cancel_requested || now.done);
         ferry_operation_clear(&now);
         operation_assert_error(here, id_here, FERRY_CANCELLED, FERRY_E_CANCELLED);
         assert_true(now_ms() - start < 5000);

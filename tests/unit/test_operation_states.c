@@ -197,6 +197,7 @@ WITH_STORE(a_cancel_in_flight_waits_until_it_is_quiet)
         assert_int_equal(look(f, operation).revision, 3);
         end_transfer(f, FERRY_E_CANCELLED);
         assert_view(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
+        assert_false(look(f, operation).cancel_requested);
         assert_int_equal(region_in_use(f->region), 0);
 }
 
