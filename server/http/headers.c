@@ -11,8 +11,6 @@
 
 #include "base/util.h"
 
-#define PREFER_WAIT_MAX UINT64_C(9999999999) /* s */
-
 static const struct {
         const char *name;
         size_t offset;
@@ -117,7 +115,7 @@ bool headers_prefer_wait(const char *value, uint64_t *ret_seconds)
                         const char *digit = headers_skip_blanks(value + 1);
                         bool quoted = *digit == '"';
                         digit = ferry_uint_read(digit + quoted, &seconds);
-                        if (!digit || seconds > PREFER_WAIT_MAX || (quoted && *digit++ != '"'))
+                        if (!digit || (quoted && *digit++ != '"'))
                                 return false;
                         digit = headers_skip_blanks(digit);
                         if (*digit && *digit != ',' && *digit != ';')

@@ -17,6 +17,7 @@ TEST(wait_is_found_among_preferences)
                 { "wait=4; strict", 4 },
                 { "wait=0", 0 },
                 { ", ,wait=1", 1 },
+                { "wait=99999999999999999999", UINT64_MAX }, /* capped later, as wait_ms is */
         };
         uint64_t seconds;
 
@@ -46,10 +47,17 @@ TEST(respond_async_is_found_among_preferences)
 
 TEST(a_wait_that_is_no_number_is_no_preference)
 {
-        static const char *const bad[] = {
-                "",         "wait",      "wait=",    "wait=x",           "wait=-1",        "wait=1.5",
-                "awaits=1", "waiting=1", "wait=\"5", "wait=99999999999", "foo=\"wait=1\"", "respond-async; wait=1"
-        };
+        static const char *const bad[] = { "",
+                                           "wait",
+                                           "wait=",
+                                           "wait=x",
+                                           "wait=-1",
+                                           "wait=1.5",
+                                           "awaits=1",
+                                           "waiting=1",
+                                           "wait=\"5",
+                                           "foo=\"wait=1\"",
+                                           "respond-async; wait=1" };
         uint64_t seconds;
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++)
