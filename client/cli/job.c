@@ -75,6 +75,8 @@ void job_watch_region(const struct job *job, uint64_t wait_ms)
 
 int job_make_region(struct job *job, uint64_t size, const char *name)
 {
+        if (job->cli->ttl && !cli_time(job->cli->ttl, 0))
+                return cli_usage_error("--ttl: at least 1ms"); /* 0 would ask for the worker's default */
         struct ferry_region now = { 0 };
         char own[32];
         snprintf(own, sizeof(own), "ferry %s", job->cli->command->name);

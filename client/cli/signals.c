@@ -64,7 +64,7 @@ static void signals_take(int number)
 
 void signals_install(void)
 {
-        static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE };
+        static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE };
         signal(SIGXFSZ, SIG_IGN); /* a file that may not be so large fails as on a full disk */
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(numbers); i++) {
                 struct sigaction action = { .sa_handler = signals_take }, old;

@@ -344,6 +344,16 @@ class Faults(Case):
         offer.send_signal(signal.SIGINT)
         self.assertEqual(self.finish(offer, status=-signal.SIGINT)[1], "ferry: Interrupt: stopped, and nothing was left behind\n")
 
+    def test_an_offer_that_would_not_wait(self):
+        self.complains("--ttl: at least 1ms", "offer", self.file("source", 10), "-u", self.a.url, "--ttl", "0", status=2)
+        self.nothing_left(self.a)
+
+    def test_ctrl_backslash_cleans_up_too(self):
+        offer, _ = self.offer()
+        offer.send_signal(signal.SIGQUIT)
+        self.assertEqual(self.finish(offer, status=-signal.SIGQUIT)[1], "ferry: Quit: stopped, and nothing was left behind\n")
+        self.nothing_left(self.a)
+
     def test_nohup_is_obeyed(self):
         offer = subprocess.Popen(["nohup", FERRY, "offer", self.file("source", 10), "-u", self.a.url], stdin=subprocess.DEVNULL,
                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(self.directory))
