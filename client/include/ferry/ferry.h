@@ -313,7 +313,8 @@ FERRY_SIZED void ferry_region_list_clear(struct ferry_region_list *list);
  *
  * With idle_ms the worker deletes the region once, for so long, no operation and no transfer of content has used it and
  * no call has named it, which ferry_get_region() does, and a list does not. So nothing is left of a program that dies.
- * Errors: FERRY_E_INVALID_PARAMETER; FERRY_E_UNKNOWN_DEVICE; FERRY_E_NO_SPACE; FERRY_E_IDEMPOTENCY_CONFLICT.
+ * Errors: FERRY_E_INVALID_PARAMETER; FERRY_E_UNKNOWN_DEVICE; FERRY_E_NO_SPACE; FERRY_E_IDEMPOTENCY_CONFLICT;
+ * FERRY_E_GONE: the region was deleted meanwhile, or the one that idempotency_key has made.
  */
 FERRY_SIZED int ferry_create_region(struct ferry *f, const struct ferry_region_spec *spec,
                                     struct ferry_region *ret_region);
@@ -330,7 +331,8 @@ FERRY_SIZED int ferry_list_regions(struct ferry *f, unsigned limit, const char *
 
 /*
  * Deletes a region. If the answer to the first request was lost and its repetition finds no region, the call succeeds.
- * Errors: FERRY_E_NOT_FOUND; FERRY_E_REGION_IN_USE: an operation uses it.
+ * Errors: FERRY_E_NOT_FOUND; FERRY_E_REGION_IN_USE: an operation uses it; FERRY_E_REGION_HELD: it is memory of the
+ * program that runs the worker.
  */
 int ferry_delete_region(struct ferry *f, const char *id);
 
@@ -343,7 +345,8 @@ typedef ssize_t (*ferry_source)(void *context, void *buffer, size_t size);
 /*
  * Reads size bytes from offset, fewer where the region ends. *ret_size (may be NULL) is their number. A call that fails
  * may have overwritten the buffer.
- * Errors: FERRY_E_NOT_FOUND; FERRY_E_RANGE_NOT_SATISFIABLE: offset; FERRY_E_REGION_NOT_READY.
+ * Errors: FERRY_E_NOT_FOUND; FERRY_E_RANGE_NOT_SATISFIABLE: offset; FERRY_E_REGION_NOT_READY; FERRY_E_GONE: its device
+ * gave no bytes.
  */
 int ferry_get_region_content(struct ferry *f, const char *id, uint64_t offset, void *buffer, size_t size,
                              size_t *ret_size);
@@ -364,8 +367,8 @@ int ferry_get_region_content_fd(struct ferry *f, const char *id, uint64_t offset
 
 /*
  * Writes size bytes at offset.
- * Errors: FERRY_E_NOT_FOUND; FERRY_E_TOO_LARGE: the region ends before offset + size; FERRY_E_REGION_NOT_READY;
- * FERRY_E_REGION_IN_USE.
+ * Errors: FERRY_E_NOT_FOUND; FERRY_E_OUT_OF_BOUNDS: the region ends before offset; FERRY_E_TOO_LARGE: before offset +
+ * size; FERRY_E_REGION_NOT_READY; FERRY_E_GONE: the region was deleted meanwhile, or its device took no bytes.
  */
 int ferry_put_region_content(struct ferry *f, const char *id, uint64_t offset, const void *data, size_t size);
 
@@ -478,7 +481,8 @@ FERRY_SIZED void ferry_operation_list_clear(struct ferry_operation_list *list);
  * overwritten. A transfer that fails later is not an error of this call.
  * Errors: FERRY_E_INVALID_PARAMETER; FERRY_E_NOT_FOUND: a region; FERRY_E_OUT_OF_BOUNDS; FERRY_E_SIZE_MISMATCH;
  * FERRY_E_KIND_MISMATCH; FERRY_E_INVALID_METADATA; FERRY_E_METADATA_EXPIRED; FERRY_E_REGION_NOT_READY;
- * FERRY_E_FORBIDDEN: --allow-peer of the worker does not admit remote_url; FERRY_E_IDEMPOTENCY_CONFLICT.
+ * FERRY_E_FORBIDDEN: --allow-peer of the worker does not admit remote_url; FERRY_E_IDEMPOTENCY_CONFLICT; FERRY_E_GONE:
+ * the operation of follow was deleted, or the one that idempotency_key has made.
  */
 FERRY_SIZED int ferry_create_operation(struct ferry *f, const struct ferry_operation_spec *spec,
                                        struct ferry_operation *ret_operation);
@@ -597,8 +601,8 @@ int ferry_get_operation_metadata(struct ferry *f, const char *id, char **ret_jso
  * fewer where they end. *ret_size (may be NULL) is their number. key is the notification_key of the metadata; NULL =
  * the handle's token. The first call claims the operation, which completes when every byte was sent; between two calls
  * the operation waits for at most ten seconds. For programs without a worker of their own. A call that fails may have
- * overwritten the buffer. Errors: FERRY_E_NOT_FOUND; FERRY_E_GONE; FERRY_E_ALREADY_CLAIMED; FERRY_E_NOT_PASSIVE;
- * FERRY_E_KIND_MISMATCH; FERRY_E_RANGE_NOT_SATISFIABLE: offset.
+ * overwritten the buffer. Errors: FERRY_E_NOT_FOUND; FERRY_E_GONE; FERRY_E_CANCELLED_BY_PEER; FERRY_E_EXPIRED;
+ * FERRY_E_ALREADY_CLAIMED; FERRY_E_NOT_PASSIVE; FERRY_E_KIND_MISMATCH; FERRY_E_RANGE_NOT_SATISFIABLE: offset.
  */
 int ferry_get_operation_content(struct ferry *f, const char *id, const char *key, uint64_t offset, void *buffer,
                                 size_t size, size_t *ret_size);
