@@ -49,8 +49,8 @@ static void nginx_start(struct proxy *proxy)
         proxy->nginx = fork();
         assert_true(proxy->nginx >= 0);
         if (proxy->nginx == 0) {
-                execlp("nginx", "nginx", "-e", "stderr", "-c", configuration, NULL);
-                execl("/usr/sbin/nginx", "nginx", "-e", "stderr", "-c", configuration, NULL);
+                execlp("nginx", "nginx", "-c", configuration, NULL);
+                execl("/usr/sbin/nginx", "nginx", "-c", configuration, NULL);
                 _exit(127);
         }
         WAIT_UNTIL(is_listening(proxy));

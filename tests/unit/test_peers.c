@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <arpa/inet.h>
+#include <curl/curl.h>
 #include <glob.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -364,15 +365,18 @@ TEST(the_address_behind_a_name_is_checked_again)
         allowlist_free(allowlist);
 }
 
-/* libcurl knows that any name under localhost is this host. */
+/* libcurl knows that any name under localhost is this host; that of Ubuntu 22.04, 7.81, does not. */
 TEST(a_name_that_is_admitted_may_lead_to_any_address)
 {
         static const char *const allow[] = { "Worker.localhost" };
         struct peers_config config = { 0 };
-        struct answering_peer *peer = answering_peer_start("HTTP/1.1 404 Not Found\r\n" EMPTY);
+        struct answering_peer *peer;
         struct allowlist *allowlist;
         struct peers *peers;
 
+        if (curl_version_info(CURLVERSION_NOW)->version_num < 0x075800)
+                skip();
+        peer = answering_peer_start("HTTP/1.1 404 Not Found\r\n" EMPTY);
         assert_int_equal(allowlist_new(allow, 1, false, &allowlist), 0);
         config.allowlist = allowlist;
         peers = make_peers(&config);
