@@ -75,10 +75,13 @@ class Scene(unittest.TestCase):
         return process
 
     def worker(self, *flags, environment=None):
-        process = self.spawn(FERRYD, *flags, environment=environment, stdout=subprocess.PIPE,
-                             stderr=subprocess.DEVNULL)
+        log = self.directory / "worker.log"
+        with log.open("w") as errors:
+            process = self.spawn(FERRYD, *flags, environment=environment, stdout=subprocess.PIPE, stderr=errors)
         line = process.stdout.readline()
-        self.assertTrue(line, f"ferryd does not start with {flags}")
+        if not line and "outside of system's configured port range" in log.read_text():
+            self.skipTest("UCX 1.12 takes only ports that the kernel gives to anybody")
+        self.assertTrue(line, f"ferryd does not start with {flags}:\n{log.read_text()}")
         return json.loads(line)
 
     def tokened_worker(self):
