@@ -489,6 +489,21 @@ TEST_WITH(links_that_end_leave_their_places_to_others, hostile_setup, hostile_te
         raw_connect();
 }
 
+/* As a worker does that starts. */
+TEST_WITH(who_only_looks_whether_it_lives_takes_no_place, hostile_setup, hostile_teardown)
+{
+        struct frame hello;
+
+        local_of(a.transport)->max_links = 2; /* with the good one */
+        (void)close(raw);
+        RUN_UNTIL(&a, NULL, local_of(a.transport)->n_accepted == 1);
+        raw_connect();
+        (void)close(raw);
+        raw_connect();
+        greet();
+        RUN_UNTIL(&a, NULL, recv(raw, &hello, sizeof(hello), 0) > 0);
+}
+
 TEST_WITH(a_flood_does_not_starve_the_others, hostile_setup, hostile_teardown)
 {
         struct outcome outcome = { 0 };

@@ -42,12 +42,24 @@ static void refuse_socket(int fd, const char *reason)
         (void)close(fd);
 }
 
+/* A worker that starts connects to every socket, to see which ones are those of dead workers (directory_sweep). */
+static bool has_left(int fd)
+{
+        char byte;
+
+        return recv(fd, &byte, sizeof(byte), MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 static void accept_one(struct local *local, int fd)
 {
         struct channel *channel;
         bool was_full = local->full;
         int r;
 
+        if (has_left(fd)) {
+                (void)close(fd);
+                return;
+        }
         local->full = local->n_accepted >= local->max_links;
         if (local->full && was_full) {
                 (void)close(fd); /* logged once */
