@@ -6,6 +6,7 @@
 #include <ferry/error.h>
 
 #include "base/util.h"
+#include "connection.h"
 #include "copying.h"
 #include "handlers.h"
 #include "octets.h"
@@ -58,6 +59,15 @@ void take_operation_content(struct http_request *request, const char *data, size
         copying_close(request, false);
 }
 
+/* Whether fewer bytes came than Content-Range names: without Content-Length only the end of the body tells. */
+static bool is_short(struct http_request *request)
+{
+        uint64_t first, end;
+
+        return request->headers.content_range && octets_place(request, UINT64_MAX, &first, &end) &&
+               connection_of(request->connection)->body_size < end - first;
+}
+
 void put_operation_content(struct http_request *request)
 {
         if (request->phase == REQUEST_BEGIN) {
@@ -68,5 +78,8 @@ void put_operation_content(struct http_request *request)
                 return;
         /* Before the answer: a client that has the answer to the last range finds the operation complete. */
         copying_close(request, true);
-        request_answer_empty(request, 204);
+        if (is_short(request))
+                octets_refuse_range(request, "names more bytes than the body has");
+        else
+                request_answer_empty(request, 204);
 }

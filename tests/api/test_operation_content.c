@@ -132,11 +132,13 @@ WITH_PAIR(the_key_opens_its_own_operation_alone)
                         assert_int_equal(answer.body_size, SMALL);
                 (void)close(fd);
         }
-        {
-                OPERATION end;
-
-                operation_assert_end(&p->a, offer.id, FERRY_COMPLETE, &end);
-        }
+        operation_assert_end(&p->a, offer.id, FERRY_COMPLETE, NULL);
+        /* So does the full token. */
+        wire_expect(&p->a, 200,
+                    "GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n"
+                    "Authorization: Bearer an-only-slightly-secret-token-of-the-worker\r\n\r\n",
+                    other.id);
+        operation_assert_end(&p->a, other.id, FERRY_COMPLETE, NULL);
 }
 
 /* A worker without a token is open to everybody but for this: who claims an operation shows that it is meant. */
@@ -455,6 +457,85 @@ ON_WORKER(head_of_a_writable_says_where_to_resume)
                     "Ferry-Transfer: xfr_00000000000000aa\r\n\r\n",
                     offer, key);
         operation_assert_end(w, offer, FERRY_COMPLETE, NULL);
+        free(offer);
+}
+
+/* Before a byte of it is stored: whoever asks properly later finds the operation as it was. */
+ON_WORKER(content_that_an_operation_cannot_take_or_give_is_refused)
+{
+        static const struct {
+                const char *method, *kind, *query, *headers, *body;
+                int status;
+                const char *code;
+        } rows[] = {
+                { "PUT", "readable", "", "Content-Length: 3\r\n", "abc", 409, "kind-mismatch" },
+                { "GET", "writable", "", "", "", 409, "kind-mismatch" },
+                { "GET", "readable", "", "Ferry-Transfer: xfr_1\r\n", "", 400, "invalid-parameter" },
+                { "PUT", "writable", "", "Ferry-Transfer: 1\r\nContent-Length: 3\r\n", "abc", 400,
+                  "invalid-parameter" },
+                { "DELETE", "readable", "", "Ferry-Transfer: xfr_\r\n", "", 400, "invalid-parameter" },
+                { "PUT", "writable", "", "Content-Length: 0\r\n", "", 400, "invalid-parameter" },
+                { "PUT", "writable", "", "Content-Length: 4\r\n", "abcd", 413, "too-large" },
+                { "PUT", "writable", "?offset=3", "Content-Length: 1\r\n", "a", 413, "too-large" },
+                { "PUT", "writable", "", "Content-Length: 2\r\nContent-Range: bytes 2-3/*\r\n", "ab", 400,
+                  "invalid-parameter" },
+        };
+        const char *region = region_make(w, 6, 0);
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                char *offer = offer_abc(w, rows[i].kind, region);
+
+                wire_refused(w, rows[i].status, rows[i].code,
+                             "%s /v1/operations/%s/content%s HTTP/1.1\r\nHost: localhost\r\n%s\r\n%s\r\n%s",
+                             rows[i].method, offer, rows[i].query, operation_bearer(w, offer), rows[i].headers,
+                             rows[i].body);
+                assert_string_equal(json_text(operation_json(w, offer), "status"), "INITIALIZED");
+                free(offer);
+        }
+}
+
+/* Nothing tells before the end of the body; the same bytes, sent properly, are taken after it. */
+ON_WORKER(a_body_that_is_not_as_long_as_it_says_is_refused)
+{
+        static const struct {
+                const char *range, *body;
+                int status;
+                const char *code;
+        } rows[] = {
+                { "", "4\r\nabcd\r\n0\r\n\r\n", 413, "too-large" },
+                { "Content-Range: bytes 0-1/3\r\n", "3\r\nabc\r\n0\r\n\r\n", 413, "too-large" },
+                { "Content-Range: bytes 0-2/3\r\n", "2\r\nab\r\n0\r\n\r\n", 400, "invalid-parameter" },
+        };
+        const char *region = region_make(w, 6, 0);
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                char *offer = offer_abc(w, "writable", region);
+                const char *key = operation_bearer(w, offer);
+
+                wire_refused(w, rows[i].status, rows[i].code,
+                             "PUT /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
+                             "Transfer-Encoding: chunked\r\n%s\r\n%s",
+                             offer, key, rows[i].range, rows[i].body);
+                assert_string_equal(json_text(operation_json(w, offer), "status"), "IN_PROGRESS");
+                wire_expect(w, 204,
+                            "PUT /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
+                            "Transfer-Encoding: chunked\r\nContent-Range: bytes 0-2/3\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+                            offer, key);
+                operation_assert_end(w, offer, FERRY_COMPLETE, NULL);
+                free(offer);
+        }
+}
+
+ON_WORKER(a_part_that_is_not_what_its_digest_says_fails)
+{
+        char *offer = offer_abc(w, "writable", region_make(w, 6, 0));
+
+        worker_expect(w, "checksum-mismatch");
+        wire_refused(w, 409, "checksum-mismatch",
+                     "PUT /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
+                     "Content-Length: 3\r\nContent-Digest: xxh3=:AAAAAAAAAAA=:\r\n\r\nabc",
+                     offer, operation_bearer(w, offer));
+        operation_assert_error(w, offer, FERRY_ERRORED, FERRY_E_CHECKSUM_MISMATCH);
         free(offer);
 }
 
