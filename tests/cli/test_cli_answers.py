@@ -45,6 +45,31 @@ class Answers(Case):
             _, errors = self.ferry("events", "-u", url, status=3)
             self.assertIn("is not what a worker answers", errors)
 
+    def test_missed_events_are_told(self):
+        with self.answering_json({"events": [], "missed": 3, "restarted": True}) as url:
+            _, errors = self.ferry("events", "-u", url)
+        self.assertIn("ferry: 3 events were missed\n", errors)
+        self.assertIn("ferry: the worker was started anew\n", errors)
+
+    def test_why_a_peer_is_not_connected_better(self):
+        answer = {"peers": [{"worker": "a", "error": {"code": "peer-lost", "detail": "its process ended"}},
+                            {"worker": "b", "unused": [{"transport": "shm", "reason": "off"},
+                                                       {"transport": "rdma", "reason": "no device"}]}]}
+        with self.answering_json(answer) as url:
+            told = self.ferry("peers", "-u", url)[0].decode().splitlines()
+        self.assertRegex(told[1], "^a .*its process ended$")
+        self.assertRegex(told[2], "^b .*no shm: off; no rdma: no device$")
+
+    def test_ports_of_rdma_cards_are_listed(self):
+        answer = {"transports": ["tcp"], "memory": [{"name": "cpu"}],
+                  "rdma": [{"name": "mlx5_0", "ports": [{"number": 1, "state": "ACTIVE"}, {"number": 2, "state": "DOWN"}]}],
+                  "gpu_direct_rdma": {"possible": False, "missing": []}}
+        with self.answering_json(answer) as url:
+            told = self.ferry("devices", "-u", url)[0].decode()
+            self.assertRegex(told, r"(?m)^mlx5_0:1 +.*ACTIVE")
+            self.assertRegex(told, r"(?m)^mlx5_0:2 +.*DOWN")
+            self.assertEqual(json.loads(self.ferry("devices", "--json", "-u", url)[0]), answer)
+
     def test_events_that_were_interrupted_are_not_all(self):
         """A list that lacks its end is no success."""
         body, asked, ended = b'{"events":[{"type":"a"}],"next":"1"}', threading.Event(), threading.Event()

@@ -95,6 +95,18 @@ WITH_HTTP(a_slow_reader_is_told_what_it_missed)
         close(fd);
 }
 
+WITH_HTTP(a_page_after_events_that_are_gone_says_how_many)
+{
+        enum { GONE = 7 };
+
+        happen(h, EVENTS_KEPT + GONE);
+        struct raw_answer reply = http_call(h, "GET", "/v1/events?after=0&limit=1", "", NULL);
+        assert_string_equal(reply_field(&reply, "missed"), text_format("%d", GONE));
+        assert_string_equal(reply_field(&reply, "next"), text_format("0000000000001111-%d", GONE + 1));
+        reply = http_call(h, "GET", text_format("/v1/events?after=%d&limit=1", GONE), "", NULL);
+        assert_null(strstr(reply.body, "missed"));
+}
+
 WITH_HTTP(a_stream_ends_with_the_server)
 {
         static struct received received;
