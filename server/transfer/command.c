@@ -12,25 +12,12 @@ enum { RESERVE = 64 };
 
 int commands_init(struct engine *engine)
 {
-        for (size_t i = 0; i < RESERVE; i++) {
-                struct command *command = calloc(1, sizeof(*command));
-
-                if (!command)
-                        return -ENOMEM;
-                command->next = engine->reserve;
-                engine->reserve = command;
-        }
+        engine->reserved = calloc(RESERVE, sizeof(*engine->reserved));
+        if (!engine->reserved)
+                return -ENOMEM;
+        for (size_t i = 0; i < RESERVE; i++)
+                LL_PREPEND(engine->reserve, &engine->reserved[i]);
         return 0;
-}
-
-void commands_clear(struct engine *engine)
-{
-        while (engine->reserve) {
-                struct command *next = engine->reserve->next;
-
-                free(engine->reserve);
-                engine->reserve = next;
-        }
 }
 
 void engine_wake(struct engine *engine)

@@ -43,7 +43,6 @@ struct command {
 };
 
 int commands_init(struct engine *engine);
-void commands_clear(struct engine *engine);
 
 /* Queues a command (copied) and wakes the thread. -ESHUTDOWN when it is stopping, -ENOMEM. Any thread. */
 int command_post(struct engine *engine, const struct command *command);

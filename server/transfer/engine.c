@@ -130,7 +130,7 @@ static void release(struct engine *engine)
                 engine->transports[i]->ops->free(engine->transports[i]);
         contacts_clear(engine);
         resolver_stop(engine);
-        commands_clear(engine);
+        free(engine->reserved);
         cleanup_close(&engine->wake_fd);
         cleanup_close(&engine->epoll_fd);
         (void)pthread_mutex_destroy(&engine->progress_lock);

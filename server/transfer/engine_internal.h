@@ -86,8 +86,9 @@ struct engine {
         pthread_mutex_t command_lock;
         pthread_cond_t command_done;
         struct command *commands, *commands_last;
-        struct command *reserve; /* for commands that must not fail when memory is short */
-        bool closed;             /* no more commands: the thread is ending or has ended */
+        struct command *reserved; /* for commands that must not fail when memory is short … */
+        struct command *reserve;  /* … and those of them that are free */
+        bool closed;              /* no more commands: the thread is ending or has ended */
         atomic_bool commands_waiting;
         atomic_bool commands_told; /* wake_fd was written for some of them */
         int wake_fd;
