@@ -12,17 +12,15 @@
 #include "responder.h"
 
 /* The answer to a HELLO, or the notice that READs of a transfer are held. */
-static void on_hello_ack(struct engine *engine, struct peer *peer, const struct wire_header *header,
-                         struct payload *payload)
+static void on_hello_ack(struct peer *peer, const struct wire_header *header, struct payload *payload)
 {
-        requester_on_held(engine, peer, header);
-        connect_on_hello_ack(engine, peer, header);
+        requester_on_held(peer, header);
+        connect_on_hello_ack(peer, header);
 }
 
 /* The handler of each type of message, and the answer to one that was meant for another worker. */
 static const struct {
-        void (*handle)(struct engine *engine, struct peer *peer, const struct wire_header *header,
-                       struct payload *payload);
+        void (*handle)(struct peer *peer, const struct wire_header *header, struct payload *payload);
         enum wire_type refusal; /* 0 = the message is an answer: dropped */
 } types[WIRE_TYPE_END] = {
         [WIRE_READ] = { responder_on_read, WIRE_DATA },      [WIRE_DATA] = { requester_on_data, 0 },
@@ -76,7 +74,7 @@ static void on_message(void *context, struct link *link, const struct wire_heade
                 came_up(peer);
         }
         if (header->to_epoch == engine->epoch)
-                types[header->type].handle(engine, peer, header, payload);
+                types[header->type].handle(peer, header, payload);
         else if (types[header->type]
                          .refusal) /* it was for another worker, most likely an earlier one at this address */
                 peer_answer(peer, header, types[header->type].refusal, 0, FERRY_E_STALE_METADATA);

@@ -139,17 +139,16 @@ void connect_requests_tick(struct engine *engine, uint64_t now_us)
         }
 }
 
-void connect_on_hello(struct engine *engine, struct peer *peer, const struct wire_header *header,
-                      struct payload *payload)
+void connect_on_hello(struct peer *peer, const struct wire_header *header, struct payload *payload)
 {
         peer_answer(peer, header, WIRE_HELLO_ACK, 0, 0);
 }
 
-void connect_on_hello_ack(struct engine *engine, struct peer *peer, const struct wire_header *header)
+void connect_on_hello_ack(struct peer *peer, const struct wire_header *header)
 {
         struct connect_request *c;
 
-        DL_SEARCH_SCALAR(engine->connect_requests, c, id, header->transfer);
+        DL_SEARCH_SCALAR(peer->engine->connect_requests, c, id, header->transfer);
         if (!c || c->peer != peer)
                 return;
         if (header->from_epoch != c->spec.peer.epoch)

@@ -27,8 +27,7 @@ void connect_requests_link_ended(struct peer *peer, const char *detail);
 void connect_requests_resolved(struct engine *engine);
 void connect_requests_tick(struct engine *engine, uint64_t now_us);
 
-void connect_on_hello(struct engine *engine, struct peer *peer, const struct wire_header *header,
-                      struct payload *payload);
-void connect_on_hello_ack(struct engine *engine, struct peer *peer, const struct wire_header *header);
+void connect_on_hello(struct peer *peer, const struct wire_header *header, struct payload *payload);
+void connect_on_hello_ack(struct peer *peer, const struct wire_header *header);
 
 #endif

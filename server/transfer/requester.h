@@ -97,14 +97,11 @@ void requester_chunk_written(struct requester *requester, struct chunk *chunk);
 
 /* ---- requester_reply.c: handles the messages of the responder ---- */
 
-void requester_on_data(struct engine *engine, struct peer *peer, const struct wire_header *header,
-                       struct payload *payload);
-void requester_on_ack(struct engine *engine, struct peer *peer, const struct wire_header *header,
-                      struct payload *payload);
-void requester_on_done_ack(struct engine *engine, struct peer *peer, const struct wire_header *header,
-                           struct payload *payload);
+void requester_on_data(struct peer *peer, const struct wire_header *header, struct payload *payload);
+void requester_on_ack(struct peer *peer, const struct wire_header *header, struct payload *payload);
+void requester_on_done_ack(struct peer *peer, const struct wire_header *header, struct payload *payload);
 /* The responder holds a READ until its bytes arrive. */
-void requester_on_held(struct engine *engine, struct peer *peer, const struct wire_header *header);
+void requester_on_held(struct peer *peer, const struct wire_header *header);
 
 /* ---- requester.c: begins and ends it ---- */
 

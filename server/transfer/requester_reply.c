@@ -45,9 +45,9 @@ static void refused(struct requester *r, const struct wire_header *h)
                                : ferry_error_title(error));
 }
 
-static struct requester *requester_of(struct engine *engine, struct peer *peer, const struct wire_header *h)
+static struct requester *requester_of(struct peer *peer, const struct wire_header *h)
 {
-        struct requester *r = requester_find(engine, h->transfer);
+        struct requester *r = requester_find(peer->engine, h->transfer);
 
         if (!r || r->peer != peer)
                 return NULL;
@@ -155,9 +155,9 @@ static bool is_expected(const struct requester *r, const struct chunk *chunk, co
                h->length <= chunk->length - chunk->announced;
 }
 
-void requester_on_data(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
+void requester_on_data(struct peer *peer, const struct wire_header *h, struct payload *payload)
 {
-        struct requester *r = requester_of(engine, peer, h);
+        struct requester *r = requester_of(peer, h);
         struct chunk *chunk = r && r->spec.direction == ENGINE_READ ? window_find(&r->window, h->seq) : NULL;
 
         if (!chunk)
@@ -183,9 +183,9 @@ void requester_on_data(struct engine *engine, struct peer *peer, const struct wi
         requester_mark(r);
 }
 
-void requester_on_held(struct engine *engine, struct peer *peer, const struct wire_header *h)
+void requester_on_held(struct peer *peer, const struct wire_header *h)
 {
-        struct requester *r = requester_find(engine, h->transfer);
+        struct requester *r = requester_find(peer->engine, h->transfer);
 
         if (!r || r->peer != peer || r->spec.direction != ENGINE_READ || r->next == 0 || r->state != REQUESTER_MOVING ||
             r->error || h->status || h->from_epoch != r->spec.peer.epoch)
@@ -196,9 +196,9 @@ void requester_on_held(struct engine *engine, struct peer *peer, const struct wi
 
 /* ---- ACK, DONE_ACK ---- */
 
-void requester_on_ack(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
+void requester_on_ack(struct peer *peer, const struct wire_header *h, struct payload *payload)
 {
-        struct requester *r = requester_of(engine, peer, h);
+        struct requester *r = requester_of(peer, h);
         struct chunk *chunk = r && r->spec.direction == ENGINE_WRITE ? window_find(&r->window, h->seq) : NULL;
 
         if (!chunk || chunk->acked)
@@ -222,10 +222,9 @@ void requester_on_ack(struct engine *engine, struct peer *peer, const struct wir
         requester_mark(r);
 }
 
-void requester_on_done_ack(struct engine *engine, struct peer *peer, const struct wire_header *h,
-                           struct payload *payload)
+void requester_on_done_ack(struct peer *peer, const struct wire_header *h, struct payload *payload)
 {
-        struct requester *r = requester_of(engine, peer, h);
+        struct requester *r = requester_of(peer, h);
 
         if (!r || r->state == REQUESTER_COMPLETE)
                 return;

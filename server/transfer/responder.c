@@ -45,14 +45,14 @@ int engine_error_of_peer(uint32_t reason)
 }
 
 /* Answers a DONE of a transfer without a responder. */
-static void answer_late_done(struct engine *engine, struct peer *peer, const struct wire_header *h)
+static void answer_late_done(struct peer *peer, const struct wire_header *h)
 {
-        const struct tombstone *tombstone = tombstone_find(engine, h->transfer);
+        const struct tombstone *tombstone = tombstone_find(peer->engine, h->transfer);
         int status = tombstone ? tombstone->wire_error : FERRY_E_STALE_METADATA;
 
         /* Its first request may come later: it must not claim then. */
         if (!tombstone && h->status != 0)
-                tombstone_add(engine, h->transfer, FERRY_E_CANCELLED_BY_PEER);
+                tombstone_add(peer->engine, h->transfer, FERRY_E_CANCELLED_BY_PEER);
         if (!(h->flags & WIRE_QUIET))
                 responder_refuse(peer, h, WIRE_DONE_ACK, status);
 }
@@ -70,13 +70,13 @@ static bool has_all(const struct responder *r)
         return !r->claim.available || r->claim.available(r->claim.context, 0, r->stream.total) == r->stream.total;
 }
 
-void responder_on_done(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
+void responder_on_done(struct peer *peer, const struct wire_header *h, struct payload *payload)
 {
         bool quiet = (h->flags & WIRE_QUIET) != 0;
-        struct responder *r = responder_find(engine, h->transfer);
+        struct responder *r = responder_find(peer->engine, h->transfer);
 
         if (!r) {
-                answer_late_done(engine, peer, h);
+                answer_late_done(peer, h);
                 return;
         }
         if (r->peer != peer || r->operation != h->operation || !ferry_key_equal(r->key, h->key)) {
@@ -117,7 +117,7 @@ static void send_done_ack(const struct responder *r)
 
 static void end(struct responder *r)
 {
-        struct engine *engine = r->engine;
+        struct engine *engine = r->peer->engine;
         struct engine_outcome outcome = { .error = r->error, .bytes = r->bytes };
 
         responder_set_state(r, RESPONDER_ENDED);
@@ -152,7 +152,7 @@ static void step(struct responder *r)
         if (r->in_flight == 0 && r->peer->link->state != LINK_FAILED)
                 end(r);
         else if (!r->grace_deadline_us) /* complete, but the peer does not release a lease */
-                r->grace_deadline_us = engine_grace(r->engine);
+                r->grace_deadline_us = engine_grace(r->peer->engine);
 }
 
 bool responders_step(struct engine *engine)
@@ -176,7 +176,7 @@ void responder_tick(struct responder *r, uint64_t now_us)
                 if (now_us >= r->held_us + ENGINE_TICK_MS * UINT64_C(500)) /* each regular tick */
                         responder_send_held(r, r->reads[r->first_read].seq);
         }
-        engine_tick_before(r->engine, r->grace_deadline_us > now_us ? r->grace_deadline_us : 0);
+        engine_tick_before(r->peer->engine, r->grace_deadline_us > now_us ? r->grace_deadline_us : 0);
         if (!r->grace_deadline_us || now_us < r->grace_deadline_us)
                 return;
         r->grace_deadline_us = 0;

@@ -31,7 +31,6 @@ struct responder_read {
 };
 
 struct responder {
-        struct engine *engine;
         struct peer *peer;
         enum responder_state state; /* responder_set_state */
         uint64_t number;            /* unique in this engine, unlike the transfer's id, which the peer chooses */
@@ -99,8 +98,7 @@ void responder_fail(struct responder *responder, int error, int wire_error, cons
 
 /* ---- responder.c: its end ---- */
 
-void responder_on_done(struct engine *engine, struct peer *peer, const struct wire_header *header,
-                       struct payload *payload);
+void responder_on_done(struct peer *peer, const struct wire_header *header, struct payload *payload);
 /* The link has ended. */
 void responder_link_ended(struct responder *responder, int error, const char *detail);
 void responder_tick(struct responder *responder, uint64_t now_us);
@@ -113,12 +111,11 @@ bool responders_step(struct engine *engine);
  * Finds the responder of a request; the first request of a transfer claims the operation and makes one. 0, or the
  * FERRY_E_* to answer.
  */
-int responder_claim(struct engine *engine, struct peer *peer, const struct wire_header *header, struct responder **ret);
+int responder_claim(struct peer *peer, const struct wire_header *header, struct responder **ret);
 
 /* ---- responder_read.c: READs, a responder sends bytes ---- */
 
-void responder_on_read(struct engine *engine, struct peer *peer, const struct wire_header *header,
-                       struct payload *payload);
+void responder_on_read(struct peer *peer, const struct wire_header *header, struct payload *payload);
 /* The link may have room: answers READs of the peer's responders. */
 void responders_send(struct peer *peer);
 /* Bytes may have arrived: retries the held READs. */
@@ -126,7 +123,6 @@ void responders_retry_held(struct engine *engine);
 
 /* ---- responder_write.c: WRITEs, a responder receives bytes ---- */
 
-void responder_on_write(struct engine *engine, struct peer *peer, const struct wire_header *header,
-                        struct payload *payload);
+void responder_on_write(struct peer *peer, const struct wire_header *header, struct payload *payload);
 
 #endif

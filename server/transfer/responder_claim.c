@@ -12,8 +12,9 @@ static enum engine_direction direction_of(const struct wire_header *h)
         return h->type == WIRE_WRITE ? ENGINE_WRITE : ENGINE_READ;
 }
 
-static int claim(struct engine *engine, struct peer *peer, const struct wire_header *h, struct responder **ret)
+static int claim(struct peer *peer, const struct wire_header *h, struct responder **ret)
 {
+        struct engine *engine = peer->engine;
         struct engine_claim_request request = {
                 .operation = h->operation,
                 .transfer = h->transfer,
@@ -40,7 +41,6 @@ static int claim(struct engine *engine, struct peer *peer, const struct wire_hea
                 return error > 0 ? error : FERRY_E_TRANSFER_FAILED;
         }
         engine->wake_due = true;
-        r->engine = engine;
         r->peer = peer;
         r->number = ++engine->n_responders;
         r->transfer = h->transfer;
@@ -60,20 +60,20 @@ static int claim(struct engine *engine, struct peer *peer, const struct wire_hea
         return 0;
 }
 
-int responder_claim(struct engine *engine, struct peer *peer, const struct wire_header *h, struct responder **ret)
+int responder_claim(struct peer *peer, const struct wire_header *h, struct responder **ret)
 {
-        struct responder *r = responder_find(engine, h->transfer);
+        struct responder *r = responder_find(peer->engine, h->transfer);
 
         if (!r) {
-                const struct tombstone *tombstone = tombstone_find(engine, h->transfer);
+                const struct tombstone *tombstone = tombstone_find(peer->engine, h->transfer);
 
                 if (tombstone)
                         return tombstone->wire_error ? tombstone->wire_error : FERRY_E_ALREADY_CLAIMED;
                 if (h->offset != 0)
                         return FERRY_E_STALE_METADATA;
-                if (engine->stopping)
+                if (peer->engine->stopping)
                         return FERRY_E_CANCELLED_BY_PEER;
-                return claim(engine, peer, h, ret);
+                return claim(peer, h, ret);
         }
         if (r->operation != h->operation || !ferry_key_equal(r->key, h->key))
                 return FERRY_E_PEER_REFUSED;

@@ -141,7 +141,7 @@ void responders_retry_held(struct engine *engine)
         peer_ready(r->peer);
 }
 
-void responder_on_read(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
+void responder_on_read(struct peer *peer, const struct wire_header *h, struct payload *payload)
 {
         struct responder_read read = {
                 .seq = h->seq,
@@ -150,7 +150,7 @@ void responder_on_read(struct engine *engine, struct peer *peer, const struct wi
                 .length = h->length,
         };
         struct responder *r = NULL;
-        int error = responder_claim(engine, peer, h, &r);
+        int error = responder_claim(peer, h, &r);
 
         if (error) {
                 responder_refuse(peer, h, WIRE_DATA, error);

@@ -35,7 +35,7 @@ void responder_mark(struct responder *r)
         if (r->marked)
                 return;
         r->marked = true;
-        DL_APPEND2(r->engine->marked_responders, r, marked_prev, marked_next);
+        DL_APPEND2(r->peer->engine->marked_responders, r, marked_prev, marked_next);
 }
 
 struct responder *responder_find(struct engine *engine, uint64_t transfer)
@@ -60,7 +60,7 @@ struct wire_header responder_header(const struct responder *r, enum wire_type ty
         return (struct wire_header){
                 .type = type,
                 .to_epoch = r->peer_epoch,
-                .from_epoch = r->engine->epoch,
+                .from_epoch = r->peer->engine->epoch,
                 .operation = r->operation,
                 .transfer = r->transfer,
                 .total = r->stream.total,
@@ -100,9 +100,9 @@ void responder_set_held(struct responder *r, bool held)
                 return;
         r->held = held;
         if (held)
-                DL_APPEND2(r->engine->held_responders, r, held_prev, held_next);
+                DL_APPEND2(r->peer->engine->held_responders, r, held_prev, held_next);
         else
-                DL_DELETE2(r->engine->held_responders, r, held_prev, held_next);
+                DL_DELETE2(r->peer->engine->held_responders, r, held_prev, held_next);
 }
 
 void responder_send_held(struct responder *r, uint32_t seq)
@@ -150,7 +150,7 @@ void responder_fail(struct responder *r, int error, int wire_error, const char *
         r->error = error;
         r->wire_error = wire_error;
         (void)text_copy(r->detail, sizeof(r->detail), detail);
-        r->grace_deadline_us = engine_grace(r->engine);
+        r->grace_deadline_us = engine_grace(r->peer->engine);
         r->n_reads = 0;
         responder_stop_pending(r);
         if (r->state == RESPONDER_SERVING) /* else DONE decides, the end of the one message, or the grace time */

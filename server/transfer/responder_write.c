@@ -81,9 +81,9 @@ static void part_received(struct message *message)
 
 /* A WRITE that was the whole transfer and has completed it comes again, over a new link: its ACK was lost with the old.
  */
-static bool confirm_again(struct engine *engine, struct peer *peer, const struct wire_header *h)
+static bool confirm_again(struct peer *peer, const struct wire_header *h)
 {
-        const struct tombstone *tombstone = tombstone_find(engine, h->transfer);
+        const struct tombstone *tombstone = tombstone_find(peer->engine, h->transfer);
 
         if (!tombstone || tombstone->wire_error || !(h->flags & WIRE_FINAL) || h->length != h->total)
                 return false;
@@ -98,13 +98,13 @@ static void fail_write(struct responder *r, const struct wire_header *h, int wir
         responder_fail(r, FERRY_E_TRANSFER_FAILED, wire_error, detail);
 }
 
-void responder_on_write(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
+void responder_on_write(struct peer *peer, const struct wire_header *h, struct payload *payload)
 {
         struct responder *r = NULL;
         struct message *message;
-        int error = payload->length != h->length ? FERRY_E_TRANSFER_FAILED : responder_claim(engine, peer, h, &r);
+        int error = payload->length != h->length ? FERRY_E_TRANSFER_FAILED : responder_claim(peer, h, &r);
 
-        if (error && confirm_again(engine, peer, h))
+        if (error && confirm_again(peer, h))
                 return;
         if (error) {
                 responder_refuse(peer, h, WIRE_ACK, error);

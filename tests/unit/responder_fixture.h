@@ -148,7 +148,7 @@ static inline void take_read_of(struct scene *s, uint64_t transfer, uint32_t fla
                                           .length = length,
                                           .total = TOTAL };
 
-        responder_on_read(&s->engine, &s->peer, &read, &(struct payload){ 0 });
+        responder_on_read(&s->peer, &read, &(struct payload){ 0 });
 }
 
 static inline void take_read(struct scene *s, uint32_t flags, uint64_t length)
@@ -166,7 +166,7 @@ static inline void take_done(struct scene *s, uint64_t length)
                                           .length = length,
                                           .total = TOTAL };
 
-        responder_on_done(&s->engine, &s->peer, &done, &(struct payload){ 0 });
+        responder_on_done(&s->peer, &done, &(struct payload){ 0 });
 }
 
 /* A READ of all bytes, which one message carries. */
@@ -199,7 +199,7 @@ static inline void take_write(struct scene *s, uint64_t offset, uint64_t length)
                                            .length = length,
                                            .total = TOTAL };
 
-        responder_on_write(&s->engine, &s->peer, &write, &(struct payload){ .length = length });
+        responder_on_write(&s->peer, &write, &(struct payload){ .length = length });
 }
 
 #endif

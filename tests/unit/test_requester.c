@@ -7,7 +7,7 @@ static void tell_held(struct scene *s)
 {
         const struct wire_header h = { .type = WIRE_HELLO_ACK, .from_epoch = EPOCH, .transfer = TRANSFER_ID };
 
-        requester_on_held(&s->engine, &s->peer, &h);
+        requester_on_held(&s->peer, &h);
 }
 
 TEST(a_read_that_its_peer_holds_leaves_the_window_at_the_next_look)
@@ -243,7 +243,7 @@ TEST(a_link_that_ends_behind_a_part_of_the_first_chunk_is_not_tried_again)
         struct scene *s = scene_begun();
 
         assert_true(requester_request_next(&s->requester));
-        requester_on_data(&s->engine, &s->peer, &data, &(struct payload){ .length = 100, .bytes = bytes });
+        requester_on_data(&s->peer, &data, &(struct payload){ .length = 100, .bytes = bytes });
         assert_int_equal(s->requester.error, 0);
         end_link(s, &s->link, FERRY_E_PEER_LOST);
         assert_false(s->requester.retried);
@@ -260,7 +260,7 @@ TEST(bytes_count_as_done_before_the_rest_of_their_chunk_is_here)
         struct scene *s = scene_new(ENGINE_READ);
 
         assert_true(requester_request_next(&s->requester));
-        requester_on_data(&s->engine, &s->peer, &data, &(struct payload){ .length = 100, .bytes = bytes });
+        requester_on_data(&s->peer, &data, &(struct payload){ .length = 100, .bytes = bytes });
         assert_int_equal(s->requester.error, 0);
         assert_int_equal(s->requester.done, 100);
 }
@@ -277,7 +277,7 @@ TEST(bytes_that_have_to_be_fetched_are_more_than_fit_inline)
                 struct scene *s = scene_new(ENGINE_READ);
 
                 assert_true(requester_request_next(&s->requester));
-                requester_on_data(&s->engine, &s->peer, &data, &(struct payload){ .length = length });
+                requester_on_data(&s->peer, &data, &(struct payload){ .length = length });
                 assert_int_equal(s->n_received, length > WIRE_INLINE_MAX);
                 assert_int_equal(s->requester.error, length > WIRE_INLINE_MAX ? 0 : FERRY_E_TRANSFER_FAILED);
         }

@@ -10,13 +10,13 @@ static void answer(struct scene *s, struct peer *peer, const struct wire_header 
 
         switch (h->type) {
         case WIRE_DATA:
-                requester_on_data(&s->engine, peer, h, &payload);
+                requester_on_data(peer, h, &payload);
                 break;
         case WIRE_ACK:
-                requester_on_ack(&s->engine, peer, h, &payload);
+                requester_on_ack(peer, h, &payload);
                 break;
         default:
-                requester_on_done_ack(&s->engine, peer, h, &payload);
+                requester_on_done_ack(peer, h, &payload);
         }
 }
 

@@ -144,8 +144,7 @@ TEST(a_write_that_comes_inline_takes_no_place_of_one_that_does_not)
 
         s->segment.space = &gpu;
         for (unsigned i = 0; i < 2; i++) { /* received, and waiting */
-                responder_on_write(&s->engine, &s->peer, &inline_write,
-                                   &(struct payload){ .bytes = bytes, .length = LENGTH });
+                responder_on_write(&s->peer, &inline_write, &(struct payload){ .bytes = bytes, .length = LENGTH });
                 assert_true(s->loading->prev->force_inline);
                 assert_true(s->loading->begin(s->loading));
                 if (i == 0)

@@ -19,9 +19,9 @@ static void take_request(struct scene *s, const struct wire_header *h)
         static const uint8_t byte = 0xff;
 
         if (h->type == WIRE_READ)
-                responder_on_read(&s->engine, &s->peer, h, &(struct payload){ 0 });
+                responder_on_read(&s->peer, h, &(struct payload){ 0 });
         else
-                responder_on_write(&s->engine, &s->peer, h, &(struct payload){ .length = 1, .bytes = &byte });
+                responder_on_write(&s->peer, h, &(struct payload){ .length = 1, .bytes = &byte });
 }
 
 /* Ends the claim, if there is one, with what it has under way. */
@@ -98,7 +98,7 @@ TEST(a_transfer_that_its_requester_has_given_up_claims_nothing)
         struct wire_header done = request_of(WIRE_DONE);
 
         done.status = FERRY_E_CANCELLED;
-        responder_on_done(&s->engine, &s->peer, &done, &(struct payload){ 0 });
+        responder_on_done(&s->peer, &done, &(struct payload){ 0 });
         take_read(s, 0, 1);
         assert_int_equal(s->status, FERRY_E_CANCELLED_BY_PEER);
         assert_null(responder_find(&s->engine, TRANSFER_ID));
@@ -112,7 +112,7 @@ TEST(a_done_of_another_peer_ends_nothing)
 
         take_read(s, 0, 1);
         done.status = FERRY_E_CANCELLED;
-        responder_on_done(&s->engine, &other, &done, &(struct payload){ 0 });
+        responder_on_done(&other, &done, &(struct payload){ 0 });
         assert_int_equal(s->status, FERRY_E_PEER_REFUSED);
         assert_int_equal(responder_find(&s->engine, TRANSFER_ID)->error, 0);
         end_claim(s);
