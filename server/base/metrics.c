@@ -139,6 +139,11 @@ struct metric *metric_get(struct metric_family *family, const char *const *label
         return metric;
 }
 
+struct metric *metric_single(struct metrics *metrics, enum metric_type type, const char *name, const char *help)
+{
+        return metric_get(metrics_family(metrics, type, name, help, 0, NULL, NULL, 0), NULL);
+}
+
 void metric_add(struct metric *metric, int64_t by)
 {
         if (metric)

@@ -91,10 +91,7 @@ static void collect(void *context)
         if (getrlimit(RLIMIT_NOFILE, &files) == 0)
                 values[MAX_FILES] = (int64_t)files.rlim_cur;
         for (size_t i = 0; i < VALUES; i++)
-                metric_set(metric_get(metrics_family(metrics, table[i].type, table[i].name, table[i].help, 0, NULL,
-                                                     NULL, 0),
-                                      NULL),
-                           values[i]);
+                metric_set(metric_single(metrics, table[i].type, table[i].name, table[i].help), values[i]);
 }
 
 void metrics_process(struct metrics *metrics)

@@ -47,29 +47,24 @@ static void count_problems(struct http_server *server)
                 (void)metric_get(server->problems, &codes[i]);
 }
 
-/* A metric without labels. */
-static struct metric *single(struct http_server *server, enum metric_type type, const char *name, const char *help)
-{
-        return metric_get(metrics_family(server->config.metrics, type, name, help, 0, NULL, NULL, 0), NULL);
-}
-
 int counters_init(struct http_server *server, size_t n_routes)
 {
         static const char *const request_labels[] = { "route", "code" };
+        struct metrics *metrics = server->config.metrics;
 
-        server->requests = metrics_family(server->config.metrics, METRIC_COUNTER, "ferry_http_requests_total",
+        server->requests = metrics_family(metrics, METRIC_COUNTER, "ferry_http_requests_total",
                                           "HTTP requests answered, by route (operationId) and status code.", 2,
                                           request_labels, NULL, 0);
         count_ends(server);
         count_problems(server);
-        server->waiters = single(server, METRIC_GAUGE, "ferry_http_waiters",
-                                 "Parked HTTP requests, which wait for an operation, an event or a region.");
-        server->bodies = single(server, METRIC_GAUGE, "ferry_http_body_bytes",
-                                "Memory of JSON bodies of requests, but for short ones.");
+        server->waiters = metric_single(metrics, METRIC_GAUGE, "ferry_http_waiters",
+                                        "Parked HTTP requests, which wait for an operation, an event or a region.");
+        server->bodies = metric_single(metrics, METRIC_GAUGE, "ferry_http_body_bytes",
+                                       "Memory of JSON bodies of requests, but for short ones.");
         server->event_readers =
-                single(server, METRIC_GAUGE, "ferry_event_readers", "Clients that read a stream of events.");
-        server->events_missed = single(server, METRIC_COUNTER, "ferry_events_missed_total",
-                                       "Events that a reader was too late for, by all readers.");
+                metric_single(metrics, METRIC_GAUGE, "ferry_event_readers", "Clients that read a stream of events.");
+        server->events_missed = metric_single(metrics, METRIC_COUNTER, "ferry_events_missed_total",
+                                              "Events that a reader was too late for, by all readers.");
         server->usual = calloc(n_routes * HTTP_USUAL_COUNT, sizeof(*server->usual));
         return server->usual ? 0 : -ENOMEM;
 }

@@ -51,17 +51,11 @@ int region_table_new(const struct region_config *config, struct region_table **r
         atomic_init(&table->references, 1);
         pthread_mutex_init(&table->lock, NULL);
         pthread_cond_init(&table->changed, NULL);
-        table->count_gauge = metric_get(metrics_family(config->metrics, METRIC_GAUGE, "ferry_regions",
-                                                       "Regions of this worker", 0, NULL, NULL, 0),
-                                        NULL);
-        table->bytes_gauge =
-                metric_get(metrics_family(config->metrics, METRIC_GAUGE, "ferry_region_bytes",
-                                          "Bytes that this worker has allocated for its regions", 0, NULL, NULL, 0),
-                           NULL);
-        metric_set(metric_get(metrics_family(config->metrics, METRIC_GAUGE, "ferry_memory_limit_bytes",
-                                             "Most bytes of all regions that the worker allocates (--memory-limit).", 0,
-                                             NULL, NULL, 0),
-                              NULL),
+        table->count_gauge = metric_single(config->metrics, METRIC_GAUGE, "ferry_regions", "Regions of this worker");
+        table->bytes_gauge = metric_single(config->metrics, METRIC_GAUGE, "ferry_region_bytes",
+                                           "Bytes that this worker has allocated for its regions");
+        metric_set(metric_single(config->metrics, METRIC_GAUGE, "ferry_memory_limit_bytes",
+                                 "Most bytes of all regions that the worker allocates (--memory-limit)."),
                    (int64_t)config->memory_limit);
         *ret_table = table;
         return 0;

@@ -38,13 +38,10 @@ void operation_metrics_init(struct operation_metrics *metrics, struct metrics *r
                                 metrics->ended[kind][status] = metric_get(ended, labels);
                 }
         }
-        metrics->waiters = metric_get(metrics_family(registry, METRIC_GAUGE, "ferry_waiters",
-                                                     "Requests that wait for an operation.", 0, NULL, NULL, 0),
-                                      NULL);
-        metrics->pieces = metric_get(metrics_family(registry, METRIC_GAUGE, "ferry_operation_pieces",
-                                                    "Pieces that the descriptors of the operations in the store name.",
-                                                    0, NULL, NULL, 0),
-                                     NULL);
+        metrics->waiters =
+                metric_single(registry, METRIC_GAUGE, "ferry_waiters", "Requests that wait for an operation.");
+        metrics->pieces = metric_single(registry, METRIC_GAUGE, "ferry_operation_pieces",
+                                        "Pieces that the descriptors of the operations in the store name.");
         metrics->connect =
                 metric_get(metrics_family(registry, METRIC_HISTOGRAM, "ferry_connect_duration_seconds",
                                           "Time that operations took to connect to their peer, where they had to.", 0,

@@ -152,16 +152,13 @@ static void cleanup_registry(struct registry **registry)
 static void metrics_make(struct registry *registry, struct metrics *metrics)
 {
         static const char *const labels[] = { "result" };
-        struct metric_family *family;
 
         registry->calls_total = metrics_family(metrics, METRIC_COUNTER, "ferry_registry_calls_total",
                                                "Questions to the registry, by result.", 1, labels, NULL, 0);
-        family = metrics_family(metrics, METRIC_GAUGE, "ferry_registry_registered",
-                                "1 while this worker's name is in the registry.", 0, NULL, NULL, 0);
-        registry->registered = metric_get(family, NULL);
-        family = metrics_family(metrics, METRIC_GAUGE, "ferry_registry_lookups",
-                                "Questions of clients that the registry has not answered yet.", 0, NULL, NULL, 0);
-        registry->lookups = metric_get(family, NULL);
+        registry->registered = metric_single(metrics, METRIC_GAUGE, "ferry_registry_registered",
+                                             "1 while this worker's name is in the registry.");
+        registry->lookups = metric_single(metrics, METRIC_GAUGE, "ferry_registry_lookups",
+                                          "Questions of clients that the registry has not answered yet.");
 }
 
 int registry_new(const struct registry_config *config, struct registry **ret_registry)

@@ -26,21 +26,15 @@ static void make_metrics(struct engine *engine, struct metrics *metrics)
         static const char *const label[] = { "transport" };
         struct metric_family *links =
                 metrics_family(metrics, METRIC_GAUGE, "ferry_links", "Open links to other workers.", 1, label, NULL, 0);
-        struct metric_family *failures =
-                metrics_family(metrics, METRIC_COUNTER, "ferry_link_failures_total",
-                               "Links that failed while something moved over them.", 0, NULL, NULL, 0);
-        struct metric_family *refused =
-                metrics_family(metrics, METRIC_COUNTER, "ferry_refused_requests_total",
-                               "Requests of peers that the data plane refused.", 0, NULL, NULL, 0);
-        struct metric_family *claims =
-                metrics_family(metrics, METRIC_GAUGE, "ferry_claims",
-                               "Transfers of peers that the data plane has under way.", 0, NULL, NULL, 0);
 
         for (size_t i = 0; i < engine->n_transports; i++)
                 engine->metric_links[i] = metric_get(links, (const char *const[]){ engine->transports[i]->name });
-        engine->metric_failures = metric_get(failures, NULL);
-        engine->metric_refused = metric_get(refused, NULL);
-        engine->metric_claims = metric_get(claims, NULL);
+        engine->metric_failures = metric_single(metrics, METRIC_COUNTER, "ferry_link_failures_total",
+                                                "Links that failed while something moved over them.");
+        engine->metric_refused = metric_single(metrics, METRIC_COUNTER, "ferry_refused_requests_total",
+                                               "Requests of peers that the data plane refused.");
+        engine->metric_claims = metric_single(metrics, METRIC_GAUGE, "ferry_claims",
+                                              "Transfers of peers that the data plane has under way.");
 }
 
 static void collect_facts(struct engine *engine)

@@ -39,6 +39,9 @@ void metrics_process(struct metrics *metrics);
 /* The series with these label values (copied); made at the first call. NULL when memory is short. */
 struct metric *metric_get(struct metric_family *family, const char *const *label_values);
 
+/* The only series of a family without labels or buckets. */
+struct metric *metric_single(struct metrics *metrics, enum metric_type type, const char *name, const char *help);
+
 void metric_add(struct metric *metric, int64_t by);       /* counters (by >= 0) and gauges */
 void metric_set(struct metric *metric, int64_t value);    /* gauges */
 void metric_observe(struct metric *metric, double value); /* histograms */
