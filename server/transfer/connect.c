@@ -36,11 +36,6 @@ int connect_request_new(struct engine *engine, const struct engine_connect *spec
         return 0;
 }
 
-void connect_request_free(struct connect_request *c)
-{
-        free(c);
-}
-
 static void end(struct connect_request *c, int error, const char *detail)
 {
         struct engine_connection connection = { .error = error };
@@ -61,7 +56,7 @@ static void end(struct connect_request *c, int error, const char *detail)
                 peer_released(c->peer);
         }
         c->spec.connected(c->spec.context, &connection);
-        connect_request_free(c);
+        free(c);
 }
 
 /* May free c. */

@@ -11,12 +11,11 @@ struct connect_request;
 
 /*
  * engine_connect: opens a link without a transfer. Sends HELLO and waits for its answer, so that the first transfer
- * finds the link up. Thread: the holder of the progress lock, but any for connect_request_new and connect_request_free.
+ * finds the link up. Thread: the holder of the progress lock, but any for connect_request_new.
  */
 
+/* The caller frees it if it is never begun. */
 int connect_request_new(struct engine *engine, const struct engine_connect *spec, struct connect_request **ret_connect);
-/* Frees a request that was never begun. */
-void connect_request_free(struct connect_request *connect);
 /* Connects and sends HELLO; ends it on failure. */
 void connect_request_begin(struct engine *engine, struct connect_request *connect);
 /* Ends all: the engine is stopping. */

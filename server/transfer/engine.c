@@ -288,7 +288,7 @@ int engine_connect(struct engine *engine, const struct engine_connect *spec)
                 return r;
         r = command_post(engine, &command);
         if (r < 0)
-                connect_request_free(command.connect);
+                free(command.connect);
         return r;
 }
 
