@@ -184,8 +184,6 @@ void progress_lock(struct engine *engine);
 void progress_unlock(struct engine *engine);
 /* Arms every transport. true: all are armed. Thread: the holder of the progress lock. */
 bool progress_arm(struct engine *engine);
-/* Adds a transport's descriptor to those that wake the engine's thread. 0 or -errno. */
-int progress_watch(struct engine *engine, int fd);
 /* As command_post, for a START whose caller waits for the end: runs inline for a moment if the lock is free. total:
  * bytes of the transfer. Any thread that holds no lock. */
 int progress_start_inline(struct engine *engine, const struct command *command, uint64_t id, uint64_t total);

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
 #include <sched.h>
 #include <sys/epoll.h>
 
@@ -36,14 +35,6 @@ void progress_lock(struct engine *engine)
 void progress_unlock(struct engine *engine)
 {
         (void)pthread_mutex_unlock(&engine->progress_lock);
-}
-
-int progress_watch(struct engine *engine, int fd)
-{
-        struct epoll_event event = { .events = EPOLLONESHOT, .data.fd = fd };
-
-        engine->listening = false;
-        return epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
 /* Whether events wake the engine's thread. */

@@ -141,14 +141,18 @@ static void *run(void *context)
         return NULL;
 }
 
+static int watch(struct engine *engine, int fd, uint32_t events)
+{
+        struct epoll_event event = { .events = events, .data.fd = fd };
+
+        return epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
 int thread_start(struct engine *engine)
 {
-        struct epoll_event event = { .events = EPOLLIN, .data.fd = engine->wake_fd };
-        int r = epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, engine->wake_fd, &event) < 0 ? -errno : 0;
+        int r = watch(engine, engine->wake_fd, EPOLLIN);
 
         for (size_t i = 0; i < engine->n_transports && r == 0; i++)
-                r = progress_watch(engine, engine->transports[i]->fd);
-        if (r < 0)
-                return r;
-        return thread_new("ferry-engine", run, engine, &engine->thread);
+                r = watch(engine, engine->transports[i]->fd, EPOLLONESHOT);
+        return r < 0 ? r : thread_new("ferry-engine", run, engine, &engine->thread);
 }
