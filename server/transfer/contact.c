@@ -27,10 +27,15 @@ static bool note(char **field, const char *text)
         return true;
 }
 
-static void forget(struct engine *engine, struct contact *contact)
+static void unlinked_remove(struct engine *engine, struct contact *contact)
 {
         DL_DELETE2(engine->contacts_unlinked, contact, unlinked_prev, unlinked_next);
         engine->n_contacts_unlinked--;
+}
+
+static void forget(struct engine *engine, struct contact *contact)
+{
+        unlinked_remove(engine, contact);
         DL_DELETE(engine->contacts, contact);
         HASH_DELETE(hh, engine->contacts_by_epoch, contact);
         free(contact->name);
@@ -46,12 +51,6 @@ static void unlinked_add(struct engine *engine, struct contact *contact)
         DL_APPEND2(engine->contacts_unlinked, contact, unlinked_prev, unlinked_next);
         if (++engine->n_contacts_unlinked > ENGINE_CONTACTS_UNLINKED)
                 forget(engine, engine->contacts_unlinked);
-}
-
-static void unlinked_remove(struct engine *engine, struct contact *contact)
-{
-        DL_DELETE2(engine->contacts_unlinked, contact, unlinked_prev, unlinked_next);
-        engine->n_contacts_unlinked--;
 }
 
 static struct contact *make(struct engine *engine, uint64_t epoch)
