@@ -121,7 +121,7 @@ static void send_frame(const struct hostile *h, struct frame frame, int kind)
 
 static void greet(struct hostile *h)
 {
-        struct frame frame = frame_of(FRAME_HELLO);
+        struct frame frame = FRAME_OF(FRAME_HELLO);
         unsigned how = tape_byte(&h->tape);
 
         frame.id = how & 0x80 ? h->engines.epoch[1] : FUZZ_PEER_EPOCH;
@@ -130,7 +130,7 @@ static void greet(struct hostile *h)
 
 static void map_memory(struct hostile *h)
 {
-        struct frame frame = frame_of(FRAME_MAP);
+        struct frame frame = FRAME_OF(FRAME_MAP);
         unsigned how = tape_byte(&h->tape);
 
         frame.id = how >> 4;
@@ -140,7 +140,7 @@ static void map_memory(struct hostile *h)
 
 static void take_back(struct hostile *h)
 {
-        struct frame frame = frame_of(FRAME_UNMAP);
+        struct frame frame = FRAME_OF(FRAME_UNMAP);
 
         frame.id = tape_below(&h->tape, 16);
         send_frame(h, frame, -1);
@@ -148,7 +148,7 @@ static void take_back(struct hostile *h)
 
 static void release(struct hostile *h)
 {
-        struct frame frame = frame_of(FRAME_RELEASE);
+        struct frame frame = FRAME_OF(FRAME_RELEASE);
         unsigned how = tape_byte(&h->tape);
 
         frame.slot = how & 1 ? tape_byte(&h->tape) : h->heard.slot;
@@ -193,7 +193,7 @@ static struct wire_header next_header(struct hostile *h)
 static void send_inline(struct hostile *h)
 {
         static uint8_t bytes[FRAME_DATAGRAM_MAX + 1];
-        struct frame frame = frame_of(FRAME_MESSAGE);
+        struct frame frame = FRAME_OF(FRAME_MESSAGE);
         struct wire_header header = next_header(h);
         size_t size = header.length <= FRAME_INLINE_MAX ? header.length : 0;
         struct segment segment = { .address = bytes + FRAME_PAYLOAD, .size = size };
@@ -214,7 +214,7 @@ static void send_mapped(struct hostile *h)
 {
         struct wire_header header = next_header(h);
         uint8_t bytes[FRAME_PAYLOAD + 3 * sizeof(struct frame_extent)];
-        struct frame frame = frame_of(FRAME_MESSAGE);
+        struct frame frame = FRAME_OF(FRAME_MESSAGE);
         unsigned how = tape_byte(&h->tape);
 
         frame.size = header.length;
@@ -237,7 +237,7 @@ static void send_mapped(struct hostile *h)
 
 static void send_anything(struct hostile *h)
 {
-        struct frame frame = frame_of((enum frame_type)tape_below(&h->tape, 8));
+        struct frame frame = FRAME_OF((enum frame_type)tape_below(&h->tape, 8));
         unsigned how = tape_byte(&h->tape);
         int fds[FDS_MAX] = { kinds[how % FD_KINDS], kinds[FD_PAGE], kinds[FD_MAPPED] };
         uint8_t bytes[sizeof(frame) + 256];

@@ -58,7 +58,7 @@ static inline void send_frame(struct frame frame, int fd)
 
 static inline void greet(void)
 {
-        struct frame frame = frame_of(FRAME_HELLO);
+        struct frame frame = FRAME_OF(FRAME_HELLO);
 
         frame.id = 4711;
         send_frame(frame, file_of(PAGE, F_SEAL_SHRINK));
@@ -66,7 +66,7 @@ static inline void greet(void)
 
 static inline void map_memory(uint64_t id, uint64_t size, int fd)
 {
-        struct frame frame = frame_of(FRAME_MAP);
+        struct frame frame = FRAME_OF(FRAME_MAP);
 
         frame.id = id;
         frame.size = size;
@@ -80,7 +80,7 @@ static inline void send_mapped(uint32_t slot, uint64_t number, uint64_t length, 
                 .type = WIRE_DATA, .to_epoch = 1, .from_epoch = 1, .operation = 1, .transfer = 1
         };
         uint8_t bytes[FRAME_PAYLOAD + sizeof(extent)];
-        struct frame frame = frame_of(FRAME_MESSAGE);
+        struct frame frame = FRAME_OF(FRAME_MESSAGE);
 
         frame.size = length;
         frame.slot = slot;
@@ -98,7 +98,7 @@ static inline void send_inline(size_t length, uint8_t wire_version, size_t cut)
                 .type = WIRE_DATA, .to_epoch = 1, .from_epoch = 1, .operation = 1, .transfer = 1
         };
         static uint8_t bytes[FRAME_DATAGRAM_MAX + 100];
-        struct frame frame = frame_of(FRAME_MESSAGE);
+        struct frame frame = FRAME_OF(FRAME_MESSAGE);
 
         frame.size = length;
         memcpy(bytes, &frame, sizeof(frame));

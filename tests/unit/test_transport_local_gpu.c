@@ -383,7 +383,7 @@ static void note_mapped(struct channel *channel, uint64_t id)
 TEST_WITH(host_memory_beside_a_gpus_keeps_its_place_while_that_is_loaded, gpu_setup, gpu_teardown)
 {
         struct channel *channel = channel_of(a_to_b);
-        struct frame map = frame_of(FRAME_MAP);
+        struct frame map = FRAME_OF(FRAME_MAP);
         struct segment segments[2], place_segment;
         struct stream source, place;
         struct outcome outcome = { 0 };

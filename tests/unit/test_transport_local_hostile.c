@@ -39,12 +39,12 @@ static void sends_a_message(const struct bad_peer *bad)
 
 static void greets_with_a_small_page(const struct bad_peer *bad)
 {
-        send_frame(frame_of(FRAME_HELLO), file_of(PAGE - 1, F_SEAL_SHRINK));
+        send_frame(FRAME_OF(FRAME_HELLO), file_of(PAGE - 1, F_SEAL_SHRINK));
 }
 
 static void greets_with_a_page_that_can_shrink(const struct bad_peer *bad)
 {
-        send_frame(frame_of(FRAME_HELLO), file_of(PAGE, 0));
+        send_frame(FRAME_OF(FRAME_HELLO), file_of(PAGE, 0));
 }
 
 static void greets_with_a_pipe(const struct bad_peer *bad)
@@ -52,13 +52,13 @@ static void greets_with_a_pipe(const struct bad_peer *bad)
         int ends[2];
 
         assert_int_equal(pipe(ends), 0);
-        send_frame(frame_of(FRAME_HELLO), ends[0]);
+        send_frame(FRAME_OF(FRAME_HELLO), ends[0]);
         (void)close(ends[1]);
 }
 
 static void greets_with_descriptors(const struct bad_peer *bad)
 {
-        struct frame frame = frame_of(FRAME_HELLO);
+        struct frame frame = FRAME_OF(FRAME_HELLO);
         int fds[8];
 
         for (size_t i = 0; i < bad->n; i++)
@@ -75,7 +75,7 @@ static void greets(const struct bad_peer *bad)
 
 static void sends_frame(const struct bad_peer *bad)
 {
-        struct frame frame = frame_of(bad->frame.type);
+        struct frame frame = FRAME_OF(bad->frame.type);
 
         frame.gpu_path = bad->frame.gpu_path;
         frame.id = bad->frame.id;
@@ -86,7 +86,7 @@ static void sends_frame(const struct bad_peer *bad)
 
 static void sends_half_a_frame(const struct bad_peer *bad)
 {
-        struct frame frame = frame_of(FRAME_UNMAP);
+        struct frame frame = FRAME_OF(FRAME_UNMAP);
 
         raw_send(&frame, sizeof(frame) / 2, NULL, 0);
 }
@@ -101,7 +101,7 @@ static void sends_descriptors_with_nothing(const struct bad_peer *bad)
 
 static void sends_a_foreign_message(const struct bad_peer *bad)
 {
-        struct frame frame = frame_of(FRAME_MESSAGE);
+        struct frame frame = FRAME_OF(FRAME_MESSAGE);
         uint8_t bytes[FRAME_PAYLOAD] = { 0 };
 
         memcpy(bytes, &frame, sizeof(frame));
@@ -175,7 +175,7 @@ static void names(const struct bad_peer *bad)
 
 static void names_memory_that_it_took_back(const struct bad_peer *bad)
 {
-        struct frame frame = frame_of(FRAME_UNMAP);
+        struct frame frame = FRAME_OF(FRAME_UNMAP);
 
         map_memory(1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
         frame.id = 1;
@@ -186,7 +186,7 @@ static void names_memory_that_it_took_back(const struct bad_peer *bad)
 /* As memory 1; no driver can open it. */
 static void map_gpu_memory(void)
 {
-        struct frame frame = frame_of(FRAME_MAP_GPU);
+        struct frame frame = FRAME_OF(FRAME_MAP_GPU);
         uint8_t bytes[sizeof(frame) + sizeof(struct gpu_share)] = { 0 };
 
         frame.id = 1;
@@ -346,7 +346,7 @@ TEST_WITH(a_slot_serves_one_message_at_a_time, hostile_setup, hostile_teardown)
 
 TEST_WITH(another_version_of_the_framing_is_named, hostile_setup, hostile_teardown)
 {
-        struct frame frame = frame_of(FRAME_HELLO);
+        struct frame frame = FRAME_OF(FRAME_HELLO);
         struct frame answer;
 
         frame.version = FRAME_VERSION + 1;
@@ -397,7 +397,7 @@ static void connect_falsely(uint64_t epoch, struct frame answer)
 
 TEST_WITH(another_worker_that_answers_is_not_taken, hostile_setup, hostile_teardown)
 {
-        struct frame frame = frame_of(FRAME_HELLO);
+        struct frame frame = FRAME_OF(FRAME_HELLO);
 
         frame.id = 8;
         connect_falsely(9, frame);
@@ -406,7 +406,7 @@ TEST_WITH(another_worker_that_answers_is_not_taken, hostile_setup, hostile_teard
 
 TEST_WITH(a_listener_of_another_version_is_named, hostile_setup, hostile_teardown)
 {
-        struct frame frame = frame_of(FRAME_HELLO);
+        struct frame frame = FRAME_OF(FRAME_HELLO);
 
         frame.version = 9;
         connect_falsely(9, frame);
@@ -424,7 +424,7 @@ TEST_WITH(a_peer_that_never_greets_is_dropped_in_time, hostile_setup, hostile_te
 
 TEST_WITH(memory_that_is_unmapped_leaves_its_place_to_other_memory, hostile_setup, hostile_teardown)
 {
-        struct frame unmap = frame_of(FRAME_UNMAP);
+        struct frame unmap = FRAME_OF(FRAME_UNMAP);
         const struct mappings *mappings;
 
         greet();
@@ -439,7 +439,7 @@ TEST_WITH(memory_that_is_unmapped_leaves_its_place_to_other_memory, hostile_setu
 
 TEST_WITH(gpu_memory_may_be_unmapped_while_it_is_opened, hostile_setup, hostile_teardown)
 {
-        struct frame frame = frame_of(FRAME_UNMAP);
+        struct frame frame = FRAME_OF(FRAME_UNMAP);
 
         greet();
         map_gpu_memory();
@@ -458,7 +458,7 @@ TEST_WITH(an_answer_may_be_about_memory_that_is_gone, hostile_setup, hostile_tea
 {
         greet();
         FOR_EACH (uint8_t, type, FRAME_MAPPED, FRAME_UNMAPPED) {
-                struct frame frame = frame_of(type);
+                struct frame frame = FRAME_OF(type);
 
                 frame.id = 1;
                 send_frame(frame, -1);

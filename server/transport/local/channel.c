@@ -33,14 +33,12 @@ static int watch(struct channel *channel, int operation, uint32_t events)
 
 int channel_greet(struct channel *channel)
 {
-        struct frame frame = frame_of(FRAME_HELLO);
         int r = channel->has_greeted ? 0 : leases_new(&channel->leases);
 
         if (r < 0 || channel->has_greeted)
                 return r;
         channel->has_greeted = true;
-        frame.id = channel_local(channel)->epoch;
-        channel_post_frame(channel, frame, channel->leases.memfd);
+        channel_post_frame(channel, FRAME_OF(FRAME_HELLO, .id = channel_local(channel)->epoch), channel->leases.memfd);
         channel->leases.memfd = memfd_drop(channel->leases.memfd);
         return 0;
 }

@@ -62,7 +62,6 @@ void export_deregister(struct transport *transport, struct memory *memory)
         struct channel *channel;
 
         DL_FOREACH (local->channels, channel) {
-                struct frame frame = frame_of(FRAME_UNMAP);
                 struct export *export = find_export(channel, memory->id);
 
                 if (!export)
@@ -71,8 +70,7 @@ void export_deregister(struct transport *transport, struct memory *memory)
                         export->state = EXPORT_CLOSING;
                 else
                         export_remove(channel, export);
-                frame.id = memory->id;
-                channel_post_frame(channel, frame, NULL);
+                channel_post_frame(channel, FRAME_OF(FRAME_UNMAP, .id = memory->id), NULL);
         }
         if (memory->space)
                 free(memory->handles[transport->index]);
@@ -122,22 +120,13 @@ static struct export *export_add(struct channel *channel, uint64_t id, int state
         return NULL;
 }
 
-static void post_map(struct channel *channel, uint64_t id, uint64_t size, struct memfd *memfd)
-{
-        struct frame frame = frame_of(FRAME_MAP);
-
-        frame.id = id;
-        frame.size = size;
-        channel_post_frame(channel, frame, memfd);
-}
-
 /* ---- memory of GPUs ---- */
 
 /* Asks the peer to open GPU memory, once. Memory that has no handle, or that the peer cannot open, is staged. NULL: it
  * is not asked. */
 static struct export *export_gpu_memory(struct channel *channel, const struct memory *memory)
 {
-        struct frame frame = frame_of(FRAME_MAP_GPU);
+        struct frame frame = FRAME_OF(FRAME_MAP_GPU, .id = memory->id, .size = memory->size);
         struct gpu_share *share = handle_of(channel, memory);
         struct iovec pieces[] = { { &frame, sizeof(frame) }, { share, sizeof(*share) } };
         struct export *export = NULL;
@@ -148,8 +137,6 @@ static struct export *export_gpu_memory(struct channel *channel, const struct me
                 return NULL;
         export->space = memory->space;
         gpu_note_opened(memory->space);
-        frame.id = memory->id;
-        frame.size = memory->size;
         channel_post(channel, pieces, FERRY_ARRAY_SIZE(pieces), NULL);
         return export;
 }
@@ -248,7 +235,8 @@ int export_stream(struct channel *channel, const struct stream *stream, uint64_t
                 last = memory->id;
                 if (!export_add(channel, memory->id, EXPORT_MAPPED))
                         return -ENOMEM;
-                post_map(channel, memory->id, memory->size, memfd_of_memory(channel, memory));
+                channel_post_frame(channel, FRAME_OF(FRAME_MAP, .id = memory->id, .size = memory->size),
+                                   memfd_of_memory(channel, memory));
         }
         return 0;
 }
@@ -271,7 +259,9 @@ int export_bounce_buffers(struct channel *channel)
                 export_remove(channel, export);
                 return r;
         }
-        post_map(channel, export_bounce_id, (uint64_t)BOUNCE_BUFFERS * BOUNCE_SIZE, memfd);
+        channel_post_frame(channel,
+                           FRAME_OF(FRAME_MAP, .id = export_bounce_id, .size = (uint64_t)BOUNCE_BUFFERS * BOUNCE_SIZE),
+                           memfd);
         (void)memfd_drop(memfd);
         return 0;
 }

@@ -9,8 +9,6 @@
 
 _Static_assert(sizeof(struct gpu_share) == 88, "no padding");
 
-enum { FRAME_MAGIC = 0x4c435246 }; /* "FRCL" in memory order */
-
 _Static_assert(sizeof(struct frame) == 40 && sizeof(struct frame_extent) == 24, "no padding");
 _Static_assert(FRAME_EXTENTS_MAX * sizeof(struct frame_extent) <= FRAME_INLINE_MAX, "extents fit into a datagram");
 
@@ -29,11 +27,6 @@ static const struct {
         [FRAME_MAPPED] = { .id = true, .n_max = 1 },
         [FRAME_UNMAPPED] = { .id = true },
 };
-
-struct frame frame_of(enum frame_type type)
-{
-        return (struct frame){ .magic = FRAME_MAGIC, .version = FRAME_VERSION, .type = (uint8_t)type };
-}
 
 static bool is_message(const struct frame *f, size_t size)
 {

@@ -10,6 +10,7 @@
 /* The head of every datagram between two local transports, in the host's byte order. Pure; any thread. */
 
 enum {
+        FRAME_MAGIC = 0x4c435246, /* "FRCL" in memory order */
         FRAME_VERSION = 3,
         FRAME_LEASES = 256,          /* slots of a link's lease page */
         FRAME_EXTENTS_MAX = 256,     /* of one message */
@@ -52,8 +53,9 @@ enum {
         FRAME_DATAGRAM_MAX = FRAME_PAYLOAD + FRAME_INLINE_MAX,
 };
 
-/* Makes a frame of a type; the caller fills in the other fields. */
-struct frame frame_of(enum frame_type type);
+/* A frame of a type, with other fields by name: FRAME_OF(FRAME_UNMAP, .id = id). */
+#define FRAME_OF(its_type, ...)                                                                                        \
+        ((struct frame){ .magic = FRAME_MAGIC, .version = FRAME_VERSION, .type = (uint8_t)(its_type), __VA_ARGS__ })
 
 enum frame_verdict {
         FRAME_OK,

@@ -27,15 +27,13 @@ static void finish_opening(struct gpu_opening *opening)
 static void open_ran(struct copier_task *task)
 {
         struct gpu_opening *opening = FERRY_CONTAINER_OF(task, struct gpu_opening, task);
-        struct frame frame = frame_of(FRAME_MAPPED);
 
         if (opening->result < 0)
                 log_event(LOG_INFO, "GPU memory of a local peer not opened, so the peer stages it",
                           LOG_S("peer_epoch", channel_peer_epoch(opening->channel, (char[FERRY_ID_TEXT_SIZE]){ 0 })),
                           LOG_S("reason", strerror(-opening->result)));
-        frame.id = opening->mapping->id;
-        frame.n = opening->result == 0;
-        channel_post_frame(opening->channel, frame, NULL);
+        channel_post_frame(opening->channel,
+                           FRAME_OF(FRAME_MAPPED, .id = opening->mapping->id, .n = opening->result == 0), NULL);
         finish_opening(opening);
 }
 
@@ -97,10 +95,8 @@ static void close_run(struct copier_task *task)
 static void close_ran(struct copier_task *task)
 {
         struct gpu_closing *closing = FERRY_CONTAINER_OF(task, struct gpu_closing, task);
-        struct frame frame = frame_of(FRAME_UNMAPPED);
 
-        frame.id = closing->id;
-        channel_post_frame(closing->channel, frame, NULL);
+        channel_post_frame(closing->channel, FRAME_OF(FRAME_UNMAPPED, .id = closing->id), NULL);
         closing->channel->n_closings--;
         free(closing);
 }

@@ -100,12 +100,11 @@ static struct iovec *payload_pieces(const struct message *message, uint64_t leng
 /* Sends the payload inline, in the datagram; copies it together first where it is scattered. */
 static void send_inline(struct channel *channel, struct message *message)
 {
-        struct frame frame = frame_of(FRAME_MESSAGE);
         uint64_t length = message->stream ? message->length : 0;
+        struct frame frame = FRAME_OF(FRAME_MESSAGE, .size = length);
         struct iovec pieces[2 + PIECES_MAX], *first, *next;
         uint8_t header[WIRE_SIZE], *copy = NULL;
 
-        frame.size = length;
         wire_encode(&message->header, header);
         first = frame_pieces(pieces, &frame, header);
         next = payload_pieces(message, length, first);
@@ -127,15 +126,12 @@ static void send_inline(struct channel *channel, struct message *message)
 
 static void post_mapped(struct channel *channel, struct message *message, const struct extents *extents, int buffer)
 {
-        struct local *local = channel_local(channel);
-        struct frame frame = frame_of(FRAME_MESSAGE);
+        struct frame frame =
+                FRAME_OF(FRAME_MESSAGE, .size = message->length, .number = ++channel_local(channel)->lease_number,
+                         .n = (uint32_t)extents->n, .gpu_path = (uint8_t)message->gpu_path);
         uint8_t header[WIRE_SIZE];
         struct iovec pieces[3], *next;
 
-        frame.size = message->length;
-        frame.number = ++local->lease_number;
-        frame.n = (uint32_t)extents->n;
-        frame.gpu_path = (uint8_t)message->gpu_path;
         wire_encode(&message->header, header);
         next = frame_pieces(pieces, &frame, header);
         *next++ = (struct iovec){ (void *)(uintptr_t)extents->list, extents->n * sizeof(extents->list[0]) };

@@ -8,13 +8,11 @@
 
 static void release(struct channel *channel, const struct pull *pull)
 {
-        struct frame frame = frame_of(FRAME_RELEASE);
-
-        frame.slot = pull->slot;
-        frame.number = pull->number;
-        frame.gpu_path = (uint8_t)pull->gpu_path;
         channel->pulling[pull->slot] = false;
-        channel_post_frame(channel, frame, NULL);
+        channel_post_frame(channel,
+                           FRAME_OF(FRAME_RELEASE, .slot = pull->slot, .number = pull->number,
+                                    .gpu_path = (uint8_t)pull->gpu_path),
+                           NULL);
 }
 
 /* Calls done, unless begin is still due. */
