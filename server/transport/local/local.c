@@ -61,12 +61,6 @@ static void tell_copied(void *context)
         (void)eventfd_write(local->copied_fd, 1);
 }
 
-/* staging's own buffers are not used here: a staged payload is in a bounce buffer of its link, or short. */
-static void ignore_room(void *context)
-{
-        (void)context;
-}
-
 /* ---- sizes ---- */
 
 static uint64_t request_size(struct link *link, const struct stream *own, uint64_t offset, uint64_t limit)
@@ -167,8 +161,8 @@ static int make_parts(struct local *local, unsigned copy_threads)
         struct epoll_event copied = { .events = EPOLLIN, .data.ptr = &local->copied_fd };
         int r = copy_pool_new(copy_threads, tell_copied, local, &local->copy_pool);
 
-        if (r == 0)
-                r = staging_new(tell_copied, ignore_room, local, &local->staging);
+        if (r == 0) /* a staged payload is in a bounce buffer of its link, or short: it needs no room */
+                r = staging_new(tell_copied, NULL, local, &local->staging);
         if (r < 0)
                 return r;
         local->copier = staging_copier(local->staging);

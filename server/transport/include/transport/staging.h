@@ -28,7 +28,9 @@ struct staging;
 struct staging_buffer;
 struct staging_gpu;
 
-/* notify: a task has run; called on its thread. room: staging_has_room, which was false, may be true now. 0 or -errno.
+/*
+ * notify: a task has run; called on its thread. room: staging_has_room, which was false, may be true now; NULL where
+ * nothing asks for that. 0 or -errno.
  */
 int staging_new(void (*notify)(void *context), void (*room)(void *context), void *context,
                 struct staging **ret_staging);
