@@ -96,11 +96,6 @@ static size_t size_for(uint64_t length)
         return size;
 }
 
-static struct copier_gpus gpus_of(unsigned gpu)
-{
-        return (struct copier_gpus){ .one = gpu };
-}
-
 static void make(struct staging *staging, struct staging_gpu *gpu, size_t size)
 {
         uint64_t busy = staging->bytes;
@@ -113,7 +108,7 @@ static void make(struct staging *staging, struct staging_gpu *gpu, size_t size)
         while (staging->bytes + size > STAGING_BYTES && (old = staging->idle)) {
                 DL_DELETE(staging->idle, old);
                 staging->bytes -= old->size;
-                copier_run_detached(staging->copier, gpus_of(old->gpu), buffer_free, old);
+                copier_run_detached(staging->copier, (struct copier_gpus){ .one = old->gpu }, buffer_free, old);
         }
         buffer = calloc(1, sizeof(*buffer));
         gpu->failed = !buffer;
@@ -123,7 +118,7 @@ static void make(struct staging *staging, struct staging_gpu *gpu, size_t size)
         buffer->gpu = (unsigned)(gpu - staging->gpus);
         staging->bytes += size;
         gpu->made = buffer;
-        gpu->task = (struct copier_task){ .run = make_run, .done = make_done, .gpus = gpus_of(buffer->gpu) };
+        gpu->task = (struct copier_task){ .run = make_run, .done = make_done, .gpus.one = buffer->gpu };
         copier_add(staging->copier, &gpu->task);
 }
 
