@@ -176,26 +176,18 @@ bool copier_collect(struct copier *copier)
         }
 }
 
-/* Under the lock. */
-static bool remove_idle(struct copier *copier, struct copier_task *task)
-{
-        if (task->state == TASK_RUNS)
-                return false;
-        if (task->state == TASK_WAITS)
-                DL_DELETE(copier->lanes[task->lane].waiting, task);
-        else
-                DL_DELETE(copier->finished, task);
-        return true;
-}
-
 bool copier_remove(struct copier *copier, struct copier_task *task)
 {
-        bool removed;
+        bool idle;
 
         (void)pthread_mutex_lock(&copier->lock);
-        removed = remove_idle(copier, task);
+        idle = task->state != TASK_RUNS;
+        if (task->state == TASK_WAITS)
+                DL_DELETE(copier->lanes[task->lane].waiting, task);
+        else if (idle)
+                DL_DELETE(copier->finished, task);
         (void)pthread_mutex_unlock(&copier->lock);
-        return removed;
+        return idle;
 }
 
 void copier_wait(struct copier *copier)
