@@ -135,14 +135,9 @@ static void tell_copied(struct pull *pull, uint64_t copied)
 
 /* ---- pulls off the host, by the copier ---- */
 
-static struct pull *pull_of_task(struct copier_task *task)
-{
-        return FERRY_CONTAINER_OF(task, struct pull, task);
-}
-
 static void pull_run(struct copier_task *task)
 {
-        struct pull *pull = pull_of_task(task);
+        struct pull *pull = FERRY_CONTAINER_OF(task, struct pull, task);
         struct message *message = pull->message;
 
         pull->copy_result = pull_copy(pull);
@@ -153,7 +148,7 @@ static void pull_run(struct copier_task *task)
 
 static void pull_ran(struct copier_task *task)
 {
-        struct pull *pull = pull_of_task(task);
+        struct pull *pull = FERRY_CONTAINER_OF(task, struct pull, task);
         int r = pull->copy_result;
 
         pull->copying = false;
