@@ -118,11 +118,6 @@ static bool poll_all(struct local *local)
         return n > 0;
 }
 
-static uint64_t earlier(uint64_t a, uint64_t b)
-{
-        return b != 0 && b < a ? b : a;
-}
-
 static bool is_pending(const struct channel *channel)
 {
         return channel->link.accepted && !channel->was_greeted && link_is_usable(&channel->link);
@@ -132,15 +127,13 @@ uint64_t local_deadline(const struct transport *transport)
 {
         const struct local *local = local_of(transport);
         const struct channel *channel;
-        uint64_t at_us = earlier(earlier(UINT64_MAX, local->accept_at_us), local->retry_at_us);
-
-        at_us = earlier(at_us, local->reopen_at_us);
+        uint64_t at_us = clock_earlier(clock_earlier(local->accept_at_us, local->retry_at_us), local->reopen_at_us);
 
         if (local->n_pending > 0)
                 DL_FOREACH (local->channels, channel)
                         if (is_pending(channel))
-                                at_us = earlier(at_us, channel->link.created_us + GREETING_US);
-        return at_us;
+                                at_us = clock_earlier(at_us, channel->link.created_us + GREETING_US);
+        return at_us ? at_us : UINT64_MAX;
 }
 
 static void run_timers(struct local *local)
