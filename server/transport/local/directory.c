@@ -299,15 +299,6 @@ static bool is_name(const char *name, const char *suffix)
         return strspn(name, "0123456789abcdef") == 16 && strcmp(name + 16, suffix) == 0;
 }
 
-static void sweep_entry(const struct directory *directory, const char *name)
-{
-        int r = connect_to(directory, name);
-
-        if (r == -ECONNREFUSED)
-                reap(directory, name);
-        cleanup_close(&r);
-}
-
 void directory_sweep(const struct directory *directory)
 {
         int fd = openat(directory->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -322,7 +313,9 @@ void directory_sweep(const struct directory *directory)
                 if (!is_name(entry->d_name, ".sock") && !is_name(entry->d_name, ".new"))
                         continue;
                 n++;
-                sweep_entry(directory, entry->d_name);
+                FERRY_CLEANUP(cleanup_close) int r = connect_to(directory, entry->d_name);
+                if (r == -ECONNREFUSED)
+                        reap(directory, entry->d_name);
         }
         (void)closedir(entries);
 }
