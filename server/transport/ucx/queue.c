@@ -139,17 +139,14 @@ void ucx_send(struct link *base, struct message *message)
         }
 }
 
-static bool pump_parts(struct ucx_link *link)
+static void pump_parts(struct ucx_link *link)
 {
         struct message *m;
-        bool any = false;
 
         while (link_is_usable(&link->base) && (m = link->parts) && has_room(link, m->length) && !is_opening(link)) {
                 DL_DELETE(link->parts, m);
                 send_or_end(ucx_message_of(m));
-                any = true;
         }
-        return any;
 }
 
 /* ---- receives ---- */
@@ -209,10 +206,9 @@ static struct message *next_receive(struct ucx_link *link)
         return NULL;
 }
 
-static bool pump_receives(struct ucx_link *link)
+static void pump_receives(struct ucx_link *link)
 {
         struct message *m;
-        bool any = false;
 
         while (link_is_usable(&link->base) && (m = next_receive(link)) && may_post(link, m->length)) {
                 DL_DELETE(link->receives, m);
@@ -220,9 +216,7 @@ static bool pump_receives(struct ucx_link *link)
                         ucx_message_receive_now(ucx_message_of(m));
                 else
                         refuse(ucx_of_link(link), ucx_message_of(m));
-                any = true;
         }
-        return any;
 }
 
 bool ucx_queue_refuse(struct ucx *ucx, void *descriptor)
@@ -261,8 +255,8 @@ bool ucx_queue_flush(struct ucx *ucx)
                 }
                 DL_DELETE2(ucx->ready, link, ready_prev, ready_next);
                 link->is_ready = false;
-                (void)pump_receives(link);
-                (void)pump_parts(link);
+                pump_receives(link);
+                pump_parts(link);
                 if (link->room && link_is_usable(&link->base)) {
                         link->room = false;
                         ucx->base.handlers.room(ucx->base.handlers.context, &link->base);
