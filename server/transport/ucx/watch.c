@@ -51,7 +51,6 @@ struct ucx_host {
 static bool make_key(const struct sockaddr_storage *address, struct host_key *ret_key)
 {
         *ret_key = (struct host_key){ .family = address->ss_family };
-        memset(ret_key->address, 0, sizeof(ret_key->address));
         if (address->ss_family == AF_INET)
                 memcpy(ret_key->address, &((const struct sockaddr_in *)(const void *)address)->sin_addr, 4);
         else if (address->ss_family == AF_INET6)
