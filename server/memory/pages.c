@@ -103,8 +103,7 @@ int pages_new(uint64_t region, size_t size, struct pages *ret_pages)
         r = map(fd, size, &address);
         if (r < 0)
                 return r;
-        *ret_pages = (struct pages){ .fd = fd, .address = address, .size = size };
-        fd = -1;
+        *ret_pages = (struct pages){ .fd = steal_fd(&fd), .address = address, .size = size };
         return 0;
 }
 

@@ -117,10 +117,8 @@ int directory_reopen(struct directory *directory)
                               errno == ENOTDIR || errno == ELOOP ? "it is a symbolic link or not a directory: remove it"
                                                                  : "chmod 0700, or name another one");
         r = check(directory, fd);
-        if (r == 0) {
-                set_descriptor(directory, fd);
-                fd = -1;
-        }
+        if (r == 0)
+                set_descriptor(directory, steal_fd(&fd));
         return r;
 }
 
@@ -199,9 +197,7 @@ int directory_listen(struct directory *directory, uint64_t epoch)
         if (directory->abandoned)
                 unlink_socket(directory);
         pthread_mutex_unlock(&lock);
-        r = fd;
-        fd = -1;
-        return r;
+        return steal_fd(&fd);
 }
 
 bool directory_lost_socket(const struct directory *directory)
@@ -219,14 +215,11 @@ int directory_watch_socket(const struct directory *directory)
 {
         FERRY_CLEANUP(cleanup_close) int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
         char name[DIRECTORY_NAME_SIZE + 32];
-        int r;
 
         (void)snprintf(name, sizeof(name), "/proc/self/fd/%d/%s", directory->fd, directory->name);
         if (fd < 0 || inotify_add_watch(fd, name, IN_ATTRIB | IN_MOVE_SELF) < 0)
                 return -errno;
-        r = fd;
-        fd = -1;
-        return r;
+        return steal_fd(&fd);
 }
 
 void directory_unlink(struct directory *directory)
@@ -276,9 +269,7 @@ static int connect_to(const struct directory *directory, const char *name)
                         return -errno;
         if (!socket_is_ours(fd))
                 return -EACCES;
-        r = fd;
-        fd = -1;
-        return r;
+        return steal_fd(&fd);
 }
 
 int directory_connect(const struct directory *directory, uint64_t epoch)

@@ -70,8 +70,7 @@ int memfd_new(const char *name, size_t size, void **ret_address, struct memfd **
 
         if (r < 0)
                 return r;
-        *ret_memfd = memfd_of(fd);
-        fd = -1;
+        *ret_memfd = memfd_of(steal_fd(&fd));
         if (!*ret_memfd) {
                 (void)munmap(address, size);
                 return -ENOMEM;

@@ -32,6 +32,15 @@ static inline void cleanup_close(const int *fd)
                 (void)close(*fd);
 }
 
+/* Hands a descriptor over: yields it and leaves -1 behind. */
+static inline int steal_fd(int *fd)
+{
+        int stolen = *fd;
+
+        *fd = -1;
+        return stolen;
+}
+
 /* Whether accept() failed for want of a client, or of one alone: it may be called again at once. */
 static inline bool accept_is_repeatable(int error)
 {
