@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 
+#include <limits.h>
 #include <stdbool.h>
 #include <time.h>
 
@@ -12,6 +13,15 @@ uint64_t clock_now_us(void)
         struct timespec now;
         (void)clock_gettime(CLOCK_MONOTONIC, &now);
         return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
+}
+
+int clock_ms_until(uint64_t deadline_us, uint64_t now_us)
+{
+        uint64_t ms = deadline_us > now_us ? (deadline_us - now_us - 1) / 1000 + 1 : 0;
+
+        if (deadline_us == UINT64_MAX)
+                return -1;
+        return ms > INT_MAX ? INT_MAX : (int)ms;
 }
 
 uint64_t clock_unix_ms(void)

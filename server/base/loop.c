@@ -2,7 +2,6 @@
 #include "base/loop.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -23,7 +22,6 @@ enum {
 
 /* The event fd's id in epoll data; ids of watches begin at 1. */
 static const uint64_t wake_id = 0;
-static const uint64_t never = UINT64_MAX;
 
 /*
  * A watch by its id. Epoll carries the id and never a pointer: an event that was fetched before its watch was stopped
@@ -117,24 +115,12 @@ static void loop_wake(struct loop *loop)
         (void)eventfd_write(loop->event_fd, 1);
 }
 
-/* Time-out for epoll_wait, rounded up so that the thread never wakes before the deadline only to sleep again. */
-static int timeout_ms(uint64_t deadline_us)
-{
-        if (deadline_us == never)
-                return -1;
-        uint64_t now = clock_now_us();
-        if (deadline_us <= now)
-                return 0;
-        uint64_t ms = (deadline_us - now - 1) / 1000 + 1;
-        return ms > INT_MAX ? INT_MAX : (int)ms;
-}
-
 /* Notes until when the thread will sleep. false: end the thread. */
 static bool loop_prepare(struct loop *loop, uint64_t *ret_deadline)
 {
         pthread_mutex_lock(&loop->lock);
         bool go_on = !loop->stopping;
-        *ret_deadline = loop->n_timers ? loop->heap[0].deadline_us : never;
+        *ret_deadline = loop->n_timers ? loop->heap[0].deadline_us : UINT64_MAX;
         loop->wake_at = *ret_deadline;
         pthread_mutex_unlock(&loop->lock);
         return go_on;
@@ -198,7 +184,7 @@ static void *loop_main(void *argument)
         uint64_t deadline;
         while (loop_prepare(loop, &deadline)) {
                 struct epoll_event events[LOOP_EVENTS];
-                int n = epoll_wait(loop->epoll_fd, events, LOOP_EVENTS, timeout_ms(deadline));
+                int n = epoll_wait(loop->epoll_fd, events, LOOP_EVENTS, clock_ms_until(deadline, clock_now_us()));
                 size_t n_timers = loop_awake(loop);
                 for (int i = 0; i < n; i++)
                         event_deliver(loop, &events[i]);

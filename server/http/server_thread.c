@@ -2,7 +2,6 @@
 #include "server_thread.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -217,19 +216,14 @@ static void sweep(struct http_thread *thread)
         }
 }
 
-/* ms for epoll_wait, rounded up. */
+/* For epoll_wait. */
 static int time_left(const struct http_thread *thread)
 {
         uint64_t until = clock_earlier(clock_earlier(thread->sweep_us, gate_due(&thread->gate)),
                                        clock_earlier(thread->retry_us, thread->owner.quota.full_us));
 
         until = clock_earlier(until, event_readers_due(&thread->owner.readers));
-        if (!until)
-                return -1;
-        uint64_t now = clock_now_us();
-        if (until <= now)
-                return 0;
-        return until - now > (uint64_t)INT_MAX * 1000 ? INT_MAX : (int)((until - now + 999) / 1000);
+        return until ? clock_ms_until(until, clock_now_us()) : -1;
 }
 
 static void deliver(struct http_thread *thread, const struct epoll_event *event)

@@ -174,9 +174,7 @@ static int run_due(struct peers_thread *thread)
                 if (due < until)
                         until = due;
         }
-        if (until == UINT64_MAX)
-                return INT_MAX;
-        return until <= now ? 0 : (int)((until - now + 999) / 1000);
+        return until == UINT64_MAX ? INT_MAX : clock_ms_until(until, now);
 }
 
 static void drop_transfers(struct peers_thread *thread)

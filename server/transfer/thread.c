@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <limits.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/epoll.h>
@@ -19,16 +18,6 @@ static void clear_wake(struct engine *engine)
         (void)eventfd_read(engine->wake_fd, &count);
 }
 
-static int milliseconds_until(uint64_t until_us, uint64_t now_us)
-{
-        uint64_t ms;
-
-        if (until_us == UINT64_MAX)
-                return -1;
-        ms = (until_us - now_us + 999) / 1000;
-        return ms > INT_MAX ? INT_MAX : (int)ms;
-}
-
 /* Releases the progress lock meanwhile, so that transfers may run inline. */
 static void sleep_until_event(struct engine *engine, uint64_t now_us)
 {
@@ -38,7 +27,7 @@ static void sleep_until_event(struct engine *engine, uint64_t now_us)
 
         engine->sleep_until_us = until_us;
         progress_unlock(engine);
-        n = epoll_wait(engine->epoll_fd, events, (int)FERRY_ARRAY_SIZE(events), milliseconds_until(until_us, now_us));
+        n = epoll_wait(engine->epoll_fd, events, (int)FERRY_ARRAY_SIZE(events), clock_ms_until(until_us, now_us));
         progress_lock(engine);
         engine->sleep_until_us = 0;
         engine->woke_us = clock_now_us();

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <limits.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -86,4 +87,15 @@ TEST(random_ids_differ_and_are_not_zero)
                 assert_int_not_equal(id, last);
                 last = id;
         }
+}
+
+TEST(the_milliseconds_to_a_deadline_are_rounded_up_and_fit_an_int)
+{
+        assert_int_equal(clock_ms_until(UINT64_MAX, 5), -1);
+        assert_int_equal(clock_ms_until(5, 5), 0);
+        assert_int_equal(clock_ms_until(4, 5), 0);
+        assert_int_equal(clock_ms_until(6, 5), 1);
+        assert_int_equal(clock_ms_until(1005, 5), 1);
+        assert_int_equal(clock_ms_until(1006, 5), 2);
+        assert_int_equal(clock_ms_until(UINT64_MAX - 1, 0), INT_MAX);
 }

@@ -17,6 +17,12 @@ static inline uint64_t clock_earlier(uint64_t a, uint64_t b)
         return !a || (b && b < a) ? b : a;
 }
 
+/*
+ * The milliseconds from now_us to a deadline, as epoll_wait takes them: rounded up, so that no thread wakes before it
+ * only to sleep again; -1 where it is UINT64_MAX, never.
+ */
+int clock_ms_until(uint64_t deadline_us, uint64_t now_us);
+
 /* Unix time in milliseconds; for display and for peers. */
 uint64_t clock_unix_ms(void);
 
