@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/space.h"
+#include "base/util.h"
 #include "local_internal.h"
 
 enum {
@@ -70,13 +71,6 @@ void outgoing_tell_room(struct channel *channel)
         local->base.handlers.room(local->base.handlers.context, &channel->link);
 }
 
-static struct iovec *frame_pieces(struct iovec pieces[2], struct frame *frame, uint8_t header[WIRE_SIZE])
-{
-        pieces[0] = (struct iovec){ frame, sizeof(*frame) };
-        pieces[1] = (struct iovec){ header, WIRE_SIZE };
-        return pieces + 2;
-}
-
 /* The pieces of an inline payload. NULL: too many. */
 static struct iovec *payload_pieces(const struct message *message, uint64_t length, struct iovec *next)
 {
@@ -102,11 +96,12 @@ static void send_inline(struct channel *channel, struct message *message)
 {
         uint64_t length = message->stream ? message->length : 0;
         struct frame frame = FRAME_OF(FRAME_MESSAGE, .size = length);
-        struct iovec pieces[2 + PIECES_MAX], *first, *next;
+        struct iovec pieces[2 + PIECES_MAX], *const first = pieces + 2, *next;
         uint8_t header[WIRE_SIZE], *copy = NULL;
 
         wire_encode(&message->header, header);
-        first = frame_pieces(pieces, &frame, header);
+        pieces[0] = (struct iovec){ &frame, sizeof(frame) };
+        pieces[1] = (struct iovec){ header, WIRE_SIZE };
         next = payload_pieces(message, length, first);
         if (!next) {
                 copy = malloc(length);
@@ -130,13 +125,15 @@ static void post_mapped(struct channel *channel, struct message *message, const 
                 FRAME_OF(FRAME_MESSAGE, .size = message->length, .number = ++channel_local(channel)->lease_number,
                          .n = (uint32_t)extents->n, .gpu_path = (uint8_t)message->gpu_path);
         uint8_t header[WIRE_SIZE];
-        struct iovec pieces[3], *next;
+        const struct iovec pieces[] = {
+                { &frame, sizeof(frame) },
+                { header, WIRE_SIZE },
+                { (void *)(uintptr_t)extents->list, extents->n * sizeof(extents->list[0]) },
+        };
 
         wire_encode(&message->header, header);
-        next = frame_pieces(pieces, &frame, header);
-        *next++ = (struct iovec){ (void *)(uintptr_t)extents->list, extents->n * sizeof(extents->list[0]) };
         frame.slot = leases_grant(&channel->leases, frame.number, message, buffer);
-        channel_post(channel, pieces, (size_t)(next - pieces), NULL);
+        channel_post(channel, pieces, FERRY_ARRAY_SIZE(pieces), NULL);
         explicit_bzero(header, sizeof(header));
 }
 
