@@ -151,6 +151,8 @@ int ucx_address_wait_register(struct transport *transport, struct memory *memory
         struct ucx_address_wait *wait = ucx_of(transport)->address_wait;
         int r = 0;
 
+        if (!wait)
+                return ucx_register_memory(transport, memory);
         (void)pthread_mutex_lock(&wait->lock);
         if (wait->opened) {
                 (void)pthread_mutex_unlock(&wait->lock);
@@ -171,10 +173,12 @@ void ucx_address_wait_deregister(struct transport *transport, struct memory *mem
 {
         struct ucx_address_wait *wait = ucx_of(transport)->address_wait;
 
-        (void)pthread_mutex_lock(&wait->lock);
-        for (size_t i = 0; i < wait->n; i++)
-                if (wait->memories[i] == memory)
-                        wait->memories[i--] = wait->memories[--wait->n];
-        (void)pthread_mutex_unlock(&wait->lock);
+        if (wait) {
+                (void)pthread_mutex_lock(&wait->lock);
+                for (size_t i = 0; i < wait->n; i++)
+                        if (wait->memories[i] == memory)
+                                wait->memories[i--] = wait->memories[--wait->n];
+                (void)pthread_mutex_unlock(&wait->lock);
+        }
         ucx_deregister_memory(transport, memory);
 }

@@ -135,28 +135,14 @@ static void ucx_free(struct transport *transport)
         free(ucx);
 }
 
-static int register_memory(struct transport *transport, struct memory *memory)
-{
-        return ucx_of(transport)->address_wait ? ucx_address_wait_register(transport, memory)
-                                               : ucx_register_memory(transport, memory);
-}
-
-static void deregister_memory(struct transport *transport, struct memory *memory)
-{
-        if (ucx_of(transport)->address_wait)
-                ucx_address_wait_deregister(transport, memory);
-        else
-                ucx_deregister_memory(transport, memory);
-}
-
 static const struct transport_ops ops = {
         .free = ucx_free,
         .shut_down = ucx_shut_down,
         .progress = progress,
         .arm = arm,
         .deadline = deadline,
-        .register_memory = register_memory,
-        .deregister_memory = deregister_memory,
+        .register_memory = ucx_address_wait_register,
+        .deregister_memory = ucx_address_wait_deregister,
         .connect = connect_link,
         .send = ucx_send,
         .receive = ucx_receive,

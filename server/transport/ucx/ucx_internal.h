@@ -304,6 +304,7 @@ int ucx_address_wait_new(struct ucx *ucx, const struct ucx_config *config, const
 void ucx_address_wait_free(struct ucx *ucx);
 /* Checks the address if netlink has reported a change. Whether this call has opened the transport. */
 bool ucx_address_wait_check(struct ucx *ucx);
+/* Of struct transport_ops: register memory now or, while the transport waits, once it opens. */
 int ucx_address_wait_register(struct transport *transport, struct memory *memory);
 void ucx_address_wait_deregister(struct transport *transport, struct memory *memory);
 
