@@ -77,7 +77,6 @@ void requester_send_done(struct requester *r, uint32_t flags)
         peer_send(r->peer, &h);
 }
 
-/* Connected, and the first chunk is requested: calls started, once. */
 void requester_note_started(struct requester *r)
 {
         if (r->started)

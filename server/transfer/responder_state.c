@@ -54,7 +54,6 @@ void responder_refuse(struct peer *peer, const struct wire_header *request, enum
         peer_answer(peer, request, type, 0, status);
 }
 
-/* The header of a message that answers no request by itself. */
 struct wire_header responder_header(const struct responder *r, enum wire_type type)
 {
         return (struct wire_header){
