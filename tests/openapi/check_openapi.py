@@ -95,6 +95,8 @@ def check_errors(document, tables):
             response = resolve(document, response)
             if status == "default":
                 statuses |= set(map(str, response["x-ferry-statuses"]))
+                unnamed = set(response["x-ferry-statuses"]) - set(map(int, re.findall(r"\((\d{3})", response["description"])))
+                yield from (f"the default response does not name the code of {status}" for status in sorted(unnamed))
             elif status >= "400":
                 statuses.add(status)
                 if list(response["content"]) != ["application/problem+json"]:
@@ -184,6 +186,7 @@ LIES = {
     "status left out": lambda d: [o["responses"].pop("416", None) for _, _, o, _ in operations(d)],
     "response of another status": lambda d: d["paths"]["/v1/regions/{id}"]["get"]["responses"].update(
         {"404": {"$ref": "#/components/responses/Gone"}}),
+    "code left out of the default": lambda d: d["components"]["responses"]["Problem"].update(description="Any other"),
     "code left out of a response": lambda d: d["components"]["responses"]["Gone"].update(description="`gone`"),
     "kind left out": lambda d: d["components"]["schemas"]["Kind"]["enum"].remove("write"),
     "status name invented": lambda d: d["components"]["schemas"]["Status"]["enum"].append("FAILED"),
