@@ -93,6 +93,19 @@ size_t ferry_utf8_length(const char *text, size_t size, uint32_t *ret_character)
         return 0;
 }
 
+bool ferry_utf8_valid(const char *text)
+{
+        size_t size = strlen(text), n;
+        uint32_t character;
+
+        for (size_t at = 0; at < size; at += n) {
+                n = ferry_utf8_length(text + at, size - at, &character);
+                if (!n)
+                        return false;
+        }
+        return true;
+}
+
 bool ferry_id_parse(const char *prefix, const char *text, uint64_t *ret_id)
 {
         size_t n = strlen(prefix);

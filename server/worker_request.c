@@ -74,6 +74,8 @@ int ferry_worker_request_add_row(struct ferry_worker_request *request, const cha
 
         if (!size || !count)
                 return worker_fail(FERRY_E_INVALID_PARAMETER, "A row has one piece or more, of one byte or more");
+        if (count > 1 && stride < size)
+                return worker_fail(FERRY_E_INVALID_PARAMETER, "The stride of a row is the size of a piece or more");
         return add_slice(request, region, slice);
 }
 
@@ -134,7 +136,7 @@ static bool set_label(void *target, const char *value)
 {
         size_t length = strlen(value);
 
-        if (length < 1 || length >= OPERATION_LABEL_SIZE)
+        if (length < 1 || length >= OPERATION_LABEL_SIZE || !ferry_utf8_valid(value))
                 return false;
         memcpy(target, value, length + 1);
         return true;
@@ -174,7 +176,7 @@ static const struct field {
         const char *takes;
 } fields[] = {
         { "layout", AT(layout), ~0u, set_layout, "\"pairwise\" or \"stream\"" },
-        { "label", AT(label), ~0u, set_label, "1 to 64 bytes" },
+        { "label", AT(label), ~0u, set_label, "1 to 64 bytes of UTF-8" },
         { "readers", AT(uses), KIND(READABLE), set_uint32, "a number from 1" },
         { "timeout_ms", AT(timeout_ms), KIND(READ) | KIND(WRITE), set_uint64, "a number from 1" },
         { "transports", AT(carriers), KIND(READ) | KIND(WRITE), set_carriers,

@@ -53,12 +53,8 @@ static bool value_size(const char *text, uint64_t *ret_bytes)
 
 static bool value_text(const char *text, uint64_t *ret_length)
 {
-        uint32_t character;
-        size_t size = strlen(text), n;
-        for (*ret_length = 0; *ret_length < size; *ret_length += n)
-                if (!(n = ferry_utf8_length(text + *ret_length, size - (size_t)*ret_length, &character)))
-                        return false;
-        return true;
+        *ret_length = strlen(text);
+        return ferry_utf8_valid(text);
 }
 
 const char *cli_value_wants(const char *kind, const char *value)

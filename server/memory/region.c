@@ -80,8 +80,8 @@ static int parameters_check(const struct region_spec *spec, char detail[REGION_D
                 return invalid(detail, "Only host memory can be sealed");
         if (spec->size == 0)
                 return invalid(detail, "A region has at least one byte");
-        if (spec->name && strlen(spec->name) >= REGION_NAME_SIZE)
-                return invalid(detail, "The name of a region has at most 64 bytes");
+        if (spec->name && (strlen(spec->name) >= REGION_NAME_SIZE || !ferry_utf8_valid(spec->name)))
+                return invalid(detail, "The name of a region is UTF-8 of at most 64 bytes");
         if (spec->size <= INT64_MAX && spec->size <= SIZE_MAX)
                 return 0;
         (void)snprintf(detail, REGION_DETAIL_SIZE, "No machine has an address space of this size");

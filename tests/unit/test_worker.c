@@ -164,6 +164,7 @@ TEST_WITH(memory_that_cannot_be_added_is_refused_and_takes_no_place, setup, tear
                 { (void *)UINTPTR_MAX, SIZE, NULL, NULL, FERRY_E_INVALID_PARAMETER, "address" },
                 { memory, 0, NULL, NULL, FERRY_E_INVALID_PARAMETER, "one byte" },
                 { memory, SIZE, NULL, long_name, FERRY_E_INVALID_PARAMETER, "64 bytes" },
+                { memory, SIZE, NULL, "caf\xc3", FERRY_E_INVALID_PARAMETER, "UTF-8" },
                 { memory, SIZE, "tape:0", NULL, FERRY_E_UNKNOWN_DEVICE, "device" },
         };
         char ids[2][FERRY_WORKER_ID_SIZE], id[FERRY_WORKER_ID_SIZE];

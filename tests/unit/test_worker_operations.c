@@ -275,6 +275,7 @@ TEST_WITH(a_request_takes_the_fields_of_its_kind, setup, teardown)
                 { FERRY_READ, "layout", "stream", 0 },
                 { FERRY_READ, "label", "kv", 0 },
                 { FERRY_READ, "label", "", FERRY_E_INVALID_PARAMETER },
+                { FERRY_READ, "label", "caf\xc3", FERRY_E_INVALID_PARAMETER }, /* cut short; lists would not be JSON */
                 { FERRY_READABLE, "uses", "2", 0 },
                 { FERRY_WRITABLE, "uses", "2", 0 },
                 { FERRY_WRITABLE, "uses", "0", FERRY_E_INVALID_PARAMETER },
@@ -312,6 +313,7 @@ TEST_WITH(rows_of_a_region_move_as_one_stream, setup, teardown)
                 a.memory[i] = (char)('A' + i);
         assert_int_equal(ferry_worker_request_add_row(rows, a.region, 2, 4, 0, 10), FERRY_E_INVALID_PARAMETER);
         assert_int_equal(ferry_worker_request_add_row(rows, a.region, 2, 0, 3, 10), FERRY_E_INVALID_PARAMETER);
+        assert_int_equal(ferry_worker_request_add_row(rows, a.region, 2, 4, 3, 3), FERRY_E_INVALID_PARAMETER);
         assert_int_equal(ferry_worker_request_add_row(rows, a.region, 2, 4, 3, 10), 0);
         offer = start(&a, rows, NULL);
         active_operation = start(&b, whole, metadata_of(offer));

@@ -129,8 +129,9 @@ void ferry_worker_abandon(void);
 enum { FERRY_WORKER_ID_SIZE = 24 }; /* bytes of an id as text, with the NUL */
 
 /*
- * Registers memory that the program owns, on device (NULL = "cpu"), named name (at most 64 bytes; NULL = unnamed). It
- * must stay mapped until ferry_worker_region_remove returned 0 or ferry_worker_free returned. ret_id gets "rgn_…".
+ * Registers memory that the program owns, on device (NULL = "cpu"), named name (UTF-8, at most 64 bytes; NULL =
+ * unnamed). It must stay mapped until ferry_worker_region_remove returned 0 or ferry_worker_free returned. ret_id gets
+ * "rgn_…".
  *
  * device "cuda:N": address is a device pointer of CUDA's device N, as cudaMalloc or cuMemAlloc return, or inside such
  * memory, of the device's primary context, which the CUDA runtime uses, and Ferry too. Managed memory and memory in
@@ -142,7 +143,7 @@ enum { FERRY_WORKER_ID_SIZE = 24 }; /* bytes of an id as text, with the NUL */
  * moment is undefined, as for host memory that is unmapped under an operation. A device that the program has reset
  * cannot be used by this process's workers again.
  *
- * FERRY_E_INVALID_PARAMETER (no address, size 0, name too long, not memory of that device); FERRY_E_UNKNOWN_DEVICE;
+ * FERRY_E_INVALID_PARAMETER (no address, size 0, not a name, not memory of that device); FERRY_E_UNKNOWN_DEVICE;
  * FERRY_E_LIMIT_REACHED ("max-regions"); FERRY_E_NO_SPACE (the system will not lock the memory for RDMA); -ENOMEM;
  * another -errno. Not from a callback.
  */
@@ -187,7 +188,7 @@ int ferry_worker_request_add(struct ferry_worker_request *request, const char *r
 /*
  * Adds one descriptor of several pieces: a row of count pieces of size bytes, from the start of one to that of the next
  * stride bytes; or blocks, pieces of size bytes at offset + blocks[i] * size. It pairs with one of as many bytes on the
- * other side, whatever its shape. FERRY_E_INVALID_PARAMETER (no piece, or of no byte); -ENOMEM.
+ * other side, whatever its shape. FERRY_E_INVALID_PARAMETER (no piece, or of no byte, or a stride below size); -ENOMEM.
  */
 int ferry_worker_request_add_row(struct ferry_worker_request *request, const char *region, uint64_t offset,
                                  uint64_t size, uint64_t count, uint64_t stride);
@@ -212,7 +213,8 @@ struct ferry_worker_request *ferry_worker_request_free(struct ferry_worker_reque
  * "allow-peer". Does not wait for the peer; a short transfer may run inside this call, for at most 0.1 ms.
  *
  * FERRY_E_INVALID_PARAMETER (a field that the kind does not have, a limit, remote missing or given to the wrong kind);
- * FERRY_E_NOT_FOUND (no such region); FERRY_E_OUT_OF_BOUNDS; FERRY_E_INVALID_METADATA; FERRY_E_KIND_MISMATCH (a read
+ * FERRY_E_NOT_FOUND (no such region); FERRY_E_REGION_NOT_READY (one that a REST client creates);
+ * FERRY_E_OUT_OF_BOUNDS; FERRY_E_INVALID_METADATA; FERRY_E_KIND_MISMATCH (a read
  * given a writable's metadata, or the reverse); FERRY_E_SIZE_MISMATCH; FERRY_E_METADATA_EXPIRED; FERRY_E_FORBIDDEN (the
  * URL's host is not of allow-peer); FERRY_E_LIMIT_REACHED; FERRY_E_DRAINING; -ENOMEM. Later failures appear in the
  * operation's status.
