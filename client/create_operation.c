@@ -132,7 +132,7 @@ static int operation_body(struct ferry *f, const struct operation_specs *specs, 
                           struct ferry_operation_spec *ret_request, char **ret_text)
 {
         struct ferry_json_writer writer = { 0 };
-        struct ferry_operation_spec ours, request = { 0 };
+        struct ferry_operation_spec ours = { 0 }, request = { 0 };
         int r = specs->n ? 0 : -EINVAL;
         if (specs->batch)
                 ferry_json_begin_array(&writer);

@@ -40,6 +40,44 @@ TEST(an_active_operation_is_created)
              "[{\"ptr\":9007199254740991}],\"nixl_metadata\":\"b64:eJ/+\"}}");
 }
 
+/* As a program of a later header does, whose structs end in a field that this library lacks. */
+TEST(a_field_of_a_later_version_is_refused_where_it_is_used)
+{
+        START(x, { JSON("201", OPERATION("IN_PROGRESS", "false", "")) });
+        struct {
+                struct ferry_descriptor known;
+                uint64_t later;
+        } descriptors[2] = { { .known.region = "rgn_1" }, { .known.region = "rgn_2", .known.size = 8 } };
+        struct {
+                struct ferry_operation_spec known;
+                uint64_t later;
+        } spec = { .known = { .kind = FERRY_READ, .remote_metadata = "{}", .n_descriptors = 2 } };
+        struct {
+                struct ferry_operation known;
+                uint64_t later;
+        } o;
+        struct ferry_sizes sizes = ferry_sizes_here;
+        sizes.descriptor = sizeof(descriptors[0]);
+        sizes.operation_spec = sizeof(spec);
+        sizes.operation = sizeof(o);
+        spec.known.descriptors = &descriptors[0].known;
+        memset(&o, 0xa5, sizeof(o));
+        spec.later = 1;
+        assert_int_equal(ferry_create_operation_sized(x->ferry, &spec.known, &o.known, &sizes), -ENOTSUP);
+        assert_non_null(strstr(ferry_last_message(x->ferry), "a later version of libferry"));
+        spec.later = 0;
+        descriptors[1].later = 1;
+        assert_int_equal(ferry_create_operation_sized(x->ferry, &spec.known, &o.known, &sizes), -ENOTSUP);
+        descriptors[1].later = 0;
+        assert_int_equal(ferry_create_operation_sized(x->ferry, &spec.known, &o.known, &sizes), 0);
+        assert_string_equal(o.known.id, "op_1");
+        assert_int_equal(o.later, 0);
+        ferry_operation_clear_sized(&o.known, &sizes);
+        sent(x, 0, "POST /v1/operations",
+             "{\"kind\":\"read\",\"descriptors\":[{\"region\":\"rgn_1\"},{\"region\":\"rgn_2\",\"size\":8}],"
+             "\"remote_metadata\":{}}");
+}
+
 TEST(a_passive_operation_brings_its_metadata_as_they_came)
 {
         START(x, { JSON("201", OPERATION("INITIALIZED", "false", ",\"metadata\":{ \"a\" : [1.50] , \"\\u0062\":[]}")) },
