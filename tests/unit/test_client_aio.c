@@ -14,6 +14,10 @@
         "HTTP/1.1 503 No\r\nContent-Type: application/problem+json\r\nConnection: "                                    \
         "close\r\n\r\n{\"code\":\"draining\"}"
 
+#define GONE                                                                                                           \
+        "HTTP/1.1 410 No\r\nContent-Type: application/problem+json\r\nConnection: "                                    \
+        "close\r\n\r\n{\"code\":\"gone\"}"
+
 #define START(x, ...) START_WITH(x, &(struct ferry_options){ .retries = -1 }, __VA_ARGS__)
 
 /* What the latest callback was told. */
@@ -33,13 +37,45 @@ static void on_done(void *context, const struct ferry_aio_result *result)
         snprintf(seen->code, sizeof(seen->code), "%s", result->problem->code);
 }
 
+static void finish(struct seen *seen)
+{
+        while (ferry_aio_pending(seen->aio))
+                assert_true(ferry_aio_dispatch(seen->aio, -1) >= 0);
+}
+
 static void wait_for(struct fixture *x, uint64_t timeout_ms, struct seen *seen)
 {
         assert_int_equal(ferry_aio_new(x->ferry, &seen->aio), 0);
         assert_int_equal(ferry_aio_wait_operation(seen->aio, "op_1", timeout_ms, on_done, seen), 0);
-        while (ferry_aio_pending(seen->aio))
-                assert_true(ferry_aio_dispatch(seen->aio, -1) >= 0);
+        finish(seen);
         ferry_aio_free(seen->aio);
+}
+
+TEST(a_delete_whose_answer_was_lost_is_done)
+{
+        START_WITH(x, NULL, { NULL, SERVER_RESET }, { GONE }, { GONE });
+        struct seen seen = { 0 };
+        assert_int_equal(ferry_aio_new(x->ferry, &seen.aio), 0);
+        assert_int_equal(ferry_aio_delete_operation(seen.aio, "op_1", on_done, &seen), 0);
+        finish(&seen);
+        assert_int_equal(seen.result, 0);
+        assert_string_equal(seen.code, "");
+        assert_int_equal(ferry_aio_delete_operation(seen.aio, "op_1", on_done, &seen), 0);
+        finish(&seen);
+        assert_int_equal(seen.result, FERRY_E_GONE);
+        ferry_aio_free(seen.aio);
+}
+
+TEST(an_answer_about_another_number_is_refused)
+{
+        START(x, { JSON("200", "{\"operations\":[" OPERATION("COMPLETE", "true") "]}") });
+        const char *const ids[] = { "op_1", "op_2" };
+        struct seen seen = { 0 };
+        assert_int_equal(ferry_aio_new(x->ferry, &seen.aio), 0);
+        assert_int_equal(ferry_aio_wait_operations(seen.aio, ids, 2, FERRY_WAIT_ALL, FERRY_FOREVER, on_done, &seen), 0);
+        finish(&seen);
+        assert_int_equal(seen.result, -EPROTO);
+        ferry_aio_free(seen.aio);
 }
 
 TEST(a_wait_that_outlives_refusals_ends_without_a_problem)
@@ -79,8 +115,7 @@ TEST(a_forked_child_leaves_the_calls_of_its_parent_alone)
         }
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_int_equal(status, 0);
-        while (ferry_aio_pending(seen.aio))
-                assert_true(ferry_aio_dispatch(seen.aio, -1) >= 0);
+        finish(&seen);
         ferry_aio_free(seen.aio);
         assert_int_equal(seen.result, 0);
 }
