@@ -69,6 +69,15 @@ static void apply(ucp_config_t *config, const struct setting *settings, size_t n
         }
 }
 
+/* Whether UCX gets a single interface. interfaces: what Ferry has chosen, or NULL. */
+static bool is_one_interface(const struct ucx_config *config, const char *interfaces)
+{
+        const char *environment = getenv("UCX_NET_DEVICES");
+        const char *list = config->interfaces ? config->interfaces : environment ? environment : interfaces;
+
+        return list && if_nametoindex(list) > 0;
+}
+
 static void configure(const struct ucx *ucx, const struct ucx_config *config, const char *interfaces,
                       ucp_config_t *ucp_config)
 {
@@ -102,6 +111,16 @@ static void configure(const struct ucx *ucx, const struct ucx_config *config, co
                  * pieces of 4 KiB. From 30 on UCX 1.13 aborts: it limits the list to 1,200 bytes of stack.
                  */
                 { "TCP_MAX_IOV", "20", true },
+                /*
+                 * From 1.16 on, UCX compares its protocols for each new kind of connection, and each look at TCP takes
+                 * 35 system calls: two fresh workers look 365 times with 1.18, 550 times with 1.20. It compares for
+                 * three sets of attributes if "short" is best for the shortest messages, else for one. Over TCP the
+                 * next best copies as often. RDMA is faster with "short", and needs no system calls. Before 1.18 this
+                 * setting would turn off PUT and GET of a rendezvous.
+                 */
+                { "BCOPY_THRESH", ucx_is_before(18) || ucx_has_rdma() ? NULL : "0", false },
+                /* Each look would also read all routes, to see which of several interfaces has the default route. */
+                { "TCP_PREFER_DEFAULT", is_one_interface(config, interfaces) ? "n" : NULL, false },
                 /* Of GPU memory register only the region, not the program's whole allocation around it. */
                 { "MEMTYPE_REG_WHOLE_ALLOC_TYPES", "", true },
                 /*
