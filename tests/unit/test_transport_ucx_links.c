@@ -299,8 +299,7 @@ void *__wrap_dlsym(void *handle, const char *name)
 
 TEST(ucx_1_20_alone_gets_a_route_over_loopback)
 {
-        const struct sockaddr_in nowhere = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(0xc0000201) };
-        const struct sockaddr *remote = (const struct sockaddr *)&nowhere;
+        const struct sockaddr nowhere = { .sa_family = AF_UNSPEC }; /* the kernel knows no route either */
         struct if_nameindex *interfaces = if_nameindex();
 
         assert_non_null(interfaces);
@@ -310,14 +309,42 @@ TEST(ucx_1_20_alone_gets_a_route_over_loopback)
                 for (struct if_nameindex *i = interfaces; i->if_index; i++) {
                         bool yes = minor == 20 && strcmp(i->if_name, "lo") == 0;
 
-                        assert_int_equal(ucs_netlink_route_exists((int)i->if_index, remote, 0), yes);
-                        assert_int_equal(ucs_netlink_is_best_route((int)i->if_index, remote), yes);
+                        assert_int_equal(ucs_netlink_route_exists((int)i->if_index, &nowhere, 0), yes);
+                        assert_int_equal(ucs_netlink_is_best_route((int)i->if_index, &nowhere), yes);
                 }
         }
         fake_minor = 0;
         if_freenameindex(interfaces);
         assert_ptr_equal(__real_dlsym(RTLD_DEFAULT, "ucs_netlink_route_exists"), ucs_netlink_route_exists);
         assert_ptr_equal(__real_dlsym(RTLD_DEFAULT, "ucs_netlink_is_best_route"), ucs_netlink_is_best_route);
+}
+
+/* Of each interface: only the one named lo has a route to the address, which is one of loopback. */
+static void assert_only_lo_leads_to(const void *loopback)
+{
+        struct if_nameindex *interfaces = if_nameindex();
+
+        assert_non_null(interfaces);
+        fake_minor = 21;
+        for (struct if_nameindex *i = interfaces; i->if_index; i++) {
+                bool yes = strcmp(i->if_name, "lo") == 0;
+
+                assert_int_equal(ucs_netlink_route_exists((int)i->if_index, loopback, 0), yes);
+                assert_int_equal(ucs_netlink_is_best_route((int)i->if_index, loopback), yes);
+        }
+        fake_minor = 0;
+        if_freenameindex(interfaces);
+}
+
+TEST(a_route_that_ucx_does_not_find_is_the_kernels_answer)
+{
+        const struct sockaddr_in four = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 8) };
+        const struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+        FERRY_CLEANUP(cleanup_close) int fd = socket(AF_INET6, SOCK_DGRAM, 0);
+
+        assert_only_lo_leads_to(&four);
+        if (bind(fd, (const struct sockaddr *)&six, sizeof(six)) == 0) /* IPv6 is there */
+                assert_only_lo_leads_to(&six);
 }
 
 TEST(loopback_is_refused_where_ucx_1_20_came_before_us)

@@ -169,7 +169,7 @@ bool ucx_address_is_for_lanes(const struct ifaddrs *address);
 /* "1.2.3.4:5" or "[::1]:5". 0 or -errno. */
 int ucx_address_format(const struct sockaddr_storage *address, char *text, size_t size);
 
-/* ---- route.c: what UCX 1.20 needs to connect over loopback ---- */
+/* ---- route.c: where UCX from 1.20 on connects ---- */
 
 /* 0, or -ENOTSUP, logged, if the address is loopback and this process cannot help UCX 1.20. */
 int ucx_check_loopback(const struct ucx_address *listen);
