@@ -63,6 +63,8 @@ class TestClient(unittest.TestCase):
         self.here.read([target.slice(0, 3), target.slice(10, 1)], offer).wait(timeout=30)
         offer.wait(timeout=30)  # which ends a moment later, and has the region until then
         self.assertEqual(target.read(0, 11), b"234" + bytes(7) + b"7")
+        for offset, size in ((-1, 5), (-1, None), (5, -1)):  # of which HTTP has no range, and would give all
+            self.assertRaises(ValueError, target.read, offset, size)
 
     def test_content_is_mapped_where_the_worker_is_local(self):
         region = self.region(self.here)

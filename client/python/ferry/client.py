@@ -264,6 +264,8 @@ class Region:
     def read(self, offset: int = 0, size: int | None = None) -> bytes:
         """Content, by HTTP."""
         end = self.size if size is None else offset + size
+        if offset < 0 or (size or 0) < 0:
+            raise ValueError(f"no content has offset {offset} and size {size}")
         if end <= offset:
             return b""
         return self.client.request("GET", f"/v1/regions/{self.id}/content",
