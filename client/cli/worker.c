@@ -39,6 +39,17 @@ static int worker_read_token(const char *name, char **ret_token)
         return *ret_token ? CLI_OK : cli_usage_error("%s", strerror(ENOMEM));
 }
 
+/* Names the PEM file that libferry could not open. */
+static int worker_refuse_pem(const struct cli_worker *worker, int error)
+{
+        const char *const files[] = { worker->ca_file, worker->cert, worker->key };
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(files); i++) {
+                if (files[i] && access(files[i], R_OK) < 0)
+                        return cli_usage_error("%s: %s", files[i], strerror(errno));
+        }
+        return cli_usage_error("--ca-file, --cert or --key: %s", strerror(error));
+}
+
 /* Reads the token and makes the handle. */
 static int worker_open(const struct cli *cli, struct cli_worker *worker)
 {
@@ -73,7 +84,7 @@ static int worker_open(const struct cli *cli, struct cli_worker *worker)
         case -ENOMEM:
                 return cli_usage_error("%s", strerror(-r));
         default:
-                return cli_usage_error("--ca-file, --cert or --key: %s", strerror(-r));
+                return worker_refuse_pem(worker, -r);
         }
 }
 
