@@ -236,10 +236,8 @@ static bool is_loading(const struct channel *channel, uint64_t transfer)
 {
         const struct message *m;
 
-        DL_FOREACH (channel->link.loading, m)
-                if (m->transfer == transfer)
-                        return true;
-        return false;
+        DL_SEARCH_SCALAR(channel->link.loading, m, transfer, transfer);
+        return m;
 }
 
 /* The staging steps that must run before the peer copies from the memory. */

@@ -278,8 +278,6 @@ bool pulls_are_idle(const struct channel *channel)
 {
         const struct pull *pull;
 
-        DL_FOREACH (channel_local(channel)->pulls, pull)
-                if (pull->channel == channel)
-                        return false;
-        return !channel->link.storing;
+        DL_SEARCH_SCALAR(channel_local(channel)->pulls, pull, channel, channel);
+        return !pull && !channel->link.storing;
 }

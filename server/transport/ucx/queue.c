@@ -35,10 +35,8 @@ static bool has_parts(const struct ucx_link *link, uint64_t transfer)
 
         if (transfer == 0)
                 return false;
-        DL_FOREACH (link->parts, m)
-                if (m->transfer == transfer)
-                        return true;
-        return false;
+        DL_SEARCH_SCALAR(link->parts, m, transfer, transfer);
+        return m;
 }
 
 static bool has_room(const struct ucx_link *link, uint64_t length)
