@@ -62,7 +62,6 @@ int channel_new(struct local *local, int fd, uint64_t epoch, struct channel **re
         channel->mappings.copier = local->copier;
         channel->mappings.close = local->close_memory;
         channel->epoch = epoch;
-        channel->queue_end = &channel->queue;
         r = watch(channel, EPOLL_CTL_ADD, EPOLLIN);
         if (r < 0) {
                 fork_private_close(fd);
@@ -78,9 +77,7 @@ static void queue_drop(struct channel *channel)
 {
         struct queued_datagram *queued = channel->queue;
 
-        channel->queue = queued->next;
-        if (!channel->queue)
-                channel->queue_end = &channel->queue;
+        DL_DELETE(channel->queue, queued);
         channel->queue_bytes -= queued->size;
         (void)memfd_drop(queued->memfd);
         explicit_bzero(queued->bytes, queued->size); /* the header may contain a key */
@@ -229,8 +226,7 @@ static void enqueue(struct channel *channel, const struct iovec *pieces, size_t 
         to = queued->bytes;
         for (size_t i = 0; i < n; i++)
                 to = (uint8_t *)mempcpy(to, pieces[i].iov_base, pieces[i].iov_len);
-        *channel->queue_end = queued;
-        channel->queue_end = &queued->next;
+        DL_APPEND(channel->queue, queued);
         channel->queue_bytes += size;
 }
 

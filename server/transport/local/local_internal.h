@@ -64,7 +64,7 @@ struct local {
 
 /* A datagram queued for room in the socket. */
 struct queued_datagram {
-        struct queued_datagram *next;
+        struct queued_datagram *prev, *next;
         struct memfd *memfd;
         size_t size;
         uint8_t bytes[];
@@ -118,7 +118,7 @@ struct channel {
         struct channel *prev, *next;  /* local->channels */
         struct channel *next_closing; /* or ending */
 
-        struct queued_datagram *queue, **queue_end;
+        struct queued_datagram *queue; /* utlist */
         size_t queue_bytes;
 
         struct leases leases;
