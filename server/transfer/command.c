@@ -55,12 +55,7 @@ static int enqueue(struct engine *engine, const struct command *command, bool *f
         *copy = *command;
         copy->finished = finished;
         copy->reserved = reserved;
-        copy->next = NULL;
-        if (engine->commands_last)
-                engine->commands_last->next = copy;
-        else
-                engine->commands = copy;
-        engine->commands_last = copy;
+        DL_APPEND(engine->commands, copy);
         engine->closed = command->type == COMMAND_STOP;
         atomic_store(&engine->commands_waiting, true);
         if (wake && !atomic_exchange(&engine->commands_told, true))
@@ -111,7 +106,7 @@ struct command *commands_take(struct engine *engine)
                 return NULL;
         (void)pthread_mutex_lock(&engine->command_lock);
         list = engine->commands;
-        engine->commands = engine->commands_last = NULL;
+        engine->commands = NULL;
         atomic_store(&engine->commands_waiting, false);
         atomic_store(&engine->commands_told, false);
         (void)pthread_mutex_unlock(&engine->command_lock);

@@ -39,7 +39,7 @@ struct command {
         struct http_note *http_note;   /* NOTE_HTTP: owned by the engine from then on */
         bool *finished;                /* of a caller that waits; guarded by the engine's command lock */
         bool reserved;                 /* of the engine's reserve */
-        struct command *next;
+        struct command *prev, *next;
 };
 
 int commands_init(struct engine *engine);

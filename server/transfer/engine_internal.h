@@ -85,7 +85,7 @@ struct engine {
         /* Guarded by command_lock; any thread. wake_fd is an eventfd. */
         pthread_mutex_t command_lock;
         pthread_cond_t command_done;
-        struct command *commands, *commands_last;
+        struct command *commands; /* utlist; in order */
         struct command *reserved; /* for commands that must not fail when memory is short … */
         struct command *reserve;  /* … and those of them that are free */
         bool closed;              /* no more commands: the thread is ending or has ended */
