@@ -136,8 +136,7 @@ static void close_soon(struct channel *channel)
                 return;
         channel->is_closing = true;
         (void)watch(channel, EPOLL_CTL_DEL, 0); /* readable until closed, which may wait for a device */
-        channel->next_closing = local->closing;
-        local->closing = channel;
+        LL_PREPEND2(local->closing, channel, next_closing);
 }
 
 void channel_fail(struct channel *channel, int error, const char *detail)
