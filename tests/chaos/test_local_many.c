@@ -53,7 +53,7 @@ static unsigned rounds(void)
 
 static void process_start(struct server *s, const char *name)
 {
-        worker_start(&s->w, name, STRINGS("--stall-limit", LIMIT_MS(500)));
+        worker_start(&s->w, name, STRINGS("--stall-limit", LIMIT_MS(1000)));
         worker_expect(&s->w, "error=peer-lost");
         worker_expect(&s->w, "error=stalled");
         s->region = region_make(&s->w, SIZE, 0);
@@ -67,7 +67,7 @@ static void inside_start(struct server *s, const char *name)
         assert_non_null(options);
         assert_int_equal(ferry_worker_options_set(options, "listen", "127.0.0.1:0"), 0);
         assert_int_equal(ferry_worker_options_set(options, "name", name), 0);
-        assert_int_equal(ferry_worker_options_set(options, "stall-limit", LIMIT_MS(500)), 0);
+        assert_int_equal(ferry_worker_options_set(options, "stall-limit", LIMIT_MS(1000)), 0);
         if (ferry_worker_new(options, &s->inside) != 0)
                 fail_msg("%s", ferry_worker_error());
         ferry_worker_options_free(options);
