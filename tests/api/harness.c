@@ -23,8 +23,8 @@ static void remove_sockets(const char *directory)
         DIR *d = opendir(directory);
 
         for (struct dirent *e; d && (e = readdir(d));)
-                if (e->d_name[0] != '.')
-                        (void)unlinkat(dirfd(d), e->d_name, 0);
+                if (e->d_name[0] != '.' && unlinkat(dirfd(d), e->d_name, 0) < 0)
+                        (void)unlinkat(dirfd(d), e->d_name, AT_REMOVEDIR);
         if (d)
                 (void)closedir(d);
         (void)rmdir(directory);

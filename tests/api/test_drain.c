@@ -24,6 +24,7 @@ static int reap(struct worker *w)
         int status = worker_reap(w);
 
         assert_int_equal(worker_files(w), 0);
+        worker_clean(w);
         return status;
 }
 

@@ -47,4 +47,5 @@ ON_PAIR(a_draining_worker_is_alive_but_not_ready)
         region_assert_pattern(&p->b, running.local, 5, 0, 64 << 20);
         assert_int_equal(worker_reap(a), 0);
         assert_int_equal(worker_files(a), 0);
+        worker_clean(a);
 }

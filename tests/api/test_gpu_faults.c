@@ -349,4 +349,6 @@ WITH_GPUS(a_worker_that_a_gpu_keeps_from_ending_gives_up)
         kill(p->b.pid, SIGTERM);
         assert_int_equal(worker_reap(&p->a), 1);
         assert_int_equal(worker_reap(&p->b), 1);
+        worker_clean(&p->a);
+        worker_clean(&p->b);
 }

@@ -467,18 +467,17 @@ ON_EACH_PAIR(transfers_over_links_are_counted_on_both_sides)
         }
 }
 
-static void no_more_links_than_allowed(struct pair *p, struct worker *third, const char *local)
+static void no_more_links_than_allowed(struct pair *p, struct worker *third, bool network)
 {
-        bool network = strcmp(local, "off") == 0;
         const char *flags[] = {
-                "--max-links",  "1",        "--local", local, network ? "--data-listen" : NULL, "127.0.0.1:0",
-                "--transports", "tcp,self", NULL
+                "--max-links", "1", network ? "--local" : NULL, "off", "--data-listen", "127.0.0.1:0", "--transports",
+                "tcp,self",    NULL
         };
         struct ferry_peer refused;
 
         worker_start(&p->a, "a", flags);
-        worker_start(&p->b, "b", flags + 2);
-        worker_start(third, "c", flags + 2);
+        worker_start(&p->b, "b", network ? flags + 2 : NULL);
+        worker_start(third, "c", network ? flags + 2 : NULL);
         worker_expect(&p->a, network ? "link refused" : "local peer refused");
         connect_to(&p->b, &p->a);
         assert_int_equal(ferry_connect_peer(third->client, p->a.url, &refused), FERRY_E_PEER_UNREACHABLE);
@@ -490,11 +489,10 @@ static void no_more_links_than_allowed(struct pair *p, struct worker *third, con
         worker_stop(&p->a);
 }
 
-/* In a directory of its own, since each worker that starts connects to all others in its directory. */
-WITH_SHARED(no_more_links_are_taken_than_max_links_says)
+WITH_PAIR(no_more_links_are_taken_than_max_links_says)
 {
         struct worker third = { 0 };
 
-        no_more_links_than_allowed(&s->pair, &third, s->path);
-        no_more_links_than_allowed(&s->pair, &third, "off");
+        for (int network = 0; network < 2; network++)
+                no_more_links_than_allowed(p, &third, network);
 }
