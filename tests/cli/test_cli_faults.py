@@ -349,6 +349,8 @@ class Faults(Case):
         self.nothing_left(self.a)
 
     def test_ctrl_backslash_cleans_up_too(self):
+        before = signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # a shell starts what it puts into the background without it
+        self.addCleanup(signal.signal, signal.SIGQUIT, before)
         offer, _ = self.offer()
         offer.send_signal(signal.SIGQUIT)
         self.assertEqual(self.finish(offer, status=-signal.SIGQUIT)[1], "ferry: Quit: stopped, and nothing was left behind\n")

