@@ -126,6 +126,15 @@ const char *operation_body(const char *kind, const char *region, const char *mor
         return text_format("{\"kind\":\"%s\",\"descriptors\":[{\"region\":\"%s\"}]%s}", kind, region, more);
 }
 
+const char *offer_abc(struct worker *w, const char *kind, const char *region)
+{
+        const char *body = text_format("{\"kind\":\"%s\",\"descriptors\":[{\"region\":\"%s\",\"offset\":1,\"size\":1},"
+                                       "{\"region\":\"%s\",\"offset\":4,\"size\":2}]}",
+                                       kind, region, region);
+
+        return json_text(call_json(w, 201, "POST", "/v1/operations", body), "id");
+}
+
 const char *read_body(const char *region, const char *url)
 {
         return operation_body("read", region, text_format(",\"remote_url\":\"%s\"", url));

@@ -35,6 +35,11 @@ const char *json_names(struct json_object *object);
 /* {"kind":…,"descriptors":[{"region":…}]<more>}. more: "" or ",\"name\":value…". */
 const char *operation_body(const char *kind, const char *region, const char *more);
 
+/* The example of FIPS 180-2: Repr-Digest of "abc". */
+#define ABC_DIGEST "sha-256=:ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=:"
+/* Offers three bytes, the second, fifth and sixth of a region; the operation's id. */
+const char *offer_abc(struct worker *w, const char *kind, const char *region);
+
 /* {"kind":"read","descriptors":[{"region":…}],"remote_url":…} */
 const char *read_body(const char *region, const char *url);
 /* Starts a read into a whole region of what url offers; the operation. */

@@ -8,8 +8,6 @@
 
 /* GPU memory over HTTP. */
 
-#define ABC_DIGEST "sha-256=:ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=:"
-
 WITH_GPUS(the_digest_of_the_whole_comes_from_a_gpu)
 {
         struct worker *w = &s->pair.a;

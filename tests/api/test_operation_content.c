@@ -233,20 +233,6 @@ WITH_PAIR(a_program_without_a_worker_reads_and_writes)
         ferry_free(peer);
 }
 
-/* FIPS 180-2's example, over a region in which more stands. */
-#define ABC_DIGEST "sha-256=:ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=:"
-
-static char *offer_abc(struct worker *w, const char *kind, const char *region)
-{
-        const char *body = text_format("{\"kind\":\"%s\",\"descriptors\":[{\"region\":\"%s\",\"offset\":1,\"size\":1},"
-                                       "{\"region\":\"%s\",\"offset\":4,\"size\":2}]}",
-                                       kind, region, region);
-        struct json_object *offer = call_json(w, 201, "POST", "/v1/operations", body);
-        char *id = strdup(json_text(offer, "id"));
-
-        return id;
-}
-
 /* It stands in lists, logs and events. */
 ON_WORKER(who_asks_is_known_by_a_name_if_it_is_one)
 {
@@ -262,7 +248,7 @@ ON_WORKER(who_asks_is_known_by_a_name_if_it_is_one)
         const char *region = region_make(w, 6, 0);
 
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                char *offer = offer_abc(w, "readable", region);
+                const char *offer = offer_abc(w, "readable", region);
                 struct json_object *now, *peer;
                 struct raw_answer answer = wire_ask(
                         w,
@@ -276,7 +262,6 @@ ON_WORKER(who_asks_is_known_by_a_name_if_it_is_one)
                         assert_string_equal(json_text(json_member(now, "peer"), "worker"), rows[i].name);
                 else
                         assert_false(json_object_object_get_ex(now, "peer", &peer));
-                free(offer);
         }
 }
 
@@ -293,7 +278,7 @@ WITH_WORKER(the_digest_of_the_whole_comes_with_any_part)
                 { "Range: bytes=1-1\r\n", NULL, 206 },
                 { "Want-Repr-Digest: sha-512=3, sha-256=1\r\n", ABC_DIGEST, 200 },
         };
-        char *offer;
+        const char *offer;
         struct raw_answer answer;
         int fd;
 
@@ -315,7 +300,6 @@ WITH_WORKER(the_digest_of_the_whole_comes_with_any_part)
         }
         (void)close(fd);
         operation_assert_end(w, offer, FERRY_COMPLETE, NULL);
-        free(offer);
 }
 
 /* Whether another request was answered, and says so, while clients waited for digests. */
@@ -357,109 +341,6 @@ ON_WORKER(a_long_digest_holds_up_no_other_request, "--http-threads", "1")
         assert_int_equal(ferry_delete_operation(w->client, offer.id), 0);
 }
 
-WITH_WORKER(an_upload_that_is_not_what_its_digest_says_fails)
-{
-        static const struct {
-                const char *last, *digest;
-                int status;
-        } rows[] = {
-                { "c", ABC_DIGEST, 204 },
-                { "d", ABC_DIGEST, 409 },
-                { "d", "sha-512=:ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=:", 204 },
-        };
-        char *offer;
-        struct raw_answer answer;
-
-        worker_start(w, "a", NULL);
-        worker_expect(w, "checksum-mismatch");
-        const char *region = region_make(w, 6, 0);
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                offer = offer_abc(w, "writable", region);
-                const char *key = operation_bearer(w, offer);
-                /* Of a part, nothing can be said yet. */
-                wire_expect(w, 204,
-                            "PUT /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n"
-                            "%s\r\nRepr-Digest: %s\r\n\r\nab",
-                            offer, key, rows[i].digest);
-                answer = wire_ask(
-                        w,
-                        "PUT /v1/operations/%s/content?offset=2 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n"
-                        "%s\r\nRepr-Digest: %s\r\n\r\n%s",
-                        offer, key, rows[i].digest, rows[i].last);
-                assert_int_equal(answer.status, rows[i].status);
-                if (rows[i].status == 204)
-                        operation_assert_end(w, offer, FERRY_COMPLETE, NULL);
-                else
-                        operation_assert_error(w, offer, FERRY_ERRORED, FERRY_E_CHECKSUM_MISMATCH);
-                free(offer);
-        }
-}
-
-/* Else the client would take for checked, or for whole, what is not. */
-ON_WORKER(an_upload_that_says_what_cannot_be_is_refused_before_its_claim)
-{
-        static const char *const rows[] = {
-                "Repr-Digest: sha-256=:YWJj:",
-                "Repr-Digest: sha-512=:YWJj:, sha-256=:!:",
-                "Repr-Digest: sha-256=ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
-                "Content-Digest: xxh3=:YWJj:",
-                "Content-Digest: xxh3=YWJj",
-                "Content-Range: bytes 0-2/4",
-        };
-        const char *region = region_make(w, 6, 0);
-        char *offer = offer_abc(w, "writable", region);
-        const char *key = operation_bearer(w, offer);
-
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                test_row(rows[i]);
-                wire_expect(w, 400,
-                            "PUT /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n"
-                            "%s\r\n%s\r\n\r\nabc",
-                            offer, key, rows[i]);
-        }
-        assert_string_equal(json_text(operation_json(w, offer), "status"), "INITIALIZED");
-        wire_expect(w, 204,
-                    "PUT /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n"
-                    "%s\r\nContent-Range: bytes 0-2/3\r\nRepr-Digest: " ABC_DIGEST "\r\n\r\nabc",
-                    offer, key);
-        operation_assert_end(w, offer, FERRY_COMPLETE, NULL);
-        free(offer);
-}
-
-/* A client whose upload broke off asks where to go on; of what lies beyond a gap nothing is said. */
-ON_WORKER(head_of_a_writable_says_where_to_resume)
-{
-        static const struct {
-                const char *part, *query, *stored;
-        } rows[] = { { NULL, NULL, "0" }, { "bc", "?offset=1", "0" }, { "a", "", "3" } };
-        const char *region = region_make(w, 6, 0);
-        char *offer = offer_abc(w, "writable", region);
-        const char *key = operation_bearer(w, offer);
-
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                struct raw_answer answer;
-
-                if (rows[i].part)
-                        wire_expect(w, 204,
-                                    "PUT /v1/operations/%s/content%s HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
-                                    "Ferry-Transfer: xfr_00000000000000aa\r\nContent-Length: %zu\r\n\r\n%s",
-                                    offer, rows[i].query, key, strlen(rows[i].part), rows[i].part);
-                answer = wire_ask(w,
-                                  "HEAD /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
-                                  "Ferry-Transfer: xfr_00000000000000aa\r\n\r\n",
-                                  offer, key);
-                assert_int_equal(answer.status, 200);
-                answer_assert_header(&answer, "Upload-Offset", rows[i].stored);
-                answer_assert_header(&answer, "Upload-Length", "3");
-        }
-        wire_expect(w, 200,
-                    "DELETE /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
-                    "Ferry-Transfer: xfr_00000000000000aa\r\n\r\n",
-                    offer, key);
-        operation_assert_end(w, offer, FERRY_COMPLETE, NULL);
-        free(offer);
-}
-
 /* Before a byte of it is stored: whoever asks properly later finds the operation as it was. */
 ON_WORKER(content_that_an_operation_cannot_take_or_give_is_refused)
 {
@@ -483,85 +364,14 @@ ON_WORKER(content_that_an_operation_cannot_take_or_give_is_refused)
         const char *region = region_make(w, 6, 0);
 
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                char *offer = offer_abc(w, rows[i].kind, region);
+                const char *offer = offer_abc(w, rows[i].kind, region);
 
                 wire_refused(w, rows[i].status, rows[i].code,
                              "%s /v1/operations/%s/content%s HTTP/1.1\r\nHost: localhost\r\n%s\r\n%s\r\n%s",
                              rows[i].method, offer, rows[i].query, operation_bearer(w, offer), rows[i].headers,
                              rows[i].body);
                 assert_string_equal(json_text(operation_json(w, offer), "status"), "INITIALIZED");
-                free(offer);
         }
-}
-
-/* Nothing tells before the end of the body; the same bytes, sent properly, are taken after it. */
-ON_WORKER(a_body_that_is_not_as_long_as_it_says_is_refused)
-{
-        static const struct {
-                const char *range, *body;
-                int status;
-                const char *code;
-        } rows[] = {
-                { "", "4\r\nabcd\r\n0\r\n\r\n", 413, "too-large" },
-                { "Content-Range: bytes 0-1/3\r\n", "3\r\nabc\r\n0\r\n\r\n", 413, "too-large" },
-                { "Content-Range: bytes 0-2/3\r\n", "2\r\nab\r\n0\r\n\r\n", 400, "invalid-parameter" },
-        };
-        const char *region = region_make(w, 6, 0);
-
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                char *offer = offer_abc(w, "writable", region);
-                const char *key = operation_bearer(w, offer);
-
-                wire_refused(w, rows[i].status, rows[i].code,
-                             "PUT /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
-                             "Transfer-Encoding: chunked\r\n%s\r\n%s",
-                             offer, key, rows[i].range, rows[i].body);
-                assert_string_equal(json_text(operation_json(w, offer), "status"), "IN_PROGRESS");
-                wire_expect(w, 204,
-                            "PUT /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
-                            "Transfer-Encoding: chunked\r\nContent-Range: bytes 0-2/3\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
-                            offer, key);
-                operation_assert_end(w, offer, FERRY_COMPLETE, NULL);
-                free(offer);
-        }
-}
-
-ON_WORKER(a_part_that_is_not_what_its_digest_says_fails)
-{
-        char *offer = offer_abc(w, "writable", region_make(w, 6, 0));
-
-        worker_expect(w, "checksum-mismatch");
-        wire_refused(w, 409, "checksum-mismatch",
-                     "PUT /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
-                     "Content-Length: 3\r\nContent-Digest: xxh3=:AAAAAAAAAAA=:\r\n\r\nabc",
-                     offer, operation_bearer(w, offer));
-        operation_assert_error(w, offer, FERRY_ERRORED, FERRY_E_CHECKSUM_MISMATCH);
-        free(offer);
-}
-
-ON_WORKER(an_upload_to_two_places_is_refused)
-{
-        const char *region = region_make(w, 6, 0);
-        char *offer = offer_abc(w, "writable", region);
-
-        wire_expect(w, 400,
-                    "PUT /v1/operations/%s/content?offset=1 HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
-                    "Content-Range: bytes 0-0/3\r\nContent-Length: 1\r\n\r\na",
-                    offer, operation_bearer(w, offer));
-        free(offer);
-}
-
-ON_WORKER(a_range_that_ends_with_the_numbers_is_beyond_the_operation)
-{
-        const char *region = region_make(w, 6, 0);
-        char *offer = offer_abc(w, "writable", region);
-
-        wire_refused(w, 400, "invalid-parameter",
-                     "PUT /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
-                     "Content-Range: bytes 0-18446744073709551614/*\r\nTransfer-Encoding: chunked\r\n\r\n"
-                     "3\r\nabc\r\n0\r\n\r\n",
-                     offer, operation_bearer(w, offer));
-        free(offer);
 }
 
 /* A client that skips about costs memory: so far and no further, and then it is told. */
