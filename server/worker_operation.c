@@ -134,16 +134,16 @@ static int create(struct ferry_worker *worker, const struct operation_spec *spec
 int ferry_worker_operation_create(struct ferry_worker *worker, const struct ferry_worker_request *request,
                                   const char *remote, struct ferry_worker_operation **ret_operation)
 {
-        struct request_slices slices = { 0 };
+        struct request_objects objects = { 0 };
         struct operation_spec spec;
         int r;
 
         if (!worker_is_ours(worker->generation))
                 return -ECHILD;
-        r = request_resolve(request, worker, &slices, &spec);
+        r = request_resolve(request, worker, &objects, &spec);
         if (r == 0)
                 r = create(worker, &spec, remote, ret_operation);
-        request_slices_clear(&slices);
+        request_objects_clear(&objects);
         return r;
 }
 

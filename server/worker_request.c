@@ -22,9 +22,10 @@ struct request_slice {
         uint64_t *blocks; /* owned; NULL = a row */
 };
 
-/* The spec has no slices before request_resolve. */
+/* The spec has neither slices nor follow before request_resolve. */
 struct ferry_worker_request {
         struct operation_spec spec;
+        uint64_t follow; /* id of an operation; 0 = none */
         struct request_slice *slices;
         size_t n_slices, room;
 };
@@ -165,8 +166,13 @@ static bool set_carriers(void *target, const char *value)
         return carrier != 0;
 }
 
+static bool set_operation(void *target, const char *value)
+{
+        return ferry_id_parse("op_", value, target);
+}
+
 #define KIND(kind) (1u << FERRY_##kind)
-#define AT(field) offsetof(struct operation_spec, field)
+#define AT(field) offsetof(struct ferry_worker_request, field)
 
 static const struct field {
         const char *name;
@@ -175,20 +181,22 @@ static const struct field {
         bool (*set)(void *target, const char *value);
         const char *takes;
 } fields[] = {
-        { "layout", AT(layout), ~0u, set_layout, "\"pairwise\" or \"stream\"" },
-        { "label", AT(label), ~0u, set_label, "1 to 64 bytes of UTF-8" },
-        { "readers", AT(uses), KIND(READABLE), set_uint32, "a number from 1" },
-        { "timeout_ms", AT(timeout_ms), KIND(READ) | KIND(WRITE), set_uint64, "a number from 1" },
-        { "transports", AT(carriers), KIND(READ) | KIND(WRITE), set_carriers,
+        { "layout", AT(spec.layout), ~0u, set_layout, "\"pairwise\" or \"stream\"" },
+        { "follow", AT(follow), KIND(READABLE), set_operation, "the id of an operation" },
+        { "label", AT(spec.label), ~0u, set_label, "1 to 64 bytes of UTF-8" },
+        { "readers", AT(spec.uses), KIND(READABLE), set_uint32, "a number from 1" },
+        { "relay", AT(spec.relay), KIND(READ), set_bool, "\"true\" or \"false\"" },
+        { "timeout_ms", AT(spec.timeout_ms), KIND(READ) | KIND(WRITE), set_uint64, "a number from 1" },
+        { "transports", AT(spec.carriers), KIND(READ) | KIND(WRITE), set_carriers,
           "a list of \"shm\", \"tcp\", \"rdma\", \"http\", \"https\", with commas" },
-        { "ttl_ms", AT(ttl_ms), KIND(READABLE) | KIND(WRITABLE), set_uint64, "a number from 1" },
-        { "uses", AT(uses), KIND(READABLE) | KIND(WRITABLE), set_uint32, "a number from 1" },
-        { "verify", AT(verify), KIND(READ) | KIND(WRITE), set_bool, "\"true\" or \"false\"" },
+        { "ttl_ms", AT(spec.ttl_ms), KIND(READABLE) | KIND(WRITABLE), set_uint64, "a number from 1" },
+        { "uses", AT(spec.uses), KIND(READABLE) | KIND(WRITABLE), set_uint32, "a number from 1" },
+        { "verify", AT(spec.verify), KIND(READ) | KIND(WRITE), set_bool, "\"true\" or \"false\"" },
 };
 
 int ferry_worker_request_set(struct ferry_worker_request *request, const char *name, const char *value)
 {
-        struct operation_spec spec = request->spec;
+        struct ferry_worker_request changed = *request;
 
         if (!name || !value)
                 return worker_fail(FERRY_E_INVALID_PARAMETER, "The field's name or value is missing");
@@ -197,12 +205,12 @@ int ferry_worker_request_set(struct ferry_worker_request *request, const char *n
 
                 if (strcmp(field->name, name) != 0)
                         continue;
-                if (!(field->kinds & (1u << spec.kind)))
+                if (!(field->kinds & (1u << changed.spec.kind)))
                         return worker_fail(FERRY_E_INVALID_PARAMETER, "A %s operation has no %s",
-                                           ferry_kind_name((int)spec.kind), name);
-                if (!field->set((char *)&spec + field->offset, value))
+                                           ferry_kind_name((int)changed.spec.kind), name);
+                if (!field->set((char *)&changed + field->offset, value))
                         return worker_fail(FERRY_E_INVALID_PARAMETER, "%s takes %s", name, field->takes);
-                request->spec = spec;
+                *request = changed;
                 return 0;
         }
         return worker_fail(FERRY_E_UNKNOWN_FIELD, "An operation has no field \"%s\"", name);
@@ -231,34 +239,62 @@ static int resolve_slice(const struct ferry_worker *worker, const struct request
         return 0;
 }
 
-int request_resolve(const struct ferry_worker_request *request, struct ferry_worker *worker,
-                    struct request_slices *slices, struct operation_spec *ret_spec)
+static int resolve_slices(const struct ferry_worker_request *request, const struct ferry_worker *worker,
+                          struct request_objects *objects)
 {
         struct operation_slice *before = NULL;
 
-        if (!request || !request->n_slices)
-                return worker_fail(FERRY_E_INVALID_PARAMETER, "The request has no descriptor");
-        slices->items = calloc(request->n_slices, sizeof(*slices->items));
-        if (!slices->items)
+        objects->slices = calloc(request->n_slices, sizeof(*objects->slices));
+        if (!objects->slices)
                 return worker_fail(-ENOMEM, NULL);
-        for (; slices->n < request->n_slices; before = &slices->items[slices->n++]) {
-                int r = resolve_slice(worker, &request->slices[slices->n], slices->n, before ? before->region : NULL,
-                                      &slices->items[slices->n]);
+        for (size_t i = 0; i < request->n_slices; before = &objects->slices[i++]) {
+                int r = resolve_slice(worker, &request->slices[i], i, before ? before->region : NULL,
+                                      &objects->slices[i]);
 
-                if (r) {
-                        region_unref(slices->items[slices->n].region);
+                objects->n_slices = i + 1;
+                if (r)
                         return r;
-                }
         }
-        *ret_spec = request->spec;
-        ret_spec->slices = slices->items;
-        ret_spec->n_slices = slices->n;
         return 0;
 }
 
-void request_slices_clear(struct request_slices *slices)
+static int resolve_follow(const struct ferry_worker_request *request, const struct ferry_worker *worker,
+                          struct request_objects *objects)
 {
-        for (size_t i = 0; i < slices->n; i++)
-                region_unref(slices->items[i].region);
-        free(slices->items);
+        switch (request->follow ? operation_find(worker->operations, request->follow, &objects->follow)
+                                : OPERATION_FOUND) {
+        case OPERATION_GONE:
+                return worker_fail(FERRY_E_GONE, "The operation to follow is gone");
+        case OPERATION_UNKNOWN:
+                return worker_fail(FERRY_E_NOT_FOUND, "The operation to follow is not one of this worker");
+        default:
+                return 0;
+        }
+}
+
+int request_resolve(const struct ferry_worker_request *request, struct ferry_worker *worker,
+                    struct request_objects *objects, struct operation_spec *ret_spec)
+{
+        int r;
+
+        if (!request || !request->n_slices)
+                return worker_fail(FERRY_E_INVALID_PARAMETER, "The request has no descriptor");
+        r = resolve_slices(request, worker, objects);
+        if (!r)
+                r = resolve_follow(request, worker, objects);
+        if (r)
+                return r;
+        *ret_spec = request->spec;
+        ret_spec->slices = objects->slices;
+        ret_spec->n_slices = objects->n_slices;
+        ret_spec->follow = objects->follow;
+        return 0;
+}
+
+void request_objects_clear(struct request_objects *objects)
+{
+        for (size_t i = 0; i < objects->n_slices; i++)
+                region_unref(objects->slices[i].region);
+        free(objects->slices);
+        (void)operation_unref(objects->follow);
 }

@@ -7,19 +7,20 @@
 struct ferry_worker;
 struct ferry_worker_request;
 
-/* A request's slices, in the store's form. Zero-initialise; call request_slices_clear in any case. */
-struct request_slices {
-        struct operation_slice *items; /* with a reference on each region */
-        size_t n;
+/* What a request names, found. Zero-initialise; call request_objects_clear in any case. */
+struct request_objects {
+        struct operation_slice *slices; /* with a reference on each region */
+        size_t n_slices;
+        struct operation *follow; /* with a reference; NULL = none */
 };
 
 /*
- * Finds the regions and checks the slices against them. 0 with *ret_spec, which borrows slices; else FERRY_E_*, set by
- * worker_fail.
+ * Finds the regions and the operation, and checks the slices against the regions. 0 with *ret_spec, which borrows
+ * objects; else FERRY_E_*, set by worker_fail.
  */
 int request_resolve(const struct ferry_worker_request *request, struct ferry_worker *worker,
-                    struct request_slices *slices, struct operation_spec *ret_spec);
+                    struct request_objects *objects, struct operation_spec *ret_spec);
 
-void request_slices_clear(struct request_slices *slices);
+void request_objects_clear(struct request_objects *objects);
 
 #endif

@@ -82,14 +82,10 @@ static void refuse_unready(const struct operation_spec *spec, struct refusal *re
 static void refuse_creation(const struct operation_spec *spec, int error, const char *detail, struct refusal *refusal)
 {
         if (spec->follow && error == FERRY_E_OUT_OF_BOUNDS)
-                (void)refuse_at(refusal, error, "/descriptors",
-                                "the read of follow does not fill all of these descriptors");
-        else if (spec->follow && error == FERRY_E_KIND_MISMATCH)
-                (void)refuse_at(refusal, error, "/follow", "only a read can be followed");
-        else if (spec->follow && error == FERRY_E_INVALID_PARAMETER)
-                (void)refuse_at(refusal, error, "/follow", "the read fills bytes twice, or in too many pieces");
-        else if (spec->follow && error == FERRY_E_GONE)
-                (void)refuse_at(refusal, error, "/follow", "the read has ended without all of its bytes");
+                (void)refuse_at(refusal, error, "/descriptors", detail);
+        else if (spec->follow &&
+                 (error == FERRY_E_KIND_MISMATCH || error == FERRY_E_INVALID_PARAMETER || error == FERRY_E_GONE))
+                (void)refuse_at(refusal, error, "/follow", detail);
         else if (error == FERRY_E_REGION_NOT_READY)
                 refuse_unready(spec, refusal);
         else

@@ -138,12 +138,21 @@ static int pieces_make(struct follow_map *follow, const struct extents *own, con
         return 0;
 }
 
-int follow_map_new(struct operation *operation, struct operation *source)
+static int refuse(char detail[OPERATION_DETAIL_SIZE], int error, const char *why)
 {
-        struct follow_map *follow = operation->follow = calloc(1, sizeof(*follow));
+        (void)text_copy(detail, OPERATION_DETAIL_SIZE, why);
+        return error;
+}
+
+int follow_map_new(struct operation *operation, struct operation *source, char detail[OPERATION_DETAIL_SIZE])
+{
+        struct follow_map *follow;
         struct extents own = { 0 }, filled = { 0 };
         int r;
 
+        if (source->kind != FERRY_READ)
+                return refuse(detail, FERRY_E_KIND_MISMATCH, "Only a read can be followed");
+        follow = operation->follow = calloc(1, sizeof(*follow));
         if (!follow)
                 return -ENOMEM;
         follow->source = operation_ref(source);
@@ -152,11 +161,12 @@ int follow_map_new(struct operation *operation, struct operation *source)
                 r = extents_new(source, &filled);
         if (!r) {
                 qsort(filled.list, filled.n, sizeof(filled.list[0]), extent_compare);
-                r = extents_overlap(&filled) ? FERRY_E_INVALID_PARAMETER : pieces_make(follow, &own, &filled);
+                r = extents_overlap(&filled) ? refuse(detail, FERRY_E_INVALID_PARAMETER, "The read fills bytes twice")
+                                             : pieces_make(follow, &own, &filled);
         }
         free(own.list);
         free(filled.list);
-        return r;
+        return r == FERRY_E_OUT_OF_BOUNDS ? refuse(detail, r, "The read does not fill all of these bytes") : r;
 }
 
 /* ---- arrived bytes ---- */

@@ -136,7 +136,7 @@ static void on_deadline(struct loop_timer *timer)
 }
 
 static int operation_new(struct operation_store *store, const struct operation_spec *spec, uint64_t total,
-                         struct operation **ret_operation)
+                         struct operation **ret_operation, char detail[OPERATION_DETAIL_SIZE])
 {
         FERRY_CLEANUP(operation_unref_p) struct operation *operation = NULL;
         const struct operation_limits *limits = &store->config.limits;
@@ -161,7 +161,7 @@ static int operation_new(struct operation_store *store, const struct operation_s
         operation->timer.fired = on_deadline;
         operation_describe(operation, spec->slices);
         if (spec->follow) {
-                r = spec->follow->kind == FERRY_READ ? follow_map_new(operation, spec->follow) : FERRY_E_KIND_MISMATCH;
+                r = follow_map_new(operation, spec->follow, detail);
                 if (r)
                         return r;
         }
@@ -179,8 +179,10 @@ static int admit(struct operation_store *store, const struct operation *operatio
 {
         const struct operation *source = operation->follow ? operation->follow->source : NULL;
 
-        if (source && operation_terminal(source) && source->status != FERRY_COMPLETE)
+        if (source && operation_terminal(source) && source->status != FERRY_COMPLETE) {
+                (void)text_copy(detail, OPERATION_DETAIL_SIZE, "The read has ended without all of its bytes");
                 return FERRY_E_GONE;
+        }
         if (store->draining)
                 return FERRY_E_DRAINING;
         return retention_make_room(store, operation, detail);
@@ -209,7 +211,7 @@ int operation_create(struct operation_store *store, const struct operation_spec 
         detail[0] = '\0';
         if (!spec_valid(&store->config.limits, spec, &total, &pieces))
                 return FERRY_E_INVALID_PARAMETER;
-        r = operation_new(store, spec, total, &operation);
+        r = operation_new(store, spec, total, &operation, detail);
         if (r)
                 return r;
         operation->n_pieces = pieces;

@@ -366,10 +366,10 @@ void operation_bump_often(struct operation *operation, struct deferred_actions *
 /* ---- follow.c ---- */
 
 /*
- * Maps the bytes of a readable that is being made to those that a read fills. 0; OUT_OF_BOUNDS; INVALID_PARAMETER;
- * -ENOMEM. Without the lock.
+ * Maps the bytes of a readable that is being made to those that a read fills. 0; KIND_MISMATCH, OUT_OF_BOUNDS and
+ * INVALID_PARAMETER, with a sentence in detail; -ENOMEM. Without the lock.
  */
-int follow_map_new(struct operation *operation, struct operation *source);
+int follow_map_new(struct operation *operation, struct operation *source, char detail[OPERATION_DETAIL_SIZE]);
 /* Callbacks of a transfer, for struct engine_transfer and struct engine_claim. */
 void follow_arrived(void *transfer, uint64_t offset, uint64_t length);
 uint64_t follow_available(void *transfer, uint64_t offset, uint64_t length);

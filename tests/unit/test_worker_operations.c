@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <ferry/worker.h>
@@ -276,6 +278,11 @@ TEST_WITH(a_request_takes_the_fields_of_its_kind, setup, teardown)
                 { FERRY_READ, "label", "kv", 0 },
                 { FERRY_READ, "label", "", FERRY_E_INVALID_PARAMETER },
                 { FERRY_READ, "label", "caf\xc3", FERRY_E_INVALID_PARAMETER }, /* cut short; lists would not be JSON */
+                { FERRY_READABLE, "follow", "op_0123456789abcdef", 0 },
+                { FERRY_READABLE, "follow", "op_0", FERRY_E_INVALID_PARAMETER },
+                { FERRY_WRITABLE, "follow", "op_0123456789abcdef", FERRY_E_INVALID_PARAMETER },
+                { FERRY_READ, "relay", "true", 0 },
+                { FERRY_WRITE, "relay", "true", FERRY_E_INVALID_PARAMETER },
                 { FERRY_READABLE, "uses", "2", 0 },
                 { FERRY_WRITABLE, "uses", "2", 0 },
                 { FERRY_WRITABLE, "uses", "0", FERRY_E_INVALID_PARAMETER },
@@ -301,6 +308,60 @@ TEST_WITH(a_request_takes_the_fields_of_its_kind, setup, teardown)
                 (void)ferry_worker_request_free(request);
         }
         assert_null(ferry_worker_request_new(FERRY_KIND_COUNT));
+}
+
+static struct ferry_worker_request *follow_of(const struct side *side, struct ferry_worker_operation *read,
+                                              uint64_t size)
+{
+        struct ferry_worker_request *request = request_of(side, FERRY_READABLE, size);
+
+        assert_int_equal(ferry_worker_request_set(request, "follow", ferry_worker_operation_id(read)), 0);
+        return request;
+}
+
+TEST_WITH(an_offer_follows_a_read_and_ends_with_it, setup, teardown)
+{
+        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        socklen_t length = sizeof(address);
+        int silent = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); /* a worker that never answers */
+        char url[80];
+        struct ferry_worker_operation *read, *held, *last;
+
+        assert_int_equal(bind(silent, (struct sockaddr *)&address, sizeof(address)), 0);
+        assert_int_equal(listen(silent, 1), 0);
+        assert_int_equal(getsockname(silent, (struct sockaddr *)&address, &length), 0);
+        (void)snprintf(url, sizeof(url), "http://127.0.0.1:%u/v1/operations/op_0123456789abcdef/metadata",
+                       ntohs(address.sin_port));
+        read = create(&b, FERRY_READ, 4096, url);
+        held = start(&b, follow_of(&b, read, 4096), NULL);
+        last = create(&a, FERRY_READ, 4096, metadata_of(held));
+        assert_int_equal(ferry_worker_operation_wait(last, 20), -ETIMEDOUT); /* nothing has arrived */
+        ferry_worker_operation_cancel(read);
+        assert_int_equal(ferry_worker_operation_wait(held, -1), FERRY_E_CANCELLED);
+        assert_int_not_equal(ferry_worker_operation_wait(last, -1), 0);
+        assert_int_equal(error_of(follow_of(&b, read, 4096), NULL), FERRY_E_GONE);
+        assert_int_equal(error_of(follow_of(&b, held, 4096), NULL), FERRY_E_KIND_MISMATCH);
+        assert_string_equal(ferry_worker_error(), "Only a read can be followed");
+        assert_int_equal(error_of(follow_of(&b, last, 4096), NULL), FERRY_E_NOT_FOUND); /* of the other worker */
+        (void)close(silent);
+}
+
+TEST_WITH(an_offer_that_follows_a_read_serves_what_it_brings, setup, teardown)
+{
+        struct ferry_worker_request *relay = request_of(&b, FERRY_READ, SIZE / 2);
+        struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, SIZE / 2, NULL), *read, *followed, *last;
+        struct ferry_worker_request *back = keep_request(ferry_worker_request_new(FERRY_READ));
+
+        memset(a.memory, 'f', SIZE / 2);
+        assert_int_equal(ferry_worker_request_set(relay, "relay", "true"), 0);
+        assert_int_equal(ferry_worker_request_add(back, a.region, SIZE / 2, SIZE / 2), 0);
+        read = start(&b, relay, metadata_of(offer));
+        assert_int_equal(error_of(follow_of(&b, read, SIZE), NULL), FERRY_E_OUT_OF_BOUNDS);
+        followed = start(&b, follow_of(&b, read, SIZE / 2), NULL);
+        last = start(&a, back, metadata_of(followed));
+        assert_int_equal(ferry_worker_operation_wait(last, -1), 0);
+        assert_int_equal(ferry_worker_operation_wait(followed, -1), 0);
+        assert_memory_equal(a.memory + SIZE / 2, a.memory, SIZE / 2);
 }
 
 TEST_WITH(rows_of_a_region_move_as_one_stream, setup, teardown)

@@ -197,8 +197,8 @@ int ferry_worker_request_add_blocks(struct ferry_worker_request *request, const 
 
 /*
  * Sets the field of POST /v1/operations with that name: ("ttl_ms", "60000"), ("timeout_ms", "5000"), ("uses", "4"),
- * ("verify", "true"), ("layout", "stream"), ("transports", "shm,tcp"), ("label", "layer 7"). FERRY_E_UNKNOWN_FIELD;
- * FERRY_E_INVALID_PARAMETER.
+ * ("verify", "true"), ("layout", "stream"), ("transports", "shm,tcp"), ("label", "layer 7"), ("relay", "true"),
+ * ("follow", ferry_worker_operation_id(read)). FERRY_E_UNKNOWN_FIELD; FERRY_E_INVALID_PARAMETER.
  */
 int ferry_worker_request_set(struct ferry_worker_request *request, const char *name, const char *value);
 
@@ -213,11 +213,12 @@ struct ferry_worker_request *ferry_worker_request_free(struct ferry_worker_reque
  * "allow-peer". Does not wait for the peer; a short transfer may run inside this call, for at most 0.1 ms.
  *
  * FERRY_E_INVALID_PARAMETER (a field that the kind does not have, a limit, remote missing or given to the wrong kind);
- * FERRY_E_NOT_FOUND (no such region); FERRY_E_REGION_NOT_READY (one that a REST client creates);
- * FERRY_E_OUT_OF_BOUNDS; FERRY_E_INVALID_METADATA; FERRY_E_KIND_MISMATCH (a read
- * given a writable's metadata, or the reverse); FERRY_E_SIZE_MISMATCH; FERRY_E_METADATA_EXPIRED; FERRY_E_FORBIDDEN (the
- * URL's host is not of allow-peer); FERRY_E_LIMIT_REACHED; FERRY_E_DRAINING; -ENOMEM. Later failures appear in the
- * operation's status.
+ * FERRY_E_NOT_FOUND (no such region, or operation to follow); FERRY_E_REGION_NOT_READY (one that a REST client
+ * creates); FERRY_E_OUT_OF_BOUNDS (of the region, or of what the read to follow fills); FERRY_E_GONE (the operation to
+ * follow has failed or is gone); FERRY_E_INVALID_METADATA; FERRY_E_KIND_MISMATCH (a read given a writable's metadata,
+ * or the reverse, or an operation to follow that is no read); FERRY_E_SIZE_MISMATCH; FERRY_E_METADATA_EXPIRED;
+ * FERRY_E_FORBIDDEN (the URL's host is not of allow-peer); FERRY_E_LIMIT_REACHED; FERRY_E_DRAINING; -ENOMEM. Later
+ * failures appear in the operation's status.
  */
 int ferry_worker_operation_create(struct ferry_worker *worker, const struct ferry_worker_request *request,
                                   const char *remote, struct ferry_worker_operation **ret_operation);

@@ -176,8 +176,8 @@ struct operation_spec {
  * Creates an operation, INITIALIZED: a passive one can be claimed, an active one waits for operation_begin.
  * *ret_operation has a reference. 0; FERRY_E_INVALID_PARAMETER; FERRY_E_LIMIT_REACHED; FERRY_E_NOT_FOUND (a region was
  * deleted meanwhile); FERRY_E_DRAINING; -ENOMEM. With follow: FERRY_E_KIND_MISMATCH (not a read); FERRY_E_OUT_OF_BOUNDS
- * (it does not fill all of the bytes); FERRY_E_INVALID_PARAMETER (it fills some twice, or they lie in too many pieces);
- * FERRY_E_GONE (it has failed). On failure detail names the limit that is reached, or is "".
+ * (it does not fill all of the bytes); FERRY_E_INVALID_PARAMETER (it fills some twice); FERRY_E_GONE (it has failed).
+ * On failure detail says why not to follow, or names the limit that is reached, or is "".
  */
 int operation_create(struct operation_store *store, const struct operation_spec *spec, struct operation **ret_operation,
                      char detail[OPERATION_DETAIL_SIZE]);
