@@ -376,10 +376,14 @@ TEST_WITH(rows_of_a_region_move_as_one_stream, setup, teardown)
         assert_int_equal(ferry_worker_request_add_row(rows, a.region, 2, 0, 3, 10), FERRY_E_INVALID_PARAMETER);
         assert_int_equal(ferry_worker_request_add_row(rows, a.region, 2, 4, 3, 3), FERRY_E_INVALID_PARAMETER);
         assert_int_equal(ferry_worker_request_add_row(rows, a.region, 2, 4, 3, 10), 0);
+        assert_int_equal(ferry_worker_request_add_row(rows, a.region, 32, 1, 1, 0), 0);
+        assert_int_equal(ferry_worker_request_add_row(rows, a.region, 33, 2, 3, 2), 0);
+        assert_int_equal(ferry_worker_request_add(whole, b.region, 12, 1), 0);
+        assert_int_equal(ferry_worker_request_add(whole, b.region, 13, 6), 0);
         offer = start(&a, rows, NULL);
         active_operation = start(&b, whole, metadata_of(offer));
         assert_int_equal(ferry_worker_operation_wait(active_operation, -1), 0);
-        assert_memory_equal(b.memory, "CDEFMNOPWXYZ", 12);
+        assert_memory_equal(b.memory, "CDEFMNOPWXYZabcdefg", 19);
 }
 
 TEST_WITH(no_size_is_the_rest_of_the_region, setup, teardown)
