@@ -62,6 +62,17 @@ class TestWorker(unittest.TestCase):
             self.assertEqual(raised.exception.code, code)
             self.assertTrue(raised.exception.detail)
 
+    def test_an_offer_follows_a_read(self):
+        source, between, target = (self.worker.allocate(1 << 20) for _ in range(3))
+        source[:] = os.urandom(1 << 20)
+        offer = self.worker.create("readable", [source])
+        first = self.worker.create("read", [between], remote=offer.metadata, relay=True)
+        followed = self.worker.create("readable", [between], follow=first)
+        self.worker.create("read", [target], remote=followed.metadata).wait(30)
+        self.assertEqual(target, source)
+        with self.assertRaisesRegex(ferry.FerryError, "Only a read can be followed"):
+            self.worker.create("readable", [between], follow=offer)
+
     def test_blocks_and_rows(self):
         memory = self.worker.allocate(64)
         memory[:] = bytes(range(64))

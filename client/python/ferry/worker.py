@@ -62,6 +62,8 @@ def _text(value: str) -> bytes:
 
 
 def _option(value: Any) -> str:
+    if isinstance(value, Operation):
+        return value.id
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -339,7 +341,8 @@ class Worker:
         """Creates an operation and, for "read" and "write", begins it.
 
         memory is a list of what region() takes. remote is the peer's metadata as JSON, or the URL of it. fields are
-        those of POST /v1/operations: ttl_ms, timeout_ms, verify, layout, transports=["shm", "tcp"], …; None is left out.
+        those of POST /v1/operations: ttl_ms, timeout_ms, verify, layout, transports=["shm", "tcp"], follow=read, …; None
+        is left out.
         """
         if kind not in KINDS:
             raise ValueError(f"{kind!r} is not a kind of operation: {', '.join(KINDS)}")
