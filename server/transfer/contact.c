@@ -115,6 +115,8 @@ void contact_remove_link(struct peer *peer, int error, const char *detail)
         peer->contact = NULL;
         DL_DELETE2(contact->peers, peer, contact_prev, contact_next);
         set_error(contact, error, detail);
+        if ((error == FERRY_E_PEER_LOST || error == FERRY_E_STALE_METADATA) && contact->n_http_transfers == 0)
+                contact->http_carrier = NULL; /* an earlier transfer over HTTP does not keep a dead worker connected */
         if (error == FERRY_E_PEER_UNREACHABLE && peer->link->transport != peer->engine->local)
                 contact->no_ucx = "the peer's network address cannot be reached: a firewall, or no route?";
         if (!contact->peers)
@@ -196,6 +198,8 @@ void contact_note_http(struct engine *engine, struct http_note *copy)
                 if (outcome)
                         contact_count(contact, outcome);
                 contact_fail(engine, contact, error, error ? outcome->detail : "");
+                if (contact->reported_up)
+                        contact_notify(engine, contact);
         }
         free(copy);
 }

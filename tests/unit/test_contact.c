@@ -3,6 +3,7 @@
 
 #include "contact.h"
 #include "engine_internal.h"
+#include "peer.h"
 #include "unit.h"
 
 /* ---- a worker that is reached by HTTP alone ---- */
@@ -46,4 +47,56 @@ TEST(a_worker_is_connected_by_http_while_another_transfer_runs)
                               again ? 0 : FERRY_E_PEER_LOST);
         }
         contacts_clear(&engine);
+}
+
+/* ---- a worker with a link that also moves bytes by HTTP ---- */
+
+static const char *carrier(struct link *link)
+{
+        (void)link;
+        return "shm";
+}
+
+static void on_peer_changed(void *context, const struct engine_peer_view *view)
+{
+        enum engine_peer_state *told = context;
+
+        *told = view->state;
+}
+
+/* http_lasts: a transfer over HTTP runs on after the end of the link. */
+static void assert_death_is_told(bool http_lasts)
+{
+        static const struct transport_ops ops = { .carrier = carrier };
+        const struct engine_outcome lost = { .error = FERRY_E_PEER_LOST, .detail = "gone" }, complete = { 0 };
+        enum engine_peer_state told = ENGINE_PEER_CONNECTING;
+        struct engine engine = { .observer = { .peer_changed = on_peer_changed, .context = &told } };
+        struct transport transport = { .ops = &ops };
+        struct link link = { .transport = &transport, .state = LINK_UP };
+        struct peer peer = { .engine = &engine, .link = &link };
+
+        engine.local = &transport;
+        contact_add_link(contact_get(&engine, &(struct engine_peer){ .epoch = EPOCH }), &peer);
+        contact_notify(&engine, peer.contact);
+        assert_int_equal(told, ENGINE_PEER_CONNECTED);
+        note(&engine, NULL);
+        if (!http_lasts)
+                note(&engine, &complete);
+        link.state = LINK_FAILED;
+        contact_remove_link(&peer, FERRY_E_PEER_LOST, "gone");
+        if (http_lasts)
+                note(&engine, &lost);
+        assert_listed(&engine, ENGINE_PEER_DISCONNECTED, 0, FERRY_E_PEER_LOST);
+        assert_int_equal(told, ENGINE_PEER_DISCONNECTED);
+        contacts_clear(&engine);
+}
+
+TEST(a_lost_link_ends_the_minute_after_a_transfer_over_http)
+{
+        assert_death_is_told(false);
+}
+
+TEST(the_end_of_the_last_transfer_over_http_after_a_lost_link_is_told)
+{
+        assert_death_is_told(true);
 }
