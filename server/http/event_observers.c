@@ -91,27 +91,38 @@ void event_log_used(struct event_log *log, enum event_limit limit, uint64_t used
 
 /* ---- what the layers below report ---- */
 
-/* Reads the operation under the lock, so that no event shows an older state than the event before it. */
-void event_log_operation(void *context, struct operation_store *store, struct operation *operation,
-                         enum operation_change change)
+/* With the lock held. CHANGED is ignored once the operation has ended or was deleted. */
+static void publish_operation(struct event_log *log, struct operation_store *store, struct operation *operation,
+                              enum operation_change change)
 {
         static const enum event_type type_of[] = { [OPERATION_MADE] = EVENT_OPERATION_CREATED,
                                                    [OPERATION_CHANGED] = EVENT_OPERATION_CHANGED,
                                                    [OPERATION_ENDED] = EVENT_OPERATION_ENDED };
+        struct event *event = event_log_next(log, type_of[change]);
+
+        operation_get_view(store, operation, &event->view);
+        if (change == OPERATION_CHANGED && (event->view.done || event->view.deleted))
+                return;
+        stpcpy(event->label, event->view.label);
+        stpcpy(event->request_id, event->view.request_id);
+        event->view.label = event->label;
+        event->view.request_id = event->request_id;
+        event->view.brief = true;
+        event->view.descriptors = NULL; /* they belong to the operation */
+        event_log_publish(log, event);
+}
+
+/* Reads the operation under the lock, so that no event shows an older state than the event before it. */
+void event_log_operation(void *context, struct operation_store *store, struct operation *operation,
+                         enum operation_change change)
+{
         struct event_log *log = context;
 
         (void)pthread_mutex_lock(&log->lock);
-        struct event *event = event_log_next(log, type_of[change]);
-        operation_get_view(store, operation, &event->view);
-        if (change == OPERATION_ENDED || (!event->view.done && !event->view.deleted)) {
-                stpcpy(event->label, event->view.label);
-                stpcpy(event->request_id, event->view.request_id);
-                event->view.label = event->label;
-                event->view.request_id = event->request_id;
-                event->view.brief = true;
-                event->view.descriptors = NULL; /* they belong to the operation */
-                event_log_publish(log, event);
-        }
+        if (operation_announce(operation))
+                publish_operation(log, store, operation, OPERATION_MADE);
+        if (change != OPERATION_MADE)
+                publish_operation(log, store, operation, change);
         (void)pthread_mutex_unlock(&log->lock);
         if (change != OPERATION_CHANGED)
                 event_log_used(log, EVENT_LIMIT_OPERATIONS, operation_store_live(store));

@@ -290,6 +290,11 @@ void operation_get_view(struct operation_store *store, struct operation *operati
         store_unlock(store, &deferred);
 }
 
+bool operation_announce(struct operation *operation)
+{
+        return !atomic_exchange(&operation->announced, true);
+}
+
 void operation_cancel(struct operation_store *store, struct operation *operation)
 {
         struct deferred_actions deferred = { 0 };

@@ -83,6 +83,8 @@ struct operation {
         uint64_t *blocks;            /* of all descriptors, one after the other; in the same memory */
         struct follow_map *follow;   /* of a readable; owned; NULL = all its bytes are there */
 
+        atomic_bool announced; /* operation_announce was called */
+
         /* Written by the data plane without the lock, and read without it. */
         _Atomic uint64_t bytes_done; /* of the furthest transfer; never falls */
         _Atomic uint64_t moved_us;   /* when a byte last moved, or a transfer started */

@@ -208,6 +208,22 @@ WITH_HTTP(an_operation_is_told_of_as_it_was_then)
         assert_null(strstr(read.text, "key"));
 }
 
+/* Another thread may end an operation before the one that made it tells of it. */
+WITH_HTTP(the_creation_of_an_operation_is_told_once_and_before_its_end)
+{
+        struct event_place place = event_place_newest(h->events);
+        struct operation *operation = make(h->f, FERRY_READABLE);
+
+        operation_cancel(h->f->store, operation);
+        event_log_operation(h->events, h->f->store, operation, OPERATION_ENDED);
+        event_log_operation(h->events, h->f->store, operation, OPERATION_MADE);
+        struct read read = read_on(h->events, &all, &place, 10, 0);
+        assert_int_equal(read.n, 2);
+        const char *created = strstr(read.text, "\"type\":\"operation.created\""),
+                   *ended = strstr(read.text, "\"type\":\"operation.ended\"");
+        assert_true(created && ended && created < ended);
+}
+
 WITH_HTTP(labels_and_kinds_let_operations_pass_only)
 {
         const struct operation_slice slice = { .region = h->f->region, .size = 1 };

@@ -257,6 +257,12 @@ struct operation_view {
 void operation_get_view(struct operation_store *store, struct operation *operation, struct operation_view *ret_view);
 
 /*
+ * true: the first call for this operation. Another thread may end an operation before the one that made it tells the
+ * observer of that; by this call, under a lock of its own, the observer puts its beginning first.
+ */
+bool operation_announce(struct operation *operation);
+
+/*
  * The metadata fields that an operation has: operation_kind, key, epoch, operation, expires_ms, descriptors
  * (allocated). The caller fills worker, data, http and frees with ferry_metadata_free. 0; FERRY_E_NOT_PASSIVE;
  * FERRY_E_GONE (terminal or being cancelled); -ENOMEM.
