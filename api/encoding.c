@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <endian.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -348,13 +349,10 @@ bool ferry_size_parse(const char *text, uint64_t *ret_size)
 
 void ferry_digest_format(uint64_t digest, char text[FERRY_DIGEST_TEXT_SIZE])
 {
-        static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        const uint64_t bytes = htobe64(digest);
         char *to = stpcpy(text, "xxh3=:");
 
-        /* 64 bits: ten digits of 6, and the last 4 above two bits of nothing. */
-        for (int shift = 58; shift >= 4; shift -= 6)
-                *to++ = alphabet[digest >> shift & 63];
-        *to++ = alphabet[digest << 2 & 63];
+        to += encode(standard, (const uint8_t *)&bytes, sizeof(bytes), to);
         (void)stpcpy(to, "=:");
 }
 
@@ -363,7 +361,7 @@ bool ferry_digest_parse(const char *value, size_t size, uint64_t *ret_digest)
         static const char name[] = "xxh3=:";
         const char *start = memmem(value, size, name, strlen(name));
         const char *end;
-        uint64_t digest = 0;
+        uint64_t digest;
         void *data;
         size_t n;
 
@@ -373,9 +371,10 @@ bool ferry_digest_parse(const char *value, size_t size, uint64_t *ret_digest)
         end = memchr(start, ':', size - (size_t)(start - value));
         if (!end || ferry_base64_decode(start, (size_t)(end - start), &data, &n))
                 return false;
-        for (size_t i = 0; i < n && n == sizeof(digest); i++)
-                digest = digest << 8 | ((const uint8_t *)data)[i];
+        if (n == sizeof(digest)) {
+                memcpy(&digest, data, sizeof(digest));
+                *ret_digest = be64toh(digest);
+        }
         free(data);
-        *ret_digest = digest;
         return n == sizeof(digest);
 }
