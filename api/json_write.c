@@ -4,28 +4,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <ferry/buffer.h>
 #include <ferry/encoding.h>
 
 enum { ROOM_FIRST = 512 };
 
 static bool grow(struct ferry_json_writer *writer, size_t n)
 {
-        size_t room = writer->room ? writer->room : ROOM_FIRST, wanted;
-        char *text;
+        size_t wanted;
+        char *text = NULL;
 
-        if (writer->failed)
-                return false;
-        writer->failed = __builtin_add_overflow(writer->size, n, &wanted);
-        while (!writer->failed && room <= wanted)
-                writer->failed = __builtin_mul_overflow(room, 2, &room);
-        text = writer->failed ? NULL : realloc(writer->text, room);
-        if (!text) {
-                writer->failed = true;
-                return false;
-        }
-        writer->text = text;
-        writer->room = room;
-        return true;
+        if (!__builtin_add_overflow(writer->size, n, &wanted) && wanted < SIZE_MAX)
+                text = ferry_reserve(writer->text, &writer->room, wanted < ROOM_FIRST ? ROOM_FIRST : wanted + 1, 1);
+        writer->failed = !text;
+        if (text)
+                writer->text = text;
+        return text;
 }
 
 /* Where the next n bytes go, and one more for a NUL or a newline; NULL when memory is short. */
@@ -174,14 +168,6 @@ void ferry_json_put_bool(struct ferry_json_writer *writer, bool value)
         put_bytes(writer, value ? "true" : "false", value ? 4 : 5);
 }
 
-static void put_id(struct ferry_json_writer *writer, const char *prefix, uint64_t id)
-{
-        char text[FERRY_ID_TEXT_SIZE];
-
-        ferry_id_format(prefix, id, text);
-        ferry_json_put_plain(writer, text, strlen(text));
-}
-
 void ferry_json_put_text(struct ferry_json_writer *writer, const char *json, size_t size)
 {
         put_bytes(writer, json, size);
@@ -207,8 +193,11 @@ void ferry_json_add_bool(struct ferry_json_writer *writer, const char *key, bool
 
 void ferry_json_add_id(struct ferry_json_writer *writer, const char *key, const char *prefix, uint64_t id)
 {
+        char text[FERRY_ID_TEXT_SIZE];
+
+        ferry_id_format(prefix, id, text);
         ferry_json_key(writer, key);
-        put_id(writer, prefix, id);
+        ferry_json_put_plain(writer, text, strlen(text));
 }
 
 char *ferry_json_take(struct ferry_json_writer *writer, size_t *ret_size)
