@@ -5,7 +5,6 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <ferry/error.h>
@@ -73,21 +72,20 @@ int ferry_json_check(const char *text, size_t length, struct ferry_json_errors *
         return r;
 }
 
-/* copy: for the document to own; NULL = the text is the caller's. */
-static int parse(const char *text, size_t length, char *copy, const char *kept, struct ferry_json **ret_json,
-                 struct ferry_json_errors *errors)
+int ferry_json_parse(const char *text, size_t length, const char *kept, struct ferry_json **ret_json,
+                     struct ferry_json_errors *errors)
 {
-        struct ferry_json *json = json_document_new();
+        struct ferry_json *json;
         struct json_fault fault;
-        int r = -ENOMEM;
+        int r;
 
-        if (json) {
-                json->text = copy;
-                json->outline.kept = kept;
-                r = json_document_read(json, text, length, &fault);
-        } else {
-                free(copy);
-        }
+        if (length > INT_MAX)
+                return complain_of_length(errors);
+        json = json_document_new();
+        if (!json)
+                return -ENOMEM;
+        json->outline.kept = kept;
+        r = json_document_read(json, length ? text : "", length, &fault);
         if (r == 0) {
                 *ret_json = json;
                 return 0;
@@ -96,26 +94,4 @@ static int parse(const char *text, size_t length, char *copy, const char *kept, 
         if (r > 0)
                 complain_of_fault(errors, &fault);
         return r;
-}
-
-int ferry_json_parse(const char *text, size_t length, struct ferry_json **ret_json, struct ferry_json_errors *errors)
-{
-        char *copy;
-
-        if (length > INT_MAX)
-                return complain_of_length(errors);
-        copy = malloc(length ? length : 1);
-        if (!copy)
-                return -ENOMEM;
-        if (length)
-                memcpy(copy, text, length);
-        return parse(copy, length, copy, NULL, ret_json, errors);
-}
-
-int ferry_json_parse_in_place(const char *text, size_t length, const char *kept, struct ferry_json **ret_json,
-                              struct ferry_json_errors *errors)
-{
-        if (length > INT_MAX)
-                return complain_of_length(errors);
-        return parse(length ? text : "", length, NULL, kept, ret_json, errors);
 }

@@ -32,7 +32,6 @@ struct ferry_json *ferry_json_free(struct ferry_json *json)
                 json_tokener_free(json->tokener);
         json_outline_clear(&json->outline);
         free(json->joined);
-        free(json->text);
         free(json);
         return NULL;
 }

@@ -13,7 +13,6 @@ struct ferry_json {
         struct json_outline outline;
         struct json_tokener *tokener;
         struct json_object *root; /* each list of the outline is an empty array in it, with the list as userdata */
-        char *text;               /* owned: a copy of the whole; NULL = it is someone else's */
         char *joined;             /* owned: what json-c was given last */
         size_t joined_room;
 };

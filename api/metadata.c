@@ -232,7 +232,7 @@ static int decode_text(const char *text, size_t size, const char *prefix, struct
                        struct ferry_json_errors *errors)
 {
         struct ferry_json *json = NULL;
-        int r = ferry_json_parse_in_place(text, size, NULL, &json, errors);
+        int r = ferry_json_parse(text, size, NULL, &json, errors);
 
         if (r == 0)
                 r = decode(ferry_json_root(json), prefix, m, errors);

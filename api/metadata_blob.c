@@ -270,21 +270,17 @@ static int explain(const char *text, struct ferry_metadata *m, char detail[FERRY
         struct ferry_json *document = NULL;
         char *json;
         size_t size;
-        bool nixl;
         int r = unpack(text, &json, &size, detail);
 
         if (r)
                 return r;
-        nixl = memmem(json, size, nixl_mark, strlen(nixl_mark)) != NULL;
-        r = ferry_json_parse(json, size, &document, &errors);
-        free(json);
-        if (r < 0)
-                return r;
-        if (document)
+        r = ferry_json_parse(json, size, NULL, &document, &errors);
+        if (r == 0)
                 r = explain_document(ferry_json_root(document), m, detail);
-        else
-                r = refuse(detail, nixl ? FOREIGN_NIXL : FOREIGN);
+        else if (r > 0)
+                r = refuse(detail, memmem(json, size, nixl_mark, strlen(nixl_mark)) ? FOREIGN_NIXL : FOREIGN);
         (void)ferry_json_free(document);
+        free(json);
         return r;
 }
 

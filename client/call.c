@@ -42,7 +42,7 @@ static int call_parse(struct ferry *f, const struct reply *reply, struct ferry_j
         int r = call_check_type(f, reply);
         if (r != 0)
                 return r;
-        r = ferry_json_parse_in_place(reply->body.data, reply->body.size, "metadata", &json, &errors);
+        r = ferry_json_parse(reply->body.data, reply->body.size, "metadata", &json, &errors);
         r = call_check_body(f, r, &errors, r == 0 && json_object_is_type(ferry_json_root(json), json_type_object));
         if (r == 0)
                 *ret_json = json;

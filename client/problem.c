@@ -91,7 +91,7 @@ static bool problem_take(struct ferry_problem *p, const struct reply *reply)
         const char *field;
         if (strncasecmp(reply->content_type, PROBLEM_TYPE, strlen(PROBLEM_TYPE)) != 0 || !reply->body.data)
                 return false;
-        if (ferry_json_parse_in_place(reply->body.data, reply->body.size, NULL, &json, &errors) != 0)
+        if (ferry_json_parse(reply->body.data, reply->body.size, NULL, &json, &errors) != 0)
                 return false;
         bool ok = problem_decode(ferry_json_root(json), p, &field) == 0;
         (void)ferry_json_free(json);

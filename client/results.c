@@ -90,7 +90,7 @@ static int results_add(struct ferry_operation_results *results, const char *text
                         return -ENOMEM;
                 results->items = items;
         }
-        int r = ferry_json_parse_in_place(text, size, "metadata", &json, &errors);
+        int r = ferry_json_parse(text, size, "metadata", &json, &errors);
         if (r != 0)
                 return r < 0 ? r : -EPROTO;
         struct ferry_operation_result *item = &results->items[results->n];

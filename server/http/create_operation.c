@@ -121,7 +121,7 @@ static uint64_t make_result(struct http_request *request, size_t i, const char *
         struct operation *operation = NULL;
         struct ferry_json *json = NULL;
 
-        refusal.error = ferry_json_parse_in_place(text, size, request->route->kept, &json, &refusal.errors);
+        refusal.error = ferry_json_parse(text, size, request->route->kept, &json, &refusal.errors);
         if (!refusal.error)
                 operation = operation_make(request, ferry_json_root(json), false, false, &refusal);
         (void)ferry_json_free(json);

@@ -237,8 +237,8 @@ static bool parse_body(struct http_request *request)
         if (request->headers.idempotency_key)
                 request->idempotency_hash =
                         XXH3_64bits_withSeed(request->body.data, request->body.size, request->target_hash);
-        int error = ferry_json_parse_in_place(request->body.data, request->body.size, request->route->kept,
-                                              &request->json, &errors);
+        int error =
+                ferry_json_parse(request->body.data, request->body.size, request->route->kept, &request->json, &errors);
         if (error < 0)
                 request_problem(request, error, NULL);
         else if (error)

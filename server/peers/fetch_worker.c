@@ -87,7 +87,7 @@ static int classify_body(const char *text, size_t size, struct ferry_metadata **
                          struct ferry_json_errors *errors)
 {
         struct ferry_json *json = NULL;
-        int r = ferry_json_parse_in_place(text, size, NULL, &json, errors);
+        int r = ferry_json_parse(text, size, NULL, &json, errors);
 
         if (r == 0)
                 r = classify_object(ferry_json_root(json), ret_metadata, errors);

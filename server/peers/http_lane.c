@@ -197,7 +197,7 @@ int lane_answer(const struct http_lane *lane, const char *member, char code[64])
         struct json_object *value;
 
         code[0] = '\0';
-        if (ferry_json_parse(lane->text, lane->n_text, &json, &errors))
+        if (ferry_json_parse(lane->text, lane->n_text, NULL, &json, &errors))
                 return -1;
         if (json_object_object_get_ex(ferry_json_root(json), member, &value) &&
             json_object_is_type(value, json_type_string))

@@ -58,7 +58,7 @@ static bool line_changes(const char *text, size_t size)
         struct ferry_json *json = NULL;
         bool changed = true;
 
-        if (ferry_json_parse_in_place(text, size, NULL, &json, &errors) != 0 ||
+        if (ferry_json_parse(text, size, NULL, &json, &errors) != 0 ||
             !etcd_read_watch(ferry_json_root(json), &changed))
                 changed = true;
         (void)ferry_json_free(json);
@@ -182,7 +182,7 @@ static void say_status(long status, const char *text, size_t size, char detail[E
         struct ferry_json *json = NULL;
 
         (void)snprintf(detail, EASY_DETAIL_SIZE, "it answers HTTP %ld", status);
-        if (ferry_json_parse_in_place(text, size, NULL, &json, &errors) != 0)
+        if (ferry_json_parse(text, size, NULL, &json, &errors) != 0)
                 return;
         if (json_object_is_type(ferry_json_root(json), json_type_object) &&
             json_object_object_get_ex(ferry_json_root(json), "message", &message) &&
@@ -222,7 +222,7 @@ static int classify(const struct registry_call *call, CURLcode result, const cha
                 return FERRY_E_NOT_FOUND;
         if (status != 200)
                 return FERRY_E_PEER_UNREACHABLE;
-        r = ferry_json_parse_in_place(text, size, NULL, ret_json, &errors);
+        r = ferry_json_parse(text, size, NULL, ret_json, &errors);
         if (r == 0 && !json_object_is_type(ferry_json_root(*ret_json), json_type_object)) {
                 *ret_json = ferry_json_free(*ret_json);
                 r = FERRY_E_INVALID_JSON;

@@ -368,7 +368,7 @@ int registry_entry_decode(const char *text, size_t size, const char *name, struc
         struct registry_entry entry = { 0 };
         struct ferry_json *json = NULL;
         struct json_object *root;
-        int r = ferry_json_parse_in_place(text, size, NULL, &json, &errors);
+        int r = ferry_json_parse(text, size, NULL, &json, &errors);
 
         if (r)
                 return r < 0 ? r : FERRY_E_INVALID_METADATA;

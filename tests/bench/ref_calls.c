@@ -85,7 +85,7 @@ static struct ferry_json *parse(const struct call *call)
         struct ferry_json_errors errors = { 0 };
         struct ferry_json *json;
 
-        if (ferry_json_parse_in_place(call->body, call->n, "remote_metadata", &json, &errors) != 0)
+        if (ferry_json_parse(call->body, call->n, "remote_metadata", &json, &errors) != 0)
                 ref_fail("not JSON", UCS_ERR_INVALID_PARAM);
         return json;
 }

@@ -23,7 +23,7 @@ static void check_text(const char *text, size_t size)
         FUZZ_CHECK(strnlen(text, size) < size);
         ferry_json_put_string(&writer, text);
         json = ferry_json_take(&writer, &json_size);
-        FUZZ_CHECK(ferry_json_parse(json, json_size, &back, &errors) == 0);
+        FUZZ_CHECK(ferry_json_parse(json, json_size, NULL, &back, &errors) == 0);
         FUZZ_CHECK(strcmp(json_object_get_string(ferry_json_root(back)), text) == 0);
         (void)ferry_json_free(back);
         free(json);
@@ -49,7 +49,7 @@ static void check_accepted(const char *text, size_t size, const struct ferry_met
         struct ferry_json *json = NULL;
         char *text_again;
 
-        FUZZ_CHECK(ferry_json_parse(text, size, &json, &errors) == 0);
+        FUZZ_CHECK(ferry_json_parse(text, size, NULL, &json, &errors) == 0);
         whole = json_whole(ferry_json_root(json));
         FUZZ_CHECK(ferry_metadata_encode(m, &writer) == 0);
         text_again = ferry_json_take(&writer, NULL);

@@ -16,7 +16,7 @@ static int parse_n(const char *text, size_t n, struct ferry_json **ret_object, s
         int r;
 
         memcpy(exact, text, n);
-        r = ferry_json_parse(exact, n, ret_object, errors);
+        r = ferry_json_parse(exact, n, NULL, ret_object, errors);
         free(exact);
         return r;
 }
@@ -160,7 +160,7 @@ TEST(two_bytes_beyond_ascii_are_accepted_only_as_utf_8)
                         struct ferry_json_errors errors = { 0 };
                         struct ferry_json *object;
                         bool good = a >= 0xc2 && a <= 0xdf && b >= 0x80 && b <= 0xbf;
-                        int r = ferry_json_parse(text, sizeof(text), &object, &errors);
+                        int r = ferry_json_parse(text, sizeof(text), NULL, &object, &errors);
 
                         assert_int_equal(r, good ? 0 : FERRY_E_INVALID_JSON);
                         if (good)
@@ -269,7 +269,7 @@ TEST(texts_longer_than_2_gib_are_refused)
         struct ferry_json_errors errors = { 0 };
         struct ferry_json *object;
 
-        assert_int_equal(ferry_json_parse("[]", (size_t)INT32_MAX + 1, &object, &errors), FERRY_E_INVALID_JSON);
+        assert_int_equal(ferry_json_parse("[]", (size_t)INT32_MAX + 1, NULL, &object, &errors), FERRY_E_INVALID_JSON);
         assert_string_equal(errors.items[0].detail, "the text is too long");
 }
 
@@ -278,7 +278,7 @@ TEST(a_text_may_be_nothing_at_all)
         struct ferry_json_errors errors = { 0 };
         struct ferry_json *object;
 
-        assert_int_equal(ferry_json_parse(NULL, 0, &object, &errors), FERRY_E_INVALID_JSON);
+        assert_int_equal(ferry_json_parse(NULL, 0, NULL, &object, &errors), FERRY_E_INVALID_JSON);
         assert_int_equal(errors.n, 1);
 }
 
@@ -292,7 +292,7 @@ TEST(short_memory_is_told_from_bad_json)
                 struct ferry_json *object = NULL;
 
                 memory_left = n;
-                r = ferry_json_parse(text, sizeof(text) - 1, &object, &errors);
+                r = ferry_json_parse(text, sizeof(text) - 1, NULL, &object, &errors);
                 memory_left = -1;
                 assert_true(r == 0 || r == -ENOMEM);
                 assert_int_equal(errors.n, 0);

@@ -24,7 +24,7 @@ static bool is_taken(const char *bytes, size_t size)
         int r;
 
         memcpy(copy, bytes, size);
-        r = ferry_json_parse(copy, size, &object, &errors);
+        r = ferry_json_parse(copy, size, NULL, &object, &errors);
         free(copy);
         (void)ferry_json_free(object);
         assert_true(r == 0 || r == FERRY_E_INVALID_JSON);

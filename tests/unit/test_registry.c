@@ -492,7 +492,7 @@ TEST(the_holder_of_a_name_is_read_however_long_its_value_is)
         const char *text = text_format("{\"header\":{},\"responses\":[{\"response_range\":{\"kvs\":[{\"key\":\"cC9h\","
                                        "\"lease\":\"7\",\"value\":\"%s\"}]}}]}",
                                        base64);
-        assert_int_equal(ferry_json_parse(text, strlen(text), &json, &errors), 0);
+        assert_int_equal(ferry_json_parse(text, strlen(text), NULL, &json, &errors), 0);
         assert_true(etcd_read_put(ferry_json_root(json), "p/", &put));
         assert_false(put.put);
         assert_int_equal(put.lease, 7);

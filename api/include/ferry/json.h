@@ -49,20 +49,15 @@ int ferry_json_check(const char *text, size_t length, struct ferry_json_errors *
 struct ferry_json;
 
 /*
- * Parses one JSON text: RFC 8259 to the letter, UTF-8, no duplicate key in any object, nesting at most
- * FERRY_JSON_DEPTH, at most FERRY_JSON_VALUES values (each element of a long list has as many for itself), no NUL in a
- * string, nothing but white space after it.
+ * Parses one JSON text, which must stay as it is until ferry_json_free(): RFC 8259 to the letter, UTF-8, no duplicate
+ * key in any object, nesting at most FERRY_JSON_DEPTH, at most FERRY_JSON_VALUES values (each element of a long list
+ * has as many for itself), no NUL in a string, nothing but white space after it. kept, when not NULL, names a member of
+ * the root that is only passed on: where its value is an object, json-c's tree has an empty array in its place, which
+ * is for ferry_json_text() alone.
  * 0 with *ret_json for ferry_json_free(); FERRY_E_INVALID_JSON with a complaint that gives line and column; -ENOMEM.
  */
-int ferry_json_parse(const char *text, size_t length, struct ferry_json **ret_json, struct ferry_json_errors *errors);
-
-/*
- * The same without a copy of the text, which must stay as it is until ferry_json_free(). kept, when not NULL, names a
- * member of the root that is only passed on: where its value is an object, json-c's tree has an empty array in its
- * place, which is for ferry_json_text() alone.
- */
-int ferry_json_parse_in_place(const char *text, size_t length, const char *kept, struct ferry_json **ret_json,
-                              struct ferry_json_errors *errors);
+int ferry_json_parse(const char *text, size_t length, const char *kept, struct ferry_json **ret_json,
+                     struct ferry_json_errors *errors);
 
 /* Takes NULL; returns NULL. */
 struct ferry_json *ferry_json_free(struct ferry_json *json);
