@@ -8,14 +8,6 @@
 #include "decode.h"
 #include "sizes.h"
 
-enum {
-        AIO_SLICE_MS = 30000, /* of one parked request of a wait */
-        AIO_AWAY_MS = 60000,  /* as ferry_wait_operation */
-        AIO_PAUSE_MS = 200,   /* before a worker that is away is asked again */
-        AIO_EARLY_MS = 50,    /* a worker that does not wait is asked no more often than this */
-        AIO_ANSWER_MS = 1000, /* how late the last answer of a wait may be */
-};
-
 /* ---- calls ---- */
 
 void aio_unlink(struct aio_call *c)
@@ -39,8 +31,7 @@ static void aio_call_free(struct aio_call *c)
         operation_request_clear(&c->create);
         path_clear(&c->path);
         reply_clear(&c->reply);
-        free(c->id);
-        free(c->many);
+        free(c->awaited);
         if (c->lane)
                 c->aio->idle[c->aio->n_idle++] = c->lane;
         free(c);
@@ -78,7 +69,6 @@ static int aio_call_new(struct ferry_aio *aio, ferry_aio_done done, void *contex
         c->done = done;
         c->context = context;
         c->request = &c->plain;
-        c->seen_ms = ferry_clock_ms();
         *ret_call = c;
         return 0;
 }
@@ -103,61 +93,33 @@ static void aio_later(struct aio_call *c, uint64_t delay_ms)
 
 /* ---- waits ---- */
 
-static uint64_t aio_left(const struct aio_call *c, uint64_t now)
-{
-        return c->deadline_ms > now ? c->deadline_ms - now : 0;
-}
-
 /* Prepares the next request of a wait. 0; -EINVAL; -ENOMEM. */
 static int aio_wait_ask(struct aio_call *c)
 {
-        uint64_t now = ferry_clock_ms(), slice = aio_left(c, now);
-        slice = slice < AIO_SLICE_MS ? slice : AIO_SLICE_MS;
+        uint64_t limit = wait_ask(&c->wait, WAIT_REQUEST_MS);
         path_clear(&c->path);
         reply_clear(&c->reply);
-        int r = 0;
-        if (c->many) {
-                path_add(&c->path, c->many);
-                c->path.queried = true;
-        } else {
-                r = call_path(c->lane, "/v1/operations/", c->id, "", &c->path);
-        }
-        path_query_number(&c->path, "wait_ms", slice);
-        if (r == 0)
-                r = c->path.error;
+        path_add(&c->path, c->awaited);
+        c->path.queried = strchr(c->awaited, '?');
+        path_query_number(&c->path, "wait_ms", c->wait.slice_ms);
         c->tries = 0;
-        c->asked_ms = now;
-        c->plain = (struct request){ .exchange = { .method = "GET", .path = c->path.text.data, .wait_ms = slice },
-                                     .deadline_ms = c->deadline_ms == AIO_NEVER ? 0 : c->deadline_ms + AIO_ANSWER_MS };
-        return r;
+        c->plain = (struct request){
+                .exchange = { .method = "GET", .path = c->path.text.data, .wait_ms = c->wait.slice_ms },
+                .deadline_ms = limit
+        };
+        return c->path.error;
 }
 
 /* Whether a wait goes on after a result; then the next request is prepared. */
 static bool aio_wait_goes_on(struct aio_call *c, int *r, bool done)
 {
-        uint64_t now = ferry_clock_ms(), pause = AIO_PAUSE_MS;
-        if (*r == 0) {
-                c->seen_ms = now;
-                if (done)
-                        return false;
-                pause = now - c->asked_ms < AIO_EARLY_MS ? AIO_EARLY_MS : 0;
-        } else {
-                int status = c->lane->problem.http_status;
-                bool away = *r == -ECONNREFUSED || *r == -ECONNRESET || *r == -EHOSTUNREACH || *r == -ETIMEDOUT ||
-                            (*r > 0 && (status == 429 || status == 503));
-                if (!away || (c->deadline_ms == AIO_NEVER && now - c->seen_ms >= AIO_AWAY_MS))
-                        return false;
-        }
-        if (aio_left(c, now) == 0) {
-                *r = *r == 0 ? problem_late(c->lane) : -ETIMEDOUT;
+        uint64_t pause;
+        if ((*r == 0 && done) || !wait_goes_on(&c->wait, c->lane, r, &pause))
                 return false;
-        }
-        int asked = aio_wait_ask(c);
-        if (asked < 0) {
-                *r = asked;
+        *r = aio_wait_ask(c);
+        if (*r < 0)
                 return false;
-        }
-        aio_later(c, pause < aio_left(c, now) ? pause : aio_left(c, now));
+        aio_later(c, pause);
         return true;
 }
 
@@ -218,7 +180,7 @@ static void aio_finish(struct aio_call *c, int r)
                 problem_clear(c->lane); /* a DELETE whose first answer was lost */
                 r = 0;
         }
-        if (!c->waits || !aio_wait_goes_on(c, &r, done))
+        if (!c->awaited || !aio_wait_goes_on(c, &r, done))
                 aio_give(c, r, &outcome);
         ferry_operation_clear(&outcome.operation);
         ferry_operation_results_clear(&outcome.results);
@@ -299,25 +261,26 @@ int ferry_aio_create_operations_sized(struct ferry_aio *aio, const struct ferry_
         return aio_create(aio, &(struct operation_specs){ specs, n, true }, done, context, sizes);
 }
 
-/* Sets the deadline of a wait and prepares its first request. */
-static int aio_wait_start(struct aio_call *c, uint64_t timeout_ms, int r)
+/* Starts a wait for what is at the path; r: the result of making it. */
+static int aio_wait_start(struct aio_call *c, struct path *path, int r, uint64_t timeout_ms)
 {
-        c->waits = true;
-        if (__builtin_add_overflow(ferry_clock_ms(), timeout_ms, &c->deadline_ms))
-                c->deadline_ms = AIO_NEVER;
-        return aio_start(c, r == 0 ? aio_wait_ask(c) : r);
+        wait_start(&c->wait, timeout_ms);
+        c->awaited = r == 0 ? ferry_buffer_take(&path->text) : NULL;
+        if (r == 0)
+                r = c->awaited ? aio_wait_ask(c) : -ENOMEM;
+        return aio_start(c, r);
 }
 
 int ferry_aio_wait_operation_sized(struct ferry_aio *aio, const char *id, uint64_t timeout_ms, ferry_aio_done done,
                                    void *context, const struct ferry_sizes *sizes)
 {
+        FERRY_CLEANUP(path_clear) struct path path = { 0 };
         struct aio_call *c;
         int r = aio_call_new(aio, done, context, &c);
         if (r < 0)
                 return r;
         aio_expect(c, AIO_OPERATION, sizes);
-        c->id = id ? strdup(id) : NULL;
-        return aio_wait_start(c, timeout_ms, id && !c->id ? -ENOMEM : 0);
+        return aio_wait_start(c, &path, call_path(c->lane, "/v1/operations/", id, "", &path), timeout_ms);
 }
 
 int ferry_aio_wait_operations_sized(struct ferry_aio *aio, const char *const *ids, size_t n,
@@ -332,9 +295,7 @@ int ferry_aio_wait_operations_sized(struct ferry_aio *aio, const char *const *id
         aio_expect(c, AIO_PAGE, sizes);
         c->n_many = n;
         c->wait_for = wait_for;
-        r = results_path(c->lane, ids, n, wait_for, &path);
-        c->many = r == 0 ? ferry_buffer_take(&path.text) : NULL;
-        return aio_wait_start(c, timeout_ms, r == 0 && !c->many ? -ENOMEM : r);
+        return aio_wait_start(c, &path, results_path(c->lane, ids, n, wait_for, &path), timeout_ms);
 }
 
 /* A request without a body. */

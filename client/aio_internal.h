@@ -6,6 +6,7 @@
 
 #include "client_internal.h"
 #include "http_try.h"
+#include "wait.h"
 
 #define AIO_NEVER UINT64_MAX
 
@@ -34,13 +35,10 @@ struct aio_call {
         struct path path;
         struct reply reply;
         enum aio_answer answer;
-        bool waits;           /* until it is done */
-        uint64_t deadline_ms; /* of a wait */
-        uint64_t seen_ms, asked_ms;
         /* Sizes in bytes of the structs that the program was compiled with. */
         size_t descriptor_size, operation_size, result_size;
-        char *id;   /* of a wait for one */
-        char *many; /* the path of a wait for several; their ids are in it */
+        char *awaited; /* until it is done: the path of what is waited for; NULL = the call is no wait */
+        struct wait_time wait;
         size_t n_many;
         enum ferry_wait_for wait_for;
         ferry_aio_done done;

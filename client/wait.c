@@ -8,67 +8,73 @@
 #define WAIT_LONGEST_MS (UINT64_MAX / 4) /* from here on it is forever */
 
 enum {
-        WAIT_REQUEST_MS = 30000, /* of one parked request */
-        WAIT_ANSWER_MS = 1000,   /* how late the last answer may be */
-        WAIT_AWAY_MS = 60000,    /* a worker that cannot be reached for so long is given up */
-        WAIT_PAUSE_MS = 200,     /* between tries to reach it, beside those of call_send */
-        WAIT_EARLY_MS = 50,      /* a worker that does not wait is asked no more often than this */
+        WAIT_ANSWER_MS = 1000, /* how late the last answer may be */
+        WAIT_AWAY_MS = 60000,  /* a worker that cannot be reached for so long is given up */
+        WAIT_PAUSE_MS = 200,   /* between tries to reach it, beside those of call_retry */
+        WAIT_EARLY_MS = 50,    /* a worker that does not wait is asked no more often than this */
 };
 
-static bool wait_can_go_on(const struct wait *w, int result)
+void wait_start(struct wait_time *t, uint64_t timeout_ms)
 {
-        const struct ferry_problem *problem = ferry_last_problem(w->f);
+        t->seen_ms = ferry_clock_ms();
+        t->deadline_ms = timeout_ms < WAIT_LONGEST_MS ? t->seen_ms + timeout_ms : UINT64_MAX;
+}
+
+static uint64_t wait_left(const struct wait_time *t, uint64_t now)
+{
+        return t->deadline_ms > now ? t->deadline_ms - now : 0;
+}
+
+uint64_t wait_ask(struct wait_time *t, uint64_t most_ms)
+{
+        t->asked_ms = ferry_clock_ms();
+        uint64_t left = wait_left(t, t->asked_ms);
+        t->slice_ms = most_ms < left ? most_ms : left;
+        return t->deadline_ms == UINT64_MAX ? 0 : t->deadline_ms + WAIT_ANSWER_MS;
+}
+
+static bool wait_may_reconnect(const struct ferry *f, int result)
+{
         switch (result) {
         case -ECONNREFUSED:
         case -ECONNRESET:
         case -EHOSTUNREACH:
         case -ETIMEDOUT:
-                break;
+                return true;
         default:
                 /* Draining or overloaded: the operation goes on meanwhile. */
-                if (result < 0 || (problem->http_status != 429 && problem->http_status != 503))
-                        return false;
+                return result > 0 && (f->problem.http_status == 429 || f->problem.http_status == 503);
         }
-        return w->deadline_ms != UINT64_MAX || ferry_clock_ms() - w->seen_ms < (w->away_ms ? w->away_ms : WAIT_AWAY_MS);
 }
 
-/* How long the next request is parked: 0 for the first one of a watcher, who wants to see something at once. */
-static uint64_t wait_slice(const struct wait *w, uint64_t now, bool first)
+bool wait_goes_on(struct wait_time *t, struct ferry *f, int *result, uint64_t *ret_pause_ms)
 {
-        uint64_t rest = w->deadline_ms > now ? w->deadline_ms - now : 0, slice = WAIT_REQUEST_MS;
-        if (w->interval_ms)
-                slice = first ? 0 : w->interval_ms;
-        return slice < rest ? slice : rest;
-}
-
-/* One request. 0: the wait goes on unless it is over; or the result of the wait. */
-static int wait_once(struct wait *w, bool first)
-{
-        uint64_t start = ferry_clock_ms(), slice = wait_slice(w, start, first);
-        int r = w->ask(w, slice, w->deadline_ms == UINT64_MAX ? 0 : w->deadline_ms + WAIT_ANSWER_MS);
-        uint64_t now = ferry_clock_ms();
-        if (w->over)
-                return r;
-        if (r == 0)
-                w->seen_ms = now;
-        else if (!wait_can_go_on(w, r))
-                return r;
-        if (now >= w->deadline_ms)
-                return r == 0 ? problem_late(w->f) : -ETIMEDOUT;
-        uint64_t pause = r != 0                                                  ? WAIT_PAUSE_MS
-                         : slice >= WAIT_EARLY_MS && now - start < WAIT_EARLY_MS ? WAIT_EARLY_MS
-                                                                                 : 0;
-        http_try_pause(w->f, pause < w->deadline_ms - now ? pause : w->deadline_ms - now);
-        return 0;
+        uint64_t now = ferry_clock_ms(), left = wait_left(t, now), pause = WAIT_PAUSE_MS;
+        if (*result == 0) {
+                t->seen_ms = now;
+                pause = t->slice_ms >= WAIT_EARLY_MS && now - t->asked_ms < WAIT_EARLY_MS ? WAIT_EARLY_MS : 0;
+        } else if (!wait_may_reconnect(f, *result) ||
+                   (t->deadline_ms == UINT64_MAX && now - t->seen_ms >= (t->away_ms ? t->away_ms : WAIT_AWAY_MS))) {
+                return false;
+        }
+        if (left == 0) {
+                *result = *result == 0 ? problem_late(f) : -ETIMEDOUT;
+                return false;
+        }
+        *ret_pause_ms = pause < left ? pause : left;
+        return true;
 }
 
 int wait_run(struct wait *w, uint64_t timeout_ms)
 {
-        uint64_t now = ferry_clock_ms();
-        w->seen_ms = now;
-        w->deadline_ms = timeout_ms < WAIT_LONGEST_MS ? now + timeout_ms : UINT64_MAX;
-        int r = wait_once(w, true);
-        while (r == 0 && !w->over)
-                r = wait_once(w, false);
-        return r;
+        uint64_t pause, most = w->interval_ms ? 0 : WAIT_REQUEST_MS; /* a watcher wants to see something at once */
+        wait_start(&w->time, timeout_ms);
+        for (;;) {
+                uint64_t limit = wait_ask(&w->time, most);
+                int r = w->ask(w, w->time.slice_ms, limit);
+                if (w->over || !wait_goes_on(&w->time, w->f, &r, &pause))
+                        return r;
+                http_try_pause(w->f, pause);
+                most = w->interval_ms ? w->interval_ms : WAIT_REQUEST_MS;
+        }
 }

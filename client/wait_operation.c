@@ -55,9 +55,10 @@ int ferry_watch_operation_sized(struct ferry *f, const char *id, const struct fe
         int r = sizes_take(f, &ours, sizeof(ours), watch, sizes->watch);
         if (r < 0)
                 return r;
-        struct watch w = {
-                .wait = { .f = f, .away_ms = ours.away_ms, .ask = watch_ask }, .id = id, .wanted = &ours, .sizes = sizes
-        };
+        struct watch w = { .wait = { .f = f, .time.away_ms = ours.away_ms, .ask = watch_ask },
+                           .id = id,
+                           .wanted = &ours,
+                           .sizes = sizes };
         if (ours.progress)
                 w.wait.interval_ms = ours.interval_ms ? ours.interval_ms : WATCH_PROGRESS_MS;
         r = wait_run(&w.wait, ours.timeout_ms);
