@@ -115,6 +115,9 @@ void http_try_pause(struct ferry *f, uint64_t ms);
  * mixed up. */
 bool handle_is_ours(const struct ferry *f);
 
+/* The header that carries a token, a secret. 0; -EKEYREJECTED when it has a character that no token has; -ENOMEM. */
+int handle_authorization(const char *token, char **ret_header);
+
 /* A handle for the same worker in another multi handle. 0; -ENOMEM. */
 int handle_clone(const struct ferry *f, CURLM *multi, struct ferry **ret_ferry);
 
@@ -180,15 +183,10 @@ int call_plain(struct ferry *f, const struct request *request);
 /* A DELETE; see ferry_delete_region. */
 int call_delete(struct ferry *f, const char *collection, const char *id);
 
-/* The bytes of a region or an operation, whose path is whole but for its query. */
+/* The bytes of a region or an operation. Borrowed; key NULL = the handle's token. */
 struct content {
-        struct path path;
-        char *authorization; /* of the request, a secret; NULL = the handle's */
+        const char *collection, *id, *key;
 };
-
-/* collection + id + "/content"; key NULL = the handle's token. 0; -errno, and -EINVAL with f->problem set. */
-int content_make(struct ferry *f, const char *collection, const char *id, const char *key, struct content *ret_content);
-void content_clear(struct content *content);
 
 /* As ferry_get_region_content_to(), and into memory. */
 int content_get(struct ferry *f, const struct content *content, uint64_t offset, uint64_t size, ferry_sink sink,
@@ -197,7 +195,7 @@ int content_get_buffer(struct ferry *f, const struct content *content, uint64_t 
                        size_t *ret_size);
 
 /* A PUT of the request's body. */
-int content_put(struct ferry *f, struct content *content, uint64_t offset, struct request *request);
+int content_put(struct ferry *f, const struct content *content, uint64_t offset, struct request *request);
 
 /* GET of a JSON object as text, which is wiped wherever it was kept. */
 int call_get_text(struct ferry *f, const char *path, char **ret_json);

@@ -8,32 +8,14 @@
 
 #include "client_internal.h"
 
-int content_make(struct ferry *f, const char *collection, const char *id, const char *key, struct content *ret_content)
+/* Its path, whole but for the query, and the header that its key needs, if it has one: a secret. 0; -errno. */
+static int content_locate(struct ferry *f, const struct content *content, struct path *path, char **ret_authorization)
 {
-        struct content content = { 0 };
-        for (const char *c = key; c && *c; c++) {
-                if ((unsigned char)*c <= ' ' || (unsigned char)*c >= 0x7f)
-                        return problem_argument(f, "the key has a character that a header cannot carry");
-        }
-        if (key && !*key)
-                return problem_argument(f, "the key is empty");
-        int r = call_path(f, collection, id, "/content", &content.path);
-        if (r == 0 && key && asprintf(&content.authorization, "Authorization: Bearer %s", key) < 0) {
-                content.authorization = NULL;
-                r = -ENOMEM;
-        }
-        if (r < 0)
-                content_clear(&content);
-        else
-                *ret_content = content;
-        return r;
-}
-
-void content_clear(struct content *content)
-{
-        path_clear(&content->path);
-        ferry_secret_free(content->authorization);
-        content->authorization = NULL;
+        int r = content->key ? handle_authorization(content->key, ret_authorization) : 0;
+        if (r == -EKEYREJECTED)
+                return problem_argument(f, *content->key ? "the key has a character that a header cannot carry"
+                                                         : "the key is empty");
+        return r < 0 ? r : call_path(f, content->collection, content->id, "/content", path);
 }
 
 /* ---- GET ---- */
@@ -86,22 +68,27 @@ static bool download_range(uint64_t offset, uint64_t size, char *text, size_t te
 int content_get(struct ferry *f, const struct content *content, uint64_t offset, uint64_t size, ferry_sink sink,
                 void *context, uint64_t *ret_size)
 {
+        FERRY_CLEANUP(path_clear) struct path path = { 0 };
+        FERRY_CLEANUP(cleanup_secret) char *authorization = NULL;
         FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
         struct download download = { sink, context, size ? size : UINT64_MAX, 0 };
         char range[80];
+        int r = content_locate(f, content, &path, &authorization);
+        if (r < 0)
+                return r;
         if (!sink)
                 return problem_argument(f, "there is no sink");
         if (!download_range(offset, size, range, sizeof(range)))
                 return problem_argument(f, "offset + size is too large");
         const char *const headers[] = { *range ? range : NULL, NULL };
         struct request request = { .exchange = { .method = "GET",
-                                                 .path = content->path.text.data,
+                                                 .path = path.text.data,
                                                  .headers = headers,
                                                  .sink = download_take,
                                                  .sink_context = &download },
                                    .sink_status = *range ? 206 : 200,
-                                   .authorization = content->authorization };
-        int r = call_send(f, &request, &reply);
+                                   .authorization = authorization };
+        r = call_send(f, &request, &reply);
         if (r != 0)
                 return r;
         if (reply.status != request.sink_status || !download_starts_at(&reply, offset))
@@ -111,26 +98,21 @@ int content_get(struct ferry *f, const struct content *content, uint64_t offset,
         return 0;
 }
 
-struct download_buffer {
-        char *next;
-};
-
 static int download_to_buffer(void *context, const void *data, size_t size)
 {
-        struct download_buffer *b = context;
-        memcpy(b->next, data, size); /* download_take keeps to the limit */
-        b->next += size;
+        char **next = context;
+        *next = mempcpy(*next, data, size); /* download_take keeps to the limit */
         return 0;
 }
 
 int content_get_buffer(struct ferry *f, const struct content *content, uint64_t offset, void *buffer, size_t size,
                        size_t *ret_size)
 {
-        struct download_buffer b = { buffer };
+        char *next = buffer;
         uint64_t came = 0;
         if (size == 0 || !buffer)
                 return problem_argument(f, "the buffer is empty");
-        int r = content_get(f, content, offset, size, download_to_buffer, &b, &came);
+        int r = content_get(f, content, offset, size, download_to_buffer, &next, &came);
         if (r == 0 && ret_size)
                 *ret_size = (size_t)came;
         return r;
@@ -138,14 +120,19 @@ int content_get_buffer(struct ferry *f, const struct content *content, uint64_t 
 
 /* ---- PUT ---- */
 
-int content_put(struct ferry *f, struct content *content, uint64_t offset, struct request *request)
+int content_put(struct ferry *f, const struct content *content, uint64_t offset, struct request *request)
 {
-        path_query_number(&content->path, "offset", offset);
-        if (content->path.error)
-                return content->path.error;
+        FERRY_CLEANUP(path_clear) struct path path = { 0 };
+        FERRY_CLEANUP(cleanup_secret) char *authorization = NULL;
+        int r = content_locate(f, content, &path, &authorization);
+        path_query_number(&path, "offset", offset);
+        if (r == 0)
+                r = path.error;
+        if (r < 0)
+                return r;
         request->exchange.method = "PUT";
-        request->exchange.path = content->path.text.data;
+        request->exchange.path = path.text.data;
         request->exchange.content_type = "application/octet-stream";
-        request->authorization = content->authorization;
+        request->authorization = authorization;
         return call_plain(f, request);
 }

@@ -7,17 +7,13 @@
 int ferry_get_region_content_to(struct ferry *f, const char *id, uint64_t offset, uint64_t size, ferry_sink sink,
                                 void *context, uint64_t *ret_size)
 {
-        FERRY_CLEANUP(content_clear) struct content content = { 0 };
-        int r = content_make(f, "/v1/regions/", id, NULL, &content);
-        return r == 0 ? content_get(f, &content, offset, size, sink, context, ret_size) : r;
+        return content_get(f, &(struct content){ "/v1/regions/", id, NULL }, offset, size, sink, context, ret_size);
 }
 
 int ferry_get_region_content(struct ferry *f, const char *id, uint64_t offset, void *buffer, size_t size,
                              size_t *ret_size)
 {
-        FERRY_CLEANUP(content_clear) struct content content = { 0 };
-        int r = content_make(f, "/v1/regions/", id, NULL, &content);
-        return r == 0 ? content_get_buffer(f, &content, offset, buffer, size, ret_size) : r;
+        return content_get_buffer(f, &(struct content){ "/v1/regions/", id, NULL }, offset, buffer, size, ret_size);
 }
 
 static int download_to_fd(void *context, const void *data, size_t size)

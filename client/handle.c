@@ -43,10 +43,9 @@ static int handle_copy_path(const char *path, char **ret_copy)
         return *ret_copy ? 0 : -ENOMEM;
 }
 
-static int handle_set_token(struct ferry *f, const char *token)
+int handle_authorization(const char *token, char **ret_header)
 {
-        if (!token)
-                return 0;
+        char *header;
         /* A line break would smuggle headers in. */
         for (const char *p = token; *p; p++) {
                 if ((unsigned char)*p <= ' ' || (unsigned char)*p >= 0x7f)
@@ -54,7 +53,10 @@ static int handle_set_token(struct ferry *f, const char *token)
         }
         if (!*token)
                 return -EKEYREJECTED;
-        return asprintf(&f->authorization, "Authorization: Bearer %s", token) < 0 ? -ENOMEM : 0;
+        if (asprintf(&header, "Authorization: Bearer %s", token) < 0)
+                return -ENOMEM;
+        *ret_header = header;
+        return 0;
 }
 
 static int handle_set_options(struct ferry *f, const struct ferry_options *o)
@@ -72,7 +74,7 @@ static int handle_set_options(struct ferry *f, const struct ferry_options *o)
                 if (r < 0)
                         return r;
         }
-        return handle_set_token(f, o->token);
+        return o->token ? handle_authorization(o->token, &f->authorization) : 0;
 }
 
 static void handle_split_base(struct ferry *f)

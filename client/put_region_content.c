@@ -4,19 +4,12 @@
 
 #include "client_internal.h"
 
-static int upload(struct ferry *f, const char *id, uint64_t offset, struct request *request)
-{
-        FERRY_CLEANUP(content_clear) struct content content = { 0 };
-        int r = content_make(f, "/v1/regions/", id, NULL, &content);
-        return r == 0 ? content_put(f, &content, offset, request) : r;
-}
-
 int ferry_put_region_content(struct ferry *f, const char *id, uint64_t offset, const void *data, size_t size)
 {
         struct request request = { .exchange = { .body = data, .size = size } };
         if (size && !data)
                 return problem_argument(f, "there is no data");
-        return upload(f, id, offset, &request);
+        return content_put(f, &(struct content){ "/v1/regions/", id, NULL }, offset, &request);
 }
 
 int ferry_put_region_content_from(struct ferry *f, const char *id, uint64_t offset, ferry_source source, void *context,
@@ -25,7 +18,7 @@ int ferry_put_region_content_from(struct ferry *f, const char *id, uint64_t offs
         struct request request = { .exchange = { .source = source, .source_context = context, .source_size = size } };
         if (!source)
                 return problem_argument(f, "there is no source");
-        return upload(f, id, offset, &request);
+        return content_put(f, &(struct content){ "/v1/regions/", id, NULL }, offset, &request);
 }
 
 static ssize_t upload_from_fd(void *context, void *buffer, size_t size)
