@@ -3,6 +3,7 @@
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
+#include <utlist.h>
 
 #include <ferry/clock.h>
 
@@ -46,8 +47,8 @@ static void aio_run_due(struct ferry_aio *aio)
         do {
                 uint64_t now = ferry_clock_ms();
                 made = aio->n_made;
-                for (struct aio_call *c = aio->calls, *next; c; c = next) {
-                        next = c->next; /* stays: a callback frees no call but its own */
+                struct aio_call *c, *next;
+                DL_FOREACH_SAFE (aio->calls, c, next) { /* next stays: a callback frees no call but its own */
                         if (c->running && http_try_deadline(&c->http_try) <= now)
                                 aio_http_try_end(c, CURLE_OPERATION_TIMEDOUT);
                         else if (!c->running && c->due_ms <= now)
@@ -78,7 +79,7 @@ int ferry_aio_dispatch(struct ferry_aio *aio, int timeout_ms)
         int n = epoll_wait(aio->epoll, events, AIO_EVENTS, timeout_ms);
         if (n < 0 && errno != EINTR)
                 return -errno;
-        struct sigpipe_guard guard = sigpipe_block(aio->tls);
+        struct sigpipe_guard guard = sigpipe_block(aio->f->tls);
         for (int i = 0; i < n; i++) {
                 unsigned what = events[i].events;
                 if (events[i].data.fd == aio->timer)
@@ -108,7 +109,7 @@ int ferry_aio_new(struct ferry *f, struct ferry_aio **ret_aio)
         struct ferry_aio *aio = calloc(1, sizeof(*aio));
         if (!aio)
                 return -ENOMEM;
-        *aio = (struct ferry_aio){ .tls = f->tls, .epoll = -1, .timer = -1, .curl_due_ms = AIO_NEVER };
+        *aio = (struct ferry_aio){ .epoll = -1, .timer = -1, .curl_due_ms = AIO_NEVER };
         int r = 0;
         aio->epoll = epoll_create1(EPOLL_CLOEXEC);
         if (aio->epoll < 0)
@@ -139,14 +140,13 @@ struct ferry_aio *ferry_aio_free(struct ferry_aio *aio)
 {
         if (!aio || (aio->f && !handle_is_ours(aio->f)))
                 return NULL;
-        struct sigpipe_guard guard = sigpipe_block(aio->tls);
+        struct sigpipe_guard guard = sigpipe_block(aio->f && aio->f->tls);
         aio->ending = true;
         while (aio->calls) {
                 struct aio_call *c = aio->calls;
                 if (c->running)
                         (void)http_try_end(&c->http_try, CURLE_ABORTED_BY_CALLBACK);
                 (void)problem_classify(c->lane, c->request, &c->reply, -ECANCELED);
-                aio_unlink(c);
                 aio_call_back(c, -ECANCELED, NULL);
         }
         for (size_t i = 0; i < aio->n_idle; i++)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <string.h>
+#include <utlist.h>
 
 #include <ferry/clock.h>
 
@@ -9,22 +10,6 @@
 #include "sizes.h"
 
 /* ---- calls ---- */
-
-void aio_unlink(struct aio_call *c)
-{
-        *c->link = c->next;
-        if (c->next)
-                c->next->link = c->link;
-}
-
-static void aio_link(struct aio_call *c, struct aio_call **list)
-{
-        c->next = *list;
-        c->link = list;
-        if (c->next)
-                c->next->link = &c->next;
-        *list = c;
-}
 
 static void aio_call_free(struct aio_call *c)
 {
@@ -79,6 +64,7 @@ void aio_call_back(struct aio_call *c, int r, const struct aio_outcome *outcome)
         struct ferry_aio_result result = { r, &c->lane->problem, c->lane->message,
                                            outcome && outcome->has_operation ? &outcome->operation : NULL,
                                            outcome && outcome->has_results ? &outcome->results : NULL };
+        DL_DELETE(aio->calls, c);
         aio->n_calls--;
         aio->called++;
         c->done(c->context, &result);
@@ -163,7 +149,6 @@ static void aio_give(struct aio_call *c, int r, struct aio_outcome *outcome)
                 given.has_results = made == 0;
         }
         r = made < 0 ? made : r;
-        aio_unlink(c);
         aio_call_back(c, r, &given);
         ferry_operation_clear(&given.operation);
         ferry_operation_results_clear_sized(&given.results, &sizes);
@@ -222,7 +207,7 @@ static int aio_start(struct aio_call *c, int r)
         }
         aio->n_calls++;
         aio->n_made++;
-        aio_link(c, &aio->calls);
+        DL_PREPEND(aio->calls, c);
         aio_arm(aio, 0);
         return 0;
 }

@@ -22,7 +22,7 @@ struct aio_outcome {
 
 /* One call. In a list of its set; times are those of ferry_clock_ms. */
 struct aio_call {
-        struct aio_call *next, **link;
+        struct aio_call *prev, *next;
         struct ferry_aio *aio;
         struct ferry *lane; /* a handle of its own in the set's multi handle */
         struct http_try http_try;
@@ -48,7 +48,6 @@ struct aio_call {
 /* All fields belong to the thread that uses the set. */
 struct ferry_aio {
         struct ferry *f; /* what lanes are copies of */
-        bool tls;
         CURLM *multi;
         int epoll, timer;
         uint64_t curl_due_ms;
@@ -63,10 +62,7 @@ struct ferry_aio {
 
 /* ---- aio_call.c ---- */
 
-/* Removes a call from the list of its set. */
-void aio_unlink(struct aio_call *c);
-
-/* Runs the callback, then frees the call, which must be unlinked. */
+/* Takes the call out of the list of its set, runs the callback, then frees it. */
 void aio_call_back(struct aio_call *c, int r, const struct aio_outcome *outcome);
 
 /* Begin and end one try of a call's request. Both may run the callback and free the call. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <sys/timerfd.h>
+#include <utlist.h>
 
 #include <ferry/clock.h>
 
@@ -24,7 +25,8 @@ void aio_arm(struct ferry_aio *aio, uint64_t due)
 void aio_set_timer(struct ferry_aio *aio)
 {
         uint64_t due = aio->curl_due_ms;
-        for (struct aio_call *c = aio->calls; c; c = c->next) {
+        struct aio_call *c;
+        DL_FOREACH (aio->calls, c) {
                 uint64_t one = c->running ? http_try_deadline(&c->http_try) : c->due_ms;
                 due = one < due ? one : due;
         }
