@@ -79,23 +79,20 @@ int results_decode_page(struct ferry *f, const struct reply *reply, struct ferry
 }
 
 /* One element of a batch's answer, which is a document of its own: its metadata are only passed on. */
-static int results_add(struct ferry_operation_results *results, const char *text, size_t size, const char **ret_field)
+static int results_add(struct ferry_operation_results *results, size_t *room, const char *text, size_t size,
+                       const char **ret_field)
 {
         struct ferry_json_errors errors = { 0 };
         struct ferry_json *json = NULL;
-        if ((results->n & (results->n - 1)) == 0) { /* full: there is room for powers of two */
-                size_t room = results->n ? 2 * results->n : 1;
-                struct ferry_operation_result *items = realloc(results->items, room * sizeof(*items));
-                if (!items)
-                        return -ENOMEM;
-                results->items = items;
-        }
+        struct ferry_operation_result *items = ferry_reserve(results->items, room, results->n + 1, sizeof(*items));
+        if (!items)
+                return -ENOMEM;
+        results->items = items;
         int r = ferry_json_parse(text, size, "metadata", &json, &errors);
         if (r != 0)
                 return r < 0 ? r : -EPROTO;
-        struct ferry_operation_result *item = &results->items[results->n];
-        *item = (struct ferry_operation_result){ 0 };
-        r = result_decode(ferry_json_root(json), item, ret_field);
+        items[results->n] = (struct ferry_operation_result){ 0 };
+        r = result_decode(ferry_json_root(json), &items[results->n], ret_field);
         results->n += r == 0;
         (void)ferry_json_free(json);
         return r;
@@ -106,7 +103,7 @@ int results_decode_batch(struct ferry *f, const struct reply *reply, struct ferr
         struct ferry_json_errors errors = { 0 };
         struct ferry_operation_results results = { 0 };
         const char *at = reply->body.data, *field = "not an array", *text;
-        size_t size;
+        size_t size, room = 0;
         int r = call_check_type(f, reply);
         if (r != 0)
                 return r;
@@ -117,7 +114,7 @@ int results_decode_batch(struct ferry *f, const struct reply *reply, struct ferr
         if (r == 0 && *at != '[')
                 r = -EPROTO;
         while (r == 0 && ferry_json_next_text(&at, &text, &size))
-                r = results_add(&results, text, size, &field);
+                r = results_add(&results, &room, text, size, &field);
         if (r == -EPROTO)
                 (void)problem_protocol(f, "a field is missing or wrong", field);
         if (r == 0)
