@@ -100,18 +100,11 @@ void doctor_memory(struct doctor *d)
 
 /* ---- interfaces ---- */
 
-static int host_mtu(const char *interface)
+/* "mtu", or "speed" in Mb/s, as reported by the driver; 0 = unknown. */
+static int host_interface_number(const char *interface, const char *name)
 {
         char path[64 + IF_NAMESIZE], line[HOST_LINE];
-        snprintf(path, sizeof(path), "/sys/class/net/%s/mtu", interface);
-        return host_read(path, line, sizeof(line)) ? atoi(line) : 0;
-}
-
-/* Mb/s; as reported by the driver. */
-static int host_speed(const char *interface)
-{
-        char path[64 + IF_NAMESIZE], line[HOST_LINE];
-        snprintf(path, sizeof(path), "/sys/class/net/%s/speed", interface);
+        snprintf(path, sizeof(path), "/sys/class/net/%s/%s", interface, name);
         return host_read(path, line, sizeof(line)) ? atoi(line) : 0;
 }
 
@@ -129,7 +122,8 @@ static void host_interface(struct doctor *d, const struct ifaddrs *i)
 {
         char address[64] = "", fix[128], speed[32] = "";
         socklen_t size = i->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-        int mtu = host_mtu(i->ifa_name), megabits = host_speed(i->ifa_name);
+        int mtu = host_interface_number(i->ifa_name, "mtu");
+        int megabits = host_interface_number(i->ifa_name, "speed");
         (void)getnameinfo(i->ifa_addr, size, address, sizeof(address), NULL, 0, NI_NUMERICHOST);
         if (megabits > 0)
                 snprintf(speed, sizeof(speed), ", %d Mb/s", megabits);
@@ -208,7 +202,7 @@ bool doctor_route(const char *host, const char *port, char *interface, size_t si
                   getsockname(fd, (struct sockaddr *)&own, &length) == 0 &&
                   host_interface_of((struct sockaddr *)&own, interface, size);
         if (ok)
-                *ret_mtu = host_mtu(interface);
+                *ret_mtu = host_interface_number(interface, "mtu");
         if (fd >= 0)
                 close(fd);
         if (list)
