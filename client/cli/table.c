@@ -94,21 +94,19 @@ static bool table_is_number(enum table_type type)
         return type == TABLE_NUMBER || type == TABLE_BYTES || type == TABLE_MICROS || type == TABLE_AGE;
 }
 
-static void table_line(FILE *stream, char cells[][TABLE_CELL], const size_t *widths, const struct table_column *columns,
-                       size_t n)
+static void table_line(char cells[][TABLE_CELL], const size_t *widths, const struct table_column *columns, size_t n)
 {
         for (size_t i = 0; i < n; i++) {
                 int width = (int)widths[i];
                 if (table_is_number(columns[i].type))
-                        fprintf(stream, "%*s", width, cells[i]);
+                        printf("%*s", width, cells[i]);
                 else
-                        fprintf(stream, "%-*s", i + 1 < n ? width : 0, cells[i]);
-                fputs(i + 1 < n ? "  " : "\n", stream);
+                        printf("%-*s", i + 1 < n ? width : 0, cells[i]);
+                fputs(i + 1 < n ? "  " : "\n", stdout);
         }
 }
 
-void table_print(FILE *stream, struct json_object *const *rows, size_t n, const struct table_column *columns,
-                 size_t n_columns)
+void table_print(struct json_object *array, size_t n, const struct table_column *columns, size_t n_columns)
 {
         char cells[TABLE_COLUMNS][TABLE_CELL];
         size_t widths[TABLE_COLUMNS] = { 0 };
@@ -116,18 +114,18 @@ void table_print(FILE *stream, struct json_object *const *rows, size_t n, const 
                 widths[i] = strlen(columns[i].title);
         for (size_t row = 0; row < n; row++) {
                 for (size_t i = 0; i < n_columns; i++) {
-                        table_format(rows[row], &columns[i], cells[i], TABLE_CELL);
+                        table_format(json_object_array_get_idx(array, row), &columns[i], cells[i], TABLE_CELL);
                         size_t width = strlen(cells[i]);
                         widths[i] = width > widths[i] ? width : widths[i];
                 }
         }
         for (size_t i = 0; i < n_columns; i++)
                 snprintf(cells[i], TABLE_CELL, "%s", columns[i].title);
-        table_line(stream, cells, widths, columns, n_columns);
+        table_line(cells, widths, columns, n_columns);
         for (size_t row = 0; row < n; row++) {
                 for (size_t i = 0; i < n_columns; i++)
-                        table_format(rows[row], &columns[i], cells[i], TABLE_CELL);
-                table_line(stream, cells, widths, columns, n_columns);
+                        table_format(json_object_array_get_idx(array, row), &columns[i], cells[i], TABLE_CELL);
+                table_line(cells, widths, columns, n_columns);
         }
 }
 
@@ -228,12 +226,6 @@ int table_show(const struct cli *cli, struct json_object *array, const struct ta
                 fprintf(stderr, "%s\n", empty);
                 return CLI_OK;
         }
-        struct json_object **rows = calloc(n, sizeof(*rows));
-        if (!rows)
-                return cli_usage_error("%s", strerror(ENOMEM));
-        for (size_t i = 0; i < n; i++)
-                rows[i] = json_object_array_get_idx(array, i);
-        table_print(stdout, rows, n, columns, n_columns);
-        free(rows);
+        table_print(array, n, columns, n_columns);
         return CLI_OK;
 }

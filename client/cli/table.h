@@ -28,9 +28,8 @@ struct table_column {
 /* One value as text; "-" when the member is missing. */
 void table_format(struct json_object *row, const struct table_column *column, char *text, size_t size);
 
-/* The rows under a title line, each column as wide as it must be. */
-void table_print(FILE *stream, struct json_object *const *rows, size_t n, const struct table_column *columns,
-                 size_t n_columns);
+/* The first n elements under a title line, each column as wide as it must be. */
+void table_print(struct json_object *array, size_t n, const struct table_column *columns, size_t n_columns);
 
 /* Text as a value in a path's query. */
 void table_encode(FILE *path, const char *text);

@@ -137,27 +137,20 @@ static size_t top_height(const struct top *top)
         return rows > TOP_FRAME_LINES ? rows - TOP_FRAME_LINES : 1;
 }
 
-static int top_draw(const struct top *top, struct json_object *list, double sum)
+static void top_draw(const struct top *top, struct json_object *rows, double sum)
 {
-        size_t n = json_object_array_length(list), most = top_height(top);
-        struct json_object **rows = calloc(n + 1, sizeof(*rows));
+        size_t n = json_object_array_length(rows), most = top_height(top);
         char rate[32];
-        if (!rows)
-                return cli_usage_error("memory is short");
-        for (size_t i = 0; i < n; i++)
-                rows[i] = json_object_array_get_idx(list, i);
         cli_bytes_format(rate, sizeof(rate), sum);
         if (top->live)
                 fputs("\033[H\033[J\033[?7l", stdout); /* long lines are cut, not wrapped */
         printf("%s at %s: %zu operation%s, %s/s\n\n", top->name, top->cli->worker.url, n, n == 1 ? "" : "s", rate);
-        table_print(stdout, rows, n < most ? n : most, top_columns, FERRY_ARRAY_SIZE(top_columns));
+        table_print(rows, n < most ? n : most, top_columns, FERRY_ARRAY_SIZE(top_columns));
         if (n > most)
                 printf("… and %zu more\n", n - most);
         if (top->live)
                 fputs("\033[?7h", stdout);
         (void)fflush(stdout);
-        free(rows);
-        return CLI_OK;
 }
 
 /* An operation that ends between the two requests is in both. */
@@ -170,9 +163,10 @@ static int top_look(struct top *top)
                 status = top_listen(top, 0);
         if (status == CLI_OK) {
                 double sum = top_rows(top, running, rows);
-                status = top->cli->json
-                                 ? cli_print(json_object_to_json_string_ext(rows, JSON_C_TO_STRING_NOSLASHESCAPE))
-                                 : top_draw(top, rows, sum);
+                if (top->cli->json)
+                        status = cli_print(json_object_to_json_string_ext(rows, JSON_C_TO_STRING_NOSLASHESCAPE));
+                else
+                        top_draw(top, rows, sum);
         }
         json_object_put(running);
         json_object_put(rows);
