@@ -106,6 +106,8 @@ int cli_options_parse(struct cli *cli, int argc, char **argv, int *ret_argc);
 /* CLI_OK, or CLI_USAGE with a line that says what a wrong name may have meant. */
 int cli_command_find(const struct cli *cli, const char *name, const struct cli_command **ret_command);
 bool cli_option_applies(const struct cli_option *option, const struct cli_command *command);
+/* Whether the manual and the completions show an option with a command; NULL = with what every command has. */
+bool cli_option_belongs(const struct cli_option *option, const struct cli_command *command);
 
 /* Whether the command line has the option of a field of struct cli, or the environment at most. */
 bool cli_option_given(const struct cli *cli, const char *const *field);

@@ -8,10 +8,8 @@
 static void completion_words(const struct cli_command *command)
 {
         for (size_t i = 0; i < cli_options_count; i++) {
-                const struct cli_option *option = &cli_options[i];
-                bool own = command ? option->commands && cli_option_applies(option, command) : !option->commands;
-                if (own && option->offset != offsetof(struct cli, mdoc))
-                        printf(" --%s", option->name);
+                if (cli_option_belongs(&cli_options[i], command))
+                        printf(" --%s", cli_options[i].name);
         }
 }
 

@@ -88,14 +88,16 @@ static void help_mdoc_arguments(const char *arguments)
         putchar('\n');
 }
 
+/* A list of the options that belong to a command, if it has any. */
 static void help_mdoc_options(const struct cli_command *command)
 {
+        bool any = false;
         for (size_t i = 0; i < cli_options_count; i++) {
                 const struct cli_option *option = &cli_options[i];
-                bool wanted = command ? option->commands && cli_option_applies(option, command) : !option->commands;
-                if (!wanted || option->offset == offsetof(struct cli, mdoc))
+                if (!cli_option_belongs(option, command))
                         continue;
-                fputs(".It ", stdout);
+                fputs(any ? ".It " : ".Bl -tag -width Ds\n.It ", stdout);
+                any = true;
                 if (option->letter)
                         printf("Fl %c , ", option->letter);
                 printf("Fl -%s", option->name);
@@ -104,6 +106,8 @@ static void help_mdoc_options(const struct cli_command *command)
                 if (option->environment)
                         printf("Environment:\n.Ev %s .\n", option->environment);
         }
+        if (any)
+                puts(".El");
 }
 
 /* Each sentence on a line of its own. */
@@ -121,9 +125,9 @@ static void help_mdoc_text(const char *text)
 
 static void help_mdoc(const struct cli *cli)
 {
-        puts(".Sh OPTIONS\nOptions may appear anywhere on the command line.\n.Bl -tag -width Ds");
+        puts(".Sh OPTIONS\nOptions may appear anywhere on the command line.");
         help_mdoc_options(NULL);
-        puts(".El\n.Sh COMMANDS\n.Bl -tag -width Ds");
+        puts(".Sh COMMANDS\n.Bl -tag -width Ds");
         for (size_t i = 0; i < cli->n_commands; i++) {
                 const struct cli_command *command = &cli->commands[i];
                 printf(".It Cm %s", command->name);
@@ -131,15 +135,7 @@ static void help_mdoc(const struct cli *cli)
                 printf("%c%s.\n", toupper((unsigned char)command->help[0]), command->help + 1);
                 if (command->text)
                         help_mdoc_text(command->text);
-                bool own = false;
-                for (size_t j = 0; j < cli_options_count; j++)
-                        own |= cli_options[j].commands && cli_option_applies(&cli_options[j], command) &&
-                               cli_options[j].offset != offsetof(struct cli, mdoc);
-                if (own) {
-                        puts(".Bl -tag -width Ds");
-                        help_mdoc_options(command);
-                        puts(".El");
-                }
+                help_mdoc_options(command);
         }
         puts(".El");
 }

@@ -64,6 +64,13 @@ bool cli_option_applies(const struct cli_option *option, const struct cli_comman
         return false;
 }
 
+bool cli_option_belongs(const struct cli_option *option, const struct cli_command *command)
+{
+        if (option->offset == AT(mdoc))
+                return false;
+        return command ? option->commands && cli_option_applies(option, command) : !option->commands;
+}
+
 /* ---- what a wrong name may have meant ---- */
 
 enum { SUGGEST_NAME_MAX = 32 };
