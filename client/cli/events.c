@@ -7,6 +7,8 @@
 #include "member.h"
 #include "table.h"
 
+enum { EVENTS_PAGE = 1000 };
+
 /* The members of an event's object that its line shows, if present. */
 static const struct table_column events_columns[] = {
         { "", "id", TABLE_TEXT },           { "", "worker", TABLE_TEXT },    { "", "name", TABLE_TEXT },
@@ -54,26 +56,16 @@ static void events_missed(struct json_object *page)
 
 int events_page(struct cli *cli, const char *after, unsigned wait_ms, struct json_object **ret_page)
 {
+        FERRY_CLEANUP(path_clear) struct path path = { 0 };
         struct json_object *list;
-        char *path = NULL;
-        size_t size;
-        FILE *stream = open_memstream(&path, &size);
-        if (!stream)
-                return cli_usage_error("memory is short");
-        fputs("/v1/events?limit=1000", stream);
-        if (after) {
-                fputs("&after=", stream);
-                table_encode(stream, after);
-        }
-        if (cli->label) {
-                fputs("&label=", stream);
-                table_encode(stream, cli->label);
-        }
-        if (wait_ms)
-                fprintf(stream, "&wait_ms=%u", wait_ms);
-        int status = fclose(stream) == 0 ? table_get(&cli->worker, path, "events", json_type_array, ret_page)
-                                         : cli_usage_error("memory is short");
-        free(path);
+        path_add(&path, "/v1/events");
+        path_query_number(&path, "limit", EVENTS_PAGE);
+        path_query(&path, "after", after);
+        path_query(&path, "label", cli->label);
+        path_query_number(&path, "wait_ms", wait_ms);
+        int status = table_path(&path);
+        if (status == CLI_OK)
+                status = table_get(&cli->worker, path.text.data, "events", json_type_array, ret_page);
         /* Whoever follows would be led in a circle. */
         if (status == CLI_OK && after && member_list(*ret_page, "events", &list) &&
             strcmp(member_text(*ret_page, "next", ""), after) == 0) {

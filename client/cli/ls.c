@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
 #include <json-c/json.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "table.h"
+
+enum { LS_PAGE = 1000 };
 
 static const struct table_column ls_columns[] = {
         { "OPERATION", "id", TABLE_TEXT },      { "KIND", "kind", TABLE_TEXT },
@@ -28,34 +28,23 @@ static int ls_check(const char *what, const char *value, const char *(*name)(int
         return cli_usage_error("no %s %s (see ferry ls --help)", what, value);
 }
 
-static void ls_filter(FILE *path, const char *name, const char *value)
+static int ls_path(const struct cli *cli, const char *kind, const char *status, struct path *path)
 {
-        if (!value)
-                return;
-        fprintf(path, "&%s=", name);
-        table_encode(path, value);
-}
-
-static int ls_path(const struct cli *cli, const char *kind, const char *status, char **ret_path)
-{
-        size_t size;
-        FILE *path = open_memstream(ret_path, &size);
-        if (path) {
-                fprintf(path, "/v1/operations?limit=1000");
-                ls_filter(path, "kind", kind);
-                ls_filter(path, "status", status);
-                ls_filter(path, "label", cli->label);
-                ls_filter(path, "done", cli->done ? "true" : cli->running ? "false" : NULL);
-                ls_filter(path, "order", cli->newest ? "newest" : NULL);
-        }
-        return path && fclose(path) == 0 ? CLI_OK : cli_usage_error("%s", strerror(ENOMEM));
+        path_add(path, "/v1/operations");
+        path_query_number(path, "limit", LS_PAGE);
+        path_query(path, "kind", kind);
+        path_query(path, "status", status);
+        path_query(path, "label", cli->label);
+        path_query(path, "done", cli->done ? "true" : cli->running ? "false" : NULL);
+        path_query(path, "order", cli->newest ? "newest" : NULL);
+        return table_path(path);
 }
 
 int cli_run_ls(struct cli *cli, int argc, char **argv)
 {
+        FERRY_CLEANUP(path_clear) struct path path = { 0 };
         const char *kind = NULL, *status_name = NULL;
         struct json_object *list = NULL;
-        char *path = NULL;
         int status = ls_check("kind", cli->kind, ferry_kind_name, &kind);
         if (status == CLI_OK)
                 status = ls_check("status", cli->status, ferry_status_name, &status_name);
@@ -66,8 +55,7 @@ int cli_run_ls(struct cli *cli, int argc, char **argv)
         if (status == CLI_OK)
                 status = ls_path(cli, kind, status_name, &path);
         if (status == CLI_OK)
-                status = table_get_all(&cli->worker, path, "operations", NULL, &list);
-        free(path);
+                status = table_get_all(&cli->worker, path.text.data, "operations", NULL, &list);
         if (status == CLI_OK)
                 status = table_show(cli, list, ls_columns, FERRY_ARRAY_SIZE(ls_columns), "No operations.");
         json_object_put(list);

@@ -129,11 +129,11 @@ void table_print(struct json_object *array, size_t n, const struct table_column 
         }
 }
 
-void table_encode(FILE *path, const char *text)
+int table_path(const struct path *path)
 {
-        static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
-        for (; *text; text++)
-                fprintf(path, strchr(plain, *text) ? "%c" : "%%%02X", (unsigned char)*text);
+        if (path->error == 0)
+                return CLI_OK;
+        return cli_usage_error("%s", path->error == -EINVAL ? "an argument is too long" : strerror(-path->error));
 }
 
 int table_nonsense(const struct cli_worker *worker, const char *path)
@@ -158,40 +158,27 @@ int table_get(const struct cli_worker *worker, const char *path, const char *mem
         return cli_result(worker, r);
 }
 
-/* The path of the page after another one, for free(); NULL = memory is short. */
-static char *table_next(const char *path, const char *after)
-{
-        char *next = NULL;
-        size_t size;
-        FILE *stream = open_memstream(&next, &size);
-        if (!stream)
-                return NULL;
-        fprintf(stream, "%s&after=", path);
-        table_encode(stream, after);
-        if (fclose(stream) == 0)
-                return next;
-        free(next);
-        return NULL;
-}
-
-/* Adds a page to a list. *at: the path of the page, then of the next one; NULL = it was the last. */
-static int table_add_page(const struct cli_worker *worker, const char *path, const char *member, char **at,
+/* Adds a page to a list. *at: the path of the page, then of the next one; without a text after the last. */
+static int table_add_page(const struct cli_worker *worker, const char *path, const char *member, struct path *at,
                           int64_t *skipped, struct json_object *all)
 {
         struct json_object *page = NULL, *list, *more;
-        char *next = NULL;
-        int status = table_get(worker, *at, member, json_type_array, &page);
+        struct path next = { .queried = true };
+        int status = table_get(worker, at->text.data, member, json_type_array, &page);
         for (size_t i = 0, n = member_list(page, member, &list); status == CLI_OK && i < n; i++)
                 json_object_array_add(all, json_object_get(json_object_array_get_idx(list, i)));
         const char *after = member_text(page, "next", NULL);
-        if (status == CLI_OK && after && !(next = table_next(path, after)))
-                status = cli_usage_error("%s", strerror(ENOMEM));
-        else if (next && strcmp(next, *at) == 0) /* a circle */
-                status = table_nonsense(worker, path);
+        if (status == CLI_OK && after) {
+                path_add(&next, path);
+                path_query(&next, "after", after);
+                status = table_path(&next);
+                if (status == CLI_OK && strcmp(next.text.data, at->text.data) == 0) /* a circle */
+                        status = table_nonsense(worker, path);
+        }
         if (status == CLI_OK && json_object_object_get_ex(page, "skipped", &more))
                 *skipped += json_object_get_int64(more);
         json_object_put(page);
-        free(*at);
+        path_clear(at);
         *at = next;
         return status;
 }
@@ -201,11 +188,12 @@ int table_get_all(const struct cli_worker *worker, const char *path, const char 
 {
         int64_t skipped = 0;
         struct json_object *all = json_object_new_array();
-        char *at = strdup(path);
-        int status = at && all ? CLI_OK : cli_usage_error("%s", strerror(ENOMEM));
-        while (status == CLI_OK && at)
+        struct path at = { 0 };
+        path_add(&at, path);
+        int status = all ? table_path(&at) : cli_usage_error("%s", strerror(ENOMEM));
+        while (status == CLI_OK && at.text.data)
                 status = table_add_page(worker, path, member, &at, &skipped, all);
-        free(at);
+        path_clear(&at);
         if (status == CLI_OK)
                 *ret_array = all;
         else

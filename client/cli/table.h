@@ -5,8 +5,7 @@
 #include <json-c/json.h>
 
 #include "cli.h"
-
-struct json_object;
+#include "url.h"
 
 /* JSON as a table or, with --json, as it came. */
 
@@ -31,8 +30,8 @@ void table_format(struct json_object *row, const struct table_column *column, ch
 /* The first n elements under a title line, each column as wide as it must be. */
 void table_print(struct json_object *array, size_t n, const struct table_column *columns, size_t n_columns);
 
-/* Text as a value in a path's query. */
-void table_encode(FILE *path, const char *text);
+/* Whether a path could be made. CLI_OK or CLI_USAGE. */
+int table_path(const struct path *path);
 
 /* Tells that a path of this worker answers with something else. CLI_UNREACHABLE. */
 int table_nonsense(const struct cli_worker *worker, const char *path);

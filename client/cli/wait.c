@@ -36,17 +36,15 @@ static int wait_result(const struct cli *cli, const struct ferry_operation_resul
 /* Each operation or problem as the worker tells it, one a line. */
 static int wait_print(struct cli *cli, int n, char **ids)
 {
+        FERRY_CLEANUP(path_clear) struct path path = { 0 };
         struct json_object *page = NULL, *list;
-        char *path = NULL;
-        size_t size;
-        FILE *stream = open_memstream(&path, &size);
-        for (int i = 0; stream && i < n; i++) {
-                fputs(i ? "," : "/v1/operations?ids=", stream);
-                table_encode(stream, ids[i]);
+        for (int i = 0; i < n; i++) {
+                path_add(&path, i ? "," : "/v1/operations?ids=");
+                path_add_segment(&path, ids[i]);
         }
-        int status = stream && fclose(stream) == 0 ? table_get(&cli->worker, path, "operations", json_type_array, &page)
-                                                   : cli_usage_error("%s", strerror(ENOMEM));
-        free(path);
+        int status = table_path(&path);
+        if (status == CLI_OK)
+                status = table_get(&cli->worker, path.text.data, "operations", json_type_array, &page);
         if (status == CLI_OK && json_object_object_get_ex(page, "operations", &list)) {
                 for (size_t i = 0; status == CLI_OK && i < json_object_array_length(list); i++)
                         status = cli_print(json_object_to_json_string_ext(json_object_array_get_idx(list, i),
