@@ -66,7 +66,7 @@ int cli_run_devices(struct cli *cli, int argc, char **argv)
         if (status == CLI_OK)
                 status = table_get(&cli->worker, "/v1/devices", "transports", json_type_array, &devices);
         if (status == CLI_OK && cli->json)
-                status = cli_print(json_object_to_json_string_ext(devices, JSON_C_TO_STRING_NOSLASHESCAPE));
+                status = table_print_json(devices, JSON_C_TO_STRING_PLAIN);
         else if (status == CLI_OK)
                 devices_print(cli, devices);
         json_object_put(devices);

@@ -158,8 +158,7 @@ int cli_run_doctor(struct cli *cli, int argc, char **argv)
                         status = doctor_peer(&d, argv[1]);
         }
         if (d.findings && d.worker)
-                (void)cli_print(json_object_to_json_string_ext(d.findings, JSON_C_TO_STRING_PRETTY |
-                                                                                   JSON_C_TO_STRING_NOSLASHESCAPE));
+                (void)table_print_json(d.findings, JSON_C_TO_STRING_PRETTY);
         json_object_put(d.findings);
         json_object_put(d.worker);
         json_object_put(d.devices);

@@ -26,11 +26,9 @@ int cli_run_show(struct cli *cli, int argc, char **argv)
         int status = cli_connect(cli);
         if (status == CLI_OK)
                 status = table_get(&cli->worker, path, member, type, &json);
-        if (status == CLI_OK && cli->json)
-                status = cli_print(json_object_to_json_string_ext(json, JSON_C_TO_STRING_NOSLASHESCAPE));
-        else if (status == CLI_OK)
-                status = cli_print(json_object_to_json_string_ext(
-                        json, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE));
+        if (status == CLI_OK)
+                status = table_print_json(json, cli->json ? JSON_C_TO_STRING_PLAIN
+                                                          : JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED);
         json_object_put(json);
         return status;
 }

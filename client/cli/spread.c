@@ -9,6 +9,7 @@
 #include <ferry/clock.h>
 
 #include "content.h"
+#include "table.h"
 
 enum { SPREAD_WATCH_MS = 200, SPREAD_LINE_MAX = 1024 /* wider than a terminal */ };
 
@@ -122,7 +123,7 @@ static int spread_report_json(const struct spread *spread)
         for (size_t i = 0; i < spread->n; i++)
                 report_member(&spread->members[i], list);
         json_object_object_add(report, "members", list);
-        int status = cli_print(json_object_to_json_string_ext(report, JSON_C_TO_STRING_NOSLASHESCAPE));
+        int status = table_print_json(report, JSON_C_TO_STRING_PLAIN);
         json_object_put(report);
         return status;
 }

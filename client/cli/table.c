@@ -203,13 +203,17 @@ int table_get_all(const struct cli_worker *worker, const char *path, const char 
         return status;
 }
 
+int table_print_json(struct json_object *json, int flags)
+{
+        return cli_print(json_object_to_json_string_ext(json, flags | JSON_C_TO_STRING_NOSLASHESCAPE));
+}
+
 int table_show(const struct cli *cli, struct json_object *array, const struct table_column *columns, size_t n_columns,
                const char *empty)
 {
         size_t n = json_object_array_length(array);
         if (cli->json)
-                return cli_print(json_object_to_json_string_ext(array, JSON_C_TO_STRING_PRETTY |
-                                                                               JSON_C_TO_STRING_NOSLASHESCAPE));
+                return table_print_json(array, JSON_C_TO_STRING_PRETTY);
         if (n == 0) {
                 fprintf(stderr, "%s\n", empty);
                 return CLI_OK;

@@ -47,6 +47,9 @@ int table_get(const struct cli_worker *worker, const char *path, const char *mem
 int table_get_all(const struct cli_worker *worker, const char *path, const char *member, int64_t *ret_skipped,
                   struct json_object **ret_array);
 
+/* JSON to standard output, in one line or as flags say (JSON_C_TO_STRING_PRETTY). The exit status. */
+int table_print_json(struct json_object *json, int flags);
+
 /* The table of an array, or the array as JSON. An exit status. */
 int table_show(const struct cli *cli, struct json_object *array, const struct table_column *columns, size_t n_columns,
                const char *empty);

@@ -164,7 +164,7 @@ static int top_look(struct top *top)
         if (status == CLI_OK) {
                 double sum = top_rows(top, running, rows);
                 if (top->cli->json)
-                        status = cli_print(json_object_to_json_string_ext(rows, JSON_C_TO_STRING_NOSLASHESCAPE));
+                        status = table_print_json(rows, JSON_C_TO_STRING_PLAIN);
                 else
                         top_draw(top, rows, sum);
         }

@@ -47,9 +47,7 @@ static int wait_print(struct cli *cli, int n, char **ids)
                 status = table_get(&cli->worker, path.text.data, "operations", json_type_array, &page);
         if (status == CLI_OK && json_object_object_get_ex(page, "operations", &list)) {
                 for (size_t i = 0; status == CLI_OK && i < json_object_array_length(list); i++)
-                        status = cli_print(json_object_to_json_string_ext(json_object_array_get_idx(list, i),
-                                                                          JSON_C_TO_STRING_PLAIN |
-                                                                                  JSON_C_TO_STRING_NOSLASHESCAPE));
+                        status = table_print_json(json_object_array_get_idx(list, i), JSON_C_TO_STRING_PLAIN);
         }
         json_object_put(page);
         return status;
