@@ -6,6 +6,8 @@
 /* The answer to a peer with the right key after the operation's end. */
 static int refusal_of_terminal(const struct operation *operation)
 {
+        if (operation->status == FERRY_ERRORED && !operation->started_us) /* with the read that it followed */
+                return FERRY_E_STALE_METADATA;
         if (operation->status != FERRY_CANCELLED)
                 return FERRY_E_ALREADY_CLAIMED;
         return operation->error == FERRY_E_EXPIRED ? FERRY_E_EXPIRED : FERRY_E_CANCELLED_BY_PEER;

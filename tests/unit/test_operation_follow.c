@@ -217,6 +217,23 @@ WITH_STORE(it_ends_with_the_error_of_its_source)
         assert_ends_with(f, FERRY_E_CANCELLED, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
 }
 
+WITH_STORE(a_follower_that_ended_unclaimed_is_stale_for_its_peer)
+{
+        const struct operation_slice slice = { f->region, AT, SIZE };
+        const struct operation_spec spec = {
+                .kind = FERRY_READABLE, .slices = &slice, .n_slices = 1, .follow = make_read(f)
+        };
+        struct engine_claim_request request;
+        struct engine_claim none;
+        struct operation *follower;
+
+        assert_int_equal(make_spec(f, &spec, &follower), 0);
+        request = request_for(f, follower);
+        end_transfer(f, FERRY_E_PEER_LOST);
+        assert_int_equal(look(f, follower).status, FERRY_ERRORED);
+        assert_int_equal(operation_store_claim(f->store, &request, &none), FERRY_E_STALE_METADATA);
+}
+
 /* While the transfers that it serves come to rest. */
 WITH_STORE(a_follower_whose_source_has_ended_takes_no_new_claim)
 {
