@@ -393,6 +393,7 @@ int operation_content_end(struct operation_store *store, struct operation *opera
                 content_transfer_end_unlock(transfer, 0, "");
         } else {
                 *ret_complete = false;
+                transfer->revoked_by_peer = true;
                 content_transfer_revoke_unlock(
                         transfer, error ? engine_error_of_peer((uint32_t)error) : FERRY_E_CANCELLED_BY_PEER,
                         FERRY_E_GONE);

@@ -28,6 +28,7 @@ struct content_transfer {
         struct content_ranges moved;
         int revoke_reason;      /* the error it ends with; 0 = not revoked */
         int revoke_wire_reason; /* the error for the client */
+        bool revoked_by_peer;   /* revoke_reason is its client's */
         bool claimed;           /* claim, stream and gpu are valid */
         bool over;
         bool timed;         /* the timer is armed, or its callback is about to run */

@@ -228,6 +228,7 @@ WITH_STORE(a_named_transfer_that_is_given_up_is_not_complete)
                 assert_int_equal(operation_content_end(f->store, operation, NULL, 7, rows[i].error, &complete), 0);
                 assert_false(complete);
                 assert_ended(f, operation, rows[i].status, rows[i].ends_with);
+                assert_string_equal(look(f, operation).detail, "the peer ended the transfer");
                 test_release(operation);
         }
 }
