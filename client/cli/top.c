@@ -27,7 +27,7 @@ struct top {
         bool live;
         char *name;                /* of the worker */
         char *after;               /* the latest event that was seen; NULL = none yet */
-        struct json_object *seen;  /* id → bytes_done, of the previous round; NULL = none yet */
+        struct json_object *seen;  /* id → bytes moved, of the previous round; NULL = none yet */
         struct json_object *ended; /* id → operation, since the previous round */
         uint64_t seen_ms;
         bool moving; /* an operation is in progress, whose bytes no event reports */
@@ -82,11 +82,19 @@ static int top_listen(struct top *top, unsigned wait_ms)
 
 /* ---- a look ---- */
 
+/* By all uses: bytes_done is that of the furthest. */
+static double top_moved(struct json_object *operation)
+{
+        double done = top_number(operation, "bytes_done");
+        double uses = top_number(operation, "uses_done") * top_number(operation, "bytes_total");
+        return done > uses ? done : uses;
+}
+
 /* Adds the rate since the previous round, before which a new operation had moved nothing. Returns the rate. */
 static double top_rate(const struct top *top, struct json_object *operation, uint64_t now_ms)
 {
         struct json_object *before = NULL;
-        double moved = top_number(operation, "bytes_done"), rate;
+        double moved = top_moved(operation), rate;
         if (!top->seen || now_ms <= top->seen_ms)
                 return 0;
         if (json_object_object_get_ex(top->seen, member_text(operation, "id", ""), &before))
@@ -112,7 +120,7 @@ static double top_rows(struct top *top, struct json_object *running, struct json
                         continue;
                 top->moving = top->moving || strcmp(member_text(operation, "status", ""), "IN_PROGRESS") == 0;
                 sum += top_rate(top, operation, now_ms);
-                json_object_object_add(seen, id, json_object_new_double(top_number(operation, "bytes_done")));
+                json_object_object_add(seen, id, json_object_new_double(top_moved(operation)));
                 json_object_array_add(rows, json_object_get(operation));
         }
         json_object_object_foreach (top->ended, id, operation) {

@@ -256,6 +256,27 @@ class Files(Case):
         self.ferry("rm", operation, region, "-u", self.a.url)
         self.nothing_left(self.a)
 
+    def test_top_counts_every_use_of_an_offer(self):
+        source, target = self.region(self.a, 4096), self.region(self.b, 4096)
+        offer = json.loads(self.ferry("post", "/v1/operations?include=metadata", json.dumps(
+            {"kind": "readable", "uses": 3, "descriptors": [{"region": source}]}), "-u", self.a.url)[0])
+
+        def use(n):
+            self.ferry("post", "/v1/operations?wait_ms=20000", json.dumps(
+                {"kind": "read", "descriptors": [{"region": target}], "remote_metadata": offer["metadata"]}),
+                "-u", self.b.url)
+            self.eventually(lambda: self.a.get("/v1/operations/" + offer["id"])["uses_done"] == n)
+
+        use(1)
+        top = self.start("top", "--json", "--interval", "10ms", "--count", 3000, "-u", self.a.url)
+        self.assertNotIn("rate", json.loads(top.stdout.readline())[0])
+        self.assertNotIn("rate", json.loads(top.stdout.readline())[0])
+        use(2)
+        while "rate" not in json.loads(top.stdout.readline())[0]:
+            pass
+        top.send_signal(signal.SIGINT)
+        top.communicate()
+
     def test_events_tell_what_happened_and_what_happens(self):
         self.region(self.a, 4096)
         told = self.ferry("events", "-u", self.a.url)[0].decode().splitlines()

@@ -170,6 +170,21 @@ def transfers_appear_and_are_cancelled(scene):
     page.wait(f"{rows}.length === 0")
 
 
+def every_use_of_an_offer_is_counted(scene):
+    page, size, sent = scene.browser, 5000, "moved.sent.reduce((a, b) => a + b)"
+    region = scene.a.region(size)
+    offer = scene.a.call("POST", "/v1/operations?include=metadata",
+                         {"kind": "readable", "uses": 3, "descriptors": [{"region": region}]})
+    before = page.eval(sent)
+    for use in (1, 2):
+        scene.a.call("GET", f"/v1/operations/{offer['id']}/content",
+                     Authorization="Bearer " + offer["metadata"]["notification_key"])
+        page.wait(f"{sent} === {before + use * size}")
+    scene.a.call("POST", f"/v1/operations/{offer['id']}/cancel")
+    scene.a.call("DELETE", "/v1/regions/" + region)
+    page.wait("document.querySelectorAll('#transfers tbody tr').length === 0")
+
+
 def what_a_client_names_is_text(scene):
     page = scene.browser
     failures(scene.a, scene.b, 3)
@@ -279,7 +294,7 @@ def the_death_of_the_worker_is_seen(scene):
 
 
 TESTS = (a_wrong_token_is_asked_for_again, the_token_opens_the_page_and_stays_in_memory,
-         transfers_appear_and_are_cancelled, what_a_client_names_is_text,
+         transfers_appear_and_are_cancelled, every_use_of_an_offer_is_counted, what_a_client_names_is_text,
          a_failure_after_the_stream_has_begun_leaves_no_stream_behind, a_stream_that_falls_silent_is_taken_for_cut,
          an_answer_that_stalls_is_asked_for_again,
          near_limits_are_told_until_they_are_cleared, many_transfers_stay_readable, the_interface_is_a_page_without_a_script)

@@ -60,11 +60,14 @@ function count(operation, bytes) {
   moved[RECEIVES[operation.kind] ? 'received' : 'sent'][second % SECONDS] += bytes;
 }
 
+/* Of all uses: bytes_done is that of the furthest. */
+const movedBy = (operation) => Math.max(operation.bytes_done, (operation.uses_done || 0) * operation.bytes_total);
+
 /* Keeps what an operation is now; at: the time of the event, 0 = of a list. */
 function take(operation, at) {
   const old = operations.get(operation.id);
-  const known = old ? old.bytes_done : at ? 0 : operation.bytes_done;
-  const more = Math.max(0, operation.bytes_done - known);
+  const known = old ? movedBy(old) : at ? 0 : movedBy(operation);
+  const more = Math.max(0, movedBy(operation) - known);
   if (at && more) count(operation, more);
   operation.rate = old ? old.rate : 0;
   operation.at = at || now();
