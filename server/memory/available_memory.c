@@ -13,6 +13,7 @@
 
 static const struct available_memory_paths system_paths = {
         .meminfo = "/proc/meminfo",
+        .overcommit = "/proc/sys/vm/overcommit_memory",
         .cgroup = "/proc/self/cgroup",
         .mountinfo = "/proc/self/mountinfo",
 };
@@ -28,6 +29,8 @@ static const struct cgroup_version versions[] = {
         { "cgroup2", "memory.max", "memory.current", { "inactive_file", "active_file" } },
         { "cgroup", "memory.limit_in_bytes", "memory.usage_in_bytes", { "total_inactive_file", "total_active_file" } },
 };
+
+enum { OVERCOMMIT_NEVER = 2 /* in the kernel's mman.h, but not in user space's headers */ };
 
 /* Version 1 shows "no limit" as LONG_MAX rounded to pages. */
 #define NO_LIMIT (UINT64_C(1) << 62)
@@ -244,6 +247,20 @@ static void read_groups(const struct available_memory_paths *paths, const struct
         }
 }
 
+/* Under strict overcommit the kernel refuses what would exceed the commit limit, however much memory is free. */
+static void read_commit_limit(const struct available_memory_paths *paths, struct available_memory *memory)
+{
+        static const char limit[] = "the machine's commit limit (vm.overcommit_memory is 2)";
+        uint64_t mode, total, committed;
+
+        if (!number_read(paths->overcommit, "", &mode) || mode != OVERCOMMIT_NEVER ||
+            !number_read(paths->meminfo, "CommitLimit", &total))
+                return;
+        set_total(memory, total, limit);
+        if (number_read(paths->meminfo, "Committed_AS", &committed))
+                set_available(memory, committed < total ? total - committed : 0, limit);
+}
+
 void available_memory_read(const struct available_memory_paths *paths, struct available_memory *ret_memory)
 {
         uint64_t n, swap = 0;
@@ -256,6 +273,7 @@ void available_memory_read(const struct available_memory_paths *paths, struct av
         (void)number_read(paths->meminfo, "SwapFree", &swap);
         if (number_read(paths->meminfo, "MemAvailable", &n))
                 set_available(ret_memory, n + swap, "the machine's memory");
+        read_commit_limit(paths, ret_memory);
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(versions); i++)
                 read_groups(paths, &versions[i], ret_memory);
 }

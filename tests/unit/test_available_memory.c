@@ -13,8 +13,10 @@
 #define KIB UINT64_C(1024)
 
 static char root[] = "/tmp/ferry-memory-XXXXXX";
-static char meminfo[64], cgroup[64], mountinfo[64];
-static const struct available_memory_paths paths = { .meminfo = meminfo, .cgroup = cgroup, .mountinfo = mountinfo };
+static char meminfo[64], overcommit[64], cgroup[64], mountinfo[64];
+static const struct available_memory_paths paths = {
+        .meminfo = meminfo, .overcommit = overcommit, .cgroup = cgroup, .mountinfo = mountinfo
+};
 
 __attribute__((format(printf, 2, 3))) static void put(const char *path, const char *format, ...)
 {
@@ -54,6 +56,7 @@ static int setup(void **state)
         if (!mkdtemp(root))
                 return -1;
         snprintf(meminfo, sizeof(meminfo), "%s/meminfo", root);
+        snprintf(overcommit, sizeof(overcommit), "%s/overcommit", root);
         snprintf(cgroup, sizeof(cgroup), "%s/cgroup", root);
         snprintf(mountinfo, sizeof(mountinfo), "%s/mountinfo", root);
         put(meminfo, "MemTotal:       1000 kB\nMemFree:         100 kB\nMemAvailable:    600 kB\nSwapFree: 50 kB\n");
@@ -114,9 +117,24 @@ TEST_WITH(without_control_groups_the_machine_counts, setup, teardown)
         assert_left(650 * KIB, "the machine's memory");
 }
 
+TEST_WITH(the_commit_limit_counts_where_the_kernel_keeps_to_it, setup, teardown)
+{
+        static const char limit[] = "the machine's commit limit (vm.overcommit_memory is 2)";
+
+        put(meminfo, "MemTotal: 1000 kB\nMemAvailable: 600 kB\nCommitLimit: 500 kB\nCommitted_AS: 180 kB\n");
+        put(overcommit, "2\n");
+        assert_total(500 * KIB, limit);
+        assert_left(320 * KIB, limit);
+        put(meminfo, "MemTotal: 1000 kB\nMemAvailable: 600 kB\nCommitLimit: 500 kB\nCommitted_AS: 700 kB\n");
+        assert_left(0, limit);
+        put(overcommit, "0\n");
+        assert_total(1000 * KIB, "the machine's memory");
+        assert_left(600 * KIB, "the machine's memory");
+}
+
 TEST_WITH(without_anything_nothing_is_known, setup, teardown)
 {
-        static const struct available_memory_paths nowhere = { "/nowhere/a", "/nowhere/b", "/nowhere/c" };
+        static const struct available_memory_paths nowhere = { "/nowhere/a", "/nowhere/b", "/nowhere/c", "/nowhere/d" };
         struct available_memory memory;
 
         available_memory_read(&nowhere, &memory);

@@ -205,7 +205,9 @@ static void write_text(const char *path, const char *text)
 
 TEST_WITH(a_full_machine_refuses_before_anything_is_taken, setup, teardown)
 {
-        static const struct available_memory_paths nowhere = { .cgroup = "/nowhere", .mountinfo = "/nowhere" };
+        static const struct available_memory_paths nowhere = { .overcommit = "/nowhere",
+                                                               .cgroup = "/nowhere",
+                                                               .mountinfo = "/nowhere" };
         char path[] = "/tmp/ferry-meminfo-XXXXXX";
         struct available_memory_paths paths = nowhere;
         int fd = mkstemp(path);

@@ -6,18 +6,19 @@
 #include <stdint.h>
 
 /*
- * The memory that this process may still take: the machine's, within the limits of its control group and of those above
- * it (cgroup v1 and v2). When a group or the machine is full the kernel kills a process instead of returning an error,
- * so Ferry checks first.
+ * The memory that this process may still take: the machine's, within its commit limit and the limits of this process's
+ * control group and of those above it (cgroup v1 and v2). When a group or the machine is full the kernel kills a
+ * process instead of returning an error, so Ferry checks first.
  */
 
 enum { AVAILABLE_LIMIT_SIZE = 80 };
 
 /* The files to read; a test passes its own. */
 struct available_memory_paths {
-        const char *meminfo;   /* /proc/meminfo */
-        const char *cgroup;    /* /proc/self/cgroup */
-        const char *mountinfo; /* /proc/self/mountinfo */
+        const char *meminfo;    /* /proc/meminfo */
+        const char *overcommit; /* /proc/sys/vm/overcommit_memory */
+        const char *cgroup;     /* /proc/self/cgroup */
+        const char *mountinfo;  /* /proc/self/mountinfo */
 };
 
 /* Bytes; UINT64_MAX = not known. The limits are noun phrases for users. */
