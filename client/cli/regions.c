@@ -4,9 +4,9 @@
 #include "table.h"
 
 static const struct table_column regions_columns[] = {
-        { "REGION", "id", TABLE_TEXT },       { "SIZE", "size", TABLE_BYTES },    { "DEVICE", "device", TABLE_TEXT },
-        { "IN USE", "in_use", TABLE_NUMBER }, { "AGE", "created_at", TABLE_AGE }, { "NAME", "name", TABLE_TEXT },
-        { "PATH", "path", TABLE_TEXT },
+        { "REGION", "id", TABLE_TEXT },   { "SIZE", "size", TABLE_BYTES },      { "DEVICE", "device", TABLE_TEXT },
+        { "STATE", "state", TABLE_TEXT }, { "IN USE", "in_use", TABLE_NUMBER }, { "AGE", "created_at", TABLE_AGE },
+        { "NAME", "name", TABLE_TEXT },   { "PATH", "path", TABLE_TEXT },
 };
 
 int cli_run_regions(struct cli *cli, int argc, char **argv)

@@ -243,7 +243,7 @@ class Files(Case):
 
     def test_lists_name_what_there_is(self):
         region = self.region(self.a, 4096)
-        self.assertIn(region, self.ferry("regions", "-u", self.a.url)[0].decode())
+        self.assertRegex(self.ferry("regions", "-u", self.a.url)[0].decode(), rf"(?m)^{region} .* cpu +ready ")
         self.assertEqual(json.loads(self.ferry("regions", "-u", self.a.url, "--json")[0])[0]["id"], region)
         body = json.dumps({"kind": "readable", "descriptors": [{"region": region}]})
         operation = json.loads(self.ferry("post", "/v1/operations", body, "-u", self.a.url)[0])["id"]
