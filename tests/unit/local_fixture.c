@@ -93,7 +93,7 @@ static void on_message(void *context, struct link *link, const struct wire_heade
                 worker->headers[worker->n] = *header;
         worker->n++;
         worker->link = link;
-        if (payload->bytes) {
+        if (payload->bytes && !(worker->place && worker->place->off_host)) {
                 worker->bytes += payload->length;
                 assert_true(payload->length <= sizeof(worker->last_inline));
                 memcpy(worker->last_inline, payload->bytes, payload->length);

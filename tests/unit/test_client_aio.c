@@ -83,6 +83,7 @@ TEST(a_wait_that_outlives_refusals_ends_without_a_problem)
         START(x, { DRAINING }, { DRAINING }, { COMPLETE });
         struct seen seen = { 0 };
         wait_for(x, FERRY_FOREVER, &seen);
+        sent(x, 2, "GET /v1/operations/op_1?wait_ms=30000", "");
         assert_int_equal(seen.result, 0);
         assert_string_equal(seen.message, "");
         assert_string_equal(seen.code, "");

@@ -272,3 +272,13 @@ TEST(content_is_written_from_a_source)
         sent(x, 0, "PUT /v1/regions/rgn_1/content", "abc");
         has_header(x, 1, "Transfer-Encoding: chunked");
 }
+
+TEST(a_source_is_not_asked_for_the_same_again)
+{
+        START_WITH(x, NULL, { NO_CONTENT, SERVER_KEEP }, { NULL, SERVER_CLOSE }, { NO_CONTENT });
+        size_t calls = 0;
+        assert_int_equal(ferry_put_region_content(x->ferry, "rgn_1", 0, "bytes", 5), 0);
+        assert_int_equal(ferry_put_region_content_from(x->ferry, "rgn_1", 0, three_letters, &calls, 3), -ECONNRESET);
+        assert_int_equal(served(x), 2);
+        assert_int_equal(x->server.connections, 2);
+}

@@ -29,6 +29,16 @@ TEST(an_answer_comes_with_its_headers)
         assert_string_equal(header_of(request_of(x, 0), "Content-Type"), "");
 }
 
+#define X60 "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+
+TEST(a_header_that_is_too_long_is_cut)
+{
+        START(x, { OK("Request-Id: req-1\r\nLocation: " X60 X60 X60 X60 X60 "\r\nContent-Length: 2\r\n\r\n{}") });
+        const struct ferry_answer *answer = ask(x, "GET", "/v1/worker", 0);
+        assert_int_equal(strlen(answer->location), 255);
+        assert_string_equal(ferry_last_problem(x->ferry)->request_id, "req-1");
+}
+
 TEST(connections_are_kept)
 {
         START(x, { OK_EMPTY, SERVER_KEEP }, { OK_EMPTY, SERVER_KEEP }, { OK_EMPTY, SERVER_KEEP });

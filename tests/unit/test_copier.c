@@ -78,3 +78,14 @@ TEST(two_gpus_of_which_one_stands_still_hold_up_no_others)
         WAIT_SIGNAL(&changed, &lock, n_run == n);
         pthread_mutex_unlock(&lock);
 }
+
+TEST(a_task_that_has_run_and_is_removed_is_not_collected)
+{
+        struct copier_task task = { .run = count, .done = ignore_done };
+        struct copier *copier = bench_new();
+
+        copier_add(copier, &task);
+        copier_wait(copier);
+        assert_true(copier_remove(copier, &task));
+        assert_false(copier_collect(copier));
+}

@@ -143,11 +143,11 @@ TEST_WITH(a_cancelled_receive_ends_once_the_device_is_done_with_it, gpu_setup, g
         clear_streams();
 }
 
-TEST_WITH(a_link_that_fails_ends_once_the_device_is_done, gpu_setup, gpu_teardown)
+static void fail_while_the_device_copies(size_t size)
 {
-        export_to_device(MIB);
+        export_to_device(size);
         stands_still = true;
-        send_it(MIB);
+        send_it(size);
         RUN_UNTIL(&a, &b, atomic_load(&n_copies) > 0);
         (b.transport->ops->fail)(b.link, FERRY_E_STALLED, "while the device copies");
         worker_step(&a, &b);
@@ -157,6 +157,16 @@ TEST_WITH(a_link_that_fails_ends_once_the_device_is_done, gpu_setup, gpu_teardow
         assert_int_equal(b.received.done, 1);
         assert_int_equal(b.received.result, MESSAGE_LOST);
         clear_streams();
+}
+
+TEST_WITH(a_link_that_fails_ends_once_the_device_is_done, gpu_setup, gpu_teardown)
+{
+        fail_while_the_device_copies(MIB);
+}
+
+TEST_WITH(a_link_that_fails_ends_once_a_short_payload_is_stored, gpu_setup, gpu_teardown)
+{
+        fail_while_the_device_copies(64);
 }
 
 /* ---- out of a device, which the peer cannot open: through a bounce buffer, or inside the message ---- */
