@@ -98,6 +98,14 @@ TEST(a_wait_that_ends_too_early_says_so)
         assert_string_equal(seen.message, "not done within the time limit");
 }
 
+TEST(a_wait_has_an_end)
+{
+        START_WITH(x, &(struct ferry_options){ .timeout_ms = 3600000 }, { RUNNING }, { NULL, SERVER_HANG });
+        struct seen seen = { 0 };
+        wait_for(x, 100, &seen);
+        assert_int_equal(seen.result, -ETIMEDOUT);
+}
+
 TEST(a_forked_child_leaves_the_calls_of_its_parent_alone)
 {
         START(x, { RUNNING }, { COMPLETE });

@@ -2,6 +2,8 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include <ferry/clock.h>
+
 #include "client_fixture.h"
 
 #define REGION "{\"id\":\"rgn_1\",\"size\":4096,\"device\":\"cpu\",\"name\":\"kv\"}"
@@ -273,12 +275,35 @@ TEST(content_is_written_from_a_source)
         has_header(x, 1, "Transfer-Encoding: chunked");
 }
 
-TEST(a_source_is_not_asked_for_the_same_again)
+TEST(a_source_gets_a_fresh_connection_and_is_not_asked_for_the_same_again)
 {
-        START_WITH(x, NULL, { NO_CONTENT, SERVER_KEEP }, { NULL, SERVER_CLOSE }, { NO_CONTENT });
+        START_WITH(x, NULL, { "HTTP/1.1 204 No Content\r\n\r\n", SERVER_KEEP }, { NO_CONTENT }, { NULL, SERVER_RESET },
+                   { NO_CONTENT });
         size_t calls = 0;
         assert_int_equal(ferry_put_region_content(x->ferry, "rgn_1", 0, "bytes", 5), 0);
+        assert_int_equal(ferry_put_region_content_from(x->ferry, "rgn_1", 0, three_letters, &calls, 3), 0);
+        calls = 0;
         assert_int_equal(ferry_put_region_content_from(x->ferry, "rgn_1", 0, three_letters, &calls, 3), -ECONNRESET);
-        assert_int_equal(served(x), 2);
-        assert_int_equal(x->server.connections, 2);
+        assert_int_equal(served(x), 3);
+        assert_int_equal(x->server.connections, 3);
+}
+
+/* Content may take longer than the time limit of an answer as long as it moves. */
+enum { LIMIT_MS = 1000, MUCH = 10000000 };
+
+static int outlast_the_limit(void *context, const void *data, size_t size)
+{
+        const uint64_t *start = context;
+        while (ferry_clock_ms() <= *start + LIMIT_MS)
+                ;
+        return 0;
+}
+
+TEST(content_that_moves_outlasts_the_time_limit)
+{
+        START_WITH(x, &(struct ferry_options){ .timeout_ms = LIMIT_MS },
+                   { "HTTP/1.1 200 OK\r\nContent-Length: 10000000\r\n\r\n", .filler = MUCH });
+        uint64_t start = ferry_clock_ms(), size = 0;
+        assert_int_equal(ferry_get_region_content_to(x->ferry, "rgn_1", 0, 0, outlast_the_limit, &start, &size), 0);
+        assert_int_equal(size, MUCH);
 }

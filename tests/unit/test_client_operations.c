@@ -294,11 +294,31 @@ TEST(arguments_that_are_missing_are_told)
 
 TEST(a_wait_has_an_end)
 {
-        START(x, { RUNNING }, { NULL, SERVER_HANG });
+        START_WITH(x, &(struct ferry_options){ .timeout_ms = 3600000 }, { RUNNING }, { NULL, SERVER_HANG });
         struct ferry_operation o;
         assert_int_equal(ferry_wait_operation(x->ferry, "op_1", 100, &o), -ETIMEDOUT);
         assert_string_equal(o.id, "op_1");
         assert_int_equal(o.status, FERRY_IN_PROGRESS);
+        ferry_operation_clear(&o);
+}
+
+TEST(a_worker_that_is_away_ends_a_wait_without_end_alone)
+{
+        START(x, { RUNNING }, { NULL, SERVER_RESET }, { NULL, SERVER_RESET }, { COMPLETE }, { RUNNING },
+              { NULL, SERVER_RESET }, { NULL, SERVER_RESET }, { COMPLETE });
+        struct ferry_watch watch = { .timeout_ms = 3600000, .away_ms = 1 };
+        struct ferry_operation o;
+        assert_int_equal(ferry_watch_operation(x->ferry, "op_1", &watch, &o), 0);
+        ferry_operation_clear(&o);
+        watch.timeout_ms = FERRY_FOREVER;
+        assert_int_equal(ferry_watch_operation(x->ferry, "op_1", &watch, &o), -ECONNRESET);
+}
+
+TEST(a_wait_does_not_sleep_as_long_as_a_worker_asks_for)
+{
+        START_WITH(x, NULL, { "HTTP/1.1 503 No\r\nRetry-After: 9\r\nConnection: close\r\n\r\n" }, { COMPLETE });
+        struct ferry_operation o;
+        assert_int_equal(ferry_wait_operation(x->ferry, "op_1", 5000, &o), 0);
         ferry_operation_clear(&o);
 }
 

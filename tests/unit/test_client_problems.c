@@ -186,10 +186,11 @@ TEST(readiness_is_asked_once)
 TEST(a_delete_whose_answer_was_lost_is_done)
 {
         START(x, { NULL, SERVER_RESET }, { PROBLEM("404", "not-found", "") }, { NULL, SERVER_RESET },
-              { PROBLEM("410", "gone", "") }, { PROBLEM("410", "gone", "") });
+              { PROBLEM("410", "gone", "") }, { PROBLEM("503", "draining", "Retry-After: 0\r\n") },
+              { PROBLEM("410", "gone", "") });
         assert_int_equal(ferry_delete_region(x->ferry, "rgn_1"), 0);
         assert_int_equal(ferry_delete_operation(x->ferry, "op_1"), 0);
-        assert_int_equal(ferry_delete_operation(x->ferry, "op_1"), FERRY_E_GONE);
+        assert_int_equal(ferry_delete_operation(x->ferry, "op_1"), FERRY_E_GONE); /* a refusal is no lost answer */
 }
 
 TEST(a_truncated_answer_is_a_lost_one)
