@@ -177,6 +177,8 @@ static void content_copied(struct operation_content *part, uint64_t from)
         if (stored && part->position > from)
                 content_ranges_add(&transfer->moved, from, part->position);
         moved = stored ? transfer->moved.total : transfer->moved.total + (part->position - part->first);
+        if (moved > transfer->reported)
+                transfer->reported = moved;
         content_unlock(transfer->operation->store);
         transfer->claim.progress(transfer->claim.context, moved);
         content_transfer_copy_end(transfer);

@@ -46,6 +46,8 @@ void content_transfer_end_unlock(struct content_transfer *transfer, int error, c
         struct operation_store *store = transfer->operation->store;
         struct engine_outcome outcome = { .error = error, .bytes = transfer->moved.total };
 
+        if (outcome.bytes < transfer->reported)
+                outcome.bytes = transfer->reported;
         (void)snprintf(outcome.transport, sizeof(outcome.transport), "%s", transfer->transport);
         (void)snprintf(outcome.detail, sizeof(outcome.detail), "%s", detail);
         transfer->over = true;

@@ -26,6 +26,7 @@ struct content_transfer {
         struct operation_content *parts; /* open ranges */
         size_t n_parts;
         struct content_ranges moved;
+        uint64_t reported;      /* the most that progress was reported */
         int revoke_reason;      /* the error it ends with; 0 = not revoked */
         int revoke_wire_reason; /* the error for the client */
         bool revoked_by_peer;   /* revoke_reason is its client's */

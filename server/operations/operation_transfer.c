@@ -15,13 +15,21 @@ void operation_transfer_begin(struct operation_transfer *transfer, struct operat
         operation->n_active++;
 }
 
+static void raise_bytes_done(struct operation *operation, uint64_t bytes)
+{
+        uint64_t furthest = atomic_load(&operation->bytes_done);
+
+        while (bytes > furthest && !atomic_compare_exchange_weak(&operation->bytes_done, &furthest, bytes))
+                ;
+}
+
 /* Takes the lock at most ten times a second, whatever the engine's rate. */
 void operation_transfer_progress(void *context, uint64_t bytes)
 {
         struct operation_transfer *transfer = context;
         struct operation *operation = transfer->operation;
         struct deferred_actions deferred = { 0 };
-        uint64_t now, furthest;
+        uint64_t now;
 
         if (bytes > operation->bytes_total)
                 bytes = operation->bytes_total;
@@ -30,9 +38,7 @@ void operation_transfer_progress(void *context, uint64_t bytes)
         if (bytes <= atomic_load_explicit(&transfer->bytes, memory_order_relaxed))
                 return;
         atomic_store_explicit(&transfer->bytes, bytes, memory_order_relaxed);
-        furthest = atomic_load(&operation->bytes_done);
-        while (bytes > furthest && !atomic_compare_exchange_weak(&operation->bytes_done, &furthest, bytes))
-                ;
+        raise_bytes_done(operation, bytes);
 
         if (now < atomic_load(&operation->bumped_us) + OPERATION_PROGRESS_US)
                 return;
@@ -104,6 +110,7 @@ void operation_transfer_ended(void *context, const struct engine_outcome *outcom
         operation_transfer_log(transfer, outcome);
         store_lock(store);
         store_tell_started(operation); /* a start before its end */
+        raise_bytes_done(operation, outcome->bytes);
         if (outcome->transport[0])
                 memcpy(operation->transport, outcome->transport, sizeof(outcome->transport));
         operation->connect_us = outcome->connect_us;

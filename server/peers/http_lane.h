@@ -45,6 +45,7 @@ struct http_transfer {
         struct stream stream;
         uint64_t next_offset; /* first byte that no lane has taken */
         uint64_t bytes;       /* of finished ranges */
+        uint64_t reported;    /* the most that progress was reported */
         uint64_t retry_us;    /* when waiting lanes retry */
         uint64_t failing_us;  /* time of the first failure since bytes last moved; 0 = none */
         bool claimed;         /* the peer has answered a range */

@@ -24,7 +24,7 @@ enum {
 
 static void http_transfer_end(struct http_transfer *transfer, int error, const char *detail)
 {
-        struct engine_outcome outcome = { .error = error, .bytes = transfer->bytes };
+        struct engine_outcome outcome = { .error = error, .bytes = error ? transfer->reported : transfer->bytes };
 
         if (transfer->ended)
                 return;
@@ -126,6 +126,8 @@ static void on_moved(struct http_lane *lane)
                 transfer->spec.started(transfer->spec.context);
         }
         transfer->failing_us = 0;
+        if (bytes > transfer->reported)
+                transfer->reported = bytes;
         transfer->spec.progress(transfer->spec.context, bytes);
 }
 

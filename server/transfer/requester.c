@@ -270,7 +270,7 @@ static void end(struct requester *r)
                 outcome.bytes = r->spec.total;
         } else {
                 outcome.error = r->error;
-                outcome.bytes = r->done;
+                outcome.bytes = r->reported;
                 (void)text_copy(outcome.detail, sizeof(outcome.detail), r->detail);
         }
         if (r->peer && (r->moved || outcome.bytes > 0))

@@ -31,10 +31,11 @@ struct requester {
         enum requester_state state;
         struct stream stream;
         struct window window;
-        uint64_t next;    /* offset of the next request */
-        uint64_t done;    /* bytes moved and checked */
-        uint64_t copying; /* bytes in place of unfinished receives, not yet in done */
-        bool moved;       /* bytes have moved, which perhaps did not count in the end */
+        uint64_t next;     /* offset of the next request */
+        uint64_t done;     /* bytes moved and checked */
+        uint64_t copying;  /* bytes in place of unfinished receives, not yet in done */
+        uint64_t reported; /* the most that progress was reported, perhaps of bytes that did not count in the end */
+        bool moved;        /* bytes have moved, as those */
         bool started;
         bool was_up;           /* the link was up already when it was taken */
         bool retried;          /* it is on its second link */

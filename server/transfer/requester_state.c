@@ -97,7 +97,11 @@ void requester_note_message(struct requester *r, const struct message *message, 
 
 void requester_report_progress(struct requester *r)
 {
-        r->spec.progress(r->spec.context, r->done + r->copying);
+        uint64_t bytes = r->done + r->copying;
+
+        if (bytes > r->reported)
+                r->reported = bytes;
+        r->spec.progress(r->spec.context, bytes);
 }
 
 void requester_note_moved(struct requester *r, uint64_t bytes)

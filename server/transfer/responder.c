@@ -118,10 +118,10 @@ static void send_done_ack(const struct responder *r)
 static void end(struct responder *r)
 {
         struct engine *engine = r->peer->engine;
-        struct engine_outcome outcome = { .error = r->error, .bytes = r->bytes };
+        struct engine_outcome outcome = { .error = r->error, .bytes = r->error ? r->reported : r->bytes };
 
         responder_set_state(r, RESPONDER_ENDED);
-        if (r->moved || r->bytes > 0)
+        if (outcome.bytes > 0)
                 peer_name_transport(r->peer, r->gpu_path, outcome.transport);
         (void)text_copy(outcome.detail, sizeof(outcome.detail), r->detail);
         contact_count(r->peer->contact, &outcome);

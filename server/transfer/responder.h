@@ -39,10 +39,10 @@ struct responder {
         uint8_t key[FERRY_KEY_SIZE];
         struct engine_claim claim;
         struct stream stream;
-        uint64_t bytes;                /* moved, as far as the responder knows */
-        uint64_t copying;              /* bytes in place of unfinished receives, not yet in bytes */
-        bool moved;                    /* progress was reported, perhaps of bytes that did not count in the end */
-        uint32_t part_seq;             /* of the WRITE whose parts [part_start, part_end) are in place */
+        uint64_t bytes;    /* moved, as far as the responder knows */
+        uint64_t copying;  /* bytes in place of unfinished receives, not yet in bytes */
+        uint64_t reported; /* the most that progress was reported, perhaps of bytes that did not count in the end */
+        uint32_t part_seq; /* of the WRITE whose parts [part_start, part_end) are in place */
         uint64_t part_start, part_end; /* part_end 0 = none */
         unsigned in_flight;            /* sends and receives whose memory a transport may touch */
         unsigned n_receives;           /* WRITEs whose bytes a transport fetches, or will */

@@ -80,8 +80,11 @@ void responder_report_progress(struct responder *r)
 {
         uint64_t bytes = r->bytes + r->copying;
 
-        r->moved |= bytes > 0;
-        r->claim.progress(r->claim.context, bytes < r->stream.total ? bytes : r->stream.total);
+        if (bytes > r->stream.total)
+                bytes = r->stream.total;
+        if (bytes > r->reported)
+                r->reported = bytes;
+        r->claim.progress(r->claim.context, bytes);
 }
 
 void responder_add_progress(struct responder *r, uint64_t bytes)

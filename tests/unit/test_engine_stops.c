@@ -32,6 +32,13 @@ static void over_long_moves(void (*stop)(struct world *w))
         }
 }
 
+/* Metrics and the list of peers count the bytes that the operations show. */
+static void assert_counted_as_reported(const struct world *w)
+{
+        assert_int_equal(w->active.outcome.bytes, w->active.progress);
+        assert_true(w->passive.outcome.bytes >= w->passive.progress);
+}
+
 static void cancel_active_side(struct world *w)
 {
         world_offer(w, w->direction);
@@ -41,11 +48,21 @@ static void cancel_active_side(struct world *w)
         pthread_mutex_unlock(&w->gate);
         world_ends(w, 1, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
         assert_true(w->active.outcome.bytes < w->size);
+        assert_counted_as_reported(w);
 }
 
 TEST(a_cancel_of_the_active_side_ends_both)
 {
         over_long_moves(cancel_active_side);
+}
+
+/* Also those of a chunk that has not arrived whole. */
+TEST(the_bytes_of_a_cancelled_transfer_are_counted_as_they_were_reported)
+{
+        struct world *w = world_new_with(MAPPED, 32 << 20, (struct world_knobs){ .chunk_size = 32 << 20 });
+
+        cancel_active_side(w);
+        assert_true(w->active.outcome.bytes > 0);
 }
 
 /* Until it has done what it was told before. */
@@ -97,6 +114,7 @@ static void revoke_passive_side(struct world *w)
         world_start(w, w->direction, false);
         world_ends(w, 1, FERRY_E_CANCELLED_BY_PEER, FERRY_E_CANCELLED);
         assert_true(w->active.outcome.bytes < w->size);
+        assert_counted_as_reported(w);
 }
 
 TEST(a_revoke_of_the_passive_side_ends_both)
