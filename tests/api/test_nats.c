@@ -52,6 +52,24 @@ WITH_WORKER(what_the_worker_refuses_is_told)
         nats_bridge_end(&bridge);
 }
 
+WITH_WORKER(metadata_that_are_too_much_for_the_bus_are_told)
+{
+        const char *config = text_format("/tmp/ferry-test-nats-%ld", (long)getpid());
+        struct bridge bridge;
+        OPERATION offer;
+
+        NEEDS_NATS();
+        file_write(config, "max_payload: 256\n");
+        nats_restart(STRINGS("-c", config));
+        (void)unlink(config);
+        worker_start(w, "a", NULL);
+        bridge = nats_bridge(w, NULL);
+        offer_make(w, FERRY_READABLE, region_make(w, 8, 0), &offer);
+        nats_assert_asks(nats_url(nats.url, w, offer.id), 1, "too-large");
+        nats_bridge_end(&bridge);
+        nats_restart(NULL);
+}
+
 WITH_SHARED(the_peer_token_is_enough_for_the_bridge)
 {
         const char *full = text_format("%s/token", s->path), *peer = text_format("%s/peer-token", s->path), *url;
@@ -143,6 +161,11 @@ TEST(a_bus_beyond_this_machine_takes_tls)
         nats_assert_asks("nats://127.0.0.1:4222/a/op_1", 2, "is not nats://HOST:PORT/WORKER/op_ID");
         nats_assert_asks("nats://127.0.0.1:4222/a..b/op_0123456789abcdef", 2, "cannot be the name of a worker on NATS");
         nats_assert_asks("nats://127.0.0.1:1/a/op_0123456789abcdef", 3, "cannot use the NATS server");
+        /* This machine, by an address that does not say so. */
+        nats_assert_asks("tls://0.0.0.0:1/a/op_0123456789abcdef", 3, "cannot use the NATS server");
+        assert_int_equal(setenv("FERRY_NATS_CA", text_format("%s/ca.pem", getenv("FERRY_TEST_TLS")), 1), 0);
+        nats_assert_asks("nats://0.0.0.0:1/a/op_0123456789abcdef", 3, "cannot use the NATS server");
+        assert_int_equal(unsetenv("FERRY_NATS_CA"), 0);
 }
 
 TEST(the_command_line_is_understood_or_told_what_is_wrong_with_it)

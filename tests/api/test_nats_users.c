@@ -97,16 +97,21 @@ WITH_SHARED(accounts_are_apart_and_a_token_is_enough)
         nats_restart(NULL);
 }
 
-TEST(a_password_in_a_url_is_refused_and_not_repeated)
+WITH_WORKER(a_password_in_a_url_is_refused_and_not_repeated)
 {
-        const char *output, *errors;
+        static const char *const commands[][3] = { { "metadata", "nats://me:hidden@127.0.0.1:1/a/op_0123456789abcdef" },
+                                                   { "bridge", "--nats", "nats://me:hidden@127.0.0.1:1" } };
 
-        assert_int_equal(command_run(STRINGS(getenv("FERRY_NATS_PROGRAM"), "metadata",
-                                             "nats://me:hidden@127.0.0.1:1/a/op_0123456789abcdef"),
-                                     NULL, &output, &errors),
-                         2);
-        assert_non_null(strstr(errors, "--nats-user-file"));
-        assert_null(strstr(errors, "hidden"));
+        worker_start(w, "a", NULL);
+        for (size_t i = 0; i < 2; i++) {
+                const char *const *a = commands[i], *output, *errors;
+
+                assert_int_equal(command_run(STRINGS(getenv("FERRY_NATS_PROGRAM"), "--url", w->url, a[0], a[1], a[2]),
+                                             NULL, &output, &errors),
+                                 2);
+                assert_non_null(strstr(errors, "--nats-user-file"));
+                assert_null(strstr(errors, "hidden"));
+        }
 }
 
 TEST_GROUP(nats_setup, nats_teardown)
