@@ -26,7 +26,7 @@
  * bytes as the run's size, and a message that nobody waits for but that GET. DELETE at the active one ends a run.
  */
 
-enum { AM_ASK = 1, AM_BYTES = 2, AM_DONE = 3, BODY_MAX = 64 << 10 };
+enum { AM_DONE = REF_TRIP_HANDLERS, BODY_MAX = 64 << 10 };
 
 static char *read_answer, *wait_answer;
 static struct {
@@ -35,32 +35,12 @@ static struct {
         struct ferry_metadata *metadata;
 } offer;
 static sem_t over;
-static bool arrived;
 static atomic_bool told; /* the passive one: by AM_DONE */
 
 struct call {
         size_t n;
         char body[BODY_MAX];
 };
-
-static ucs_status_t on_ask(void *context, const void *header, size_t header_size, void *data, size_t size,
-                           const ucp_am_recv_param_t *param)
-{
-        struct ref_ucx *u = context;
-
-        ref_send(u, AM_BYTES, u->memory, u->shared->size);
-        return UCS_OK;
-}
-
-static ucs_status_t on_bytes(void *context, const void *header, size_t header_size, void *data, size_t size,
-                             const ucp_am_recv_param_t *param)
-{
-        struct ref_ucx *u = context;
-
-        memcpy(u->memory, data, size);
-        arrived = true;
-        return UCS_OK;
-}
 
 static ucs_status_t on_done(void *context, const void *header, size_t header_size, void *data, size_t size,
                             const ucp_am_recv_param_t *param)
@@ -72,11 +52,7 @@ static ucs_status_t on_done(void *context, const void *header, size_t header_siz
 /* By the one connection's thread; the main thread waits for the end of the run. */
 static void move(struct ref_ucx *u)
 {
-        arrived = false;
-        ref_send(u, AM_ASK, NULL, 0);
-        while (!arrived)
-                if (!ref_progress(u))
-                        (void)sched_yield();
+        ref_trip(u, true);
         ref_send(u, AM_DONE, NULL, 0);
 }
 
@@ -227,8 +203,7 @@ static void setup(struct ref_ucx *u)
         struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
         struct MHD_Daemon *daemon;
 
-        ref_set_handler(u, AM_ASK, on_ask);
-        ref_set_handler(u, AM_BYTES, on_bytes);
+        ref_trip_setup(u);
         ref_set_handler(u, AM_DONE, on_done);
         (void)sem_init(&over, 0, 0);
         daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ERROR_LOG, 0, NULL, NULL, answer, u,

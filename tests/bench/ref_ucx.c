@@ -100,6 +100,46 @@ unsigned ref_progress(struct ref_ucx *u)
         return u->network ? ucp_worker_progress(u->worker) : wire_progress(u);
 }
 
+/* ---- a round trip ---- */
+
+enum { TRIP_ASK = 1, TRIP_BYTES = 2 };
+
+static bool arrived;
+
+static ucs_status_t on_ask(void *context, const void *header, size_t header_size, void *data, size_t size,
+                           const ucp_am_recv_param_t *param)
+{
+        struct ref_ucx *u = context;
+
+        ref_send(u, TRIP_BYTES, u->memory, u->shared->size);
+        return UCS_OK;
+}
+
+static ucs_status_t on_bytes(void *context, const void *header, size_t header_size, void *data, size_t size,
+                             const ucp_am_recv_param_t *param)
+{
+        struct ref_ucx *u = context;
+
+        memcpy(u->memory, data, size);
+        arrived = true;
+        return UCS_OK;
+}
+
+void ref_trip_setup(struct ref_ucx *u)
+{
+        ref_set_handler(u, TRIP_ASK, on_ask);
+        ref_set_handler(u, TRIP_BYTES, on_bytes);
+}
+
+void ref_trip(struct ref_ucx *u, bool polite)
+{
+        arrived = false;
+        ref_send(u, TRIP_ASK, NULL, 0);
+        while (!arrived)
+                if (!ref_progress(u) && polite)
+                        (void)sched_yield();
+}
+
 static void on_error(void *context, ucp_ep_h endpoint, ucs_status_t status)
 {
         const struct ref_ucx *u = context;

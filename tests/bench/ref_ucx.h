@@ -58,6 +58,13 @@ void ref_set_handler(struct ref_ucx *u, unsigned id, ucp_am_recv_callback_t call
 void ref_send(struct ref_ucx *u, unsigned id, const void *data, size_t size);
 /* Takes what has come: how much that was. */
 unsigned ref_progress(struct ref_ucx *u);
+
+/* A bare round trip: a head is sent, a head and as many bytes as the run's size come into the memory. */
+enum { REF_TRIP_HANDLERS = 3 }; /* ids below are its own */
+void ref_trip_setup(struct ref_ucx *u);
+/* polite: lets others run where nothing has come. */
+void ref_trip(struct ref_ucx *u, bool polite);
+
 /* "PROGRAM tcp|socket MAX_SIZE" */
 int ref_main(int argc, char **argv, const struct ref_test *test);
 
