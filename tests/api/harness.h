@@ -112,6 +112,8 @@ void pair_assert_serving(struct pair *p);
 /* A region of size bytes filled with a pattern that depends on seed (seed 0: left zero). Returns its id. */
 const char *region_make(struct worker *w, uint64_t size, uint64_t seed);
 void region_drop(struct worker *w, const char *id);
+/* Maps a whole region of a worker of this machine, for munmap. */
+void *region_map(struct worker *w, const char *id);
 /* The pattern of seed in [offset, offset + size) of a region, as region_make stores it. */
 void pattern_fill(uint64_t seed, uint64_t offset, void *buffer, size_t size);
 /* Asserts that the region holds the pattern of seed in [offset, offset + size); seed 0: zeros. */

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -24,21 +23,6 @@ struct scene {
         uint8_t *copy;
 };
 
-static uint8_t *map_region(struct worker *w, const char *id)
-{
-        struct ferry_region region;
-        void *memory;
-        int fd;
-
-        assert_int_equal(ferry_get_region(w->client, id, &region), 0);
-        fd = open(region.path, O_RDWR | O_CLOEXEC);
-        assert_true(fd >= 0);
-        memory = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        assert_true(memory != MAP_FAILED);
-        (void)close(fd);
-        return memory;
-}
-
 static void scene_start(struct scene *s, enum ferry_kind kind)
 {
         s->kind = kind;
@@ -46,7 +30,7 @@ static void scene_start(struct scene *s, enum ferry_kind kind)
         pair_expect_failures(&s->pair);
         s->offered = region_make(&s->pair.a, SIZE, kind == FERRY_READABLE ? SEED : 0);
         s->local = region_make(&s->pair.b, SIZE, kind == FERRY_READABLE ? 0 : SEED);
-        s->memory = map_region(&s->pair.a, s->offered);
+        s->memory = region_map(&s->pair.a, s->offered);
         s->copy = test_keep(malloc(SIZE), free);
 }
 

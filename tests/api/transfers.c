@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "harness.h"
 
@@ -67,6 +70,21 @@ const char *region_make(struct worker *w, uint64_t size, uint64_t seed)
                 assert_call(w, ferry_put_region_content_from(w->client, region.id, 0, pattern_read, &source, size),
                             "fill region");
         return text_format("%s", region.id);
+}
+
+void *region_map(struct worker *w, const char *id)
+{
+        struct ferry_region region;
+        void *memory;
+        int fd;
+
+        assert_int_equal(ferry_get_region(w->client, id, &region), 0);
+        fd = open(region.path, O_RDWR | O_CLOEXEC);
+        assert_true(fd >= 0);
+        memory = mmap(NULL, region.size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        assert_true(memory != MAP_FAILED);
+        (void)close(fd);
+        return memory;
 }
 
 void region_drop(struct worker *w, const char *id)

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -57,21 +56,6 @@ static uint64_t draw(struct scene *s, uint64_t below)
         s->random ^= s->random << 25;
         s->random ^= s->random >> 27;
         return (s->random * UINT64_C(2685821657736338717) >> 16) % below;
-}
-
-static uint64_t *map_region(struct worker *w, const char *id, size_t size)
-{
-        struct ferry_region region;
-        void *memory;
-        int fd;
-
-        assert_int_equal(ferry_get_region(w->client, id, &region), 0);
-        fd = open(region.path, O_RDWR | O_CLOEXEC);
-        assert_true(fd >= 0);
-        memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        assert_true(memory != MAP_FAILED);
-        (void)close(fd);
-        return memory;
 }
 
 static void fill(struct scene *s, uint64_t *memory, uint64_t seed)
@@ -205,7 +189,7 @@ WITH_SCENE(a_stop_at_any_moment_ends_the_other_side_and_leaves_its_memory_alone)
         s->ends[1].w = &s->pair.b;
         for (int i = 0; i < 2; i++) {
                 s->ends[i].region = region_make(s->ends[i].w, s->size, 0);
-                s->ends[i].memory = map_region(s->ends[i].w, s->ends[i].region, s->size);
+                s->ends[i].memory = region_map(s->ends[i].w, s->ends[i].region);
         }
         s->copy = malloc(s->size);
         assert_non_null(s->copy);

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -41,21 +40,6 @@ static bool survivor_receives(const struct lane *lane)
         return lane->survivor_offers == (lane->passive_kind == FERRY_WRITABLE);
 }
 
-static const uint8_t *map_region(struct worker *w, const char *id)
-{
-        struct ferry_region region;
-        void *memory;
-        int fd;
-
-        assert_int_equal(ferry_get_region(w->client, id, &region), 0);
-        fd = open(region.path, O_RDONLY | O_CLOEXEC);
-        assert_true(fd >= 0);
-        memory = mmap(NULL, SIZE, PROT_READ, MAP_SHARED, fd, 0);
-        assert_true(memory != MAP_FAILED);
-        (void)close(fd);
-        return memory;
-}
-
 static void lane_make(struct scene *s, size_t i)
 {
         struct lane *lane = &s->lanes[i];
@@ -64,7 +48,7 @@ static void lane_make(struct scene *s, size_t i)
         lane->passive_kind = i / 2 == 0 ? FERRY_READABLE : FERRY_WRITABLE;
         lane->kept = region_make(&s->pair.a, SIZE, survivor_receives(lane) ? 0 : i + 1);
         lane->other = region_make(&s->pair.b, SIZE, survivor_receives(lane) ? i + 1 : 0);
-        lane->memory = map_region(&s->pair.a, lane->kept);
+        lane->memory = region_map(&s->pair.a, lane->kept);
         lane->copy = malloc(SIZE);
 }
 
