@@ -2,6 +2,7 @@
 #include "http_fixture.h"
 
 #include <json-c/json.h>
+#include <sys/socket.h>
 
 #include <ferry/encoding.h>
 
@@ -105,6 +106,21 @@ struct raw_answer http_call(struct http_fixture *h, const char *method, const ch
                             const char *body)
 {
         return raw_receive_last(http_begin(h, method, path, headers, body));
+}
+
+void http_ping(int fd)
+{
+        static const char request[] = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        char text[2048] = "";
+        size_t size = 0;
+
+        raw_send(fd, request, strlen(request));
+        while (!strstr(text, "\"live\"")) {
+                ssize_t n = recv(fd, text + size, sizeof(text) - 1 - size, 0);
+                assert_true(n > 0);
+                size += (size_t)n;
+                text[size] = '\0';
+        }
 }
 
 const char *reply_field(const struct raw_answer *reply, const char *name)

@@ -47,6 +47,9 @@ int http_begin(struct http_fixture *h, const char *method, const char *path, con
 struct raw_answer http_call(struct http_fixture *h, const char *method, const char *path, const char *headers,
                             const char *body);
 
+/* A GET on a connection that stays, which must be answered. */
+void http_ping(int fd);
+
 /* A member of the reply's JSON, as text; NULL = there is none. */
 const char *reply_field(const struct raw_answer *reply, const char *name);
 

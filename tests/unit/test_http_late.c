@@ -6,6 +6,7 @@
 
 #include <ferry/encoding.h>
 
+#include "moved_clock.h"
 #include "shard.h"
 
 /*
@@ -27,21 +28,12 @@ static struct {
         unsigned drop; /* the next so many */
 } library = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static _Atomic(uint64_t) later_us; /* so much later it is */
-
 enum MHD_Result __real_MHD_add_connection(struct MHD_Daemon *daemon, MHD_socket fd, const struct sockaddr *address,
                                           socklen_t size);
 enum MHD_Result __wrap_MHD_add_connection(struct MHD_Daemon *daemon, MHD_socket fd, const struct sockaddr *address,
                                           socklen_t size);
 enum MHD_Result __real_MHD_run_wait(struct MHD_Daemon *daemon, int32_t ms);
 enum MHD_Result __wrap_MHD_run_wait(struct MHD_Daemon *daemon, int32_t ms);
-uint64_t __real_clock_now_us(void);
-uint64_t __wrap_clock_now_us(void);
-
-uint64_t __wrap_clock_now_us(void)
-{
-        return __real_clock_now_us() + atomic_load(&later_us);
-}
 
 enum MHD_Result __wrap_MHD_add_connection(struct MHD_Daemon *daemon, MHD_socket fd, const struct sockaddr *address,
                                           socklen_t size)
@@ -101,33 +93,11 @@ static int setup(void **state)
         return 0;
 }
 
-static int teardown(void **state)
-{
-        atomic_store(&later_us, 0);
-        return http_teardown(state);
-}
-
 static void drop_next(unsigned n)
 {
         pthread_mutex_lock(&library.lock);
         library.drop = n;
         pthread_mutex_unlock(&library.lock);
-}
-
-/* Asks on a connection that stays. */
-static void ping(int fd)
-{
-        static const char request[] = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
-        char text[2048] = "";
-        size_t size = 0;
-
-        raw_send(fd, request, strlen(request));
-        while (!strstr(text, "\"live\"")) {
-                ssize_t n = recv(fd, text + size, sizeof(text) - 1 - size, 0);
-                assert_true(n > 0);
-                size += (size_t)n;
-                text[size] = '\0';
-        }
 }
 
 /* What the library closes without a word. */
@@ -141,7 +111,7 @@ static void connect_in_vain(struct http_fixture *h)
         assert_string_equal(reply.rest, "");
 }
 
-#define CASE(name) TEST_OF(struct http_fixture *h, name, setup, teardown)
+#define CASE(name) TEST_OF(struct http_fixture *h, name, setup, http_teardown)
 
 CASE(a_connection_that_is_taken_in_late_is_served)
 {
@@ -149,13 +119,13 @@ CASE(a_connection_that_is_taken_in_late_is_served)
         char id[FERRY_ID_TEXT_SIZE];
         int first = raw_dial(h->port), second;
 
-        ping(first);
+        http_ping(first);
         ferry_id_format("op_", look(h->f, operation).id, id);
         second = http_begin(h, "GET", text_format("/v1/operations/%s?wait_ms=60000", id), "", NULL);
         await_parked(h, 1);
         operation_cancel(h->f->store, operation);
         expect_status(raw_receive_last(second), 200);
-        ping(first);
+        http_ping(first);
         close(first);
 }
 
@@ -166,10 +136,10 @@ CASE(a_descriptor_that_comes_again_replaces_the_lost_connection)
         for (int i = 0; i < 3; i++)
                 connect_in_vain(h);
         first = raw_dial(h->port);
-        ping(first);
+        http_ping(first);
         second = raw_dial(h->port);
-        ping(second);
-        ping(first);
+        http_ping(second);
+        http_ping(first);
         close(first);
         close(second);
 }
@@ -178,11 +148,11 @@ CASE(a_lost_connection_gives_its_slot_back)
 {
         int kept = raw_dial(h->port), late;
 
-        ping(kept);
+        http_ping(kept);
         connect_in_vain(h);
         late = http_begin(h, "GET", "/livez", "", NULL);
-        atomic_store(&later_us, UINT64_C(3600) * 1000000);
-        ping(kept);
+        later_us = UINT64_C(3600) * 1000000;
+        http_ping(kept);
         expect_status(raw_receive_last(late), 200);
         close(kept);
 }

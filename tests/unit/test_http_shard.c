@@ -124,22 +124,6 @@ WITH_HTTP(the_end_of_the_server_answers_a_crowd)
         expect_answers(fds, CROWD, "false");
 }
 
-/* Asks on a connection that stays. */
-static void ping(int fd)
-{
-        static const char request[] = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
-        char text[2048] = "";
-        size_t size = 0;
-
-        raw_send(fd, request, strlen(request));
-        while (!strstr(text, "\"live\"")) {
-                ssize_t n = recv(fd, text + size, sizeof(text) - 1 - size, 0);
-                assert_true(n > 0);
-                size += (size_t)n;
-                text[size] = '\0';
-        }
-}
-
 /* How many connections nobody has accepted yet. */
 static unsigned waiting(const struct http_fixture *h)
 {
@@ -157,12 +141,12 @@ WITH_HTTP(the_limit_holds_over_all_shards_and_ends_with_a_connection)
 
         start(h, LIMIT);
         kept = raw_dial(h->port);
-        ping(kept);
+        http_ping(kept);
         gather(h, all, fds, LIMIT - 2, LIMIT - 2);
         gather(h, one, fds + LIMIT - 2, 1, LIMIT - 1);
         late = http_begin(h, "GET", "/livez", "", NULL);
-        ping(kept); /* its thread looks at everything that has come, and then again */
-        ping(kept);
+        http_ping(kept); /* its thread looks at everything that has come, and then again */
+        http_ping(kept);
         assert_int_equal(waiting(h), 1);
         operation_cancel(h->f->store, one);
         expect_answers(fds + LIMIT - 2, 1, "true");
@@ -186,7 +170,7 @@ WITH_HTTP(one_address_leaves_places_to_others)
         atomic_store(&client_key, 5);
         for (int i = 0; i < SHARE; i++) {
                 fds[i] = raw_dial(h->port);
-                ping(fds[i]);
+                http_ping(fds[i]);
         }
         late = raw_dial(h->port);
         assert_true(recv(late, &byte, 1, 0) <= 0); /* closed, without a byte */
@@ -194,12 +178,12 @@ WITH_HTTP(one_address_leaves_places_to_others)
         assert_int_equal(metric_value(h->server->refused_address), 1);
         atomic_store(&client_key, 7);
         fds[SHARE] = raw_dial(h->port);
-        ping(fds[SHARE]);
+        http_ping(fds[SHARE]);
         atomic_store(&client_key, 0); /* this machine */
         fds[SHARE + 1] = raw_dial(h->port);
-        ping(fds[SHARE + 1]);
+        http_ping(fds[SHARE + 1]);
         for (int i = 0; i < SHARE; i++)
-                ping(fds[i]);
+                http_ping(fds[i]);
         for (int i = 0; i < PLACES; i++)
                 close(fds[i]);
 }
@@ -211,15 +195,15 @@ WITH_HTTP(without_descriptors_clients_wait_until_there_are_some)
         struct rlimit before, none;
         int kept = raw_dial(h->port), late = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-        ping(kept);
+        http_ping(kept);
         assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
         none = (struct rlimit){ .rlim_cur = 0, .rlim_max = before.rlim_max };
         address.sin_port = htons(h->port);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
         assert_int_equal(connect(late, (struct sockaddr *)&address, sizeof(address)), 0);
         raw_send(late, request, strlen(request));
-        ping(kept);
-        ping(kept);
+        http_ping(kept);
+        http_ping(kept);
         assert_int_equal(waiting(h), 1);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
         expect_status(raw_receive_last(late), 200);

@@ -7,20 +7,11 @@
 #include <ferry/encoding.h>
 
 #include "base/metrics.h"
+#include "moved_clock.h"
 
 /* Limits of time on heads, bodies and readers, on a clock that the test moves. */
 
 enum { SECOND_US = 1000000 };
-
-static _Atomic(uint64_t) later_us;
-
-uint64_t __real_clock_now_us(void);
-uint64_t __wrap_clock_now_us(void);
-
-uint64_t __wrap_clock_now_us(void)
-{
-        return __real_clock_now_us() + atomic_load(&later_us);
-}
 
 /* One thread, which a request on another connection has look at its clock. */
 static int setup(void **state)
@@ -36,12 +27,6 @@ static int setup(void **state)
         return 0;
 }
 
-static int teardown(void **state)
-{
-        atomic_store(&later_us, 0);
-        return http_teardown(state);
-}
-
 /* Returns when the server has read what was sent before, and has looked at its clock since. */
 static void catch_up(struct http_fixture *h)
 {
@@ -51,7 +36,7 @@ static void catch_up(struct http_fixture *h)
 
 static void pass(struct http_fixture *h, unsigned seconds)
 {
-        atomic_fetch_add(&later_us, (uint64_t)seconds * SECOND_US);
+        later_us += (uint64_t)seconds * SECOND_US;
         catch_up(h);
 }
 
@@ -82,7 +67,7 @@ static int say(struct http_fixture *h, const char *text)
         return fd;
 }
 
-#define CASE(name) TEST_OF(struct http_fixture *h, name, setup, teardown)
+#define CASE(name) TEST_OF(struct http_fixture *h, name, setup, http_teardown)
 
 CASE(a_first_head_has_ten_seconds)
 {

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/util.h"
 #include "local_fixture.h"
+#include "moved_clock.h"
 
 /* The directory of a worker's socket, and which sockets are found in it. */
 
@@ -367,16 +368,6 @@ TEST_WITH(a_socket_that_the_program_has_removed_is_not_made_again, setup, teardo
         }
 }
 
-static uint64_t skipped_us;
-
-uint64_t __real_clock_now_us(void);
-uint64_t __wrap_clock_now_us(void);
-
-uint64_t __wrap_clock_now_us(void)
-{
-        return __real_clock_now_us() + skipped_us;
-}
-
 /* Lets the time pass until the transport's next deadline, so often. */
 static void skip_to_deadline(struct transport *transport, int times)
 {
@@ -384,7 +375,7 @@ static void skip_to_deadline(struct transport *transport, int times)
                 uint64_t due_us = transport->ops->deadline(transport), now_us = clock_now_us();
 
                 assert_true(due_us < now_us + 10 * UINT64_C(1000000));
-                skipped_us += due_us > now_us ? due_us - now_us : 0;
+                later_us += due_us > now_us ? due_us - now_us : 0;
                 (void)transport->ops->progress(transport);
         }
 }
