@@ -9,6 +9,7 @@
 
 #include <ferry/error.h>
 
+#include "area.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/util.h"
@@ -19,7 +20,6 @@
 #include "peer.h"
 
 enum {
-        GAP = 0x5a,
         GAP_SIZE = 64,
         AREA = FLIGHT_TOTAL_MAX + (FLIGHT_SEGMENTS_MAX + 1) * GAP_SIZE,
         MEMORY = 2 * FLIGHTS_MAX * AREA, /* of an engine, which may be both sides of every flight */
@@ -29,7 +29,6 @@ enum {
         PASSES_BEFORE_GRACE = 200, /* so many bring what is under way to its end, within the grace */
         BEFORE_GRACE_US = 100,
         AFTER_GRACE_US = 10000,
-        SCRIBBLE = 0xee, /* what a source becomes when its side has ended */
 };
 
 static uint64_t now_us;
@@ -108,72 +107,34 @@ static int destination(const struct flight *f)
         return f->direction == ENGINE_READ ? ACTIVE : PASSIVE;
 }
 
-static uint64_t digest(uint8_t *bytes, size_t size)
-{
-        struct segment segment = { .address = bytes, .size = size };
-        struct stream stream;
-        uint64_t sum = 0;
-
-        (void)stream_init(&stream, &segment, 1);
-        (void)stream_checksum(&stream, 0, size, &sum);
-        return sum;
-}
-
-static uint8_t pattern(const struct flight *f, uint64_t at)
-{
-        return (uint8_t)((at * UINT64_C(0x9e3779b97f4a7c15) + f->operation) >> 40);
-}
-
 /* Cuts the memory of a side into up to three segments; its bytes are the pattern's, if it is the source. */
 static void lay_out(struct flight *f, int side, unsigned layout)
 {
         struct fuzz_engines *engines = f->engines;
         size_t n = layout % FLIGHT_SEGMENTS_MAX + 1;
-        uint64_t rest = f->total, at = 0;
+        uint64_t rest = f->total;
         uint8_t *address;
 
         f->area[side] = memories[f->engine[side]] + (size_t)(f - engines->flights) * 2 * AREA + (size_t)side * AREA;
-        memset(f->area[side], GAP, area_used(f));
+        memset(f->area[side], AREA_GAP, area_used(f));
         address = f->area[side] + GAP_SIZE;
         for (size_t i = 0; rest > 0; i++) {
                 uint64_t size = i + 1 == n || rest < 4 ? rest : rest / (2 + layout / FLIGHT_SEGMENTS_MAX % 4) + 1;
 
                 f->segments[side][i] = (struct segment){ address, size, engines->memory[f->engine[side]] };
                 f->n_segments[side] = i + 1;
-                if (side != destination(f))
-                        for (uint64_t j = 0; j < size; j++)
-                                address[j] = pattern(f, at + j);
-                at += size;
                 rest -= size;
                 address += size + GAP_SIZE;
         }
-}
-
-static void check_gaps(const struct flight *f, int side)
-{
-        const uint8_t *at = f->area[side];
-
-        for (size_t i = 0; i <= f->n_segments[side]; i++) {
-                const uint8_t *end =
-                        i < f->n_segments[side] ? f->segments[side][i].address : f->area[side] + area_used(f);
-
-                for (; at < end; at++)
-                        FUZZ_CHECK(*at == GAP);
-                if (i < f->n_segments[side])
-                        at += f->segments[side][i].size;
-        }
+        if (side != destination(f))
+                area_fill(f->segments[side], f->n_segments[side], f->operation);
 }
 
 bool flight_has_arrived(const struct flight *f)
 {
         int side = destination(f);
-        uint64_t at = 0;
 
-        for (size_t i = 0; i < f->n_segments[side]; i++)
-                for (size_t j = 0; j < f->segments[side][i].size; j++, at++)
-                        if (f->segments[side][i].address[j] != pattern(f, at))
-                                return false;
-        return true;
+        return area_arrived(f->segments[side], f->n_segments[side], f->operation) == f->total;
 }
 
 /* ---- what the engines call ---- */
@@ -185,10 +146,9 @@ static void flight_ended(struct flight *f, int side, const struct engine_outcome
         f->ended[side] = true;
         f->error[side] = outcome->error;
         if (side == destination(f))
-                f->digest = digest(f->area[side], area_used(f));
+                f->digest = area_digest(f->area[side], area_used(f));
         else
-                for (size_t i = 0; i < f->n_segments[side]; i++)
-                        memset(f->segments[side][i].address, SCRIBBLE, f->segments[side][i].size);
+                area_scribble(f->segments[side], f->n_segments[side]);
 }
 
 static void active_ended(void *context, const struct engine_outcome *outcome)
@@ -330,9 +290,9 @@ static void flight_check(const struct flight *f)
         FUZZ_CHECK(flight_is_over(f));
         for (int i = 0; i < 2; i++)
                 if (f->engine[i] != FLIGHT_FOREIGN)
-                        check_gaps(f, i);
+                        FUZZ_CHECK(area_has_gaps(f->area[i], area_used(f), f->segments[i], f->n_segments[i]));
         if (f->engine[side] != FLIGHT_FOREIGN && f->ended[side])
-                FUZZ_CHECK(digest(f->area[side], area_used(f)) == f->digest);
+                FUZZ_CHECK(area_digest(f->area[side], area_used(f)) == f->digest);
 }
 
 /* ---- engines ---- */

@@ -12,6 +12,7 @@
 
 #include <ferry/error.h>
 
+#include "area.h"
 #include "base/clock.h"
 #include "base/util.h"
 #include "offered.h"
@@ -24,8 +25,6 @@ enum {
         CHUNK = 160 << 10, /* of several parts over TCP */
         CONNECT_MS = SANITIZED ? 4000 : 400,
         PATIENCE_MS = 20000, /* beyond all limits: it hangs */
-        GAP = 0x5a,          /* memory outside of a transfer */
-        SCRIBBLE = 0xee,     /* what a source is made when its side has ended */
 };
 
 enum { ACTIVE, PASSIVE };
@@ -79,22 +78,6 @@ static int destination(const struct flight *f)
         return f->direction == ENGINE_READ ? ACTIVE : PASSIVE;
 }
 
-static uint64_t digest(uint8_t *bytes, size_t size)
-{
-        struct segment segment = { .address = bytes, .size = size };
-        struct stream stream;
-        uint64_t sum;
-
-        (void)stream_init(&stream, &segment, 1);
-        (void)stream_checksum(&stream, 0, size, &sum);
-        return sum;
-}
-
-static uint8_t pattern(const struct flight *f, uint64_t at)
-{
-        return (uint8_t)((at * UINT64_C(0x9e3779b97f4a7c15) + f->seed) >> 40);
-}
-
 /* ---- what the engines call ---- */
 
 static void flight_ended(struct flight *f, int side, const struct engine_outcome *outcome)
@@ -102,10 +85,9 @@ static void flight_ended(struct flight *f, int side, const struct engine_outcome
         struct swarm *s = f->swarm;
 
         if (side == destination(f))
-                f->digest = digest(f->area[side], AREA);
+                f->digest = area_digest(f->area[side], AREA);
         else
-                for (size_t i = 0; i < f->n_segments[side]; i++)
-                        memset(f->segments[side][i].address, SCRIBBLE, f->segments[side][i].size);
+                area_scribble(f->segments[side], f->n_segments[side]);
         pthread_mutex_lock(&s->lock);
         assert_false(f->ended[side]);
         f->ended[side] = true;
@@ -174,7 +156,7 @@ static void lay_out(struct flight *f, int side)
         size_t n = 1 + draw(s) % PIECES_MAX;
 
         f->area[side] = s->memory[side] + (size_t)(f - s->flights) * AREA;
-        memset(f->area[side], GAP, AREA);
+        memset(f->area[side], AREA_GAP, AREA);
         for (size_t i = 0; rest > 0; i++) {
                 uint64_t size = i + 1 >= n ? rest : 1 + draw(s) % rest;
 
@@ -183,12 +165,8 @@ static void lay_out(struct flight *f, int side)
                 at += size + draw(s) % 32;
                 rest -= size;
         }
-        if (side == destination(f))
-                return;
-        rest = 0;
-        for (size_t i = 0; i < f->n_segments[side]; i++)
-                for (size_t j = 0; j < f->segments[side][i].size; j++)
-                        f->segments[side][i].address[j] = pattern(f, rest++);
+        if (side != destination(f))
+                area_fill(f->segments[side], f->n_segments[side], f->seed);
 }
 
 static uint64_t draw_total(struct swarm *s)
@@ -300,29 +278,17 @@ static void flight_look(struct flight *f, uint64_t now_us)
 static void check_bytes(const struct flight *f)
 {
         int side = destination(f);
-        uint64_t at = 0;
+        uint64_t arrived = area_arrived(f->segments[side], f->n_segments[side], f->seed);
 
-        for (size_t i = 0; i < f->n_segments[side]; i++)
-                for (size_t j = 0; j < f->segments[side][i].size; j++, at++)
-                        if (f->segments[side][i].address[j] != pattern(f, at))
-                                fail_msg("byte %llu of %llu of a %s that is complete (verify %d) is %02x, not %02x",
-                                         (unsigned long long)at, (unsigned long long)f->total,
-                                         f->direction == ENGINE_READ ? "read" : "write", f->verify,
-                                         f->segments[side][i].address[j], pattern(f, at));
+        if (arrived < f->total)
+                fail_msg("byte %llu of %llu of a %s that is complete (verify %d) is not the source's",
+                         (unsigned long long)arrived, (unsigned long long)f->total,
+                         f->direction == ENGINE_READ ? "read" : "write", f->verify);
 }
 
 static void check_gaps(const struct flight *f, int side)
 {
-        const uint8_t *at = f->area[side];
-
-        for (size_t i = 0; i <= f->n_segments[side]; i++) {
-                const uint8_t *end = i < f->n_segments[side] ? f->segments[side][i].address : f->area[side] + AREA;
-
-                for (; at < end; at++)
-                        assert_int_equal(*at, GAP);
-                if (i < f->n_segments[side])
-                        at += f->segments[side][i].size;
-        }
+        assert_true(area_has_gaps(f->area[side], AREA, f->segments[side], f->n_segments[side]));
 }
 
 static void disagree(const struct flight *f)
@@ -353,7 +319,7 @@ static void flight_check(const struct flight *f)
         int side = destination(f);
 
         if (f->ended[side])
-                assert_int_equal(digest(f->area[side], AREA), f->digest);
+                assert_int_equal(area_digest(f->area[side], AREA), f->digest);
         check_gaps(f, ACTIVE);
         check_gaps(f, PASSIVE);
         if (f->ended[side] && f->error[side] == 0 && (f->verify || !rules->bytes_differ))
