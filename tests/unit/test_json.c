@@ -114,20 +114,6 @@ TEST(what_is_not_json_is_refused)
         REFUSE("a number lacks a digit", "[-Infinity]");
 }
 
-TEST(numbers_that_the_rfc_does_not_have_are_refused)
-{
-        FOR_EACH_TEXT (text, "+1", "01", "-01", "00", "1.", ".5", "-.5", "-", "--1", "1e", "1e+", "1E-", "1e.5", "1.e1",
-                       "0x10", "0b1", "1_0", "1e1.5", "1.2.3", "- 1", "1a", "2.5f", "1d", "0e", "-0x1", "1\xd9\xa1") {
-                char list[32];
-
-                refuse(text, NULL);
-                (void)snprintf(list, sizeof(list), "[%s]", text);
-                refuse(list, NULL);
-                (void)snprintf(list, sizeof(list), "{\"a\":%s}", text);
-                refuse(list, NULL);
-        }
-}
-
 TEST(strings_that_the_rfc_does_not_have_are_refused)
 {
         REFUSE("a string does not end", "\"", "\"a", "\"\\", "\"\\\"");
@@ -138,7 +124,8 @@ TEST(strings_that_the_rfc_does_not_have_are_refused)
                "\"\\u+123\"", "\"\\u{41}\"", "\"\\u@041\"");
         REFUSE("\\u0000", "\"\\u0000\"", "{\"a\\u0000b\":1}");
         REFUSE("surrogate", "\"\\ud800\"", "\"\\ud800x\"", "\"\\udc00\"", "\"\\ud800\\ud800\"", "\"\\udc00\\ud800\"",
-               "\"\\ud800\\u0041\"", "\"\\ud83d\\n\"", "\"\\ud83d\\ude0\"", "\"\\ud83d\\");
+               "\"\\udc00\\udc00\"", "\"\\ud800\\u0041\"", "\"\\ud800\\ue000\"", "{\"\\uDBFF\":1}", "\"\\ud83d\\n\"",
+               "\"\\ud83d\\ude0\"", "\"\\ud83d\\");
 }
 
 TEST(nul_bytes_are_refused_everywhere)
@@ -177,7 +164,7 @@ TEST(long_and_surrogate_forms_are_not_utf_8)
         }
         FOR_EACH_TEXT (bytes, "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xed\xbf\xbf",
                        "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xf8\x88\x80\x80\x80", "\xe2\x82",
-                       "\xf0\x9f\x98", "\xe2\x82\xff", "\xf0\x9f\x98\x41", "\x80", "\xff") {
+                       "\xf0\x9f\x98", "\xe2\x82\xff", "\xf0\x9f\x98\x41", "\xe2\x28\xa1", "\x80", "\xfe", "\xff") {
                 refuse(text_format("\"%s\"", bytes), "not UTF-8");
                 refuse(text_format("\"%s", bytes), NULL);
         }
@@ -237,14 +224,12 @@ TEST(a_key_twice_in_one_object_is_refused)
         refuse("{\"\\n\":1,\"\\u000a\":2}", "twice");
         refuse("{\"\\/\":1,\"/\":2}", "twice");
         refuse("{\"\\b\\f\\r\\t\\\"\\\\\":1,\"\\u0008\\u000C\\u000d\\u0009\\u0022\\u005c\":2}", "twice");
+        refuse("{\"\\u0061b\":1,\"a\\u0062\":2}", "twice");
+        refuse("{\"\\u00E9\":1,\"\\u00e9\":2}", "twice");
+        refuse("{\"a\":{\"b\":1},\"c\":{\"b\":1},\"a\":1}", "twice");
+        refuse("{\"x\":[0,{\"y\":[{\"z\":1,\"w\":2,\"\\u007a\":3}]}]}", "twice");
         refuse("[{\"a\":1},{\"b\":{\"c\":1,\"c\":2}}]", "twice");
         refuse("{\"a\":{\"b\":1,\"c\":[{\"d\":1}]},\"c\":1,\"a\":2}", "twice");
-}
-
-TEST(the_same_key_in_different_objects_is_fine)
-{
-        (void)parse("{\"a\":{\"a\":1,\"b\":2},\"b\":[{\"a\":1},{\"a\":1}],\"c\":{\"a\":1}}");
-        (void)parse("{\"a\":1,\"aa\":2,\"b\":3,\"ab\":4,\"\\u0001\":5,\"\\u0010\":6}");
 }
 
 TEST(a_key_twice_among_as_many_as_there_may_be_is_found)
