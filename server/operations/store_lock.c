@@ -56,15 +56,16 @@ static void data_plane_tell(const struct data_plane_ops *data_plane, struct oper
 }
 
 /* Whose fault the error of an operation is; "peer" for all that are not listed. */
-static const char *error_fault(int error)
+static const char *error_fault(const struct operation *operation)
 {
-        switch (error) {
+        switch (operation->error) {
         case FERRY_E_TRANSFER_FAILED:
         case FERRY_E_INTERNAL:
         case FERRY_E_NO_SPACE:
         case FERRY_E_LIMIT_REACHED:
                 return "worker";
         case FERRY_E_TIMEOUT:
+                return operation->timeout_ms ? "caller" : "peer"; /* the timeout was the peer's */
         case FERRY_E_FORBIDDEN:
         case FERRY_E_INVALID_PARAMETER:
                 return "caller";
@@ -106,7 +107,7 @@ static void log_ended(const struct operation *operation)
                   LOG_S("peer_epoch", operation->peer.epoch ? epoch : NULL),
                   LOG_S("request_id", operation->request_id[0] ? operation->request_id : NULL),
                   LOG_S("error", error ? ferry_error_code(error) : NULL),
-                  LOG_S("fault", operation->status == FERRY_ERRORED ? error_fault(error) : NULL),
+                  LOG_S("fault", operation->status == FERRY_ERRORED ? error_fault(operation) : NULL),
                   LOG_S("detail", error ? operation_detail(operation) : NULL),
                   LOG_S("transport", operation->transport[0] ? operation->transport : NULL),
                   LOG_U("bytes", atomic_load(&operation->bytes_done)), LOG_U("bytes_total", operation->bytes_total),

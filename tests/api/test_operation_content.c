@@ -265,6 +265,24 @@ ON_WORKER(who_asks_is_known_by_a_name_if_it_is_one)
         }
 }
 
+/* The log blames the peer, not this worker's caller, who has set no timeout. */
+ON_WORKER(a_timeout_of_the_client_is_its_own)
+{
+        static const char *const methods[] = { "GET", "DELETE" };
+        const char *offer = offer_abc(w, "readable", region_make(w, 6, 0)), *bearer = operation_bearer(w, offer);
+
+        worker_expect(w, "error=timeout fault=peer");
+        for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
+                struct raw_answer answer =
+                        wire_ask(w,
+                                 "%s /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
+                                 "Ferry-Transfer: xfr_0123456789abcdef\r\nFerry-Error: timeout\r\n\r\n",
+                                 methods[i], offer, bearer);
+                assert_int_equal(answer.status, 200);
+        }
+        operation_assert_error(w, offer, FERRY_ERRORED, FERRY_E_TIMEOUT);
+}
+
 WITH_WORKER(the_digest_of_the_whole_comes_with_any_part)
 {
         static const struct {
