@@ -15,6 +15,8 @@
 #include <ferry/json_write.h>
 #include <ferry/util.h>
 
+#include "scan.h"
+
 /*
  * "b64:" + base64 of a zlib stream of one JSON document. Every worker makes the same bytes of the same metadata, so
  * that a reader finds any change by making them again. That is why the stream is one stored block (a compressor has
@@ -286,82 +288,50 @@ static int explain(const char *text, struct ferry_metadata *m, char detail[FERRY
 
 /* ---- decoding ---- */
 
-static bool skip(const char **at, const char *text)
+/* A string into its buffer. */
+static bool take_text(struct scan *s, char *ret_text, size_t size)
 {
-        size_t n = strlen(text);
-
-        if (strncmp(*at, text, n) != 0)
-                return false;
-        *at += n;
-        return true;
-}
-
-/* A key and its number. */
-static bool take_number(const char **at, const char *key, uint64_t *ret_number)
-{
-        char *end;
-
-        if (!skip(at, key))
-                return false;
-        *ret_number = strtoull(*at, &end, 10);
-        *at = end;
-        return true;
-}
-
-/* A key and its string, up to the quote. */
-static bool take_text(const char **at, const char *key, char *ret_text, size_t size)
-{
+        const char *text;
         size_t n;
 
-        if (!skip(at, key))
+        if (!scan_string(s, &text, &n, size))
                 return false;
-        n = strcspn(*at, "\"");
-        if (n >= size)
-                return false;
-        memcpy(ret_text, *at, n);
+        memcpy(ret_text, text, n);
         ret_text[n] = '\0';
-        *at += n;
         return true;
 }
 
-static bool take_id(const char **at, const char *key, uint64_t *ret_id)
+static bool take_id(struct scan *s, uint64_t *ret_id)
 {
         char text[FERRY_ID_TEXT_SIZE];
 
-        return take_text(at, key, text, sizeof(text)) && ferry_id_parse("", text, ret_id);
+        return take_text(s, text, sizeof(text)) && ferry_id_parse("", text, ret_id);
 }
 
-/* The members of a document that follows the format. What does not may be taken for something else. */
-static bool scan(const char *at, struct ferry_metadata *m)
+/* Fills m from what is in a blob, if it is one stored block. What does not follow the format may be taken for something
+ * else. */
+static bool scan_stream(const char *stream, size_t size, struct ferry_metadata *m)
 {
+        struct scan s;
         uint64_t protocol;
-        bool good = take_number(&at, "{\"protocol\":", &protocol) &&
-                    take_text(&at, ",\"worker\":\"", m->worker, sizeof(m->worker)) &&
-                    take_id(&at, "\",\"epoch\":\"", &m->epoch) && take_id(&at, "\",\"operation\":\"", &m->operation) &&
-                    take_text(&at, "\",\"data\":\"", m->data, sizeof(m->data)) &&
-                    take_text(&at, "\",\"http\":\"", m->http, sizeof(m->http)) &&
-                    take_number(&at, "\",\"expires\":", &m->expires_ms);
 
-        if (good)
-                m->protocol = (uint32_t)protocol;
-        return good && metadata_blob_valid(m);
-}
-
-/* Fills m from what is in a blob, if it is one stored block. */
-static bool scan_stream(const uint8_t *stream, size_t size, struct ferry_metadata *m)
-{
-        char document[DOCUMENT_SIZE];
-
-        if (size <= ZLIB_FRAME || size - ZLIB_FRAME >= sizeof(document))
+        if (size <= ZLIB_FRAME || size - ZLIB_FRAME >= DOCUMENT_SIZE)
                 return false;
-        memcpy(document, stream + ZLIB_HEAD, size - ZLIB_FRAME);
-        document[size - ZLIB_FRAME] = '\0';
-        return scan(document, m);
+        s = (struct scan){ stream + ZLIB_HEAD, stream + size };
+        if (!SCAN_KEY(&s, '{', "protocol") || !scan_number(&s, &protocol) || !SCAN_KEY(&s, ',', "worker") ||
+            !take_text(&s, m->worker, sizeof(m->worker)) || !SCAN_KEY(&s, ',', "epoch") || !take_id(&s, &m->epoch) ||
+            !SCAN_KEY(&s, ',', "operation") || !take_id(&s, &m->operation) || !SCAN_KEY(&s, ',', "data") ||
+            !take_text(&s, m->data, sizeof(m->data)) || !SCAN_KEY(&s, ',', "http") ||
+            !take_text(&s, m->http, sizeof(m->http)) || !SCAN_KEY(&s, ',', "expires") ||
+            !scan_number(&s, &m->expires_ms))
+                return false;
+        m->protocol = (uint32_t)protocol;
+        return metadata_blob_valid(m);
 }
 
 /* What was scanned is right if it makes the same bytes again: that covers frame, checksum and digest, and base64 has
  * one form. 0; -EINVAL; -ENOMEM. */
-static int decode_stream(const uint8_t *stream, size_t size, struct ferry_metadata *m)
+static int decode_stream(const char *stream, size_t size, struct ferry_metadata *m)
 {
         uint8_t again[DOCUMENT_SIZE + ZLIB_FRAME];
         size_t n;
