@@ -39,8 +39,14 @@ static void on_done(void *context, const struct ferry_aio_result *result)
 
 static void finish(struct seen *seen)
 {
-        while (ferry_aio_pending(seen->aio))
-                assert_true(ferry_aio_dispatch(seen->aio, -1) >= 0);
+        int calls = seen->calls, r;
+
+        while (ferry_aio_pending(seen->aio)) {
+                r = ferry_aio_dispatch(seen->aio, -1);
+                assert_true(r >= 0);
+                calls += r;
+        }
+        assert_int_equal(seen->calls, calls);
 }
 
 static void wait_for(struct fixture *x, uint64_t timeout_ms, struct seen *seen)
