@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "connection.h"
 #include "counters.h"
 #include "http_internal.h"
 #include "problem.h"
@@ -121,7 +122,7 @@ void request_answer(struct http_request *request, unsigned status, struct MHD_Re
                 request->deferred = response;
                 return;
         }
-        if (MHD_queue_response(request->connection, status, response) != MHD_YES)
+        if (MHD_queue_response(request->connection->mhd, status, response) != MHD_YES)
                 request->broken = true;
         MHD_destroy_response(response);
 }

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "connection.h"
 
+#include <arpa/inet.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <strings.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -100,7 +104,7 @@ void connection_close(struct http_connection *connection)
 struct http_request *connection_begin_request(struct http_connection *connection, const char *target)
 {
         connection_end_request(connection); /* one that dispatch_call never saw: its end may not have been reported */
-        connection->request = request_new(connection->listener, connection->mhd, target);
+        connection->request = request_new(connection->server, connection, target);
         if (!connection->request)
                 return NULL;
         connection->since_us = clock_now_us();
@@ -264,4 +268,20 @@ void connection_repeat_end(struct http_connection *connection)
 {
         if (latch_is_set(&connection->end))
                 (void)shutdown(connection->fd, SHUT_RD);
+}
+
+void connection_local_host(const struct http_connection *connection, char *host, size_t size)
+{
+        struct sockaddr_storage address;
+        socklen_t length = sizeof(address);
+        char text[INET6_ADDRSTRLEN] = "";
+
+        if (!getsockname(connection->fd, (struct sockaddr *)&address, &length)) {
+                if (address.ss_family == AF_INET)
+                        inet_ntop(AF_INET, &((struct sockaddr_in *)&address)->sin_addr, text, sizeof(text));
+                else if (address.ss_family == AF_INET6)
+                        inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&address)->sin6_addr, text, sizeof(text));
+        }
+        /* Of a dual-stack socket: as an IPv4 address. */
+        snprintf(host, size, "%s", strncasecmp(text, "::ffff:", 7) || !strchr(text, '.') ? text : text + 7);
 }

@@ -111,11 +111,14 @@ static inline struct http_connection *connection_of(struct MHD_Connection *conne
         return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
 }
 
-/* Whether the client has shut down its direction. Only from libmicrohttpd's callbacks. */
-static inline bool connection_has_ended(struct MHD_Connection *connection)
+/* Whether the client has shut down its direction. */
+static inline bool connection_has_ended(struct http_connection *connection)
 {
-        return latch_is_set(&connection_of(connection)->end);
+        return latch_is_set(&connection->end);
 }
+
+/* Formats the connection's local address; "" for a Unix socket. Only from libmicrohttpd's callbacks. */
+void connection_local_host(const struct http_connection *connection, char *host, size_t size);
 
 /* Makes libmicrohttpd see an end that it may have missed. Call after bytes were read, and after an answer. */
 void connection_repeat_end(struct http_connection *connection);

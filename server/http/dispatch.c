@@ -45,11 +45,11 @@ static void read_headers(struct http_request *request)
         struct header_context context = { .request = request };
 
         head_parts_begin(&context.parts, request->version);
-        MHD_get_connection_values_n(request->connection, MHD_HEADER_KIND, take_header, &context);
+        MHD_get_connection_values_n(request->connection->mhd, MHD_HEADER_KIND, take_header, &context);
         if (!request->server->watch_heads)
                 return;
         const union MHD_ConnectionInfo *size =
-                MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+                MHD_get_connection_info(request->connection->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
         request->head_fault |= !size || !head_parts_end(&context.parts, request->method + size->header_size);
 }
 
@@ -72,7 +72,7 @@ static bool read_query(struct http_request *request)
 {
         struct query_context context = { .request = request };
 
-        MHD_get_connection_values_n(request->connection, MHD_GET_ARGUMENT_KIND, take_parameter, &context);
+        MHD_get_connection_values_n(request->connection->mhd, MHD_GET_ARGUMENT_KIND, take_parameter, &context);
         if (!*context.detail)
                 return true;
         request_problem(request, FERRY_E_INVALID_PARAMETER, "%s", context.detail);
@@ -251,7 +251,7 @@ static void end(struct http_request *request)
 {
         if (request->deferred) {
                 struct MHD_Response *response = FERRY_STEAL(request->deferred);
-                if (MHD_queue_response(request->connection, request->status, response) != MHD_YES)
+                if (MHD_queue_response(request->connection->mhd, request->status, response) != MHD_YES)
                         request->broken = true;
                 MHD_destroy_response(response);
                 return;
@@ -273,11 +273,11 @@ static void end(struct http_request *request)
 enum MHD_Result dispatch_call(void *context, struct MHD_Connection *connection, const char *url, const char *method,
                               const char *version, const char *data, size_t *size, void **state)
 {
-        struct http_connection *ours = connection_of(connection);
         struct http_request *request = *state;
 
         if (!request)
                 return MHD_NO;
+        struct http_connection *ours = request->connection;
         ours->shard->active = true;
         if (request->phase == REQUEST_NEW) {
                 request->phase = REQUEST_BEGIN;

@@ -192,7 +192,7 @@ static struct event_stream *new_stream(struct http_request *request, const struc
         if (!stream)
                 return NULL;
         stream->server = request->server;
-        stream->connection = connection_of(request->connection);
+        stream->connection = request->connection;
         stream->readers = stream->connection->readers;
         stream->reader = (struct event_reader){
                 .wake = wake, .left = &stream->connection->end, .beats = true, .filter = *filter, .place = *place

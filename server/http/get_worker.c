@@ -6,6 +6,7 @@
 
 #include "base/address.h"
 #include "base/clock.h"
+#include "connection.h"
 #include "handlers.h"
 #include "http_internal.h"
 #include "peers/registry.h"
@@ -39,7 +40,7 @@ static void put_addresses(struct ferry_json_writer *writer, const struct http_re
         const struct http_config *config = &request->server->config;
         char local_host[ADDRESS_HOST_SIZE], data[ENGINE_ADDRESS_SIZE];
 
-        request_local_host(request, local_host, sizeof(local_host));
+        connection_local_host(request->connection, local_host, sizeof(local_host));
         ferry_json_begin_object(writer);
         ferry_json_key(writer, "http");
         put_urls(writer, request, local_host);

@@ -118,7 +118,7 @@ bool guard_admit(struct http_request *request)
                 request_problem(request, FERRY_E_INVALID_PARAMETER, "%s", fault);
                 return false;
         }
-        const struct http_listener *listener = request->listener;
+        const struct http_listener *listener = request->connection->listener;
         const char *names[] = { config->advertise, listener->host };
         if (!listener->local && headers->host && strcmp(headers->host, listener->authority) != 0 &&
             !guard_host_allowed(headers->host, names, 2) &&
@@ -151,19 +151,18 @@ bool guard_admit(struct http_request *request)
 
 const struct http_secrets *guard_secrets(const struct http_request *request)
 {
-        return &credentials_current(&connection_of(request->connection)->shard->owner->credentials)->secrets;
+        return &credentials_current(&request->connection->shard->owner->credentials)->secrets;
 }
 
 bool guard_authenticate(struct http_request *request)
 {
-        struct http_connection *connection = connection_of(request->connection);
         const struct http_secrets *secrets = guard_secrets(request);
         const struct guard_tokens tokens = { secrets->token, secrets->peer_token, secrets->metrics_token };
         int error = guard_authorize(request->headers.authorization, &tokens, request->route->auth);
 
         if (!error) {
-                connection->trusted |= !secrets->token || (request->route->auth != HTTP_AUTH_NONE &&
-                                                           request->route->auth != HTTP_AUTH_KEY);
+                request->connection->trusted |= !secrets->token || (request->route->auth != HTTP_AUTH_NONE &&
+                                                                    request->route->auth != HTTP_AUTH_KEY);
                 return true;
         }
         if (error == FERRY_E_UNAUTHENTICATED)

@@ -22,6 +22,7 @@ enum header_repeat { HEADER_ONCE, HEADER_FIRST, HEADER_LIST };
         X(expect, "Expect", HEADER_ONCE)                                                                               \
         X(ferry_error, "Ferry-Error", HEADER_ONCE)                                                                     \
         X(ferry_transfer, "Ferry-Transfer", HEADER_ONCE)                                                               \
+        X(ferry_worker, "Ferry-Worker", HEADER_FIRST)                                                                  \
         X(host, "Host", HEADER_ONCE)                                                                                   \
         X(idempotency_key, "Idempotency-Key", HEADER_ONCE)                                                             \
         X(if_match, "If-Match", HEADER_LIST)                                                                           \

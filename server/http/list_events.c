@@ -46,7 +46,7 @@ static struct event_wait *event_wait_new(struct http_request *request, const str
         if (!wait)
                 return NULL;
         latch_init(&wait->come);
-        wait->readers = connection_of(request->connection)->readers;
+        wait->readers = request->connection->readers;
         wait->reader = (struct event_reader){ .wake = on_come, .filter = *filter, .place = *place };
         request_keep(request, wait, event_wait_end);
         return wait;

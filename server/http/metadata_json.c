@@ -28,7 +28,7 @@ struct metadata_origin {
 static void format_url(const struct http_request *request, const char *local_host, char *url, size_t size)
 {
         const struct http_server *server = request->server;
-        const struct http_listener *listener = request->listener;
+        const struct http_listener *listener = request->connection->listener;
 
         for (size_t i = 0; listener->local && i < server->n_listeners; i++)
                 listener = &server->listeners[i];
@@ -42,7 +42,7 @@ static void format_url(const struct http_request *request, const char *local_hos
 /* Cached in the connection. NULL: no memory. */
 static const struct metadata_origin *origin_of(struct http_request *request)
 {
-        struct http_connection *connection = connection_of(request->connection);
+        struct http_connection *connection = request->connection;
         const struct http_config *config = &request->server->config;
         struct metadata_origin *origin = connection->origin;
         char local_host[ADDRESS_HOST_SIZE];
@@ -53,7 +53,7 @@ static const struct metadata_origin *origin_of(struct http_request *request)
                 origin = connection->origin = calloc(1, sizeof(*origin));
         if (!origin)
                 return NULL;
-        request_local_host(request, local_host, sizeof(local_host));
+        connection_local_host(connection, local_host, sizeof(local_host));
         snprintf(origin->worker, sizeof(origin->worker), "%s", config->worker_name);
         if (engine_network_is_open(config->engine))
                 address_publish(config->engine->data_address, config->advertise, local_host, origin->data,

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <gnutls/crypto.h>
 #include <inttypes.h>
-#include <microhttpd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,7 +76,7 @@ static bool read_transfer(struct http_request *request, uint64_t *ret_transfer)
 /* Parses Ferry-Worker, by which a worker names itself: "EPOCH NAME". Anything else is ignored. */
 static void read_worker(const struct http_request *request, struct operation_content_request *wanted)
 {
-        const char *header = MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, "Ferry-Worker");
+        const char *header = request->headers.ferry_worker;
         char epoch[FERRY_ID_TEXT_SIZE];
 
         if (!header || strlen(header) < EPOCH_DIGITS + 2 || header[EPOCH_DIGITS] != ' ' ||
@@ -112,7 +111,7 @@ bool content_find(struct http_request *request, struct operation_view *ret_view)
                 content_refuse(request, FERRY_E_PEER_REFUSED);
                 return false;
         }
-        connection_of(request->connection)->trusted = true;
+        request->connection->trusted = true;
         return request_check_operation(request);
 }
 
@@ -213,12 +212,12 @@ bool content_open(struct http_request *request, uint64_t first, uint64_t size)
                 .key = shown_key(request, key),
                 .first = first,
                 .size = size,
-                .transport = request->server->tls && !request->listener->local ? "https" : "http",
+                .transport = request->server->tls && !request->connection->listener->local ? "https" : "http",
         };
         struct content content = { .reads = !strcmp(request->method, "GET"),
                                    .store = request->server->config.operations,
                                    .operation = request->operation };
-        struct http_connection *connection = connection_of(request->connection);
+        struct http_connection *connection = request->connection;
         int error;
 
         if (!read_transfer(request, &wanted.transfer) || (!content.reads && !read_digests(request, &content)))

@@ -65,7 +65,7 @@ static bool is_short(struct http_request *request)
         uint64_t first, end;
 
         return request->headers.content_range && octets_place(request, UINT64_MAX, &first, &end) &&
-               connection_of(request->connection)->body_size < end - first;
+               request->connection->body_size < end - first;
 }
 
 void put_operation_content(struct http_request *request)

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "request.h"
 
-#include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <microhttpd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/socket.h>
 #include <xxhash.h>
 
 #include <ferry/error.h>
@@ -34,19 +30,19 @@ struct request_note {
         char traceparent[HEADERS_TRACEPARENT_SIZE];
 };
 
-struct http_request *request_new(struct http_listener *listener, struct MHD_Connection *connection, const char *target)
+struct http_request *request_new(struct http_server *server, struct http_connection *connection, const char *target)
 {
         /* Not calloc: before glibc 2.41 it does not use the thread's cache. */
         struct http_request *request = malloc(sizeof(*request));
 
         if (!request)
                 return NULL;
-        *request = (struct http_request){ .server = listener->server, .listener = listener, .connection = connection };
+        *request = (struct http_request){ .server = server, .connection = connection };
         if (log_enabled(LOG_DEBUG) && (request->note = calloc(1, sizeof(*request->note))))
                 request->note->started_us = clock_now_us();
         request->target_hash = XXH3_64bits(target, strlen(target));
         request->target_fault = strstr(target, "%00") != NULL;
-        request->head_fault = listener->server->watch_heads && !head_target_whole(target);
+        request->head_fault = server->watch_heads && !head_target_whole(target);
         const char *slash = strcasestr(target, "%2f"), *query = strchr(target, '?');
         request->slash_hidden = slash && (!query || slash < query);
         return request;
@@ -236,22 +232,4 @@ void request_answer_operation(struct http_request *request, unsigned status)
                 status = 304;
         operation_json_write(&writer, &view);
         request_answer_json(request, status, &writer);
-}
-
-void request_local_host(const struct http_request *request, char *host, size_t size)
-{
-        const union MHD_ConnectionInfo *info =
-                MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-        struct sockaddr_storage address;
-        socklen_t length = sizeof(address);
-        char text[INET6_ADDRSTRLEN] = "";
-
-        if (info && !getsockname(info->connect_fd, (struct sockaddr *)&address, &length)) {
-                if (address.ss_family == AF_INET)
-                        inet_ntop(AF_INET, &((struct sockaddr_in *)&address)->sin_addr, text, sizeof(text));
-                else if (address.ss_family == AF_INET6)
-                        inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&address)->sin6_addr, text, sizeof(text));
-        }
-        /* Of a dual-stack socket: as an IPv4 address. */
-        snprintf(host, size, "%s", strncasecmp(text, "::ffff:", 7) || !strchr(text, '.') ? text : text + 7);
 }

@@ -13,12 +13,11 @@
 #include "http/server.h"
 #include "query.h"
 
-struct MHD_Connection;
 struct MHD_Response;
 struct ferry_json;
 struct ferry_json_errors;
 struct ferry_json_writer;
-struct http_listener;
+struct http_connection;
 struct idempotency_entry;
 struct metric;
 struct operation;
@@ -38,8 +37,7 @@ enum {
  */
 struct http_request {
         struct http_server *server;
-        struct http_listener *listener;
-        struct MHD_Connection *connection;
+        struct http_connection *connection;
         struct request_note *note; /* for the log line at the end; owned; NULL = not logged */
 
         /*
@@ -92,7 +90,7 @@ struct http_request {
 /* glibc's malloc caches blocks up to this size for each thread; a larger one costs 2,000 instructions more. */
 _Static_assert(sizeof(struct http_request) <= 1032, "a request fits into malloc's thread cache");
 
-struct http_request *request_new(struct http_listener *listener, struct MHD_Connection *connection, const char *target);
+struct http_request *request_new(struct http_server *server, struct http_connection *connection, const char *target);
 
 /* Copies what the log line needs. Call once method and headers are set. */
 void request_note(struct http_request *request);
@@ -177,8 +175,5 @@ bool request_waits(const struct http_request *request);
 
 /* Answers with the present state of request->operation; 410 when it was deleted. */
 void request_answer_operation(struct http_request *request, unsigned status);
-
-/* Formats the local address of the connection; "" for a Unix socket. */
-void request_local_host(const struct http_request *request, char host[], size_t size);
 
 #endif

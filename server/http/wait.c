@@ -196,7 +196,7 @@ static enum wait_result park_request(struct http_request *request, struct operat
         if (!park)
                 return WAIT_FULL;
         park->server = server;
-        park->connection = connection_of(request->connection);
+        park->connection = request->connection;
         park->operation = operation ? operation_ref(operation) : NULL;
         park->latch = latch;
         park->stays = stays;
