@@ -25,7 +25,6 @@ enum {
         EXIT_USAGE = 2,
         EXIT_SIGNAL = 128, /* + the signal's number, as shells say it */
         FILES_WANTED = 1 << 20,
-        MESSAGE_SIZE = 512,
         END_MS = 70000, /* beyond --drain-timeout: --grace at its longest, and a large region to be freed */
 };
 
@@ -146,11 +145,9 @@ static void manager_told(int r)
 
 static void reload(struct ferry_worker *worker)
 {
-        char message[MESSAGE_SIZE];
-
         manager_told(notify_reloading());
-        if (worker_reload(worker, message, sizeof(message)) < 0)
-                log_event(LOG_ERROR, "reloading tokens and certificates failed", LOG_S("reason", message));
+        if (worker_reload(worker) < 0)
+                log_event(LOG_ERROR, "reloading tokens and certificates failed", LOG_S("reason", ferry_worker_error()));
         else
                 log_event(LOG_INFO, "tokens and certificates reloaded");
         manager_told(notify_ready());
@@ -246,7 +243,6 @@ static int print_and_exit(const struct options *options)
 static int run(const struct options *options)
 {
         struct ferry_worker *worker = NULL;
-        char message[MESSAGE_SIZE];
         int signals, r;
 
         log_setup((enum log_level)options->log_level, (enum log_format)options->log_format);
@@ -258,14 +254,14 @@ static int run(const struct options *options)
                 output_take();
         if (ready_output < 0)
                 return complain(strerror(errno), EXIT_FAILURE);
-        r = worker_new(&options->worker, &worker, message, sizeof(message));
+        r = worker_new(&options->worker, &worker);
         if (r < 0)
-                return complain(message, r == -EINVAL ? EXIT_USAGE : EXIT_FAILURE);
+                return complain(ferry_worker_error(), r == -EINVAL ? EXIT_USAGE : EXIT_FAILURE);
         r = line_write(ready_output, ferry_worker_ready_line(worker));
         if (r < 0) {
                 worker = ferry_worker_free(worker);
-                (void)snprintf(message, sizeof(message), "the ready line could not be written: %s", strerror(-r));
-                return complain(message, EXIT_FAILURE);
+                (void)fprintf(stderr, "ferryd: the ready line could not be written: %s\n", strerror(-r));
+                return EXIT_FAILURE;
         }
         manager_told(notify_ready());
         return serve(signals, worker, options->drain_timeout_ms);

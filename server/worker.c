@@ -84,28 +84,21 @@ static void watch_forks(void)
         (void)pthread_atfork(NULL, NULL, forget_workers);
 }
 
-int worker_new(const struct worker_options *options, struct ferry_worker **ret_worker, char *message,
-               size_t message_size)
+int worker_new(const struct worker_options *options, struct ferry_worker **ret_worker)
 {
         static pthread_once_t watched = PTHREAD_ONCE_INIT;
         FERRY_CLEANUP(cleanup_worker) struct ferry_worker *worker = NULL;
         const struct engine_facts *facts;
-        char unread[2], epoch[FERRY_ID_TEXT_SIZE];
+        char epoch[FERRY_ID_TEXT_SIZE];
         int r;
 
-        if (!message || message_size == 0) {
-                message = unread;
-                message_size = sizeof(unread);
-        }
         (void)pthread_once(&watched, watch_forks);
-        (void)snprintf(message, message_size, "%s", strerror(ENOMEM));
         worker = worker_allocate();
         if (!worker)
-                return -ENOMEM;
-        r = worker_settings_new(options, &worker->settings, message, message_size);
-        if (r < 0)
-                return r;
-        r = worker_start(worker, message, message_size);
+                return worker_fail(-ENOMEM, NULL);
+        r = worker_settings_new(options, &worker->settings);
+        if (r == 0)
+                r = worker_start(worker);
         if (r < 0)
                 return r;
         set_serving(worker, true);
@@ -115,7 +108,6 @@ int worker_new(const struct worker_options *options, struct ferry_worker **ret_w
                   LOG_S("version", FERRY_VERSION), LOG_S("ucx", facts->ucx_version),
                   LOG_S("http", ferry_worker_url(worker, 0)),
                   LOG_S("data", engine_network_is_open(facts) ? facts->data_address : NULL));
-        message[0] = '\0';
         *ret_worker = FERRY_STEAL(worker);
         return 0;
 }
@@ -124,14 +116,11 @@ int ferry_worker_new(const struct ferry_worker_options *options, struct ferry_wo
 {
         static const struct ferry_worker_options defaults;
         struct options parsed = options ? options->parsed : defaults.parsed;
-        char message[WORKER_ERROR_SIZE];
         int r;
 
         options_finish(&parsed);
-        r = worker_new(&parsed.worker, ret_worker, message, sizeof(message));
-        if (r == 0)
-                return 0;
-        return worker_fail(r == -EINVAL ? FERRY_E_INVALID_PARAMETER : r, "%s", message);
+        r = worker_new(&parsed.worker, ret_worker);
+        return r == -EINVAL ? FERRY_E_INVALID_PARAMETER : r;
 }
 
 /* ---- using ---- */

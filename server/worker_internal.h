@@ -64,10 +64,10 @@ struct ferry_worker {
 };
 
 /*
- * Starts every layer, bottom up; settings must be set. 0; -errno with a sentence in message, and ferry_worker_free
+ * Starts every layer, bottom up; settings must be set. 0; -errno, set by worker_fail, and ferry_worker_free
  * frees what was started.
  */
-int worker_start(struct ferry_worker *worker, char *message, size_t message_size);
+int worker_start(struct ferry_worker *worker);
 
 /* Finds out how peers reach the worker, which must have started. */
 void worker_origin_look(const struct ferry_worker *worker, struct worker_origin *ret_origin);

@@ -4,8 +4,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,18 +11,9 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "worker_error.h"
 
 enum { TOKEN_FILE_MAX = 4096, TOKEN_SHORT = 16, PEM_FILE_MAX = 1 << 20 }; /* bytes */
-
-int worker_refuse(char *message, size_t message_size, int error, const char *format, ...)
-{
-        va_list arguments;
-
-        va_start(arguments, format);
-        (void)vsnprintf(message, message_size, format, arguments);
-        va_end(arguments);
-        return error;
-}
 
 /* Reads a whole file as a string. 0; -EFBIG: longer than max; -EINVAL: it contains a NUL; other -errno. */
 static int file_read(const char *path, size_t max, char **ret_text, struct stat *ret_stat)
@@ -58,7 +47,7 @@ static int file_read(const char *path, size_t max, char **ret_text, struct stat 
         return 0;
 }
 
-static int token_read(const char *flag, const char *path, char **ret_token, char *message, size_t message_size)
+static int token_read(const char *flag, const char *path, char **ret_token)
 {
         FERRY_CLEANUP(cleanup_free) char *text = NULL;
         struct stat status;
@@ -69,17 +58,16 @@ static int token_read(const char *flag, const char *path, char **ret_token, char
                 return 0;
         r = file_read(path, TOKEN_FILE_MAX, &text, &status);
         if (r < 0)
-                return worker_refuse(message, message_size, r, "--%s: %s: %s", flag, path, strerror(-r));
+                return worker_fail(r, "--%s: %s: %s", flag, path, strerror(-r));
         length = strcspn(text, "\r\n");
         if (text[length + strspn(text + length, "\r\n")])
-                return worker_refuse(message, message_size, -EINVAL, "--%s: %s holds more than one line", flag, path);
+                return worker_fail(-EINVAL, "--%s: %s holds more than one line", flag, path);
         text[length] = '\0';
         if (length == 0)
-                return worker_refuse(message, message_size, -EINVAL, "--%s: %s is empty", flag, path);
+                return worker_fail(-EINVAL, "--%s: %s is empty", flag, path);
         for (size_t i = 0; i < length; i++)
                 if (!isgraph((unsigned char)text[i]))
-                        return worker_refuse(message, message_size, -EINVAL,
-                                             "--%s: %s: a token has only visible ASCII characters", flag, path);
+                        return worker_fail(-EINVAL, "--%s: %s: a token has only visible ASCII characters", flag, path);
         if (length < TOKEN_SHORT)
                 log_event(LOG_WARN, "token is short", LOG_S("file", path), LOG_S("advice", "openssl rand -base64 32"));
         if (S_ISREG(status.st_mode) && status.st_mode & (S_IRGRP | S_IROTH))
@@ -89,7 +77,7 @@ static int token_read(const char *flag, const char *path, char **ret_token, char
         return 0;
 }
 
-static int pem_read(const char *flag, const char *path, char **ret_pem, char *message, size_t message_size)
+static int pem_read(const char *flag, const char *path, char **ret_pem)
 {
         struct stat status;
         int r;
@@ -98,14 +86,14 @@ static int pem_read(const char *flag, const char *path, char **ret_pem, char *me
                 return 0;
         r = file_read(path, PEM_FILE_MAX, ret_pem, &status);
         if (r < 0)
-                return worker_refuse(message, message_size, r, "--%s: %s: %s", flag, path, strerror(-r));
+                return worker_fail(r, "--%s: %s: %s", flag, path, strerror(-r));
         if (!strstr(*ret_pem, "-----BEGIN "))
-                return worker_refuse(message, message_size, -EINVAL, "--%s: %s is not a PEM file", flag, path);
+                return worker_fail(-EINVAL, "--%s: %s is not a PEM file", flag, path);
         return 0;
 }
 
 /* Checks the files that libcurl opens later. */
-static int peer_files_check(const struct worker_options *options, char *message, size_t message_size)
+static int peer_files_check(const struct worker_options *options)
 {
         const struct {
                 const char *flag, *path;
@@ -116,7 +104,7 @@ static int peer_files_check(const struct worker_options *options, char *message,
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(files); i++) {
                 FERRY_CLEANUP(cleanup_free) char *pem = NULL;
-                int r = pem_read(files[i].flag, files[i].path, &pem, message, message_size);
+                int r = pem_read(files[i].flag, files[i].path, &pem);
 
                 if (pem)
                         explicit_bzero(pem, strlen(pem));
@@ -131,51 +119,45 @@ static bool same_token(const char *a, const char *b)
         return a && b && strcmp(a, b) == 0;
 }
 
-static int check_tokens(const struct worker_secrets *secrets, char *message, size_t message_size)
+static int check_tokens(const struct worker_secrets *secrets)
 {
         if (same_token(secrets->token, secrets->peer_token))
-                return worker_refuse(
-                        message, message_size, -EINVAL,
+                return worker_fail(
+                        -EINVAL,
                         "--token-file and --peer-token-file hold the same token; it would give peers full access");
         if (same_token(secrets->token, secrets->metrics_token) ||
             same_token(secrets->peer_token, secrets->metrics_token))
-                return worker_refuse(message, message_size, -EINVAL,
-                                     "--metrics-token-file holds the token of another file; it is for /metrics alone");
+                return worker_fail(-EINVAL,
+                                   "--metrics-token-file holds the token of another file; it is for /metrics alone");
         if (secrets->metrics_token && !secrets->token)
-                return worker_refuse(
-                        message, message_size, -EINVAL,
-                        "--metrics-token-file needs --token-file: without it /metrics is open to everybody");
+                return worker_fail(-EINVAL,
+                                   "--metrics-token-file needs --token-file: without it /metrics is open to everybody");
         return 0;
 }
 
-int worker_secrets_read(const struct worker_options *options, struct worker_secrets *secrets, char *message,
-                        size_t message_size)
+int worker_secrets_read(const struct worker_options *options, struct worker_secrets *secrets)
 {
         int r;
 
-        r = token_read("token-file", options->token_file, &secrets->token, message, message_size);
+        r = token_read("token-file", options->token_file, &secrets->token);
         if (r == 0)
-                r = token_read("peer-token-file", options->peer_token_file, &secrets->peer_token, message,
-                               message_size);
+                r = token_read("peer-token-file", options->peer_token_file, &secrets->peer_token);
         if (r == 0)
-                r = token_read("metrics-token-file", options->metrics_token_file, &secrets->metrics_token, message,
-                               message_size);
+                r = token_read("metrics-token-file", options->metrics_token_file, &secrets->metrics_token);
         if (r == 0)
-                r = pem_read("tls-cert", options->tls_cert, &secrets->tls_cert_pem, message, message_size);
+                r = pem_read("tls-cert", options->tls_cert, &secrets->tls_cert_pem);
         if (r == 0)
-                r = pem_read("tls-key", options->tls_key, &secrets->tls_key_pem, message, message_size);
+                r = pem_read("tls-key", options->tls_key, &secrets->tls_key_pem);
         if (r == 0)
-                r = pem_read("tls-client-ca", options->tls_client_ca, &secrets->tls_client_ca_pem, message,
-                             message_size);
+                r = pem_read("tls-client-ca", options->tls_client_ca, &secrets->tls_client_ca_pem);
         if (r == 0)
-                r = peer_files_check(options, message, message_size);
+                r = peer_files_check(options);
         if (r == 0)
-                r = token_read("registry-user-file", options->registry_user_file, &secrets->registry_user, message,
-                               message_size);
+                r = token_read("registry-user-file", options->registry_user_file, &secrets->registry_user);
         if (r == 0 && secrets->registry_user && !strchr(secrets->registry_user, ':'))
-                r = worker_refuse(message, message_size, -EINVAL,
-                                  "--registry-user-file: %s does not hold NAME:PASSWORD", options->registry_user_file);
-        return r == 0 ? check_tokens(secrets, message, message_size) : r;
+                r = worker_fail(-EINVAL, "--registry-user-file: %s does not hold NAME:PASSWORD",
+                                options->registry_user_file);
+        return r == 0 ? check_tokens(secrets) : r;
 }
 
 void worker_secrets_clear(struct worker_secrets *secrets)

@@ -2,8 +2,6 @@
 #ifndef SERVER_WORKER_SECRETS_H
 #define SERVER_WORKER_SECRETS_H
 
-#include <stddef.h>
-
 #include "options.h"
 
 /* The contents of the files of tokens and certificates that a worker's options name. One thread at a time. */
@@ -15,16 +13,11 @@ struct worker_secrets {
         char *registry_user;                      /* "NAME:PASSWORD"; NULL = none */
 };
 
-/* Reads and checks the files into *secrets, which must be zeroed. 0; -errno with a sentence in message. Call
+/* Reads and checks the files into *secrets, which must be zeroed. 0; -errno, set by worker_fail. Call
  * worker_secrets_clear in any case. */
-int worker_secrets_read(const struct worker_options *options, struct worker_secrets *secrets, char *message,
-                        size_t message_size);
+int worker_secrets_read(const struct worker_options *options, struct worker_secrets *secrets);
 
 /* Wipes, frees and zeroes them. */
 void worker_secrets_clear(struct worker_secrets *secrets);
-
-/* Formats a sentence into message, and returns error. */
-int worker_refuse(char *message, size_t message_size, int error, const char *format, ...)
-        __attribute__((format(printf, 4, 5)));
 
 #endif

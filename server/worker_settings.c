@@ -15,6 +15,7 @@
 #include "base/util.h"
 #include "memory/available_memory.h"
 #include "peers/registry.h"
+#include "worker_error.h"
 #include "worker_listen.h"
 #include "worker_settings.h"
 
@@ -45,7 +46,7 @@ static bool keep_list(struct worker_settings *settings, const char *const *list,
 }
 
 /* "systemd" becomes one "systemd:FD" for each socket that was passed. */
-static int passed_keep(struct worker_settings *settings, char *message, size_t message_size)
+static int passed_keep(struct worker_settings *settings)
 {
         struct worker_options *options = &settings->options;
         const char *const *given = options->listen;
@@ -58,11 +59,10 @@ static int passed_keep(struct worker_settings *settings, char *message, size_t m
                 return 0;
         int n_passed = passed_count();
         if (!n_passed)
-                return worker_refuse(message, message_size, -EINVAL,
-                                     "--listen systemd: no socket was passed (LISTEN_FDS and LISTEN_PID)");
+                return worker_fail(-EINVAL, "--listen systemd: no socket was passed (LISTEN_FDS and LISTEN_PID)");
         const char **list = calloc(options->n_listen + (size_t)n_passed, sizeof(*list));
         if (!list)
-                return -ENOMEM;
+                return worker_fail(-ENOMEM, NULL);
         for (size_t i = 0; i < options->n_listen; i++)
                 if (strcmp(given[i], "systemd") != 0)
                         list[n++] = given[i];
@@ -75,15 +75,15 @@ static int passed_keep(struct worker_settings *settings, char *message, size_t m
                 char text[sizeof(PASSED_PREFIX) + 12];
 
                 if (passed_address(fd, &address, &size) < 0)
-                        return worker_refuse(
-                                message, message_size, -EINVAL,
+                        return worker_fail(
+                                -EINVAL,
                                 "--listen systemd: descriptor %d is no listening stream socket (ListenStream=, "
                                 "without Accept=yes)",
                                 fd);
                 (void)snprintf(text, sizeof(text), PASSED_PREFIX "%d", fd);
                 list[options->n_listen] = keep(settings, text);
                 if (!list[options->n_listen++])
-                        return -ENOMEM;
+                        return worker_fail(-ENOMEM, NULL);
         }
         return 0;
 }
@@ -208,18 +208,17 @@ static bool defaults_fill(struct worker_settings *settings)
 /* Open files that a worker needs before its first connection, with some reserve. */
 enum { FILES_MIN = 64 };
 
-static int check_files(char *message, size_t message_size)
+static int check_files(void)
 {
         struct rlimit files;
 
         if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur >= FILES_MIN)
                 return 0;
-        return worker_refuse(message, message_size, -EMFILE,
-                             "a worker needs %d open files; the limit is %llu (ulimit -n)", FILES_MIN,
-                             (unsigned long long)files.rlim_cur);
+        return worker_fail(-EMFILE, "a worker needs %d open files; the limit is %llu (ulimit -n)", FILES_MIN,
+                           (unsigned long long)files.rlim_cur);
 }
 
-static int check_options(struct worker_settings *settings, char *message, size_t message_size)
+static int check_options(struct worker_settings *settings)
 {
         const struct worker_options *options = &settings->options;
         const char *beyond = NULL;
@@ -229,38 +228,36 @@ static int check_options(struct worker_settings *settings, char *message, size_t
                         beyond = options->listen[i];
         settings->beyond_loopback = beyond != NULL;
         if (beyond && !options->token_file && !options->no_auth)
-                return worker_refuse(
-                        message, message_size, -EINVAL,
+                return worker_fail(
+                        -EINVAL,
                         "--listen %s is not loopback, so other machines may reach it: give a token by --token-file, "
                         "or give --no-auth if every client that reaches it may have full access",
                         beyond);
         if (!options->tls_cert != !options->tls_key)
-                return worker_refuse(message, message_size, -EINVAL, "--tls-cert and --tls-key must be given together");
+                return worker_fail(-EINVAL, "--tls-cert and --tls-key must be given together");
         if (options->tls_client_ca && !options->tls_cert)
-                return worker_refuse(message, message_size, -EINVAL, "--tls-client-ca needs --tls-cert");
+                return worker_fail(-EINVAL, "--tls-client-ca needs --tls-cert");
         if (!options->peer_cert != !options->peer_key)
-                return worker_refuse(message, message_size, -EINVAL,
-                                     "--peer-cert and --peer-key must be given together");
+                return worker_fail(-EINVAL, "--peer-cert and --peer-key must be given together");
         if (!options->registry && (options->registry_prefix || options->registry_ca || options->registry_user_file))
-                return worker_refuse(message, message_size, -EINVAL,
-                                     "--registry-prefix, --registry-ca and --registry-user-file need --registry");
+                return worker_fail(-EINVAL,
+                                   "--registry-prefix, --registry-ca and --registry-user-file need --registry");
         if (!options->data_listen && (options->transports || options->interfaces))
-                return worker_refuse(
-                        message, message_size, -EINVAL,
+                return worker_fail(
+                        -EINVAL,
                         "--transports and --interfaces apply to the network transport, which needs --data-listen");
         if (options->chunk_size > UINT32_MAX || options->grace_ms > UINT32_MAX)
-                return worker_refuse(message, message_size, -EINVAL, "--chunk-size or --grace is too large");
+                return worker_fail(-EINVAL, "--chunk-size or --grace is too large");
         if (!ferry_metadata_is_name(options->name))
-                return worker_refuse(message, message_size, -EINVAL,
-                                     "the worker's name is not 1 to %d letters, digits, '.', '-' and '_'",
-                                     FERRY_METADATA_NAME_SIZE - 1);
+                return worker_fail(-EINVAL, "the worker's name is not 1 to %d letters, digits, '.', '-' and '_'",
+                                   FERRY_METADATA_NAME_SIZE - 1);
         return 0;
 }
 
-int worker_settings_reread(struct worker_settings *settings, char *message, size_t message_size)
+int worker_settings_reread(struct worker_settings *settings)
 {
         struct worker_secrets fresh = { 0 };
-        int r = worker_secrets_read(&settings->options, &fresh, message, message_size);
+        int r = worker_secrets_read(&settings->options, &fresh);
 
         if (r < 0) {
                 worker_secrets_clear(&fresh);
@@ -276,21 +273,20 @@ static void cleanup_settings(struct worker_settings **settings)
         *settings = worker_settings_free(*settings);
 }
 
-int worker_settings_new(const struct worker_options *options, struct worker_settings **ret_settings, char *message,
-                        size_t message_size)
+int worker_settings_new(const struct worker_options *options, struct worker_settings **ret_settings)
 {
         FERRY_CLEANUP(cleanup_settings) struct worker_settings *settings = calloc(1, sizeof(*settings));
         int r;
 
         if (!settings || !keep_all(settings, options) || !defaults_fill(settings))
-                return -ENOMEM;
-        r = passed_keep(settings, message, message_size);
+                return worker_fail(-ENOMEM, NULL);
+        r = passed_keep(settings);
         if (r == 0)
-                r = check_options(settings, message, message_size);
+                r = check_options(settings);
         if (r == 0)
-                r = check_files(message, message_size);
+                r = check_files();
         if (r == 0)
-                r = worker_secrets_read(&settings->options, &settings->secrets, message, message_size);
+                r = worker_secrets_read(&settings->options, &settings->secrets);
         if (r < 0)
                 return r;
         *ret_settings = FERRY_STEAL(settings);

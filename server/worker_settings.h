@@ -19,12 +19,11 @@ struct worker_settings {
         size_t n_owned;
 };
 
-/* 0; -EINVAL, -ENOENT, -EACCES, other -errno with a sentence in message; -ENOMEM. */
-int worker_settings_new(const struct worker_options *options, struct worker_settings **ret_settings, char *message,
-                        size_t message_size);
+/* 0; -errno, set by worker_fail; -EINVAL: the options' fault. */
+int worker_settings_new(const struct worker_options *options, struct worker_settings **ret_settings);
 
-/* Reloads the files. 0; -errno with a sentence in message, and the settings are unchanged. */
-int worker_settings_reread(struct worker_settings *settings, char *message, size_t message_size);
+/* Reloads the files. 0; -errno, set by worker_fail, and the settings are unchanged. */
+int worker_settings_reread(struct worker_settings *settings);
 
 /* Wipes the secrets and frees. Takes NULL; returns NULL. */
 struct worker_settings *worker_settings_free(struct worker_settings *settings);

@@ -20,6 +20,7 @@
 #include "transfer/engine.h"
 #include "worker.h"
 #include "worker_data_plane.h"
+#include "worker_error.h"
 #include "worker_internal.h"
 #include "worker_settings.h"
 
@@ -316,9 +317,9 @@ static struct http_secrets worker_secrets(const struct worker_settings *settings
                                       .tls_client_ca = settings->secrets.tls_client_ca_pem };
 }
 
-int worker_reload(struct ferry_worker *worker, char *message, size_t message_size)
+int worker_reload(struct ferry_worker *worker)
 {
-        int r = worker_settings_reread(worker->settings, message, message_size);
+        int r = worker_settings_reread(worker->settings);
 
         if (r < 0)
                 return r;
@@ -328,8 +329,9 @@ int worker_reload(struct ferry_worker *worker, char *message, size_t message_siz
         if (r == 0)
                 r = peers_set_token(worker->peers, worker->settings->secrets.peer_token);
         if (r < 0)
-                (void)snprintf(message, message_size, "%s",
-                               r == -EINVAL ? "--tls-cert, --tls-key or --tls-client-ca is not usable" : strerror(-r));
+                (void)worker_fail(r, "%s",
+                                  r == -EINVAL ? "--tls-cert, --tls-key or --tls-client-ca is not usable"
+                                               : strerror(-r));
         return r;
 }
 
@@ -405,9 +407,11 @@ static int make_ready_line(struct ferry_worker *worker)
 }
 
 /* Last, since peers may use the worker once they find its name. 0; -EADDRINUSE: another worker has the name. */
-static int join_registry(struct ferry_worker *worker, char *message, size_t message_size)
+static int join_registry(struct ferry_worker *worker)
 {
         struct registry_entry self = { .epoch = worker->epoch, .version = FERRY_VERSION };
+        char message[WORKER_ERROR_SIZE];
+        int r;
 
         if (!worker->registry)
                 return 0;
@@ -415,7 +419,8 @@ static int join_registry(struct ferry_worker *worker, char *message, size_t mess
         (void)snprintf(self.http, sizeof(self.http), "%s", worker->origin.http);
         (void)snprintf(self.data, sizeof(self.data), "%s", worker->origin.data);
         clock_format(clock_unix_ms(), self.started_at);
-        return registry_join(worker->registry, &self, message, message_size);
+        r = registry_join(worker->registry, &self, message, sizeof(message));
+        return r ? worker_fail(r, "%s", message) : 0;
 }
 
 static const struct step {
@@ -441,7 +446,7 @@ static const struct step {
         { "the ready line", make_ready_line, NULL },
 };
 
-int worker_start(struct ferry_worker *worker, char *message, size_t message_size)
+int worker_start(struct ferry_worker *worker)
 {
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(steps); i++) {
                 int r = steps[i].start(worker);
@@ -454,12 +459,9 @@ int worker_start(struct ferry_worker *worker, char *message, size_t message_size
                 if (r == -ENODEV && steps[i].invalid)
                         r = -EINVAL;
                 if (r == -EINVAL && steps[i].invalid)
-                        (void)snprintf(message, message_size, "%s", steps[i].invalid);
-                else if (r < 0)
-                        (void)snprintf(message, message_size, "%s could not be started: %s (%s)", steps[i].what,
-                                       strerror(-r), advice);
+                        return worker_fail(r, "%s", steps[i].invalid);
                 if (r < 0)
-                        return r;
+                        return worker_fail(r, "%s could not be started: %s (%s)", steps[i].what, strerror(-r), advice);
         }
-        return join_registry(worker, message, message_size);
+        return join_registry(worker);
 }

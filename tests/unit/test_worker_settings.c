@@ -2,6 +2,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <ferry/worker.h>
+
 #include "base/util.h"
 #include "unit.h"
 #include "worker_listen.h"
@@ -36,16 +38,15 @@ static void write_file(const char *text, size_t size)
         assert_int_equal(chmod(path, 0600), 0);
 }
 
-/* The error of these options; message must name what is wrong. */
+/* The error of these options; its sentence must name what is wrong. */
 static int error_of(const struct worker_options *options, const char *names)
 {
         struct worker_settings *settings = NULL;
-        char message[512] = "";
-        int r = worker_settings_new(options, &settings, message, sizeof(message));
+        int r = worker_settings_new(options, &settings);
 
         assert_int_equal(r < 0, settings == NULL);
-        if (r < 0 && !strstr(message, names))
-                fail_msg("\"%s\" does not name %s", message, names);
+        if (r < 0 && !strstr(ferry_worker_error(), names))
+                fail_msg("\"%s\" does not name %s", ferry_worker_error(), names);
         worker_settings_free(settings);
         return r;
 }
@@ -55,7 +56,7 @@ TEST(defaults_take_the_place_of_zeros)
         const struct worker_options options = { 0 };
         struct worker_settings *settings = NULL;
 
-        assert_int_equal(worker_settings_new(&options, &settings, NULL, 0), 0);
+        assert_int_equal(worker_settings_new(&options, &settings), 0);
         assert_int_equal(settings->options.n_listen, 0);
         assert_true(settings->options.memory_limit > 0);
         assert_int_equal(settings->options.ttl_ms, 600000);
@@ -73,7 +74,7 @@ TEST(strings_are_copied)
         const struct worker_options options = { .name = name, .local = local, .listen = list, .n_listen = 1 };
         struct worker_settings *settings = NULL;
 
-        assert_int_equal(worker_settings_new(&options, &settings, NULL, 0), 0);
+        assert_int_equal(worker_settings_new(&options, &settings), 0);
         memset(name, 'x', sizeof(name) - 1);
         memset(local, 'x', sizeof(local) - 1);
         memset(listen, 'x', sizeof(listen) - 1);
@@ -136,7 +137,7 @@ TEST(a_token_is_one_line_without_its_end)
                 struct worker_settings *settings = NULL;
 
                 write_file(text, strlen(text));
-                assert_int_equal(worker_settings_new(&options, &settings, NULL, 0), 0);
+                assert_int_equal(worker_settings_new(&options, &settings), 0);
                 assert_string_equal(settings->secrets.token, "s3cret");
                 assert_null(settings->secrets.peer_token);
                 worker_settings_free(settings);
@@ -178,13 +179,12 @@ TEST(a_name_that_metadata_cannot_carry_is_refused)
         static const char *const names[] = { "two words", "a\"b", "", "n\xc3\xa9",
                                              "0123456789012345678901234567890123456789012345678901234567890123" };
         struct worker_settings *settings;
-        char message[256];
 
         for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
                 struct worker_options options = { .name = names[i] };
 
-                assert_int_equal(worker_settings_new(&options, &settings, message, sizeof(message)), -EINVAL);
-                assert_non_null(strstr(message, "name"));
+                assert_int_equal(worker_settings_new(&options, &settings), -EINVAL);
+                assert_non_null(strstr(ferry_worker_error(), "name"));
         }
 }
 
