@@ -47,19 +47,10 @@ static int file_read(const char *path, size_t max, char **ret_text, struct stat 
         return 0;
 }
 
-static int token_read(const char *flag, const char *path, char **ret_token)
+static int token_check(const char *flag, const char *path, char *text, const struct stat *status)
 {
-        FERRY_CLEANUP(cleanup_free) char *text = NULL;
-        struct stat status;
-        size_t length;
-        int r;
+        size_t length = strcspn(text, "\r\n");
 
-        if (!path)
-                return 0;
-        r = file_read(path, TOKEN_FILE_MAX, &text, &status);
-        if (r < 0)
-                return worker_fail(r, "--%s: %s: %s", flag, path, strerror(-r));
-        length = strcspn(text, "\r\n");
         if (text[length + strspn(text + length, "\r\n")])
                 return worker_fail(-EINVAL, "--%s: %s holds more than one line", flag, path);
         text[length] = '\0';
@@ -70,48 +61,33 @@ static int token_read(const char *flag, const char *path, char **ret_token)
                         return worker_fail(-EINVAL, "--%s: %s: a token has only visible ASCII characters", flag, path);
         if (length < TOKEN_SHORT)
                 log_event(LOG_WARN, "token is short", LOG_S("file", path), LOG_S("advice", "openssl rand -base64 32"));
-        if (S_ISREG(status.st_mode) && status.st_mode & (S_IRGRP | S_IROTH))
+        if (S_ISREG(status->st_mode) && status->st_mode & (S_IRGRP | S_IROTH))
                 log_event(LOG_WARN, "token file readable by other users", LOG_S("file", path),
                           LOG_S("advice", "chmod 600"));
-        *ret_token = FERRY_STEAL(text);
         return 0;
 }
 
-static int pem_read(const char *flag, const char *path, char **ret_pem)
+/* Reads and checks the file of a flag; path NULL = it was not given. *ret_text may be set on failure, too. */
+static int secret_read(const char *flag, const char *path, bool pem, char **ret_text)
 {
         struct stat status;
         int r;
 
         if (!path)
                 return 0;
-        r = file_read(path, PEM_FILE_MAX, ret_pem, &status);
+        r = file_read(path, pem ? PEM_FILE_MAX : TOKEN_FILE_MAX, ret_text, &status);
         if (r < 0)
                 return worker_fail(r, "--%s: %s: %s", flag, path, strerror(-r));
-        if (!strstr(*ret_pem, "-----BEGIN "))
-                return worker_fail(-EINVAL, "--%s: %s is not a PEM file", flag, path);
-        return 0;
+        if (!pem)
+                return token_check(flag, path, *ret_text, &status);
+        return strstr(*ret_text, "-----BEGIN ") ? 0 : worker_fail(-EINVAL, "--%s: %s is not a PEM file", flag, path);
 }
 
-/* Checks the files that libcurl opens later. */
-static int peer_files_check(const struct worker_options *options)
+static void wipe(char *text)
 {
-        const struct {
-                const char *flag, *path;
-        } files[] = { { "peer-ca", options->peer_ca },
-                      { "peer-cert", options->peer_cert },
-                      { "peer-key", options->peer_key },
-                      { "registry-ca", options->registry_ca } };
-
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(files); i++) {
-                FERRY_CLEANUP(cleanup_free) char *pem = NULL;
-                int r = pem_read(files[i].flag, files[i].path, &pem);
-
-                if (pem)
-                        explicit_bzero(pem, strlen(pem));
-                if (r < 0)
-                        return r;
-        }
-        return 0;
+        if (text)
+                explicit_bzero(text, strlen(text));
+        free(text);
 }
 
 static bool same_token(const char *a, const char *b)
@@ -137,27 +113,36 @@ static int check_tokens(const struct worker_secrets *secrets)
 
 int worker_secrets_read(const struct worker_options *options, struct worker_secrets *secrets)
 {
-        int r;
+        const struct {
+                const char *flag, *path;
+                bool pem;
+                char **text; /* NULL = is only checked: libcurl opens it later */
+        } files[] = {
+                { "token-file", options->token_file, false, &secrets->token },
+                { "peer-token-file", options->peer_token_file, false, &secrets->peer_token },
+                { "metrics-token-file", options->metrics_token_file, false, &secrets->metrics_token },
+                { "tls-cert", options->tls_cert, true, &secrets->tls_cert_pem },
+                { "tls-key", options->tls_key, true, &secrets->tls_key_pem },
+                { "tls-client-ca", options->tls_client_ca, true, &secrets->tls_client_ca_pem },
+                { "peer-ca", options->peer_ca, true, NULL },
+                { "peer-cert", options->peer_cert, true, NULL },
+                { "peer-key", options->peer_key, true, NULL },
+                { "registry-ca", options->registry_ca, true, NULL },
+                { "registry-user-file", options->registry_user_file, false, &secrets->registry_user },
+        };
 
-        r = token_read("token-file", options->token_file, &secrets->token);
-        if (r == 0)
-                r = token_read("peer-token-file", options->peer_token_file, &secrets->peer_token);
-        if (r == 0)
-                r = token_read("metrics-token-file", options->metrics_token_file, &secrets->metrics_token);
-        if (r == 0)
-                r = pem_read("tls-cert", options->tls_cert, &secrets->tls_cert_pem);
-        if (r == 0)
-                r = pem_read("tls-key", options->tls_key, &secrets->tls_key_pem);
-        if (r == 0)
-                r = pem_read("tls-client-ca", options->tls_client_ca, &secrets->tls_client_ca_pem);
-        if (r == 0)
-                r = peer_files_check(options);
-        if (r == 0)
-                r = token_read("registry-user-file", options->registry_user_file, &secrets->registry_user);
-        if (r == 0 && secrets->registry_user && !strchr(secrets->registry_user, ':'))
-                r = worker_fail(-EINVAL, "--registry-user-file: %s does not hold NAME:PASSWORD",
-                                options->registry_user_file);
-        return r == 0 ? check_tokens(secrets) : r;
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(files); i++) {
+                char *unkept = NULL;
+                int r = secret_read(files[i].flag, files[i].path, files[i].pem, files[i].text ?: &unkept);
+
+                wipe(unkept);
+                if (r < 0)
+                        return r;
+        }
+        if (secrets->registry_user && !strchr(secrets->registry_user, ':'))
+                return worker_fail(-EINVAL, "--registry-user-file: %s does not hold NAME:PASSWORD",
+                                   options->registry_user_file);
+        return check_tokens(secrets);
 }
 
 void worker_secrets_clear(struct worker_secrets *secrets)
@@ -166,9 +151,6 @@ void worker_secrets_clear(struct worker_secrets *secrets)
                                  &secrets->tls_key_pem,  &secrets->tls_cert_pem, &secrets->tls_client_ca_pem,
                                  &secrets->registry_user };
 
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(texts); i++) {
-                if (*texts[i])
-                        explicit_bzero(*texts[i], strlen(*texts[i]));
-                free(FERRY_STEAL(*texts[i]));
-        }
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(texts); i++)
+                wipe(FERRY_STEAL(*texts[i]));
 }
