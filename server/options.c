@@ -92,21 +92,18 @@ static int refuse_choice(const struct option *option, const char *source, const 
         return complain(message, "%s: \"%s\" is not one of %s", source, value, option->argument);
 }
 
-static int list_add(struct option_list *list, const char *value, size_t length)
+const char *option_list_add(struct option_list *list, const char *text)
 {
-        char **items = realloc(list->items, (list->n + 1) * sizeof(*items));
+        char **items = reallocarray(list->items, list->n + 1, sizeof(*items));
 
         if (!items)
-                return -ENOMEM;
+                return NULL;
         list->items = items;
-        items[list->n] = strndup(value, length);
-        if (!items[list->n])
-                return -ENOMEM;
-        list->n++;
-        return 0;
+        items[list->n] = strdup(text);
+        return items[list->n] ? items[list->n++] : NULL;
 }
 
-static void list_clear(struct option_list *list)
+void option_list_clear(struct option_list *list)
 {
         for (size_t i = 0; i < list->n; i++)
                 free(list->items[i]);
@@ -147,12 +144,16 @@ int option_set(const struct option *option, struct options *options, const char 
                 return flag_set(target, source, value, message);
         case OPTION_STRING:
                 r = text_check(option, source, value, message);
-                if (r == 0)
-                        *(const char **)target = value;
-                return r;
+                if (r)
+                        return r;
+                value = option_list_add(&options->kept, value);
+                if (!value)
+                        return -ENOMEM;
+                *(const char **)target = value;
+                return 0;
         case OPTION_LIST:
                 r = text_check(option, source, value, message);
-                return r ? r : list_add(target, value, strlen(value));
+                return r ? r : option_list_add(target, value) ? 0 : -ENOMEM;
         case OPTION_CHOICE:
                 for (unsigned i = 0; option->names[i]; i++)
                         if (strcmp(option->names[i], value) == 0) {
@@ -190,15 +191,7 @@ static int set_list_variable(const struct option *option, struct options *option
         return 0;
 }
 
-int option_set_variable(const struct option *option, struct options *options, const char *variable, const char *value,
-                        char message[OPTION_MESSAGE_SIZE])
-{
-        return option->type == OPTION_LIST ? set_list_variable(option, options, variable, value, message)
-                                           : option_set(option, options, variable, value, message);
-}
-
-/* Ignores empty variables and unknown names, such as FERRY_PORT of a Kubernetes service. */
-static int environment_parse(struct options *options, char message[OPTION_MESSAGE_SIZE])
+int options_environment(struct options *options, bool daemon, char message[OPTION_MESSAGE_SIZE])
 {
         char variable[OPTION_VARIABLE_SIZE];
 
@@ -208,10 +201,11 @@ static int environment_parse(struct options *options, char message[OPTION_MESSAG
                 int r;
 
                 option_variable(option, variable);
-                value = option->not_in_environment ? NULL : getenv(variable);
+                value = option->not_in_environment || (option->daemon && !daemon) ? NULL : getenv(variable);
                 if (!value || !*value)
                         continue;
-                r = option_set_variable(option, options, variable, value, message);
+                r = option->type == OPTION_LIST ? set_list_variable(option, options, variable, value, message)
+                                                : option_set(option, options, variable, value, message);
                 if (r)
                         return r;
         }
@@ -266,7 +260,7 @@ static int arguments_parse(int argc, char *const *argv, struct options *options,
                 }
                 /* A list on the command line replaces that of the environment; its own elements add up. */
                 if (option->type == OPTION_LIST && !seen[option - option_table])
-                        list_clear((struct option_list *)(void *)((char *)options + option->offset));
+                        option_list_clear((struct option_list *)(void *)((char *)options + option->offset));
                 seen[option - option_table] = true;
                 r = option_set(option, options, source, option->argument ? value : "true", message);
                 if (r)
@@ -302,11 +296,11 @@ int options_parse(int argc, char *const *argv, struct options *ret_options, char
         if (r == 0 && !options.help && !options.version) {
                 options_clear(&options);
                 options = (struct options){ .log_level = LOG_INFO, .drain_timeout_ms = 30 * SECOND };
-                r = environment_parse(&options, message);
+                r = options_environment(&options, true, message);
                 if (r == 0)
                         r = arguments_parse(argc, argv, &options, message);
-                if (r == 0 && !options.listen.n)
-                        r = list_add(&options.listen, LISTEN_DEFAULT, sizeof(LISTEN_DEFAULT) - 1);
+                if (r == 0 && !options.listen.n && !option_list_add(&options.listen, LISTEN_DEFAULT))
+                        r = -ENOMEM;
         }
         if (r) {
                 options_clear(&options);
@@ -319,8 +313,9 @@ int options_parse(int argc, char *const *argv, struct options *ret_options, char
 
 void options_clear(struct options *options)
 {
-        list_clear(&options->listen);
-        list_clear(&options->allow_host);
-        list_clear(&options->allow_peer);
-        list_clear(&options->allow_origin);
+        option_list_clear(&options->kept);
+        option_list_clear(&options->listen);
+        option_list_clear(&options->allow_host);
+        option_list_clear(&options->allow_peer);
+        option_list_clear(&options->allow_origin);
 }

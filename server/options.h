@@ -45,14 +45,15 @@ struct worker_options {
         uint32_t http_threads;
 };
 
+/* Texts, owned. Zero-initialise. */
 struct option_list {
         char **items;
         size_t n;
 };
 
 struct options {
-        struct worker_options worker; /* its strings are those of argv and the environment */
-        struct option_list listen, allow_host, allow_peer, allow_origin;
+        struct worker_options worker; /* its strings are kept */
+        struct option_list kept, listen, allow_host, allow_peer, allow_origin;
         unsigned log_level, log_format; /* positions in the lists of names; log_level is an enum log_level */
         uint64_t drain_timeout_ms;
         bool help, version;
@@ -95,7 +96,7 @@ const struct option *option_find(const char *flag, size_t length);
 
 /*
  * Sets an option from text in the form of --FLAG; a flag without a value takes 1, true, 0 or false. source: its name in
- * error messages. Borrows the text; elements of lists add up. 0; -EINVAL with a sentence; -ENOMEM.
+ * error messages. Elements of lists add up. 0; -EINVAL with a sentence; -ENOMEM.
  */
 int option_set(const struct option *option, struct options *options, const char *source, const char *value,
                char message[OPTION_MESSAGE_SIZE]);
@@ -106,16 +107,22 @@ void options_finish(struct options *options);
 /* The name of an option's environment variable: "FERRY_DATA_LISTEN". */
 void option_variable(const struct option *option, char text[OPTION_VARIABLE_SIZE]);
 
-/* As option_set, from an environment variable, where commas separate the elements of a list. */
-int option_set_variable(const struct option *option, struct options *options, const char *variable, const char *value,
-                        char message[OPTION_MESSAGE_SIZE]);
+/*
+ * As option_set, for the environment, where commas separate the elements of a list. daemon: options of ferryd alone,
+ * too. Ignores empty variables and unknown names, such as FERRY_PORT of a Kubernetes service.
+ */
+int options_environment(struct options *options, bool daemon, char message[OPTION_MESSAGE_SIZE]);
 
 /*
  * Parses the environment and argv, which wins. 0 with *ret_options, for options_clear; -EINVAL with a sentence that
- * names the flag and the values it takes; -ENOMEM. Borrows the strings. Stops at --help or --version.
+ * names the flag and the values it takes; -ENOMEM. Stops at --help or --version.
  */
 int options_parse(int argc, char *const *argv, struct options *ret_options, char message[OPTION_MESSAGE_SIZE]);
 void options_clear(struct options *options);
+
+/* Adds a copy of the text, and returns it. NULL: no memory. */
+const char *option_list_add(struct option_list *list, const char *text);
+void option_list_clear(struct option_list *list);
 
 /* Prints --help. */
 void options_help(FILE *file);

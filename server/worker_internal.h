@@ -30,8 +30,6 @@ struct worker_origin {
 
 struct ferry_worker_options {
         struct options parsed;
-        char **kept; /* the strings that it borrows; owned */
-        size_t n_kept;
 };
 
 struct ferry_worker {

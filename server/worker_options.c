@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/util.h"
 #include "options.h"
 #include "worker_error.h"
 #include "worker_internal.h"
@@ -15,18 +14,6 @@ struct ferry_worker_options *ferry_worker_options_new(void)
         if (!options)
                 (void)worker_fail(-ENOMEM, NULL);
         return options;
-}
-
-/* Copies a text, which the options then borrow. NULL: no memory. */
-static const char *keep(struct ferry_worker_options *options, const char *text)
-{
-        char **kept = reallocarray(options->kept, options->n_kept + 1, sizeof(*kept));
-
-        if (!kept)
-                return NULL;
-        options->kept = kept;
-        kept[options->n_kept] = strdup(text);
-        return kept[options->n_kept] ? kept[options->n_kept++] : NULL;
 }
 
 /* Maps the result of a function of options.h to worker_fail. */
@@ -44,28 +31,14 @@ int ferry_worker_options_set(struct ferry_worker_options *options, const char *n
                 return worker_fail(FERRY_E_INVALID_PARAMETER, "A worker has no option \"%s\"", name ?: "");
         if (!value)
                 return worker_fail(FERRY_E_INVALID_PARAMETER, "The value of \"%s\" is missing", name);
-        value = keep(options, value);
-        if (!value)
-                return worker_fail(-ENOMEM, NULL);
         return report(option_set(option, &options->parsed, name, value, message), message);
 }
 
 int ferry_worker_options_environment(struct ferry_worker_options *options)
 {
-        char variable[OPTION_VARIABLE_SIZE], message[OPTION_MESSAGE_SIZE] = "";
-        int r = 0;
+        char message[OPTION_MESSAGE_SIZE] = "";
+        int r = options_environment(&options->parsed, false, message);
 
-        for (size_t i = 0; i < option_count && r == 0; i++) {
-                const struct option *option = &option_table[i];
-                const char *value;
-
-                option_variable(option, variable);
-                value = option->daemon ? NULL : getenv(variable);
-                if (!value || !*value)
-                        continue;
-                value = keep(options, value);
-                r = value ? option_set_variable(option, &options->parsed, variable, value, message) : -ENOMEM;
-        }
         return report(r, message);
 }
 
@@ -74,9 +47,6 @@ struct ferry_worker_options *ferry_worker_options_free(struct ferry_worker_optio
         if (!options)
                 return NULL;
         options_clear(&options->parsed);
-        for (size_t i = 0; i < options->n_kept; i++)
-                free(options->kept[i]);
-        free(options->kept);
         free(options);
         return NULL;
 }

@@ -21,24 +21,13 @@
 
 enum { PROCESS_ID_ROOM = 12 }; /* "-" and a process id at the end of the default name */
 
-static const char *keep(struct worker_settings *settings, const char *text)
-{
-        char **owned = realloc(settings->owned, (settings->n_owned + 1) * sizeof(*owned));
-
-        if (!owned)
-                return NULL;
-        settings->owned = owned;
-        owned[settings->n_owned] = strdup(text);
-        return owned[settings->n_owned] ? owned[settings->n_owned++] : NULL;
-}
-
 static bool keep_list(struct worker_settings *settings, const char *const *list, size_t n, const char *const **ret_copy)
 {
         const char **copy = calloc(n + 1, sizeof(*copy));
 
         *ret_copy = copy;
         for (size_t i = 0; copy && i < n; i++) {
-                copy[i] = keep(settings, list[i]);
+                copy[i] = option_list_add(&settings->owned, list[i]);
                 if (!copy[i])
                         return false;
         }
@@ -81,7 +70,7 @@ static int passed_keep(struct worker_settings *settings)
                                 "without Accept=yes)",
                                 fd);
                 (void)snprintf(text, sizeof(text), PASSED_PREFIX "%d", fd);
-                list[options->n_listen] = keep(settings, text);
+                list[options->n_listen] = option_list_add(&settings->owned, text);
                 if (!list[options->n_listen++])
                         return worker_fail(-ENOMEM, NULL);
         }
@@ -114,7 +103,7 @@ static bool keep_strings(struct worker_settings *settings)
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(strings); i++) {
                 if (!*strings[i])
                         continue;
-                *strings[i] = keep(settings, *strings[i]);
+                *strings[i] = option_list_add(&settings->owned, *strings[i]);
                 if (!*strings[i])
                         return false;
         }
@@ -136,7 +125,7 @@ static bool split_advertise(struct worker_settings *settings)
         }
         if (!authority || !address_host(authority, host))
                 return true;
-        options->advertise = keep(settings, host);
+        options->advertise = option_list_add(&settings->owned, host);
         return options->advertise != NULL;
 }
 
@@ -165,7 +154,7 @@ static const char *name_make(struct worker_settings *settings)
                 if (!isalnum((unsigned char)*c) && !strchr("-._", *c))
                         *c = '-';
         (void)snprintf(name + strlen(name), sizeof(name) - strlen(name), "-%ld", (long)getpid());
-        return keep(settings, name);
+        return option_list_add(&settings->owned, name);
 }
 
 /* Half of the memory of the machine, or of the control group if that has less. */
@@ -298,9 +287,7 @@ struct worker_settings *worker_settings_free(struct worker_settings *settings)
         if (!settings)
                 return NULL;
         worker_secrets_clear(&settings->secrets);
-        for (size_t i = 0; i < settings->n_owned; i++)
-                free(settings->owned[i]);
-        free(settings->owned);
+        option_list_clear(&settings->owned);
         free((void *)settings->options.listen);
         free((void *)settings->options.allow_host);
         free((void *)settings->options.allow_peer);

@@ -15,8 +15,7 @@ struct worker_settings {
         const char *advertise_url;     /* "https://HOST:PORT"; NULL = none was given */
         struct worker_secrets secrets;
         bool beyond_loopback; /* some listener can be reached from other machines */
-        char **owned;
-        size_t n_owned;
+        struct option_list owned;
 };
 
 /* 0; -errno, set by worker_fail; -EINVAL: the options' fault. */
