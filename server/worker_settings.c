@@ -79,32 +79,15 @@ static int passed_keep(struct worker_settings *settings)
 
 static bool keep_strings(struct worker_settings *settings)
 {
-        struct worker_options *options = &settings->options;
-        const char **strings[] = { &options->local,
-                                   &options->data_listen,
-                                   &options->transports,
-                                   &options->interfaces,
-                                   &options->advertise,
-                                   &options->name,
-                                   &options->token_file,
-                                   &options->tls_cert,
-                                   &options->peer_token_file,
-                                   &options->tls_key,
-                                   &options->peer_ca,
-                                   &options->peer_cert,
-                                   &options->peer_key,
-                                   &options->metrics_token_file,
-                                   &options->tls_client_ca,
-                                   &options->registry,
-                                   &options->registry_prefix,
-                                   &options->registry_ca,
-                                   &options->registry_user_file };
+        _Static_assert(!offsetof(struct options, worker), "offsets in the table are those in struct worker_options");
+        for (size_t i = 0; i < option_count; i++) {
+                const struct option *option = &option_table[i];
+                const char **text = (const char **)(void *)((char *)&settings->options + option->offset);
 
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(strings); i++) {
-                if (!*strings[i])
+                if (option->type != OPTION_STRING || option->offset >= sizeof(settings->options) || !*text)
                         continue;
-                *strings[i] = option_list_add(&settings->owned, *strings[i]);
-                if (!*strings[i])
+                *text = option_list_add(&settings->owned, *text);
+                if (!*text)
                         return false;
         }
         return true;
