@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 /*
- * Counts what the end of the server must wait for: requests being answered, and objects that a callback may still
+ * Counts what the end of the server must wait for: requests being answered, and connections that a callback may still
  * touch. Any thread; own lock, a leaf.
  */
 struct http_life {
@@ -17,7 +17,7 @@ struct http_life {
         pthread_cond_t changed; /* CLOCK_MONOTONIC; a count went to 0 */
         atomic_size_t n_active; /* requests between their headers and the end of their answer */
         atomic_bool ending;     /* life_quiet waits, or has waited */
-        size_t n_alive;         /* objects; guarded by lock */
+        size_t n_alive;         /* connections; guarded by lock */
 };
 
 void life_init(struct http_life *life);
@@ -27,14 +27,14 @@ void life_destroy(struct http_life *life);
 void life_enter(struct http_life *life);
 void life_leave(struct http_life *life);
 
-/* An object was made, or freed. After the release the caller must not touch the server. */
+/* A connection was made, or freed. After the release the caller must not touch the server. */
 void life_retain(struct http_life *life);
 void life_release(struct http_life *life);
 
 /* Waits until no request is active, at most limit_us. */
 void life_quiet(struct http_life *life, uint64_t limit_us);
 
-/* Waits until every object is released. Call after the HTTP threads have ended. */
+/* Waits until every connection is released. Call after the HTTP threads have ended. */
 void life_drain(struct http_life *life);
 
 #endif

@@ -114,18 +114,14 @@ int http_server_new(const struct http_config *config, struct http_server **ret_s
         server->started_us = clock_now_us();
         server->started_unix_ms = clock_unix_ms();
         server->dispatch = (struct http_dispatch){ dispatch_call, dispatch_target };
-        int error = counters_init(server, http_routes_count);
-        if (!error)
-                error = waits_new(server->waiters, &server->waits);
-        if (error) {
-                counters_destroy(server);
-                free(server);
-                return error;
-        }
         life_init(&server->life);
         credentials_source_init(&server->credentials);
         event_log_limits(config->events, &config->limits, config->operation_limits);
-        error = copier_new(on_copied, server, &server->copier);
+        int error = counters_init(server, http_routes_count);
+        if (!error)
+                error = waits_new(&server->waits);
+        if (!error)
+                error = copier_new(on_copied, server, &server->copier);
         if (!error)
                 error = credentials_new(&config->secrets, &credentials);
         if (!error)
@@ -191,7 +187,8 @@ struct http_server *http_server_free(struct http_server *server)
         atomic_store(&server->events_stopped, true);
         tell_readers(server);
         /* No connection may be suspended when libmicrohttpd is stopped: it would abort the process. */
-        waits_stop(server->waits);
+        if (server->waits)
+                waits_stop(server->waits);
         life_quiet(&server->life, LAST_ANSWERS_US);
         for (size_t i = 0; i < server->n_threads; i++)
                 server_thread_stop(server->threads[i]);

@@ -19,7 +19,6 @@
 #include "events.h"
 #include "http_internal.h"
 #include "latch.h"
-#include "life.h"
 #include "operations/operations.h"
 #include "problem.h"
 #include "request.h"
@@ -44,13 +43,12 @@ struct http_park {
         struct http_park *previous, *next; /* waits.lock; previous NULL = not parked */
 };
 
-int waits_new(struct metric *gauge, struct http_waits **ret_waits)
+int waits_new(struct http_waits **ret_waits)
 {
         struct http_waits *waits = calloc(1, sizeof(*waits));
 
         if (!waits)
                 return -ENOMEM;
-        waits->gauge = gauge;
         (void)pthread_cond_init(&waits->changed, NULL);
         (void)pthread_mutex_init(&waits->lock, NULL);
         *ret_waits = waits;
@@ -69,8 +67,7 @@ struct http_waits *waits_free(struct http_waits *waits)
 
 static void park_unref(struct http_park *park)
 {
-        struct http_server *server = park->server;
-        struct http_waits *waits = server->waits;
+        struct http_waits *waits = park->server->waits;
 
         if (atomic_fetch_sub(&park->references, 1) != 1)
                 return;
@@ -80,7 +77,6 @@ static void park_unref(struct http_park *park)
         if (!--waits->n_parks)
                 pthread_cond_broadcast(&waits->changed);
         pthread_mutex_unlock(&waits->lock);
-        life_release(&server->life);
 }
 
 /* Registers the waiter. false: it has happened already. */
@@ -112,7 +108,7 @@ static void park_wake(struct http_park *park)
                 DL_DELETE2(waits->parked, park, previous, next);
                 park->previous = NULL;
                 n_parked = --waits->n_parked;
-                metric_add(waits->gauge, -1);
+                metric_add(server->waiters, -1);
                 pthread_cond_broadcast(&waits->changed);
         }
         pthread_mutex_unlock(&waits->lock);
@@ -206,7 +202,6 @@ static enum wait_result park_request(struct http_request *request, struct operat
         park->timer.fired = on_deadline;
         atomic_init(&park->references, 1);
 
-        life_retain(&server->life);
         pthread_mutex_lock(&waits->lock);
         waits->n_parks++;
         if (atomic_load(&waits->stopping)) {
@@ -218,7 +213,7 @@ static enum wait_result park_request(struct http_request *request, struct operat
                 request->resume = resume;
                 DL_PREPEND2(waits->parked, park, previous, next);
                 waits->n_parked++;
-                metric_add(waits->gauge, 1);
+                metric_add(server->waiters, 1);
                 MHD_suspend_connection(park->connection->mhd);
                 pthread_cond_broadcast(&waits->changed);
         }

@@ -11,7 +11,6 @@
 struct http_latch;
 struct http_park;
 struct http_request;
-struct metric;
 
 /*
  * Parked requests: their connections are suspended and occupy no thread. The first of these wakes a request, exactly
@@ -25,14 +24,13 @@ struct http_waits {
         atomic_bool stopping;   /* written under the lock, read without */
         struct http_park *parked;
         size_t n_parked;
-        size_t n_parks;       /* objects: parked, or still used by a running callback */
-        struct metric *gauge; /* fixed */
+        size_t n_parks; /* objects: parked, or still used by a running callback */
 };
 
 /* 0 or -ENOMEM. */
-int waits_new(struct metric *gauge, struct http_waits **ret_waits);
+int waits_new(struct http_waits **ret_waits);
 
-/* After life_drain. Takes NULL; returns NULL. */
+/* After the HTTP threads have ended. Takes NULL; returns NULL. */
 struct http_waits *waits_free(struct http_waits *waits);
 
 /* Wakes all parked requests, parks no more, and waits until every connection is resumed. */
