@@ -47,13 +47,13 @@ void event_reader_leave(struct event_readers *readers, struct event_reader *read
         atomic_fetch_sub(&readers->n_idle, 1);
 }
 
-static void wake_those(struct event_readers *readers, bool news, bool beat, bool all)
+static void wake_those(struct event_readers *readers, bool news, bool beat)
 {
         struct event_reader *reader, *next;
 
         DL_FOREACH_SAFE2(readers->idle, reader, next, next)
         {
-                if (!all && !(beat && reader->beats) && !(news && is_wanted(readers, reader)))
+                if (!(beat && reader->beats) && !(news && is_wanted(readers, reader)))
                         continue;
                 event_reader_leave(readers, reader);
                 reader->wake(reader);
@@ -62,18 +62,16 @@ static void wake_those(struct event_readers *readers, bool news, bool beat, bool
 
 void event_readers_run(struct event_readers *readers)
 {
-        if (!readers->due && atomic_load(&readers->told)) {
-                readers->due = true;
+        if (event_readers_called(readers))
                 readers->due_us = readers->round_us + EVENT_DELIVERY_US;
-        }
-        if (!readers->due && !readers->beat_us)
+        if (!event_readers_due(readers))
                 return;
         uint64_t now = clock_now_us();
-        bool news = readers->due && now >= readers->due_us, beat = readers->beat_us && now >= readers->beat_us;
+        bool news = readers->due_us && now >= readers->due_us, beat = readers->beat_us && now >= readers->beat_us;
         if (!news && !beat)
                 return;
         if (news) {
-                readers->due = false;
+                readers->due_us = 0;
                 readers->round_us = now;
                 /*
                  * An exchange, not a store, as in run_item_begin: this round must see what threads did before they
@@ -83,24 +81,22 @@ void event_readers_run(struct event_readers *readers)
         }
         if (beat)
                 readers->beat_us = atomic_load(&readers->n_idle) ? now + beat_interval_us(readers) : 0;
-        wake_those(readers, news, beat, false);
+        wake_those(readers, news, beat);
 }
 
 void event_readers_end(struct event_readers *readers)
 {
-        wake_those(readers, false, false, true);
+        wake_those(readers, true, false); /* all are wanted: events_stopped */
 }
 
 bool event_readers_called(const struct event_readers *readers)
 {
-        return !readers->due && atomic_load(&readers->told);
+        return !readers->due_us && atomic_load(&readers->told);
 }
 
 uint64_t event_readers_due(const struct event_readers *readers)
 {
-        if (readers->due && (!readers->beat_us || readers->due_us < readers->beat_us))
-                return readers->due_us ? readers->due_us : 1;
-        return readers->beat_us;
+        return clock_earlier(readers->due_us, readers->beat_us);
 }
 
 void event_readers_tell(struct event_readers *readers)

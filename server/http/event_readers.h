@@ -41,8 +41,7 @@ struct event_readers {
         atomic_size_t n_idle;    /* written by the thread */
         /* The thread's own: */
         struct event_reader *idle;
-        bool due;          /* told was seen: a round is due */
-        uint64_t due_us;   /* time of the next round */
+        uint64_t due_us;   /* time of the next round, because told was seen; 0 = none */
         uint64_t round_us; /* time of the last round */
         uint64_t beat_us;  /* time of the next keep-alives; 0 = none */
 };
@@ -60,7 +59,7 @@ void event_reader_leave(struct event_readers *readers, struct event_reader *read
 /* Runs a round if one is due: wakes the readers that have something to read, or are due a keep-alive. */
 void event_readers_run(struct event_readers *readers);
 
-/* Wakes all; after the thread has ended. */
+/* Wakes all; after events_stopped was set and the thread has ended. */
 void event_readers_end(struct event_readers *readers);
 
 /* Whether event_readers_run must be called at once, and else its next deadline; 0 = none. */
