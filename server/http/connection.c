@@ -137,9 +137,7 @@ static bool is_fresh(const struct http_connection *connection)
 
 bool connection_is_idle(const struct http_connection *connection)
 {
-        const bool tls = connection->server->tls && !connection->listener->local;
-
-        return !connection->request && (tls || !is_fresh(connection));
+        return !connection->request && (connection->listener->tls || !is_fresh(connection));
 }
 
 /* ---- limits of time ---- */

@@ -173,7 +173,6 @@ static void drain(struct http_gate *gate, struct http_pending *pending)
 
 static void look(struct http_gate *gate, struct http_pending *pending)
 {
-        bool tls = gate->server->tls && !pending->listener->local;
         ssize_t n = recv(pending->fd, gate->peeked, HEAD_MAX, MSG_PEEK | MSG_DONTWAIT);
         const char *detail = NULL;
         int error = 0;
@@ -184,7 +183,7 @@ static void look(struct http_gate *gate, struct http_pending *pending)
                 close(release_socket(gate, pending));
                 return;
         }
-        switch (tls ? head_classify_tls(gate->peeked, (size_t)n)
+        switch (pending->listener->tls ? head_classify_tls(gate->peeked, (size_t)n)
                     : head_classify(gate->peeked, (size_t)n, &error, &detail)) {
         case HEAD_PARTIAL:
                 break;

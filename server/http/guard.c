@@ -135,7 +135,7 @@ bool guard_admit(struct http_request *request)
                 return false;
         }
         if (!headers->origin || (!listener->local && guard_origin_own(headers->origin, headers->host,
-                                                                      listener->server->tls, config->advertise_url)))
+                                                                      listener->tls, config->advertise_url)))
                 return true;
         if (!guard_origin_allowed(headers->origin, config->allow_origin, config->n_allow_origin)) {
                 request_problem(request, FERRY_E_ORIGIN_REFUSED, "Origin is not allowed: see --allow-origin");

@@ -25,6 +25,7 @@ struct http_listener {
         struct http_server *server;
         int fd;
         bool local; /* a Unix socket: protected by file permissions; Host is not checked */
+        bool tls;
         char host[ADDRESS_HOST_SIZE];
         uint16_t port;
         char *path;        /* of the Unix socket that the listener made; NULL = none */
@@ -80,7 +81,7 @@ struct http_server {
 };
 
 /* Opens and binds the listener's socket. 0 or -errno; logged. */
-int listener_open(struct http_listener *listener, const char *text, bool tls);
+int listener_open(struct http_listener *listener, const char *text);
 
 /* Closes what is open, unlinks the Unix socket, frees the strings. Idempotent. */
 void listener_close(struct http_listener *listener);

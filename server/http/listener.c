@@ -132,23 +132,29 @@ static int resolve(const char *host, uint16_t port, struct addrinfo **ret_list)
         }
 }
 
+static const char *scheme_of(const struct http_listener *listener)
+{
+        return listener->tls ? "https" : "http";
+}
+
 /* Sets port and URL from the bound address. */
-static int name_network(struct http_listener *listener, const struct sockaddr_storage *bound, bool tls)
+static int name_network(struct http_listener *listener, const struct sockaddr_storage *bound)
 {
         char public[ADDRESS_SIZE];
 
+        listener->tls = listener->server->tls;
         /* sin_port is at the same offset in both families. */
         listener->port = ntohs(((const struct sockaddr_in *)bound)->sin_port);
         address_join(listener->host, listener->port, public);
-        if (asprintf(&listener->url, "%s://%s", tls ? "https" : "http", public) < 0) {
+        if (asprintf(&listener->url, "%s://%s", scheme_of(listener), public) < 0) {
                 listener->url = NULL;
                 return -ENOMEM;
         }
-        listener->authority = listener->url + strlen(tls ? "https://" : "http://");
+        listener->authority = strstr(listener->url, "://") + strlen("://");
         return 0;
 }
 
-static int open_network(struct http_listener *listener, const char *text, bool tls)
+static int open_network(struct http_listener *listener, const char *text)
 {
         struct sockaddr_storage bound;
         socklen_t length = sizeof(bound);
@@ -167,7 +173,7 @@ static int open_network(struct http_listener *listener, const char *text, bool t
                 return error;
         if (getsockname(listener->fd, (struct sockaddr *)&bound, &length) < 0)
                 return -errno;
-        return name_network(listener, &bound, tls);
+        return name_network(listener, &bound);
 }
 
 /* Of a socket that was passed in: its file belongs to whoever made it. */
@@ -186,7 +192,7 @@ static int name_local(struct http_listener *listener, const struct sockaddr_un *
         return length < 0 ? -ENOMEM : 0;
 }
 
-static int open_passed(struct http_listener *listener, int fd, bool tls)
+static int open_passed(struct http_listener *listener, int fd)
 {
         struct sockaddr_storage bound;
         socklen_t size;
@@ -203,21 +209,21 @@ static int open_passed(struct http_listener *listener, int fd, bool tls)
             getnameinfo((const struct sockaddr *)&bound, size, listener->host, sizeof(listener->host), NULL, 0,
                         NI_NUMERICHOST))
                 return -EAFNOSUPPORT;
-        return name_network(listener, &bound, tls);
+        return name_network(listener, &bound);
 }
 
-int listener_open(struct http_listener *listener, const char *text, bool tls)
+int listener_open(struct http_listener *listener, const char *text)
 {
         static const char prefix[] = "unix:";
         int passed = passed_fd(text), error;
 
         listener->fd = -1;
         if (passed >= 0)
-                error = open_passed(listener, passed, tls);
+                error = open_passed(listener, passed);
         else if (!strncmp(text, prefix, strlen(prefix)))
                 error = open_local(listener, text + strlen(prefix));
         else
-                error = open_network(listener, text, tls);
+                error = open_network(listener, text);
         if (!error && passed < 0 && listen(listener->fd, SOMAXCONN) < 0)
                 error = -errno;
         if (!error)
@@ -252,5 +258,5 @@ void listener_public_url(const struct http_listener *listener, const char *local
 
         address_join(listener->host, listener->port, bound);
         address_publish(bound, config->advertise, local_host, public, sizeof(public));
-        (void)snprintf(url, size, "%s://%s", listener->server->tls ? "https" : "http", public);
+        (void)snprintf(url, size, "%s://%s", scheme_of(listener), public);
 }

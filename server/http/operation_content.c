@@ -212,7 +212,7 @@ bool content_open(struct http_request *request, uint64_t first, uint64_t size)
                 .key = shown_key(request, key),
                 .first = first,
                 .size = size,
-                .transport = request->server->tls && !request->connection->listener->local ? "https" : "http",
+                .transport = request->connection->listener->tls ? "https" : "http",
         };
         struct content content = { .reads = !strcmp(request->method, "GET"),
                                    .store = request->server->config.operations,

@@ -71,7 +71,7 @@ static int server_open(struct http_server *server)
                 struct http_listener *listener = &server->listeners[i];
                 listener->server = server;
                 server->n_listeners++;
-                int error = listener_open(listener, config->listen[i], server->tls);
+                int error = listener_open(listener, config->listen[i]);
                 if (error)
                         return error;
                 server->urls[i] = listener->url;

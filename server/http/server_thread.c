@@ -143,7 +143,7 @@ static void admit(void *context, struct http_listener *listener, int fd, const u
                   socklen_t size)
 {
         struct http_thread *thread = context;
-        struct http_shard *shard = shard_list_room(&thread->shards, thread->server->tls && !listener->local);
+        struct http_shard *shard = shard_list_room(&thread->shards, listener->tls);
 
         if (!shard) {
                 close(fd);
