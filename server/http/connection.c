@@ -56,7 +56,7 @@ static void on_end(struct loop_watch *watch, uint32_t events)
 }
 
 struct http_connection *connection_new(struct http_quota *quota, struct event_readers *readers,
-                                       struct http_listener *listener, int fd)
+                                       const struct http_arrival *arrival)
 {
         struct http_connection *connection = calloc(1, sizeof(*connection));
 
@@ -64,11 +64,12 @@ struct http_connection *connection_new(struct http_quota *quota, struct event_re
                 return NULL;
         latch_init(&connection->end);
         (void)pthread_mutex_init(&connection->lock, NULL);
-        connection->server = listener->server;
+        connection->server = arrival->listener->server;
         connection->quota = quota;
         connection->readers = readers;
-        connection->listener = listener;
-        connection->fd = fd;
+        connection->listener = arrival->listener;
+        connection->key = arrival->key;
+        connection->fd = arrival->fd;
         connection->added_us = connection->since_us = clock_now_us();
         connection->watch.fired = on_end;
         atomic_init(&connection->references, 1);

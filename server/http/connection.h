@@ -11,6 +11,7 @@
 #include "latch.h"
 
 struct event_readers;
+struct http_arrival;
 struct http_listener;
 struct http_quota;
 struct http_request;
@@ -47,7 +48,7 @@ struct http_connection {
         struct http_request *request;      /* the shard's thread; owned; NULL = none */
         struct http_connection *previous, *next; /* shard.c's lists: arriving (next alone) or open */
         uint64_t added_us;                       /* when libmicrohttpd got the socket */
-        uint64_t key;                            /* address_key() of the client */
+        uint64_t key;                            /* of the client's address, see struct http_arrival */
         /* The shard's thread: */
         struct MHD_Connection *mhd; /* NULL = not started yet */
         bool trusted;               /* a request had a valid token or key, or the worker has no token */
@@ -66,7 +67,7 @@ struct http_connection {
 
 /* For a socket that libmicrohttpd is about to get. NULL: no memory. */
 struct http_connection *connection_new(struct http_quota *quota, struct event_readers *readers,
-                                       struct http_listener *listener, int fd);
+                                       const struct http_arrival *arrival);
 
 /* libmicrohttpd has started the connection: starts watching for the client's end. */
 void connection_open(struct http_connection *connection, struct MHD_Connection *mhd);

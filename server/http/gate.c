@@ -37,14 +37,10 @@ enum {
 static const uint64_t pending_id = UINT64_C(1) << 63;
 
 struct http_pending {
-        struct http_listener *listener;
-        int fd;
+        struct http_arrival arrival; /* fd -1 = out of the gate */
         bool refused;
         uint64_t dropped; /* bytes since it was refused */
         uint64_t until_us;
-        uint64_t key;
-        union http_address address;
-        socklen_t address_size;
         struct http_pending *previous, *next;
 };
 
@@ -74,9 +70,9 @@ uint64_t address_key(const union http_address *address)
 /* Takes the connection out of the gate and returns its socket, which the caller owns from now on. */
 static int release_socket(struct http_gate *gate, struct http_pending *pending)
 {
-        int fd = pending->fd;
+        int fd = pending->arrival.fd;
 
-        pending->fd = -1;
+        pending->arrival.fd = -1;
         DL_DELETE2(*(pending->refused ? &gate->refused : &gate->arriving), pending, previous, next);
         LL_PREPEND(gate->gone, pending);
         (void)epoll_ctl(gate->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
@@ -113,7 +109,7 @@ static int watch(const struct http_gate *gate, int operation, struct http_pendin
 {
         struct epoll_event event = { .events = events, .data.u64 = pending_id | (uint64_t)(uintptr_t)pending };
 
-        return epoll_ctl(gate->epoll_fd, operation, pending->fd, &event) < 0 ? -errno : 0;
+        return epoll_ctl(gate->epoll_fd, operation, pending->arrival.fd, &event) < 0 ? -errno : 0;
 }
 
 /* ---- answering in place of libmicrohttpd ---- */
@@ -141,11 +137,11 @@ static void send_problem(struct http_server *server, int fd, int error, const ch
 
 static void refuse(struct http_gate *gate, struct http_pending *pending, int error, const char *detail)
 {
-        send_problem(gate->server, pending->fd, error, detail);
+        send_problem(gate->server, pending->arrival.fd, error, detail);
         counters_refused(gate->server, error);
         metric_add(gate->server->refused_head, 1);
         log_event(LOG_DEBUG, "request head refused", LOG_S("reason", detail));
-        (void)shutdown(pending->fd, SHUT_WR);
+        (void)shutdown(pending->arrival.fd, SHUT_WR);
         DL_DELETE2(gate->arriving, pending, previous, next);
         pending->refused = true;
         pending->until_us = clock_now_us() + REFUSED_US;
@@ -162,7 +158,7 @@ static void drain(struct http_gate *gate, struct http_pending *pending)
         ssize_t n = 0;
 
         for (int i = 0; i < DRAIN_PIECES; i++) {
-                n = recv(pending->fd, gate->peeked, HEAD_MAX, MSG_DONTWAIT);
+                n = recv(pending->arrival.fd, gate->peeked, HEAD_MAX, MSG_DONTWAIT);
                 if (n <= 0)
                         break;
                 pending->dropped += (uint64_t)n;
@@ -173,7 +169,8 @@ static void drain(struct http_gate *gate, struct http_pending *pending)
 
 static void look(struct http_gate *gate, struct http_pending *pending)
 {
-        ssize_t n = recv(pending->fd, gate->peeked, HEAD_MAX, MSG_PEEK | MSG_DONTWAIT);
+        ssize_t n = recv(pending->arrival.fd, gate->peeked, HEAD_MAX, MSG_PEEK | MSG_DONTWAIT);
+        struct http_arrival arrival;
         const char *detail = NULL;
         int error = 0;
 
@@ -183,8 +180,8 @@ static void look(struct http_gate *gate, struct http_pending *pending)
                 close(release_socket(gate, pending));
                 return;
         }
-        switch (pending->listener->tls ? head_classify_tls(gate->peeked, (size_t)n)
-                    : head_classify(gate->peeked, (size_t)n, &error, &detail)) {
+        switch (pending->arrival.listener->tls ? head_classify_tls(gate->peeked, (size_t)n)
+                                               : head_classify(gate->peeked, (size_t)n, &error, &detail)) {
         case HEAD_PARTIAL:
                 break;
         case HEAD_FOREIGN:
@@ -194,8 +191,9 @@ static void look(struct http_gate *gate, struct http_pending *pending)
                 refuse(gate, pending, error, detail);
                 break;
         case HEAD_WHOLE:
-                gate->admit(gate->context, pending->listener, release_socket(gate, pending), &pending->address,
-                            pending->address_size);
+                arrival = pending->arrival;
+                (void)release_socket(gate, pending);
+                gate->admit(gate->context, &arrival);
                 break;
         }
 }
@@ -211,31 +209,27 @@ void gate_deliver(struct http_gate *gate, const struct epoll_event *event)
         const uintptr_t address = (uintptr_t)(event->data.u64 & ~pending_id);
         struct http_pending *pending = (struct http_pending *)address; // NOLINT(performance-no-int-to-ptr)
 
-        if (pending->fd >= 0 && pending->refused) {
+        if (pending->arrival.fd >= 0 && pending->refused) {
                 drain(gate, pending);
                 return;
         }
-        if (pending->fd >= 0)
+        if (pending->arrival.fd >= 0)
                 look(gate, pending);
-        if (pending->fd >= 0 && ended && !pending->refused) /* the rest of the head will never come */
+        if (pending->arrival.fd >= 0 && ended && !pending->refused) /* the rest of the head will never come */
                 close(release_socket(gate, pending));
 }
 
-void gate_take(struct http_gate *gate, struct http_listener *listener, int fd, const union http_address *address,
-               socklen_t size)
+void gate_take(struct http_gate *gate, const struct http_arrival *arrival)
 {
         struct http_pending *pending = malloc(sizeof(*pending));
 
         if (!pending) {
-                close(fd);
+                close(arrival->fd);
                 return;
         }
-        *pending = (struct http_pending){ .listener = listener, .fd = fd, .address_size = size };
-        pending->until_us = clock_now_us() + GATE_HEAD_US;
-        pending->address = *address;
-        pending->key = listener->local ? 0 : address_key(address);
+        *pending = (struct http_pending){ .arrival = *arrival, .until_us = clock_now_us() + GATE_HEAD_US };
         if (watch(gate, EPOLL_CTL_ADD, pending, EPOLLIN | EPOLLRDHUP | EPOLLET) < 0) {
-                close(fd);
+                close(arrival->fd);
                 free(pending);
                 return;
         }
@@ -266,11 +260,11 @@ struct http_pending *gate_victim(struct http_gate *gate)
         struct http_pending *victim = NULL;
 
         for (struct http_pending *pending = gate->arriving; pending; pending = pending->next)
-                counts[pending->key % ADDRESSES]++;
+                counts[pending->arrival.key % ADDRESSES]++;
         for (struct http_pending *pending = gate->arriving; pending; pending = pending->next) {
-                if (counts[pending->key % ADDRESSES] <= most)
+                if (counts[pending->arrival.key % ADDRESSES] <= most)
                         continue;
-                most = counts[pending->key % ADDRESSES];
+                most = counts[pending->arrival.key % ADDRESSES];
                 victim = pending;
         }
         return victim;
@@ -286,6 +280,6 @@ size_t gate_count(const struct http_gate *gate, uint64_t key)
         size_t n = 0;
 
         for (const struct http_pending *pending = gate->arriving; pending; pending = pending->next)
-                n += pending->key == key;
+                n += pending->arrival.key == key;
         return n;
 }

@@ -27,13 +27,21 @@ union http_address {
         struct sockaddr_in6 v6;
 };
 
+/* An accepted socket. */
+struct http_arrival {
+        struct http_listener *listener;
+        int fd;
+        uint64_t key; /* address_key of the client; 0 = this machine */
+        union http_address address;
+        socklen_t size; /* of address */
+};
+
 struct http_gate {
         struct http_server *server;
         struct http_quota *quota;
         int epoll_fd; /* borrowed; gate_owns tells the gate's events from the others */
         /* Takes over the socket of a connection whose first head is whole. */
-        void (*admit)(void *context, struct http_listener *listener, int fd, const union http_address *address,
-                      socklen_t size);
+        void (*admit)(void *context, const struct http_arrival *arrival);
         void *context;
         /* Oldest first, so that the first one's deadline is the next. */
         struct http_pending *arriving;
@@ -49,8 +57,7 @@ enum { GATE_HEAD_US = 10 * 1000000 };
 uint64_t address_key(const union http_address *address);
 
 /* Takes over an accepted socket, and counts it as one of the thread's connections. */
-void gate_take(struct http_gate *gate, struct http_listener *listener, int fd, const union http_address *address,
-               socklen_t size);
+void gate_take(struct http_gate *gate, const struct http_arrival *arrival);
 
 /* Whether an event of epoll_fd belongs to the gate. The data of other events have the highest bit clear. */
 bool gate_owns(const struct epoll_event *event);

@@ -134,8 +134,8 @@ bool guard_admit(struct http_request *request)
                 request_problem(request, FERRY_E_INVALID_PARAMETER, "The request has no Host");
                 return false;
         }
-        if (!headers->origin || (!listener->local && guard_origin_own(headers->origin, headers->host,
-                                                                      listener->tls, config->advertise_url)))
+        if (!headers->origin || (!listener->local && guard_origin_own(headers->origin, headers->host, listener->tls,
+                                                                      config->advertise_url)))
                 return true;
         if (!guard_origin_allowed(headers->origin, config->allow_origin, config->n_allow_origin)) {
                 request_problem(request, FERRY_E_ORIGIN_REFUSED, "Origin is not allowed: see --allow-origin");

@@ -75,12 +75,10 @@ static size_t count_from(const struct http_thread *thread, uint64_t key)
 
 /* Whether the address has its share, so that one more would leave no room for other addresses. Local clients have no
  * such limit. */
-static bool has_its_share(const struct http_thread *thread, const struct http_listener *listener,
-                          const union http_address *address)
+static bool has_its_share(const struct http_thread *thread, uint64_t key)
 {
         const struct http_quota *quota = &thread->owner.quota;
         size_t kept = quota->max - quota_share(quota->max);
-        uint64_t key = listener->local ? 0 : address_key(address);
 
         return key && quota->n + kept >= quota->max && count_from(thread, key) + kept >= quota->max;
 }
@@ -100,26 +98,29 @@ static bool take_connection(struct http_thread *thread, struct http_listener *li
         const bool full = !quota_has_room(&thread->owner.quota);
         struct http_pending *pending = full ? gate_victim(&thread->gate) : NULL;
         struct http_connection *stranger = full && !pending ? shard_list_idle_stranger(&thread->shards) : NULL;
-        union http_address address = { 0 };
-        socklen_t size = sizeof(address);
+        struct http_arrival arrival = { .listener = listener, .size = sizeof(arrival.address) };
 
         if (full && !pending && !stranger) {
                 thread->owner.quota.full_us = clock_now_us() + RETRY_US;
                 return false;
         }
-        int fd = accept4(listener->fd, &address.base, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0) {
+        arrival.fd = accept4(listener->fd, &arrival.address.base, &arrival.size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (arrival.fd < 0) {
                 if (!accept_is_repeatable(errno))
                         accept_failed(thread, errno);
                 return false;
         }
-        if (listener->local && !is_same_user(fd)) {
-                close(fd);
+        if (listener->local && !is_same_user(arrival.fd)) {
+                close(arrival.fd);
                 return true;
         }
-        if (has_its_share(thread, listener, &address)) {
+        if (arrival.size > sizeof(arrival.address)) /* the path of a Unix socket, cut short */
+                arrival.size = sizeof(arrival.address);
+        if (!listener->local)
+                arrival.key = address_key(&arrival.address);
+        if (has_its_share(thread, arrival.key)) {
                 metric_add(thread->server->refused_address, 1);
-                close(fd);
+                close(arrival.fd);
                 return true;
         }
         if (pending)
@@ -128,7 +129,7 @@ static bool take_connection(struct http_thread *thread, struct http_listener *li
                 metric_add(thread->server->evicted, 1);
                 connection_end(stranger);
         }
-        gate_take(&thread->gate, listener, fd, &address, size < sizeof(address) ? size : sizeof(address));
+        gate_take(&thread->gate, &arrival);
         return true;
 }
 
@@ -139,17 +140,16 @@ static void take_connections(struct http_thread *thread, struct http_listener *l
 }
 
 /* Hands a socket to libmicrohttpd, and lets it read. */
-static void admit(void *context, struct http_listener *listener, int fd, const union http_address *address,
-                  socklen_t size)
+static void admit(void *context, const struct http_arrival *arrival)
 {
         struct http_thread *thread = context;
-        struct http_shard *shard = shard_list_room(&thread->shards, listener->tls);
+        struct http_shard *shard = shard_list_room(&thread->shards, arrival->listener->tls);
 
         if (!shard) {
-                close(fd);
+                close(arrival->fd);
                 return;
         }
-        shard_add(shard, listener, fd, address, size);
+        shard_add(shard, arrival);
         run(thread, shard, true);
 }
 

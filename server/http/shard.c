@@ -234,27 +234,25 @@ int shard_epoll_fd(const struct http_shard *shard)
         return MHD_get_daemon_info(shard->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
 }
 
-void shard_add(struct http_shard *shard, struct http_listener *listener, int fd, const union http_address *address,
-               socklen_t size)
+void shard_add(struct http_shard *shard, const struct http_arrival *arrival)
 {
-        struct http_connection *connection = take_arriving(shard, fd);
+        struct http_connection *connection = take_arriving(shard, arrival->fd);
 
         if (connection)
                 forget(shard, connection);
-        connection = connection_new(&shard->owner->quota, &shard->owner->readers, listener, fd);
+        connection = connection_new(&shard->owner->quota, &shard->owner->readers, arrival);
         if (!connection) {
-                close(fd);
+                close(arrival->fd);
                 return;
         }
         connection->shard = shard;
-        connection->key = listener->local ? 0 : address_key(address);
         shard->n_connections++;
         quota_enter(&shard->owner->quota);
         LL_PREPEND(shard->arriving, connection);
         /* On failure libmicrohttpd closes the socket. Whether on_connection was called before depends on its version.
          */
-        if (MHD_add_connection(shard->daemon, fd, &address->base, size) != MHD_YES &&
-            (connection = take_arriving(shard, fd)) != NULL)
+        if (MHD_add_connection(shard->daemon, arrival->fd, &arrival->address.base, arrival->size) != MHD_YES &&
+            (connection = take_arriving(shard, arrival->fd)) != NULL)
                 forget(shard, connection);
 }
 

@@ -12,9 +12,8 @@
 #include "quota.h"
 #include "run_queue.h"
 
+struct http_arrival;
 struct http_connection;
-struct http_listener;
-union http_address;
 
 /* Shared by the shards of one HTTP thread and their connections. Belongs to the thread. */
 struct shard_owner {
@@ -71,8 +70,7 @@ int shard_epoll_fd(const struct http_shard *shard);
 
 /* Takes over a socket that the listener has accepted, also on failure. The shard must have room, and must be run
  * afterwards: libmicrohttpd 1.0 takes the connection in only then, 0.9.75 at once. */
-void shard_add(struct http_shard *shard, struct http_listener *listener, int fd, const union http_address *address,
-               socklen_t size);
+void shard_add(struct http_shard *shard, const struct http_arrival *arrival);
 
 /* Runs the daemon once. called: because of an event, not of a deadline. Returns the time until the next run without an
  * event, us; -1 = none. */

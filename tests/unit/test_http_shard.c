@@ -23,7 +23,7 @@ enum { THREADS = 2, CROWD = 300, LIMIT = 150 };
 _Static_assert(CROWD > 2 * THREADS * SHARD_CONNECTIONS, "shards are started while others are full");
 _Static_assert(LIMIT / THREADS > SHARD_CONNECTIONS && LIMIT < CROWD, "the limit is reached over several shards");
 
-/* The address of the clients that come next, as has_its_share and shard_add see it. */
+/* The address of the clients that come next, as take_connection sees it. */
 static _Atomic(uint64_t) client_key;
 
 uint64_t __wrap_address_key(const union http_address *address);
