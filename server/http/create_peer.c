@@ -12,7 +12,6 @@
 #include <ferry/metadata.h>
 
 #include "base/log.h"
-#include "base/util.h"
 #include "handlers.h"
 #include "http_internal.h"
 #include "latch.h"
@@ -133,19 +132,12 @@ static int connecting_begin(const struct http_config *config, const char *url, s
 
 /* ---- the request ---- */
 
-struct peer_body {
-        const char *url;
-};
-
-static const struct ferry_json_field fields[] = {
-        { "url", FERRY_JSON_STRING, true, offsetof(struct peer_body, url), 1, URL_SIZE_MAX, NULL },
-};
-
-static bool decode(struct http_request *request, struct peer_body *body)
+static bool decode(struct http_request *request, const char **ret_url)
 {
+        static const struct ferry_json_field field = { "url", FERRY_JSON_STRING, true, 0, 1, URL_SIZE_MAX, NULL };
         struct ferry_json_errors errors = { 0 };
 
-        if (ferry_json_decode(ferry_json_root(request->json), fields, FERRY_ARRAY_SIZE(fields), body, "", &errors))
+        if (ferry_json_decode(ferry_json_root(request->json), &field, 1, ret_url, "", &errors))
                 return true;
         request_problem_body(request, &errors);
         return false;
@@ -215,11 +207,11 @@ void create_peer(struct http_request *request)
 {
         char detail[DETAIL_SIZE] = "";
         struct connecting *connecting;
-        struct peer_body body = { 0 };
+        const char *url;
 
-        if (!decode(request, &body))
+        if (!decode(request, &url))
                 return;
-        int error = connecting_begin(&request->server->config, body.url, &connecting, detail);
+        int error = connecting_begin(&request->server->config, url, &connecting, detail);
         if (error) {
                 answer_error(request, error, detail);
                 return;
