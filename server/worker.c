@@ -142,9 +142,7 @@ const char *ferry_worker_name(const struct ferry_worker *worker)
 
 const char *ferry_worker_url(const struct ferry_worker *worker, size_t i)
 {
-        const char *const *urls;
-
-        return worker->http && i < http_server_urls(worker->http, &urls) ? urls[i] : NULL;
+        return http_server_url(worker->http, i);
 }
 
 /* ---- ending ---- */

@@ -64,8 +64,7 @@ void worker_origin_look(const struct ferry_worker *worker, struct worker_origin 
         const struct engine_facts *facts = engine_get_facts(worker->engine);
         const char *advertise = worker->settings->options.advertise;
         char local_host[ADDRESS_HOST_SIZE];
-        const char *const *urls = NULL;
-        size_t n = worker->http ? http_server_urls(worker->http, &urls) : 0;
+        const char *url;
 
         *ret_origin = (struct worker_origin){ 0 };
         local_host_look(local_host);
@@ -73,7 +72,7 @@ void worker_origin_look(const struct ferry_worker *worker, struct worker_origin 
                 address_publish(facts->data_address, advertise, local_host, ret_origin->data, sizeof(ret_origin->data));
         if (worker->settings->advertise_url)
                 (void)snprintf(ret_origin->http, sizeof(ret_origin->http), "%s", worker->settings->advertise_url);
-        for (size_t i = 0; i < n && !*ret_origin->http; i++)
-                if (strncmp(urls[i], "http", 4) == 0)
-                        publish_url(urls[i], advertise, local_host, ret_origin->http, sizeof(ret_origin->http));
+        for (size_t i = 0; !*ret_origin->http && (url = http_server_url(worker->http, i)); i++)
+                if (strncmp(url, "http", 4) == 0)
+                        publish_url(url, advertise, local_host, ret_origin->http, sizeof(ret_origin->http));
 }

@@ -386,16 +386,15 @@ static int make_ready_line(struct ferry_worker *worker)
 {
         const struct engine_facts *facts = engine_get_facts(worker->engine);
         struct ferry_json_writer line = { 0 };
-        const char *const *urls;
-        size_t n = worker->http ? http_server_urls(worker->http, &urls) : 0;
+        const char *url;
 
         worker_origin_look(worker, &worker->origin);
         ferry_json_begin_object(&line);
         ferry_json_add_string(&line, "event", "ready");
         ferry_json_key(&line, "http");
         ferry_json_begin_array(&line);
-        for (size_t i = 0; i < n; i++)
-                ferry_json_put_string(&line, urls[i]);
+        for (size_t i = 0; (url = http_server_url(worker->http, i)); i++)
+                ferry_json_put_string(&line, url);
         ferry_json_end_array(&line);
         if (engine_network_is_open(facts))
                 ferry_json_add_string(&line, "data", facts->data_address);

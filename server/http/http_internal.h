@@ -51,7 +51,6 @@ struct http_server {
         struct http_config config;
         size_t n_listeners;
         struct http_listener *listeners;
-        const char **urls; /* of the listeners */
         size_t n_threads;
         struct http_thread **threads;
         uint64_t started_us;

@@ -63,8 +63,7 @@ static int server_open(struct http_server *server)
         const struct http_config *config = &server->config;
 
         server->listeners = calloc(config->n_listen, sizeof(*server->listeners));
-        server->urls = calloc(config->n_listen, sizeof(*server->urls));
-        if (!server->listeners || !server->urls)
+        if (!server->listeners)
                 return -ENOMEM;
         /* All are bound before any serves: a worker that cannot start has answered nobody. */
         for (size_t i = 0; i < config->n_listen; i++) {
@@ -74,7 +73,6 @@ static int server_open(struct http_server *server)
                 int error = listener_open(listener, config->listen[i]);
                 if (error)
                         return error;
-                server->urls[i] = listener->url;
         }
         return start_threads(server);
 }
@@ -167,10 +165,9 @@ int http_server_reload(struct http_server *server, const struct http_secrets *se
         return 0;
 }
 
-size_t http_server_urls(const struct http_server *server, const char *const **ret_urls)
+const char *http_server_url(const struct http_server *server, size_t i)
 {
-        *ret_urls = server->urls;
-        return server->n_listeners;
+        return server && i < server->n_listeners ? server->listeners[i].url : NULL;
 }
 
 void http_server_drain(struct http_server *server)
@@ -205,7 +202,6 @@ struct http_server *http_server_free(struct http_server *server)
         counters_destroy(server);
         free(server->threads);
         free(server->listeners);
-        free(server->urls);
         free(server);
         return NULL;
 }

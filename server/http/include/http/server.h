@@ -95,8 +95,9 @@ int http_server_new(const struct http_config *config, struct http_server **ret_s
  */
 int http_server_reload(struct http_server *server, const struct http_secrets *secrets);
 
-/* Bound base URLs ("http://127.0.0.1:9300", "unix:/path.sock"), in the order of listen. */
-size_t http_server_urls(const struct http_server *server, const char *const **ret_urls);
+/* The i-th bound base URL ("http://127.0.0.1:9300", "unix:/path.sock"), in the order of listen; NULL = no more. Takes
+ * NULL. */
+const char *http_server_url(const struct http_server *server, size_t i);
 
 /* From now on /readyz and all POSTs and PUTs that add work answer 503 draining; running requests and GETs go on. */
 void http_server_drain(struct http_server *server);
