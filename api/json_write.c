@@ -105,6 +105,18 @@ void ferry_json_key(struct ferry_json_writer *writer, const char *key)
         end_at(writer, at + n + 2);
 }
 
+void ferry_json_open_object(struct ferry_json_writer *writer, const char *key)
+{
+        ferry_json_key(writer, key);
+        ferry_json_begin_object(writer);
+}
+
+void ferry_json_open_array(struct ferry_json_writer *writer, const char *key)
+{
+        ferry_json_key(writer, key);
+        ferry_json_begin_array(writer);
+}
+
 void ferry_json_put_plain(struct ferry_json_writer *writer, const char *text, size_t n)
 {
         char *at = begin_at(writer, n + strlen("\"\""));

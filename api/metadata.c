@@ -111,8 +111,7 @@ static bool is_valid(const struct ferry_metadata *m)
 
 static void encode_descriptors(const struct ferry_metadata *m, struct ferry_json_writer *writer)
 {
-        ferry_json_key(writer, "descriptors");
-        ferry_json_begin_array(writer);
+        ferry_json_open_array(writer, "descriptors");
         for (size_t i = 0; i < m->n_descriptors; i++) {
                 const struct ferry_metadata_descriptor *d = &m->descriptors[i];
 

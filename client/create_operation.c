@@ -18,8 +18,7 @@ static int operation_add_blocks(struct ferry_json_writer *writer, const struct f
                 return 0;
         if (!d->blocks)
                 return -EINVAL;
-        ferry_json_key(writer, "blocks");
-        ferry_json_begin_array(writer);
+        ferry_json_open_array(writer, "blocks");
         for (size_t i = 0; i < d->n_blocks; i++)
                 ferry_json_put_uint(writer, d->blocks[i]);
         ferry_json_end_array(writer);
@@ -31,8 +30,7 @@ static int operation_add_descriptors(struct ferry *f, struct ferry_json_writer *
                                      const struct ferry_operation_spec *spec, size_t size)
 {
         int r = 0;
-        ferry_json_key(writer, "descriptors");
-        ferry_json_begin_array(writer);
+        ferry_json_open_array(writer, "descriptors");
         for (size_t i = 0; r == 0 && i < spec->n_descriptors; i++) {
                 struct ferry_descriptor ours, *d = &ours;
                 r = sizes_take(f, d, sizeof(*d), (const char *)spec->descriptors + i * size, size);
@@ -59,8 +57,7 @@ static void operation_add_transports(struct ferry_json_writer *writer, const cha
 {
         if (!transports)
                 return;
-        ferry_json_key(writer, "transports");
-        ferry_json_begin_array(writer);
+        ferry_json_open_array(writer, "transports");
         while (*transports) {
                 char name[64];
                 size_t length = strcspn(transports, ",");

@@ -391,8 +391,7 @@ static int make_ready_line(struct ferry_worker *worker)
         worker_origin_look(worker, &worker->origin);
         ferry_json_begin_object(&line);
         ferry_json_add_string(&line, "event", "ready");
-        ferry_json_key(&line, "http");
-        ferry_json_begin_array(&line);
+        ferry_json_open_array(&line, "http");
         for (size_t i = 0; (url = http_server_url(worker->http, i)); i++)
                 ferry_json_put_string(&line, url);
         ferry_json_end_array(&line);

@@ -41,8 +41,7 @@ void carriers_write(struct ferry_json_writer *writer, unsigned carriers)
 
         if (!carriers)
                 return;
-        ferry_json_key(writer, "transports");
-        ferry_json_begin_array(writer);
+        ferry_json_open_array(writer, "transports");
         for (size_t i = 0; (name = engine_carrier_name(i)); i++)
                 if (carriers & engine_carrier_from_name(name, strlen(name)))
                         ferry_json_put_string(writer, name);

@@ -10,8 +10,7 @@
 
 static void add_memories(struct ferry_json_writer *writer, const struct device_inventory *inventory)
 {
-        ferry_json_key(writer, "memory");
-        ferry_json_begin_array(writer);
+        ferry_json_open_array(writer, "memory");
         for (size_t i = 0; i < inventory->n_memories; i++) {
                 const struct device_memory *memory = &inventory->memories[i];
 
@@ -34,8 +33,7 @@ static void put_port(struct ferry_json_writer *writer, const struct device_port 
         ferry_json_add_string(writer, "link_layer", port->link_layer);
         ferry_json_add_uint(writer, "lid", port->lid);
         ferry_json_add_uint(writer, "active_mtu", port->active_mtu);
-        ferry_json_key(writer, "gids");
-        ferry_json_begin_array(writer);
+        ferry_json_open_array(writer, "gids");
         for (size_t i = 0; i < port->n_gids; i++)
                 ferry_json_put_string(writer, port->gids[i]);
         ferry_json_end_array(writer);
@@ -52,8 +50,7 @@ static void put_nic(struct ferry_json_writer *writer, const struct device_nic *n
         ferry_json_begin_object(writer);
         ferry_json_add_string(writer, "name", nic->name);
         ferry_json_add_string(writer, "node_guid", guid);
-        ferry_json_key(writer, "ports");
-        ferry_json_begin_array(writer);
+        ferry_json_open_array(writer, "ports");
         for (size_t i = 0; i < nic->n_ports; i++)
                 put_port(writer, &nic->ports[i]);
         ferry_json_end_array(writer);
@@ -62,8 +59,7 @@ static void put_nic(struct ferry_json_writer *writer, const struct device_nic *n
 
 static void add_nics(struct ferry_json_writer *writer, const struct device_inventory *inventory)
 {
-        ferry_json_key(writer, "rdma");
-        ferry_json_begin_array(writer);
+        ferry_json_open_array(writer, "rdma");
         for (size_t i = 0; i < inventory->n_nics; i++)
                 put_nic(writer, &inventory->nics[i]);
         ferry_json_end_array(writer);
@@ -71,8 +67,7 @@ static void add_nics(struct ferry_json_writer *writer, const struct device_inven
 
 static void add_transports(struct ferry_json_writer *writer, const struct engine_facts *facts)
 {
-        ferry_json_key(writer, "transports");
-        ferry_json_begin_array(writer);
+        ferry_json_open_array(writer, "transports");
         for (size_t i = 0; !atomic_load(&facts->network_waits) && i < facts->n_transports; i++)
                 ferry_json_put_string(writer, facts->transports[i]);
         ferry_json_end_array(writer);
@@ -83,11 +78,9 @@ static void add_gpu_direct(struct ferry_json_writer *writer, const struct device
         struct device_gpu_direct answer = { 0 };
 
         device_gpu_direct(inventory, &answer);
-        ferry_json_key(writer, "gpu_direct_rdma");
-        ferry_json_begin_object(writer);
+        ferry_json_open_object(writer, "gpu_direct_rdma");
         ferry_json_add_bool(writer, "possible", answer.possible);
-        ferry_json_key(writer, "missing");
-        ferry_json_begin_array(writer);
+        ferry_json_open_array(writer, "missing");
         for (size_t i = 0; i < answer.n_missing; i++)
                 ferry_json_put_string(writer, answer.missing[i]);
         ferry_json_end_array(writer);

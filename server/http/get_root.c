@@ -37,8 +37,7 @@ void get_root(struct http_request *request)
         ferry_json_begin_object(&writer);
         ferry_json_add_string(&writer, "name", request->server->config.worker_name);
         ferry_json_add_string(&writer, "version", request->server->config.version);
-        ferry_json_key(&writer, "links");
-        ferry_json_begin_object(&writer);
+        ferry_json_open_object(&writer, "links");
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(links); i++)
                 ferry_json_add_string(&writer, links[i].name, links[i].path);
         ferry_json_end_object(&writer);

@@ -14,13 +14,13 @@
 #include "transfer/engine.h"
 
 /* The base URLs by which other machines reach the worker. */
-static void put_urls(struct ferry_json_writer *writer, const struct http_request *request, const char *local_host)
+static void add_urls(struct ferry_json_writer *writer, const struct http_request *request, const char *local_host)
 {
         const struct http_server *server = request->server;
         const char *advertised = server->config.advertise_url;
         char url[ADDRESS_SIZE + 8];
 
-        ferry_json_begin_array(writer);
+        ferry_json_open_array(writer, "http");
         if (advertised)
                 ferry_json_put_string(writer, advertised);
         for (size_t i = 0; i < server->n_listeners; i++) {
@@ -35,15 +35,14 @@ static void put_urls(struct ferry_json_writer *writer, const struct http_request
         ferry_json_end_array(writer);
 }
 
-static void put_addresses(struct ferry_json_writer *writer, const struct http_request *request)
+static void add_addresses(struct ferry_json_writer *writer, const struct http_request *request)
 {
         const struct http_config *config = &request->server->config;
         char local_host[ADDRESS_HOST_SIZE], data[ENGINE_ADDRESS_SIZE];
 
         connection_local_host(request->connection, local_host, sizeof(local_host));
-        ferry_json_begin_object(writer);
-        ferry_json_key(writer, "http");
-        put_urls(writer, request, local_host);
+        ferry_json_open_object(writer, "addresses");
+        add_urls(writer, request, local_host);
         if (engine_network_is_open(config->engine)) {
                 address_publish(config->engine->data_address, config->advertise, local_host, data, sizeof(data));
                 ferry_json_add_string(writer, "data", data);
@@ -51,12 +50,12 @@ static void put_addresses(struct ferry_json_writer *writer, const struct http_re
         ferry_json_end_object(writer);
 }
 
-static void put_registry(struct ferry_json_writer *writer, struct registry *registry)
+static void add_registry(struct ferry_json_writer *writer, struct registry *registry)
 {
         struct registry_view view;
 
         registry_get_view(registry, &view);
-        ferry_json_begin_object(writer);
+        ferry_json_open_object(writer, "registry");
         ferry_json_add_string(writer, "status", registry_status_name(view.status));
         ferry_json_add_string(writer, "key", view.key);
         ferry_json_add_uint(writer, "ttl_ms", view.ttl_ms);
@@ -78,12 +77,9 @@ void get_worker(struct http_request *request)
         ferry_json_add_string(&writer, "ucx_version", facts->ucx_version);
         ferry_json_add_uint(&writer, "uptime_ms", (clock_now_us() - server->started_us) / 1000);
         ferry_json_add_string(&writer, "started_at", started);
-        ferry_json_key(&writer, "addresses");
-        put_addresses(&writer, request);
-        if (server->config.registry) {
-                ferry_json_key(&writer, "registry");
-                put_registry(&writer, server->config.registry);
-        }
+        add_addresses(&writer, request);
+        if (server->config.registry)
+                add_registry(&writer, server->config.registry);
         ferry_json_add_bool(&writer, "local", facts->local_directory != NULL);
         ferry_json_add_uint(&writer, "pid", (uint64_t)getpid());
         ferry_json_end_object(&writer);

@@ -108,8 +108,7 @@ static void answer_page(struct http_request *request, const struct registry_page
         ferry_json_add_uint(&writer, "revision", page->revision);
         if (page->n_skipped)
                 ferry_json_add_uint(&writer, "skipped", page->n_skipped);
-        ferry_json_key(&writer, "peers");
-        ferry_json_begin_array(&writer);
+        ferry_json_open_array(&writer, "peers");
         for (size_t i = 0; i < page->n; i++)
                 write_worker(&writer, &page->entries[i]);
         page_end(&writer, request, page->cursor);

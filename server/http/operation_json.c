@@ -20,8 +20,7 @@ static void add_time(struct ferry_json_writer *writer, const char *key, uint64_t
 
 static void add_blocks(struct ferry_json_writer *writer, const struct operation_descriptor *descriptor)
 {
-        ferry_json_key(writer, "blocks");
-        ferry_json_begin_array(writer);
+        ferry_json_open_array(writer, "blocks");
         for (uint64_t i = 0; i < descriptor->count; i++)
                 ferry_json_put_uint(writer, descriptor->blocks[i]);
         ferry_json_end_array(writer);
@@ -29,8 +28,7 @@ static void add_blocks(struct ferry_json_writer *writer, const struct operation_
 
 static void add_descriptors(struct ferry_json_writer *writer, const struct operation_view *view)
 {
-        ferry_json_key(writer, "descriptors");
-        ferry_json_begin_array(writer);
+        ferry_json_open_array(writer, "descriptors");
         for (size_t i = 0; i < view->n_descriptors; i++) {
                 const struct operation_descriptor *descriptor = &view->descriptors[i];
 
@@ -77,8 +75,7 @@ static void add_options(struct ferry_json_writer *writer, const struct operation
 
 static void add_peer(struct ferry_json_writer *writer, const struct operation_peer *peer)
 {
-        ferry_json_key(writer, "peer");
-        ferry_json_begin_object(writer);
+        ferry_json_open_object(writer, "peer");
         if (*peer->worker)
                 ferry_json_add_string(writer, "worker", peer->worker);
         ferry_json_add_id(writer, "epoch", "", peer->epoch);

@@ -27,8 +27,7 @@ uint64_t page_cursor(const struct http_request *request)
 void page_begin(struct ferry_json_writer *writer, const char *name)
 {
         ferry_json_begin_object(writer);
-        ferry_json_key(writer, name);
-        ferry_json_begin_array(writer);
+        ferry_json_open_array(writer, name);
 }
 
 /* Left out when too long: next says the same. */

@@ -32,10 +32,8 @@ static void add_time(struct ferry_json_writer *writer, const char *name, uint64_
 
 void peer_json_addresses(struct ferry_json_writer *writer, const char *url, const char *data)
 {
-        ferry_json_key(writer, "addresses");
-        ferry_json_begin_object(writer);
-        ferry_json_key(writer, "http");
-        ferry_json_begin_array(writer);
+        ferry_json_open_object(writer, "addresses");
+        ferry_json_open_array(writer, "http");
         if (*url)
                 ferry_json_put_string(writer, url);
         ferry_json_end_array(writer);
@@ -45,8 +43,7 @@ void peer_json_addresses(struct ferry_json_writer *writer, const char *url, cons
 
 static void add_unused(struct ferry_json_writer *writer, const struct engine_peer_view *peer)
 {
-        ferry_json_key(writer, "unused");
-        ferry_json_begin_array(writer);
+        ferry_json_open_array(writer, "unused");
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(peer->unused) && peer->unused[i].transport; i++) {
                 ferry_json_begin_object(writer);
                 ferry_json_add_string(writer, "transport", peer->unused[i].transport);

@@ -29,8 +29,7 @@ unsigned problem_retry_after(int error)
 
 static void add_complaints(struct ferry_json_writer *writer, const struct ferry_json_errors *errors)
 {
-        ferry_json_key(writer, "errors");
-        ferry_json_begin_array(writer);
+        ferry_json_open_array(writer, "errors");
         for (size_t i = 0; i < errors->n; i++) {
                 ferry_json_begin_object(writer);
                 ferry_json_add_string(writer, "pointer", errors->items[i].pointer);
@@ -72,8 +71,7 @@ void problem_write(struct ferry_json_writer *writer, int error, bool retryable, 
 
 void problem_add_error(struct ferry_json_writer *writer, int error, const char *detail)
 {
-        ferry_json_key(writer, "error");
-        ferry_json_begin_object(writer);
+        ferry_json_open_object(writer, "error");
         ferry_json_add_string(writer, "code", ferry_error_code(error));
         ferry_json_add_string(writer, "detail", *detail ? detail : ferry_error_title(error));
         ferry_json_end_object(writer);

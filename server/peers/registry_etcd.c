@@ -75,8 +75,7 @@ char *etcd_lease_name(uint64_t lease)
 
 static void begin_only(struct ferry_json_writer *writer, const char *list)
 {
-        ferry_json_key(writer, list);
-        ferry_json_begin_array(writer);
+        ferry_json_open_array(writer, list);
         ferry_json_begin_object(writer);
 }
 
@@ -97,16 +96,14 @@ char *etcd_put_if_absent(const char *key, const char *value, uint64_t lease)
         add_number(&writer, "create_revision", 0);
         end_only(&writer);
         begin_only(&writer, "success");
-        ferry_json_key(&writer, "request_put");
-        ferry_json_begin_object(&writer);
+        ferry_json_open_object(&writer, "request_put");
         add_bytes(&writer, "key", key);
         add_bytes(&writer, "value", value);
         add_number(&writer, "lease", lease);
         ferry_json_end_object(&writer);
         end_only(&writer);
         begin_only(&writer, "failure");
-        ferry_json_key(&writer, "request_range");
-        ferry_json_begin_object(&writer);
+        ferry_json_open_object(&writer, "request_range");
         add_bytes(&writer, "key", key);
         ferry_json_end_object(&writer);
         end_only(&writer);
@@ -145,8 +142,7 @@ char *etcd_watch(const char *prefix, uint64_t revision)
         struct ferry_json_writer writer = { 0 };
 
         ferry_json_begin_object(&writer);
-        ferry_json_key(&writer, "create_request");
-        ferry_json_begin_object(&writer);
+        ferry_json_open_object(&writer, "create_request");
         add_prefix(&writer, prefix);
         add_number(&writer, "start_revision", revision);
         ferry_json_end_object(&writer);

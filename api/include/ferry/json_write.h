@@ -41,6 +41,9 @@ void ferry_json_add_uint(struct ferry_json_writer *writer, const char *key, uint
 void ferry_json_add_bool(struct ferry_json_writer *writer, const char *key, bool value);
 /* prefix + 16 hexadecimal digits, as ferry_id_format. */
 void ferry_json_add_id(struct ferry_json_writer *writer, const char *key, const char *prefix, uint64_t id);
+/* A key with an object or array, which the caller ends. */
+void ferry_json_open_object(struct ferry_json_writer *writer, const char *key);
+void ferry_json_open_array(struct ferry_json_writer *writer, const char *key);
 
 /* The text, terminated, for free(), and its length without the NUL (may be NULL); the writer is empty again. NULL when
  * memory was short. */
