@@ -299,6 +299,8 @@ static void explain(const struct engine *engine, const struct contact *contact, 
 {
         if (best && best->link->transport == engine->local)
                 return;
+        if (!best && view->error == FERRY_E_PEER_LOST) /* which says it; the reasons are those of earlier transfers */
+                return;
         add_unused(view, "shm", why_no_shm(contact, best));
         if (!best || strcmp(view->transport, "tcp") == 0)
                 add_unused(view, "rdma", why_no_rdma(engine, contact, best));

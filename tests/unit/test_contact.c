@@ -19,7 +19,8 @@ static void note(struct engine *engine, const struct engine_outcome *outcome)
         contact_note_http(engine, copy);
 }
 
-static void assert_listed(struct engine *engine, enum engine_peer_state state, size_t n_transfers, int error)
+static struct engine_peer_view assert_listed(struct engine *engine, enum engine_peer_state state, size_t n_transfers,
+                                             int error)
 {
         struct engine_peer_view view;
         struct contacts_page page = { .views = &view, .max = 1 };
@@ -29,6 +30,7 @@ static void assert_listed(struct engine *engine, enum engine_peer_state state, s
         assert_int_equal(view.state, state);
         assert_int_equal(view.n_transfers, n_transfers);
         assert_int_equal(view.error, error);
+        return view;
 }
 
 TEST(a_worker_is_connected_by_http_while_another_transfer_runs)
@@ -79,6 +81,7 @@ static void assert_death_is_told(bool http_lasts)
         contact_add_link(contact_get(&engine, &(struct engine_peer){ .epoch = EPOCH }), &peer);
         contact_notify(&engine, peer.contact);
         assert_int_equal(told, ENGINE_PEER_CONNECTED);
+        peer.contact->no_shm = "a transfer may not use it";
         note(&engine, NULL);
         if (!http_lasts)
                 note(&engine, &complete);
@@ -86,7 +89,7 @@ static void assert_death_is_told(bool http_lasts)
         contact_remove_link(&peer, FERRY_E_PEER_LOST, "gone");
         if (http_lasts)
                 note(&engine, &lost);
-        assert_listed(&engine, ENGINE_PEER_DISCONNECTED, 0, FERRY_E_PEER_LOST);
+        assert_null(assert_listed(&engine, ENGINE_PEER_DISCONNECTED, 0, FERRY_E_PEER_LOST).unused[0].transport);
         assert_int_equal(told, ENGINE_PEER_DISCONNECTED);
         contacts_clear(&engine);
 }
