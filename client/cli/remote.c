@@ -5,12 +5,13 @@
 #include <json-c/json.h>
 #include <string.h>
 
+#include <ferry/metadata.h>
+
 #include "link.h"
 #include "member.h"
 #include "tool.h"
 
-/* RdmaMetadata's operation_kind. */
-enum { REMOTE_READ = 1, REMOTE_WRITE = 2, REMOTE_METADATA_MAX = 8 << 20 };
+enum { REMOTE_METADATA_MAX = 8 << 20 };
 
 static int remote_decode(struct remote *remote, enum ferry_kind kind)
 {
@@ -24,12 +25,12 @@ static int remote_decode(struct remote *remote, enum ferry_kind kind)
                 whole &= size > 0 && !__builtin_add_overflow(remote->size, (uint64_t)size, &remote->size);
         }
         json_object_put(root);
-        if (!whole || (offered != REMOTE_READ && offered != REMOTE_WRITE))
+        if (!whole || (offered != FERRY_METADATA_READ && offered != FERRY_METADATA_WRITE))
                 return cli_fail(CLI_UNREACHABLE, "%s: what came is not the metadata of an operation",
                                 remote->worker.url);
-        if (offered == REMOTE_READ && kind == FERRY_WRITABLE)
+        if (offered == FERRY_METADATA_READ && kind == FERRY_WRITABLE)
                 return cli_usage_error("this operation offers bytes: use ferry fetch");
-        if (offered == REMOTE_WRITE && kind == FERRY_READABLE)
+        if (offered == FERRY_METADATA_WRITE && kind == FERRY_READABLE)
                 return cli_usage_error("this operation accepts bytes: use ferry send");
         return CLI_OK;
 }
