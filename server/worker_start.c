@@ -408,7 +408,7 @@ static int make_ready_line(struct ferry_worker *worker)
 static int join_registry(struct ferry_worker *worker)
 {
         struct registry_entry self = { .epoch = worker->epoch, .version = FERRY_VERSION };
-        char message[WORKER_ERROR_SIZE];
+        char message[WORKER_ERROR_SIZE] = "";
         int r;
 
         if (!worker->registry)
@@ -418,7 +418,7 @@ static int join_registry(struct ferry_worker *worker)
         (void)snprintf(self.data, sizeof(self.data), "%s", worker->origin.data);
         clock_format(clock_unix_ms(), self.started_at);
         r = registry_join(worker->registry, &self, message, sizeof(message));
-        return r ? worker_fail(r, "%s", message) : 0;
+        return r ? worker_fail(r, *message ? "%s" : NULL, message) : 0;
 }
 
 static const struct step {
