@@ -122,12 +122,11 @@ static void transfer_started(void *context)
 static int transfer_stopping(void *context)
 {
         struct operation_transfer *transfer = context;
-        struct deferred_actions deferred = { 0 };
         int reason;
 
         store_lock(transfer->operation->store);
         reason = transfer->operation->stop_reason;
-        store_unlock(transfer->operation->store, &deferred);
+        store_unlock_plain(transfer->operation->store);
         return reason;
 }
 

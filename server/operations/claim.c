@@ -116,7 +116,6 @@ static int metadata_new(const struct operation *operation, struct ferry_metadata
 
 int operation_metadata(struct operation_store *store, struct operation *operation, struct ferry_metadata **ret_metadata)
 {
-        struct deferred_actions deferred = { 0 };
         uint64_t expires_ms;
         bool ended;
         int r;
@@ -127,7 +126,7 @@ int operation_metadata(struct operation_store *store, struct operation *operatio
         ended = operation_terminal(operation) || operation->deleted || operation->stop_reason;
         /* The time to live stands still during a transfer and starts anew after it, at the earliest now. */
         expires_ms = operation->n_active ? clock_unix_ms() + operation->ttl_ms : operation->expires_unix_ms;
-        store_unlock(store, &deferred);
+        store_unlock_plain(store);
         if (ended)
                 return FERRY_E_GONE;
         r = metadata_new(operation, ret_metadata);

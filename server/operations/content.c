@@ -321,13 +321,12 @@ bool operation_content_key(const struct operation *operation, const uint8_t key[
 
 uint64_t operation_content_stored(struct operation_store *store, struct operation *operation)
 {
-        struct deferred_actions deferred = { 0 };
         uint64_t stored = 0;
 
         store_lock(store);
         if (operation->status == FERRY_COMPLETE)
                 stored = operation->bytes_total;
-        store_unlock(store, &deferred);
+        store_unlock_plain(store);
         content_lock(store);
         if (operation->contents && !stored)
                 stored = content_ranges_start(&operation->contents->moved);

@@ -258,7 +258,6 @@ uint64_t follow_available(void *context, uint64_t offset, uint64_t length)
 bool operation_content_available(struct operation_store *store, struct operation *operation, uint64_t first,
                                  uint64_t size, uint64_t *ret_revision)
 {
-        struct deferred_actions deferred = { 0 };
         bool all;
 
         if (!operation->follow)
@@ -267,6 +266,6 @@ bool operation_content_available(struct operation_store *store, struct operation
         *ret_revision = operation->revision;
         all = operation_terminal(operation) || there(operation, first, size) == size;
         operation->has_waiting_request |= !all;
-        store_unlock(store, &deferred);
+        store_unlock_plain(store);
         return all;
 }

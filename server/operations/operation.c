@@ -245,7 +245,6 @@ uint64_t operation_cursor(const struct operation *operation)
 void operation_get_view(struct operation_store *store, struct operation *operation, struct operation_view *ret_view)
 {
         struct operation_view *v = ret_view;
-        struct deferred_actions deferred = { 0 };
 
         *v = (struct operation_view){
                 .id = operation->id,
@@ -287,7 +286,7 @@ void operation_get_view(struct operation_store *store, struct operation *operati
                 if (v->error)
                         (void)text_copy(v->detail, sizeof(v->detail), operation_detail(operation));
         }
-        store_unlock(store, &deferred);
+        store_unlock_plain(store);
 }
 
 bool operation_announce(struct operation *operation)

@@ -293,6 +293,8 @@ void store_unref(struct operation_store *store);
 /* ---- store_lock.c ---- */
 
 void store_lock(struct operation_store *store);
+/* Unlocks where nothing was deferred. */
+void store_unlock_plain(struct operation_store *store);
 /* Unlocks, then runs the deferred actions: calls the data plane, wakes waiters, logs, unpins regions. */
 void store_unlock(struct operation_store *store, struct deferred_actions *deferred);
 /* The same, but leaves starts, waking, and what follows it, to operation_store_wake_waiters. */

@@ -82,7 +82,6 @@ int retention_make_room(struct operation_store *store, const struct operation *o
 void retention_fired(struct loop_timer *timer)
 {
         struct operation_store *store = FERRY_CONTAINER_OF(timer, struct operation_store, timer);
-        struct deferred_actions deferred = { 0 };
         uint64_t now;
 
         store_lock(store);
@@ -91,6 +90,6 @@ void retention_fired(struct loop_timer *timer)
         while (store->terminal && deadline_after(store->terminal->ended_us, store->config.limits.retention_ms) <= now)
                 (void)retention_evict(store);
         retention_arm(store, now + RETENTION_SLACK_US);
-        store_unlock(store, &deferred);
+        store_unlock_plain(store);
         store_unref(store);
 }

@@ -61,7 +61,6 @@ void store_remove(struct operation *operation)
 enum operation_lookup operation_find(struct operation_store *store, uint64_t id, struct operation **ret_operation)
 {
         enum operation_lookup lookup = OPERATION_UNKNOWN;
-        struct deferred_actions deferred = { 0 };
         struct operation *operation;
 
         store_lock(store);
@@ -72,7 +71,7 @@ enum operation_lookup operation_find(struct operation_store *store, uint64_t id,
         } else if (gone_ids_has(&store->gone_ids, id)) {
                 lookup = OPERATION_GONE;
         }
-        store_unlock(store, &deferred);
+        store_unlock_plain(store);
         return lookup;
 }
 
@@ -145,13 +144,12 @@ size_t operation_page(struct operation_store *store, const struct operation_filt
         struct page page = {
                 .filter = filter ? filter : &all, .items = items, .size = n, .serial = *cursor, .cursor = *cursor
         };
-        struct deferred_actions deferred = { 0 };
         bool done = !n;
 
         while (!done) {
                 store_lock(store);
                 done = page_fill(&store->order, &page);
-                store_unlock(store, &deferred);
+                store_unlock_plain(store);
         }
         *cursor = page.cursor;
         return page.n;

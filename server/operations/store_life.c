@@ -69,12 +69,11 @@ size_t operation_store_cancel_all(struct operation_store *store)
 
 size_t operation_store_live(struct operation_store *store)
 {
-        struct deferred_actions deferred = { 0 };
         size_t n_live;
 
         store_lock(store);
         n_live = store->n_live;
-        store_unlock(store, &deferred);
+        store_unlock_plain(store);
         return n_live;
 }
 

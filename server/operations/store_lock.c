@@ -8,6 +8,11 @@ void store_lock(struct operation_store *store)
         (void)pthread_mutex_lock(&store->lock);
 }
 
+void store_unlock_plain(struct operation_store *store)
+{
+        (void)pthread_mutex_unlock(&store->lock);
+}
+
 void store_revoke(struct operation *operation, int reason, int wire_reason)
 {
         const struct data_plane_ops *data_plane = &operation->store->config.data_plane;
@@ -130,7 +135,7 @@ void store_unlock(struct operation_store *store, struct deferred_actions *deferr
         struct operation_waiter *waiter;
         struct operation *operation;
 
-        (void)pthread_mutex_unlock(&store->lock);
+        store_unlock_plain(store);
         while ((operation = deferred->stopping)) {
                 deferred->stopping = operation->stopping_next;
                 if (!closed)
@@ -198,7 +203,7 @@ void store_tell_started(struct operation *operation)
 {
         if (!atomic_load(&operation->untold))
                 return;
-        (void)pthread_mutex_unlock(&operation->store->lock);
+        store_unlock_plain(operation->store);
         tell_started(operation);
         store_lock(operation->store);
 }

@@ -9,13 +9,12 @@ bool operation_wakes(const struct operation *operation, const struct operation_w
 
 static bool is_past(struct operation_store *store, struct operation *operation, uint64_t revision, bool *ret_runs)
 {
-        struct deferred_actions deferred = { 0 };
         bool past;
 
         store_lock(store);
         past = operation_wakes(operation, NULL, revision);
         *ret_runs = operation->status == FERRY_IN_PROGRESS;
-        store_unlock(store, &deferred);
+        store_unlock_plain(store);
         return past;
 }
 
@@ -35,7 +34,6 @@ bool operation_is_past(struct operation_store *store, struct operation *operatio
 bool operation_wait(struct operation_store *store, struct operation *operation, uint64_t revision,
                     struct operation_waiter *waiter)
 {
-        struct deferred_actions deferred = { 0 };
         bool waits;
 
         store_lock(store);
@@ -46,13 +44,12 @@ bool operation_wait(struct operation_store *store, struct operation *operation, 
                 DL_APPEND2(operation->waiters, waiter, previous, next);
                 metric_add(store->metrics.waiters, 1);
         }
-        store_unlock(store, &deferred);
+        store_unlock_plain(store);
         return waits;
 }
 
 bool operation_unwait(struct operation_store *store, struct operation_waiter *waiter)
 {
-        struct deferred_actions deferred = { 0 };
         bool waited;
 
         store_lock(store);
@@ -62,6 +59,6 @@ bool operation_unwait(struct operation_store *store, struct operation_waiter *wa
                 waiter->operation = NULL;
                 metric_add(store->metrics.waiters, -1);
         }
-        store_unlock(store, &deferred);
+        store_unlock_plain(store);
         return waited;
 }
