@@ -329,7 +329,7 @@ uint64_t operation_content_stored(struct operation_store *store, struct operatio
         store_unlock_plain(store);
         content_lock(store);
         if (operation->contents && !stored)
-                stored = content_ranges_start(&operation->contents->moved);
+                stored = content_ranges_run(&operation->contents->moved, 0);
         content_unlock(store);
         return stored;
 }

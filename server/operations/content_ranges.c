@@ -35,8 +35,3 @@ uint64_t content_ranges_run(const struct content_ranges *ranges, uint64_t first)
                         return ranges->list[i].end - first;
         return 0;
 }
-
-uint64_t content_ranges_start(const struct content_ranges *ranges)
-{
-        return content_ranges_run(ranges, 0);
-}

@@ -19,9 +19,6 @@ struct content_ranges {
 /* Adds [first, end), which may be empty. Ignored when it would be one range too many. */
 void content_ranges_add(struct content_ranges *ranges, uint64_t first, uint64_t end);
 
-/* End of the bytes that have moved without a gap from the first one on. */
-uint64_t content_ranges_start(const struct content_ranges *ranges);
-
 /* How many bytes have moved without a gap from that one on. */
 uint64_t content_ranges_run(const struct content_ranges *ranges, uint64_t first);
 

@@ -75,7 +75,7 @@ static void operation_end_followers(struct operation *operation, struct deferred
         atomic_store(&operation->filled, operation->status == FERRY_COMPLETE);
         (void)pthread_mutex_lock(&store->arrival_lock);
         if (operation->arrived)
-                operation->prefix = content_ranges_start(operation->arrived);
+                operation->prefix = content_ranges_run(operation->arrived, 0);
         free(FERRY_STEAL(operation->arrived));
         (void)pthread_mutex_unlock(&store->arrival_lock);
         while ((follower = operation->followers)) {

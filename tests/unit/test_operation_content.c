@@ -33,7 +33,7 @@ TEST(ranges_join_whatever_their_order)
                 }
                 assert_int_equal(ranges.total, 64);
                 assert_int_equal(ranges.n, 1);
-                assert_int_equal(content_ranges_start(&ranges), 64);
+                assert_int_equal(content_ranges_run(&ranges, 0), 64);
         }
 }
 
@@ -45,7 +45,7 @@ TEST(more_ranges_than_are_remembered_are_left_out)
                 content_ranges_add(&ranges, 2 * i, 2 * i + 1);
         assert_int_equal(ranges.n, CONTENT_RANGES_MAX);
         assert_int_equal(ranges.total, CONTENT_RANGES_MAX);
-        assert_int_equal(content_ranges_start(&ranges), 1);
+        assert_int_equal(content_ranges_run(&ranges, 0), 1);
         content_ranges_add(&ranges, 0, 2 * CONTENT_RANGES_MAX);
         assert_int_equal(ranges.n, 1);
         content_ranges_add(&ranges, 7, 7);
