@@ -79,7 +79,8 @@ function take(operation, at) {
   }
   if (!operation.done) operations.set(operation.id, operation);
   else operations.delete(operation.id);
-  if (at && operation.status === 'ERRORED') failures = [operation, ...failures].slice(0, FAILURES);
+  if (at && operation.status === 'ERRORED') /* one that ended at once comes twice */
+    failures = [operation, ...failures.filter((o) => o.id !== operation.id)].slice(0, FAILURES);
 }
 
 /* Progress that came too soon after the one before has no event of its own. */
