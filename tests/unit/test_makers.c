@@ -12,11 +12,12 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 struct work {
         struct maker_job job;
         size_t n_pieces;
-        bool ready;  /* before, begin says MAKER_WAIT */
-        size_t meet; /* so many pieces run at once before any of them ends */
+        bool ready;   /* before, begin says MAKER_WAIT */
+        bool retries; /* becomes ready, and says so, while begin says MAKER_WAIT */
+        size_t meet;  /* so many pieces run at once before any of them ends */
         /* lock: */
         unsigned n_begun, done[PIECES], n_running, n_running_most;
-        bool ended;
+        bool ended, ended_early;
 };
 
 static struct work *work_of(struct maker_job *job)
@@ -32,8 +33,11 @@ static enum maker_verdict begin(struct maker_job *job)
         pthread_mutex_lock(&lock);
         work->n_begun++;
         ready = work->ready;
+        work->ready |= work->retries;
         pthread_cond_broadcast(&changed);
         pthread_mutex_unlock(&lock);
+        if (work->retries)
+                makers_retry(makers);
         job->n_pieces = work->n_pieces;
         return ready ? MAKER_GO : MAKER_WAIT;
 }
@@ -58,6 +62,8 @@ static void end(struct maker_job *job)
         struct work *work = work_of(job);
 
         pthread_mutex_lock(&lock);
+        for (size_t i = 0; i < work->n_pieces; i++)
+                work->ended_early |= !work->done[i];
         work->ended = true;
         pthread_cond_broadcast(&changed);
         pthread_mutex_unlock(&lock);
@@ -109,6 +115,17 @@ TEST_WITH(each_piece_is_done_once_by_as_many_threads_as_may, setup, teardown)
         assert_int_equal(work.n_begun, 1);
         assert_int_equal(work.n_running_most, FILLERS);
         assert_int_equal(work.n_running, 0);
+}
+
+TEST(one_thread_ends_a_job_after_its_last_piece)
+{
+        struct work work = { .n_pieces = PIECES, .ready = true };
+
+        assert_int_equal(makers_new(1, 1, &makers), 0);
+        assert_true(makers_add(makers, &work.job, &in_pieces, 0));
+        await_end(&work);
+        (void)teardown(NULL);
+        assert_false(work.ended_early);
 }
 
 TEST_WITH(a_job_without_pieces_just_ends, setup, teardown)
@@ -205,6 +222,15 @@ TEST_WITH(what_waits_is_asked_again_after_a_retry, setup, teardown)
         makers_retry(makers);
         await_end(&waits);
         assert_int_equal(waits.done[0] + waits.done[1], 2);
+}
+
+TEST_WITH(a_retry_while_a_job_begins_is_not_missed, setup, teardown)
+{
+        struct work work = { .retries = true };
+
+        assert_true(makers_add(makers, &work.job, &in_pieces, 0));
+        await_end(&work);
+        assert_int_equal(work.n_begun, 2);
 }
 
 TEST_WITH(stop_does_what_is_queued_and_refuses_the_rest, setup, teardown)

@@ -217,7 +217,7 @@ TEST_WITH(a_full_machine_refuses_before_anything_is_taken, setup, teardown)
         paths.meminfo = path;
         write_text(path, "MemTotal: 100000 kB\nMemAvailable: 40000 kB\n");
         region_table_free(table);
-        assert_int_equal(make_table_in(UINT64_MAX, 4, &paths), 0);
+        assert_int_equal(make_table_in(UINT64_MAX, 100, &paths), 0);
         assert_refused_by(40000 * KIB, FERRY_E_NO_SPACE, "the machine's memory has room for");
         region_unref(create(LIMIT));
 
@@ -232,6 +232,14 @@ TEST_WITH(a_full_machine_refuses_before_anything_is_taken, setup, teardown)
         assert_int_equal(region_await(region), FERRY_E_NO_SPACE);
         assert_non_null(strstr(region->detail, "the machine's memory"));
         region_unref(region);
+
+        /* Of small regions, only so many are made without asking again. */
+        const struct region_spec small = { .size = 256 * KIB, .device = "cpu" };
+        int r, n = 0;
+        for (; (r = region_create(table, &small, &region, NULL)) == 0; n++)
+                region_unref(region);
+        assert_int_equal(r, FERRY_E_NO_SPACE);
+        assert_in_range(n, 1, 64);
         unlink(path);
 }
 
