@@ -23,12 +23,15 @@ struct side {
 
 static struct side a, b;
 
-static void side_start(struct side *side, bool own_memory)
+/* listener: an option that peers reach it by, instead of the directory; NULL = none. */
+static void side_start(struct side *side, bool own_memory, const char *listener)
 {
         struct ferry_worker_options *options = ferry_worker_options_new();
 
         assert_non_null(options);
-        assert_int_equal(ferry_worker_options_set(options, "local", directory), 0);
+        assert_int_equal(ferry_worker_options_set(options, "local", listener ? "off" : directory), 0);
+        if (listener)
+                assert_int_equal(ferry_worker_options_set(options, listener, "127.0.0.1:0"), 0);
         if (ferry_worker_new(options, &side->worker) != 0)
                 fail_msg("%s", ferry_worker_error());
         (void)ferry_worker_options_free(options);
@@ -45,12 +48,27 @@ static void side_start(struct side *side, bool own_memory)
         }
 }
 
-static int setup(void **state)
+static int setup_with(const char *listener)
 {
         assert_non_null(mkdtemp(directory));
-        side_start(&a, false);
-        side_start(&b, true);
+        side_start(&a, false, listener);
+        side_start(&b, true, listener);
         return 0;
+}
+
+static int setup(void **state)
+{
+        return setup_with(NULL);
+}
+
+static int setup_http(void **state)
+{
+        return setup_with("listen");
+}
+
+static int setup_network(void **state)
+{
+        return setup_with("data-listen");
 }
 
 static int teardown(void **state)
@@ -220,6 +238,24 @@ static int error_of(const struct ferry_worker_request *request, const char *remo
         return r;
 }
 
+/* By what the metadata say of where a listens. */
+static void read_beyond_the_directory(void)
+{
+        struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, 64, NULL);
+
+        assert_int_equal(ferry_worker_operation_wait(create(&b, FERRY_READ, 64, metadata_of(offer)), -1), 0);
+}
+
+TEST_WITH(a_peer_beyond_the_directory_comes_by_http, setup_http, teardown)
+{
+        read_beyond_the_directory();
+}
+
+TEST_WITH(a_peer_beyond_the_directory_comes_by_the_network, setup_network, teardown)
+{
+        read_beyond_the_directory();
+}
+
 TEST_WITH(what_does_not_fit_is_refused_before_anything_starts, setup, teardown)
 {
         struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, 64, NULL);
@@ -238,6 +274,8 @@ TEST_WITH(what_does_not_fit_is_refused_before_anything_starts, setup, teardown)
         assert_int_equal(error_of(read, "http://192.0.2.1/v1/operations/op_0123456789abcdef/metadata"),
                          FERRY_E_FORBIDDEN);
         assert_int_equal(error_of(unknown, NULL), FERRY_E_NOT_FOUND); /* of the other worker */
+        assert_ptr_equal(metadata_of(offer), metadata_of(offer));
+        assert_int_equal(ferry_worker_region_remove(b.worker, b.region), 0); /* nothing is left that uses it */
         assert_int_equal(error_of(empty, NULL), FERRY_E_INVALID_PARAMETER);
         assert_int_equal(ferry_worker_operation_status(offer), FERRY_INITIALIZED);
 }
