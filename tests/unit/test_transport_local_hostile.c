@@ -341,6 +341,7 @@ TEST_WITH(a_slot_serves_one_message_at_a_time, hostile_setup, hostile_teardown)
         RUN_UNTIL(&a, NULL, a.ended);
         assert_int_equal(a.n, 1);
         assert_int_equal(a.received.done, 0); /* it had not begun */
+        a.place = NULL;
         block_free(&block);
 }
 
