@@ -83,6 +83,7 @@ static void bench_print(struct bench *b, uint64_t size)
 
 static int bench_size(struct bench *b, uint64_t size)
 {
+        b->rounds = 0;
         int status = bench_round(b, size); /* the first round connects, and touches the pages */
         uint64_t end = ferry_clock_ms() + BENCH_MS;
         b->rounds = 0;
