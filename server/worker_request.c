@@ -261,8 +261,9 @@ static int resolve_slices(const struct ferry_worker_request *request, const stru
 static int resolve_follow(const struct ferry_worker_request *request, const struct ferry_worker *worker,
                           struct request_objects *objects)
 {
-        switch (request->follow ? operation_find(worker->operations, request->follow, &objects->follow)
-                                : OPERATION_FOUND) {
+        if (!request->follow)
+                return 0;
+        switch (operation_find(worker->operations, request->follow, &objects->follow)) {
         case OPERATION_GONE:
                 return worker_fail(FERRY_E_GONE, "The operation to follow is gone");
         case OPERATION_UNKNOWN:
