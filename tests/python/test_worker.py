@@ -63,15 +63,20 @@ class TestWorker(unittest.TestCase):
             self.assertTrue(raised.exception.detail)
 
     def test_an_offer_follows_a_read(self):
-        source, between, target = (self.worker.allocate(1 << 20) for _ in range(3))
+        worker = ferry.Worker(listen="127.0.0.1:0")
+        self.addCleanup(worker.close)
+        source, between, target = (worker.allocate(1 << 20) for _ in range(3))
         source[:] = os.urandom(1 << 20)
-        offer = self.worker.create("readable", [source])
-        first = self.worker.create("read", [between], remote=offer.metadata, relay=True)
-        followed = self.worker.create("readable", [between], follow=first)
-        self.worker.create("read", [target], remote=followed.metadata).wait(30)
+        offer = worker.create("readable", [source])
+        first = worker.create("read", [between], remote=offer.metadata, relay=True)
+        followed = worker.create("readable", [between], follow=first)
+        worker.create("read", [target], remote=followed.metadata).wait(30)
         self.assertEqual(target, source)
+        with ferry.Client(worker.urls[0]) as client:
+            self.assertTrue(client.find_operation(first.id).body["relay"])
+            self.assertEqual(client.find_operation(followed.id).body["follow"], first.id)
         with self.assertRaisesRegex(ferry.FerryError, "Only a read can be followed"):
-            self.worker.create("readable", [between], follow=offer)
+            worker.create("readable", [between], follow=offer)
 
     def test_blocks_and_rows(self):
         memory = self.worker.allocate(64)
