@@ -64,6 +64,8 @@ static void passive_progress(void *context, uint64_t bytes)
 
         w->passive.progress = bytes;
         w->passive.steps++;
+        if (w->on_passive_progress)
+                w->on_passive_progress(w, bytes);
 }
 
 static void passive_ended(void *context, const struct engine_outcome *outcome)

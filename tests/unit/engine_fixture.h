@@ -50,12 +50,13 @@ struct world {
         bool second; /* of the two directions: world_next's own */
         uint64_t total;
         struct end active, passive;
-        void (*on_progress)(struct world *world, uint64_t bytes); /* of the active side */
-        bool may_run_inline;                                      /* what the active side says of its transfers */
-        void (*on_started)(struct world *world);                  /* the same */
-        void (*on_claim)(struct world *world);                    /* of the passive side, before it grants */
-        void (*on_wake_waiters[2])(struct world *world);          /* of the active side, of the passive side */
-        pthread_mutex_t gate; /* the passive side's thread passes it at each claim */
+        void (*on_progress)(struct world *world, uint64_t bytes);         /* of the active side */
+        void (*on_passive_progress)(struct world *world, uint64_t bytes); /* of the passive side */
+        bool may_run_inline;                             /* what the active side says of its transfers */
+        void (*on_started)(struct world *world);         /* the same */
+        void (*on_claim)(struct world *world);           /* of the passive side, before it grants */
+        void (*on_wake_waiters[2])(struct world *world); /* of the active side, of the passive side */
+        pthread_mutex_t gate;                            /* the passive side's thread passes it at each claim */
 };
 
 /* The test's, which frees it in its end. */

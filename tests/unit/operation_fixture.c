@@ -310,6 +310,18 @@ static void waiter_woken(struct operation_waiter *waiter)
         signal_raise(FERRY_CONTAINER_OF(waiter, struct signal, waiter));
 }
 
+long series_value(struct fixture *f, const char *series)
+{
+        FERRY_CLEANUP(cleanup_free) char *text = NULL;
+        const char *line;
+        size_t size;
+
+        text = metrics_render(f->metrics, &size);
+        assert_non_null(text);
+        line = strstr(text, series);
+        return line ? strtol(line + strlen(series), NULL, 10) : -1;
+}
+
 void await(struct fixture *f, struct operation *operation, uint64_t revision)
 {
         struct signal signal;

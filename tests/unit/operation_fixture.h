@@ -81,6 +81,9 @@ void end(struct fixture *f, void (*ended)(void *, const struct engine_outcome *)
 void end_claim(struct fixture *f, const struct engine_claim *granted, int error);
 void end_transfer(struct fixture *f, int error);
 
+/* The value of a series in the text that Prometheus reads; -1 when it is not there. */
+long series_value(struct fixture *f, const char *series);
+
 /* Blocks until the operation is done or its revision passed that. */
 void await(struct fixture *f, struct operation *operation, uint64_t revision);
 void await_revokes(struct fixture *f, unsigned n);

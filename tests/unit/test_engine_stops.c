@@ -59,10 +59,16 @@ TEST(a_cancel_of_the_active_side_ends_both)
 /* Also those of a chunk that has not arrived whole. */
 TEST(the_bytes_of_a_cancelled_transfer_are_counted_as_they_were_reported)
 {
-        struct world *w = world_new_with(MAPPED, 32 << 20, (struct world_knobs){ .chunk_size = 32 << 20 });
+        for (int writes = 0; writes < 2; writes++) {
+                struct world *w = world_new_with(MAPPED, 32 << 20, (struct world_knobs){ .chunk_size = 32 << 20 });
 
-        cancel_active_side(w);
-        assert_true(w->active.outcome.bytes > 0);
+                if (writes) {
+                        w->direction = ENGINE_WRITE;
+                        w->on_passive_progress = cancel_at_a_quarter;
+                }
+                cancel_active_side(w);
+                assert_true((writes ? w->passive : w->active).outcome.bytes > 0);
+        }
 }
 
 /* Until it has done what it was told before. */

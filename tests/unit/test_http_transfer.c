@@ -273,6 +273,10 @@ TEST(a_range_that_fails_ends_the_others)
 
         read_begin(&moved, &segment, peer->port);
         ask_for_two_ranges(peer, fds);
+        answer_range(fds[1], CLAIM + RANGE, CLAIM + 2 * RANGE, SENT);
+        pthread_mutex_lock(&moved.lock);
+        WAIT_SIGNAL(&moved.done, &moved.lock, moved.progress == CLAIM + SENT);
+        pthread_mutex_unlock(&moved.lock);
         answer(fds[0], "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n");
         await_end(&moved);
         assert_int_equal(setsockopt(fds[1], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);

@@ -233,6 +233,40 @@ WITH_STORE(a_named_transfer_that_is_given_up_is_not_complete)
         }
 }
 
+/* Of one range that is still open a half, and of two ranges whole. */
+WITH_STORE(what_a_transfer_that_is_given_up_has_moved_is_shown_and_counted)
+{
+        enum { HALF = TOTAL / 2 };
+        uint8_t bytes[HALF];
+        long counted = 0;
+
+        for (int whole = 0; whole < 2; whole++) {
+                struct operation *operation = make(f, FERRY_READABLE);
+                struct operation_content *first = must_open(f, operation, 7, 0, whole ? HALF : TOTAL), *second = NULL;
+                bool complete;
+
+                if (whole)
+                        second = must_open(f, operation, 7, HALF, HALF);
+                assert_int_equal(operation_content_read(first, bytes, HALF), HALF);
+                if (second)
+                        assert_int_equal(operation_content_read(second, bytes, HALF), HALF);
+                if (whole) {
+                        operation_content_close(first, true);
+                        operation_content_close(second, true);
+                }
+                assert_int_equal(
+                        operation_content_end(f->store, operation, NULL, 7, FERRY_E_CHECKSUM_MISMATCH, &complete), 0);
+                assert_int_equal(look(f, operation).bytes_done, whole ? TOTAL : HALF);
+                counted += whole ? TOTAL : HALF;
+                assert_int_equal(
+                        series_value(f, "ferry_transferred_bytes_total{direction=\"sent\",transport=\"http\"} "),
+                        counted);
+                if (!whole)
+                        operation_content_close(first, false);
+                test_release(operation);
+        }
+}
+
 /* ---- while the claim of a client is being made ---- */
 
 static struct fixture *claimed_in;

@@ -100,19 +100,6 @@ WITH_STORE(a_deleted_operation_counts_until_it_is_quiet)
         assert_int_equal(make_spec(f, &(struct operation_spec){ .kind = FERRY_READ }, &next), 0);
 }
 
-/* The value of a series in the text that Prometheus reads; -1 when it is not there. */
-static long value(struct fixture *f, const char *series)
-{
-        FERRY_CLEANUP(cleanup_free) char *text = NULL;
-        const char *line;
-        size_t size;
-
-        text = metrics_render(f->metrics, &size);
-        assert_non_null(text);
-        line = strstr(text, series);
-        return line ? strtol(line + strlen(series), NULL, 10) : -1;
-}
-
 /* A row of so many pieces, a byte each. */
 static int make_row(struct fixture *f, uint64_t pieces, struct operation **ret_operation)
 {
@@ -140,20 +127,20 @@ WITH_STORE(pieces_are_counted_and_live_ones_do_not_make_room)
         assert_int_equal(find(f, ended), OPERATION_GONE);
         assert_int_equal(make_row(f, 1, &none), FERRY_E_LIMIT_REACHED);
         assert_non_null(strstr(f->detail, "pieces_max is 100"));
-        assert_int_equal(value(f, "\nferry_operation_pieces "), 100);
+        assert_int_equal(series_value(f, "\nferry_operation_pieces "), 100);
         operation_delete(f->store, live[1]);
-        assert_int_equal(value(f, "\nferry_operation_pieces "), 60);
+        assert_int_equal(series_value(f, "\nferry_operation_pieces "), 60);
         assert_int_equal(make_row(f, 41, &none), FERRY_E_LIMIT_REACHED);
         operation_delete(f->store, live[0]);
         for (size_t i = 0; i < 2; i++)
                 test_release(live[i]);
-        assert_int_equal(value(f, "\nferry_operation_pieces "), 0);
+        assert_int_equal(series_value(f, "\nferry_operation_pieces "), 0);
         live[0] = make(f, FERRY_READ);
         begin(f, live[0]);
         operation_delete(f->store, live[0]); /* in flight, it still has them */
-        assert_int_equal(value(f, "\nferry_operation_pieces "), 1);
+        assert_int_equal(series_value(f, "\nferry_operation_pieces "), 1);
         end_transfer(f, FERRY_E_CANCELLED);
-        assert_int_equal(value(f, "\nferry_operation_pieces "), 0);
+        assert_int_equal(series_value(f, "\nferry_operation_pieces "), 0);
 }
 
 WITH_STORE(gone_ids_are_remembered_in_a_bounded_number)
@@ -190,8 +177,8 @@ WITH_STORE(metrics_follow_every_operation)
 {
         struct operation *operation = make(f, FERRY_READ);
 
-#define NOW(status) value(f, "ferry_operations{kind=\"read\",status=\"" status "\"} ")
-#define ENDED(status) value(f, "ferry_operations_ended_total{kind=\"read\",status=\"" status "\"} ")
+#define NOW(status) series_value(f, "ferry_operations{kind=\"read\",status=\"" status "\"} ")
+#define ENDED(status) series_value(f, "ferry_operations_ended_total{kind=\"read\",status=\"" status "\"} ")
         assert_int_equal(NOW("INITIALIZED"), 1);
         begin(f, operation);
         f->data_plane.transfer.started(f->data_plane.transfer.context);
@@ -201,8 +188,9 @@ WITH_STORE(metrics_follow_every_operation)
         assert_int_equal(NOW("IN_PROGRESS"), 0);
         assert_int_equal(NOW("COMPLETE"), 1);
         assert_int_equal(ENDED("COMPLETE"), 1);
-        assert_int_equal(value(f, "ferry_transferred_bytes_total{direction=\"received\",transport=\"shm\"} "), 4096);
-        assert_int_equal(value(f, "ferry_operation_duration_seconds_count{kind=\"read\"} "), 1);
+        assert_int_equal(series_value(f, "ferry_transferred_bytes_total{direction=\"received\",transport=\"shm\"} "),
+                         4096);
+        assert_int_equal(series_value(f, "ferry_operation_duration_seconds_count{kind=\"read\"} "), 1);
         operation_delete(f->store, operation);
         assert_int_equal(NOW("COMPLETE"), 0);
         test_release(operation);
