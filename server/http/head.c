@@ -88,7 +88,8 @@ static const char *request_line_fault(const char *line, const char *end, bool *r
         while (target < end && *target == ' ')
                 target++;
         version = memchr(target, ' ', (size_t)(end - target));
-        if (!version++ || end - version < 5 || memcmp(version, one, 5) != 0)
+        version = version ? version + 1 : end;
+        if (end - version < 5 || memcmp(version, one, 5) != 0)
                 return malformed;
         if (end - version != sizeof(one) || memcmp(version, one, sizeof(one) - 1) != 0 ||
             !isdigit((unsigned char)end[-1]))
