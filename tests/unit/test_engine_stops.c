@@ -94,7 +94,7 @@ static void cancel_at_once(struct world *w)
 /* What UCX does not have yet is not sent: on a slow network it would take longer than anybody waits. */
 TEST(a_cancel_takes_back_the_parts_that_wait)
 {
-        enum { N = 1000, PIECE = 16 << 10, UNDER_WAY_MAX = 5 << 20 };
+        enum { N = 1000, PIECE = 16 << 10, UNDER_WAY_MAX = 8 << 20 };
         struct world *w = world_new_with(NETWORK, 20 << 20, (struct world_knobs){ .chunk_size = 4 << 20 });
 
         world_scatter_both(w, N, PIECE, PIECE + 3);
