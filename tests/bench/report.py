@@ -129,7 +129,7 @@ def table():
             ratio(f"{s}: first transfer from one more peer", f"peers.{s}.connect.many", f"peers.{s}.connect.few",
                   ("<=", 1.2), "of 100 peers"),
             figure(f"{s}: memory of a peer's endpoint", f"peers.{s}.memory"),
-            figure(f"{s}: lease pages of a peer, both sides'", f"peers.{s}.shared"),
+            figure(f"{s}: link pages of a peer, both sides'", f"peers.{s}.shared"),
             figure(f"{s}: open files of a peer", f"peers.{s}.files"),
             figure(f"{s}: sockets of a peer", f"peers.{s}.sockets"),
             figure(f"{s}: processor time of an idle peer, each second", f"peers.{s}.idle"),

@@ -257,7 +257,7 @@ static double ask(const struct process *hub, unsigned peer)
 
 struct footprint {
         uint64_t anonymous; /* bytes of memory of its own */
-        uint64_t shared;    /* of all memfds of the machine: lease pages, both sides' */
+        uint64_t shared;    /* of all memfds of the machine: link pages, both sides' */
         unsigned files, sockets;
 };
 

@@ -63,7 +63,7 @@ static inline int teardown(void **state)
         if (b.transport)
                 worker_close(&b);
         assert_int_equal(count_descriptors(), descriptors);
-        assert_int_equal(count_mappings("ferry-bounce") + count_mappings("ferry-leases"), 0);
+        assert_int_equal(count_mappings("ferry-bounce") + count_mappings("ferry-link"), 0);
         return fixture_teardown(state);
 }
 

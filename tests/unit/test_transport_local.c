@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <pthread.h>
+#include <sys/epoll.h>
+
 #include "base/space.h"
 #include "local_internal.h"
 #include "local_pair.h"
@@ -55,6 +58,181 @@ TEST_WITH(bytes_of_every_size_arrive, setup, teardown)
                 }
 }
 TEST_AGAIN(bytes_of_every_size_arrive, threads, setup_threads, teardown)
+
+/* ---- by memory, and by the socket ---- */
+
+/* Of so many bytes of the block; their number says which one it is. */
+static void send_numbered(uint64_t number, uint64_t length, struct outcome *outcome)
+{
+        struct message *message = message_make(&a, &from, 0, length, TRANSFER, outcome);
+
+        message->header.status = (uint32_t)number;
+        worker_send(a_to_b, message);
+        assert_int_equal(outcome->done, 1);
+}
+
+TEST_WITH(a_message_is_a_datagram_only_for_who_does_not_look, setup, teardown)
+{
+        const struct mail *mail = &channel_of(a_to_b)->mail;
+        struct outcome outcome = { 0 };
+        uint64_t n_posted = mail->n_posted;
+        struct epoll_event event;
+
+        export_blocks(4096, true);
+        send_numbered(1, 4096, &outcome);
+        assert_int_equal(mail->n_put, 1);
+        assert_int_equal(mail->n_posted, n_posted);
+        assert_false(b.transport->ops->arm(b.transport)); /* it has come */
+        RUN_UNTIL(&b, NULL, b.n == 1);
+        assert_memory_equal(b.last_inline, from_block.memory.address, 4096);
+
+        assert_true(b.transport->ops->arm(b.transport));
+        send_numbered(2, 4096, &outcome);
+        assert_int_equal(mail->n_put, 1);
+        assert_int_equal(epoll_wait(b.transport->fd, &event, 1, 10000), 1);
+        RUN_UNTIL(&b, NULL, b.n == 2);
+        send_numbered(3, 4096, &outcome); /* b looks again */
+        assert_int_equal(mail->n_put, 2);
+        assert_int_equal(mail->n_posted, n_posted + 1);
+        RUN_UNTIL(&b, NULL, b.n == 3);
+
+        assert_true(a.transport->ops->arm(a.transport));
+        send_numbered(4, 4096, &outcome); /* a looks for the answer */
+        RUN_UNTIL(&b, NULL, b.n == 4);
+        worker_send(b.link, message_make(&b, NULL, 0, 0, TRANSFER, &outcome));
+        assert_int_equal(channel_of(b.link)->mail.n_put, 1);
+        RUN_UNTIL(&a, NULL, a.n == 1);
+}
+
+/* More than the mailbox holds; in between memory is announced, which takes a descriptor. */
+TEST_WITH(messages_keep_their_order_by_whichever_way_they_go, setup, teardown)
+{
+        enum { MESSAGES = HEADERS_MAX, EACH = 8, SHORT = 6000 };
+        const struct mail *mail = &channel_of(a_to_b)->mail;
+        struct outcome outcomes[MESSAGES] = { 0 };
+        struct block blocks[MESSAGES / EACH];
+        struct segment segments[MESSAGES / EACH];
+        struct stream streams[MESSAGES / EACH];
+
+        export_blocks(SHORT, true);
+        b.place = NULL; /* what is mapped is refused */
+        for (unsigned i = 0; i < MESSAGES; i++) {
+                struct message *message;
+                unsigned block = i / EACH;
+                bool force_inline;
+
+                if (i % EACH != 0) {
+                        send_numbered(i, i % 2 ? SHORT : 1, &outcomes[i]);
+                        continue;
+                }
+                block_new(&blocks[block], &a, MIB, true);
+                stream_of_block(&streams[block], &segments[block], &blocks[block]);
+                assert_int_equal(a.transport->ops->fit(a_to_b, &streams[block], 0, MIB, &force_inline), MIB);
+                message = message_make(&a, &streams[block], 0, MIB, TRANSFER, &outcomes[i]);
+                message->header.status = i;
+                worker_send(a_to_b, message);
+                if (i % (2 * EACH) == 0)
+                        worker_step(NULL, &b);
+        }
+        RUN_UNTIL(&a, &b, b.n == MESSAGES);
+        for (unsigned i = 0; i < MESSAGES; i++)
+                assert_int_equal(b.headers[i].status, i);
+        assert_in_range(mail->n_put, 1, MESSAGES - 1);
+        RUN_UNTIL(&a, &b, outgoing_is_idle(channel_of(a_to_b)));
+        for (unsigned i = 0; i < MESSAGES; i += EACH)
+                assert_int_equal(outcomes[i].done, 1);
+        for (unsigned i = 0; i < MESSAGES / EACH; i++) {
+                stream_clear(&streams[i]);
+                block_free(&blocks[i]);
+        }
+}
+
+/* More links than mailboxes that a worker looks at: none is left out. */
+TEST_WITH(many_links_take_turns_with_their_mailboxes, setup, teardown)
+{
+        enum { LINKS = CHANNELS_WATCHED_MAX + 5, ROUNDS = 3 };
+        static struct worker peers[LINKS];
+        struct link *links[LINKS];
+        struct outcome outcome = { 0 };
+
+        for (unsigned i = 0; i < LINKS; i++) {
+                worker_open(&peers[i], 0);
+                links[i] = worker_connect(&peers[i], b.epoch);
+                RUN_UNTIL(&peers[i], &b, links[i]->state == LINK_UP);
+        }
+        for (unsigned round = 1; round <= ROUNDS; round++) {
+                for (unsigned i = 0; i < LINKS; i++)
+                        worker_send(links[i], message_make(&peers[i], NULL, 0, 0, TRANSFER, &outcome));
+                RUN_UNTIL(&b, NULL, b.n == round * LINKS);
+                assert_in_range(local_of(b.transport)->n_watched, 0, CHANNELS_WATCHED_MAX);
+        }
+        for (unsigned i = 1; i <= 2; i++) { /* one that had no place */
+                worker_send(links[LINKS - 1], message_make(&peers[LINKS - 1], NULL, 0, 0, TRANSFER, &outcome));
+                RUN_UNTIL(&b, NULL, b.n == ROUNDS * LINKS + i);
+        }
+        assert_true(channel_of(links[LINKS - 1])->mail.n_put > 0);
+        for (unsigned i = 0; i < LINKS; i++)
+                worker_close(&peers[i]);
+        RUN_UNTIL(&b, NULL, b.ended == LINKS);
+        assert_in_range(local_of(b.transport)->n_watched, 0, 1);
+}
+
+/* What it sent before its end is not lost. */
+TEST_WITH(the_messages_of_who_has_ended_are_read, setup, teardown)
+{
+        enum { MESSAGES = 2 * POLL_EVERY };
+        struct outcome outcome = { 0 };
+
+        export_blocks(100, true);
+        for (unsigned i = 0; i < MESSAGES; i++)
+                send_numbered(i, 100, &outcome);
+        assert_int_equal(channel_of(a_to_b)->mail.n_put, MESSAGES);
+        block_free(&from_block);
+        a.transport->ops->shut_down(a.transport, 0);
+        RUN_UNTIL(&b, NULL, b.ended);
+        assert_int_equal(b.n, MESSAGES);
+}
+
+/* ---- two threads ---- */
+
+enum { ROUNDS = 5000, WAKE_MS = 10000 };
+
+static void send_back(struct worker *worker, struct link *link, const struct wire_header *header)
+{
+        static struct outcome outcomes[2];
+
+        worker_send(link, message_make(worker, NULL, 0, 0, TRANSFER, &outcomes[worker == &b]));
+}
+
+/* Sleeps whenever nothing has come. Returns whether it was woken for all. */
+static void *answer_all(void *context)
+{
+        struct worker *worker = context;
+        struct epoll_event event;
+
+        while (worker->n < ROUNDS)
+                if (!worker->transport->ops->progress(worker->transport) &&
+                    worker->transport->ops->arm(worker->transport) && worker->n < ROUNDS &&
+                    epoll_wait(worker->transport->fd, &event, 1, WAKE_MS) == 0)
+                        return NULL;
+        return worker;
+}
+
+/* Each message comes while the other end is falling asleep, or has done so. */
+TEST_WITH(who_falls_asleep_is_woken, setup, teardown)
+{
+        struct outcome outcome = { 0 };
+        pthread_t thread;
+        void *woken;
+
+        a.on_message = b.on_message = send_back;
+        worker_send(a_to_b, message_make(&a, NULL, 0, 0, TRANSFER, &outcome));
+        assert_int_equal(pthread_create(&thread, NULL, answer_all, &b), 0);
+        assert_ptr_equal(answer_all(&a), &a);
+        assert_int_equal(pthread_join(thread, &woken), 0);
+        assert_ptr_equal(woken, &b);
+        a.on_message = b.on_message = NULL;
+}
 
 /* ---- scattered memory ---- */
 

@@ -194,8 +194,7 @@ TEST_WITH(a_peer_that_closes_ends_all_sends, setup, teardown)
 {
         export_blocks(16 * MIB, true);
         send_it(16 * MIB);
-        worker_step(&b, NULL);
-        assert_int_equal(b.received.begun, 1);
+        RUN_UNTIL(&b, NULL, b.received.begun);
         block_free(&to_block);
         b.transport->ops->shut_down(b.transport, 0);
         assert_int_equal(b.received.done, 1);
@@ -211,7 +210,7 @@ TEST_WITH(a_sender_that_dies_in_mid_copy_ends_the_receive, setup, teardown)
 {
         export_blocks(16 * MIB, true);
         send_it(16 * MIB);
-        worker_step(&b, NULL);
+        RUN_UNTIL(&b, NULL, b.received.begun);
         a.transport->ops->shut_down(a.transport, 0);
         assert_int_equal(sent.result, MESSAGE_LOST);
         RUN_UNTIL(&b, NULL, b.ended);

@@ -15,7 +15,7 @@ struct bad_peer {
         const char *what;
         void (*act)(const struct bad_peer *bad);
         bool greets;        /* before: the worker above hears of its end */
-        size_t n;           /* descriptors that come with the greeting */
+        size_t n;           /* descriptors that come with the greeting; datagrams before the message */
         struct frame frame; /* what sends_frame changes in a good one */
         uint64_t length;    /* of the message that names the extent */
         struct frame_extent extent;
@@ -201,6 +201,18 @@ static void names_gpu_memory_that_is_not_open(const struct bad_peer *bad)
         send_mapped(0, 1, 10, (struct frame_extent){ 1, 0, 10 });
 }
 
+/* A frame, as the first message of its mailbox. */
+static void puts_frame(const struct bad_peer *bad)
+{
+        struct mail_record *record = (void *)raw_page->mailbox.bytes;
+        struct frame frame = FRAME_OF(bad->frame.type, .id = bad->frame.id);
+
+        record->after = bad->n;
+        record->size = bad->length;
+        memcpy(record->bytes, &frame, sizeof(frame));
+        atomic_store(&record->number, 1);
+}
+
 static const struct bad_peer bad_peers[] = {
         { "noise", says_noise },
         { "one byte", says_one_byte },
@@ -238,6 +250,18 @@ static const struct bad_peer bad_peers[] = {
         { "a slot outside the page", names, true, .frame.slot = FRAME_LEASES, .length = 10, .extent = { 1, 0, 10 } },
         { "memory that it took back", names_memory_that_it_took_back, true },
         { "GPU memory that is not open", names_gpu_memory_that_is_not_open, true },
+        { "a greeting without a descriptor", puts_frame, true, .n = 1, .frame.type = FRAME_HELLO,
+          .length = sizeof(struct frame) },
+        { "a message of nothing", puts_frame, true, .n = 1, .frame.type = FRAME_WAKE, .length = 0,
+          .reason = "its mailbox" },
+        { "a message beyond the mailbox", puts_frame, true, .n = 1, .frame.type = FRAME_WAKE, .length = MAILBOX_SIZE,
+          .reason = "its mailbox" },
+        { "a message before the greeting", puts_frame, true, .n = 0, .frame.type = FRAME_WAKE,
+          .length = sizeof(struct frame), .reason = "its mailbox" },
+        { "half a frame in the mailbox", puts_frame, true, .n = 1, .frame.type = FRAME_WAKE,
+          .length = sizeof(struct frame) / 2 },
+        { "to unmap by the mailbox what it did not", puts_frame, true, .n = 1,
+          .frame = { .type = FRAME_UNMAP, .id = 1 }, .length = sizeof(struct frame) },
         { "to unmap what it did not have mapped", sends_frame, true, .frame = { .type = FRAME_UNMAP, .id = 1 } },
         { "to release a lease that it does not hold", sends_frame, true,
           .frame = { .type = FRAME_RELEASE, .number = 1 } },

@@ -28,7 +28,7 @@ TEST(what_is_made_for_peers_is_written_by_its_maker_alone)
         struct memfd *memfd;
         char *own;
 
-        assert_int_equal(memfd_new("ferry-leases", 4096, (void **)&own, &memfd), 0);
+        assert_int_equal(memfd_new("ferry-link", 4096, (void **)&own, &memfd), 0);
         own[4095] = 'x';
         assert_ptr_equal(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memfd->fd, 0), MAP_FAILED);
         assert_int_equal(pwrite(memfd->fd, "y", 1, 4095), -1);

@@ -33,13 +33,20 @@ static int watch(struct channel *channel, int operation, uint32_t events)
 
 int channel_greet(struct channel *channel)
 {
-        int r = channel->has_greeted ? 0 : leases_new(&channel->leases);
+        struct memfd *memfd;
+        void *page;
+        int r;
 
-        if (r < 0 || channel->has_greeted)
+        if (channel->page)
+                return 0;
+        r = memfd_new("ferry-link", sizeof(*channel->page), &page, &memfd);
+        if (r < 0)
                 return r;
-        channel->has_greeted = true;
-        channel_post_frame(channel, FRAME_OF(FRAME_HELLO, .id = channel_local(channel)->epoch), channel->leases.memfd);
-        channel->leases.memfd = memfd_drop(channel->leases.memfd);
+        channel->page = page;
+        channel->mail.own = &channel->page->mailbox;
+        leases_init(&channel->leases, channel->page->leases);
+        channel_post_frame(channel, FRAME_OF(FRAME_HELLO, .id = channel_local(channel)->epoch), memfd);
+        (void)memfd_drop(memfd);
         return 0;
 }
 
@@ -120,12 +127,15 @@ void channel_close(struct channel *channel)
                 export_remove(channel, channel->exports);
         mappings_clear(&channel->mappings);
         leases_clear(&channel->leases, local->copier);
+        channel_leave_watched(channel);
+        if (channel->page)
+                (void)munmap(channel->page, sizeof(*channel->page));
         if (channel->peer_page)
-                (void)munmap((void *)(uintptr_t)channel->peer_page, LEASES_PAGE_SIZE);
+                (void)munmap((void *)(uintptr_t)channel->peer_page, sizeof(*channel->peer_page));
+        channel->page = NULL;
         channel->peer_page = NULL;
+        channel->mail = (struct mail){ 0 };
         DL_DELETE(local->channels, channel);
-        if (local->recent == channel)
-                local->recent = NULL;
 }
 
 static void close_soon(struct channel *channel)
@@ -229,18 +239,40 @@ static void enqueue(struct channel *channel, const struct iovec *pieces, size_t 
         channel->queue_bytes += size;
 }
 
-void channel_post(struct channel *channel, const struct iovec *pieces, size_t n, struct memfd *memfd)
+static void post_datagram(struct channel *channel, const struct iovec *pieces, size_t n, struct memfd *memfd)
 {
         int r;
 
-        if (channel->is_closing)
-                return;
+        channel->mail.n_posted++;
         if (!channel->queue) {
                 r = write_datagram(channel->fd, pieces, n, memfd);
                 if (r == 0 || !may_retry(channel, r))
                         return;
         }
         enqueue(channel, pieces, n, memfd);
+}
+
+/* Whether it has been sent by the mailbox. */
+static bool post_mail(struct channel *channel, const struct iovec *pieces, size_t n)
+{
+        struct frame frame = FRAME_OF(FRAME_WAKE);
+        struct iovec piece = { &frame, sizeof(frame) };
+        bool wake;
+
+        if (!mail_is_open(&channel->mail) || channel->queue || !mail_put(&channel->mail, pieces, n, &wake))
+                return false;
+        if (wake)
+                post_datagram(channel, &piece, 1, NULL);
+        return true;
+}
+
+void channel_post(struct channel *channel, const struct iovec *pieces, size_t n, struct memfd *memfd)
+{
+        if (channel->is_closing)
+                return;
+        channel_watch(channel); /* for the answer */
+        if (memfd || !post_mail(channel, pieces, n))
+                post_datagram(channel, pieces, n, memfd);
 }
 
 void channel_post_frame(struct channel *channel, struct frame frame, struct memfd *memfd)

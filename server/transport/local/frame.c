@@ -26,6 +26,7 @@ static const struct {
         [FRAME_MAP_GPU] = { .id = true, .size = true, .body = sizeof(struct gpu_share) },
         [FRAME_MAPPED] = { .id = true, .n_max = 1 },
         [FRAME_UNMAPPED] = { .id = true },
+        [FRAME_WAKE] = { 0 },
 };
 
 static bool is_message(const struct frame *f, size_t size)

@@ -7,19 +7,19 @@
 
 #include "wire/header.h"
 
-/* The head of every datagram between two local transports, in the host's byte order. Pure; any thread. */
+/* The head of every message between two local transports, in the host's byte order. Pure; any thread. */
 
 enum {
         FRAME_MAGIC = 0x4c435246, /* "FRCL" in memory order */
-        FRAME_VERSION = 3,
-        FRAME_LEASES = 256,          /* slots of a link's lease page */
+        FRAME_VERSION = 4,
+        FRAME_LEASES = 256,          /* lease slots of a link */
         FRAME_EXTENTS_MAX = 256,     /* of one message */
         FRAME_MEMORIES_MAX = 4096,   /* mapped over one link at a time */
         FRAME_INLINE_MAX = 64 << 10, /* bytes of a payload inside the datagram */
 };
 
 enum frame_type {
-        FRAME_HELLO = 1, /* each worker's first. id: epoch. Carries the sender's lease page */
+        FRAME_HELLO = 1, /* each worker's first. id: epoch. Carries the sender's link page */
         FRAME_MESSAGE,   /* a wire header; then the payload (number 0), or n extents under the lease slot, number */
         FRAME_MAP,       /* id, size: of a memory, whose descriptor it carries; before its first use */
         FRAME_RELEASE,   /* slot, number: the receiver is done with that lease, or refused it; once for each */
@@ -28,6 +28,7 @@ enum frame_type {
                           */
         FRAME_MAPPED,    /* id; n: 1 = the receiver has opened that memory, 0 = it cannot; once for each MAP_GPU */
         FRAME_UNMAPPED, /* id: answers the UNMAP of a GPU's memory, which is not open any more; once for each MAP_GPU */
+        FRAME_WAKE,     /* a message is in the mailbox */
         FRAME_TYPE_END
 };
 

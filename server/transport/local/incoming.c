@@ -26,14 +26,15 @@ static const char *read_greeting(struct channel *channel, const struct frame *fr
 
         if (channel->was_greeted)
                 return "it greeted twice";
-        r = memfd_map(datagram->fds[0], LEASES_PAGE_SIZE, &page);
+        r = memfd_map(datagram->fds[0], sizeof(*channel->peer_page), &page);
         if (r == -EBADMSG)
-                return "its lease page cannot be mapped: not sealed, or another user's";
+                return "its link page cannot be mapped: not sealed, or another user's";
         if (r < 0) {
                 run_short(channel, r);
                 return NULL;
         }
         channel->peer_page = page;
+        channel->mail.peer = &channel->peer_page->mailbox;
         channel->was_greeted = true;
         channel->link.peer_epoch = frame->id;
         return NULL;
@@ -174,11 +175,17 @@ static const char *on_unmapped(struct channel *channel, const struct frame *fram
         return NULL;
 }
 
+/* Its mailbox was read before. */
+static const char *on_wake(struct channel *channel, const struct frame *frame, struct datagram *datagram)
+{
+        return NULL;
+}
+
 static const char *(*const handlers[FRAME_TYPE_END])(struct channel *channel, const struct frame *frame,
                                                      struct datagram *datagram) = {
         [FRAME_HELLO] = on_hello,     [FRAME_MESSAGE] = on_message,   [FRAME_MAP] = on_map,
         [FRAME_RELEASE] = on_release, [FRAME_UNMAP] = on_unmap,       [FRAME_MAP_GPU] = on_map_gpu,
-        [FRAME_MAPPED] = on_mapped,   [FRAME_UNMAPPED] = on_unmapped,
+        [FRAME_MAPPED] = on_mapped,   [FRAME_UNMAPPED] = on_unmapped, [FRAME_WAKE] = on_wake,
 };
 
 static const char *handle(struct channel *channel, struct datagram *datagram)
@@ -214,23 +221,63 @@ static void refuse(struct channel *channel, const char *wrong)
         channel_fail(channel, FERRY_E_PEER_LOST, wrong);
 }
 
+/* Whether to read on: it needs no answer first. */
+static bool handle_next(struct channel *channel, struct datagram *datagram)
+{
+        const char *wrong = handle(channel, datagram);
+
+        datagram_clear(datagram);
+        if (wrong)
+                refuse(channel, wrong);
+        return !datagram->urgent;
+}
+
+/* Takes messages out of the mailbox; all: also those behind one to answer. Returns how many. */
+static unsigned take(struct channel *channel, unsigned max, bool all)
+{
+        struct datagram datagram;
+        unsigned n = 0;
+        bool more = true;
+
+        while (more && n < max && link_is_usable(&channel->link)) {
+                int r = channel_take(channel, &datagram);
+
+                if (r < 0)
+                        refuse(channel, "its mailbox does not follow the framing");
+                if (r <= 0)
+                        break;
+                n++;
+                more = handle_next(channel, &datagram) || all;
+        }
+        return n;
+}
+
+bool incoming_take(struct channel *channel)
+{
+        bool any = take(channel, DATAGRAMS_MAX, false) > 0;
+
+        if (any)
+                outgoing_tell_room(channel);
+        return any;
+}
+
 bool incoming_read(struct channel *channel)
 {
         struct datagram datagram;
-        int n = 0, r = 0;
+        unsigned n = 0;
+        bool more = true;
+        int r = 0;
 
-        while (n < DATAGRAMS_MAX && link_is_usable(&channel->link) && (r = channel_read(channel, &datagram)) > 0) {
-                const char *wrong = handle(channel, &datagram);
-
-                datagram_clear(&datagram);
-                if (wrong)
-                        refuse(channel, wrong);
-                n++;
-                if (datagram.urgent)
-                        break;
+        while (more && n < DATAGRAMS_MAX && link_is_usable(&channel->link) &&
+               (r = channel_read(channel, &datagram)) > 0) {
+                n += 1 + take(channel, MAILBOX_MESSAGES_MAX, true); /* what was sent before it */
+                channel->mail.n_read++;
+                more = handle_next(channel, &datagram);
         }
+        if (r < 0)
+                n += take(channel, MAILBOX_MESSAGES_MAX, true);
         if (n > 0) {
-                channel_local(channel)->recent = channel;
+                channel_watch(channel);
                 outgoing_tell_room(channel);
         }
         if (r < 0)

@@ -7,28 +7,18 @@
 #include "base/space.h"
 #include "mapping.h"
 
-int leases_new(struct leases *leases)
+void leases_init(struct leases *leases, struct lease_slot words[FRAME_LEASES])
 {
-        void *page;
-        int r = memfd_new("ferry-leases", LEASES_PAGE_SIZE, &page, &leases->memfd);
-
-        if (r < 0)
-                return r;
-        leases->page = page;
+        leases->words = words;
         for (size_t i = 0; i < FRAME_LEASES; i++)
                 leases->free[i] = (uint16_t)(FRAME_LEASES - 1 - i);
         leases->n_free = FRAME_LEASES;
-        return 0;
 }
 
 void leases_clear(struct leases *leases, struct copier *copier)
 {
-        if (leases->page)
-                (void)munmap(leases->page, LEASES_PAGE_SIZE);
         if (leases->bounce)
                 unmap_range(&leases->pin, copier);
-        leases->memfd = memfd_drop(leases->memfd);
-        leases->page = NULL;
         leases->bounce = NULL;
 }
 
@@ -83,7 +73,7 @@ uint32_t leases_grant(struct leases *leases, uint64_t number, struct message *me
         leases->slots[slot] = (struct lease){ .message = message, .number = number, .buffer = buffer, .owner = owner };
         if (buffer >= 0)
                 leases->bounce_owner[buffer] = owner;
-        lease_grant(&leases->page[slot], number);
+        lease_grant(&leases->words[slot], number);
         return slot;
 }
 
@@ -92,7 +82,7 @@ struct message *leases_end(struct leases *leases, uint32_t slot)
         struct message *message = leases->slots[slot].message;
 
         leases->slots[slot].message = NULL;
-        lease_end(&leases->page[slot]);
+        lease_end(&leases->words[slot]);
         return message;
 }
 

@@ -18,7 +18,7 @@
  * ended, so that a release is never ambiguous. The progress thread.
  */
 
-enum { LEASES_PAGE_SIZE = FRAME_LEASES * LEASE_SLOT_SIZE, BOUNCE_SIZE = 1 << 20, BOUNCE_BUFFERS = 16 };
+enum { BOUNCE_SIZE = 1 << 20, BOUNCE_BUFFERS = 16 };
 
 struct lease {
         struct message *message; /* NULL = the lease has ended */
@@ -28,8 +28,7 @@ struct lease {
 };
 
 struct leases {
-        struct lease_slot *page; /* FRAME_LEASES of them */
-        struct memfd *memfd;     /* of the page */
+        struct lease_slot *words; /* FRAME_LEASES of them; borrowed */
         struct lease slots[FRAME_LEASES];
         uint16_t free[FRAME_LEASES]; /* slots; n_free */
         size_t n_free;
@@ -38,8 +37,8 @@ struct leases {
         struct gpu_pin pin;                    /* of the bounce buffers */
 };
 
-/* 0 or -errno. */
-int leases_new(struct leases *leases);
+/* words: what the peer reads. */
+void leases_init(struct leases *leases, struct lease_slot words[FRAME_LEASES]);
 /* No lease may be valid. Also takes a zeroed struct. The copier unmaps the bounce buffers. */
 void leases_clear(struct leases *leases, struct copier *copier);
 

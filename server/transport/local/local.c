@@ -130,6 +130,7 @@ static void free_transport(struct transport *transport)
         cleanup_close(&local->copied_fd);
         cleanup_close(&local->base.fd);
         transport_clear(transport);
+        free(local->mail);
         free(local->datagram);
         free(local);
 }
@@ -166,8 +167,9 @@ static int make_parts(struct local *local, unsigned copy_threads)
         if (r < 0)
                 return r;
         local->copier = staging_copier(local->staging);
+        local->mail = malloc(MAILBOX_MESSAGE_MAX);
         local->datagram = malloc(FRAME_DATAGRAM_MAX + 1);
-        if (!local->datagram)
+        if (!local->mail || !local->datagram)
                 return -ENOMEM;
         local->copied_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
         if (local->copied_fd >= 0)

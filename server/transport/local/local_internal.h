@@ -13,6 +13,7 @@
 #include "directory.h"
 #include "frame.h"
 #include "leases.h"
+#include "link_page.h"
 #include "mapping.h"
 #include "pull.h"
 #include "transport/local.h"
@@ -28,6 +29,8 @@ enum {
         CHANNEL_QUEUE_ROOM = 256 << 10,  /* bytes queued, at which no further payload is sent */
         CHANNEL_SEND_BUFFER = 512 << 10, /* of the socket; Linux doubles it, and net.core.wmem_max bounds it */
         CHANNEL_RETRY_US = 10000,        /* pause when the kernel is short of memory */
+        CHANNELS_WATCHED_MAX = 32,       /* whose mailboxes each progress() looks at */
+        POLL_EVERY = 4, /* of the progress() calls that look at mailboxes, one polls the sockets, too */
 };
 
 struct channel;
@@ -45,18 +48,21 @@ struct local {
         struct copier *copier; /* its threads */
         int copied_fd;         /* an eventfd; readable when one of their tasks, or the last piece of a pull, is done */
         uint64_t lease_number; /* the last one that was granted */
+        uint8_t *mail;         /* MAILBOX_MESSAGE_MAX bytes: for the message being taken out of a mailbox */
         uint8_t *datagram;     /* FRAME_DATAGRAM_MAX + 1 bytes: for the datagram being read or put together */
 
         struct channel *channels;                /* all with an open socket */
         size_t n_accepted, n_pending, max_links; /* of links that peers open; n_pending: of those, without HELLO yet */
         struct channel *closing;                 /* failed, or closed by the peer: the next progress() ends them … */
         struct channel *ending;                  /* … or waits until a device is done with their memory */
-        struct channel *recent;                  /* the one that sent last; NULL = none */
-        unsigned unpolled;                       /* progress() calls since the last epoll_wait */
-        uint64_t accept_at_us;                   /* the listener is not polled before; 0 = it is polled */
-        uint64_t warn_us;                        /* the log says no more of that before this time */
-        uint64_t retry_at_us;                    /* next try to send queued datagrams; 0 = when a socket has room */
-        bool full;                               /* links were refused, and that was logged */
+        struct channel *watched;                 /* whose mailboxes progress() looks at */
+        size_t n_watched;
+        bool crowded;          /* another one should be, and has no place */
+        unsigned unpolled;     /* progress() calls since the last epoll_wait */
+        uint64_t accept_at_us; /* the listener is not polled before; 0 = it is polled */
+        uint64_t warn_us;      /* the log says no more of that before this time */
+        uint64_t retry_at_us;  /* next try to send queued datagrams; 0 = when a socket has room */
+        bool full;             /* links were refused, and that was logged */
 
         struct pull *pulls; /* of all links, in the order of their next pieces */
         void (*close_memory)(struct mappings *mappings, uint64_t id, const struct space *space); /* gpu_mapping_close */
@@ -108,8 +114,7 @@ struct gpu_closing {
 struct channel {
         struct link link;
         int fd;
-        uint64_t epoch; /* of the worker to reach; 0 = the link was accepted */
-        bool has_greeted;
+        uint64_t epoch;   /* of the worker to reach; 0 = the link was accepted */
         bool was_greeted; /* the peer's HELLO has come */
         bool known;       /* the engine has the link */
         bool is_closing;  /* failed, or closed by the peer, whose earlier datagrams can still be read */
@@ -121,28 +126,29 @@ struct channel {
         struct queued_datagram *queue; /* utlist */
         size_t queue_bytes;
 
+        struct link_page *page; /* NULL = not greeted */
+        const struct link_page *peer_page;
+        struct mail mail;
+        bool is_watched; /* in local->watched */
+        struct channel *watched_prev, *watched_next;
+
         struct leases leases;
         struct export *exports; /* by id */
 
-        const struct lease_slot *peer_page;
         struct mappings mappings;
         struct gpu_opening *openings; /* utlist; GPU memory that the copier opens … */
         size_t n_closings;            /* … and how many it closes */
         bool pulling[FRAME_LEASES];   /* the peer's lease slots that this worker has not released */
 };
 
-/* ---- channel.c: its life ---- */
-
-/* Takes over the socket, also on failure. epoch: of the worker to reach; 0 = accepted. 0 or -errno. */
-int channel_new(struct local *local, int fd, uint64_t epoch, struct channel **ret_channel);
-/* Sends HELLO, once. 0 or -errno. */
-int channel_greet(struct channel *channel);
-/* Closes the socket, and unmaps the peer's memory. No message may be under way. */
-void channel_close(struct channel *channel);
-/* Fails the link; it ends in the next progress(). */
-void channel_fail(struct channel *channel, int error, const char *detail);
-/* Fails the link because the peer has closed its end. */
-void channel_peer_closed(struct channel *channel);
+struct datagram {
+        const uint8_t *bytes;
+        size_t size;
+        int fds[2];
+        size_t n_fds;
+        bool urgent; /* answer it before reading on */
+        bool cut;    /* truncated */
+};
 
 static inline struct channel *channel_of(struct link *link)
 {
@@ -160,6 +166,30 @@ static inline struct local *channel_local(const struct channel *channel)
         return (struct local *)(void *)channel->link.transport;
 }
 
+/* ---- watched.c: the mailboxes that progress() looks at ---- */
+
+/* Has progress() look at the peer's mailbox, until this thread is about to sleep. */
+void channel_watch(struct channel *channel);
+/* Ends that for all links. false: a message has come, and it goes on. */
+bool channels_unwatch(struct local *local);
+/* Ends that for a link that is being closed. */
+void channel_leave_watched(struct channel *channel);
+/* Takes the next message out of the mailbox, into local->mail. 1 with *ret_datagram; 0 = none now; -EBADMSG. */
+int channel_take(struct channel *channel, struct datagram *ret_datagram);
+
+/* ---- channel.c: its life ---- */
+
+/* Takes over the socket, also on failure. epoch: of the worker to reach; 0 = accepted. 0 or -errno. */
+int channel_new(struct local *local, int fd, uint64_t epoch, struct channel **ret_channel);
+/* Sends HELLO, once. 0 or -errno. */
+int channel_greet(struct channel *channel);
+/* Closes the socket, and unmaps the peer's memory. No message may be under way. */
+void channel_close(struct channel *channel);
+/* Fails the link; it ends in the next progress(). */
+void channel_fail(struct channel *channel, int error, const char *detail);
+/* Fails the link because the peer has closed its end. */
+void channel_peer_closed(struct channel *channel);
+
 /* The peer's epoch as logs show it. Returns text. */
 const char *channel_peer_epoch(const struct channel *channel, char text[FERRY_ID_TEXT_SIZE]);
 
@@ -174,15 +204,6 @@ void channel_post(struct channel *channel, const struct iovec *pieces, size_t n,
 void channel_post_frame(struct channel *channel, struct frame frame, struct memfd *memfd);
 /* Sends queued datagrams while there is room. */
 void channel_flush(struct channel *channel);
-
-struct datagram {
-        const uint8_t *bytes;
-        size_t size;
-        int fds[2];
-        size_t n_fds;
-        bool urgent; /* answer it before reading on */
-        bool cut;    /* truncated */
-};
 
 /* Reads the next datagram into local->datagram. 1 with *ret_datagram (see datagram_clear); 0 = none now; -EPIPE = end
  * of the connection; other -errno. */
@@ -274,10 +295,12 @@ void gpu_mapping_close(struct mappings *mappings, uint64_t id, const struct spac
 /* The link has failed: closes open memory, and memory that is being opened once it is open. */
 void gpu_mappings_end(struct channel *channel);
 
-/* ---- incoming.c: handles the datagrams that arrive ---- */
+/* ---- incoming.c: handles what arrives ---- */
 
-/* Reads and handles a bounded number of datagrams. Whether there was any. */
+/* Reads and handles a bounded number of messages, from the mailbox and the socket. Whether there was any. */
 bool incoming_read(struct channel *channel);
+/* The same from the mailbox alone. */
+bool incoming_take(struct channel *channel);
 
 /* ---- listener.c: accepts connections of peers ---- */
 

@@ -10,7 +10,6 @@ enum {
         GREETING_US = 10000000, /* time for a peer that has connected to send HELLO */
         EVENTS_MAX = 16,
         READS_MAX = 4096, /* of a closed socket, which never holds so many datagrams */
-        POLL_EVERY = 8,   /* progress() calls that read the busiest link alone before all are polled */
 };
 
 /* ---- links that end ---- */
@@ -104,7 +103,7 @@ static bool poll_all(struct local *local)
         struct epoll_event events[EVENTS_MAX];
         int n = epoll_wait(local->base.fd, events, EVENTS_MAX, 0);
 
-        local->unpolled = 0;
+        local->unpolled = n > 0 ? POLL_EVERY : 0; /* where one datagram came, there may be more */
         for (int i = 0; i < n; i++) {
                 if (events[i].data.ptr == &local->listener)
                         local_listener_accept(local);
@@ -162,24 +161,35 @@ static void run_timers(struct local *local)
         }
 }
 
+static bool take_mail(struct local *local)
+{
+        struct channel *channel;
+        bool any = false;
+
+        DL_FOREACH2(local->watched, channel, watched_next)
+        any |= incoming_take(channel);
+        if (local->crowded)
+                (void)channels_unwatch(local);
+        return any;
+}
+
 bool local_progress(struct transport *transport)
 {
         struct local *local = local_of(transport);
-        bool did = local_end_failed(local), received = false;
+        bool did = local_end_failed(local);
 
         run_timers(local);
-        if (local->recent)
-                received = incoming_read(local->recent);
-        if (!received || ++local->unpolled >= POLL_EVERY)
+        did |= take_mail(local);
+        if (!local->watched || ++local->unpolled >= POLL_EVERY)
                 did |= poll_all(local);
         if (local->pulls)
                 did |= pulls_copy(local);
-        return did || received;
+        return did;
 }
 
 bool local_arm(struct transport *transport)
 {
-        const struct local *local = local_of(transport);
+        struct local *local = local_of(transport);
 
-        return !local->closing && !find_ended(local) && !pulls_have_work(local);
+        return channels_unwatch(local) && !local->closing && !find_ended(local) && !pulls_have_work(local);
 }

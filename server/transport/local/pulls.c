@@ -80,7 +80,7 @@ struct pull *pull_arrived(struct channel *channel, const struct frame *frame, co
                 return NULL;
         pull->channel = channel;
         pull->length = frame->size;
-        pull->lease = &channel->peer_page[frame->slot];
+        pull->lease = &channel->peer_page->leases[frame->slot];
         pull->number = frame->number;
         pull->slot = frame->slot;
         pull->gpu_path = (enum gpu_path)frame->gpu_path;

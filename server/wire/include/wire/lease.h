@@ -27,7 +27,8 @@
  *
  * The loads of a piece and the owner's later stores race by design, hence fences. ThreadSanitizer does not model
  * fences (gcc's -Wtsan). It need not: they order only the bytes of regions against the word. All else that the two
- * workers share is ordered by their socket and by the word's own release and acquire, which it does model.
+ * workers share is ordered by their socket, by mailboxes and by the word's own release and acquire, which it does
+ * model.
  */
 
 enum { LEASE_SLOT_SIZE = 64 }; /* bytes: a cache line for each slot */
