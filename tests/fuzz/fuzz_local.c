@@ -9,16 +9,15 @@
 #include <ferry/error.h>
 
 #include "base/util.h"
-#include "frame.h"
 #include "fuzz_engines.h"
 #include "fuzz_tape.h"
+#include "link_page.h"
 #include "rights.h"
-#include "wire/lease.h"
 
 /*
- * A hostile peer of the same host, whose datagrams, descriptors and order are the input's, against an engine that
- * offers operations to it and has begun some with it. Nothing is stored but into memory of a transfer whose key it has,
- * everything ends, and an honest peer is served afterwards.
+ * A hostile peer of the same host, whose datagrams, mailbox, descriptors and order are the input's, against an engine
+ * that offers operations to it and has begun some with it. Nothing is stored but into memory of a transfer whose key it
+ * has, everything ends, and an honest peer is served afterwards.
  */
 
 enum {
@@ -33,14 +32,16 @@ enum {
 enum { FD_PAGE, FD_MAPPED, FD_SHRINKS, FD_SMALL, FD_PIPE, FD_DEVICE, FD_KINDS };
 
 static int kinds[FD_KINDS];
-static struct lease_slot *page;
+static struct link_page *page; /* of all sockets */
 
 struct hostile {
         struct fuzz_tape tape;
         struct fuzz_engines engines;
         int sockets[SOCKETS];
-        int listener; /* where the engines find the peer */
-        unsigned at;  /* the socket in use */
+        uint64_t n_datagrams[SOCKETS], n_mail[SOCKETS]; /* sent */
+        bool by_mailbox;                                /* what the step sends */
+        int listener;                                   /* where the engines find the peer */
+        unsigned at;                                    /* the socket in use */
         struct frame heard;
         char path[256];
 };
@@ -58,7 +59,7 @@ static int file_of(size_t size, int seals)
 
 static void prepare(void)
 {
-        const size_t size = FRAME_LEASES * sizeof(*page);
+        const size_t size = sizeof(*page);
         int ends[2];
 
         if (!page) {
@@ -72,8 +73,9 @@ static void prepare(void)
                 page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, kinds[FD_PAGE], 0);
                 FUZZ_CHECK(page != MAP_FAILED && kinds[FD_DEVICE] >= 0);
         }
+        memset(page, 0, size);
         for (size_t i = 0; i < FRAME_LEASES; i++)
-                lease_grant(&page[i], 1 + i % 4);
+                lease_grant(&page->leases[i], 1 + i % 4);
 }
 
 static struct sockaddr_un address_of(uint64_t epoch)
@@ -108,13 +110,32 @@ static void hostile_close(struct hostile *h)
 
 /* ---- datagrams ---- */
 
-static void send_bytes(const struct hostile *h, const void *bytes, size_t size, const int *fds, size_t n_fds)
+/* Most of the record is right, as in a header. */
+static void put_bytes(struct hostile *h, const void *bytes, size_t size)
 {
-        /* A socket that is full or closed takes nothing. */
-        (void)rights_send(h->sockets[h->at], bytes, size, fds, n_fds, MSG_NOSIGNAL | MSG_DONTWAIT);
+        unsigned wrong = tape_byte(&h->tape);
+        size_t at = wrong & 1 ? tape_below(&h->tape, MAILBOX_MESSAGES_MAX) * MAIL_ALIGNMENT : 0;
+        struct mail_record *record = (struct mail_record *)(void *)(page->mailbox.bytes + at);
+        size_t room = MAILBOX_SIZE - at - sizeof(*record);
+
+        record->after = h->n_datagrams[h->at] + (wrong >> 1 & 3) - (wrong >> 3 & 3);
+        record->size = wrong & 32 ? tape_number(&h->tape, 8) : size;
+        memcpy(record->bytes, bytes, size < room ? size : room);
+        h->n_mail[h->at]++;
+        atomic_store(&record->number, wrong & 64 ? tape_byte(&h->tape) : h->n_mail[h->at]);
+        atomic_store(&page->mailbox.watched, wrong >> 7);
 }
 
-static void send_frame(const struct hostile *h, struct frame frame, int kind)
+static void send_bytes(struct hostile *h, const void *bytes, size_t size, const int *fds, size_t n_fds)
+{
+        if (h->by_mailbox)
+                put_bytes(h, bytes, size);
+        /* A socket that is full or closed takes nothing. */
+        else if (rights_send(h->sockets[h->at], bytes, size, fds, n_fds, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0)
+                h->n_datagrams[h->at]++;
+}
+
+static void send_frame(struct hostile *h, struct frame frame, int kind)
 {
         send_bytes(h, &frame, sizeof(frame), kind >= 0 ? &kinds[kind] : NULL, kind >= 0);
 }
@@ -237,7 +258,7 @@ static void send_mapped(struct hostile *h)
 
 static void send_anything(struct hostile *h)
 {
-        struct frame frame = FRAME_OF((enum frame_type)tape_below(&h->tape, 8));
+        struct frame frame = FRAME_OF((enum frame_type)tape_below(&h->tape, FRAME_TYPE_END + 1));
         unsigned how = tape_byte(&h->tape);
         int fds[FDS_MAX] = { kinds[how % FD_KINDS], kinds[FD_PAGE], kinds[FD_MAPPED] };
         uint8_t bytes[sizeof(frame) + 256];
@@ -287,6 +308,7 @@ static void connect_to_engine(struct hostile *h)
         int *fd = &h->sockets[h->at];
 
         cleanup_close(fd);
+        h->n_datagrams[h->at] = h->n_mail[h->at] = 0;
         *fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         FUZZ_CHECK(connect(*fd, (struct sockaddr *)&address, sizeof(address)) == 0);
         engines_run(&h->engines, 1);
@@ -298,6 +320,7 @@ static void accept_engine(struct hostile *h)
         int *fd = &h->sockets[h->at];
 
         cleanup_close(fd);
+        h->n_datagrams[h->at] = h->n_mail[h->at] = 0;
         *fd = accept4(h->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 }
 
@@ -331,7 +354,7 @@ static void cancel(struct hostile *h)
 
 static void end_lease(struct hostile *h)
 {
-        lease_end(&page[tape_byte(&h->tape)]);
+        lease_end(&page->leases[tape_byte(&h->tape)]);
 }
 
 static void run(struct hostile *h)
@@ -355,6 +378,7 @@ static void step(struct hostile *h)
         unsigned choice = tape_byte(&h->tape);
 
         h->at = choice / FERRY_ARRAY_SIZE(steps) % SOCKETS;
+        h->by_mailbox = choice >> 7;
         steps[choice % FERRY_ARRAY_SIZE(steps)](h);
 }
 
