@@ -122,7 +122,8 @@ static void put_bytes(struct hostile *h, const void *bytes, size_t size)
         record->size = wrong & 32 ? tape_number(&h->tape, 8) : size;
         memcpy(record->bytes, bytes, size < room ? size : room);
         h->n_mail[h->at]++;
-        atomic_store(&record->number, wrong & 64 ? tape_byte(&h->tape) : h->n_mail[h->at]);
+        atomic_store(&page->mailbox.first, at == 0 ? h->n_mail[h->at] : 0);
+        atomic_store(&page->mailbox.put, wrong & 64 ? tape_byte(&h->tape) : h->n_mail[h->at]);
         atomic_store(&page->mailbox.watched, wrong >> 7);
 }
 

@@ -210,7 +210,7 @@ static void puts_frame(const struct bad_peer *bad)
         record->after = bad->n;
         record->size = bad->length;
         memcpy(record->bytes, &frame, sizeof(frame));
-        atomic_store(&record->number, 1);
+        atomic_store(&raw_page->mailbox.put, 1);
 }
 
 static const struct bad_peer bad_peers[] = {

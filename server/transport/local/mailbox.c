@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-_Static_assert(sizeof(struct mailbox) == 64 + MAILBOX_SIZE, "no padding");
+_Static_assert(sizeof(struct mailbox) == 128 + MAILBOX_SIZE, "no padding");
 
 /* Bytes of a record with so many of a message. */
 static size_t record_size(size_t size)
@@ -32,24 +32,25 @@ bool mail_put(struct mail *mail, const struct iovec *pieces, size_t n, bool *ret
         to = record->bytes;
         for (size_t i = 0; i < n; i++)
                 to = (uint8_t *)mempcpy(to, pieces[i].iov_base, pieces[i].iov_len);
+        mail->n_put++;
+        if (mail->end == 0)
+                atomic_store_explicit(&mail->own->first, mail->n_put, memory_order_relaxed);
         mail->end += record_size(size);
-        atomic_store(&record->number, ++mail->n_put);
+        atomic_store(&mail->own->put, mail->n_put);
         *ret_wake = !atomic_load(&mail->peer->watched);
         return true;
 }
 
-static const struct mail_record *record_at(const struct mail *mail, size_t at)
-{
-        const struct mail_record *record = (const void *)(mail->peer->bytes + at);
-
-        return at < MAILBOX_SIZE && atomic_load(&record->number) == mail->n_taken + 1 ? record : NULL;
-}
-
 static const struct mail_record *find(const struct mail *mail)
 {
-        const struct mail_record *record = record_at(mail, mail->next);
+        size_t at = mail->next;
 
-        return record ? record : record_at(mail, 0);
+        if (atomic_load(&mail->peer->put) <= mail->n_taken)
+                return NULL;
+        /* It changes only once all were taken. */
+        if (atomic_load_explicit(&mail->peer->first, memory_order_relaxed) == mail->n_taken + 1)
+                at = 0;
+        return at < MAILBOX_SIZE ? (const void *)(mail->peer->bytes + at) : NULL;
 }
 
 /* Loaded once: the peer may change it. */

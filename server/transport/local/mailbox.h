@@ -23,8 +23,10 @@
  *   receiver    before it sleeps, stores 0 into its own watched, then looks once more.
  *
  * These four accesses are sequentially consistent, so at least one of the two sees what the other did, on any
- * processor. A message's number is stored last and loaded first, and taken after the message was copied out; so neither
- * end sees half of a message. The receiver copies a message before it looks at it: the peer could change it any time.
+ * processor. The count of messages is stored last and loaded first, and taken after the message was copied out; so
+ * neither end sees half of a message. Where the next message lies follows from the counts alone, as the bytes of a
+ * payload may look like anything. The receiver copies a message before it looks at it: the peer could change it any
+ * time.
  *
  * The progress thread of either end.
  */
@@ -36,18 +38,18 @@ enum {
         MAILBOX_MESSAGES_MAX = MAILBOX_SIZE / MAIL_ALIGNMENT, /* in a mailbox at a time */
 };
 
-/* Zeroed before its first use. Cache lines: one for what the peer reads at each message, the others for the messages.
- */
+/* Zeroed before its first use. Cache lines: what the peer reads when it puts a message; when it looks; messages. */
 struct mailbox {
         _Alignas(64) _Atomic uint64_t taken; /* messages that the owner has taken out of the peer's mailbox */
         _Atomic uint32_t watched;            /* 1: the owner looks at the peer's mailbox without being woken */
+        _Alignas(64) _Atomic uint64_t put;   /* messages, so far */
+        _Atomic uint64_t first;              /* the number, from 1 on, of the last one that was put at the start */
         _Alignas(MAIL_ALIGNMENT) uint8_t bytes[MAILBOX_SIZE];
 };
 
 /* A message in a mailbox, at a multiple of MAIL_ALIGNMENT. */
 struct mail_record {
-        _Atomic uint64_t number; /* from 1 on. What an earlier message left here is never the next number */
-        uint64_t after;          /* datagrams sent before it */
+        uint64_t after; /* datagrams sent before it */
         uint64_t size;
         uint8_t bytes[];
 };
@@ -58,7 +60,7 @@ struct mail {
         const struct mailbox *peer; /* … also without this one */
         uint64_t n_put, n_taken;    /* messages */
         size_t end;                 /* of the messages in own */
-        size_t next;                /* where the peer's next message is, unless it is at the start */
+        size_t next;                /* where the peer's next message is, unless it is the first one */
         uint64_t n_posted, n_read;  /* datagrams; counted by the channel */
 };
 
