@@ -193,6 +193,58 @@ TEST_WITH(the_messages_of_who_has_ended_are_read, setup, teardown)
         assert_int_equal(b.n, MESSAGES);
 }
 
+/* The peer has gone so far that nothing can be sent to it, and has not closed its socket yet. */
+TEST_WITH(the_messages_of_who_is_ending_are_read, setup, teardown)
+{
+        struct outcome outcome = { 0 };
+
+        export_blocks(100, true);
+        assert_true(a.transport->ops->arm(a.transport));
+        send_numbered(1, 100, &outcome);
+        assert_int_equal(channel_of(a_to_b)->mail.n_put, 1);
+        assert_int_equal(shutdown(channel_of(a_to_b)->fd, SHUT_RD), 0);
+        channel_of(b.link)->mail.peer = NULL; /* by the socket */
+        worker_send(b.link, message_make(&b, NULL, 0, 0, TRANSFER, &outcome));
+        assert_true(channel_of(b.link)->is_closing);
+        channel_of(b.link)->mail.peer = &channel_of(b.link)->peer_page->mailbox;
+        RUN_UNTIL(&b, NULL, b.ended);
+        assert_int_equal(b.n, 1);
+}
+
+/* It was put while b looked, behind a datagram; when that is read, b looks at as many others as it may. */
+TEST_WITH(a_message_behind_a_datagram_is_read_where_there_is_no_place_to_look, setup, teardown)
+{
+        static struct worker peers[CHANNELS_WATCHED_MAX];
+        struct link *a_link = b.link, *links[CHANNELS_WATCHED_MAX];
+        struct outcome outcome = { 0 }, mapped = { 0 };
+        struct mail *mail = &channel_of(a_to_b)->mail;
+
+        b.place = NULL; /* what is mapped is refused */
+        for (unsigned i = 0; i < CHANNELS_WATCHED_MAX; i++) {
+                worker_open(&peers[i], 0);
+                (void)worker_connect(&peers[i], b.epoch);
+                RUN_UNTIL(&peers[i], &b, peers[i].room > 0);
+                links[i] = b.link;
+        }
+        RUN_UNTIL(&b, NULL, b.transport->ops->arm(b.transport));
+        worker_send(a_to_b, message_make(&a, NULL, 0, 0, TRANSFER, &outcome));
+        RUN_UNTIL(&b, NULL, b.n == 1);
+        assert_true(channel_of(a_link)->is_watched);
+        export_blocks(MIB, true);
+        assert_int_equal(mail->n_put, 0);
+        worker_send(a_to_b, message_make(&a, &from, 0, MIB, TRANSFER, &mapped));
+        assert_int_equal(mail->n_put, 1);
+        assert_true(b.transport->ops->arm(b.transport)); /* the datagram will wake it */
+        for (unsigned i = 0; i < CHANNELS_WATCHED_MAX; i++)
+                worker_send(links[i], message_make(&b, NULL, 0, 0, TRANSFER, &outcome));
+        assert_int_equal(local_of(b.transport)->n_watched, CHANNELS_WATCHED_MAX);
+        RUN_UNTIL(&b, NULL, b.n == 2);
+        RUN_UNTIL(&a, &b, mapped.done == 1);
+        for (unsigned i = 0; i < CHANNELS_WATCHED_MAX; i++)
+                worker_close(&peers[i]);
+        RUN_UNTIL(&b, NULL, b.ended == CHANNELS_WATCHED_MAX);
+}
+
 /* ---- two threads ---- */
 
 enum { ROUNDS = 5000, WAKE_MS = 10000 };

@@ -274,12 +274,12 @@ bool incoming_read(struct channel *channel)
                 channel->mail.n_read++;
                 more = handle_next(channel, &datagram);
         }
-        if (r < 0)
-                n += take(channel, MAILBOX_MESSAGES_MAX, true);
-        if (n > 0) {
+        if (n > 0)
                 channel_watch(channel);
+        if (r < 0 || channel->is_closing || !channel->is_watched) /* no later look finds what is there */
+                n += take(channel, MAILBOX_MESSAGES_MAX, true);
+        if (n > 0)
                 outgoing_tell_room(channel);
-        }
         if (r < 0)
                 channel_peer_closed(channel);
         return n > 0 || r < 0;
