@@ -252,6 +252,7 @@ void engine_memory_deregister(struct engine *engine, struct memory *memory)
                 progress_lock(engine);
                 pass_deregister_memory(engine, memory);
                 progress_unlock(engine);
+                engine_wake(engine); /* it may sleep, and the transports were not armed again */
         }
         gpu_pin_end(&memory->pin);
         if (memory->space && !gpu_await_closed(memory->space, ENGINE_CLOSE_MS))
