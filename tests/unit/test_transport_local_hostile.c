@@ -529,6 +529,24 @@ TEST_WITH(who_only_looks_whether_it_lives_takes_no_place, hostile_setup, hostile
         RUN_UNTIL(&a, NULL, recv(raw, &hello, sizeof(hello), 0) > 0);
 }
 
+/* The fault is in the mailbox, at which the worker looks only when the datagram after it comes. */
+TEST_WITH(what_follows_the_end_of_a_link_is_not_handled, hostile_setup, hostile_teardown)
+{
+        const struct bad_peer bad = { .n = 1,
+                                      .frame = { .type = FRAME_UNMAP, .id = 1 },
+                                      .length = sizeof(struct frame) };
+
+        greet();
+        RUN_UNTIL(&a, NULL, a.link && a.link->peer_epoch == 4711);
+        RUN_UNTIL(&a, NULL, a.transport->ops->arm(a.transport));
+        puts_frame(&bad);
+        a.n = 0;
+        send_inline(0, WIRE_VERSION, 0);
+        RUN_UNTIL(&a, NULL, raw_is_closed());
+        assert_int_equal(a.n, 0);
+        assert_int_equal(a.error, FERRY_E_PEER_LOST);
+}
+
 TEST_WITH(a_flood_does_not_starve_the_others, hostile_setup, hostile_teardown)
 {
         struct outcome outcome = { 0 };

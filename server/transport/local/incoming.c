@@ -224,7 +224,8 @@ static void refuse(struct channel *channel, const char *wrong)
 /* Whether to read on: it needs no answer first. */
 static bool handle_next(struct channel *channel, struct datagram *datagram)
 {
-        const char *wrong = handle(channel, datagram);
+        /* What came before it may have ended the link. */
+        const char *wrong = link_is_usable(&channel->link) ? handle(channel, datagram) : NULL;
 
         datagram_clear(datagram);
         if (wrong)
