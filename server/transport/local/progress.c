@@ -191,5 +191,5 @@ bool local_arm(struct transport *transport)
 {
         struct local *local = local_of(transport);
 
-        return channels_unwatch(local) && !local->closing && !find_ended(local) && !pulls_have_work(local);
+        return !local->closing && !find_ended(local) && !pulls_have_work(local) && channels_unwatch(local);
 }
