@@ -51,8 +51,7 @@ static void wake_those(struct event_readers *readers, bool news, bool beat)
 {
         struct event_reader *reader, *next;
 
-        DL_FOREACH_SAFE2(readers->idle, reader, next, next)
-        {
+        DL_FOREACH_SAFE2 (readers->idle, reader, next, next) {
                 if (!(beat && reader->beats) && !(news && is_wanted(readers, reader)))
                         continue;
                 event_reader_leave(readers, reader);

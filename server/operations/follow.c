@@ -196,8 +196,7 @@ void follow_arrived(void *context, uint64_t offset, uint64_t length)
         if (!atomic_load(&operation->n_followers))
                 return;
         store_lock(store);
-        DL_FOREACH2(operation->followers, follower, follower_next)
-        {
+        DL_FOREACH2 (operation->followers, follower, follower_next) {
                 deferred.held_reads_due = true;
                 if (follower->has_waiting_request)
                         operation_bump(follower, &deferred);

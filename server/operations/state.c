@@ -53,8 +53,7 @@ void operation_bump(struct operation *operation, struct deferred_actions *deferr
         struct operation_waiter *waiter, *next;
 
         operation->revision++;
-        DL_FOREACH_SAFE2(operation->waiters, waiter, next, next)
-        {
+        DL_FOREACH_SAFE2 (operation->waiters, waiter, next, next) {
                 if (!operation_wakes(operation, waiter, waiter->revision))
                         continue;
                 DL_DELETE2(operation->waiters, waiter, previous, next);

@@ -367,11 +367,11 @@ void peers_transfer_cancel(struct peers *peers, uint64_t id, int reason)
         struct peers_thread *thread = NULL;
 
         pthread_mutex_lock(&peers->lock);
-        DL_FOREACH2(peers->live_transfers, transfer, live_next)
-        if (transfer->spec.id == id && !transfer->stop_reason) {
-                transfer->stop_reason = reason;
-                thread = transfer->thread;
-        }
+        DL_FOREACH2 (peers->live_transfers, transfer, live_next)
+                if (transfer->spec.id == id && !transfer->stop_reason) {
+                        transfer->stop_reason = reason;
+                        thread = transfer->thread;
+                }
         pthread_mutex_unlock(&peers->lock);
         if (thread)
                 (void)curl_multi_wakeup(thread->multi);

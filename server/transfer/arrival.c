@@ -57,8 +57,8 @@ static void came_up(struct peer *peer)
 
         peer->up = true;
         contact_notify(peer->engine, peer->contact);
-        DL_FOREACH_SAFE2(peer->requesters, r, next, peer_next)
-        requester_link_up(r);
+        DL_FOREACH_SAFE2 (peer->requesters, r, next, peer_next)
+                requester_link_up(r);
 }
 
 static void on_message(void *context, struct link *link, const struct wire_header *header, struct payload *payload)
@@ -117,10 +117,10 @@ static void on_ended(void *context, struct link *link)
         peer_unindex(peer);
         contact_remove_link(peer, peer->unused ? 0 : link->error, link->detail);
         peer->ended = engine->peers_ended = true;
-        DL_FOREACH_SAFE2(peer->requesters, q, q_next, peer_next)
-        requester_link_ended(q, link->error, link->detail);
-        DL_FOREACH_SAFE2(peer->responders, p, p_next, peer_next)
-        responder_link_ended(p, link->error, link->detail);
+        DL_FOREACH_SAFE2 (peer->requesters, q, q_next, peer_next)
+                requester_link_ended(q, link->error, link->detail);
+        DL_FOREACH_SAFE2 (peer->responders, p, p_next, peer_next)
+                responder_link_ended(p, link->error, link->detail);
         connect_requests_link_ended(peer, link->detail);
 }
 

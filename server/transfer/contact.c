@@ -227,9 +227,9 @@ static const struct peer *best_of(const struct contact *contact)
 {
         const struct peer *peer, *best = NULL;
 
-        DL_FOREACH2(contact->peers, peer, contact_next)
-        if (link_is_usable(peer->link) && (!best || rank(peer) > rank(best)))
-                best = peer;
+        DL_FOREACH2 (contact->peers, peer, contact_next)
+                if (link_is_usable(peer->link) && (!best || rank(peer) > rank(best)))
+                        best = peer;
         return best;
 }
 
@@ -238,8 +238,8 @@ static size_t count_transfers(const struct contact *contact)
         const struct peer *peer;
         size_t n = contact->n_http_transfers;
 
-        DL_FOREACH2(contact->peers, peer, contact_next)
-        n += peer->n_transfers;
+        DL_FOREACH2 (contact->peers, peer, contact_next)
+                n += peer->n_transfers;
         return n;
 }
 

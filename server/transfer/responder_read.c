@@ -106,8 +106,8 @@ void responders_send(struct peer *peer)
 {
         struct responder *r, *next;
 
-        DL_FOREACH_SAFE2(peer->pending, r, next, pending_next)
-        answer_reads(r);
+        DL_FOREACH_SAFE2 (peer->pending, r, next, pending_next)
+                answer_reads(r);
 }
 
 static void queue_read(struct responder *r, const struct responder_read *read)
@@ -137,8 +137,8 @@ void responders_retry_held(struct engine *engine)
 {
         struct responder *r;
 
-        DL_FOREACH2(engine->held_responders, r, held_next)
-        peer_ready(r->peer);
+        DL_FOREACH2 (engine->held_responders, r, held_next)
+                peer_ready(r->peer);
 }
 
 void responder_on_read(struct peer *peer, const struct wire_header *h, struct payload *payload)

@@ -47,9 +47,9 @@ static struct channel *find_ended(const struct local *local)
 {
         struct channel *channel;
 
-        LL_FOREACH2(local->ending, channel, next_closing)
-        if (is_unused(channel))
-                return channel;
+        LL_FOREACH2 (local->ending, channel, next_closing)
+                if (is_unused(channel))
+                        return channel;
         return NULL;
 }
 
@@ -166,8 +166,8 @@ static bool take_mail(struct local *local)
         struct channel *channel;
         bool any = false;
 
-        DL_FOREACH2(local->watched, channel, watched_next)
-        any |= incoming_take(channel);
+        DL_FOREACH2 (local->watched, channel, watched_next)
+                any |= incoming_take(channel);
         if (local->crowded)
                 (void)channels_unwatch(local);
         return any;

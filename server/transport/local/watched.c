@@ -32,9 +32,9 @@ static bool has_mail(const struct local *local)
 {
         const struct channel *channel;
 
-        DL_FOREACH2(local->watched, channel, watched_next)
-        if (link_is_usable(&channel->link) && mail_is_there(&channel->mail))
-                return true;
+        DL_FOREACH2 (local->watched, channel, watched_next)
+                if (link_is_usable(&channel->link) && mail_is_there(&channel->mail))
+                        return true;
         return false;
 }
 
@@ -42,15 +42,15 @@ bool channels_unwatch(struct local *local)
 {
         struct channel *channel, *next;
 
-        DL_FOREACH2(local->watched, channel, watched_next)
-        mail_set_watched(&channel->mail, false);
+        DL_FOREACH2 (local->watched, channel, watched_next)
+                mail_set_watched(&channel->mail, false);
         if (has_mail(local)) {
-                DL_FOREACH2(local->watched, channel, watched_next)
-                mail_set_watched(&channel->mail, true);
+                DL_FOREACH2 (local->watched, channel, watched_next)
+                        mail_set_watched(&channel->mail, true);
                 return false;
         }
-        DL_FOREACH_SAFE2(local->watched, channel, next, watched_next)
-        channel_leave_watched(channel);
+        DL_FOREACH_SAFE2 (local->watched, channel, next, watched_next)
+                channel_leave_watched(channel);
         local->crowded = false;
         return true;
 }

@@ -56,8 +56,7 @@ static bool close_failing(struct ucx *ucx)
 {
         struct ucx_link *link, *closed = NULL;
 
-        DL_FOREACH2(ucx->failing, link, failing_next)
-        {
+        DL_FOREACH2 (ucx->failing, link, failing_next) {
                 if (link->closing)
                         continue;
                 close_endpoint(link, UCP_EP_CLOSE_FLAG_FORCE);
@@ -73,9 +72,9 @@ static void drop_failing(struct ucx *ucx)
 {
         struct ucx_link *link;
 
-        DL_FOREACH2(ucx->failing, link, failing_next)
-        if (link->closing)
-                ucx_queue_drop(link);
+        DL_FOREACH2 (ucx->failing, link, failing_next)
+                if (link->closing)
+                        ucx_queue_drop(link);
 }
 
 static bool is_busy(const struct ucx_link *link)
@@ -87,9 +86,9 @@ static struct ucx_link *find_ended(struct ucx *ucx)
 {
         struct ucx_link *link;
 
-        DL_FOREACH2(ucx->failing, link, failing_next)
-        if (link->closing && !link->close_request && !is_busy(link))
-                return link;
+        DL_FOREACH2 (ucx->failing, link, failing_next)
+                if (link->closing && !link->close_request && !is_busy(link))
+                        return link;
         return NULL;
 }
 
@@ -203,8 +202,7 @@ void ucx_shut_down(struct transport *transport, uint64_t deadline_us)
                 run(ucx);
         (void)ucx_queue_flush(ucx);
         /* UCX aborts the process if its worker is destroyed before such a request is freed. */
-        DL_FOREACH2(ucx->failing, link, failing_next)
-        {
+        DL_FOREACH2 (ucx->failing, link, failing_next) {
                 ucx_queue_drop(link);
                 if (link->close_request)
                         ucp_request_free(link->close_request);
