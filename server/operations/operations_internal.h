@@ -160,13 +160,13 @@ static inline uint32_t operation_uses_max(const struct operation *operation)
 
 /* The actions that a change under the lock defers until store_unlock has released it. Zero-initialise. */
 struct deferred_actions {
-        struct operation *made;     /* borrowed; is INITIALIZED now */
-        struct operation *started;  /* became IN_PROGRESS; a reference each */
-        struct operation *moved;    /* borrowed; the observer is to be told */
-        struct operation *ended;    /* became terminal; a reference each */
-        struct operation *stopping; /* the data plane is to be told; a reference each */
-        struct operation_waiter *woken;
-        bool held_reads_due; /* more bytes of followed reads have arrived */
+        struct operation *made;         /* borrowed; is INITIALIZED now */
+        struct operation *started;      /* became IN_PROGRESS; a reference each */
+        struct operation *moved;        /* borrowed; the observer is to be told */
+        struct operation *ended;        /* became terminal; a reference each */
+        struct operation *stopping;     /* the data plane is to be told; a reference each */
+        struct operation_waiter *woken; /* in the order of the changes */
+        bool held_reads_due;            /* more bytes of followed reads have arrived */
         void (*drained)(void *context);
         void *drained_context;
 };

@@ -58,8 +58,7 @@ void operation_bump(struct operation *operation, struct deferred_actions *deferr
                         continue;
                 DL_DELETE2(operation->waiters, waiter, previous, next);
                 waiter->operation = NULL;
-                waiter->next = deferred->woken;
-                deferred->woken = waiter;
+                DL_APPEND2(deferred->woken, waiter, previous, next);
                 metric_add(operation->store->metrics.waiters, -1);
         }
 }
@@ -144,6 +143,7 @@ bool operation_set_status(struct operation *operation, enum ferry_status status,
         operation->status = status;
         operation_metrics_move(&store->metrics, operation->kind, from,
                                terminal && operation->deleted ? FERRY_UNINITIALIZED : status);
+        operation_bump(operation, deferred); /* its waiters before those of its followers */
         if (terminal) {
                 operation_entered_terminal(operation, deferred);
         } else if (status == FERRY_INITIALIZED) {
@@ -155,7 +155,6 @@ bool operation_set_status(struct operation *operation, enum ferry_status status,
                 operation->started_next = deferred->started;
                 deferred->started = operation_ref(operation);
         }
-        operation_bump(operation, deferred);
         return true;
 }
 

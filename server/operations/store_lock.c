@@ -146,8 +146,8 @@ void store_unlock(struct operation_store *store, struct deferred_actions *deferr
         if (deferred->held_reads_due && !closed)
                 store->config.data_plane.held_reads_retry(store->config.data_plane.context);
         while ((waiter = deferred->woken)) {
-                deferred->woken = waiter->next; /* its wake may free the waiter */
-                waiter->wake(waiter);
+                DL_DELETE2(deferred->woken, waiter, previous, next);
+                waiter->wake(waiter); /* may free it */
         }
         if (deferred->made) {
                 log_changed(deferred->made, FERRY_INITIALIZED);
@@ -174,7 +174,6 @@ void store_unlock(struct operation_store *store, struct deferred_actions *deferr
 void store_unlock_without_waking(struct operation_store *store, struct deferred_actions *deferred)
 {
         struct deferred_actions *later = &store->wakes;
-        struct operation_waiter *waiter;
         struct operation *operation;
 
         while ((operation = deferred->started)) {
@@ -182,11 +181,8 @@ void store_unlock_without_waking(struct operation_store *store, struct deferred_
                 operation->started_next = later->started;
                 later->started = operation;
         }
-        while ((waiter = deferred->woken)) {
-                deferred->woken = waiter->next;
-                waiter->next = later->woken;
-                later->woken = waiter;
-        }
+        DL_CONCAT2(later->woken, deferred->woken, previous, next);
+        deferred->woken = NULL;
         while ((operation = deferred->ended)) {
                 deferred->ended = operation->ended_next;
                 operation->ended_next = later->ended;

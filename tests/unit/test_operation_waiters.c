@@ -54,6 +54,41 @@ WITH_STORE(who_waits_is_woken_after_the_round_of_the_data_plane)
         assert_int_equal(counter.woken, 1);
 }
 
+struct in_turn {
+        struct operation_waiter waiter;
+        unsigned *n, turn;
+};
+
+static void take_turn(struct operation_waiter *waiter)
+{
+        struct in_turn *in_turn = FERRY_CONTAINER_OF(waiter, struct in_turn, waiter);
+
+        in_turn->turn = (*in_turn->n)++;
+}
+
+WITH_STORE(the_ends_of_a_round_are_told_in_their_order)
+{
+        struct engine_transfer transfers[3];
+        struct in_turn waiters[3];
+        struct engine_outcome outcome = { .error = 0 };
+        unsigned n = 0;
+
+        for (size_t i = 0; i < 3; i++) {
+                struct operation *operation = make(f, FERRY_READ);
+
+                waiters[i] = (struct in_turn){ .waiter.wake = take_turn, .n = &n };
+                assert_true(operation_wait(f->store, operation, 0, &waiters[i].waiter));
+                begin(f, operation);
+                transfers[i] = f->data_plane.transfer;
+        }
+        for (size_t i = 0; i < 3; i++)
+                transfers[i].ended(transfers[i].context, &outcome);
+        operation_store_wake_waiters(f->store);
+        assert_int_equal(n, 3);
+        for (unsigned i = 0; i < 3; i++)
+                assert_int_equal(waiters[i].turn, i);
+}
+
 WITH_STORE(a_transfer_that_runs_is_polled_before_anybody_waits)
 {
         struct operation *operation = make(f, FERRY_READ);

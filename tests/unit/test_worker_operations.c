@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <arpa/inet.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <ferry/worker.h>
@@ -619,6 +620,53 @@ TEST_WITH(memory_in_use_cannot_be_removed, setup, teardown)
         struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, 64, NULL);
 
         assert_int_equal(ferry_worker_region_remove(a.worker, a.region), FERRY_E_REGION_IN_USE);
+TEST_WITH(a_queue_gives_the_ends_in_their_order, setup, teardown)
+{
+        static const size_t order[] = { 2, 0, 1 };
+        struct ferry_worker_operation *offers[UNIT_COUNT(order)];
+        struct ferry_worker_queue *queue = NULL;
+        void *context = NULL;
+
+        assert_int_equal(ferry_worker_queue_new(&queue), 0);
+        for (size_t i = 0; i < UNIT_COUNT(order); i++) {
+                offers[i] = create(&a, FERRY_READABLE, 64, NULL);
+                assert_int_equal(ferry_worker_queue_add(queue, offers[i], offers[i]), 0);
+        }
+        for (size_t i = 0; i < UNIT_COUNT(order); i++)
+                ferry_worker_operation_cancel(offers[order[i]]);
+        for (size_t i = 0; i < UNIT_COUNT(order); i++) {
+                assert_int_equal(ferry_worker_queue_take(queue, &context), 1);
+                assert_ptr_equal(context, offers[order[i]]);
+        }
+        (void)ferry_worker_queue_free(queue);
+}
+
+TEST_WITH(a_forked_child_leaves_the_queue_to_its_parent, setup, teardown)
+{
+        struct ferry_worker_queue *queue = NULL;
+        struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, 64, NULL);
+        void *context = NULL;
+        int status;
+        pid_t child;
+
+        ferry_worker_operation_cancel(offer);
+        assert_int_equal(ferry_worker_queue_new(&queue), 0);
+        assert_int_equal(ferry_worker_queue_add(queue, offer, offer), 0);
+        child = fork();
+        if (child == 0) {
+                bool added = ferry_worker_queue_add(queue, offer, offer) != -ECHILD;
+                bool taken = ferry_worker_queue_take(queue, &context) != 0;
+
+                (void)ferry_worker_queue_free(queue);
+                _exit(added || taken || fcntl(ferry_worker_queue_fd(queue), F_GETFD) < 0);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+        assert_true(readable(ferry_worker_queue_fd(queue), 0));
+        assert_int_equal(ferry_worker_queue_take(queue, &context), 1);
+        (void)ferry_worker_queue_free(queue);
+}
+
         ferry_worker_operation_cancel(offer);
         assert_int_equal(ferry_worker_operation_wait(offer, -1), FERRY_E_CANCELLED);
         assert_int_equal(ferry_worker_region_remove(a.worker, a.region), 0);
