@@ -140,7 +140,8 @@ void store_unlock(struct operation_store *store, struct deferred_actions *deferr
                 deferred->stopping = operation->stopping_next;
                 if (!closed)
                         data_plane_tell(&store->config.data_plane, operation);
-                observe(operation, OPERATION_CHANGED);
+                if (operation->stop_reason == FERRY_E_CANCELLED) /* otherwise users see no change yet */
+                        observe(operation, OPERATION_CHANGED);
                 (void)operation_unref(operation);
         }
         if (deferred->held_reads_due && !closed)

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdatomic.h>
+
 #include "operation_fixture.h"
 
 enum { SHORT_MS = 100, STALL_MS = 400 };
@@ -137,6 +139,30 @@ WITH_STORE(a_timeout_in_flight_cancels_the_transfer)
         await(f, operation, 0);
         assert_int_equal(look(f, operation).status, FERRY_ERRORED);
         assert_int_equal(look(f, operation).error, FERRY_E_TIMEOUT);
+}
+
+static void count_changes(void *context, struct operation_store *store, struct operation *operation,
+                          enum operation_change change)
+{
+        atomic_uint *n = context;
+
+        atomic_fetch_add(n, change == OPERATION_CHANGED);
+}
+
+WITH_STORE(the_end_alone_tells_of_a_stall)
+{
+        atomic_uint n_changes = 0;
+        struct operation *operation;
+
+        f->observer = (struct operation_observer){ count_changes, &n_changes };
+        with_stall(f, SHORT_MS);
+        operation = make(f, FERRY_READ);
+        begin(f, operation);
+        await_cancels(f, 1);
+        await_loop(f, clock_now_us());
+        assert_int_equal(look(f, operation).revision, 1);
+        assert_int_equal(n_changes, 0);
+        end_transfer(f, FERRY_E_STALLED);
 }
 
 WITH_STORE(a_transfer_that_never_starts_is_stalled)
