@@ -184,6 +184,15 @@ void operation_finish(struct operation *operation, int error, const char *detail
         (void)operation_set_status(operation, status_of_error(operation, error), deferred);
 }
 
+static void stop_later(struct operation *operation, int reason, struct deferred_actions *deferred)
+{
+        operation->stop_reason = reason;
+        if (operation->starting)
+                return;
+        operation->stopping_next = deferred->stopping;
+        deferred->stopping = operation_ref(operation);
+}
+
 /* A transfer in flight is ended by the data plane, which store_unlock tells (data_plane_tell). */
 void operation_stop(struct operation *operation, int reason, struct deferred_actions *deferred)
 {
@@ -195,15 +204,13 @@ void operation_stop(struct operation *operation, int reason, struct deferred_act
                 operation->cancel_requested = true;
         if (!operation->n_active) {
                 operation_finish(operation, reason, "", deferred);
+                if (operation->own && !operation->begun) /* its metadata may be under way */
+                        stop_later(operation, reason, deferred);
                 return;
         }
         if (!operation->stop_reason) {
-                operation->stop_reason = reason;
                 deadline_disarm(operation);
-                if (!operation->starting) {
-                        operation->stopping_next = deferred->stopping;
-                        deferred->stopping = operation_ref(operation);
-                }
+                stop_later(operation, reason, deferred);
         }
         if (asked)
                 operation_bump(operation, deferred);

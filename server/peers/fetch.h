@@ -40,6 +40,7 @@ struct fetch {
         bool no_memory;
 
         peers_fetched fetched;
+        peers_wanted wanted;
         void *context;
 };
 

@@ -26,6 +26,7 @@ struct name_lookup {
         char path[PATH_SIZE];               /* "" = the URL of a worker */
         char http[FERRY_METADATA_URL_SIZE]; /* base URL, from the registry */
         peers_fetched fetched;
+        peers_wanted wanted;
         void *context;
 };
 
@@ -106,6 +107,14 @@ static void on_fetched(void *context, int error, const char *detail, struct ferr
         finish(lookup, error, detail, metadata);
 }
 
+/* Thread: the peers'. */
+static bool is_wanted(void *context)
+{
+        struct name_lookup *lookup = context;
+
+        return !lookup->wanted || lookup->wanted(lookup->context);
+}
+
 static int fetch(struct name_lookup *lookup, char detail[DETAIL_SIZE])
 {
         FERRY_CLEANUP(cleanup_free) char *url = NULL;
@@ -114,8 +123,8 @@ static int fetch(struct name_lookup *lookup, char detail[DETAIL_SIZE])
                 url = NULL;
                 return -ENOMEM;
         }
-        return peers_fetch(lookup->peers, lookup->worker ? &fetch_worker : &fetch_metadata, url, on_fetched, lookup,
-                           detail, DETAIL_SIZE);
+        return peers_fetch(lookup->peers, lookup->worker ? &fetch_worker : &fetch_metadata, url, on_fetched, is_wanted,
+                           lookup, detail, DETAIL_SIZE);
 }
 
 /* Takes the base URL from the registry's answer. 0 or FERRY_E_* with a sentence. */
@@ -166,7 +175,7 @@ static void on_found(void *context, int error, const char *why, const struct reg
 }
 
 int name_url_fetch(struct peers *peers, struct registry *registry, bool worker, const char *url, peers_fetched fetched,
-                   void *context, char *detail, size_t detail_size)
+                   peers_wanted wanted, void *context, char *detail, size_t detail_size)
 {
         struct name_lookup *lookup = calloc(1, sizeof(*lookup));
         int r;
@@ -177,6 +186,7 @@ int name_url_fetch(struct peers *peers, struct registry *registry, bool worker, 
         lookup->peers = peers;
         lookup->worker = worker;
         lookup->fetched = fetched;
+        lookup->wanted = wanted;
         lookup->context = context;
         if (r == 0) {
                 const struct registry_query query = { .name = lookup->name, .limit = 1 };

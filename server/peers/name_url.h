@@ -24,6 +24,6 @@ int name_url_check(const struct registry *registry, const char *url, bool worker
  * as peers_fetch_metadata and peers_fetch_worker. Of a worker, http of the metadata is set.
  */
 int name_url_fetch(struct peers *peers, struct registry *registry, bool worker, const char *url, peers_fetched fetched,
-                   void *context, char *detail, size_t detail_size);
+                   peers_wanted wanted, void *context, char *detail, size_t detail_size);
 
 #endif

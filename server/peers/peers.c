@@ -139,18 +139,19 @@ int peers_check_url(struct peers *peers, const char *url, char *detail, size_t d
         return r;
 }
 
-int peers_fetch_metadata(struct peers *peers, const char *url, peers_fetched fetched, void *context, char *detail,
-                         size_t detail_size)
+int peers_fetch_metadata(struct peers *peers, const char *url, peers_fetched fetched, peers_wanted wanted,
+                         void *context, char *detail, size_t detail_size)
 {
         if (name_url_is(url))
-                return name_url_fetch(peers, peers->registry, false, url, fetched, context, detail, detail_size);
-        return peers_fetch(peers, &fetch_metadata, url, fetched, context, detail, detail_size);
+                return name_url_fetch(peers, peers->registry, false, url, fetched, wanted, context, detail,
+                                      detail_size);
+        return peers_fetch(peers, &fetch_metadata, url, fetched, wanted, context, detail, detail_size);
 }
 
 int peers_fetch_worker(struct peers *peers, const char *url, peers_fetched fetched, void *context, char *detail,
                        size_t detail_size)
 {
         if (name_url_is(url))
-                return name_url_fetch(peers, peers->registry, true, url, fetched, context, detail, detail_size);
-        return peers_fetch(peers, &fetch_worker, url, fetched, context, detail, detail_size);
+                return name_url_fetch(peers, peers->registry, true, url, fetched, NULL, context, detail, detail_size);
+        return peers_fetch(peers, &fetch_worker, url, fetched, NULL, context, detail, detail_size);
 }

@@ -63,6 +63,6 @@ void peers_threads_stop(struct peers *peers);
 
 /* Queues the fetch of a document by an http(s) URL. As peers_fetch_metadata. */
 int peers_fetch(struct peers *peers, const struct fetch_document *document, const char *url, peers_fetched fetched,
-                void *context, char *detail, size_t detail_size);
+                peers_wanted wanted, void *context, char *detail, size_t detail_size);
 
 #endif

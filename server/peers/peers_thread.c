@@ -51,6 +51,25 @@ static void fetch_cancel(struct peers *peers, struct fetch *fetch)
         fetch_finish(peers, fetch, FERRY_E_CANCELLED, "the worker is shutting down", NULL);
 }
 
+/* Ends a running fetch. */
+static void fetch_abort(struct peers *peers, struct fetch *fetch)
+{
+        DL_DELETE(peers->running, fetch);
+        (void)curl_multi_remove_handle(peers->threads[0].multi, fetch->easy.curl);
+        fetch_cancel(peers, fetch);
+}
+
+/* Not while a name is resolved: libcurl would wait for the resolver. */
+static void abort_unwanted(struct peers *peers)
+{
+        struct fetch *fetch, *next;
+
+        DL_FOREACH_SAFE (peers->running, fetch, next)
+                if ((fetch->easy.address_tried || fetch->easy.connected) && fetch->wanted &&
+                    !fetch->wanted(fetch->context))
+                        fetch_abort(peers, fetch);
+}
+
 /* Starts queued fetches. */
 static void take_fetches(struct peers *peers)
 {
@@ -193,11 +212,8 @@ static void drop_fetches(struct peers *peers)
         struct fetch *fetch, *next;
 
         take_fetches(peers);
-        DL_FOREACH_SAFE (peers->running, fetch, next) {
-                DL_DELETE(peers->running, fetch);
-                (void)curl_multi_remove_handle(peers->threads[0].multi, fetch->easy.curl);
-                fetch_cancel(peers, fetch);
-        }
+        DL_FOREACH_SAFE (peers->running, fetch, next)
+                fetch_abort(peers, fetch);
 }
 
 static bool is_stopping(struct peers *peers)
@@ -222,6 +238,8 @@ static void *peers_run(void *argument)
                 take_transfers(thread);
                 (void)curl_multi_perform(thread->multi, &running);
                 finish_done(thread);
+                if (is_first(thread))
+                        abort_unwanted(peers);
                 /* libcurl shortens the wait to its own timers. */
                 (void)curl_multi_poll(thread->multi, NULL, 0, run_due(thread), NULL);
         }
@@ -291,7 +309,7 @@ void peers_threads_stop(struct peers *peers)
 /* ---- queueing ---- */
 
 int peers_fetch(struct peers *peers, const struct fetch_document *document, const char *url, peers_fetched fetched,
-                void *context, char *detail, size_t detail_size)
+                peers_wanted wanted, void *context, char *detail, size_t detail_size)
 {
         struct fetch *fetch;
         bool full;
@@ -307,6 +325,7 @@ int peers_fetch(struct peers *peers, const struct fetch_document *document, cons
         fetch->peers = peers;
         fetch->easy.done = on_fetch_done;
         fetch->fetched = fetched;
+        fetch->wanted = wanted;
         fetch->context = context;
         pthread_mutex_lock(&peers->lock);
         full = peers->count >= peers->max_fetches;
@@ -372,6 +391,8 @@ void peers_transfer_cancel(struct peers *peers, uint64_t id, int reason)
                         transfer->stop_reason = reason;
                         thread = transfer->thread;
                 }
+        if (!thread && peers->count)
+                thread = &peers->threads[0];
         pthread_mutex_unlock(&peers->lock);
         if (thread)
                 (void)curl_multi_wakeup(thread->multi);

@@ -40,6 +40,13 @@ static void on_fetched(void *context, int error, const char *detail, struct ferr
         free(remote);
 }
 
+static bool is_wanted(void *context)
+{
+        const struct remote *remote = context;
+
+        return !operation_is_past(remote->store, remote->operation, 0);
+}
+
 int remote_begin(struct operation_store *store, struct peers *peers, struct operation *operation, const char *url,
                  char *detail, size_t detail_size)
 {
@@ -49,7 +56,7 @@ int remote_begin(struct operation_store *store, struct peers *peers, struct oper
                 return -ENOMEM;
         remote->store = store;
         remote->operation = operation_ref(operation);
-        int error = peers_fetch_metadata(peers, url, on_fetched, remote, detail, detail_size);
+        int error = peers_fetch_metadata(peers, url, on_fetched, is_wanted, remote, detail, detail_size);
         if (error) {
                 operation_unref(remote->operation);
                 free(remote);

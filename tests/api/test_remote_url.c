@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "steps.h"
@@ -142,6 +143,33 @@ WITH_PAIR(a_server_that_is_no_worker_is_survived)
         }
         region_drop(&p->b, local);
         pair_assert_serving(p);
+        (void)close(listener);
+}
+
+/* The peer sends nothing; the connection must not last until the fetch times out. */
+ON_WORKER(an_operation_that_ends_takes_its_fetch_along)
+{
+        enum { CANCELLED, DELETED, TIMED_OUT, N_ENDS };
+        char url[URL_SIZE];
+        int listener = listen_somewhere(url, sizeof(url), TARGET);
+        const char *local = region_make(w, SIZE, 0);
+
+        worker_expect(w, "operation ended");
+        for (int end = 0; end < N_ENDS; end++) {
+                const char *timeout = end == TIMED_OUT ? ",\"timeout_ms\":100" : "";
+                const char *more = text_format("%s,\"remote_url\":\"%s\"", timeout, url);
+                struct json_object *operation =
+                        call_json(w, 201, "POST", "/v1/operations", operation_body("read", local, more));
+                int fd = accept(listener, NULL, NULL);
+
+                assert_true(fd >= 0);
+                if (end == CANCELLED)
+                        assert_int_equal(ferry_cancel_operation(w->client, json_text(operation, "id"), NULL), 0);
+                else if (end == DELETED)
+                        assert_int_equal(ferry_delete_operation(w->client, json_text(operation, "id")), 0);
+                worker_await_metric(w, "ferry_peer_fetches_total{result=\"cancelled\"}", (uint64_t)end + 1);
+                (void)close(fd);
+        }
         (void)close(listener);
 }
 

@@ -74,7 +74,7 @@ WITH_STORE(cancelling_all_ends_the_idle_and_tells_the_data_plane_of_the_rest)
 
         assert_int_equal(operation_store_cancel_all(f->store), 202);
         assert_int_equal(operation_store_live(f->store), 2);
-        assert_int_equal(f->data_plane.n_cancelled, 1);
+        assert_int_equal(f->data_plane.n_cancelled, 1 + 100); /* with those whose metadata may be under way */
         assert_int_equal(f->data_plane.n_revoked, 1);
         assert_int_equal(make_spec(f, &(struct operation_spec){ .kind = FERRY_READ }, &none), FERRY_E_DRAINING);
         for (size_t i = 0; i < 200; i++) {

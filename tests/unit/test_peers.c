@@ -24,6 +24,7 @@
 /* ---- a fetch that is waited for ---- */
 
 struct result {
+        atomic_bool unwanted;
         pthread_mutex_t lock;
         pthread_cond_t done;
         unsigned calls;
@@ -76,10 +77,17 @@ static void result_wait(struct result *result)
 
 #define METADATA_PATH "/v1/operations/op_0123456789abcdef/metadata"
 
+static bool is_wanted(void *context)
+{
+        struct result *result = context;
+
+        return !atomic_load(&result->unwanted);
+}
+
 static int fetch_url(struct peers *peers, const char *url, struct result *result)
 {
         char detail[256] = "";
-        int r = peers_fetch_metadata(peers, url, on_fetched, result, detail, sizeof(detail));
+        int r = peers_fetch_metadata(peers, url, on_fetched, is_wanted, result, detail, sizeof(detail));
 
         if (r)
                 assert_true(r < 0 || detail[0]);
@@ -410,6 +418,25 @@ TEST(ending_cancels_what_still_runs)
         test_release(peers);
         result_wait(result);
         assert_int_equal(result->error, FERRY_E_CANCELLED);
+}
+
+TEST(a_fetch_that_nobody_wants_any_more_ends)
+{
+        const struct peers_config config = { .timeout_ms = 3600000 };
+        struct answering_peer *peer = answering_peer_start(NULL);
+        struct result *result = result_new(), *other = result_new();
+        struct peers *peers = make_peers(&config);
+
+        assert_int_equal(fetch_from(peers, "127.0.0.1", peer->port, result), 0);
+        assert_int_equal(fetch_from(peers, "127.0.0.1", peer->port, other), 0);
+        WAIT_UNTIL(atomic_load(&peer->requests) == 1);
+        atomic_store(&result->unwanted, true);
+        peers_transfer_cancel(peers, 1, FERRY_E_CANCELLED);
+        result_wait(result);
+        assert_int_equal(result->error, FERRY_E_CANCELLED);
+        assert_int_equal(other->calls, 0);
+        test_release(peers);
+        result_wait(other);
 }
 
 TEST(fetches_are_counted_by_result)

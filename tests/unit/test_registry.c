@@ -321,7 +321,7 @@ TEST(an_address_that_the_registry_says_is_checked_as_any)
                 struct member *member = member_of(cases[i].answer, 0);
                 char detail[256];
 
-                assert_int_equal(peers_fetch_metadata(member->peers, "ferry://a/op_0123456789abcdef", on_fetched,
+                assert_int_equal(peers_fetch_metadata(member->peers, "ferry://a/op_0123456789abcdef", on_fetched, NULL,
                                                       &result, detail, sizeof(detail)),
                                  0);
                 result_await(&result);

@@ -70,6 +70,7 @@ struct operation_descriptor {
 /* The data plane's functions, as in transfer/engine.h; tests pass a fake. */
 struct data_plane_ops {
         int (*transfer_start)(void *context, const struct engine_transfer *transfer);
+        /* Also of one whose operation has ended before operation_begin: nobody needs the peer's metadata any more. */
         void (*transfer_cancel)(void *context, uint64_t id, int reason);
         void (*claims_revoke)(void *context, uint64_t operation, int reason, int wire_reason);
         void (*held_reads_retry)(void *context);

@@ -57,6 +57,11 @@ int peers_check_url(struct peers *peers, const char *url, char *detail, size_t d
 
 /* error 0: metadata is handed over (ferry_metadata_free); else FERRY_E_* and a sentence. Runs on the peers' thread. */
 typedef void (*peers_fetched)(void *context, int error, const char *detail, struct ferry_metadata *metadata);
+/*
+ * Whether the document is still needed; otherwise the fetch ends with FERRY_E_CANCELLED. Runs on the peers' thread,
+ * each time that it looks at its work: peers_transfer_cancel has it do so. NULL = it is.
+ */
+typedef bool (*peers_wanted)(void *context);
 
 /*
  * Fetches url: a worker's …/v1/operations/{id}/metadata, or ferry://NAME/op_ID, which the registry resolves. 0: fetched
@@ -65,8 +70,8 @@ typedef void (*peers_fetched)(void *context, int error, const char *detail, stru
  * -ENOMEM. detail gets a sentence. Errors that come through fetched: PEER_UNREACHABLE, TIMEOUT, FORBIDDEN,
  * STALE_METADATA (404, 410 of the peer), PEER_REFUSED (401, 403), INVALID_METADATA, TRANSFER_FAILED (anything else).
  */
-int peers_fetch_metadata(struct peers *peers, const char *url, peers_fetched fetched, void *context, char *detail,
-                         size_t detail_size);
+int peers_fetch_metadata(struct peers *peers, const char *url, peers_fetched fetched, peers_wanted wanted,
+                         void *context, char *detail, size_t detail_size);
 
 /*
  * The same for the description of a worker, {url}/v1/worker: url is its base URL or ferry://NAME. Of the metadata only
@@ -84,7 +89,10 @@ int peers_fetch_worker(struct peers *peers, const char *url, peers_fetched fetch
  */
 int peers_transfer_start(struct peers *peers, const struct engine_transfer *spec, char *detail, size_t detail_size);
 
-/* Ends a transfer: ended(error = reason) follows at once, unless it has ended. Unknown ids are ignored. */
+/*
+ * Ends a transfer: ended(error = reason) follows at once, unless it has ended. Of an unknown id, the metadata may be
+ * under way: asks who fetches whether they are still wanted.
+ */
 void peers_transfer_cancel(struct peers *peers, uint64_t id, int reason);
 
 #endif
