@@ -239,8 +239,8 @@ struct ferry_worker *ferry_worker_free(struct ferry_worker *worker)
                 http_server_drain(worker->http);
                 (void)operation_store_cancel_all(worker->operations); /* answers parked requests */
         }
-        worker->http = http_server_free(worker->http);
         set_serving(worker, false);
+        worker->http = http_server_free(worker->http);
         if (worker->data_plane)
                 data_plane_drop_peers(worker->data_plane);
         if (worker->registry && worker->peers)
@@ -281,11 +281,8 @@ static void unlink_files(const struct ferry_worker *worker)
 {
         if (worker->engine)
                 engine_unlink_socket(worker->engine);
-        if (!worker->serving)
-                return;
-        for (size_t i = 0; i < worker->settings->options.n_listen; i++)
-                if (strncmp(worker->settings->options.listen[i], "unix:", 5) == 0)
-                        (void)unlink(worker->settings->options.listen[i] + 5);
+        if (worker->serving && worker->http)
+                http_server_unlink(worker->http);
 }
 
 void ferry_worker_abandon(void)

@@ -36,7 +36,7 @@ struct ferry_worker {
         struct ferry_worker *prev, *next; /* of the living workers */
         unsigned generation;              /* of base/fork.h */
         uint64_t epoch;
-        bool serving; /* it owns the sockets of --listen; guarded by living_lock */
+        bool serving; /* ferry_worker_abandon may use http; guarded by living_lock */
 
         /* made in this order by worker_start; for the end see ferry_worker_free */
         struct worker_settings *settings;

@@ -82,7 +82,10 @@ struct http_server {
 /* Opens and binds the listener's socket. 0 or -errno; logged. */
 int listener_open(struct http_listener *listener, const char *text);
 
-/* Closes what is open, unlinks the Unix socket, frees the strings. Idempotent. */
+/* Unlinks the Unix socket, unless another file has its path by now. Idempotent; before listener_close. */
+void listener_unlink(const struct http_listener *listener);
+
+/* Closes what is open, frees the strings. Idempotent. */
 void listener_close(struct http_listener *listener);
 
 /* The id of the next request: unique in this worker, and almost certainly among all workers. Not a secret. */

@@ -231,20 +231,18 @@ int listener_open(struct http_listener *listener, const char *text)
         return error ? fail(text, error) : 0;
 }
 
-/* Unlinks the Unix socket, unless another file has its path by now, such as a newer worker's socket. */
-static void unlink_path(const struct http_listener *listener)
+/* While the socket is open no other file can get its inode number. */
+void listener_unlink(const struct http_listener *listener)
 {
         struct stat status;
 
-        if (lstat(listener->path, &status) == 0 && status.st_dev == listener->path_device &&
+        if (listener->path && lstat(listener->path, &status) == 0 && status.st_dev == listener->path_device &&
             status.st_ino == listener->path_inode)
                 (void)unlink(listener->path);
 }
 
 void listener_close(struct http_listener *listener)
 {
-        if (listener->path)
-                unlink_path(listener); /* while the socket is open: no other file can get its inode number */
         fork_private_close(listener->fd);
         listener->fd = -1;
         free(FERRY_STEAL(listener->path));

@@ -175,10 +175,17 @@ void http_server_drain(struct http_server *server)
         atomic_store(&server->draining, true);
 }
 
+void http_server_unlink(const struct http_server *server)
+{
+        for (size_t i = 0; i < server->n_listeners; i++)
+                listener_unlink(&server->listeners[i]);
+}
+
 struct http_server *http_server_free(struct http_server *server)
 {
         if (!server)
                 return NULL;
+        http_server_unlink(server);
         http_server_drain(server);
         event_log_listen(server->config.events, NULL, NULL);
         atomic_store(&server->events_stopped, true);

@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -270,6 +271,30 @@ TEST_WITH(options_that_do_not_go_together_start_no_worker, setup, teardown)
         (void)ferry_worker_options_free(options);
 }
 
+/* Its clients may be others than this machine's users, to whom alone other servers on loopback may be open. */
+TEST_WITH(a_worker_beyond_loopback_asks_nobody_by_default, setup, teardown)
+{
+        struct ferry_worker_options *options = ferry_worker_options_new();
+        struct ferry_worker_request *request = ferry_worker_request_new(FERRY_READ);
+        struct ferry_worker_operation *operation = NULL;
+        struct ferry_worker *open = NULL;
+        char memory[4], id[FERRY_WORKER_ID_SIZE];
+
+        assert_int_equal(ferry_worker_options_set(options, "local", "off"), 0);
+        assert_int_equal(ferry_worker_options_set(options, "listen", "0.0.0.0:0"), 0);
+        assert_int_equal(ferry_worker_options_set(options, "no-auth", "true"), 0);
+        assert_int_equal(ferry_worker_new(options, &open), 0);
+        (void)ferry_worker_options_free(options);
+        assert_int_equal(ferry_worker_region_add(open, memory, sizeof(memory), NULL, NULL, id), 0);
+        assert_int_equal(ferry_worker_request_add(request, id, 0, 0), 0);
+        assert_int_equal(ferry_worker_operation_create(open, request,
+                                                       "http://127.0.0.1:1/v1/operations/op_0123456789abcdef/metadata",
+                                                       &operation),
+                         FERRY_E_FORBIDDEN);
+        (void)ferry_worker_request_free(request);
+        (void)ferry_worker_free(open);
+}
+
 TEST_WITH(the_environment_sets_options, setup, teardown)
 {
         struct ferry_worker_options *options = ferry_worker_options_new();
@@ -285,6 +310,31 @@ TEST_WITH(the_environment_sets_options, setup, teardown)
         assert_string_equal(ferry_worker_name(other), "of-the-environment");
         (void)ferry_worker_free(other);
         (void)ferry_worker_options_free(options);
+}
+
+TEST_WITH(abandoned_workers_leave_the_files_of_others, setup, teardown)
+{
+        char directory[] = "/tmp/ferry-worker-XXXXXX";
+        struct ferry_worker_options *options = ferry_worker_options_new();
+        struct ferry_worker *other = NULL;
+        const char *path, *aside;
+
+        assert_non_null(mkdtemp(directory));
+        path = text_format("%s/worker.sock", directory);
+        aside = text_format("%s/aside.sock", directory);
+        assert_int_equal(ferry_worker_options_set(options, "local", "off"), 0);
+        assert_int_equal(ferry_worker_options_set(options, "listen", text_format("unix:%s", path)), 0);
+        assert_int_equal(ferry_worker_new(options, &other), 0);
+        (void)ferry_worker_options_free(options);
+        assert_int_equal(rename(path, aside), 0);
+        assert_int_equal(mkfifo(path, 0600), 0); /* as a newer worker's socket would be */
+        ferry_worker_abandon();
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(rename(aside, path), 0);
+        ferry_worker_abandon();
+        assert_int_equal(access(path, F_OK), -1);
+        (void)ferry_worker_free(other);
+        assert_int_equal(rmdir(directory), 0);
 }
 
 struct sink {

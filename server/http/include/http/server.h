@@ -102,7 +102,12 @@ const char *http_server_url(const struct http_server *server, size_t i);
 /* From now on /readyz and all POSTs and PUTs that add work answer 503 draining; running requests and GETs go on. */
 void http_server_drain(struct http_server *server);
 
-/* Drains, wakes parked requests, waits for running answers, closes all connections, frees. Takes NULL; returns NULL. */
+/* Unlinks its Unix sockets, unless other files have their paths by now, such as a newer worker's sockets. Any thread.
+ */
+void http_server_unlink(const struct http_server *server);
+
+/* Unlinks, drains, wakes parked requests, waits for running answers, closes all connections, frees. Takes NULL; returns
+ * NULL. */
 struct http_server *http_server_free(struct http_server *server);
 
 /* ---- the route table, also for the test that holds openapi.yaml against it ---- */
