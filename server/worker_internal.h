@@ -22,7 +22,7 @@ struct region_table;
 struct registry;
 struct worker_settings;
 
-/* What metadata say of the worker. Fixed once the worker has started. */
+/* What metadata say of the worker. */
 struct worker_origin {
         char data[FERRY_METADATA_ADDRESS_SIZE]; /* "" = no network transport */
         char http[FERRY_METADATA_URL_SIZE];     /* "" = no TCP listener */
@@ -53,7 +53,6 @@ struct ferry_worker {
         struct registry *registry;                /* NULL = it has none */
         struct peers *peers;
         struct http_server *http; /* NULL = it does not listen */
-        struct worker_origin origin;
         char *ready_line;
 
         pthread_mutex_t lock; /* a leaf; guards what follows */
@@ -67,7 +66,7 @@ struct ferry_worker {
  */
 int worker_start(struct ferry_worker *worker);
 
-/* Finds out how peers reach the worker, which must have started. */
+/* Finds out how peers reach the worker, which must have started. Any thread. */
 void worker_origin_look(const struct ferry_worker *worker, struct worker_origin *ret_origin);
 
 #endif

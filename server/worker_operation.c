@@ -174,16 +174,20 @@ static int metadata_make(struct ferry_worker_operation *handle)
         FERRY_CLEANUP(cleanup_metadata) struct ferry_metadata *metadata = NULL;
         struct ferry_worker *worker = handle->worker;
         struct ferry_json_writer writer = { 0 };
+        struct worker_origin origin;
         int r = operation_metadata(handle->store, handle->operation, &metadata);
 
         if (r)
                 return r;
         (void)snprintf(metadata->worker, sizeof(metadata->worker), "%s", worker->settings->options.name);
-        memcpy(metadata->data, worker->origin.data, sizeof(metadata->data));
-        memcpy(metadata->http, worker->origin.http, sizeof(metadata->http));
+        worker_origin_look(worker, &origin);
+        memcpy(metadata->data, origin.data, sizeof(metadata->data));
+        memcpy(metadata->http, origin.http, sizeof(metadata->http));
         r = ferry_metadata_encode(metadata, &writer);
-        if (r)
+        if (r) {
+                ferry_json_writer_clear(&writer);
                 return r;
+        }
         handle->metadata = ferry_json_take(&writer, NULL);
         return handle->metadata ? 0 : -ENOMEM;
 }

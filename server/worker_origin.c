@@ -14,7 +14,8 @@
 
 /*
  * The addresses in metadata of operations made without HTTP. A client's connection would show by which address it
- * reaches this host; without one, a listener on all addresses is named by that of the default route.
+ * reaches this host; without one, a listener on all addresses is named by that of the default route. Each may change:
+ * the network transport may open later, and the route may go elsewhere.
  */
 
 /* Addresses reserved for documentation; no packet is sent. */
@@ -49,30 +50,38 @@ static void local_host_look(char host[ADDRESS_HOST_SIZE])
         (void)snprintf(host, ADDRESS_HOST_SIZE, "127.0.0.1");
 }
 
+static void publish(const struct ferry_worker *worker, const char *bound, char *text, size_t size)
+{
+        const char *advertise = worker->settings->options.advertise;
+        char host[ADDRESS_HOST_SIZE], local_host[ADDRESS_HOST_SIZE] = "";
+        uint16_t port;
+
+        if (!advertise && address_split(bound, host, &port) && address_is_wildcard(host))
+                local_host_look(local_host);
+        address_publish(bound, advertise, local_host, text, size);
+}
+
 /* Formats "http://HOST:PORT", with another host if needed. */
-static void publish_url(const char *url, const char *advertise, const char *local_host, char *text, size_t size)
+static void publish_url(const struct ferry_worker *worker, const char *url, char *text, size_t size)
 {
         const char *bound = strstr(url, "://") + 3;
         char address[ADDRESS_SIZE];
 
-        address_publish(bound, advertise, local_host, address, sizeof(address));
+        publish(worker, bound, address, sizeof(address));
         (void)snprintf(text, size, "%.*s%s", (int)(bound - url), url, address);
 }
 
 void worker_origin_look(const struct ferry_worker *worker, struct worker_origin *ret_origin)
 {
         const struct engine_facts *facts = engine_get_facts(worker->engine);
-        const char *advertise = worker->settings->options.advertise;
-        char local_host[ADDRESS_HOST_SIZE];
         const char *url;
 
         *ret_origin = (struct worker_origin){ 0 };
-        local_host_look(local_host);
         if (engine_network_is_open(facts))
-                address_publish(facts->data_address, advertise, local_host, ret_origin->data, sizeof(ret_origin->data));
+                publish(worker, facts->data_address, ret_origin->data, sizeof(ret_origin->data));
         if (worker->settings->advertise_url)
                 (void)snprintf(ret_origin->http, sizeof(ret_origin->http), "%s", worker->settings->advertise_url);
         for (size_t i = 0; !*ret_origin->http && (url = http_server_url(worker->http, i)); i++)
                 if (strncmp(url, "http", 4) == 0)
-                        publish_url(url, advertise, local_host, ret_origin->http, sizeof(ret_origin->http));
+                        publish_url(worker, url, ret_origin->http, sizeof(ret_origin->http));
 }

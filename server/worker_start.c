@@ -388,7 +388,6 @@ static int make_ready_line(struct ferry_worker *worker)
         struct ferry_json_writer line = { 0 };
         const char *url;
 
-        worker_origin_look(worker, &worker->origin);
         ferry_json_begin_object(&line);
         ferry_json_add_string(&line, "event", "ready");
         ferry_json_open_array(&line, "http");
@@ -408,14 +407,16 @@ static int make_ready_line(struct ferry_worker *worker)
 static int join_registry(struct ferry_worker *worker)
 {
         struct registry_entry self = { .epoch = worker->epoch, .version = FERRY_VERSION };
+        struct worker_origin origin;
         char message[WORKER_ERROR_SIZE] = "";
         int r;
 
         if (!worker->registry)
                 return 0;
         (void)snprintf(self.name, sizeof(self.name), "%s", worker->settings->options.name);
-        (void)snprintf(self.http, sizeof(self.http), "%s", worker->origin.http);
-        (void)snprintf(self.data, sizeof(self.data), "%s", worker->origin.data);
+        worker_origin_look(worker, &origin);
+        (void)snprintf(self.http, sizeof(self.http), "%s", origin.http);
+        (void)snprintf(self.data, sizeof(self.data), "%s", origin.data);
         clock_format(clock_unix_ms(), self.started_at);
         r = registry_join(worker->registry, &self, message, sizeof(message));
         return r ? worker_fail(r, *message ? "%s" : NULL, message) : 0;
