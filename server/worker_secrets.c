@@ -13,7 +13,10 @@
 #include "base/util.h"
 #include "worker_error.h"
 
-enum { TOKEN_FILE_MAX = 4096, TOKEN_SHORT = 16, PEM_FILE_MAX = 1 << 20 }; /* bytes */
+enum { LINE_FILE_MAX = 4096, TOKEN_SHORT = 16, PEM_FILE_MAX = 1 << 20 }; /* bytes */
+
+/* What a file has to hold. */
+enum secret { SECRET_TOKEN, SECRET_USER, SECRET_PEM };
 
 /* Reads a whole file as a string. 0; -EFBIG: longer than max; -EINVAL: it contains a NUL; other -errno. */
 static int file_read(const char *path, size_t max, char **ret_text, struct stat *ret_stat)
@@ -47,7 +50,8 @@ static int file_read(const char *path, size_t max, char **ret_text, struct stat 
         return 0;
 }
 
-static int token_check(const char *flag, const char *path, char *text, const struct stat *status)
+/* Of a token and of a user; cuts the end of the line off. */
+static int line_check(const char *flag, const char *path, char *text, const struct stat *status)
 {
         size_t length = strcspn(text, "\r\n");
 
@@ -56,31 +60,46 @@ static int token_check(const char *flag, const char *path, char *text, const str
         text[length] = '\0';
         if (length == 0)
                 return worker_fail(-EINVAL, "--%s: %s is empty", flag, path);
-        for (size_t i = 0; i < length; i++)
-                if (!isgraph((unsigned char)text[i]))
-                        return worker_fail(-EINVAL, "--%s: %s: a token has only visible ASCII characters", flag, path);
-        if (length < TOKEN_SHORT)
-                log_event(LOG_WARN, "token is short", LOG_S("file", path), LOG_S("advice", "openssl rand -base64 32"));
         if (S_ISREG(status->st_mode) && status->st_mode & (S_IRGRP | S_IROTH))
                 log_event(LOG_WARN, "token file readable by other users", LOG_S("file", path),
                           LOG_S("advice", "chmod 600"));
         return 0;
 }
 
+static int token_check(const char *flag, const char *path, const char *token)
+{
+        for (const char *c = token; *c; c++)
+                if (!isgraph((unsigned char)*c))
+                        return worker_fail(-EINVAL, "--%s: %s: a token has only visible ASCII characters", flag, path);
+        if (strlen(token) < TOKEN_SHORT)
+                log_event(LOG_WARN, "token is short", LOG_S("file", path), LOG_S("advice", "openssl rand -base64 32"));
+        return 0;
+}
+
+static int user_check(const char *flag, const char *path, const char *user)
+{
+        return strchr(user, ':') ? 0 : worker_fail(-EINVAL, "--%s: %s does not hold NAME:PASSWORD", flag, path);
+}
+
 /* Reads and checks the file of a flag; path NULL = it was not given. *ret_text may be set on failure, too. */
-static int secret_read(const char *flag, const char *path, bool pem, char **ret_text)
+static int secret_read(const char *flag, const char *path, enum secret kind, char **ret_text)
 {
         struct stat status;
         int r;
 
         if (!path)
                 return 0;
-        r = file_read(path, pem ? PEM_FILE_MAX : TOKEN_FILE_MAX, ret_text, &status);
+        r = file_read(path, kind == SECRET_PEM ? PEM_FILE_MAX : LINE_FILE_MAX, ret_text, &status);
         if (r < 0)
                 return worker_fail(r, "--%s: %s: %s", flag, path, strerror(-r));
-        if (!pem)
-                return token_check(flag, path, *ret_text, &status);
-        return strstr(*ret_text, "-----BEGIN ") ? 0 : worker_fail(-EINVAL, "--%s: %s is not a PEM file", flag, path);
+        if (kind == SECRET_PEM)
+                return strstr(*ret_text, "-----BEGIN ")
+                               ? 0
+                               : worker_fail(-EINVAL, "--%s: %s is not a PEM file", flag, path);
+        r = line_check(flag, path, *ret_text, &status);
+        if (r < 0)
+                return r;
+        return kind == SECRET_TOKEN ? token_check(flag, path, *ret_text) : user_check(flag, path, *ret_text);
 }
 
 static void wipe(char *text)
@@ -115,33 +134,30 @@ int worker_secrets_read(const struct worker_options *options, struct worker_secr
 {
         const struct {
                 const char *flag, *path;
-                bool pem;
+                enum secret kind;
                 char **text; /* NULL = is only checked: libcurl opens it later */
         } files[] = {
-                { "token-file", options->token_file, false, &secrets->token },
-                { "peer-token-file", options->peer_token_file, false, &secrets->peer_token },
-                { "metrics-token-file", options->metrics_token_file, false, &secrets->metrics_token },
-                { "tls-cert", options->tls_cert, true, &secrets->tls_cert_pem },
-                { "tls-key", options->tls_key, true, &secrets->tls_key_pem },
-                { "tls-client-ca", options->tls_client_ca, true, &secrets->tls_client_ca_pem },
-                { "peer-ca", options->peer_ca, true, NULL },
-                { "peer-cert", options->peer_cert, true, NULL },
-                { "peer-key", options->peer_key, true, NULL },
-                { "registry-ca", options->registry_ca, true, NULL },
-                { "registry-user-file", options->registry_user_file, false, &secrets->registry_user },
+                { "token-file", options->token_file, SECRET_TOKEN, &secrets->token },
+                { "peer-token-file", options->peer_token_file, SECRET_TOKEN, &secrets->peer_token },
+                { "metrics-token-file", options->metrics_token_file, SECRET_TOKEN, &secrets->metrics_token },
+                { "tls-cert", options->tls_cert, SECRET_PEM, &secrets->tls_cert_pem },
+                { "tls-key", options->tls_key, SECRET_PEM, &secrets->tls_key_pem },
+                { "tls-client-ca", options->tls_client_ca, SECRET_PEM, &secrets->tls_client_ca_pem },
+                { "peer-ca", options->peer_ca, SECRET_PEM, NULL },
+                { "peer-cert", options->peer_cert, SECRET_PEM, NULL },
+                { "peer-key", options->peer_key, SECRET_PEM, NULL },
+                { "registry-ca", options->registry_ca, SECRET_PEM, NULL },
+                { "registry-user-file", options->registry_user_file, SECRET_USER, &secrets->registry_user },
         };
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(files); i++) {
                 char *unkept = NULL;
-                int r = secret_read(files[i].flag, files[i].path, files[i].pem, files[i].text ?: &unkept);
+                int r = secret_read(files[i].flag, files[i].path, files[i].kind, files[i].text ?: &unkept);
 
                 wipe(unkept);
                 if (r < 0)
                         return r;
         }
-        if (secrets->registry_user && !strchr(secrets->registry_user, ':'))
-                return worker_fail(-EINVAL, "--registry-user-file: %s does not hold NAME:PASSWORD",
-                                   options->registry_user_file);
         return check_tokens(secrets);
 }
 

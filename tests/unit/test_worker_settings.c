@@ -166,6 +166,31 @@ TEST(token_files_that_hold_no_token_are_refused)
         assert_int_equal(error_of(&options, "--token-file"), -EISDIR);
 }
 
+static void count_line(void *context, const char *level, const char *line)
+{
+        (void)level;
+        (void)line;
+        (*(int *)context)++;
+}
+
+/* Etcd's password is its own, and may be short. */
+TEST(a_registry_user_is_a_name_and_any_password)
+{
+        const struct worker_options options = { .registry = "etcd://h:1", .registry_user_file = path };
+        struct worker_settings *settings = NULL;
+        int warnings = 0;
+
+        write_file("root:two words\n", 15);
+        assert_int_equal(ferry_worker_log("warn", count_line, &warnings), 0);
+        assert_int_equal(worker_settings_new(&options, &settings), 0);
+        assert_int_equal(ferry_worker_log("warn", NULL, NULL), 0);
+        assert_int_equal(warnings, 0);
+        assert_string_equal(settings->secrets.registry_user, "root:two words");
+        worker_settings_free(settings);
+        write_file("root\n", 5);
+        assert_int_equal(error_of(&options, "NAME:PASSWORD"), -EINVAL);
+}
+
 TEST(both_tokens_may_not_be_the_same)
 {
         const struct worker_options options = { .token_file = path, .peer_token_file = path };
