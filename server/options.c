@@ -183,7 +183,8 @@ static int set_list_variable(const struct option *option, struct options *option
                 return -ENOMEM;
         while ((item = strsep(&rest, ","))) {
                 item += strspn(item, " ");
-                item[strcspn(item, " ")] = '\0';
+                for (size_t length = strlen(item); length > 0 && item[length - 1] == ' '; length--)
+                        item[length - 1] = '\0';
                 r = option_set(option, options, variable, item, message);
                 if (r)
                         return r;

@@ -113,6 +113,18 @@ TEST_WITH(the_environment_sets_every_type_of_flag, setup, teardown)
         assert_string_equal(options.worker.local, "off");
 }
 
+TEST_WITH(a_list_in_the_environment_has_the_elements_between_its_commas, setup, teardown)
+{
+        (void)setenv("FERRY_LISTEN", " unix:/run/my dir/f.sock , 127.0.0.1:1 ", 1);
+        assert_int_equal(PARSE(), 0);
+        assert_int_equal(options.worker.n_listen, 2);
+        assert_string_equal(options.worker.listen[0], "unix:/run/my dir/f.sock");
+        assert_string_equal(options.worker.listen[1], "127.0.0.1:1");
+        (void)setenv("FERRY_LISTEN", "127.0.0.1:1 127.0.0.1:2", 1);
+        assert_int_equal(PARSE(), -EINVAL);
+        assert_non_null(strstr(message, "127.0.0.1:1 127.0.0.1:2"));
+}
+
 /* What is set, as text. */
 static const char *value_of(const struct option *option)
 {
