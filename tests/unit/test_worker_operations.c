@@ -7,6 +7,7 @@
 
 #include <ferry/worker.h>
 
+#include "raw.h"
 #include "unit.h"
 
 /* Transfers between two workers of one process, without HTTP. */
@@ -24,15 +25,9 @@ struct side {
 
 static struct side a, b;
 
-/* listener: an option that peers reach it by, instead of the directory; NULL = none. */
-static void side_start(struct side *side, bool own_memory, const char *listener)
+/* Frees the options. */
+static void side_new(struct side *side, struct ferry_worker_options *options, bool own_memory)
 {
-        struct ferry_worker_options *options = ferry_worker_options_new();
-
-        assert_non_null(options);
-        assert_int_equal(ferry_worker_options_set(options, "local", listener ? "off" : directory), 0);
-        if (listener)
-                assert_int_equal(ferry_worker_options_set(options, listener, "127.0.0.1:0"), 0);
         if (ferry_worker_new(options, &side->worker) != 0)
                 fail_msg("%s", ferry_worker_error());
         (void)ferry_worker_options_free(options);
@@ -47,6 +42,18 @@ static void side_start(struct side *side, bool own_memory, const char *listener)
                 assert_int_equal(ferry_worker_region_alloc(side->worker, SIZE, NULL, NULL, &address, side->region), 0);
                 side->memory = address;
         }
+}
+
+/* listener: an option that peers reach it by, instead of the directory; NULL = none. */
+static void side_start(struct side *side, bool own_memory, const char *listener)
+{
+        struct ferry_worker_options *options = ferry_worker_options_new();
+
+        assert_non_null(options);
+        assert_int_equal(ferry_worker_options_set(options, "local", listener ? "off" : directory), 0);
+        if (listener)
+                assert_int_equal(ferry_worker_options_set(options, listener, "127.0.0.1:0"), 0);
+        side_new(side, options, own_memory);
 }
 
 static int setup_with(const char *listener)
@@ -349,6 +356,12 @@ TEST_WITH(a_request_takes_the_fields_of_its_kind, setup, teardown)
         assert_null(ferry_worker_request_new(FERRY_KIND_COUNT));
 }
 
+/* Of the metadata that the server at that port has. */
+static const char *url_at(uint16_t port)
+{
+        return text_format("http://127.0.0.1:%u/v1/operations/op_0123456789abcdef/metadata", (unsigned)port);
+}
+
 static struct ferry_worker_request *follow_of(const struct side *side, struct ferry_worker_operation *read,
                                               uint64_t size)
 {
@@ -360,18 +373,10 @@ static struct ferry_worker_request *follow_of(const struct side *side, struct fe
 
 TEST_WITH(an_offer_follows_a_read_and_ends_with_it, setup, teardown)
 {
-        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-        socklen_t length = sizeof(address);
-        int silent = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); /* a worker that never answers */
-        char url[80];
-        struct ferry_worker_operation *read, *held, *last;
+        uint16_t port;
+        int silent = raw_listen(&port); /* a worker that never answers */
+        struct ferry_worker_operation *read = create(&b, FERRY_READ, 4096, url_at(port)), *held, *last;
 
-        assert_int_equal(bind(silent, (struct sockaddr *)&address, sizeof(address)), 0);
-        assert_int_equal(listen(silent, 1), 0);
-        assert_int_equal(getsockname(silent, (struct sockaddr *)&address, &length), 0);
-        (void)snprintf(url, sizeof(url), "http://127.0.0.1:%u/v1/operations/op_0123456789abcdef/metadata",
-                       ntohs(address.sin_port));
-        read = create(&b, FERRY_READ, 4096, url);
         held = start(&b, follow_of(&b, read, 4096), NULL);
         last = create(&a, FERRY_READ, 4096, metadata_of(held));
         assert_int_equal(ferry_worker_operation_wait(last, 20), -ETIMEDOUT); /* nothing has arrived */
@@ -497,6 +502,66 @@ TEST_WITH(a_callback_tells_of_the_end_once, setup, teardown)
         assert_int_equal(ferry_worker_operation_wait(active_operation, -1), 0);
 }
 
+/* Which transports allows none of what the metadata of a have. */
+static void read_by_nothing(const char *transports)
+{
+        struct bell bell = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0 };
+        const char *metadata = metadata_of(create(&a, FERRY_READABLE, 64, NULL));
+        struct ferry_worker_request *request = request_of(&b, FERRY_READ, 64);
+        struct ferry_worker_operation *read;
+        uint16_t port;
+        int server = raw_listen(&port), fd;
+
+        assert_int_equal(ferry_worker_request_set(request, "transports", transports), 0);
+        read = start(&b, request, url_at(port));
+        assert_int_equal(ferry_worker_operation_notify(read, ring, &bell), 0);
+        fd = accept4(server, NULL, NULL, SOCK_CLOEXEC);
+        (void)raw_read_head(fd);
+        const char *answer =
+                text_format("HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n%s", strlen(metadata), metadata);
+        raw_send(fd, answer, strlen(answer));
+        pthread_mutex_lock(&bell.lock);
+        WAIT_SIGNAL(&bell.rung, &bell.lock, bell.times != 0);
+        pthread_mutex_unlock(&bell.lock);
+        assert_int_equal(ferry_worker_operation_result(read), FERRY_E_PEER_UNREACHABLE);
+        assert_non_null(strstr(ferry_worker_error(), "no URL"));
+        (void)close(fd);
+        (void)close(server);
+}
+
+TEST_WITH(an_end_without_a_url_is_told, setup, teardown)
+{
+        read_by_nothing("http");
+}
+
+TEST_WITH(an_end_without_a_url_that_is_allowed_is_told, setup_http, teardown)
+{
+        read_by_nothing("https");
+}
+
+TEST_WITH(a_cancel_waits_for_no_answer_over_http, setup, teardown)
+{
+        struct ferry_worker_options *options = ferry_worker_options_new();
+        struct side far = { 0 };
+        struct ferry_worker_operation *read;
+        uint16_t port;
+        int silent = raw_listen(&port), fd;
+        const char *url = text_format("http://127.0.0.1:%u", (unsigned)port);
+
+        assert_int_equal(ferry_worker_options_set(options, "local", "off"), 0);
+        assert_int_equal(ferry_worker_options_set(options, "advertise", url), 0);
+        side_new(&far, options, true);
+        read = create(&b, FERRY_READ, 64, metadata_of(create(&far, FERRY_READABLE, 64, NULL)));
+        fd = accept4(silent, NULL, NULL, SOCK_CLOEXEC);
+        (void)raw_read_head(fd);
+        ferry_worker_operation_cancel(read);
+        assert_int_equal(ferry_worker_operation_wait(read, WAIT_MS), FERRY_E_CANCELLED);
+        (void)close(fd);
+        (void)close(silent);
+        (void)ferry_worker_free(far.worker);
+        free(far.memory);
+}
+
 static bool readable(int fd, int timeout_ms)
 {
         struct pollfd poll_fd = { .fd = fd, .events = POLLIN };
@@ -552,6 +617,53 @@ TEST_WITH(a_queue_is_readable_until_the_last_is_taken, setup, teardown)
                 assert_int_equal(ferry_worker_queue_take(queue, &context), 1);
         }
         assert_false(readable(ferry_worker_queue_fd(queue), 0));
+        (void)ferry_worker_queue_free(queue);
+}
+
+TEST_WITH(a_queue_gives_the_ends_in_their_order, setup, teardown)
+{
+        static const size_t order[] = { 2, 0, 1 };
+        struct ferry_worker_operation *offers[UNIT_COUNT(order)];
+        struct ferry_worker_queue *queue = NULL;
+        void *context = NULL;
+
+        assert_int_equal(ferry_worker_queue_new(&queue), 0);
+        for (size_t i = 0; i < UNIT_COUNT(order); i++) {
+                offers[i] = create(&a, FERRY_READABLE, 64, NULL);
+                assert_int_equal(ferry_worker_queue_add(queue, offers[i], offers[i]), 0);
+        }
+        for (size_t i = 0; i < UNIT_COUNT(order); i++)
+                ferry_worker_operation_cancel(offers[order[i]]);
+        for (size_t i = 0; i < UNIT_COUNT(order); i++) {
+                assert_int_equal(ferry_worker_queue_take(queue, &context), 1);
+                assert_ptr_equal(context, offers[order[i]]);
+        }
+        (void)ferry_worker_queue_free(queue);
+}
+
+TEST_WITH(a_forked_child_leaves_the_queue_to_its_parent, setup, teardown)
+{
+        struct ferry_worker_queue *queue = NULL;
+        struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, 64, NULL);
+        void *context = NULL;
+        int status;
+        pid_t child;
+
+        ferry_worker_operation_cancel(offer);
+        assert_int_equal(ferry_worker_queue_new(&queue), 0);
+        assert_int_equal(ferry_worker_queue_add(queue, offer, offer), 0);
+        child = fork();
+        if (child == 0) {
+                bool added = ferry_worker_queue_add(queue, offer, offer) != -ECHILD;
+                bool taken = ferry_worker_queue_take(queue, &context) != 0;
+
+                (void)ferry_worker_queue_free(queue);
+                _exit(added || taken || fcntl(ferry_worker_queue_fd(queue), F_GETFD) < 0);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+        assert_true(readable(ferry_worker_queue_fd(queue), 0));
+        assert_int_equal(ferry_worker_queue_take(queue, &context), 1);
         (void)ferry_worker_queue_free(queue);
 }
 
@@ -620,53 +732,6 @@ TEST_WITH(memory_in_use_cannot_be_removed, setup, teardown)
         struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, 64, NULL);
 
         assert_int_equal(ferry_worker_region_remove(a.worker, a.region), FERRY_E_REGION_IN_USE);
-TEST_WITH(a_queue_gives_the_ends_in_their_order, setup, teardown)
-{
-        static const size_t order[] = { 2, 0, 1 };
-        struct ferry_worker_operation *offers[UNIT_COUNT(order)];
-        struct ferry_worker_queue *queue = NULL;
-        void *context = NULL;
-
-        assert_int_equal(ferry_worker_queue_new(&queue), 0);
-        for (size_t i = 0; i < UNIT_COUNT(order); i++) {
-                offers[i] = create(&a, FERRY_READABLE, 64, NULL);
-                assert_int_equal(ferry_worker_queue_add(queue, offers[i], offers[i]), 0);
-        }
-        for (size_t i = 0; i < UNIT_COUNT(order); i++)
-                ferry_worker_operation_cancel(offers[order[i]]);
-        for (size_t i = 0; i < UNIT_COUNT(order); i++) {
-                assert_int_equal(ferry_worker_queue_take(queue, &context), 1);
-                assert_ptr_equal(context, offers[order[i]]);
-        }
-        (void)ferry_worker_queue_free(queue);
-}
-
-TEST_WITH(a_forked_child_leaves_the_queue_to_its_parent, setup, teardown)
-{
-        struct ferry_worker_queue *queue = NULL;
-        struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, 64, NULL);
-        void *context = NULL;
-        int status;
-        pid_t child;
-
-        ferry_worker_operation_cancel(offer);
-        assert_int_equal(ferry_worker_queue_new(&queue), 0);
-        assert_int_equal(ferry_worker_queue_add(queue, offer, offer), 0);
-        child = fork();
-        if (child == 0) {
-                bool added = ferry_worker_queue_add(queue, offer, offer) != -ECHILD;
-                bool taken = ferry_worker_queue_take(queue, &context) != 0;
-
-                (void)ferry_worker_queue_free(queue);
-                _exit(added || taken || fcntl(ferry_worker_queue_fd(queue), F_GETFD) < 0);
-        }
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_int_equal(status, 0);
-        assert_true(readable(ferry_worker_queue_fd(queue), 0));
-        assert_int_equal(ferry_worker_queue_take(queue, &context), 1);
-        (void)ferry_worker_queue_free(queue);
-}
-
         ferry_worker_operation_cancel(offer);
         assert_int_equal(ferry_worker_operation_wait(offer, -1), FERRY_E_CANCELLED);
         assert_int_equal(ferry_worker_region_remove(a.worker, a.region), 0);
