@@ -29,6 +29,7 @@ int cli_run_accept(struct cli *cli, int argc, char **argv)
         struct job job = { .cli = cli, .worker = &cli->worker };
         if (!cli->size || !cli->output)
                 return cli_usage_error("usage: ferry accept -o FILE --size SIZE");
+        signals_limit(cli);
         int status = cli_connect(cli);
         if (status == CLI_OK)
                 status = content_create(cli->output, &output);

@@ -211,8 +211,8 @@ void cli_bytes_format(char *text, size_t size, double bytes);
  * the process. What nohup has ignored stays ignored.
  */
 void signals_install(void);
-/* In so many ms the same is done, with SIGALRM. */
-void signals_limit(uint64_t limit_ms);
+/* After the time of --timeout, if it is given, the same is done, with SIGALRM. */
+void signals_limit(const struct cli *cli);
 
 void signals_watch(struct ferry *f);
 void signals_unwatch(struct ferry *f);

@@ -79,13 +79,12 @@ static int copy_across(struct cli *cli, struct end *from, struct end *to)
 int cli_run_copy(struct cli *cli, int argc, char **argv)
 {
         struct end from = { .text = argv[1] }, to = { .text = argv[2] };
+        signals_limit(cli);
         int status = cli_connect(cli);
         if (status == CLI_OK)
                 status = end_open(cli, &from);
         if (status == CLI_OK)
                 status = end_open(cli, &to);
-        if (status == CLI_OK && cli->timeout && from.is_region != to.is_region)
-                signals_limit(cli_time(cli->timeout, 0));
         if (status == CLI_OK) {
                 if (from.is_region && to.is_region)
                         status = copy_across(cli, &from, &to);

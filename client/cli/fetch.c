@@ -55,6 +55,7 @@ int cli_run_fetch(struct cli *cli, int argc, char **argv)
         struct content_output output = { .fd = -1 };
         struct remote remote = { 0 };
         struct job job = { .cli = cli, .worker = &cli->worker };
+        signals_limit(cli);
         int status = cli_connect(cli);
         if (status == CLI_OK)
                 status = remote_fetch(cli, argv[1], FERRY_READABLE, &remote);

@@ -113,7 +113,7 @@ int job_make_operation(struct job *job, struct ferry_operation_spec *spec, const
 int job_wait(struct job *job)
 {
         struct cli_progress progress = cli_progress_make(job->cli);
-        struct ferry_watch watch = { .timeout_ms = cli_time(job->cli->timeout, FERRY_FOREVER),
+        struct ferry_watch watch = { .timeout_ms = FERRY_FOREVER,
                                      .interval_ms = progress.stream ? JOB_DRAW_MS : JOB_LOOK_MS,
                                      .progress = cli_progress_show,
                                      .context = &progress,
@@ -123,11 +123,6 @@ int job_wait(struct job *job)
                 return cli_operation_result(&job->operation);
         int r = ferry_watch_operation(job->worker->ferry, job->operation.id, &watch, &last);
         cli_progress_end(&progress);
-        if (r == -ETIMEDOUT && job->cli->timeout && last.id[0]) {
-                int status = cli_fail(CLI_LATE, "%s was not done within %s: cancelled", last.id, job->cli->timeout);
-                ferry_operation_clear(&last);
-                return status;
-        }
         if (r != 0) {
                 ferry_operation_clear(&last);
                 return job_result(job, r);

@@ -29,6 +29,7 @@ int cli_run_send(struct cli *cli, int argc, char **argv)
         struct content_input input = { .fd = -1 };
         struct remote remote = { 0 };
         struct job job = { .cli = cli, .worker = &cli->worker };
+        signals_limit(cli);
         int status = content_open(argv[1], &input);
         if (status == CLI_OK)
                 status = cli_connect(cli);

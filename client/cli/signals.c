@@ -76,9 +76,10 @@ void signals_install(void)
         }
 }
 
-void signals_limit(uint64_t limit_ms)
+void signals_limit(const struct cli *cli)
 {
-        signals_alarm(limit_ms);
+        if (cli->timeout)
+                signals_alarm(cli_time(cli->timeout, 0));
 }
 
 void signals_watch(struct ferry *f)

@@ -70,7 +70,6 @@ static void spread_await_region(struct spread *spread)
 static int spread_run(struct spread *spread)
 {
         struct cli_progress progress = cli_progress_make(spread->cli);
-        uint64_t limit_ms = cli_time(spread->cli->timeout, UINT64_MAX);
         uint64_t kept_ms = 0;
         int status = CLI_OK;
         while (status == CLI_OK && !spread_is_over(spread)) {
@@ -88,12 +87,8 @@ static int spread_run(struct spread *spread)
                 spread_show(spread, &progress);
                 if (signals_caught())
                         status = CLI_PROBLEM;
-                else if (status == CLI_OK && ferry_clock_ms() - spread->start_ms >= limit_ms && !spread_is_over(spread))
-                        status = CLI_LATE;
         }
         cli_progress_end(&progress);
-        if (status == CLI_LATE)
-                (void)cli_problem("not done within %s: cancelled", spread->cli->timeout);
         return status;
 }
 
@@ -213,6 +208,7 @@ int cli_run_spread(struct cli *cli, int argc, char **argv)
                                  .source = { .cli = cli, .worker = &cli->worker },
                                  .n = (size_t)argc - 2,
                                  .members = calloc((size_t)argc - 2, sizeof(struct member)) };
+        signals_limit(cli);
         int status = spread.members ? cli_connect(cli) : cli_usage_error("%s", strerror(ENOMEM));
         if (status == CLI_OK)
                 status = spread_open_members(&spread, argv + 2);

@@ -165,8 +165,21 @@ class Faults(Case):
     def test_a_time_limit(self):
         process = self.start("offer", self.file("source", 10), "-u", self.a.url, "--timeout", "50ms")
         _, errors = self.finish(process, status=4)
-        self.assertRegex(errors, r"was not done within 50ms: cancelled\n\Z")
+        self.assertEqual(errors, "ferry: not done within 50ms: stopped\n")
         self.nothing_left(self.a)
+
+    def test_a_time_limit_of_what_waits_for_no_worker(self):
+        """But for the other end of a pipe."""
+        pipe, offer = self.directory / "pipe", self.offer(10)
+        os.mkfifo(pipe)
+        for command in (("offer", "-"), ("offer", pipe), ("send", pipe, offer[1]), ("fetch", offer[1], "-o", pipe),
+                        ("accept", "-o", pipe, "--size", "10"), ("spread", pipe, self.a.url)):
+            waits = self.start(*command, "-u", self.b.url, "--timeout", "50ms", stdin=-1)
+            waits.wait(LIMIT)  # its input stays open
+            self.assertEqual(self.finish(waits, status=4)[1], "ferry: not done within 50ms: stopped\n", command)
+        self.nothing_left(self.b)
+        offer[0].send_signal(signal.SIGINT)
+        self.finish(offer[0], status=-signal.SIGINT)
 
     def test_a_time_limit_of_a_copy_of_a_file(self):
         region = self.region(self.a, 10)
