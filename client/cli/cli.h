@@ -178,7 +178,7 @@ int cli_operation_result(const struct ferry_operation *operation);
 
 /* ---- output.c ---- */
 
-/* One line on standard error. Returns the status. */
+/* One line on standard error, without the passwords of URLs. Returns the status. */
 int cli_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #define cli_usage_error(...) cli_fail(CLI_USAGE, __VA_ARGS__)
 #define cli_problem(...) cli_fail(CLI_PROBLEM, __VA_ARGS__)

@@ -19,6 +19,19 @@ void cli_mask_controls(char *text)
         }
 }
 
+/* What stands before the '@' of a URL may be a password: it becomes a '*'. */
+static void output_mask_users(char *text)
+{
+        while ((text = strstr(text, "://"))) {
+                text += strlen("://");
+                char *end = memrchr(text, '@', strcspn(text, " "));
+                if (end && end > text) {
+                        *text = '*';
+                        memmove(text + 1, end, strlen(end) + 1);
+                }
+        }
+}
+
 int cli_fail(int status, const char *format, ...)
 {
         char *text = NULL;
@@ -28,6 +41,7 @@ int cli_fail(int status, const char *format, ...)
         va_end(arguments);
         if (n >= 0) {
                 cli_mask_controls(text);
+                output_mask_users(text);
                 fprintf(stderr, "ferry: %s\n", text);
                 free(text);
         } else {

@@ -77,8 +77,8 @@ static int worker_open(const struct cli *cli, struct cli_worker *worker)
                 signals_watch(worker->ferry);
                 return CLI_OK;
         case -EINVAL:
-                return cli_usage_error("%s is not a worker's URL: http://HOST:PORT, https://HOST:PORT or unix:/PATH",
-                                       worker->url);
+                return cli_usage_error("%s is not a worker's URL: http://HOST:PORT, https://HOST:PORT or unix:/PATH%s",
+                                       worker->url, strchr(worker->url, '@') ? "; use --token-file, not a user" : "");
         case -EKEYREJECTED:
                 return cli_usage_error("%s: the token has a character that no token has", worker->token_file);
         case -ENOMEM:

@@ -35,6 +35,17 @@ class Arguments(Case):
         process = self.start("ls", "-u", "http://127.0.0.1:1", env={**environment(self.directory), "FERRY_ANSWER_TIMEOUT": "x"})
         self.assertEqual(self.finish(process, status=2)[1], "ferry: --answer-timeout: x is not a time such as 500ms, 30s, 2m or 1h\n")
 
+    def test_no_error_repeats_the_password_of_a_url(self):
+        """Neither ours nor what the worker says of it."""
+        a = self.worker("a")
+        url = "http://user:secret@host"
+        for status, *arguments in ((2, "ls", "-u", url), (2, "fetch", url), (2, "fetch", f"{url}/v1/operations/op_1/metadata"),
+                                   (2, "copy", url, f"{url}/x"), (2, "offer", url), (2, "spread", "f", url), (2, url),
+                                   (2, "ls", f"--ulr={url}"), (1, "get", url)):
+            _, errors = self.ferry(*arguments, *(() if "-u" in arguments else ("-u", a.url)), status=status)
+            self.assertIn("http://*@host", errors)
+            self.assertNotIn("secret", errors)
+
     def test_a_worker_after_the_command(self):
         self.complains("the worker stands before the command: ferry @a ls", "ls", "@a", status=2)
 
