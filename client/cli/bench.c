@@ -57,7 +57,7 @@ static int bench_compare(const void *a, const void *b)
         return x < y ? -1 : x > y;
 }
 
-static void bench_print(struct bench *b, uint64_t size)
+static int bench_print(struct bench *b, uint64_t size)
 {
         char bytes[32], rate[32];
         qsort(b->cycle_us, b->rounds, sizeof(*b->cycle_us), bench_compare);
@@ -77,8 +77,8 @@ static void bench_print(struct bench *b, uint64_t size)
                 printf("%10s  %11" PRIu64 " us  %11" PRIu64 " us  %12s/s  %s\n", bytes, cycle, alone, rate,
                        b->transport);
         }
-        (void)fflush(stdout);
         b->printed++;
+        return cli_flush();
 }
 
 static int bench_size(struct bench *b, uint64_t size)
@@ -89,9 +89,7 @@ static int bench_size(struct bench *b, uint64_t size)
         b->rounds = 0;
         while (status == CLI_OK && b->rounds < BENCH_ROUNDS && (b->rounds < BENCH_LEAST || ferry_clock_ms() < end))
                 status = bench_round(b, size);
-        if (status == CLI_OK)
-                bench_print(b, size);
-        return status;
+        return status == CLI_OK ? bench_print(b, size) : status;
 }
 
 static int bench_run(struct bench *b, uint64_t largest)

@@ -145,7 +145,7 @@ static size_t top_height(const struct top *top)
         return rows > TOP_FRAME_LINES ? rows - TOP_FRAME_LINES : 1;
 }
 
-static void top_draw(const struct top *top, struct json_object *rows, double sum)
+static int top_draw(const struct top *top, struct json_object *rows, double sum)
 {
         size_t n = json_object_array_length(rows), most = top_height(top);
         char rate[32];
@@ -158,7 +158,7 @@ static void top_draw(const struct top *top, struct json_object *rows, double sum
                 printf("… and %zu more\n", n - most);
         if (top->live)
                 fputs("\033[?7h", stdout);
-        (void)fflush(stdout);
+        return cli_flush();
 }
 
 /* An operation that ends between the two requests is in both. */
@@ -171,10 +171,7 @@ static int top_look(struct top *top)
                 status = top_listen(top, 0);
         if (status == CLI_OK) {
                 double sum = top_rows(top, running, rows);
-                if (top->cli->json)
-                        status = table_print_json(rows, JSON_C_TO_STRING_PLAIN);
-                else
-                        top_draw(top, rows, sum);
+                status = top->cli->json ? table_print_json(rows, JSON_C_TO_STRING_PLAIN) : top_draw(top, rows, sum);
         }
         json_object_put(running);
         json_object_put(rows);

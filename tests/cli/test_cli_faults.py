@@ -331,6 +331,9 @@ class Faults(Case):
         for close, command, reason in ((">&-", ("fetch", url, "-u", self.b.url), "standard output: Bad file descriptor"),
                                        (">&-", ("help",), "standard output: Bad file descriptor"),
                                        (">/dev/full", ("help",), "standard output: No space left on device"),
+                                       (">/dev/full", ("top", "-u", self.b.url), "standard output: No space left on device"),
+                                       (">/dev/full", ("bench", self.a.url, "-u", self.b.url, "--size", "4096"),
+                                        "standard output: No space left on device"),
                                        ("<&-", ("offer", "-", "-u", self.b.url), "standard input: Bad file descriptor")):
             done = subprocess.run(["bash", "-c", f'exec "$@" {close}', "-", FERRY, *command], capture_output=True, timeout=60,
                                   env=environment(self.directory), check=False)
