@@ -117,7 +117,7 @@ bool cli_option_given(const struct cli *cli, const char *const *field);
 /*
  * What the value of an option must be, as "a time such as 30s", where it is not; else NULL. Kinds: TIME ("30s",
  * "500ms", "2m", "1h", "1.5s", a number alone is seconds), SIZE ("4096", "64K", "1.5GiB", powers of 1024, not 0), N
- * (digits, not 0), NAME and LABEL (UTF-8); the value of any other one may be anything.
+ * (digits, not 0), FILE (not empty), NAME and LABEL (UTF-8); the value of any other one may be anything.
  */
 const char *cli_value_wants(const char *kind, const char *value);
 

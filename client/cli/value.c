@@ -57,6 +57,12 @@ static bool value_text(const char *text, uint64_t *ret_length)
         return ferry_utf8_valid(text);
 }
 
+static bool value_file(const char *text, uint64_t *ret_length)
+{
+        *ret_length = strlen(text);
+        return *text;
+}
+
 const char *cli_value_wants(const char *kind, const char *value)
 {
         static const struct {
@@ -66,6 +72,7 @@ const char *cli_value_wants(const char *kind, const char *value)
                 { "TIME", "a time such as 500ms, 30s, 2m or 1h", value_time },
                 { "SIZE", "a size such as 4096, 64K or 1.5GiB", value_size },
                 { "N", "a number, 1 or more", value_number },
+                { "FILE", "the name of a file", value_file },
                 { "NAME", "UTF-8", value_text },
                 { "LABEL", "UTF-8", value_text },
         };

@@ -52,7 +52,7 @@ TEST(a_value_that_is_not_of_its_kind_is_told)
                 { "SIZE", "1.5K", true },   { "SIZE", "0", false },       { "SIZE", "0x10", false },
                 { "SIZE", "1Q", false },    { "TIME", "2m", true },       { "TIME", "s", false },
                 { "TIME", "1d", false },    { "NAME", "\xc3\xa4", true }, { "NAME", "", true },
-                { "LABEL", "\xc3", false }, { "FILE", "\xff", true },
+                { "LABEL", "\xc3", false }, { "FILE", "\xff", true },     { "FILE", "", false },
         };
 
         for (size_t i = 0; i < UNIT_COUNT(values); i++)
