@@ -36,7 +36,7 @@ static int bridge_open(const struct bus_options *options, struct ferry **ret_fer
         int r = ferry_new(url, &how, ret_ferry);
         ferry_secret_free(token);
         if (r < 0)
-                return bus_fail(BUS_USAGE, "%s, or a file for it, is not usable: %s", url, strerror(-r));
+                return bus_fail(BUS_USAGE, "--url, or a file for it, is not usable: %s", strerror(-r));
         r = ferry_get_worker(*ret_ferry, &worker);
         if (r)
                 return bus_fail(r < 0 ? BUS_UNREACHABLE : BUS_PROBLEM, "%s: %s", url, ferry_last_message(*ret_ferry));

@@ -99,14 +99,15 @@ static int parse(struct bus_options *options, int argc, char **argv, const char 
         for (int i = 1; i < argc; i++) {
                 if (strncmp(argv[i], "--", 2) != 0) {
                         if (*ret_n == 2)
-                                return bus_fail(BUS_USAGE, "unexpected argument %s (see --help)", argv[i]);
+                                return bus_fail(BUS_USAGE, "too many arguments (see --help)");
                         operands[(*ret_n)++] = argv[i];
                         continue;
                 }
                 const char *name = argv[i] + 2, *value = strchr(name, '=');
-                const struct option *option = find(name, value ? (size_t)(value - name) : strlen(name));
+                size_t length = value ? (size_t)(value - name) : strlen(name);
+                const struct option *option = find(name, length);
                 if (!option)
-                        return bus_fail(BUS_USAGE, "no option %s (see --help)", argv[i]);
+                        return bus_fail(BUS_USAGE, "no option --%.*s (see --help)", (int)length, name);
                 if (!option->argument && value)
                         return bus_fail(BUS_USAGE, "--%s takes no value", option->name);
                 value = value ? value + 1 : NULL;

@@ -124,30 +124,34 @@ TEST(an_answer_that_is_not_metadata_is_refused)
         }
 }
 
+/* Asks once more; whether the server has said something by LOOK_MS. */
+static bool asked_and_told(int fd)
+{
+        static const char request[] = "PUB ferry.v1.a.metadata _INBOX.test 1\r\nx\r\n";
+        struct pollfd p = { .fd = fd, .events = POLLIN };
+
+        raw_send(fd, request, strlen(request));
+        return poll(&p, 1, LOOK_MS) == 1;
+}
+
 WITH_WORKER(a_bridge_outlives_its_server)
 {
         struct bridge bridge;
         char answer[NATS_LINE_SIZE];
-        struct pollfd p;
+        int fd;
 
         NEEDS_NATS();
         worker_start(w, "a", NULL);
         bridge = nats_bridge(w, NULL);
         nats_restart(NULL);
-        /* Nobody is there until it has connected anew. */
+        fd = nats_subscribe("_INBOX.test");
+        /* Nobody is there until it has connected anew. An answer may take longer than the next question. */
         do {
-                const char *text = text_format("PUB ferry.v1.a.metadata _INBOX.test 1\r\nx\r\n");
-                int fd = nats_subscribe("_INBOX.test");
-
-                raw_send(fd, text, strlen(text));
-                p = (struct pollfd){ .fd = fd, .events = POLLIN };
-                answer[0] = '\0';
-                if (poll(&p, 1, LOOK_MS) == 1) {
-                        nats_read(fd, answer);
-                        nats_read(fd, answer);
-                }
-                (void)close(fd);
-        } while (!*answer);
+                WAIT_UNTIL(asked_and_told(fd));
+                nats_read(fd, answer);
+        } while (strcmp(answer, "PING") == 0);
+        nats_read(fd, answer);
+        (void)close(fd);
         assert_string_equal(answer, "{\"code\":\"invalid-parameter\"}");
         nats_bridge_end(&bridge);
 }
@@ -180,11 +184,11 @@ TEST(the_command_line_is_understood_or_told_what_is_wrong_with_it)
                 { { "bridge", "--version" }, 0, "ferry-nats " },
                 { { NULL }, 2, "usage: ferry-nats bridge, or ferry-nats metadata URL" },
                 { { "metadata" }, 2, "usage: ferry-nats bridge, or ferry-nats metadata URL" },
-                { { "metadata", URL, "more" }, 2, "unexpected argument more" },
-                { { "bridge", "--nat", "x" }, 2, "no option --nat" },
+                { { "metadata", URL, "more" }, 2, "too many arguments" },
+                { { "bridge", "--nat=nats://a:secret@h" }, 2, "no option --nat (" },
                 { { "bridge", "--insecure=1" }, 2, "--insecure takes no value" },
                 { { "bridge", "--nats" }, 2, "--nats needs a value" },
-                { { "bridge", "--url", "ftp://127.0.0.1" }, 2, "ftp://127.0.0.1, or a file for it, is not usable" },
+                { { "bridge", "--url", "http://a:secret@127.0.0.1" }, 2, "nats: --url, or a file for it, is" },
                 { { "metadata", "nats://me:secret@127.0.0.1/a/op_0123456789abcdef" }, 2, "has no user or password" },
                 { { "metadata", URL, "--nats-cert=x" }, 2, "--nats-cert and --nats-key need each other" },
                 { { "metadata", URL, "--nats-user-file=/" }, 2, "/: Is a directory" },
