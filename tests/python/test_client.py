@@ -186,6 +186,37 @@ class TestClient(unittest.TestCase):
         self.assertEqual((follower.status, target.read()), ("COMPLETE", content))
         self.assertEqual(read.wait(timeout=30).status, "COMPLETE")
 
+    def test_what_is_no_worker_is_told_as_such(self):
+        """By an OSError or a FerryError that names it; a lost half of an answer as well."""
+        for answer, kind in ((None, ConnectionRefusedError), (b"", ConnectionResetError), (b"SSH-2.0\r\n", ConnectionError),
+                             (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", ConnectionError),
+                             (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1\r\n\r\n{",
+                              ferry.FerryError)):
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+                if answer is None:
+                    listener.close()
+                else:
+                    thread = threading.Thread(target=self.answer_once, args=(listener, answer), daemon=True)
+                    thread.start()
+                    self.addCleanup(thread.join, 30)
+                with self.assertRaisesRegex(kind, url):
+                    ferry.Client(url).worker()
+
+    @staticmethod
+    def answer_once(listener, answer):
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(answer)
+
+    def test_no_error_repeats_a_secret(self):
+        for url, token in (("http://user:secret@127.0.0.1", None), ("http://user:se/cret@h", None),
+                           ("ftp://user:secret@h", None), (self.here.url, "secret\n")):
+            with self.assertRaises(ValueError) as raised:
+                ferry.Client(url, token)
+            self.assertNotIn("cret", str(raised.exception))
+
     def test_a_region_is_spread_to_all_but_those_that_do_not_answer(self):
         content = os.urandom(SIZE)
         source = self.region(self.there, content)

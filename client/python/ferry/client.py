@@ -55,6 +55,10 @@ class Client:
                  tls: ssl.SSLContext | None = None) -> None:
         self.url = url.rstrip("/")
         self._parts = urlsplit(self.url)
+        if "@" in url and self._parts.scheme != "unix":  # no text repeats a password
+            raise ValueError("the URL of a worker has no user or password: give a token")
+        if token and not all("!" <= character <= "~" for character in token):
+            raise ValueError("the token has a character that no token has, as a line break has: give token.strip()")
         if self._parts.scheme not in ("http", "https", "unix") or not (self._parts.netloc or self._parts.path):
             raise ValueError(f"{url!r} is not the URL of a worker: http://HOST:PORT, https://HOST:PORT or unix:/PATH")
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -102,6 +106,21 @@ class Client:
                 connection.close()
                 raise
 
+    @contextlib.contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Errors of the network are OSError, and name the worker."""
+        try:
+            yield
+        except OSError as error:
+            advice = f"does a worker answer at {self.url}?"
+            if error.strerror:
+                error.strerror += f": {advice}"
+            else:
+                error.args = (f"{error}: {advice}",)
+            raise
+        except http.client.HTTPException as error:
+            raise ConnectionError(f"{error!r} came instead of a whole answer: is {self.url} a worker's?") from error
+
     def request(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None,
                 timeout: float | None = None, **query: Any) -> Any:
         """One request. A body that is no buffer goes as JSON; the answer is JSON's value, bytes, or None for 204."""
@@ -114,12 +133,13 @@ class Client:
             sent["Content-Type"] = "application/json"
         if method == "POST":  # so that it can be sent again where a kept connection has ended
             sent.setdefault("Idempotency-Key", uuid.uuid4().hex)
-        connection, response, again = self._send(method, path, body, sent, timeout or self._timeout)
-        try:
-            content = response.read()
-        except BaseException:
-            connection.close()
-            raise
+        with self._naming():
+            connection, response, again = self._send(method, path, body, sent, timeout or self._timeout)
+            try:
+                content = response.read()
+            except BaseException:
+                connection.close()
+                raise
         if response.will_close:
             connection.close()
         else:
@@ -127,10 +147,15 @@ class Client:
         if again and method == "DELETE" and response.status in (404, 410):  # the first one may have done it
             return None
         kind = response.headers.get_content_type()
-        value = json.loads(content) if content and kind.endswith("json") else content
+        try:
+            value = json.loads(content) if content and kind.endswith("json") else content
+        except ValueError:
+            raise FerryError("not-a-worker", f"{self.url} answered what is no JSON: is it the URL of a worker?",
+                             response.status) from None
         if response.status >= 400:
             if not isinstance(value, dict):
-                raise FerryError("not-a-worker", f"{self.url} answered {response.status} without a problem document",
+                raise FerryError("not-a-worker", f"{self.url} answered {response.status} without a problem document: "
+                                 "is it the URL of a worker?",
                                  response.status)
             raise FerryError(value.get("code", "internal"), value.get("detail") or value.get("title", ""),
                              response.status, bool(value.get("retryable")))
