@@ -238,7 +238,7 @@ else:
 
 def _to_descriptors(serialized: list[Any]) -> Any:
     if not serialized:
-        raise ValueError("the metadata have no descriptor")
+        raise ValueError("the metadata have no descriptor: ask the peer for others")
     descriptors = [Descriptor.from_serialized(one) for one in serialized]
     return descriptors[0] if len(descriptors) == 1 else descriptors
 
@@ -286,7 +286,7 @@ class Descriptor(OfThisProcess):
         self._data_ref: Any = data
         self._tensor: Any = None
         if data is None:
-            raise ValueError("there is no data to describe")
+            raise ValueError("there is no data to describe: pass a tensor, an array or a buffer")
         if isinstance(data, tuple) and 2 <= len(data) <= 4 and isinstance(data[0], int):
             self._of_pointer(*data)
         elif isinstance(data, tuple) and len(data) == 2:
@@ -347,7 +347,8 @@ class Descriptor(OfThisProcess):
             self._ptr, self._data_size, keep = buffer_address(data, False)
             self._writable = not memoryview(data).readonly
         except TypeError:
-            raise TypeError(f"no descriptor can be made of a {type(data).__name__}") from None
+            raise TypeError(f"no descriptor can be made of a {type(data).__name__}: pass a tensor, an array or "
+                            "a buffer") from None
         self._keep = (data, keep)
 
     @property
@@ -381,7 +382,7 @@ class Descriptor(OfThisProcess):
         """Registers the memory once, for any number of operations."""
         _check_connector(connection)
         if self._region is not None and self._connector != connection:
-            raise RuntimeError("the descriptor is registered with another connector")
+            raise RuntimeError("the descriptor is registered with another connector: deregister it there first")
         if self._region is None:
             self._connector, self._region_of = connection, connection._worker()
             self._region = self._use(self._region_of, False)
@@ -390,7 +391,7 @@ class Descriptor(OfThisProcess):
         """Lets go of it, or leaves that to the last operation that uses it."""
         _check_connector(connection)
         if self._region is None or self._connector != connection:
-            raise RuntimeError("the descriptor is not registered with this connector")
+            raise RuntimeError("the descriptor is not registered with this connector: register it first")
         self._region = self._connector = None
 
     register_memory = register_with_connector  # the name of 2025
@@ -398,11 +399,11 @@ class Descriptor(OfThisProcess):
     def _use(self, worker: Worker, receives: bool) -> Region:
         """A region for one operation."""
         if self._keep is _REMOTE:
-            raise ValueError("the descriptor is of the peer's memory")
+            raise ValueError("the descriptor is of the peer's memory: pass one of memory of this process")
         if self._tensor is not None and self._tensor.data_ptr() != self._ptr:
             raise ValueError("the tensor was resized after its descriptor was made: make another")
         if receives and not self._writable:
-            raise ValueError("the memory is read-only and cannot receive bytes")
+            raise ValueError("the memory is read-only and cannot receive bytes: pass a writable one")
         if self._region is not None and self._region_of is worker:
             return self._region if self._data_size == self._region.size else self._region.slice(0, self._data_size)
         found = worker.region_at(self._ptr, self._data_size, self._keep)
@@ -430,7 +431,7 @@ def _descriptor_list(descriptors: Any) -> list[Descriptor]:
     if not isinstance(descriptors, (list, tuple)) or not all(isinstance(one, Descriptor) for one in descriptors):
         raise TypeError("local_descriptors is a Descriptor or a list of them")
     if not descriptors:
-        raise ValueError("there is no descriptor")
+        raise ValueError("there is no descriptor: pass at least one")
     return list(descriptors)
 
 
@@ -650,10 +651,10 @@ class ActiveOperation(AbstractOperation):
         theirs = [one.size for one in remote_metadata.descriptors]
         ours = [one.size for one in descriptors]
         if len(theirs) != len(ours):
-            raise ValueError(f"{len(ours)} descriptors here, {len(theirs)} of the peer")
+            raise ValueError(f"{len(ours)} descriptors here, {len(theirs)} of the peer: pass as many")
         for i, (here, there) in enumerate(zip(ours, theirs)):
             if here != there:
-                raise ValueError(f"descriptor {i} has {here} bytes here, {there} of the peer")
+                raise ValueError(f"descriptor {i} has {here} bytes here, {there} of the peer: pass as many")
         super().__init__(connector, descriptors, _metadata_text(remote_metadata))
 
     def cancel(self) -> None:
@@ -681,7 +682,7 @@ class ReadOperation(ActiveOperation):
     def results(self) -> list[Descriptor]:
         """The descriptors that were read into."""
         if self.status != OperationStatus.COMPLETE:
-            raise RuntimeError(f"the read is not complete: {self.status}")
+            raise RuntimeError(f"the read is not complete: {self.status} (await wait_for_completion() first)")
         return list(self._descriptors)
 
 
