@@ -44,6 +44,13 @@ def library(folder):
     return os.path.join(folder, target)
 
 
+def succeeds(command):
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
 def run(command):
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
@@ -103,11 +110,10 @@ class Wheel:
 
 
 def get_requires_for_build_wheel(config_settings=None):
-    missing = [name for name in ("meson", "ninja") if not shutil.which(name)]
-    # scripts/make-docs runs by the python3 of the path: that of a virtual environment lacks what the system's has.
-    if subprocess.run(["python3", "-c", "import yaml"], capture_output=True, check=False).returncode:
-        missing.append("PyYAML")
-    return missing
+    # meson, and scripts/make-docs by the python3 of the path, may not see the system's modules: pip hides them here.
+    needed = {"meson": ["meson", "--version"], "ninja": ["ninja", "--version"],
+              "PyYAML": ["python3", "-c", "import yaml"]}
+    return [name for name, command in needed.items() if not succeeds(command)]
 
 
 get_requires_for_build_editable = get_requires_for_build_wheel
