@@ -43,6 +43,12 @@ void worker_start(struct worker *w, const char *name, const char *const *flags);
  */
 void worker_start_plain(struct worker *w, const char *name, const char *const *flags);
 
+/*
+ * "127.0.0.1:PORT" for a worker, and for another after its end: until the test ends, the system gives the port to
+ * nobody who does not ask for it by number.
+ */
+const char *address_hold(void);
+
 /* What is started from now on gets these listening sockets as systemd passes them; n 0: none. */
 void worker_pass(const int *fds, size_t n);
 

@@ -141,6 +141,19 @@ int command_run(const char *const *argv, const char *input, const char **ret_out
         return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+static void address_release(void *fd)
+{
+        (void)close((int)(intptr_t)fd);
+}
+
+const char *address_hold(void)
+{
+        uint16_t port;
+
+        (void)test_keep((void *)(intptr_t)raw_hold(&port), address_release);
+        return text_format("127.0.0.1:%d", port);
+}
+
 void pass_time(unsigned ms)
 {
         int timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);

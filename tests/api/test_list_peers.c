@@ -430,10 +430,12 @@ WITH_PAIR(a_restriction_to_http_does_not_replace_the_reasons)
 WITH_PAIR(a_restarted_worker_is_not_connected_by_http_any_more)
 {
         static const char *const apart[] = { "--local", "off", NULL };
+        const char *const *at = STRINGS("--local", "off", "--listen", address_hold());
         OPERATION stale;
         struct json_object *peer;
 
-        worker_start(&p->a, "a", apart);
+        worker_start_plain(&p->a, "a", at);
+        worker_connect(&p->a, NULL, NULL);
         worker_start(&p->b, "b", apart);
         worker_expect(&p->a, "no transport but HTTP");
         worker_expect(&p->b, "no transport but HTTP");
@@ -441,10 +443,9 @@ WITH_PAIR(a_restarted_worker_is_not_connected_by_http_any_more)
         read_all_by(p, NULL);
         assert_string_equal(json_text(only_peer(&p->b), "status"), "connected");
         offer_make(&p->a, FERRY_READABLE, region_make(&p->a, SIZE, 7), &stale);
-        const char *http = text_format("%s", p->a.url + strlen("http://"));
         worker_kill(&p->a);
         worker_clean(&p->a);
-        worker_start(&p->a, "a", STRINGS("--local", "off", "--listen", http));
+        worker_start_plain(&p->a, "a", at);
         worker_expect(&p->a, "no transport but HTTP");
         read_by(p, &stale, region_make(&p->b, SIZE, 0), NULL, FERRY_ERRORED);
         peer = only_peer(&p->b);

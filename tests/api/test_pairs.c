@@ -20,13 +20,18 @@ static void fixture_offer(struct fixture *f, enum ferry_kind kind)
         offer_make(&f->p.a, kind, f->offered, &f->passive);
 }
 
-static void fixture_start(struct fixture *f, bool network, enum ferry_kind kind)
+static void fixture_fill(struct fixture *f, enum ferry_kind kind)
 {
-        pair_start(&f->p, network);
         pair_expect_failures(&f->p);
         f->offered = region_make(&f->p.a, SIZE, 3);
         f->local = region_make(&f->p.b, SIZE, 4);
         fixture_offer(f, kind);
+}
+
+static void fixture_start(struct fixture *f, bool network, enum ferry_kind kind)
+{
+        pair_start(&f->p, network);
+        fixture_fill(f, kind);
 }
 
 static void fixture_stop(struct fixture *f)
@@ -322,6 +327,9 @@ CASE(expired_metadata_is_refused)
 
 /* ---- the worker is not there any more ---- */
 
+static const char *const network[] = { "--data-listen", "127.0.0.1:0", "--local", "off",
+                                       "--transports",  "tcp,self",    NULL };
+
 /* connected: there was an endpoint, whose loss may be what is noticed first. */
 static void story_gone(struct fixture *f, bool connected)
 {
@@ -348,51 +356,40 @@ CASE(a_worker_that_is_gone_is_unreachable_within_seconds)
                 if (i >> 1)
                         pair_assert_serving(&f->p); /* with and without a connection from before */
                 story_gone(f, i >> 1);
-                worker_start(&f->p.a, "a",
-                             f->p.network ? STRINGS("--data-listen", "127.0.0.1:0", "--local", "off", "--transports",
-                                                    "tcp,self")
-                                          : NULL);
+                worker_start(&f->p.a, "a", f->p.network ? network : NULL);
                 pair_assert_serving(&f->p);
                 fixture_stop(f);
         }
 }
 
-/* The same ports, another process: the old metadata finds it, and is told that it is stale. */
-static void restart_on_the_same_ports(struct pair *p)
+/* data NULL: over the local transport. */
+static void start_at(struct worker *w, const char *http, const char *data)
 {
-        char *http = strdup(p->a.url + strlen("http://")), *data = strdup(p->a.data);
-        const char *flags[] = { "--listen", http,           "--data-listen", data, "--local",
-                                "off",      "--transports", "tcp,self",      NULL };
+        const char *flags[] = { "--listen", http, data ? "--data-listen" : NULL, data, "--local", "off", "--transports",
+                                "tcp,self", NULL };
 
-        worker_kill(&p->a);
-        worker_clean(&p->a);
-        if (!p->network)
-                flags[2] = NULL;
-        worker_start_plain(&p->a, "a", flags);
-        assert_int_equal(ferry_new(p->a.url, NULL, &p->a.client), 0);
-        assert_string_equal(p->a.url + strlen("http://"), http);
-        assert_string_equal(p->a.data, data);
-        free(http);
-        free(data);
+        worker_start_plain(w, "a", flags);
+        worker_connect(w, NULL, NULL);
 }
 
+/* The same ports, another process: the old metadata finds it, and is told that it is stale. */
 CASE(metadata_of_a_restarted_worker_is_stale)
 {
         static const enum ferry_kind kinds[] = { FERRY_READABLE, FERRY_WRITABLE };
 
         for (int i = 0; i < 4; i++) {
-                struct ferry_worker_info info;
-                bool network = i & 1;
+                const char *http = address_hold(), *data = i & 1 ? address_hold() : NULL;
 
-                fixture_start(f, network, kinds[i >> 1]);
+                start_at(&f->p.a, http, data);
+                worker_start(&f->p.b, "b", data ? network : NULL);
+                fixture_fill(f, kinds[i >> 1]);
                 if (i >> 1)
                         pair_assert_serving(&f->p);
-                restart_on_the_same_ports(&f->p);
+                worker_kill(&f->p.a);
+                worker_clean(&f->p.a);
+                start_at(&f->p.a, http, data);
                 /* Locally nobody of that epoch is there: its successor says so over HTTP, as on the network. */
                 assert_fails(f, active_name(f), f->passive.metadata, FERRY_ERRORED, FERRY_E_STALE_METADATA);
-                assert_int_equal(ferry_get_worker(f->p.a.client, &info), 0);
-                (void)snprintf(f->p.a.epoch, sizeof(f->p.a.epoch), "%.16s", info.epoch);
-                ferry_worker_info_clear(&info);
                 pair_assert_serving(&f->p);
                 fixture_stop(f);
         }

@@ -13,12 +13,6 @@ struct scene {
         struct worker dead, other, again;
 };
 
-/* The bound address of a worker's listener without "http://". */
-static const char *bound(const struct worker *w)
-{
-        return w->url + strlen("http://");
-}
-
 #define WITH_SCENE(name) SCENE(struct scene, s, name, (void)0)
 
 WITH_SCENE(the_next_start_removes_the_socket_of_a_dead_worker_only)
@@ -62,24 +56,25 @@ WITH_SCENE(a_peer_that_finds_nobody_listening_removes_the_socket)
 WITH_SCENE(a_worker_that_comes_back_has_its_addresses_and_another_epoch)
 {
         static const char *const network[] = { "--data-listen", "127.0.0.1:0", "--local", "off", NULL };
+        const char *http = address_hold(), *data = address_hold();
+        const char *const at[] = { "--listen", http, "--data-listen", data, "--local", "off", NULL };
         char old_epoch[sizeof(((struct worker *)0)->epoch)];
         OPERATION offer, read;
 
-        worker_start(&s->dead, "w", network);
+        worker_start_plain(&s->dead, "w", at);
+        worker_connect(&s->dead, NULL, NULL);
         worker_start(&s->other, "other", network);
         worker_expect(&s->other, "error=stale-metadata");
         const char *region = region_make(&s->dead, SIZE, 1);
         const char *target = region_make(&s->other, SIZE, 0);
         offer_make(&s->dead, FERRY_READABLE, region, &offer);
         pair_assert_serving(&(struct pair){ .a = s->dead, .b = s->other });
-        const char *http = text_format("%s", bound(&s->dead));
-        const char *data = text_format("%s", s->dead.data);
         (void)snprintf(old_epoch, sizeof(old_epoch), "%s", s->dead.epoch);
         worker_kill(&s->dead);
 
-        worker_start_plain(&s->again, "w", STRINGS("--listen", http, "--data-listen", data, "--local", "off"));
+        worker_start_plain(&s->again, "w", at);
         worker_connect(&s->again, NULL, NULL);
-        assert_string_equal(bound(&s->again), http);
+        assert_string_equal(s->again.url + strlen("http://"), http);
         assert_string_equal(s->again.data, data);
         assert_string_not_equal(s->again.epoch, old_epoch);
         assert_problem(&s->again, "GET", "/v1/operations/op_0000000000000001", NULL, 404, "not-found", NULL);
