@@ -100,6 +100,14 @@ void nats_read(int fd, char line[NATS_LINE_SIZE])
                 line[n - 2] = '\0';
 }
 
+/* The server asks after two seconds whether a client lives. */
+static void read_message(int fd, char line[NATS_LINE_SIZE])
+{
+        do
+                nats_read(fd, line);
+        while (strcmp(line, "PING") == 0);
+}
+
 int nats_subscribe(const char *subject)
 {
         char line[4096];
@@ -125,7 +133,7 @@ void nats_ask(const char *subject, const char *payload, char answer[NATS_LINE_SI
         int fd = nats_subscribe("_INBOX.test");
 
         raw_send(fd, text, strlen(text));
-        nats_read(fd, line); /* MSG _INBOX.test 1 SIZE */
+        read_message(fd, line); /* MSG _INBOX.test 1 SIZE */
         assert_non_null(strstr(line, "MSG _INBOX.test"));
         nats_read(fd, answer);
         (void)close(fd);
@@ -136,7 +144,7 @@ void nats_answer(int fd, const char *text)
         char line[NATS_LINE_SIZE], id[NATS_LINE_SIZE], reply[NATS_LINE_SIZE];
         const char *message;
 
-        nats_read(fd, line); /* MSG SUBJECT SID REPLY SIZE */
+        read_message(fd, line); /* MSG SUBJECT SID REPLY SIZE */
         assert_int_equal(sscanf(line, "MSG %*s %*s %511s %*s", reply), 1);
         nats_read(fd, id);
         message = text_format("PUB %s %zu\r\n%s\r\n", reply, strlen(text), text);
