@@ -188,7 +188,7 @@ struct world *world_new_with(enum carrier carrier, size_t size, struct world_kno
                         .chunk_size = knobs.chunk_size ?: 256 << 10,
                         .spin_us = knobs.spin_us,
                         .max_claims = knobs.max_claims,
-                        .grace_ms = 500,
+                        .grace_ms = 10000, /* on a busy machine 16 MiB may be under way for a second */
                         .operations = { .claim = i ? claim : claim_nothing,
                                         .wake_waiters = i ? wake_passive : wake_active,
                                         .context = w },

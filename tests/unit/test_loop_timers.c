@@ -17,9 +17,9 @@ WITH_LOOP(waiting_for_a_deadline_is_one_wait)
         for (uint64_t i = 0; i < 20; i++) {
                 struct probe *probe = probe_new();
                 loop_drain();
-                loop_timer_start(loop, &probe->timer, clock_now_us() + 3 * MS + 37 * i);
                 /* The loop sleeps already, or is about to: one wait to be woken from, one for the deadline. */
                 int before = atomic_load(&loop_waits);
+                loop_timer_start(loop, &probe->timer, clock_now_us() + 3 * MS + 37 * i);
                 wait_for(&probe->done);
                 assert_in_range(probe->waits - before, 0, 2);
         }
@@ -90,9 +90,9 @@ WITH_LOOP(moving_a_timer_later_costs_no_wakeups)
         struct probe *first = probe_new(), *moved = probe_new(), *end = probe_new();
         uint64_t now = clock_now_us();
         loop_timer_start(loop, &moved->timer, now + 3600 * (uint64_t)SECOND);
-        loop_timer_start(loop, &end->timer, now + 100 * MS);
         loop_timer_start(loop, &first->timer, 0);
         wait_for(&first->done);
+        loop_timer_start(loop, &end->timer, clock_now_us() + 100 * MS); /* never in the same round as first */
         for (uint64_t i = 0; i < 10000; i++)
                 loop_timer_start(loop, &moved->timer, now + 3600 * (uint64_t)SECOND + i);
         wait_for(&end->done);
