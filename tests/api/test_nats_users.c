@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include "nats.h"
 
 /* Users of a bus: what each may do. */
@@ -95,6 +99,62 @@ WITH_SHARED(accounts_are_apart_and_a_token_is_enough)
         environment_set("FERRY_NATS_USER_FILE", "");
         pair_stop(&s->pair);
         nats_restart(NULL);
+}
+
+/* A server that refuses everybody, until its socket is shut down. */
+struct refusing {
+        int listener;
+        unsigned n;
+};
+
+static void *refuse(void *argument)
+{
+        static const char info[] = "INFO {\"server_id\":\"x\",\"version\":\"2.9.10\",\"proto\":1,\"max_payload\":1024,"
+                                   "\"auth_required\":true,\"nonce\":\"AAAAAAAAAAAAAAA\"}\r\n",
+                          refusal[] = "-ERR 'Authorization Violation'\r\n";
+        struct refusing *server = argument;
+        int fd;
+
+        while ((fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
+                char connect[4096];
+
+                raw_send(fd, info, strlen(info));
+                if (recv(fd, connect, sizeof(connect), 0) > 0)
+                        raw_send(fd, refusal, strlen(refusal));
+                server->n++;
+                (void)close(fd);
+        }
+        return NULL;
+}
+
+static void assert_refused_times(unsigned n)
+{
+        struct refusing server = { 0 };
+        uint16_t port;
+        pthread_t thread;
+
+        server.listener = raw_listen(&port);
+        assert_int_equal(pthread_create(&thread, NULL, refuse, &server), 0);
+        nats_assert_asks(text_format("nats://127.0.0.1:%u/a/op_0123456789abcdef", (unsigned)port), 3,
+                         "cannot use the NATS server");
+        assert_int_equal(shutdown(server.listener, SHUT_RDWR), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        (void)close(server.listener);
+        assert_int_equal(server.n, n);
+}
+
+/* Libnats leaves one signature in 256 out. */
+WITH_SHARED(a_refused_signature_is_tried_with_another_nonce)
+{
+        const char *user = text_format("%s/user", s->path);
+
+        file_write(user, "me:secret\n");
+        environment_set("FERRY_NATS_CREDS", text_format("%s/peer.creds", getenv("FERRY_NATS_CREDENTIALS")));
+        assert_refused_times(3);
+        environment_set("FERRY_NATS_CREDS", "");
+        environment_set("FERRY_NATS_USER_FILE", user);
+        assert_refused_times(1);
+        environment_set("FERRY_NATS_USER_FILE", "");
 }
 
 WITH_WORKER(a_password_in_a_url_is_refused_and_not_repeated)
