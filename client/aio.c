@@ -10,17 +10,23 @@
 #include "aio_internal.h"
 #include "sigpipe.h"
 
-enum {
-        AIO_EVENTS = 64,
-        AIO_CONNECTIONS = 256, /* kept for later calls */
-};
+enum { AIO_EVENTS = 64 };
+
+/*
+ * What an event of the epoll is of: a call, whose socket it is; else a descriptor, of the timer or one that libcurl
+ * connects, as an odd number.
+ */
+static uint64_t aio_data_of(int fd)
+{
+        return (uint64_t)(unsigned)fd << 1 | 1;
+}
 
 /* ---- what libcurl waits for ---- */
 
 static int aio_on_socket(CURL *easy, curl_socket_t fd, int what, void *context, void *known)
 {
         struct ferry_aio *aio = context;
-        struct epoll_event event = { .data.fd = fd };
+        struct epoll_event event = { .data.u64 = aio_data_of(fd) };
         if (what == CURL_POLL_REMOVE) {
                 (void)epoll_ctl(aio->epoll, EPOLL_CTL_DEL, fd, NULL);
                 curl_multi_assign(aio->multi, fd, NULL);
@@ -64,14 +70,29 @@ static void aio_collect(struct ferry_aio *aio)
                 struct aio_call *c = NULL;
                 CURLcode code = m->data.result;
                 if (m->msg == CURLMSG_DONE && curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &c) == CURLE_OK)
-                        aio_http_try_end(c, code);
+                        aio_connected(c, code);
         }
+}
+
+static void aio_handle(struct ferry_aio *aio, const struct epoll_event *event)
+{
+        uint64_t expirations;
+        int fd = (int)(event->data.u64 >> 1), running;
+        if (!(event->data.u64 & 1))
+                aio_ready(event->data.ptr);
+        else if (fd == aio->timer)
+                (void)!read(fd, &expirations, sizeof(expirations));
+        else
+                curl_multi_socket_action(aio->multi, fd,
+                                         (event->events & EPOLLIN ? CURL_CSELECT_IN : 0) |
+                                                 (event->events & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
+                                                 (event->events & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0),
+                                         &running);
 }
 
 int ferry_aio_dispatch(struct ferry_aio *aio, int timeout_ms)
 {
         struct epoll_event events[AIO_EVENTS];
-        uint64_t expirations;
         int running;
         aio->called = 0;
         if (!handle_is_ours(aio->f))
@@ -80,17 +101,8 @@ int ferry_aio_dispatch(struct ferry_aio *aio, int timeout_ms)
         if (n < 0 && errno != EINTR)
                 return -errno;
         struct sigpipe_guard guard = sigpipe_block(aio->f->tls);
-        for (int i = 0; i < n; i++) {
-                unsigned what = events[i].events;
-                if (events[i].data.fd == aio->timer)
-                        (void)!read(aio->timer, &expirations, sizeof(expirations));
-                else
-                        curl_multi_socket_action(aio->multi, events[i].data.fd,
-                                                 (what & EPOLLIN ? CURL_CSELECT_IN : 0) |
-                                                         (what & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
-                                                         (what & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0),
-                                                 &running);
-        }
+        for (int i = 0; i < n; i++)
+                aio_handle(aio, &events[i]);
         if (aio->curl_due_ms <= ferry_clock_ms()) {
                 aio->curl_due_ms = AIO_NEVER;
                 curl_multi_socket_action(aio->multi, CURL_SOCKET_TIMEOUT, 0, &running);
@@ -117,7 +129,7 @@ int ferry_aio_new(struct ferry *f, struct ferry_aio **ret_aio)
         if (r == 0 && (aio->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) < 0)
                 r = -errno;
         if (r == 0 && epoll_ctl(aio->epoll, EPOLL_CTL_ADD, aio->timer,
-                                &(struct epoll_event){ .events = EPOLLIN, .data.fd = aio->timer }) < 0)
+                                &(struct epoll_event){ .events = EPOLLIN, .data.u64 = aio_data_of(aio->timer) }) < 0)
                 r = -errno;
         if (r == 0 && !(aio->multi = curl_multi_init()))
                 r = -ENOMEM;
@@ -131,7 +143,6 @@ int ferry_aio_new(struct ferry *f, struct ferry_aio **ret_aio)
         curl_multi_setopt(aio->multi, CURLMOPT_SOCKETDATA, aio);
         curl_multi_setopt(aio->multi, CURLMOPT_TIMERFUNCTION, aio_on_timer);
         curl_multi_setopt(aio->multi, CURLMOPT_TIMERDATA, aio);
-        curl_multi_setopt(aio->multi, CURLMOPT_MAXCONNECTS, (long)AIO_CONNECTIONS);
         *ret_aio = aio;
         return 0;
 }

@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <utlist.h>
 
 #include <ferry/clock.h>
 
 #include "aio_internal.h"
+#include "connection.h"
 #include "decode.h"
 #include "sizes.h"
+
+enum { AIO_CONNECTIONS = 256 }; /* kept for later calls */
 
 /* ---- calls ---- */
 
@@ -17,8 +22,11 @@ static void aio_call_free(struct aio_call *c)
         path_clear(&c->path);
         reply_clear(&c->reply);
         free(c->awaited);
-        if (c->lane)
+        if (c->lane) {
+                if (c->aio->n_idle >= AIO_CONNECTIONS)
+                        connection_close(c->lane);
                 c->aio->idle[c->aio->n_idle++] = c->lane;
+        }
         free(c);
 }
 
@@ -171,15 +179,45 @@ static void aio_finish(struct aio_call *c, int r)
         ferry_operation_results_clear(&outcome.results);
 }
 
+/* Has the epoll tell of the events, POLLIN or POLLOUT, of a call's socket; 0: of none. 0; -errno. */
+static int aio_watch(struct aio_call *c, short events)
+{
+        int operation = !events ? EPOLL_CTL_DEL : c->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+        struct epoll_event event = { .events = (events & POLLIN ? EPOLLIN : 0u) | (events & POLLOUT ? EPOLLOUT : 0u),
+                                     .data.ptr = c };
+        if (c->watched == events)
+                return 0;
+        c->watched = events;
+        return epoll_ctl(c->aio->epoll, operation, c->lane->socket, &event) < 0 ? -errno : 0;
+}
+
 void aio_http_try_end(struct aio_call *c, CURLcode code)
 {
         uint64_t delay;
         c->running = false;
+        (void)aio_watch(c, 0); /* which closing the socket would do as well */
         int r = http_try_end(&c->http_try, code);
         if (call_retry(c->lane, c->request, &c->reply, r, c->tries, &delay))
                 aio_later(c, delay);
         else
                 aio_finish(c, r);
+}
+
+/* Does what the try needs. */
+static void aio_go_on(struct aio_call *c)
+{
+        switch (c->http_try.need) {
+        case HTTP_TRY_NOTHING:
+                aio_http_try_end(c, c->http_try.code);
+                break;
+        case HTTP_TRY_SOCKET:
+                if (aio_watch(c, c->http_try.events) < 0)
+                        aio_http_try_end(c, CURLE_OUT_OF_MEMORY);
+                break;
+        case HTTP_TRY_CONNECTION:
+                c->watched = 0; /* the broken connection has left the epoll with its socket */
+                break;
+        }
 }
 
 void aio_http_try_begin(struct aio_call *c)
@@ -189,10 +227,24 @@ void aio_http_try_begin(struct aio_call *c)
         c->http_try = (struct http_try){ .f = c->lane, .request = c->request, .reply = &c->reply };
         curl_easy_setopt(c->lane->easy, CURLOPT_PRIVATE, c);
         int r = http_try_begin(&c->http_try);
-        if (r < 0)
+        if (r < 0) {
                 aio_finish(c, r);
-        else
+        } else {
                 c->running = true;
+                aio_go_on(c);
+        }
+}
+
+void aio_connected(struct aio_call *c, CURLcode code)
+{
+        http_try_connected(&c->http_try, code);
+        aio_go_on(c);
+}
+
+void aio_ready(struct aio_call *c)
+{
+        http_try_step(&c->http_try);
+        aio_go_on(c);
 }
 
 /* ---- the calls ---- */

@@ -26,7 +26,8 @@ struct aio_call {
         struct ferry_aio *aio;
         struct ferry *lane; /* a handle of its own in the set's multi handle */
         struct http_try http_try;
-        bool running;    /* the try is in the multi handle */
+        bool running;    /* the try is under way */
+        short watched;   /* the events of its socket in the epoll, POLLIN or POLLOUT; 0 = it is not there */
         unsigned tries;  /* of this request */
         uint64_t due_ms; /* when the next try starts, while none runs */
         const struct request *request;
@@ -68,6 +69,10 @@ void aio_call_back(struct aio_call *c, int r, const struct aio_outcome *outcome)
 /* Begin and end one try of a call's request. Both may run the callback and free the call. */
 void aio_http_try_begin(struct aio_call *c);
 void aio_http_try_end(struct aio_call *c, CURLcode code);
+
+/* libcurl has connected for the call, or not; its socket is ready. Both may run the callback and free the call. */
+void aio_connected(struct aio_call *c, CURLcode code);
+void aio_ready(struct aio_call *c);
 
 /* ---- aio_timer.c ---- */
 

@@ -33,17 +33,26 @@ enum {
         CLIENT_PROBLEM_BODY_MAX = 1024 * 1024, /* bytes of a refusal, whatever answer_max says */
 };
 
+enum connection_state { CONNECTION_CLOSED, CONNECTION_CONNECTING, CONNECTION_OPEN };
+
 /* All fields belong to the one thread that uses the handle, except for those that ferry_abort uses. */
 struct ferry {
-        CURLM *multi;        /* owns the connections, which outlive a request; constant, any thread may wake it */
-        bool multi_shared;   /* it belongs to a ferry_aio */
         unsigned generation; /* see handle_is_ours; constant */
         atomic_bool aborted; /* any thread */
+        int wake; /* an eventfd, readable once it is aborted; -1 = none: it belongs to a ferry_aio; constant */
+
+        /* connection.c */
+        CURLM *multi;
+        bool multi_shared; /* it belongs to a ferry_aio */
         CURL *easy;
-        CURLU *url;                /* base, taken apart */
-        struct http_try *http_try; /* what the easy handle does just now; NULL = nothing */
-        char *base;                /* "http://host:port/prefix", without a final slash */
-        const char *prefix;        /* within it: what every path begins with, or "" */
+        CURLU *url; /* base, taken apart */
+        enum connection_state connection;
+        curl_socket_t socket; /* of an open connection */
+        int socket_error;     /* errno of the last socket that could not be made */
+
+        char *base;         /* "http://host:port/prefix", without a final slash */
+        const char *prefix; /* within it: what every path begins with, or "" */
+        char *host;         /* the header's value */
         bool tls;
         char *unix_socket; /* NULL = TCP */
         char *authorization;
@@ -91,17 +100,12 @@ void reply_clear(struct reply *reply);
 /* Empties the reply for the next try; secret and lost stay. */
 void reply_restart(struct reply *reply);
 
+/* ---- request_head.c ---- */
+
+/* Request line, headers and the empty line behind them. 0; -EINVAL: they are too long; -ENOMEM. */
+int request_head(const struct ferry *f, const struct request *request, struct ferry_buffer *ret_head);
+
 /* ---- http_try.c: one try ---- */
-
-/* Makes the libcurl handles of a handle whose other fields are set; multi only where none is. 0; -EINVAL; -ENOMEM. */
-int http_try_init(struct ferry *f);
-
-/* Begin and end a try, whose f, request and reply are set. 0 or -errno; a failed http_try_begin() has ended it. */
-int http_try_begin(struct http_try *t);
-int http_try_end(struct http_try *t, CURLcode code);
-
-/* ferry_clock_ms() at which a try times out. */
-uint64_t http_try_deadline(const struct http_try *t);
 
 /* Sends once. 0 when an answer came, of any status; -errno as in ferry.h, reply->fault says why. */
 int http_try_once(struct ferry *f, const struct request *request, struct reply *reply);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "client_internal.h"
+#include "connection.h"
 #include "sigpipe.h"
 #include "sizes.h"
 
@@ -98,12 +99,13 @@ int ferry_new_sized(const char *url, const struct ferry_options *options, struct
         if (!f)
                 return -ENOMEM;
         f->generation = handle_generation;
+        f->wake = -1;
         r = url_parse(url, &f->base, &f->unix_socket);
         if (r == 0)
                 r = handle_set_options(f, &ours);
         if (r == 0) {
                 handle_split_base(f);
-                r = http_try_init(f);
+                r = connection_init(f);
         }
         if (r < 0) {
                 ferry_free(f);
@@ -137,9 +139,10 @@ int handle_clone(const struct ferry *f, CURLM *multi, struct ferry **ret_ferry)
         clone->generation = handle_generation;
         clone->multi = multi;
         clone->multi_shared = true;
+        clone->wake = -1;
         if (r == 0) {
                 handle_split_base(clone);
-                r = http_try_init(clone);
+                r = connection_init(clone);
         }
         if (r < 0)
                 ferry_free(clone);
@@ -154,10 +157,7 @@ struct ferry *ferry_free(struct ferry *f)
                 return NULL;
         problem_clear(f);
         struct sigpipe_guard guard = sigpipe_block(f->tls);
-        curl_easy_cleanup(f->easy);
-        if (f->multi && !f->multi_shared && (handle_is_ours(f) || !f->tls)) /* TLS would take leave of the worker */
-                curl_multi_cleanup(f->multi);
-        curl_url_cleanup(f->url);
+        connection_free(f, !handle_is_ours(f));
         sigpipe_restore(&guard);
         ferry_secret_free(f->authorization);
         free(f->base);
@@ -172,11 +172,12 @@ struct ferry *ferry_free(struct ferry *f)
 void ferry_abort(struct ferry *f)
 {
         atomic_store(&f->aborted, true);
-        (void)curl_multi_wakeup(f->multi); /* no more than a write to a descriptor of its own */
+        (void)!write(f->wake, &(uint64_t){ 1 }, sizeof(uint64_t));
 }
 
 void ferry_resume(struct ferry *f)
 {
+        (void)!read(f->wake, &(uint64_t){ 0 }, sizeof(uint64_t));
         atomic_store(&f->aborted, false);
 }
 

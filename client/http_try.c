@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "http_try.h"
+
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include <ferry/clock.h>
-#include <ferry/http_only.h>
+#include <ferry/encoding.h>
 
 #include "client_internal.h"
-#include "http_try.h"
+#include "connection.h"
 #include "sigpipe.h"
 
 enum {
         HTTP_TRY_STREAMED = 256 * 1024,       /* bytes of a body */
+        HTTP_TRY_SHORT = 16 * 1024,           /* bytes of a body that goes out with the head */
         HTTP_TRY_WAIT_MAX = 24 * 3600 * 1000, /* ms */
         HTTP_TRY_POLL_MS = 1000,
-        HTTP_TRY_CHUNK = 512 * 1024, /* libcurl's buffers */
-        HTTP_TRY_CONNECTIONS = 4,
 };
-
-/* ---- setting up ---- */
 
 /* A body that may take longer than a time-out as long as it moves. */
 static bool http_try_is_streamed(const struct http_try *t)
@@ -27,163 +28,160 @@ static bool http_try_is_streamed(const struct http_try *t)
         return e->source || e->sink || e->size >= HTTP_TRY_STREAMED;
 }
 
-/* For free(); NULL when memory is short. asprintf would take four times as long. */
-static char *http_try_join(const char *a, const char *b, const char *c)
+static void http_try_ended(struct http_try *t, CURLcode code)
 {
-        char *joined = malloc(strlen(a) + strlen(b) + strlen(c) + 1);
-        if (joined)
-                stpcpy(stpcpy(stpcpy(joined, a), b), c);
-        return joined;
+        t->need = HTTP_TRY_NOTHING;
+        t->code = code;
 }
 
-static bool http_try_header_add(struct curl_slist **list, const char *line)
+/* ---- connecting ---- */
+
+static void http_try_connect(struct http_try *t)
 {
-        struct curl_slist *longer = curl_slist_append(*list, line);
-        if (longer)
-                *list = longer;
-        return longer != NULL;
+        t->need = HTTP_TRY_CONNECTION;
+        t->reused = false;
+        if (connection_begin(t->f, t->reply->fault) < 0)
+                http_try_ended(t, CURLE_OUT_OF_MEMORY);
 }
 
-static bool http_try_header_format(struct curl_slist **list, const char *name, const char *value)
+/* From the start. */
+static void http_try_rewind(struct http_try *t)
 {
-        FERRY_CLEANUP(cleanup_free) char *line = http_try_join(name, ": ", value);
-        return line && http_try_header_add(list, line);
-}
-
-static struct curl_slist *http_try_headers(const struct http_try *t)
-{
-        const struct ferry_exchange *e = &t->request->exchange;
-        struct curl_slist *list = NULL;
-        /* An empty Content-Type keeps libcurl from naming a form. */
-        bool ok = e->content_type ? http_try_header_format(&list, "Content-Type", e->content_type)
-                                  : http_try_header_add(&list, "Content-Type:");
-        /* As CURLOPT_USERAGENT libcurl would format it twice. */
-        ok = ok && http_try_header_add(&list, "User-Agent: libferry/" FERRY_VERSION);
-        const char *authorization = t->request->authorization ? t->request->authorization : t->f->authorization;
-        if (ok && authorization)
-                ok = http_try_header_add(&list, authorization);
-        if (ok && e->idempotency_key)
-                ok = http_try_header_format(&list, "Idempotency-Key", e->idempotency_key);
-        for (const char *const *line = e->headers; ok && line && *line; line++)
-                ok = http_try_header_add(&list, *line);
-        if (ok)
-                return list;
-        curl_slist_free_all(list);
-        return NULL;
+        t->out = t->head.data;
+        t->out_left = t->head.size;
+        t->body_is_next = t->request->exchange.body && t->request->exchange.size > HTTP_TRY_SHORT;
 }
 
 /*
- * Taken apart once: what a request asks for is its target, see http_try_set. The copy that libcurl takes of a CURLU
- * lacks the zone of an IPv6 address ("%25eth0"; seen in 7.88): such a URL is taken apart each time.
+ * The connection has broken. A kept one may have been dead already, which shows only now: where nothing came, and all
+ * can be sent again, it is made anew.
  */
-static CURLcode http_try_set_url(struct ferry *f)
+static void http_try_broke(struct http_try *t, CURLcode code)
 {
-        if (strchr(f->base, '%'))
-                return curl_easy_setopt(f->easy, CURLOPT_URL, f->base);
-        return curl_easy_setopt(f->easy, CURLOPT_CURLU, f->url);
-}
-
-/* What stays the same from request to request. false: memory is short. */
-static bool http_try_set_fixed(struct ferry *f)
-{
-        CURL *easy = f->easy;
-        bool ok = http_try_set_url(f) == CURLE_OK && ferry_http_only(easy) == CURLE_OK &&
-                  curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, f->unix_socket) == CURLE_OK &&
-                  curl_easy_setopt(easy, CURLOPT_PROXY, "") == CURLE_OK &&
-                  (!f->ca_file || curl_easy_setopt(easy, CURLOPT_CAINFO, f->ca_file) == CURLE_OK) &&
-                  (!f->cert_file || curl_easy_setopt(easy, CURLOPT_SSLCERT, f->cert_file) == CURLE_OK) &&
-                  (!f->key_file || curl_easy_setopt(easy, CURLOPT_SSLKEY, f->key_file) == CURLE_OK);
-        curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-        curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
-        curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-#if CURL_AT_LEAST_VERSION(7, 87, 0)
-        curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L); /* a call ends without the answer of a resolver */
-#endif
-        curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
-        curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)f->connect_timeout_ms);
-        curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)HTTP_TRY_CHUNK);
-        curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, (long)HTTP_TRY_CHUNK);
-        curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, http_try_on_socket);
-        curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, f);
-        curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, http_try_on_header);
-        curl_easy_setopt(easy, CURLOPT_HEADERDATA, f);
-        curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, http_try_on_body);
-        curl_easy_setopt(easy, CURLOPT_WRITEDATA, f);
-        curl_easy_setopt(easy, CURLOPT_READFUNCTION, http_try_on_source);
-        curl_easy_setopt(easy, CURLOPT_READDATA, f);
-        curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, http_try_on_progress);
-        curl_easy_setopt(easy, CURLOPT_XFERINFODATA, f);
-        return ok;
-}
-
-int http_try_init(struct ferry *f)
-{
-        if (!f->multi)
-                f->multi = curl_multi_init();
-        f->easy = curl_easy_init();
-        f->url = curl_url();
-        if (!f->multi || !f->easy || !f->url)
-                return -ENOMEM;
-        CURLUcode code = curl_url_set(f->url, CURLUPART_URL, f->base, CURLU_PATH_AS_IS);
-        if (code != CURLUE_OK)
-                return code == CURLUE_OUT_OF_MEMORY ? -ENOMEM : -EINVAL;
-        if (!http_try_set_fixed(f))
-                return -ENOMEM;
-        if (!f->multi_shared)
-                curl_multi_setopt(f->multi, CURLMOPT_MAXCONNECTS, (long)HTTP_TRY_CONNECTIONS);
-        return 0;
-}
-
-/* HTTPGET first: it takes back what the other methods set. */
-static bool http_try_set_method(struct http_try *t)
-{
-        const struct ferry_exchange *e = &t->request->exchange;
-        CURL *easy = t->f->easy;
-        bool head = strcmp(e->method, "HEAD") == 0;
-        curl_easy_setopt(easy, CURLOPT_HTTPGET, 1L);
-        if (e->source) {
-                t->source_left = e->source_size;
-                curl_easy_setopt(easy, CURLOPT_UPLOAD, 1L);
-                curl_easy_setopt(easy, CURLOPT_INFILESIZE_LARGE,
-                                 e->source_size == FERRY_SIZE_UNKNOWN ? (curl_off_t)-1 : (curl_off_t)e->source_size);
-        } else if (e->body || strcmp(e->method, "POST") == 0 || strcmp(e->method, "PUT") == 0) {
-                curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)(e->body ? e->size : 0));
-                curl_easy_setopt(easy, CURLOPT_POSTFIELDS, e->body ? e->body : "");
+        if (!t->reused || t->answered || t->reply->consumed) {
+                http_try_ended(t, code);
+                return;
         }
-        if (head)
-                curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
-        return curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, head ? NULL : e->method) == CURLE_OK;
+        http_try_rewind(t);
+        http_try_connect(t);
 }
 
-/* false: memory is short. */
-static bool http_try_set(struct http_try *t, const char *target, struct curl_slist *headers)
+/* ---- sending ---- */
+
+/* What goes out next, once out has gone. CURLE_OK; the try's code. */
+static CURLcode http_try_send_next(struct http_try *t)
 {
         const struct ferry_exchange *e = &t->request->exchange;
-        CURL *easy = t->f->easy;
-        /*
-         * libcurl by itself repeats a request whose kept connection turns out to be dead. Where a repetition could do
-         * harm, or the body cannot be had again, a fresh connection rules that out.
-         */
-        bool once = strcmp(e->method, "POST") == 0 && !e->idempotency_key && !t->request->repeatable;
-        curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, once || e->source ? 1L : 0L);
-        curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
-        curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, t->reply->fault);
-        curl_easy_setopt(easy, CURLOPT_NOPROGRESS, http_try_is_streamed(t) ? 0L : 1L);
-        /* Not as part of the URL, which is then the same for all. The path goes out as it is. */
-        return curl_easy_setopt(easy, CURLOPT_REQUEST_TARGET, target) == CURLE_OK && http_try_set_method(t);
+        t->out = NULL;
+        if (e->source)
+                return http_try_source_next(t);
+        if (t->body_is_next) {
+                t->body_is_next = false;
+                t->out = e->body;
+                t->out_left = e->size;
+        }
+        return CURLE_OK;
 }
 
-/* The handle must not keep pointers to what ends with the try. */
-static void http_try_unset(struct http_try *t)
+/* CURLE_OK: some has gone; CURLE_AGAIN; another code. */
+static CURLcode http_try_send(struct http_try *t)
 {
-        CURL *easy = t->f->easy;
-        curl_easy_setopt(easy, CURLOPT_HTTPHEADER, NULL);
-        curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, NULL);
-        curl_easy_setopt(easy, CURLOPT_POSTFIELDS, NULL);
-        t->f->http_try = NULL;
+        size_t n = 0, size = t->out_left < HTTP_TRY_PIECE ? t->out_left : HTTP_TRY_PIECE;
+        CURLcode code = curl_easy_send(t->f->easy, t->out, size, &n);
+        t->out += n;
+        t->out_left -= n;
+        return code;
+}
+
+/* ---- receiving ---- */
+
+static CURLcode http_try_answer_code(const struct http_try *t, int r)
+{
+        switch (r) {
+        case 0:
+                return CURLE_OK;
+        case -ENOMEM:
+                return CURLE_OUT_OF_MEMORY;
+        case -ECONNRESET:
+                return t->answered ? CURLE_PARTIAL_FILE : CURLE_GOT_NOTHING;
+        default:
+                return t->abort < 0 ? CURLE_WRITE_ERROR : CURLE_WEIRD_SERVER_REPLY;
+        }
+}
+
+/* A piece of an answer, of n bytes. */
+static CURLcode http_try_take(struct http_try *t, const char *data, size_t n)
+{
+        size_t used;
+        t->answered = true;
+        int r = answer_take(&t->answer, data, n, &used);
+        if (used < n) /* more than an answer came */
+                t->answer.keeps = false;
+        return http_try_answer_code(t, r);
+}
+
+/* CURLE_OK: some came; CURLE_AGAIN; another code. A body for a sink is taken in long pieces, once the request has gone.
+ */
+static CURLcode http_try_receive(struct http_try *t)
+{
+        char small[HTTP_TRY_SHORT], *buffer = small;
+        size_t n = 0, size = sizeof(small);
+        if (t->request->exchange.sink && !t->out && t->answer.state != ANSWER_STATUS &&
+            t->answer.state != ANSWER_HEADERS && (t->piece || (t->piece = malloc(HTTP_TRY_PIECE)))) {
+                buffer = t->piece;
+                size = HTTP_TRY_PIECE;
+        }
+        CURLcode code = curl_easy_recv(t->f->easy, buffer, size, &n);
+        if (code == CURLE_OK && n > 0)
+                code = http_try_take(t, buffer, n);
+        else if (code == CURLE_OK)
+                code = http_try_answer_code(t, answer_end(&t->answer));
+        if (t->request->secret)
+                explicit_bzero(buffer, n);
+        return code;
 }
 
 /* ---- running ---- */
+
+/* A worker may answer early: a long request is sent piece by piece, and each time the answer is looked for. */
+void http_try_step(struct http_try *t)
+{
+        bool streamed = http_try_is_streamed(t);
+        while (t->answer.state != ANSWER_WHOLE) {
+                CURLcode code = t->out && !t->out_left ? http_try_send_next(t) : CURLE_OK;
+                if (code == CURLE_OK && atomic_load(&t->f->aborted))
+                        code = CURLE_ABORTED_BY_CALLBACK;
+                if (code != CURLE_OK) {
+                        http_try_ended(t, code);
+                        return;
+                }
+                CURLcode sent = t->out ? http_try_send(t) : CURLE_AGAIN;
+                if (sent == CURLE_OK && !streamed)
+                        continue;
+                CURLcode received = http_try_receive(t);
+                if (sent == CURLE_AGAIN && received == CURLE_AGAIN) {
+                        t->need = HTTP_TRY_SOCKET;
+                        t->events = t->out ? POLLIN | POLLOUT : POLLIN;
+                        return;
+                }
+                if (received != CURLE_OK && sent != CURLE_OK) {
+                        http_try_broke(t, sent == CURLE_AGAIN ? received : sent);
+                        return;
+                }
+                if (streamed)
+                        t->moved_ms = ferry_clock_ms();
+        }
+        http_try_ended(t, CURLE_OK);
+}
+
+void http_try_connected(struct http_try *t, CURLcode code)
+{
+        code = connection_made(t->f, code);
+        if (code == CURLE_OK)
+                http_try_step(t);
+        else
+                http_try_ended(t, code);
+}
 
 uint64_t http_try_deadline(const struct http_try *t)
 {
@@ -195,50 +193,37 @@ uint64_t http_try_deadline(const struct http_try *t)
         return deadline;
 }
 
-/* The handle is in the multi handle; CURLE_OPERATION_TIMEDOUT when our own time is over. */
-static CURLcode http_try_run(struct http_try *t)
+/* Where a repetition could do harm, or the body cannot be had again, a connection that may be dead will not do. */
+static bool http_try_may_reuse(const struct http_try *t)
 {
-        struct ferry *f = t->f;
-        for (;;) {
-                int running = 0, left;
-                if (curl_multi_perform(f->multi, &running) != CURLM_OK)
-                        return CURLE_OUT_OF_MEMORY;
-                for (CURLMsg *m = curl_multi_info_read(f->multi, &left); m; m = curl_multi_info_read(f->multi, &left)) {
-                        if (m->msg == CURLMSG_DONE)
-                                return m->data.result;
-                }
-                if (atomic_load(&f->aborted))
-                        return CURLE_ABORTED_BY_CALLBACK;
-                uint64_t now = ferry_clock_ms(), deadline = http_try_deadline(t);
-                if (now >= deadline)
-                        return CURLE_OPERATION_TIMEDOUT;
-                uint64_t rest = deadline - now;
-                curl_multi_poll(f->multi, NULL, 0, rest < HTTP_TRY_POLL_MS ? (int)rest : HTTP_TRY_POLL_MS, NULL);
-        }
+        const struct ferry_exchange *e = &t->request->exchange;
+        bool once = strcmp(e->method, "POST") == 0 && !e->idempotency_key && !t->request->repeatable;
+        return !once && !e->source && connection_is_idle(t->f);
 }
 
-static int http_try_connect_errno(const struct http_try *t)
+int http_try_begin(struct http_try *t)
 {
-        long code = 0;
-        curl_easy_getinfo(t->f->easy, CURLINFO_OS_ERRNO, &code);
-        switch (code ? code : t->socket_error) {
-        case EMFILE:
-        case ENFILE:
-                return -t->socket_error;
-        case EHOSTUNREACH:
-        case ENETUNREACH:
-        case ENETDOWN:
-        case EHOSTDOWN:
-                return -EHOSTUNREACH;
-        case ETIMEDOUT:
-                return -ETIMEDOUT;
-        case EACCES:
-        case EPERM:
-                return -EACCES;
-        default:
-                return -ECONNREFUSED;
-        }
+        const struct ferry_exchange *e = &t->request->exchange;
+        t->start_ms = t->moved_ms = ferry_clock_ms();
+        t->answer.ops = &http_try_answer;
+        t->answer.context = t;
+        t->answer.to_head = strcmp(e->method, "HEAD") == 0;
+        t->source_left = e->source ? e->source_size : 0;
+        int r = request_head(t->f, t->request, &t->head);
+        if (r == 0 && e->body && e->size <= HTTP_TRY_SHORT)
+                r = ferry_buffer_append(&t->head, e->body, e->size, SIZE_MAX);
+        if (r < 0)
+                return http_try_end(t, r == -ENOMEM ? CURLE_OUT_OF_MEMORY : CURLE_URL_MALFORMAT);
+        http_try_rewind(t);
+        t->reused = http_try_may_reuse(t);
+        if (t->reused)
+                http_try_step(t);
+        else
+                http_try_connect(t);
+        return 0;
 }
+
+/* ---- the outcome ---- */
 
 static const struct {
         CURLcode code;
@@ -252,10 +237,8 @@ static const struct {
         { CURLE_SEND_ERROR, -ECONNRESET },
         { CURLE_RECV_ERROR, -ECONNRESET },
         { CURLE_PARTIAL_FILE, -ECONNRESET },
-        { CURLE_SEND_FAIL_REWIND, -ECONNRESET },
         { CURLE_WEIRD_SERVER_REPLY, -EPROTO },
         { CURLE_UNSUPPORTED_PROTOCOL, -EPROTO },
-        { CURLE_BAD_CONTENT_ENCODING, -EPROTO },
         { CURLE_URL_MALFORMAT, -EINVAL },
         { CURLE_OUT_OF_MEMORY, -ENOMEM },
         { CURLE_SSL_CONNECT_ERROR, -EACCES },
@@ -266,12 +249,12 @@ static const struct {
         { CURLE_SSL_ISSUER_ERROR, -EACCES },
 };
 
-static int http_try_result(struct http_try *t, CURLcode code)
+static int http_try_result(const struct http_try *t, CURLcode code)
 {
         if (t->abort < 0)
                 return t->abort;
         if (code == CURLE_COULDNT_CONNECT)
-                return http_try_connect_errno(t);
+                return connection_errno(t->f);
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(http_try_results); i++) {
                 if (http_try_results[i].code == code)
                         return http_try_results[i].result;
@@ -279,15 +262,21 @@ static int http_try_result(struct http_try *t, CURLcode code)
         return -EIO;
 }
 
-static void http_try_finish(struct http_try *t, CURLcode code, int result)
+/* Retry-After, in seconds or as a date. */
+static uint64_t http_try_retry_after_ms(const char *text)
+{
+        uint64_t seconds;
+        const char *end = ferry_uint_read(text, &seconds);
+        if (!end || *end) {
+                time_t then = curl_getdate(text, NULL), now = time(NULL);
+                seconds = then > now ? (uint64_t)(then - now) : 0;
+        }
+        return seconds < HTTP_TRY_WAIT_MAX / 1000 ? seconds * 1000 : HTTP_TRY_WAIT_MAX;
+}
+
+static void http_try_explain(const struct http_try *t, CURLcode code, int result)
 {
         struct reply *reply = t->reply;
-        long status = 0;
-        curl_off_t after = 0;
-        curl_easy_getinfo(t->f->easy, CURLINFO_RESPONSE_CODE, &status);
-        reply->status = result == 0 ? (int)status : 0;
-        if (curl_easy_getinfo(t->f->easy, CURLINFO_RETRY_AFTER, &after) == CURLE_OK && after > 0)
-                reply->retry_after_ms = after < HTTP_TRY_WAIT_MAX / 1000 ? (uint64_t)after * 1000 : HTTP_TRY_WAIT_MAX;
         if (t->abort < 0)
                 snprintf(reply->fault, sizeof(reply->fault), "the transfer was ended: %s", strerror(-t->abort));
         else if (result == -EMFILE || result == -ENFILE)
@@ -303,28 +292,61 @@ static void http_try_finish(struct http_try *t, CURLcode code, int result)
                 snprintf(reply->fault, sizeof(reply->fault), "%s", curl_easy_strerror(code));
 }
 
-int http_try_begin(struct http_try *t)
-{
-        struct ferry *f = t->f;
-        t->start_ms = t->moved_ms = ferry_clock_ms();
-        t->target = http_try_join(f->prefix, "", t->request->exchange.path);
-        t->headers = t->target ? http_try_headers(t) : NULL;
-        f->http_try = t;
-        if (t->headers && http_try_set(t, t->target, t->headers) &&
-            curl_multi_add_handle(f->multi, f->easy) == CURLM_OK)
-                return 0;
-        return http_try_end(t, CURLE_OUT_OF_MEMORY);
-}
-
 int http_try_end(struct http_try *t, CURLcode code)
 {
-        curl_multi_remove_handle(t->f->multi, t->f->easy);
         int result = http_try_result(t, code);
-        http_try_finish(t, code, result);
-        http_try_unset(t);
-        curl_slist_free_all(t->headers);
-        free(t->target);
+        if (result != 0 || !t->answer.keeps || t->out)
+                connection_close(t->f);
+        http_try_explain(t, code, result);
+        if (result != 0)
+                t->reply->status = 0;
+        else if (t->reply->retry_after[0])
+                t->reply->retry_after_ms = http_try_retry_after_ms(t->reply->retry_after);
+        ferry_buffer_clear(&t->head, true);
+        answer_clear(&t->answer);
+        free(t->piece);
         return result;
+}
+
+/* ---- the calling thread's ---- */
+
+/* Waits for the need of a try, for at most so long. */
+static void http_try_wait(struct http_try *t, int ms)
+{
+        struct ferry *f = t->f;
+        int left;
+        if (t->need == HTTP_TRY_SOCKET) {
+                struct pollfd fds[] = { { .fd = f->socket, .events = t->events }, { .fd = f->wake, .events = POLLIN } };
+                if (poll(fds, 2, ms) > 0 && fds[0].revents)
+                        http_try_step(t);
+                return;
+        }
+        int running;
+        CURLMcode code = curl_multi_perform(f->multi, &running);
+        for (CURLMsg *m = curl_multi_info_read(f->multi, &left); m; m = curl_multi_info_read(f->multi, &left)) {
+                if (m->msg == CURLMSG_DONE) {
+                        http_try_connected(t, m->data.result);
+                        return;
+                }
+        }
+        struct curl_waitfd wake = { .fd = f->wake, .events = CURL_WAIT_POLLIN };
+        if (code != CURLM_OK)
+                http_try_ended(t, CURLE_OUT_OF_MEMORY);
+        else
+                curl_multi_poll(f->multi, &wake, 1, ms, NULL);
+}
+
+static CURLcode http_try_run(struct http_try *t)
+{
+        while (t->need != HTTP_TRY_NOTHING) {
+                uint64_t now = ferry_clock_ms(), deadline = http_try_deadline(t), rest = deadline - now;
+                if (atomic_load(&t->f->aborted))
+                        return CURLE_ABORTED_BY_CALLBACK;
+                if (now >= deadline)
+                        return CURLE_OPERATION_TIMEDOUT;
+                http_try_wait(t, rest < HTTP_TRY_POLL_MS ? (int)rest : HTTP_TRY_POLL_MS);
+        }
+        return t->code;
 }
 
 int http_try_once(struct ferry *f, const struct request *request, struct reply *reply)
@@ -345,6 +367,7 @@ void http_try_pause(struct ferry *f, uint64_t ms)
         uint64_t end = ferry_clock_ms() + ms;
         for (uint64_t now = ferry_clock_ms(); now < end && !atomic_load(&f->aborted); now = ferry_clock_ms()) {
                 uint64_t rest = end - now;
-                curl_multi_poll(f->multi, NULL, 0, rest < HTTP_TRY_POLL_MS ? (int)rest : HTTP_TRY_POLL_MS, NULL);
+                struct pollfd wake = { .fd = f->wake, .events = POLLIN };
+                (void)poll(&wake, 1, rest < HTTP_TRY_POLL_MS ? (int)rest : HTTP_TRY_POLL_MS);
         }
 }

@@ -87,8 +87,8 @@ struct ferry_options {
  * Makes a handle for the worker at url: "http://host:port", "https://host:port", "unix:/path.sock". options may be
  * NULL. The first call connects; connections are kept. Any thread.
  * Errors: -EINVAL url is none of these forms; -EKEYREJECTED the token is empty or has a character that a header cannot
- * carry; -ENOENT, -EACCES and other errors of open(2) a PEM file cannot be read; -ENOTSUP an option of a later version;
- * -ENOMEM memory is short, or libcurl cannot start.
+ * carry; -ENOENT, -EACCES and other errors of open(2) a PEM file cannot be read; -EMFILE, -ENFILE no descriptor is
+ * left; -ENOTSUP an option of a later version; -ENOMEM memory is short, or libcurl cannot start.
  */
 FERRY_SIZED int ferry_new(const char *url, const struct ferry_options *options, struct ferry **ret_ferry);
 

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CLIENT_CONNECTION_H
+#define CLIENT_CONNECTION_H
+
+#include <curl/curl.h>
+#include <stdbool.h>
+
+/*
+ * The connection of a handle. libcurl makes it (names, addresses, Unix sockets, TLS) and carries bytes on it
+ * (CURLOPT_CONNECT_ONLY); HTTP is spoken in http_try.c. libcurl's own takes 9 us more a request, four times what the
+ * bytes take (tests/bench/NOTES.md).
+ */
+
+struct ferry;
+
+/* Makes the libcurl handles of a handle whose other fields are set; multi only where none is. 0; -EINVAL; -ENOMEM. */
+int connection_init(struct ferry *f);
+
+/* Begins to connect, anew; libcurl's multi handle then tells of the end. fault gets libcurl's words. 0; -ENOMEM. */
+int connection_begin(struct ferry *f, char *fault);
+
+/* What the multi handle told: the connection is open with CURLE_OK, else closed. Returns the code. */
+CURLcode connection_made(struct ferry *f, CURLcode code);
+
+/* Whether an open connection is one still: nothing has come, and the worker has not closed it. */
+bool connection_is_idle(struct ferry *f);
+
+/* Idempotent. */
+void connection_close(struct ferry *f);
+
+/* The result of a connection that was not made: -errno as in ferry.h. */
+int connection_errno(const struct ferry *f);
+
+/* The end of a handle. foreign: it is its parent's, which may go on using the connection. */
+void connection_free(struct ferry *f, bool foreign);
+
+#endif
