@@ -13,9 +13,8 @@
 
 #include <ferry/error.h>
 #include <ferry/json_write.h>
+#include <ferry/scan.h>
 #include <ferry/util.h>
-
-#include "scan.h"
 
 /*
  * "b64:" + base64 of a zlib stream of one JSON document. Every worker makes the same bytes of the same metadata, so

@@ -7,9 +7,9 @@
 
 #include <ferry/buffer.h>
 #include <ferry/metadata.h>
+#include <ferry/scan.h>
 
 #include "metadata_blob.h"
-#include "scan.h"
 
 static bool take_descriptor(struct scan *s, struct ferry_metadata_descriptor *d)
 {

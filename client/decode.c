@@ -10,8 +10,11 @@
 #include <ferry/error.h>
 #include <ferry/ferry.h>
 #include <ferry/json.h>
+#include <ferry/scan.h>
 #include <ferry/status.h>
 #include <ferry/util.h>
+
+enum { DECODE_NAME_MAX = 64 }; /* bytes of a field's name */
 
 static bool decode_text(struct json_object *value, const struct decode_field *field, char *target)
 {
@@ -105,6 +108,86 @@ int decode_object(struct json_object *json, const struct decode_field *fields, s
                 }
         }
         return 0;
+}
+
+/* ---- without json-c ---- */
+
+static bool scan_text(struct scan *s, size_t room, char *target)
+{
+        const char *text;
+        size_t size;
+        if (!scan_string(s, &text, &size, room))
+                return false;
+        memcpy(target, text, size);
+        target[size] = '\0';
+        return true;
+}
+
+static bool scan_bool(struct scan *s, bool *target)
+{
+        scan_space(s);
+        *target = s->at < s->end && *s->at == 't';
+        return scan_word(s, *target ? "true" : "false");
+}
+
+static bool scan_value(struct scan *s, const struct decode_field *field, void *target)
+{
+        char *at = (char *)target + field->offset, name[32];
+        switch (field->type) {
+        case DECODE_TEXT:
+        case DECODE_LABEL:
+        case DECODE_PROSE:
+                return scan_text(s, field->size, at);
+        case DECODE_UINT:
+                return scan_number(s, (uint64_t *)(void *)at);
+        case DECODE_BOOL:
+                return scan_bool(s, (bool *)(void *)at);
+        case DECODE_KIND:
+        case DECODE_STATUS:
+        case DECODE_LAYOUT:
+                if (!scan_text(s, sizeof(name), name))
+                        return false;
+                *(int *)(void *)at = decode_name(field->type, name);
+                return true;
+        case DECODE_VALUE:
+                return field->scan && field->scan(s, target);
+        }
+        return false;
+}
+
+/* The field of a key, first of all the one that is likely to come. n: there is none. */
+static size_t scan_find(const struct decode_field *fields, size_t n, size_t next, const char *key, size_t size)
+{
+        for (size_t tries = 0; tries < n; tries++) {
+                const char *name = fields[next].name;
+                if (*name == *key && strncmp(key, name, size) == 0 && !name[size])
+                        return next;
+                next = next + 1 < n ? next + 1 : 0;
+        }
+        return n;
+}
+
+bool decode_scan(struct scan *s, const struct decode_field *fields, size_t n, void *target)
+{
+        uint64_t seen = 0;
+        size_t next = 0, size;
+        const char *key;
+        if (!scan_character(s, '{'))
+                return false;
+        do {
+                if (!scan_string(s, &key, &size, DECODE_NAME_MAX) || !scan_character(s, ':'))
+                        return false;
+                size_t i = scan_find(fields, n, next, key, size);
+                if (i == n || seen >> i & 1 || !scan_value(s, &fields[i], target))
+                        return false;
+                seen |= UINT64_C(1) << i;
+                next = i + 1 < n ? i + 1 : 0;
+        } while (scan_character(s, ','));
+        for (size_t i = 0; i < n; i++) {
+                if (fields[i].required && !(seen >> i & 1))
+                        return false;
+        }
+        return scan_character(s, '}');
 }
 
 int decode_error(struct json_object *json, struct decode_error *error, const char **ret_field)

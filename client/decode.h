@@ -5,7 +5,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct ferry_operation;
 struct json_object;
+struct scan;
 
 /* Answers into structs, by tables. Unknown fields are skipped, so that newer workers can be understood. Pure. */
 
@@ -28,11 +30,13 @@ struct decode_field {
         enum decode_type type;
         bool required;
         size_t offset, size; /* in the target */
+        /* Reads a DECODE_VALUE for decode_scan; NULL = is left to decode_object. */
+        bool (*scan)(struct scan *s, void *target);
 };
 
 /* clang-format off */
-#define DECODE_FIELD(name, type, required, target, field)                                                              \
-        { name, type, required, offsetof(target, field), sizeof(((target *)0)->field) }
+#define DECODE_FIELD(name, type, required, target, field, ...)                                                         \
+        { name, type, required, offsetof(target, field), sizeof(((target *)0)->field), ##__VA_ARGS__ }
 /* clang-format on */
 
 /*
@@ -41,6 +45,13 @@ struct decode_field {
  */
 int decode_object(struct json_object *json, const struct decode_field *fields, size_t n, void *target,
                   const char **ret_field);
+
+/*
+ * Reads an object from its text, written as workers write it: no escape, no field that the table lacks or has twice,
+ * every value as its field wants it. False, with the target as far as that went, for any other one: json-c and
+ * decode_object then read it, or find what is wrong.
+ */
+bool decode_scan(struct scan *s, const struct decode_field *fields, size_t n, void *target);
 
 /* {"code":…,"detail":…}, why something failed. json NULL leaves it untouched. As decode_object. */
 struct decode_error {
@@ -73,5 +84,8 @@ int region_decode(struct json_object *json, void *region, const char **ret_field
 int region_page_decode(struct json_object *json, void *list, const char **ret_field);
 int operation_decode(struct json_object *json, void *operation, const char **ret_field);
 int operation_page_decode(struct json_object *json, void *list, const char **ret_field);
+
+/* As operation_decode, by decode_scan. */
+bool operation_scan(const char *text, size_t size, struct ferry_operation *ret_operation);
 
 #endif

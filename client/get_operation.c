@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client_internal.h"
-#include "decode.h"
 
 int operation_fetch(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision, uint64_t deadline_ms,
                     struct ferry_operation *ret_operation)
@@ -15,7 +14,7 @@ int operation_fetch(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t 
                 return path.error;
         struct request request = { .exchange = { .method = "GET", .path = path.text.data, .wait_ms = wait_ms },
                                    .deadline_ms = deadline_ms };
-        return call_decode(f, &request, operation_decode, ret_operation, NULL);
+        return operation_get(f, &request, ret_operation);
 }
 
 int ferry_get_operation_sized(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision,

@@ -5,6 +5,7 @@
 
 #include <ferry/ferry.h>
 #include <ferry/json.h>
+#include <ferry/scan.h>
 
 #include "client_internal.h"
 #include "decode.h"
@@ -15,43 +16,6 @@ struct operation_answer {
         struct ferry_operation o;
         struct json_object *descriptors, *error, *metadata, *peer, *transports; /* borrowed; NULL = none */
 };
-
-/* In the order in which workers write them. */
-static const struct decode_field operation_fields[] = {
-        DECODE_FIELD("id", DECODE_TEXT, true, struct operation_answer, o.id),
-        DECODE_FIELD("kind", DECODE_KIND, true, struct operation_answer, o.kind),
-        DECODE_FIELD("status", DECODE_STATUS, true, struct operation_answer, o.status),
-        DECODE_FIELD("done", DECODE_BOOL, true, struct operation_answer, o.done),
-        DECODE_FIELD("revision", DECODE_UINT, true, struct operation_answer, o.revision),
-        DECODE_FIELD("bytes_total", DECODE_UINT, true, struct operation_answer, o.bytes_total),
-        DECODE_FIELD("bytes_done", DECODE_UINT, true, struct operation_answer, o.bytes_done),
-        DECODE_FIELD("layout", DECODE_LAYOUT, false, struct operation_answer, o.layout),
-        DECODE_FIELD("request_id", DECODE_PROSE, false, struct operation_answer, o.request_id),
-        DECODE_FIELD("peer", DECODE_VALUE, false, struct operation_answer, peer),
-        DECODE_FIELD("descriptors", DECODE_VALUE, false, struct operation_answer, descriptors),
-        DECODE_FIELD("label", DECODE_PROSE, false, struct operation_answer, o.label),
-        DECODE_FIELD("uses", DECODE_UINT, false, struct operation_answer, o.uses),
-        DECODE_FIELD("uses_done", DECODE_UINT, false, struct operation_answer, o.uses_done),
-        DECODE_FIELD("follow", DECODE_TEXT, false, struct operation_answer, o.follow),
-        DECODE_FIELD("relay", DECODE_BOOL, false, struct operation_answer, o.relay),
-        DECODE_FIELD("bytes_prefix", DECODE_UINT, false, struct operation_answer, o.bytes_prefix),
-        DECODE_FIELD("readers", DECODE_UINT, false, struct operation_answer, o.readers),
-        DECODE_FIELD("readers_done", DECODE_UINT, false, struct operation_answer, o.readers_done),
-        DECODE_FIELD("ttl_ms", DECODE_UINT, false, struct operation_answer, o.ttl_ms),
-        DECODE_FIELD("timeout_ms", DECODE_UINT, false, struct operation_answer, o.timeout_ms),
-        DECODE_FIELD("verify", DECODE_BOOL, false, struct operation_answer, o.verify),
-        DECODE_FIELD("transports", DECODE_VALUE, false, struct operation_answer, transports),
-        DECODE_FIELD("created_at", DECODE_TEXT, false, struct operation_answer, o.created_at),
-        DECODE_FIELD("cancel_requested", DECODE_BOOL, false, struct operation_answer, o.cancel_requested),
-        DECODE_FIELD("expires_at", DECODE_TEXT, false, struct operation_answer, o.expires_at),
-        DECODE_FIELD("ended_at", DECODE_TEXT, false, struct operation_answer, o.ended_at),
-        DECODE_FIELD("duration_us", DECODE_UINT, false, struct operation_answer, o.duration_us),
-        DECODE_FIELD("transport", DECODE_TEXT, false, struct operation_answer, o.transport),
-        DECODE_FIELD("connect_us", DECODE_UINT, false, struct operation_answer, o.connect_us),
-        DECODE_FIELD("error", DECODE_VALUE, false, struct operation_answer, error),
-        DECODE_FIELD("metadata", DECODE_VALUE, false, struct operation_answer, metadata),
-};
-_Static_assert(FERRY_ARRAY_SIZE(operation_fields) <= DECODE_FIELDS_MAX, "too long a table");
 
 static const struct decode_field operation_peer_fields[] = {
         DECODE_FIELD("worker", DECODE_PROSE, false, struct ferry_operation, peer),
@@ -72,6 +36,103 @@ static const struct decode_field operation_slice_fields[] = {
         DECODE_FIELD("stride", DECODE_UINT, false, struct operation_slice, stride),
         DECODE_FIELD("blocks", DECODE_VALUE, false, struct operation_slice, blocks),
 };
+
+/* Points the descriptors to their regions' texts, and the numbers of their blocks behind them. */
+static void operation_point(struct ferry_descriptor *descriptors, size_t n, char *texts)
+{
+        uint64_t *blocks = (uint64_t *)(void *)(texts + n * FERRY_ID_SIZE);
+        for (size_t i = 0; i < n; i++) {
+                descriptors[i].region = texts + i * FERRY_ID_SIZE;
+                descriptors[i].blocks = descriptors[i].n_blocks ? blocks : NULL;
+                blocks += descriptors[i].n_blocks;
+        }
+}
+
+/* ---- as workers write it ---- */
+
+static bool operation_scan_peer(struct scan *s, void *operation)
+{
+        return decode_scan(s, operation_peer_fields, FERRY_ARRAY_SIZE(operation_peer_fields), operation);
+}
+
+/* One descriptor, which is a slice: most have no other. */
+static bool operation_scan_descriptors(struct scan *s, void *operation)
+{
+        struct ferry_operation *o = operation;
+        struct operation_slice slice = { .count = 1 };
+        if (!scan_character(s, '[') ||
+            !decode_scan(s, operation_slice_fields, FERRY_ARRAY_SIZE(operation_slice_fields), &slice) ||
+            !scan_character(s, ']'))
+                return false;
+        o->descriptors = calloc(1, sizeof(*o->descriptors) + FERRY_ID_SIZE);
+        if (!o->descriptors)
+                return false;
+        o->n_descriptors = 1;
+        *o->descriptors = (struct ferry_descriptor){
+                .offset = slice.offset, .size = slice.size, .count = slice.count, .stride = slice.stride
+        };
+        memcpy(o->descriptors + 1, slice.region, FERRY_ID_SIZE);
+        operation_point(o->descriptors, 1, (char *)(o->descriptors + 1));
+        return true;
+}
+
+/* Metadata of one descriptor. They are not read, only passed on. */
+static bool operation_scan_metadata(struct scan *s, void *operation)
+{
+        struct ferry_operation *o = operation;
+        const char *start, *text;
+        uint64_t number;
+        size_t n;
+        scan_space(s);
+        start = s->at;
+        if (!SCAN_KEY(s, '{', "descriptors") || !scan_character(s, '[') || !SCAN_KEY(s, '{', "device") ||
+            !scan_string(s, &text, &n, FERRY_ID_SIZE) || !SCAN_KEY(s, ',', "ptr") || !scan_number(s, &number) ||
+            !SCAN_KEY(s, ',', "size") || !scan_number(s, &number) || !scan_character(s, '}') ||
+            !scan_character(s, ']') || !SCAN_KEY(s, ',', "nixl_metadata") || !scan_string(s, &text, &n, SIZE_MAX) ||
+            !SCAN_KEY(s, ',', "notification_key") || !scan_string(s, &text, &n, SIZE_MAX) ||
+            !SCAN_KEY(s, ',', "operation_kind") || !scan_number(s, &number) || !scan_character(s, '}'))
+                return false;
+        o->metadata = strndup(start, (size_t)(s->at - start));
+        return o->metadata != NULL;
+}
+
+/* In the order in which workers write them. */
+static const struct decode_field operation_fields[] = {
+        DECODE_FIELD("id", DECODE_TEXT, true, struct operation_answer, o.id),
+        DECODE_FIELD("label", DECODE_PROSE, false, struct operation_answer, o.label),
+        DECODE_FIELD("kind", DECODE_KIND, true, struct operation_answer, o.kind),
+        DECODE_FIELD("status", DECODE_STATUS, true, struct operation_answer, o.status),
+        DECODE_FIELD("done", DECODE_BOOL, true, struct operation_answer, o.done),
+        DECODE_FIELD("revision", DECODE_UINT, true, struct operation_answer, o.revision),
+        DECODE_FIELD("bytes_total", DECODE_UINT, true, struct operation_answer, o.bytes_total),
+        DECODE_FIELD("bytes_done", DECODE_UINT, true, struct operation_answer, o.bytes_done),
+        DECODE_FIELD("descriptors", DECODE_VALUE, false, struct operation_answer, descriptors,
+                     operation_scan_descriptors),
+        DECODE_FIELD("layout", DECODE_LAYOUT, false, struct operation_answer, o.layout),
+        DECODE_FIELD("uses", DECODE_UINT, false, struct operation_answer, o.uses),
+        DECODE_FIELD("uses_done", DECODE_UINT, false, struct operation_answer, o.uses_done),
+        DECODE_FIELD("readers", DECODE_UINT, false, struct operation_answer, o.readers),
+        DECODE_FIELD("readers_done", DECODE_UINT, false, struct operation_answer, o.readers_done),
+        DECODE_FIELD("follow", DECODE_TEXT, false, struct operation_answer, o.follow),
+        DECODE_FIELD("ttl_ms", DECODE_UINT, false, struct operation_answer, o.ttl_ms),
+        DECODE_FIELD("timeout_ms", DECODE_UINT, false, struct operation_answer, o.timeout_ms),
+        DECODE_FIELD("verify", DECODE_BOOL, false, struct operation_answer, o.verify),
+        DECODE_FIELD("relay", DECODE_BOOL, false, struct operation_answer, o.relay),
+        DECODE_FIELD("transports", DECODE_VALUE, false, struct operation_answer, transports),
+        DECODE_FIELD("request_id", DECODE_PROSE, false, struct operation_answer, o.request_id),
+        DECODE_FIELD("created_at", DECODE_TEXT, false, struct operation_answer, o.created_at),
+        DECODE_FIELD("cancel_requested", DECODE_BOOL, false, struct operation_answer, o.cancel_requested),
+        DECODE_FIELD("expires_at", DECODE_TEXT, false, struct operation_answer, o.expires_at),
+        DECODE_FIELD("ended_at", DECODE_TEXT, false, struct operation_answer, o.ended_at),
+        DECODE_FIELD("duration_us", DECODE_UINT, false, struct operation_answer, o.duration_us),
+        DECODE_FIELD("bytes_prefix", DECODE_UINT, false, struct operation_answer, o.bytes_prefix),
+        DECODE_FIELD("peer", DECODE_VALUE, false, struct operation_answer, peer, operation_scan_peer),
+        DECODE_FIELD("transport", DECODE_TEXT, false, struct operation_answer, o.transport),
+        DECODE_FIELD("connect_us", DECODE_UINT, false, struct operation_answer, o.connect_us),
+        DECODE_FIELD("error", DECODE_VALUE, false, struct operation_answer, error),
+        DECODE_FIELD("metadata", DECODE_VALUE, false, struct operation_answer, metadata, operation_scan_metadata),
+};
+_Static_assert(FERRY_ARRAY_SIZE(operation_fields) <= DECODE_FIELDS_MAX, "too long a table");
 
 static int operation_decode_error(struct json_object *json, struct ferry_operation *o, const char **ret_field)
 {
@@ -114,17 +175,6 @@ static size_t operation_count_blocks(const struct ferry_descriptor *descriptors,
         for (size_t i = 0; i < n; i++)
                 blocks += descriptors[i].n_blocks;
         return blocks;
-}
-
-/* Points the descriptors to their regions' texts, and the numbers of their blocks behind them. */
-static void operation_point(struct ferry_descriptor *descriptors, size_t n, char *texts)
-{
-        uint64_t *blocks = (uint64_t *)(void *)(texts + n * FERRY_ID_SIZE);
-        for (size_t i = 0; i < n; i++) {
-                descriptors[i].region = texts + i * FERRY_ID_SIZE;
-                descriptors[i].blocks = descriptors[i].n_blocks ? blocks : NULL;
-                blocks += descriptors[i].n_blocks;
-        }
 }
 
 /* Adds the numbers of the next descriptor at the end of the allocation, which may move. size: bytes of it so far. */
@@ -198,6 +248,35 @@ static int operation_decode_metadata(struct json_object *metadata, struct ferry_
         return o->metadata ? 0 : -ENOMEM;
 }
 
+bool operation_scan(const char *text, size_t size, struct ferry_operation *ret_operation)
+{
+        struct operation_answer answer = { 0 };
+        struct scan s = { text, text + size };
+        bool good = decode_scan(&s, operation_fields, FERRY_ARRAY_SIZE(operation_fields), &answer);
+        scan_space(&s);
+        good = good && s.at == s.end;
+        if (good)
+                *ret_operation = answer.o;
+        else
+                ferry_operation_clear(&answer.o);
+        return good;
+}
+
+int operation_decode_reply(struct ferry *f, const struct reply *reply, struct ferry_operation *ret_operation)
+{
+        int r = call_check_type(f, reply);
+        if (r < 0 || (reply->body.size && operation_scan(reply->body.data, reply->body.size, ret_operation)))
+                return r;
+        return call_decode_reply(f, reply, operation_decode, ret_operation);
+}
+
+int operation_get(struct ferry *f, const struct request *request, struct ferry_operation *ret_operation)
+{
+        FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
+        int r = call_send(f, request, &reply);
+        return r == 0 ? operation_decode_reply(f, &reply, ret_operation) : r;
+}
+
 int operation_decode(struct json_object *json, void *operation, const char **ret_field)
 {
         struct operation_answer answer = { 0 };
@@ -262,7 +341,7 @@ int operation_call(struct ferry *f, const struct request *request, struct ferry_
                    const struct ferry_sizes *sizes)
 {
         struct ferry_operation ours = { 0 };
-        int r = call_decode(f, request, operation_decode, &ours, NULL);
+        int r = operation_get(f, request, &ours);
         if (r == 0 && ret_operation)
                 return operation_give(&ours, ret_operation, sizes);
         ferry_operation_clear(&ours);

@@ -78,6 +78,21 @@ int results_decode_page(struct ferry *f, const struct reply *reply, struct ferry
         return call_decode_reply(f, reply, results_page, ret_results);
 }
 
+/* 1: it is an operation as workers write it; 0: it is to be decoded; -ENOMEM. */
+static int result_scan(const char *text, size_t size, struct ferry_operation_result *result)
+{
+        struct ferry_operation operation;
+        if (!operation_scan(text, size, &operation))
+                return 0;
+        result->operation = malloc(sizeof(operation));
+        if (!result->operation) {
+                ferry_operation_clear(&operation);
+                return -ENOMEM;
+        }
+        *result->operation = operation;
+        return 1;
+}
+
 /* One element of a batch's answer, which is a document of its own: its metadata are only passed on. */
 static int results_add(struct ferry_operation_results *results, size_t *room, const char *text, size_t size,
                        const char **ret_field)
@@ -88,10 +103,15 @@ static int results_add(struct ferry_operation_results *results, size_t *room, co
         if (!items)
                 return -ENOMEM;
         results->items = items;
-        int r = ferry_json_parse(text, size, "metadata", &json, &errors);
+        items[results->n] = (struct ferry_operation_result){ 0 };
+        int r = result_scan(text, size, &items[results->n]);
+        if (r != 0) {
+                results->n += r > 0;
+                return r < 0 ? r : 0;
+        }
+        r = ferry_json_parse(text, size, "metadata", &json, &errors);
         if (r != 0)
                 return r < 0 ? r : -EPROTO;
-        items[results->n] = (struct ferry_operation_result){ 0 };
         r = result_decode(ferry_json_root(json), &items[results->n], ret_field);
         results->n += r == 0;
         (void)ferry_json_free(json);

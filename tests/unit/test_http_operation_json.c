@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <ferry/error.h>
+#include <ferry/ferry.h>
 #include <ferry/json_write.h>
 
+#include "decode.h"
 #include "operation_json.h"
 #include "operations/operations.h"
 #include "unit.h"
@@ -124,4 +126,34 @@ TEST(an_error_without_detail_has_the_tables_text)
         assert_true(json_object_object_get_ex(object, "error", &error));
         assert_true(json_object_object_get_ex(error, "detail", &detail));
         assert_string_equal(json_object_get_string(detail), ferry_error_title(FERRY_E_EXPIRED));
+}
+
+/* Else libferry reads the common operations slowly, and nobody notices. */
+TEST(libferry_reads_it_as_it_is_written)
+{
+        static const struct operation_descriptor slice = { 0xa1, 0, 128, "cpu", 1, 128 };
+        struct operation_view view = passive();
+
+        view.descriptors = &slice;
+        view.n_descriptors = 1;
+        view.request_id = "r1";
+        for (int done = 0; done < 2; done++) {
+                struct ferry_json_writer writer = { 0 };
+                struct ferry_operation operation;
+                char *text;
+
+                operation_json_write(&writer, &view);
+                text = ferry_json_take(&writer, NULL);
+                assert_true(operation_scan(text, strlen(text), &operation));
+                assert_string_equal(operation.request_id, "r1");
+                assert_string_equal(operation.peer, done ? "b" : "");
+                assert_int_equal(operation.descriptors[0].size, 128);
+                ferry_operation_clear(&operation);
+                free(text);
+                view.done = true;
+                view.status = FERRY_COMPLETE;
+                view.peer = (struct operation_peer){ .worker = "b", .epoch = 7 };
+                strcpy(view.transport, "shm");
+                view.connect_us = 5;
+        }
 }

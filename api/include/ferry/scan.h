@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef API_SCAN_H
-#define API_SCAN_H
+#ifndef FERRY_SCAN_H
+#define FERRY_SCAN_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,6 +43,17 @@ static inline bool scan_key(struct scan *s, char before, const char *key, size_t
 }
 
 #define SCAN_KEY(scan, before, key) scan_key(scan, before, key, sizeof(key) - 1)
+
+/* What stands next without a space. */
+static inline bool scan_word(struct scan *s, const char *word)
+{
+        size_t n = strlen(word);
+
+        if ((size_t)(s->end - s->at) < n || memcmp(s->at, word, n) != 0)
+                return false;
+        s->at += n;
+        return true;
+}
 
 /* Up to 19 digits, which fit; what follows them is for the next one to find wrong. */
 static inline bool scan_number(struct scan *s, uint64_t *ret_number)
