@@ -8,6 +8,7 @@
 #include <ferry/clock.h>
 
 #include "aio_internal.h"
+#include "connection.h"
 #include "sigpipe.h"
 
 enum { AIO_EVENTS = 64 };
@@ -131,7 +132,7 @@ int ferry_aio_new(struct ferry *f, struct ferry_aio **ret_aio)
         if (r == 0 && epoll_ctl(aio->epoll, EPOLL_CTL_ADD, aio->timer,
                                 &(struct epoll_event){ .events = EPOLLIN, .data.u64 = aio_data_of(aio->timer) }) < 0)
                 r = -errno;
-        if (r == 0 && !(aio->multi = curl_multi_init()))
+        if (r == 0 && !(aio->multi = connection_multi_new()))
                 r = -ENOMEM;
         if (r == 0)
                 r = handle_clone(f, aio->multi, &aio->f);

@@ -70,10 +70,20 @@ static int connection_set_host(struct ferry *f)
         return n < 0 ? -ENOMEM : 0;
 }
 
+CURLM *connection_multi_new(void)
+{
+        CURLM *multi = curl_multi_init();
+#if CURL_AT_LEAST_VERSION(8, 20, 0)
+        if (multi)
+                curl_multi_setopt(multi, CURLMOPT_QUICK_EXIT, 1L); /* instead of CURLOPT_QUICK_EXIT */
+#endif
+        return multi;
+}
+
 int connection_init(struct ferry *f)
 {
         if (!f->multi) {
-                f->multi = curl_multi_init();
+                f->multi = connection_multi_new();
                 f->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
                 if (f->wake < 0)
                         return -errno;

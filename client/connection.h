@@ -13,6 +13,9 @@
 
 struct ferry;
 
+/* A multi handle, in which connections are made. NULL when memory is short. */
+CURLM *connection_multi_new(void);
+
 /* Makes the libcurl handles of a handle whose other fields are set; multi only where none is. 0; -EINVAL; -ENOMEM. */
 int connection_init(struct ferry *f);
 
