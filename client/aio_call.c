@@ -16,17 +16,27 @@ enum { AIO_CONNECTIONS = 256 }; /* kept for later calls */
 
 /* ---- calls ---- */
 
+/* The lanes with a connection are taken first. */
+static void aio_leave_lane(struct ferry_aio *aio, struct ferry *lane)
+{
+        size_t at = aio->n_idle++;
+        if (at - aio->n_closed >= AIO_CONNECTIONS)
+                connection_close(lane);
+        if (lane->connection == CONNECTION_CLOSED) {
+                aio->idle[at] = aio->idle[aio->n_closed];
+                at = aio->n_closed++;
+        }
+        aio->idle[at] = lane;
+}
+
 static void aio_call_free(struct aio_call *c)
 {
         operation_request_clear(&c->create);
         path_clear(&c->path);
         reply_clear(&c->reply);
         free(c->awaited);
-        if (c->lane) {
-                if (c->aio->n_idle >= AIO_CONNECTIONS)
-                        connection_close(c->lane);
-                c->aio->idle[c->aio->n_idle++] = c->lane;
-        }
+        if (c->lane)
+                aio_leave_lane(c->aio, c->lane);
         free(c);
 }
 
@@ -35,6 +45,8 @@ static int aio_take_lane(struct ferry_aio *aio, struct ferry **ret_lane)
 {
         if (aio->n_idle) {
                 *ret_lane = aio->idle[--aio->n_idle];
+                if (aio->n_closed > aio->n_idle)
+                        aio->n_closed = aio->n_idle;
                 return 0;
         }
         struct ferry **idle = realloc(aio->idle, (aio->n_lanes + 1) * sizeof(struct ferry *));
@@ -195,7 +207,7 @@ void aio_http_try_end(struct aio_call *c, CURLcode code)
 {
         uint64_t delay;
         c->running = false;
-        (void)aio_watch(c, 0); /* which closing the socket would do as well */
+        (void)aio_watch(c, 0);
         int r = http_try_end(&c->http_try, code);
         if (call_retry(c->lane, c->request, &c->reply, r, c->tries, &delay))
                 aio_later(c, delay);
@@ -206,6 +218,11 @@ void aio_http_try_end(struct aio_call *c, CURLcode code)
 /* Does what the try needs. */
 static void aio_go_on(struct aio_call *c)
 {
+        if (c->http_try.need == HTTP_TRY_ANEW) {
+                /* Closing alone leaves the socket in the epoll if a forked child has it as well. */
+                (void)aio_watch(c, 0);
+                http_try_anew(&c->http_try);
+        }
         switch (c->http_try.need) {
         case HTTP_TRY_NOTHING:
                 aio_http_try_end(c, c->http_try.code);
@@ -215,7 +232,7 @@ static void aio_go_on(struct aio_call *c)
                         aio_http_try_end(c, CURLE_OUT_OF_MEMORY);
                 break;
         case HTTP_TRY_CONNECTION:
-                c->watched = 0; /* the broken connection has left the epoll with its socket */
+        case HTTP_TRY_ANEW: /* done above */
                 break;
         }
 }

@@ -53,8 +53,9 @@ struct ferry_aio {
         int epoll, timer;
         uint64_t curl_due_ms;
         struct aio_call *calls;
-        struct ferry **idle; /* lanes; room for all n_lanes */
+        struct ferry **idle; /* lanes, those without a connection first; room for all n_lanes */
         size_t n_idle, n_lanes, n_calls;
+        size_t n_closed; /* idle lanes without a connection */
         uint64_t n_made; /* calls, ever */
         bool ending;     /* by ferry_aio_free */
         int called;      /* callbacks of one dispatch */

@@ -48,6 +48,7 @@ struct ferry {
         CURLU *url; /* base, taken apart */
         enum connection_state connection;
         curl_socket_t socket; /* of an open connection */
+        uint64_t used_ms;     /* ferry_clock_ms() at the end of its last request */
         int socket_error;     /* errno of the last socket that could not be made */
 
         char *base;         /* "http://host:port/prefix", without a final slash */
@@ -104,6 +105,10 @@ void reply_restart(struct reply *reply);
 
 /* Request line, headers and the empty line behind them. 0; -EINVAL: they are too long; -ENOMEM. */
 int request_head(const struct ferry *f, const struct request *request, struct ferry_buffer *ret_head);
+
+/* Whether a request asks for "100 Continue": a long source, which cannot give its bytes again for a repetition. Pure.
+ */
+bool request_asks_consent(const struct ferry_exchange *e);
 
 /* ---- http_try.c: one try ---- */
 

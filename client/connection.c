@@ -7,9 +7,12 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <ferry/clock.h>
 #include <ferry/http_only.h>
 
 #include "client_internal.h"
+
+enum { CONNECTION_IDLE_MS = 118000 }; /* as libcurl: somebody on the way may have forgotten a connection by then */
 
 /* libcurl says only that it could not connect, and lets programs that the caller starts inherit the connection. */
 static curl_socket_t connection_on_socket(void *context, curlsocktype purpose, struct curl_sockaddr *address)
@@ -129,7 +132,8 @@ bool connection_is_idle(struct ferry *f)
 {
         char byte;
         size_t n;
-        return f->connection == CONNECTION_OPEN && curl_easy_recv(f->easy, &byte, 1, &n) == CURLE_AGAIN;
+        return f->connection == CONNECTION_OPEN && ferry_clock_ms() - f->used_ms < CONNECTION_IDLE_MS &&
+               curl_easy_recv(f->easy, &byte, 1, &n) == CURLE_AGAIN;
 }
 
 /* libcurl closes a connection of this kind when its handle leaves the multi handle. */

@@ -25,7 +25,7 @@ int connection_begin(struct ferry *f, char *fault);
 /* What the multi handle told: the connection is open with CURLE_OK, else closed. Returns the code. */
 CURLcode connection_made(struct ferry *f, CURLcode code);
 
-/* Whether an open connection is one still: nothing has come, and the worker has not closed it. */
+/* Whether an open connection can be used again: it has not been idle for long, nothing has come, it is not closed. */
 bool connection_is_idle(struct ferry *f);
 
 /* Idempotent. */

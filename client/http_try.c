@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <ferry/clock.h>
 #include <ferry/encoding.h>
@@ -19,6 +20,7 @@ enum {
         HTTP_TRY_SHORT = 16 * 1024,           /* bytes of a body that goes out with the head */
         HTTP_TRY_WAIT_MAX = 24 * 3600 * 1000, /* ms */
         HTTP_TRY_POLL_MS = 1000,
+        HTTP_TRY_CONSENT_MS = 1000, /* as in libcurl */
 };
 
 /* A body that may take longer than a time-out as long as it moves. */
@@ -58,15 +60,28 @@ static void http_try_rewind(struct http_try *t)
  */
 static void http_try_broke(struct http_try *t, CURLcode code)
 {
-        if (!t->reused || t->answered || t->reply->consumed) {
+        if (!t->reused || t->answered || t->reply->consumed)
                 http_try_ended(t, code);
-                return;
-        }
+        else
+                t->need = HTTP_TRY_ANEW;
+}
+
+void http_try_anew(struct http_try *t)
+{
+        t->reply->lost = true;
         http_try_rewind(t);
         http_try_connect(t);
 }
 
 /* ---- sending ---- */
+
+/* Whether the source still waits: not every server sends "100 Continue". A final answer has refused its bytes. */
+static bool http_try_lacks_consent(struct http_try *t)
+{
+        if (t->answer.state == ANSWER_STATUS && (t->answer.status == 100 || ferry_clock_ms() >= t->consent_ms))
+                t->consent_ms = 0;
+        return t->consent_ms != 0;
+}
 
 /* What goes out next, once out has gone. CURLE_OK; the try's code. */
 static CURLcode http_try_send_next(struct http_try *t)
@@ -81,6 +96,12 @@ static CURLcode http_try_send_next(struct http_try *t)
                 t->out_left = e->size;
         }
         return CURLE_OK;
+}
+
+/* Whether a part of the request has not gone out. */
+static bool http_try_is_unsent(const struct http_try *t)
+{
+        return t->out_left || t->body_is_next || (t->source_left && !t->source_ended);
 }
 
 /* CURLE_OK: some has gone; CURLE_AGAIN; another code. */
@@ -143,46 +164,6 @@ static CURLcode http_try_receive(struct http_try *t)
 
 /* ---- running ---- */
 
-/* A worker may answer early: a long request is sent piece by piece, and each time the answer is looked for. */
-void http_try_step(struct http_try *t)
-{
-        bool streamed = http_try_is_streamed(t);
-        while (t->answer.state != ANSWER_WHOLE) {
-                CURLcode code = t->out && !t->out_left ? http_try_send_next(t) : CURLE_OK;
-                if (code == CURLE_OK && atomic_load(&t->f->aborted))
-                        code = CURLE_ABORTED_BY_CALLBACK;
-                if (code != CURLE_OK) {
-                        http_try_ended(t, code);
-                        return;
-                }
-                CURLcode sent = t->out ? http_try_send(t) : CURLE_AGAIN;
-                if (sent == CURLE_OK && !streamed)
-                        continue;
-                CURLcode received = http_try_receive(t);
-                if (sent == CURLE_AGAIN && received == CURLE_AGAIN) {
-                        t->need = HTTP_TRY_SOCKET;
-                        t->events = t->out ? POLLIN | POLLOUT : POLLIN;
-                        return;
-                }
-                if (received != CURLE_OK && sent != CURLE_OK) {
-                        http_try_broke(t, sent == CURLE_AGAIN ? received : sent);
-                        return;
-                }
-                if (streamed)
-                        t->moved_ms = ferry_clock_ms();
-        }
-        http_try_ended(t, CURLE_OK);
-}
-
-void http_try_connected(struct http_try *t, CURLcode code)
-{
-        code = connection_made(t->f, code);
-        if (code == CURLE_OK)
-                http_try_step(t);
-        else
-                http_try_ended(t, code);
-}
-
 uint64_t http_try_deadline(const struct http_try *t)
 {
         const struct ferry_exchange *e = &t->request->exchange;
@@ -191,6 +172,56 @@ uint64_t http_try_deadline(const struct http_try *t)
         if (t->request->deadline_ms && t->request->deadline_ms < deadline)
                 deadline = t->request->deadline_ms;
         return deadline;
+}
+
+/* A worker may answer early: a long request is sent piece by piece, and each time the answer is looked for. */
+void http_try_step(struct http_try *t)
+{
+        bool streamed = http_try_is_streamed(t);
+        while (t->answer.state != ANSWER_WHOLE) {
+                bool ready = t->out && !t->out_left && !(t->consent_ms && http_try_lacks_consent(t));
+                CURLcode code = ready ? http_try_send_next(t) : CURLE_OK;
+                if (code == CURLE_OK && atomic_load(&t->f->aborted))
+                        code = CURLE_ABORTED_BY_CALLBACK;
+                if (code != CURLE_OK) {
+                        http_try_ended(t, code);
+                        return;
+                }
+                CURLcode sent = t->out_left ? http_try_send(t) : CURLE_AGAIN;
+                if (sent == CURLE_OK && !streamed)
+                        continue;
+                CURLcode received = http_try_receive(t);
+                if (sent == CURLE_AGAIN && received == CURLE_AGAIN) {
+                        t->need = HTTP_TRY_SOCKET;
+                        t->events = t->out_left ? POLLIN | POLLOUT : POLLIN;
+                        return;
+                }
+                if (received != CURLE_OK && sent != CURLE_OK) {
+                        http_try_broke(t, sent == CURLE_AGAIN ? received : sent);
+                        return;
+                }
+                uint64_t now = ferry_clock_ms();
+                if (streamed) {
+                        t->moved_ms = now;
+                } else if (now >= http_try_deadline(t)) {
+                        http_try_ended(t, CURLE_OPERATION_TIMEDOUT);
+                        return;
+                }
+        }
+        http_try_ended(t, CURLE_OK);
+}
+
+void http_try_connected(struct http_try *t, CURLcode code)
+{
+        code = connection_made(t->f, code);
+        if (code != CURLE_OK) {
+                http_try_ended(t, code);
+                return;
+        }
+        uint64_t most = t->f->timeout_ms / 2;
+        if (request_asks_consent(&t->request->exchange))
+                t->consent_ms = ferry_clock_ms() + (most < HTTP_TRY_CONSENT_MS ? most : HTTP_TRY_CONSENT_MS);
+        http_try_step(t);
 }
 
 /* Where a repetition could do harm, or the body cannot be had again, a connection that may be dead will not do. */
@@ -295,7 +326,8 @@ static void http_try_explain(const struct http_try *t, CURLcode code, int result
 int http_try_end(struct http_try *t, CURLcode code)
 {
         int result = http_try_result(t, code);
-        if (result != 0 || !t->answer.keeps || t->out)
+        t->f->used_ms = ferry_clock_ms();
+        if (result != 0 || !t->answer.keeps || http_try_is_unsent(t))
                 connection_close(t->f);
         http_try_explain(t, code, result);
         if (result != 0)
@@ -310,14 +342,30 @@ int http_try_end(struct http_try *t, CURLcode code)
 
 /* ---- the calling thread's ---- */
 
+/*
+ * Takes the wake-up of ferry_abort, which sets its flag before. A wake-up without the flag would end every later wait
+ * at once: ferry_resume may overtake ferry_abort, and forked children share the descriptor.
+ */
+static void http_try_take_wake(const struct ferry *f, short events)
+{
+        if (events)
+                (void)!read(f->wake, &(uint64_t){ 0 }, sizeof(uint64_t));
+}
+
 /* Waits for the need of a try, for at most so long. */
 static void http_try_wait(struct http_try *t, int ms)
 {
         struct ferry *f = t->f;
         int left;
+        if (t->need == HTTP_TRY_ANEW) {
+                http_try_anew(t);
+                return;
+        }
         if (t->need == HTTP_TRY_SOCKET) {
                 struct pollfd fds[] = { { .fd = f->socket, .events = t->events }, { .fd = f->wake, .events = POLLIN } };
-                if (poll(fds, 2, ms) > 0 && fds[0].revents)
+                (void)poll(fds, 2, ms);
+                http_try_take_wake(f, fds[1].revents);
+                if (fds[0].revents || (t->consent_ms && !http_try_lacks_consent(t)))
                         http_try_step(t);
                 return;
         }
@@ -334,6 +382,7 @@ static void http_try_wait(struct http_try *t, int ms)
                 http_try_ended(t, CURLE_OUT_OF_MEMORY);
         else
                 curl_multi_poll(f->multi, &wake, 1, ms, NULL);
+        http_try_take_wake(f, wake.revents);
 }
 
 static CURLcode http_try_run(struct http_try *t)
@@ -344,6 +393,8 @@ static CURLcode http_try_run(struct http_try *t)
                         return CURLE_ABORTED_BY_CALLBACK;
                 if (now >= deadline)
                         return CURLE_OPERATION_TIMEDOUT;
+                if (t->consent_ms > now && t->consent_ms < deadline)
+                        rest = t->consent_ms - now;
                 http_try_wait(t, rest < HTTP_TRY_POLL_MS ? (int)rest : HTTP_TRY_POLL_MS);
         }
         return t->code;
@@ -369,5 +420,6 @@ void http_try_pause(struct ferry *f, uint64_t ms)
                 uint64_t rest = end - now;
                 struct pollfd wake = { .fd = f->wake, .events = POLLIN };
                 (void)poll(&wake, 1, rest < HTTP_TRY_POLL_MS ? (int)rest : HTTP_TRY_POLL_MS);
+                http_try_take_wake(f, wake.revents);
         }
 }

@@ -19,6 +19,7 @@ enum http_try_need {
         HTTP_TRY_NOTHING,    /* it has ended, with its code */
         HTTP_TRY_CONNECTION, /* that libcurl's multi handle tells of the end: http_try_connected */
         HTTP_TRY_SOCKET,     /* its events at the handle's socket: http_try_step */
+        HTTP_TRY_ANEW,       /* nothing: the kept connection was dead, and is closed by http_try_anew */
 };
 
 /* One try under way, between http_try_begin and http_try_end. */
@@ -40,6 +41,7 @@ struct http_try {
         char *piece;       /* of the source, or of a long answer */
         uint64_t source_left;
         bool source_ended;
+        uint64_t consent_ms; /* until then the source waits for "100 Continue"; 0 = it does not wait */
 
         struct answer answer;
         bool answered; /* a byte of it came */
@@ -59,6 +61,9 @@ void http_try_connected(struct http_try *t, CURLcode code);
 
 /* The socket is ready. As above. */
 void http_try_step(struct http_try *t);
+
+/* Starts again, on a new connection. As above. */
+void http_try_anew(struct http_try *t);
 
 /* Ends a try with its code, or early with another one. 0 or -errno. */
 int http_try_end(struct http_try *t, CURLcode code);

@@ -7,16 +7,29 @@
 
 #include "client_internal.h"
 
-enum { REQUEST_HEAD_MAX = 1024 * 1024 }; /* bytes */
+enum {
+        REQUEST_HEAD_MAX = 1024 * 1024, /* bytes */
+        REQUEST_LONG = 1024 * 1024,     /* bytes of a source, from which on libcurl would ask, too */
+};
+
+static bool header_is(const char *line, const char *name)
+{
+        size_t size = strlen(name);
+        return strncasecmp(line, name, size) == 0 && line[size] == ':';
+}
 
 static bool request_has_header(const struct ferry_exchange *e, const char *name)
 {
-        size_t size = strlen(name);
         for (const char *const *line = e->headers; line && *line; line++) {
-                if (strncasecmp(*line, name, size) == 0 && (*line)[size] == ':')
+                if (header_is(*line, name))
                         return true;
         }
         return false;
+}
+
+bool request_asks_consent(const struct ferry_exchange *e)
+{
+        return e->source && e->source_size > REQUEST_LONG && !request_has_header(e, "Expect");
 }
 
 /* Adds texts up to a NULL. The first error sticks in *r. */
@@ -46,8 +59,13 @@ int request_head(const struct ferry *f, const struct request *request, struct fe
                 HEAD_ADD("Content-Type: ", e->content_type, "\r\n");
         if (e->idempotency_key)
                 HEAD_ADD("Idempotency-Key: ", e->idempotency_key, "\r\n");
-        for (const char *const *line = e->headers; line && *line; line++)
-                HEAD_ADD(*line, "\r\n");
+        for (const char *const *line = e->headers; line && *line; line++) {
+                /* Where the body ends is told below, once. */
+                if (!header_is(*line, "Content-Length") && !header_is(*line, "Transfer-Encoding"))
+                        HEAD_ADD(*line, "\r\n");
+        }
+        if (request_asks_consent(e))
+                HEAD_ADD("Expect: 100-continue\r\n");
         if (e->source && e->source_size == FERRY_SIZE_UNKNOWN) {
                 HEAD_ADD("Transfer-Encoding: chunked\r\n");
         } else if (e->source || e->body || strcmp(e->method, "POST") == 0 || strcmp(e->method, "PUT") == 0) {

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <ferry/aio.h>
@@ -17,6 +19,8 @@
 #define GONE                                                                                                           \
         "HTTP/1.1 410 No\r\nContent-Type: application/problem+json\r\nConnection: "                                    \
         "close\r\n\r\n{\"code\":\"gone\"}"
+
+#define NO_CONTENT "HTTP/1.1 204 No Content\r\n\r\n"
 
 #define START(x, ...) START_WITH(x, &(struct ferry_options){ .retries = -1 }, __VA_ARGS__)
 
@@ -133,6 +137,70 @@ TEST(a_forked_child_leaves_the_calls_of_its_parent_alone)
         finish(&seen);
         ferry_aio_free(seen.aio);
         assert_int_equal(seen.result, 0);
+}
+
+/* A child that keeps what it has inherited, but for the sockets of the server. */
+static pid_t fork_child(const struct server *server)
+{
+        struct sockaddr_in own = { 0 }, other = { 0 };
+        socklen_t size = sizeof(own);
+        assert_int_equal(getsockname(server->listener, (struct sockaddr *)&own, &size), 0);
+        pid_t child = fork();
+        if (child != 0)
+                return child;
+        for (int fd = 3; fd < 1024; fd++) {
+                size = sizeof(other);
+                if (getsockname(fd, (struct sockaddr *)&other, &size) == 0 && other.sin_family == AF_INET &&
+                    other.sin_port == own.sin_port)
+                        close(fd);
+        }
+        for (;;)
+                pause();
+}
+
+TEST(a_connection_that_a_child_has_as_well_is_forgotten_when_it_breaks)
+{
+        START(x, { NO_CONTENT, SERVER_KEEP }, { NULL, SERVER_CLOSE }, { NO_CONTENT, SERVER_KEEP });
+        struct seen seen = { 0 };
+        assert_int_equal(ferry_aio_new(x->ferry, &seen.aio), 0);
+        assert_int_equal(ferry_aio_delete_operation(seen.aio, "op_1", on_done, &seen), 0);
+        finish(&seen);
+        pid_t child = fork_child(&x->server);
+        assert_int_equal(ferry_aio_delete_operation(seen.aio, "op_1", on_done, &seen), 0);
+        finish(&seen);
+        struct pollfd set = { .fd = ferry_aio_fd(seen.aio), .events = POLLIN };
+        int ready = poll(&set, 1, 0);
+        kill(child, SIGKILL);
+        assert_int_equal(waitpid(child, NULL, 0), child);
+        assert_int_equal(ready, 0);
+        assert_int_equal(seen.result, 0);
+        assert_int_equal(served(x), 3);
+        ferry_aio_free(seen.aio);
+}
+
+/* Calls beyond the connections that are kept fail for lack of descriptors. */
+TEST(a_connection_is_kept_after_many_calls_at_once)
+{
+        enum { CALLS = 300 };
+        START(x, { NO_CONTENT, SERVER_KEEP }, { NO_CONTENT, SERVER_KEEP }, { NO_CONTENT, SERVER_KEEP });
+        struct seen seen = { 0 };
+        struct rlimit before;
+        assert_int_equal(ferry_aio_new(x->ferry, &seen.aio), 0);
+        for (int i = 0; i < CALLS; i++)
+                assert_int_equal(ferry_aio_delete_operation(seen.aio, "op_1", on_done, &seen), 0);
+        assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 3, before.rlim_max }), 0);
+        finish(&seen);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+        assert_int_equal(seen.result, -EMFILE);
+        for (int i = 0; i < 3; i++) {
+                assert_int_equal(ferry_aio_delete_operation(seen.aio, "op_1", on_done, &seen), 0);
+                finish(&seen);
+                assert_int_equal(seen.result, 0);
+        }
+        ferry_aio_free(seen.aio);
+        server_stop(&x->server);
+        assert_int_equal(x->server.connections, 1);
 }
 
 /* As programs do that ask again whatever came. */

@@ -111,6 +111,25 @@ TEST(another_thread_ends_a_call_and_all_later_ones)
         ask(x, "GET", "/", -ECONNREFUSED);
 }
 
+/* ferry_abort in a forked child, as in a handler of a signal that it inherits, wakes its parent as well. */
+TEST(a_child_that_aborts_does_not_keep_its_parent_busy)
+{
+        START_WITH(x, (&(struct ferry_options){ .timeout_ms = 500, .retries = -1 }), { OK_EMPTY, SERVER_KEEP },
+                   { NULL, SERVER_HANG });
+        struct timespec before, after;
+        ask(x, "GET", "/", 0);
+        pid_t child = fork();
+        if (child == 0) {
+                ferry_abort(x->ferry);
+                _exit(0);
+        }
+        assert_int_equal(waitpid(child, NULL, 0), child);
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+        ask(x, "GET", "/", -ETIMEDOUT);
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+        assert_in_range((after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1000000, 0, 50);
+}
+
 TEST(proxies_of_the_environment_are_not_used)
 {
         START(x, { NO_CONTENT });
@@ -257,6 +276,55 @@ TEST(huge_answers_are_cut_off)
                 assert_null(ask(x, "GET", "/", -EMSGSIZE)->body);
 }
 
+/* Some bytes, then none. */
+static ssize_t count_and_give(void *context, void *buffer, size_t size)
+{
+        int *calls = context;
+        memset(buffer, 'x', size);
+        return ++*calls == 1 ? 10 : 0;
+}
+
+TEST(a_source_is_not_touched_before_the_worker_wants_it)
+{
+        START(x, { PROBLEM("503", "draining", "Retry-After: 0\r\n"), .head_only = true }, { NO_CONTENT });
+        int calls = 0;
+        assert_int_equal(
+                ferry_put_region_content_from(x->ferry, "rgn_1", 0, count_and_give, &calls, FERRY_SIZE_UNKNOWN), 0);
+        assert_int_equal(calls, 2);
+        assert_int_equal(served(x), 2);
+        has_header(x, 0, "Expect: 100-continue");
+}
+
+/* Gives the last bytes of a request whose answer is there already. */
+static ssize_t answer_and_give(void *context, void *buffer, size_t size)
+{
+        int *fds = context;
+        fds[1] = accept(fds[0], NULL, NULL);
+        assert_true(fds[1] >= 0);
+        assert_int_equal(write(fds[1], NO_CONTENT, strlen(NO_CONTENT)), strlen(NO_CONTENT));
+        memset(buffer, 'x', size);
+        return (ssize_t)size;
+}
+
+TEST(a_connection_is_kept_when_the_answer_comes_with_the_last_byte)
+{
+        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        socklen_t length = sizeof(address);
+        struct ferry *f = NULL;
+        char request[4096];
+        int fds[] = { socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), -1 };
+        assert_int_equal(bind(fds[0], (struct sockaddr *)&address, length), 0);
+        assert_int_equal(listen(fds[0], 1), 0);
+        assert_int_equal(getsockname(fds[0], (struct sockaddr *)&address, &length), 0);
+        assert_int_equal(ferry_new(text_format("http://127.0.0.1:%u", ntohs(address.sin_port)), NULL, &f), 0);
+        assert_int_equal(ferry_put_region_content_from(f, "rgn_1", 0, answer_and_give, fds, 10), 0);
+        assert_true(recv(fds[1], request, sizeof(request), 0) > 0);
+        assert_int_equal(recv(fds[1], request, sizeof(request), MSG_DONTWAIT), -1); /* 0: it was closed */
+        ferry_free(f);
+        close(fds[1]);
+        close(fds[0]);
+}
+
 TEST(an_answer_before_the_upload_is_understood)
 {
         START(x, { PROBLEM("413", "too-large", ""), .head_only = true });
@@ -264,6 +332,20 @@ TEST(an_answer_before_the_upload_is_understood)
         char *data = calloc(1, size);
         assert_int_equal(ferry_put_region_content(x->ferry, "rgn_1", 0, data, size), FERRY_E_TOO_LARGE);
         free(data);
+}
+
+TEST(the_size_of_a_body_is_told_once)
+{
+        START(x, { OK_EMPTY });
+        static const char *const headers[] = { "X: 1", "content-length: 9", "Transfer-Encoding: chunked", NULL };
+        struct ferry_exchange exchange = { .method = "PUT", .path = "/", .body = "abc", .size = 3, .headers = headers };
+        struct ferry_answer answer;
+        assert_int_equal(ferry_exchange_perform(x->ferry, &exchange, &answer), 0);
+        ferry_answer_clear(&answer);
+        has_header(x, 0, "X: 1");
+        has_header(x, 0, "Content-Length: 3");
+        assert_null(strstr(request_of(x, 0), "content-length"));
+        assert_null(strstr(request_of(x, 0), "Transfer-Encoding"));
 }
 
 /* ---- what is refused before it is sent ---- */

@@ -193,6 +193,14 @@ TEST(a_delete_whose_answer_was_lost_is_done)
         assert_int_equal(ferry_delete_operation(x->ferry, "op_1"), FERRY_E_GONE); /* a refusal is no lost answer */
 }
 
+TEST(a_delete_whose_kept_connection_broke_is_done)
+{
+        START(x, { OK_EMPTY, SERVER_KEEP }, { NULL }, { PROBLEM("410", "gone", "") });
+        ask(x, "GET", "/", 0);
+        assert_int_equal(ferry_delete_operation(x->ferry, "op_1"), 0);
+        assert_int_equal(served(x), 3);
+}
+
 TEST(a_truncated_answer_is_a_lost_one)
 {
         START(x, { OK("Content-Length: 100\r\n\r\n{\"id\":") }, { CREATED_REGION });
