@@ -203,7 +203,7 @@ void http_try_step(struct http_try *t)
                 uint64_t now = ferry_clock_ms();
                 if (streamed) {
                         t->moved_ms = now;
-                } else if (now >= http_try_deadline(t)) {
+                } else if (t->answer.state != ANSWER_WHOLE && now >= http_try_deadline(t)) {
                         http_try_ended(t, CURLE_OPERATION_TIMEDOUT);
                         return;
                 }
