@@ -89,6 +89,22 @@ WITH_STORE(the_ends_of_a_round_are_told_in_their_order)
                 assert_int_equal(waiters[i].turn, i);
 }
 
+WITH_STORE(the_waiters_of_an_operation_are_woken_in_their_order)
+{
+        struct operation *operation = make(f, FERRY_READABLE);
+        struct in_turn waiters[3];
+        unsigned n = 0;
+
+        for (size_t i = 0; i < 3; i++) {
+                waiters[i] = (struct in_turn){ .waiter.wake = take_turn, .n = &n };
+                assert_true(operation_wait(f->store, operation, 0, &waiters[i].waiter));
+        }
+        operation_cancel(f->store, operation);
+        assert_int_equal(n, 3);
+        for (unsigned i = 0; i < 3; i++)
+                assert_int_equal(waiters[i].turn, i);
+}
+
 WITH_STORE(a_transfer_that_runs_is_polled_before_anybody_waits)
 {
         struct operation *operation = make(f, FERRY_READ);
