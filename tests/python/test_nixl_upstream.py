@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import unittest
+import weakref
 
 import support
 from ferry import nixl_connect as connect
@@ -22,14 +23,18 @@ class TestPrograms(unittest.IsolatedAsyncioTestCase):
         descriptor = connect.Descriptor(data)
         descriptor.register_with_connector(connection=connection)
         self.assertIs(descriptor._data_ref, data)
-        descriptor._data_size = 3
-        offer = self.connector.create_readable(connect.Descriptor(b"abc"))
-        await self.connector.begin_read(offer.metadata(), descriptor).wait_for_completion()
-        self.assertEqual(data[:4], b"abc\0")
+        for sent in (b"abc", b"de", b"fg", b"hijkl"):
+            descriptor._data_size = len(sent)
+            data[:] = bytes(100)
+            offer = self.connector.create_readable(connect.Descriptor(sent))
+            await self.connector.begin_read(offer.metadata(), descriptor).wait_for_completion()
+            self.assertEqual(data, sent.ljust(100, b"\0"))
         descriptor._data_size = 101
         with self.assertRaises(ValueError):
             self.connector.create_readable(descriptor)
+        region = weakref.ref(descriptor._region)
         descriptor.deregister_with_connector(connection=connection)
+        self.assertIsNone(region())
         self.assertIs(offer.connection, connection)
         self.assertEqual(offer.operation_kind, connect.OperationKind.READ)
         self.assertIsInstance(offer, connect.PassiveOperation)

@@ -32,7 +32,7 @@ from typing import Any, Generator, TypeVar, Union
 
 from .errors import FerryError, OperationFailed
 from .worker import Operation as _WorkerOperation
-from .worker import OfThisProcess, Region, Worker, buffer_address
+from .worker import OfThisProcess, Region, Request, Worker, buffer_address
 
 try:
     import pydantic
@@ -122,6 +122,9 @@ class Device:
 
 # ---- metadata ----
 
+_MISSING: Any = object()
+_quote = json.JSONEncoder().encode
+
 if pydantic is not None:
 
     class SerializedDescriptor(pydantic.BaseModel):
@@ -152,35 +155,21 @@ else:
     class _Model:
         """The methods of pydantic's models that programs use, where there is no pydantic."""
 
-        _fields: dict[str, type] = {}
-        _defaults: dict[str, Any] = {}
-
-        def __init__(self, **values: Any) -> None:
-            unknown = values.keys() - self._fields.keys()
+        def _refuse(self, unknown: dict[str, Any]) -> None:
             if unknown:
                 raise ValueError(f"{type(self).__name__} has no field {', '.join(sorted(unknown))}")
-            for name, kind in self._fields.items():
-                if name not in values and name not in self._defaults:
+
+        def _take(self, name: str, value: Any, kind: type) -> Any:
+            if type(value) is not kind:
+                if value is _MISSING:
                     raise ValueError(f"{type(self).__name__} needs the field {name}")
-                value = values.get(name, self._defaults.get(name))
-                if kind is int and isinstance(value, enum.IntEnum):
-                    value = int(value)
                 if not isinstance(value, kind) or isinstance(value, bool):
                     raise ValueError(f"{type(self).__name__}.{name} is not of type {kind.__name__}")
-                setattr(self, name, self._checked(name, value))
-
-        def _checked(self, name: str, value: Any) -> Any:
+                value = kind(value)  # an int instead of an enum's member
             return value
 
         def model_dump(self) -> dict[str, Any]:
-            def plain(value: Any) -> Any:
-                if isinstance(value, list):
-                    return [plain(one) for one in value]
-                return value.model_dump() if isinstance(value, _Model) else value
-            return {name: plain(getattr(self, name)) for name in self._fields}
-
-        def model_dump_json(self) -> str:
-            return json.dumps(self.model_dump(), separators=(",", ":"))
+            return vars(self).copy()
 
         @classmethod
         def model_validate(cls, value: Any) -> Any:
@@ -195,7 +184,7 @@ else:
             return cls.model_validate(json.loads(text))
 
         def __eq__(self, other: object) -> bool:
-            return type(other) is type(self) and other.model_dump() == self.model_dump()  # type: ignore[attr-defined]
+            return type(other) is type(self) and vars(other) == vars(self)
 
         def __repr__(self) -> str:
             return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
@@ -203,18 +192,18 @@ else:
     class SerializedDescriptor(_Model):  # type: ignore[no-redef]
         """A descriptor of the peer. ptr is an opaque handle."""
 
-        device: str
-        ptr: int
-        size: int
-        _fields = {"device": str, "ptr": int, "size": int}
-        _defaults = {"device": "cpu"}
+        def __init__(self, *, device: Any = "cpu", ptr: Any = _MISSING, size: Any = _MISSING, **unknown: Any) -> None:
+            self._refuse(unknown)
+            self.device = self._take("device", device, str)
+            self.ptr = self._take("ptr", ptr, int)
+            self.size = self._take("size", size, int)
+            if device != "cpu":
+                Device(device)
+            if ptr <= 0 or size <= 0:
+                raise ValueError("SerializedDescriptor.ptr and .size must be greater than 0")
 
-        def _checked(self, name: str, value: Any) -> Any:
-            if name == "device":
-                Device(value)
-            elif value <= 0:
-                raise ValueError(f"SerializedDescriptor.{name} must be greater than 0")
-            return value
+        def model_dump_json(self) -> str:
+            return f'{{"device":{_quote(self.device)},"ptr":{self.ptr:d},"size":{self.size:d}}}'
 
         def to_descriptor(self) -> Descriptor:
             return Descriptor.from_serialized(self)
@@ -222,15 +211,22 @@ else:
     class RdmaMetadata(_Model):  # type: ignore[no-redef]
         """What a peer needs to complete an operation: a secret, as JSON by model_dump_json()."""
 
-        descriptors: list[SerializedDescriptor]
-        nixl_metadata: str
-        notification_key: str
-        operation_kind: int
-        _fields = {"descriptors": list, "nixl_metadata": str, "notification_key": str, "operation_kind": int}
-        _defaults = {"descriptors": []}
+        def __init__(self, *, descriptors: Any = _MISSING, nixl_metadata: Any = _MISSING,
+                     notification_key: Any = _MISSING, operation_kind: Any = _MISSING, **unknown: Any) -> None:
+            self._refuse(unknown)
+            given = [] if descriptors is _MISSING else self._take("descriptors", descriptors, list)
+            self.descriptors = [SerializedDescriptor.model_validate(one) for one in given]
+            self.nixl_metadata = self._take("nixl_metadata", nixl_metadata, str)
+            self.notification_key = self._take("notification_key", notification_key, str)
+            self.operation_kind = self._take("operation_kind", operation_kind, int)
 
-        def _checked(self, name: str, value: Any) -> Any:
-            return [SerializedDescriptor.model_validate(one) for one in value] if name == "descriptors" else value
+        def model_dump(self) -> dict[str, Any]:
+            return {**vars(self), "descriptors": [one.model_dump() for one in self.descriptors]}
+
+        def model_dump_json(self) -> str:
+            descriptors = ",".join([one.model_dump_json() for one in self.descriptors])
+            return (f'{{"descriptors":[{descriptors}],"nixl_metadata":{_quote(self.nixl_metadata)},'
+                    f'"notification_key":{_quote(self.notification_key)},"operation_kind":{self.operation_kind:d}}}')
 
         def to_descriptors(self) -> Union[Descriptor, list[Descriptor]]:
             return _to_descriptors(self.descriptors)
@@ -251,7 +247,7 @@ def _is_metadata(value: Any) -> bool:
     return isinstance(value, RdmaMetadata) or all(hasattr(value, name) for name in _METADATA_MEMBERS)
 
 
-def _metadata_text(metadata: Any) -> str:
+def _metadata_text(metadata: Any) -> bytes:
     """As the worker reads it."""
     blob = metadata.nixl_metadata
     if not blob.startswith("b64:"):
@@ -261,7 +257,7 @@ def _metadata_text(metadata: Any) -> str:
             pass  # the worker says what is wrong with it
         metadata = type(metadata)(**{**metadata.model_dump(), "nixl_metadata": blob})
     text: str = metadata.model_dump_json()
-    return text
+    return text.encode()
 
 
 # ---- memory ----
@@ -280,6 +276,7 @@ class Descriptor(OfThisProcess):
     def __init__(self, data: Any) -> None:
         self._region: Region | None = None
         self._region_of: Worker | None = None  # of the parent, after a fork
+        self._requests: dict[str, tuple[int, Request]] = {}  # by kind, for _data_size as it was then
         self._connector: Connector | None = None
         self._device = Device("cpu")
         self._writable = True
@@ -384,7 +381,7 @@ class Descriptor(OfThisProcess):
         if self._region is not None and self._connector != connection:
             raise RuntimeError("the descriptor is registered with another connector: deregister it there first")
         if self._region is None:
-            self._connector, self._region_of = connection, connection._worker()
+            self._connector, self._region_of = connection, _shared_worker()
             self._region = self._use(self._region_of, False)
 
     def deregister_with_connector(self, connection: Connector) -> None:
@@ -393,27 +390,43 @@ class Descriptor(OfThisProcess):
         if self._region is None or self._connector != connection:
             raise RuntimeError("the descriptor is not registered with this connector: register it first")
         self._region = self._connector = None
+        self._requests = {}
 
     register_memory = register_with_connector  # the name of 2025
 
     def _use(self, worker: Worker, receives: bool) -> Region:
         """A region for one operation."""
+        self._check(receives)
+        if self._region is not None and self._region_of is worker:
+            return self._region if self._data_size == self._region.size else self._region.slice(0, self._data_size)
+        found = worker.region_at(self._ptr, self._data_size, self._keep)
+        return found or worker.register(self._ptr, self._data_size, self._keep, str(self._device))
+
+    def _check(self, receives: bool) -> None:
         if self._keep is _REMOTE:
             raise ValueError("the descriptor is of the peer's memory: pass one of memory of this process")
         if self._tensor is not None and self._tensor.data_ptr() != self._ptr:
             raise ValueError("the tensor was resized after its descriptor was made: make another")
         if receives and not self._writable:
             raise ValueError("the memory is read-only and cannot receive bytes: pass a writable one")
-        if self._region is not None and self._region_of is worker:
-            return self._region if self._data_size == self._region.size else self._region.slice(0, self._data_size)
-        found = worker.region_at(self._ptr, self._data_size, self._keep)
-        return found or worker.register(self._ptr, self._data_size, self._keep, str(self._device))
+
+    def _request(self, worker: Worker, kind: str, receives: bool) -> Request:
+        """For an operation that moves nothing else. That of registered memory is kept for the next one."""
+        size, request = self._requests.get(kind, _NO_REQUEST)
+        if size == self._data_size and self._region_of is worker:
+            self._check(receives)
+        else:
+            request = worker.request(kind, [self._use(worker, receives)])
+            if self._region is not None and self._region_of is worker:
+                self._requests[kind] = self._data_size, request
+        return request
 
     def __repr__(self) -> str:
         return f"Descriptor(ptr={self._ptr:#x}, size={self._data_size}, device='{self._device}')"
 
 
 _REMOTE = object()
+_NO_REQUEST: Any = 0, None
 
 
 def _check_connector(connection: Any) -> None:
@@ -448,26 +461,25 @@ class _Flag(int):
 
 
 _shared_lock = threading.Lock()
-_shared: tuple[int, Worker] | None = None  # of this process
+_shared: Worker | None = None
 
 
 def _shared_worker() -> Worker:
     global _shared
-    shared = _shared
-    if shared is None or shared[0] != os.getpid():
+    if _shared is None:
         with _shared_lock:
-            if _shared is None or _shared[0] != os.getpid():
-                _shared = (os.getpid(), Worker())
-            shared = _shared
-    return shared[1]
+            if _shared is None:
+                _shared = Worker()
+    return _shared
 
 
-def _renew_lock() -> None:
-    global _shared_lock
-    _shared_lock = threading.Lock()
+def _forget_shared() -> None:
+    """The child of a fork makes its own."""
+    global _shared_lock, _shared
+    _shared_lock, _shared = threading.Lock(), None
 
 
-os.register_at_fork(after_in_child=_renew_lock)
+os.register_at_fork(after_in_child=_forget_shared)
 
 
 class Connector:
@@ -478,9 +490,6 @@ class Connector:
             raise TypeError("worker_id is a str")
         self._name = worker_id or str(uuid.uuid4())
         self._hostname = socket.gethostname()
-
-    def _worker(self) -> Worker:
-        return _shared_worker()
 
     @property
     def name(self) -> str:
@@ -508,7 +517,7 @@ class Connector:
 
     def allocate(self, size: int) -> memoryview:
         """Bytes that local peers can map, so that transfers copy once: see ferry.Worker.allocate."""
-        return self._worker().allocate(size)
+        return _shared_worker().allocate(size)
 
     def create_readable(self, local_descriptors: Union[Descriptor, list[Descriptor]]) -> ReadableOperation:
         return ReadableOperation(self, local_descriptors)
@@ -538,11 +547,11 @@ Connection = Connector  # upstream's name of what is shared by the connectors of
 
 
 def _in_order(first: Any, second: Any) -> tuple[Any, Any]:
-    if not _is_metadata(first):
-        first, second = second, first
-    if not _is_metadata(first):
-        raise TypeError("one argument is RdmaMetadata, the other a Descriptor or a list of them")
-    return first, second
+    if _is_metadata(first):
+        return first, second
+    if _is_metadata(second):
+        return second, first
+    raise TypeError("one argument is RdmaMetadata, the other a Descriptor or a list of them")
 
 
 # ---- operations ----
@@ -557,13 +566,16 @@ class AbstractOperation(collections.abc.Coroutine[Any, Any, Any]):
     _receives = False
     _operation_kind = OperationKind.UNSPECIFIED
 
-    def __init__(self, connector: Connector, descriptors: Any, remote: str | None) -> None:
+    def __init__(self, connector: Connector, descriptors: list[Descriptor], remote: bytes | None) -> None:
         self._connector = connector
-        self._descriptors = _descriptor_list(descriptors)
+        self._descriptors = descriptors
         self._cancelled = False
-        worker = connector._worker()
-        regions = [one._use(worker, self._receives) for one in self._descriptors]
-        self._operation: _WorkerOperation = worker.create(self._kind, regions, remote)
+        worker = _shared_worker()
+        if len(descriptors) == 1:
+            request = descriptors[0]._request(worker, self._kind, self._receives)
+        else:
+            request = worker.request(self._kind, [one._use(worker, self._receives) for one in descriptors])
+        self._operation: _WorkerOperation = worker.start(request, remote)
 
     @property
     def connector(self) -> Connector:
@@ -587,9 +599,11 @@ class AbstractOperation(collections.abc.Coroutine[Any, Any, Any]):
 
         After cancel() here it returns, and status tells.
         """
-        await self._operation.ended()
+        operation = self._operation
+        if not operation.done:
+            await operation.ended()
         if not self._cancelled:
-            self._operation.result()
+            operation.result()
 
     def _cancel(self) -> None:
         if not self._operation.done:
@@ -630,8 +644,8 @@ class AbstractOperation(collections.abc.Coroutine[Any, Any, Any]):
 
 class PassiveOperation(AbstractOperation):
     def __init__(self, connector: Connector, local_descriptors: Any) -> None:
-        super().__init__(connector, local_descriptors, None)
-        self._metadata = self._operation.metadata
+        super().__init__(connector, _descriptor_list(local_descriptors), None)
+        self._metadata = self._operation.metadata_text()
 
     def metadata(self, hex_encode: bool = False) -> RdmaMetadata:
         """For the peer; whoever has it may complete this operation, and nothing else."""
@@ -648,18 +662,22 @@ class ActiveOperation(AbstractOperation):
         if kind != self._operation_kind:
             raise RuntimeError(f"the metadata is of a {OperationKind(kind) if kind in (0, 1, 2) else kind} operation, "
                                f"and this is a {self._operation_kind}")
+        ours = [one._data_size for one in descriptors]
         theirs = [one.size for one in remote_metadata.descriptors]
-        ours = [one.size for one in descriptors]
-        if len(theirs) != len(ours):
-            raise ValueError(f"{len(ours)} descriptors here, {len(theirs)} of the peer: pass as many")
-        for i, (here, there) in enumerate(zip(ours, theirs)):
-            if here != there:
-                raise ValueError(f"descriptor {i} has {here} bytes here, {there} of the peer: pass as many")
+        if ours != theirs:
+            raise _sizes_differ(ours, theirs)
         super().__init__(connector, descriptors, _metadata_text(remote_metadata))
 
     def cancel(self) -> None:
         """Asks for the end; wait_for_completion returns when the memory is quiet."""
         self._cancel()
+
+
+def _sizes_differ(ours: list[int], theirs: list[int]) -> ValueError:
+    if len(theirs) != len(ours):
+        return ValueError(f"{len(ours)} descriptors here, {len(theirs)} of the peer: pass as many")
+    i, here, there = next((i, *sizes) for i, sizes in enumerate(zip(ours, theirs)) if sizes[0] != sizes[1])
+    return ValueError(f"descriptor {i} has {here} bytes here, {there} of the peer: pass as many")
 
 
 class ReadableOperation(PassiveOperation):

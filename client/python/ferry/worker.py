@@ -35,7 +35,7 @@ from .errors import FerryError, OperationFailed
 
 STATUSES = ("UNINITIALIZED", "INITIALIZED", "IN_PROGRESS", "COMPLETE", "CANCELLED", "ERRORED")
 KINDS = {"readable": 0, "read": 1, "writable": 2, "write": 3}
-_COMPLETE = 3
+_NOT_DONE = (-errno.EAGAIN, -errno.ECHILD)  # of operation_result; the latter in a forked process
 _WAIT_MS = 100  # of one wait in C, during which Python handles no signal: Ctrl-C comes between two
 
 
@@ -77,6 +77,8 @@ def _numbers(values: Iterable[int]) -> list[int]:
 
 class OfThisProcess:
     """What no copy may share: it would be freed twice, or be of memory that has gone."""
+
+    __slots__ = ()
 
     def __reduce__(self) -> Any:
         raise TypeError(f"{type(self).__name__} belongs to this process: it can be neither copied nor pickled")
@@ -344,27 +346,30 @@ class Worker:
         those of POST /v1/operations: ttl_ms, timeout_ms, verify, layout, transports=["shm", "tcp"], follow=read, …; None
         is left out.
         """
-        if kind not in KINDS:
-            raise ValueError(f"{kind!r} is not a kind of operation: {', '.join(KINDS)}")
         if not isinstance(remote, (str, type(None))):
             raise TypeError("remote is the peer's metadata as JSON, or the URL of it: a str")
+        return self.start(self.request(kind, memory, **fields), _text(remote) if remote else None)
+
+    def request(self, kind: str, memory: Iterable[Any], **fields: Any) -> Request:
+        """What create makes of its arguments, for any number of operations by start."""
+        if kind not in KINDS:
+            raise ValueError(f"{kind!r} is not a kind of operation: {', '.join(KINDS)}")
         receives = kind in ("read", "writable")
-        regions = [self.region(one, receives) for one in memory]
-        request = self._lib.request_new(KINDS[kind])
-        try:
-            for region in regions:
-                _check(region._add_to(self._lib, request))
-            for name, value in fields.items():
-                if value is not None:
-                    text = ",".join(value) if isinstance(value, (list, tuple)) else _option(value)
-                    _check(self._lib.request_set(request, _text(name), _text(text)))
-            made = ctypes.c_void_p()
-            with self._native as pointer:
-                _check(self._lib.operation_create(pointer, request, _text(remote) if remote else None,
-                                                  ctypes.byref(made)))
-        finally:
-            self._lib.request_free(request)
-        return Operation(self, made.value or 0, kind, regions)
+        request = Request(self._lib, kind, [self.region(one, receives) for one in memory])
+        for name, value in fields.items():
+            if value is not None:
+                text = ",".join(value) if isinstance(value, (list, tuple)) else _option(value)
+                _check(self._lib.request_set(request.pointer, _text(name), _text(text)))
+        return request
+
+    def start(self, request: Request, remote: bytes | None = None) -> Operation:
+        """One operation of a request of this worker."""
+        made = ctypes.c_void_p()
+        with self._native as pointer:
+            result = self._lib.operation_create(pointer, request.pointer, remote, ctypes.byref(made))
+        if result:
+            raise _error(result)
+        return Operation(self, made.value or 0, request)
 
     def _queue(self, loop: asyncio.AbstractEventLoop) -> _LoopQueue:
         queue = self._loops.get(loop)
@@ -387,17 +392,36 @@ class Worker:
         self.close()
 
 
+class Request(OfThisProcess):
+    """What operations of one kind move. Any thread."""
+
+    __slots__ = ("_lib", "pointer", "kind", "regions")
+
+    def __init__(self, lib: Any, kind: str, regions: list[Region]) -> None:
+        self._lib = lib
+        self.kind = kind
+        self.regions = regions
+        self.pointer = lib.request_new(KINDS[kind])
+        for region in regions:
+            _check(region._add_to(lib, self.pointer))
+
+    def __del__(self) -> None:
+        self._lib.request_free(self.pointer)
+
+
 class Operation(OfThisProcess):
     """One operation of a Worker. Leaving a with block, or dropping the last reference, cancels one that runs."""
 
-    def __init__(self, worker: Worker, pointer: int, kind: str, regions: list[Region]) -> None:
+    __slots__ = ("_lib", "_worker", "_pointer", "_request", "_complete", "_waiters", "kind", "__weakref__")
+
+    def __init__(self, worker: Worker, pointer: int, request: Request) -> None:
         self._lib = worker._lib
         self._worker = worker
-        self._pid = worker._native.pid
         self._pointer = pointer
-        self._regions: list[Region] | None = regions
-        self._waiters: tuple[_LoopQueue | None, list[asyncio.Future[None]]] = None, []  # of the loop that waited last
-        self.kind = kind
+        self._request: Request | None = request  # and by it the memory, until that is quiet
+        self._complete = False  # known to be
+        self._waiters: tuple[_LoopQueue | None, list[asyncio.Future[None]]] = _NO_WAITERS  # of the loop that waited last
+        self.kind = request.kind
 
     @property
     def id(self) -> str:
@@ -406,10 +430,16 @@ class Operation(OfThisProcess):
     @property
     def metadata(self) -> str:
         """What a peer needs, as JSON: a secret."""
+        return self.metadata_text().decode()
+
+    def metadata_text(self) -> bytes:
+        """metadata, encoded."""
         text = ctypes.c_char_p()
         with self._worker._native:  # which has the worker's name and addresses
-            _check(self._lib.operation_metadata(self._pointer, ctypes.byref(text)))
-        return (text.value or b"").decode()
+            result = self._lib.operation_metadata(self._pointer, ctypes.byref(text))
+        if result:
+            raise _error(result)
+        return text.value or b""
 
     @property
     def status(self) -> str:
@@ -417,11 +447,13 @@ class Operation(OfThisProcess):
 
     @property
     def done(self) -> bool:
-        if self._regions is None:
+        if self._request is None:
             return True
-        if self._lib.operation_status(self._pointer) < _COMPLETE:
+        result = self._lib.operation_result(self._pointer)
+        if result in _NOT_DONE:
             return False
-        self._regions = None  # its memory is quiet
+        self._complete = result == 0
+        self._request = None  # its memory is quiet
         return True
 
     @property
@@ -439,6 +471,8 @@ class Operation(OfThisProcess):
 
     def result(self) -> None:
         """Raises OperationFailed when the operation, which is done, is not COMPLETE."""
+        if self._complete:
+            return
         result = self._lib.operation_result(self._pointer)
         if result:
             error = _error(result)
@@ -463,7 +497,7 @@ class Operation(OfThisProcess):
         if not self.done:
             loop = asyncio.get_running_loop()
             await self._worker._queue(loop).wait(self)
-            self._regions = None
+            self._request = None
 
     async def completed(self) -> None:
         """As wait, in asyncio's loop."""
@@ -476,10 +510,10 @@ class Operation(OfThisProcess):
 
     def close(self) -> None:
         """Cancels what still runs and waits until the memory is quiet."""
-        if os.getpid() == self._pid and not self.done:
+        if not self.done:
             self.cancel()
             self._lib.operation_wait(self._pointer, -1)
-            self._regions = None
+            self._request = None
 
     def __enter__(self) -> Operation:
         return self
@@ -505,9 +539,12 @@ class Operation(OfThisProcess):
             raise cancelled
 
     def __del__(self) -> None:
-        if os.getpid() == self._pid:
+        if self._request is not None:
             self.close()
-            self._lib.operation_free(self._pointer)
+        self._lib.operation_free(self._pointer)
+
+
+_NO_WAITERS: Any = (None, [])
 
 
 class _LoopQueue:
@@ -517,7 +554,6 @@ class _LoopQueue:
 
     def __init__(self, native: _Native, loop: asyncio.AbstractEventLoop) -> None:
         self._lib = native.lib
-        self._pid = native.pid
         self._keys = itertools.count(1)
         self._waiters: dict[int, list[asyncio.Future[None]]] = {}  # of each operation
         pointer = ctypes.c_void_p()
@@ -549,8 +585,7 @@ class _LoopQueue:
             waiters.remove(future)
 
     def __del__(self) -> None:
-        if os.getpid() == self._pid:
-            self._lib.queue_free(self._pointer)
+        self._lib.queue_free(self._pointer)
 
 
 def buffer_address(memory: Any, writable: bool) -> tuple[int, int, Any]:
