@@ -6,8 +6,10 @@
 
 #include <ferry/json.h>
 #include <ferry/json_write.h>
+#include <ferry/scan.h>
 
 #include "client_internal.h"
+#include "decode.h"
 #include "sizes.h"
 
 enum { OPERATION_WAIT_MAX_MS = 3600 * 1000 }; /* far beyond any worker's cap */
@@ -76,7 +78,8 @@ static int operation_add_metadata(struct ferry_json_writer *writer, const char *
         if (!metadata)
                 return 0;
         size_t size = strlen(metadata);
-        int r = ferry_json_check(metadata, size, &errors);
+        struct scan s = { metadata, metadata + size };
+        int r = scan_metadata(&s) && s.at == s.end ? 0 : ferry_json_check(metadata, size, &errors);
         if (r != 0)
                 return r > 0 ? -EINVAL : r;
         ferry_json_key(writer, "remote_metadata");

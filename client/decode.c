@@ -14,8 +14,6 @@
 #include <ferry/status.h>
 #include <ferry/util.h>
 
-enum { DECODE_NAME_MAX = 64 }; /* bytes of a field's name */
-
 static bool decode_text(struct json_object *value, const struct decode_field *field, char *target)
 {
         if (!json_object_is_type(value, json_type_string) &&
@@ -155,13 +153,18 @@ static bool scan_value(struct scan *s, const struct decode_field *field, void *t
         return false;
 }
 
-/* The field of a key, first of all the one that is likely to come. n: there is none. */
-static size_t scan_find(const struct decode_field *fields, size_t n, size_t next, const char *key, size_t size)
+/* The key of a field, and the colon: first of all of the one that is likely to come. n: it is another key. */
+static size_t scan_field(struct scan *s, const struct decode_field *fields, size_t n, size_t next)
 {
+        if (!scan_character(s, '"'))
+                return n;
+        size_t left = (size_t)(s->end - s->at);
         for (size_t tries = 0; tries < n; tries++) {
-                const char *name = fields[next].name;
-                if (*name == *key && strncmp(key, name, size) == 0 && !name[size])
-                        return next;
+                const struct decode_field *f = &fields[next];
+                if (f->name_size < left && s->at[f->name_size] == '"' && memcmp(s->at, f->name, f->name_size) == 0) {
+                        s->at += f->name_size + 1;
+                        return scan_character(s, ':') ? next : n;
+                }
                 next = next + 1 < n ? next + 1 : 0;
         }
         return n;
@@ -170,14 +173,11 @@ static size_t scan_find(const struct decode_field *fields, size_t n, size_t next
 bool decode_scan(struct scan *s, const struct decode_field *fields, size_t n, void *target)
 {
         uint64_t seen = 0;
-        size_t next = 0, size;
-        const char *key;
+        size_t next = 0;
         if (!scan_character(s, '{'))
                 return false;
         do {
-                if (!scan_string(s, &key, &size, DECODE_NAME_MAX) || !scan_character(s, ':'))
-                        return false;
-                size_t i = scan_find(fields, n, next, key, size);
+                size_t i = scan_field(s, fields, n, next);
                 if (i == n || seen >> i & 1 || !scan_value(s, &fields[i], target))
                         return false;
                 seen |= UINT64_C(1) << i;

@@ -27,6 +27,7 @@ enum { DECODE_FIELDS_MAX = 48 }; /* most in one table */
 
 struct decode_field {
         const char *name;
+        size_t name_size;
         enum decode_type type;
         bool required;
         size_t offset, size; /* in the target */
@@ -36,7 +37,7 @@ struct decode_field {
 
 /* clang-format off */
 #define DECODE_FIELD(name, type, required, target, field, ...)                                                         \
-        { name, type, required, offsetof(target, field), sizeof(((target *)0)->field), ##__VA_ARGS__ }
+        { name, sizeof(name) - 1, type, required, offsetof(target, field), sizeof(((target *)0)->field), ##__VA_ARGS__ }
 /* clang-format on */
 
 /*
@@ -84,6 +85,9 @@ int region_decode(struct json_object *json, void *region, const char **ret_field
 int region_page_decode(struct json_object *json, void *list, const char **ret_field);
 int operation_decode(struct json_object *json, void *operation, const char **ret_field);
 int operation_page_decode(struct json_object *json, void *list, const char **ret_field);
+
+/* Passes by metadata of one descriptor, as workers write them; false, anywhere, for any other text. */
+bool scan_metadata(struct scan *s);
 
 /* As operation_decode, by decode_scan. */
 bool operation_scan(const char *text, size_t size, struct ferry_operation *ret_operation);

@@ -7,12 +7,12 @@
 #include "http_try.h"
 
 /* clang-format off */
-#define HEADER(name, field) { name, offsetof(struct reply, field), sizeof(((struct reply *)0)->field) }
+#define HEADER(name, field) { name, sizeof(name) - 1, offsetof(struct reply, field), sizeof(((struct reply *)0)->field) }
 /* clang-format on */
 
 static const struct {
         const char *name;
-        size_t offset, size;
+        size_t name_size, offset, size;
 } answer_headers[] = {
         HEADER("content-type", content_type),
         HEADER("etag", etag),
@@ -37,7 +37,7 @@ static void answer_on_header(void *context, const char *name, size_t name_size, 
 {
         struct http_try *t = context;
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(answer_headers); i++) {
-                if (strlen(answer_headers[i].name) != name_size ||
+                if (answer_headers[i].name_size != name_size ||
                     strncasecmp(answer_headers[i].name, name, name_size) != 0)
                         continue;
                 char *target = (char *)t->reply + answer_headers[i].offset;

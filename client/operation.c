@@ -76,21 +76,25 @@ static bool operation_scan_descriptors(struct scan *s, void *operation)
         return true;
 }
 
-/* Metadata of one descriptor. They are not read, only passed on. */
+bool scan_metadata(struct scan *s)
+{
+        const char *text;
+        uint64_t number;
+        size_t n;
+        return SCAN_KEY(s, '{', "descriptors") && scan_character(s, '[') && SCAN_KEY(s, '{', "device") &&
+               scan_string(s, &text, &n, FERRY_ID_SIZE) && SCAN_KEY(s, ',', "ptr") && scan_number(s, &number) &&
+               SCAN_KEY(s, ',', "size") && scan_number(s, &number) && scan_character(s, '}') &&
+               scan_character(s, ']') && SCAN_KEY(s, ',', "nixl_metadata") && scan_string(s, &text, &n, SIZE_MAX) &&
+               SCAN_KEY(s, ',', "notification_key") && scan_string(s, &text, &n, SIZE_MAX) &&
+               SCAN_KEY(s, ',', "operation_kind") && scan_number(s, &number) && scan_character(s, '}');
+}
+
 static bool operation_scan_metadata(struct scan *s, void *operation)
 {
         struct ferry_operation *o = operation;
-        const char *start, *text;
-        uint64_t number;
-        size_t n;
         scan_space(s);
-        start = s->at;
-        if (!SCAN_KEY(s, '{', "descriptors") || !scan_character(s, '[') || !SCAN_KEY(s, '{', "device") ||
-            !scan_string(s, &text, &n, FERRY_ID_SIZE) || !SCAN_KEY(s, ',', "ptr") || !scan_number(s, &number) ||
-            !SCAN_KEY(s, ',', "size") || !scan_number(s, &number) || !scan_character(s, '}') ||
-            !scan_character(s, ']') || !SCAN_KEY(s, ',', "nixl_metadata") || !scan_string(s, &text, &n, SIZE_MAX) ||
-            !SCAN_KEY(s, ',', "notification_key") || !scan_string(s, &text, &n, SIZE_MAX) ||
-            !SCAN_KEY(s, ',', "operation_kind") || !scan_number(s, &number) || !scan_character(s, '}'))
+        const char *start = s->at;
+        if (!scan_metadata(s))
                 return false;
         o->metadata = strndup(start, (size_t)(s->at - start));
         return o->metadata != NULL;

@@ -154,7 +154,8 @@ int problem_classify(struct ferry *f, const struct request *request, const struc
         struct ferry_problem *p = &f->problem;
         problem_clear(f);
         p->http_status = reply->status;
-        snprintf(p->request_id, sizeof(p->request_id), "%s", reply->request_id);
+        _Static_assert(sizeof(p->request_id) == sizeof(reply->request_id), "copied as a whole");
+        memcpy(p->request_id, reply->request_id, sizeof(p->request_id));
         if (result < 0)
                 return problem_transport(f, reply, result);
         if (reply->status / 100 == 2 || reply->status == 304)

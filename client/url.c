@@ -74,12 +74,14 @@ static void path_encode(struct path *p, const char *text)
 {
         static const char digits[] = "0123456789ABCDEF";
         static const char unreserved[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
-        for (; *text; text++) {
-                unsigned char c = (unsigned char)*text;
-                if (strchr(unreserved, c))
-                        path_append(p, text, 1);
-                else
-                        path_append(p, (char[]){ '%', digits[c >> 4], digits[c & 15] }, 3);
+        for (;;) {
+                size_t n = strspn(text, unreserved);
+                path_append(p, text, n);
+                if (!text[n])
+                        return;
+                unsigned char c = (unsigned char)text[n];
+                path_append(p, (char[]){ '%', digits[c >> 4], digits[c & 15] }, 3);
+                text += n + 1;
         }
 }
 
@@ -99,7 +101,7 @@ void path_query(struct path *p, const char *name, const char *value)
                 return;
         path_add(p, p->queried ? "&" : "?");
         p->queried = true;
-        path_encode(p, name);
+        path_add(p, name);
         path_add(p, "=");
         path_encode(p, value);
 }

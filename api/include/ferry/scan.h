@@ -75,6 +75,7 @@ static inline bool scan_number(struct scan *s, uint64_t *ret_number)
 static inline bool scan_string(struct scan *s, const char **ret_text, size_t *ret_size, size_t size)
 {
         const char *start, *quote;
+        unsigned char plain = 1; /* of the type of the characters, and looked at once: compilers take many at a time */
 
         if (!scan_character(s, '"'))
                 return false;
@@ -83,8 +84,9 @@ static inline bool scan_string(struct scan *s, const char **ret_text, size_t *re
         if (!quote)
                 return false;
         for (const char *at = start; at < quote; at++)
-                if (*at <= ' ' || *at > '~' || *at == '\\')
-                        return false;
+                plain &= (*at > ' ') & (*at <= '~') & (*at != '\\');
+        if (!plain)
+                return false;
         s->at = quote + 1;
         *ret_text = start;
         *ret_size = (size_t)(quote - start);
