@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <ferry/clock.h>
@@ -133,7 +134,29 @@ bool connection_is_idle(struct ferry *f)
         char byte;
         size_t n;
         return f->connection == CONNECTION_OPEN && ferry_clock_ms() - f->used_ms < CONNECTION_IDLE_MS &&
-               curl_easy_recv(f->easy, &byte, 1, &n) == CURLE_AGAIN;
+               connection_receive(f, &byte, 1, &n) == CURLE_AGAIN;
+}
+
+static CURLcode connection_code(ssize_t result, CURLcode failed, size_t *ret_n)
+{
+        *ret_n = result > 0 ? (size_t)result : 0;
+        if (result >= 0)
+                return CURLE_OK;
+        return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? CURLE_AGAIN : failed;
+}
+
+CURLcode connection_send(struct ferry *f, const void *data, size_t size, size_t *ret_n)
+{
+        if (f->tls)
+                return curl_easy_send(f->easy, data, size, ret_n);
+        return connection_code(send(f->socket, data, size, MSG_NOSIGNAL | MSG_DONTWAIT), CURLE_SEND_ERROR, ret_n);
+}
+
+CURLcode connection_receive(struct ferry *f, void *data, size_t size, size_t *ret_n)
+{
+        if (f->tls)
+                return curl_easy_recv(f->easy, data, size, ret_n);
+        return connection_code(recv(f->socket, data, size, MSG_DONTWAIT), CURLE_RECV_ERROR, ret_n);
 }
 
 /* libcurl closes a connection of this kind when its handle leaves the multi handle. */

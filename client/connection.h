@@ -6,9 +6,9 @@
 #include <stdbool.h>
 
 /*
- * The connection of a handle. libcurl makes it (names, addresses, Unix sockets, TLS) and carries bytes on it
- * (CURLOPT_CONNECT_ONLY); HTTP is spoken in http_try.c. libcurl's own takes 9 us more a request, four times what the
- * bytes take (tests/bench/NOTES.md).
+ * The connection of a handle. libcurl makes it (names, addresses, Unix sockets, TLS; CURLOPT_CONNECT_ONLY) and carries
+ * bytes by TLS; HTTP is spoken in http_try.c. libcurl's own takes 9 us more a request, four times what the bytes take
+ * (tests/bench/NOTES.md).
  */
 
 struct ferry;
@@ -27,6 +27,10 @@ CURLcode connection_made(struct ferry *f, CURLcode code);
 
 /* Whether an open connection can be used again: it has not been idle for long, nothing has come, it is not closed. */
 bool connection_is_idle(struct ferry *f);
+
+/* Some bytes of an open connection, without waiting: CURLE_OK; CURLE_AGAIN; another code. Received none: its end. */
+CURLcode connection_send(struct ferry *f, const void *data, size_t size, size_t *ret_n);
+CURLcode connection_receive(struct ferry *f, void *data, size_t size, size_t *ret_n);
 
 /* Idempotent. */
 void connection_close(struct ferry *f);

@@ -108,7 +108,7 @@ static bool http_try_is_unsent(const struct http_try *t)
 static CURLcode http_try_send(struct http_try *t)
 {
         size_t n = 0, size = t->out_left < HTTP_TRY_PIECE ? t->out_left : HTTP_TRY_PIECE;
-        CURLcode code = curl_easy_send(t->f->easy, t->out, size, &n);
+        CURLcode code = connection_send(t->f, t->out, size, &n);
         t->out += n;
         t->out_left -= n;
         return code;
@@ -152,7 +152,7 @@ static CURLcode http_try_receive(struct http_try *t)
                 buffer = t->piece;
                 size = HTTP_TRY_PIECE;
         }
-        CURLcode code = curl_easy_recv(t->f->easy, buffer, size, &n);
+        CURLcode code = connection_receive(t->f, buffer, size, &n);
         if (code == CURLE_OK && n > 0)
                 code = http_try_take(t, buffer, n);
         else if (code == CURLE_OK)

@@ -6,9 +6,9 @@
 #include <stdbool.h>
 
 /*
- * Keeps SIGPIPE from the program. libcurl sends with MSG_NOSIGNAL, but TLS libraries do not: a broken connection would
- * kill the program. The signal's disposition belongs to the program, so the guard blocks the signal in this thread and
- * discards it before unblocking.
+ * Keeps SIGPIPE from the program. TLS libraries send without MSG_NOSIGNAL: a broken connection would kill the program.
+ * The signal's disposition belongs to the program, so the guard blocks the signal in this thread and discards it before
+ * unblocking.
  */
 struct sigpipe_guard {
         bool held; /* else there was no need */
