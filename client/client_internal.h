@@ -49,6 +49,7 @@ struct ferry {
         enum connection_state connection;
         curl_socket_t socket; /* of an open connection */
         uint64_t used_ms;     /* ferry_clock_ms() at the end of its last request */
+        unsigned look_skips;  /* so many calls do not look for their answer before they sleep */
         int socket_error;     /* errno of the last socket that could not be made */
 
         char *base;         /* "http://host:port/prefix", without a final slash */

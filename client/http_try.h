@@ -12,7 +12,7 @@ struct ferry;
 struct request;
 struct reply;
 
-enum { HTTP_TRY_PIECE = 512 * 1024 }; /* bytes given to or taken from libcurl at once */
+enum { HTTP_TRY_PIECE = 512 * 1024 }; /* bytes sent or received at once */
 
 /* What a try waits for. */
 enum http_try_need {
@@ -45,6 +45,7 @@ struct http_try {
 
         struct answer answer;
         bool answered; /* a byte of it came */
+        bool looked;   /* for it, before the first sleep */
         int abort;     /* -errno of a callback that ended the transfer */
         uint64_t start_ms;
         uint64_t moved_ms; /* when a byte was last sent or received */

@@ -36,7 +36,9 @@
  *   FERRY_E_TOO_LARGE  the body is larger than the worker, or a proxy in front of it, takes
  * "Errors:" at a call lists what it can return beside these.
  *
- * Threads. A handle is used by one thread at a time, except for ferry_abort(); different handles are independent.
+ * Threads. A handle is used by one thread at a time, except for ferry_abort(); different handles are independent. A
+ * call looks for its answer for up to 50 us, yielding its core, before it sleeps, as long as such answers come in that
+ * time.
  *
  * Retries. The library repeats a request that can be repeated without harm (every GET, PUT and DELETE; a POST with an
  * Idempotency-Key, which every create sends; cancel, renew and ferry_connect_peer) when the connection failed or the
