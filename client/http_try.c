@@ -178,11 +178,18 @@ uint64_t http_try_deadline(const struct http_try *t)
         return deadline;
 }
 
+/* An early answer ends a request that it refuses, or whose body it does not ask for. Any other takes all of it. */
+static bool http_try_is_over(const struct http_try *t)
+{
+        return t->answer.state == ANSWER_WHOLE &&
+               (t->answer.status / 100 != 2 || t->consent_ms || !http_try_is_unsent(t));
+}
+
 /* A worker may answer early: a long request is sent piece by piece, and each time the answer is looked for. */
 void http_try_step(struct http_try *t)
 {
         bool streamed = http_try_is_streamed(t);
-        while (t->answer.state != ANSWER_WHOLE) {
+        while (!http_try_is_over(t)) {
                 bool ready = t->out && !t->out_left && !(t->consent_ms && http_try_lacks_consent(t));
                 CURLcode code = ready ? http_try_send_next(t) : CURLE_OK;
                 if (code == CURLE_OK && atomic_load(&t->f->aborted))
@@ -194,10 +201,11 @@ void http_try_step(struct http_try *t)
                 CURLcode sent = t->out_left ? http_try_send(t) : CURLE_AGAIN;
                 if (sent == CURLE_OK && !streamed)
                         continue;
-                CURLcode received = http_try_receive(t);
+                bool answered = t->answer.state == ANSWER_WHOLE;
+                CURLcode received = answered ? CURLE_AGAIN : http_try_receive(t);
                 if (sent == CURLE_AGAIN && received == CURLE_AGAIN) {
                         t->need = HTTP_TRY_SOCKET;
-                        t->events = t->out_left ? POLLIN | POLLOUT : POLLIN;
+                        t->events = (short)((answered ? 0 : POLLIN) | (t->out_left ? POLLOUT : 0));
                         return;
                 }
                 if (received != CURLE_OK && sent != CURLE_OK) {

@@ -325,6 +325,71 @@ TEST(a_connection_is_kept_when_the_answer_comes_with_the_last_byte)
         close(fds[0]);
 }
 
+enum { EARLY_SIZE = 8 << 20 };
+
+/* A server that says 204 before it reads, then takes the whole body or breaks the connection within. */
+struct early {
+        int listener, fd;
+        bool breaks;
+        size_t taken;
+        struct ferry *ferry;
+        char *data;
+};
+
+static void *answer_then_read(void *context)
+{
+        struct early *early = context;
+        char buffer[65536];
+        early->fd = accept(early->listener, NULL, NULL);
+        ssize_t n = write(early->fd, NO_CONTENT, strlen(NO_CONTENT));
+        while (early->taken < EARLY_SIZE && (n = read(early->fd, buffer, sizeof(buffer))) > 0) {
+                early->taken += (size_t)n;
+                if (early->breaks)
+                        shutdown(early->fd, SHUT_RDWR);
+        }
+        return NULL;
+}
+
+static void early_release(void *context)
+{
+        struct early *early = context;
+        close(early->fd);
+        close(early->listener);
+        ferry_free(early->ferry);
+        free(early->data);
+        free(early);
+}
+
+static int upload_to_early(struct early *early)
+{
+        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        struct ferry_options options = { .timeout_ms = 20000, .retries = -1 };
+        socklen_t length = sizeof(address);
+        pthread_t thread;
+        early->data = calloc(1, EARLY_SIZE);
+        early->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(bind(early->listener, (struct sockaddr *)&address, length), 0);
+        assert_int_equal(listen(early->listener, 1), 0);
+        assert_int_equal(getsockname(early->listener, (struct sockaddr *)&address, &length), 0);
+        const char *url = text_format("http://127.0.0.1:%u", ntohs(address.sin_port));
+        assert_int_equal(ferry_new(url, &options, &early->ferry), 0);
+        assert_int_equal(pthread_create(&thread, NULL, answer_then_read, early), 0);
+        int r = ferry_put_region_content(early->ferry, "rgn_1", 0, early->data, EARLY_SIZE);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        return r;
+}
+
+TEST(an_early_success_needs_the_whole_upload)
+{
+        struct early *all = test_keep(unit_alloc(sizeof(*all)), early_release);
+        *all = (struct early){ .fd = -1 };
+        assert_int_equal(upload_to_early(all), 0);
+        assert_true(all->taken >= EARLY_SIZE);
+        struct early *part = test_keep(unit_alloc(sizeof(*part)), early_release);
+        *part = (struct early){ .fd = -1, .breaks = true };
+        assert_int_equal(upload_to_early(part), -ECONNRESET);
+}
+
 TEST(an_answer_before_the_upload_is_understood)
 {
         START(x, { PROBLEM("413", "too-large", ""), .head_only = true });
