@@ -391,6 +391,9 @@ TEST_WITH(a_forked_child_may_not_use_the_worker, setup, teardown)
 
 TEST_WITH(a_forked_child_may_have_a_worker_of_its_own, setup, teardown)
 {
+#if defined(__SANITIZE_THREAD__) && __GNUC__ < 13
+        skip(); /* "dup thread with used id": to this TSan, the parent's threads live on in the child */
+#endif
         int status;
         pid_t child = fork();
 
