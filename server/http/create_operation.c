@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <stdlib.h>
-
-#include <json.h>
+#include <string.h>
 
 #include <ferry/error.h>
 #include <ferry/json.h>
@@ -62,7 +61,7 @@ static void make(struct http_request *request)
         uint64_t id;
 
         request->operation =
-                operation_make(request, ferry_json_root(request->json),
+                operation_make(request, request->body.data, request->body.size,
                                query_has(&request->query, HTTP_PARAMETER_INCLUDE), request_waits(request), &refusal);
         if (!request->operation) {
                 refusal_answer(&refusal, request);
@@ -118,13 +117,8 @@ static void answer_batch_in_time(struct http_request *request)
 static uint64_t make_result(struct http_request *request, size_t i, const char *text, size_t size)
 {
         struct refusal refusal = { 0 };
-        struct operation *operation = NULL;
-        struct ferry_json *json = NULL;
+        struct operation *operation = operation_make(request, text, size, false, false, &refusal);
 
-        refusal.error = ferry_json_parse(text, size, request->route->kept, &json, &refusal.errors);
-        if (!refusal.error)
-                operation = operation_make(request, ferry_json_root(json), false, false, &refusal);
-        (void)ferry_json_free(json);
         if (!operation) {
                 operation_set_refuse(request->state, i, request, &refusal);
                 return 0;
@@ -154,12 +148,15 @@ static void make_batch(struct http_request *request, uint64_t *ids)
         answer_batch_in_time(request);
 }
 
-static void create_batch(struct http_request *request, size_t n)
+static void create_batch(struct http_request *request)
 {
         const uint64_t max = request->server->config.limits.batch_max;
         FERRY_CLEANUP(cleanup_free) uint64_t *ids = NULL;
         int error;
 
+        if (!request_parse_body(request))
+                return;
+        size_t n = ferry_json_count(ferry_json_root(request->json));
         if (n < 1 || n > max) {
                 request_problem(request, FERRY_E_INVALID_PARAMETER, "A batch has 1 to %llu operations",
                                 (unsigned long long)max);
@@ -175,10 +172,10 @@ static void create_batch(struct http_request *request, size_t n)
 
 void create_operation(struct http_request *request)
 {
-        struct json_object *body = ferry_json_root(request->json);
+        const char *text = request->body.data;
 
-        if (json_object_is_type(body, json_type_array))
-                create_batch(request, ferry_json_count(body));
+        if (text[strspn(text, " \t\r\n")] == '[')
+                create_batch(request);
         else
                 create_one(request);
 }

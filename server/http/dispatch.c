@@ -128,6 +128,7 @@ static bool check_body(struct http_request *request)
                                 "The content must be application/octet-stream");
                 return false;
         case HTTP_BODY_JSON:
+        case HTTP_BODY_JSON_TEXT:
         case HTTP_BODY_OPTIONAL_JSON:
                 if (some && !headers_media_type_is(headers->content_type, "application/json")) {
                         request_problem(request, FERRY_E_UNSUPPORTED_MEDIA_TYPE, "The body must be application/json");
@@ -220,14 +221,13 @@ static bool take_data(struct http_request *request, const char *data, size_t siz
 
 static bool takes_json(const struct http_route *route)
 {
-        return route->body == HTTP_BODY_JSON || route->body == HTTP_BODY_OPTIONAL_JSON;
+        return route->body == HTTP_BODY_JSON || route->body == HTTP_BODY_JSON_TEXT ||
+               route->body == HTTP_BODY_OPTIONAL_JSON;
 }
 
-/* Parses the body of a JSON route. false: the request has been answered. */
-static bool parse_body(struct http_request *request)
+/* Takes the body of a JSON route. false: the request has been answered. */
+static bool take_body(struct http_request *request)
 {
-        struct ferry_json_errors errors = { 0 };
-
         if (!request->body.size) {
                 if (request->route->body == HTTP_BODY_OPTIONAL_JSON)
                         return true;
@@ -237,13 +237,7 @@ static bool parse_body(struct http_request *request)
         if (request->headers.idempotency_key)
                 request->idempotency_hash =
                         XXH3_64bits_withSeed(request->body.data, request->body.size, request->target_hash);
-        int error =
-                ferry_json_parse(request->body.data, request->body.size, request->route->kept, &request->json, &errors);
-        if (error < 0)
-                request_problem(request, error, NULL);
-        else if (error)
-                request_problem_body(request, &errors);
-        return !error;
+        return request->route->body == HTTP_BODY_JSON_TEXT || request_parse_body(request);
 }
 
 /* The last call: the request has arrived whole, or was parked and is resumed. */
@@ -261,7 +255,7 @@ static void end(struct http_request *request)
         if (request->resume) {
                 void (*resume)(struct http_request *) = FERRY_STEAL(request->resume);
                 resume(request);
-        } else if (!takes_json(request->route) || parse_body(request)) {
+        } else if (!takes_json(request->route) || take_body(request)) {
                 request->route->handler(request);
         }
         if (!request->resume)

@@ -10,6 +10,7 @@
 #include <ferry/encoding.h>
 #include <ferry/error.h>
 #include <ferry/json.h>
+#include <ferry/scan.h>
 #include <ferry/status.h>
 
 #include "base/util.h"
@@ -202,8 +203,24 @@ static bool resolve_row(struct resolving *r, const struct raw_descriptor *raw, s
         return count_pieces(r, slice->count, "count");
 }
 
-static bool resolve_descriptor(struct resolving *r, struct json_object *document, struct operation_slice *slice,
+static bool resolve_descriptor(struct resolving *r, const struct raw_descriptor *raw, struct operation_slice *slice,
                                struct region *before)
+{
+        slice->region = region_named(r->config->regions, raw->region, before);
+        if (!slice->region)
+                return refuse_field(r, FERRY_E_NOT_FOUND, "region", "no such region");
+        uint64_t size = slice->region->size;
+        if (raw->offset >= size)
+                return refuse_field(r, FERRY_E_OUT_OF_BOUNDS, "offset", "the region has %llu bytes",
+                                    (unsigned long long)size);
+        slice->offset = raw->offset;
+        slice->size = raw->size ? raw->size : size - raw->offset;
+        return raw->blocks ? resolve_blocks(r, raw, slice, size - raw->offset)
+                           : resolve_row(r, raw, slice, size - raw->offset);
+}
+
+static bool decode_descriptor(struct resolving *r, struct json_object *document, struct operation_slice *slice,
+                              struct region *before)
 {
         static const struct ferry_json_field fields[] = {
                 { "region", FERRY_JSON_STRING, true, offsetof(struct raw_descriptor, region), 0, 0, NULL },
@@ -216,25 +233,24 @@ static bool resolve_descriptor(struct resolving *r, struct json_object *document
         };
         struct raw_descriptor raw = { 0 };
 
-        if (!ferry_json_decode_element(document, fields, FERRY_ARRAY_SIZE(fields), &raw, "/descriptors", r->i,
-                                       r->errors))
+        return ferry_json_decode_element(document, fields, FERRY_ARRAY_SIZE(fields), &raw, "/descriptors", r->i,
+                                         r->errors) &&
+               resolve_descriptor(r, &raw, slice, before);
+}
+
+static bool make_slices(struct operation_body *body, size_t n)
+{
+        body->slices = calloc(n, sizeof(*body->slices));
+        if (!body->slices)
                 return false;
-        slice->region = region_named(r->config->regions, raw.region, before);
-        if (!slice->region)
-                return refuse_field(r, FERRY_E_NOT_FOUND, "region", "no such region");
-        uint64_t size = slice->region->size;
-        if (raw.offset >= size)
-                return refuse_field(r, FERRY_E_OUT_OF_BOUNDS, "offset", "the region has %llu bytes",
-                                    (unsigned long long)size);
-        slice->offset = raw.offset;
-        slice->size = raw.size ? raw.size : size - raw.offset;
-        return raw.blocks ? resolve_blocks(r, &raw, slice, size - raw.offset)
-                          : resolve_row(r, &raw, slice, size - raw.offset);
+        body->spec.slices = body->slices;
+        body->spec.n_slices = n;
+        return true;
 }
 
 /* Goes on after an error, so that one answer names many; stops when the list of errors is full. */
-static int resolve_descriptors(const struct http_config *config, struct json_object *list, struct operation_body *body,
-                               struct ferry_json_errors *errors)
+static int decode_descriptors(const struct http_config *config, struct json_object *list, struct operation_body *body,
+                              struct ferry_json_errors *errors)
 {
         struct ferry_json_elements elements = ferry_json_elements(list);
         struct resolving r = { .config = config, .errors = errors };
@@ -243,16 +259,13 @@ static int resolve_descriptors(const struct http_config *config, struct json_obj
         struct json_object *element;
         int more = 1;
 
-        body->slices = calloc(n, sizeof(*body->slices));
-        if (!body->slices)
+        if (!make_slices(body, n))
                 return -ENOMEM;
-        body->spec.slices = body->slices;
-        body->spec.n_slices = n;
         for (; !r.too_many && !r.error && errors->n < FERRY_JSON_ERRORS; r.i++) {
                 more = ferry_json_next(&elements, &element);
                 if (more <= 0)
                         break;
-                (void)resolve_descriptor(&r, element, &body->slices[r.i], before);
+                (void)decode_descriptor(&r, element, &body->slices[r.i], before);
                 if (body->slices[r.i].region)
                         before = body->slices[r.i].region;
         }
@@ -260,12 +273,11 @@ static int resolve_descriptors(const struct http_config *config, struct json_obj
         return more < 0 ? more : r.error;
 }
 
-int operation_body_decode(const struct http_config *config, struct json_object *document, struct operation_body *body,
-                          struct ferry_json_errors *errors)
+static int decode_body(const struct http_config *config, struct json_object *document, struct operation_body *body,
+                       struct ferry_json_errors *errors)
 {
         struct raw_body raw = { .layout = "pairwise" };
 
-        memset(body, 0, sizeof(*body));
         if (!decode_raw(config, document, &raw, errors))
                 return errors->error;
         body->spec.kind = (enum ferry_kind)ferry_kind_from_name(raw.kind);
@@ -284,7 +296,7 @@ int operation_body_decode(const struct http_config *config, struct json_object *
         check_kind(&raw, body->spec.kind, errors);
         if (raw.follow && !errors->n)
                 find_follow(config, raw.follow, body, errors);
-        int error = resolve_descriptors(config, raw.descriptors, body, errors);
+        int error = decode_descriptors(config, raw.descriptors, body, errors);
         if (!error && !errors->n && raw.remote_metadata) {
                 size_t size;
                 const char *text = ferry_json_text(raw.remote_metadata, &size);
@@ -292,6 +304,109 @@ int operation_body_decode(const struct http_config *config, struct json_object *
                 error = ferry_metadata_decode(text, size, "/remote_metadata", &body->metadata, errors);
         }
         return error < 0 ? error : errors->error;
+}
+
+/* ---- the usual form, without json-c ---- */
+
+/* What libferry writes to move one slice. */
+struct usual_body {
+        char kind[16], region[FERRY_ID_TEXT_SIZE];
+        struct raw_descriptor descriptor;
+        const char *metadata; /* NULL = none */
+        size_t metadata_size;
+};
+
+static bool scan_text(struct scan *s, char *target, size_t room)
+{
+        const char *text;
+        size_t size;
+
+        if (!scan_string(s, &text, &size, room))
+                return false;
+        memcpy(target, text, size);
+        target[size] = '\0';
+        return true;
+}
+
+/* A number that may be left out. One beyond its field's range is beyond the region as well. */
+static bool scan_field(struct scan *s, const char *key, uint64_t least, uint64_t *ret_number)
+{
+        struct scan before = *s;
+
+        if (!scan_key(s, ',', key, strlen(key))) {
+                *s = before;
+                return true;
+        }
+        return scan_number(s, ret_number) && *ret_number >= least;
+}
+
+/* The metadata, up to the last bracket, are taken as they are: decoding them tells whether they are one object. */
+static bool scan_metadata(struct scan *s, struct usual_body *ret_body)
+{
+        const char *end = s->end;
+
+        if (!SCAN_KEY(s, ',', "remote_metadata"))
+                return false;
+        while (end > s->at && memchr(" \t\r\n", end[-1], 4))
+                end--;
+        if (end == s->at)
+                return false;
+        ret_body->metadata = s->at;
+        ret_body->metadata_size = (size_t)(end - 1 - s->at);
+        s->at = end - 1;
+        return true;
+}
+
+static bool scan_body(const char *text, size_t size, struct usual_body *ret_body)
+{
+        struct raw_descriptor *descriptor = &ret_body->descriptor;
+        struct scan s = { text, text + size };
+
+        descriptor->region = ret_body->region;
+        if (!SCAN_KEY(&s, '{', "kind") || !scan_text(&s, ret_body->kind, sizeof(ret_body->kind)) ||
+            !SCAN_KEY(&s, ',', "descriptors") || !scan_character(&s, '[') || !SCAN_KEY(&s, '{', "region") ||
+            !scan_text(&s, ret_body->region, sizeof(ret_body->region)) ||
+            !scan_field(&s, "offset", 0, &descriptor->offset) || !scan_field(&s, "size", 1, &descriptor->size) ||
+            !scan_character(&s, '}') || !scan_character(&s, ']'))
+                return false;
+        scan_space(&s);
+        if (s.at < s.end && *s.at == ',' && !scan_metadata(&s, ret_body))
+                return false;
+        if (!scan_character(&s, '}'))
+                return false;
+        scan_space(&s);
+        return s.at == s.end;
+}
+
+/* false, with body and errors as far as that went: it is not in the usual form, or something is wrong with it. */
+static bool read_usual(const struct http_config *config, const char *text, size_t size, struct operation_body *body,
+                       struct ferry_json_errors *errors)
+{
+        struct resolving r = { .config = config, .errors = errors };
+        struct usual_body usual = { 0 };
+
+        if (!scan_body(text, size, &usual))
+                return false;
+        int kind = ferry_kind_from_name(usual.kind);
+        if (kind < 0 || ferry_kind_is_passive(kind) == (usual.metadata != NULL) || !make_slices(body, 1))
+                return false;
+        body->spec.kind = (enum ferry_kind)kind;
+        return resolve_descriptor(&r, &usual.descriptor, body->slices, NULL) &&
+               (!usual.metadata || ferry_metadata_decode(usual.metadata, usual.metadata_size, "/remote_metadata",
+                                                         &body->metadata, errors) == 0);
+}
+
+int operation_body_read(const struct http_config *config, const char *text, size_t size, struct operation_body *body,
+                        struct ferry_json_errors *errors)
+{
+        memset(body, 0, sizeof(*body));
+        if (read_usual(config, text, size, body, errors))
+                return 0;
+        operation_body_clear(body);
+        errors->n = 0;
+        errors->error = 0;
+        int error = ferry_json_parse(text, size, "remote_metadata", &body->json, errors);
+        return error ? error : decode_body(config, ferry_json_root(body->json), body, errors);
 }
 
 void operation_body_clear(struct operation_body *body)
@@ -303,5 +418,6 @@ void operation_body_clear(struct operation_body *body)
         free(body->slices);
         operation_unref(body->spec.follow);
         ferry_metadata_free(body->metadata);
+        ferry_json_free(body->json);
         memset(body, 0, sizeof(*body));
 }

@@ -214,6 +214,18 @@ uint64_t request_wait_ms(struct http_request *request)
         return wait_ms;
 }
 
+bool request_parse_body(struct http_request *request)
+{
+        struct ferry_json_errors errors = { 0 };
+        int error = ferry_json_parse(request->body.data, request->body.size, NULL, &request->json, &errors);
+
+        if (error < 0)
+                request_problem(request, error, NULL);
+        else if (error)
+                request_problem_body(request, &errors);
+        return !error;
+}
+
 void request_answer_operation(struct http_request *request, unsigned status)
 {
         struct ferry_json_writer writer = { 0 };

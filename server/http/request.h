@@ -70,7 +70,7 @@ struct http_request {
         uint64_t content_length; /* 0 when chunked */
         uint64_t discarded;
         struct ferry_buffer body; /* of a JSON route; json points into it */
-        struct ferry_json *json;  /* owned; NULL = the body was empty, which only HTTP_BODY_OPTIONAL_JSON allows */
+        struct ferry_json *json;  /* owned; NULL = not parsed, or it was empty, as HTTP_BODY_OPTIONAL_JSON allows */
 
         /* The handler's; released when the request ends. */
         struct operation *operation;                 /* a reference */
@@ -143,6 +143,9 @@ int request_log_failure(const struct http_request *request, int error);
 
 /* Answers with a problem about one place of the body. */
 void request_problem_at(struct http_request *request, int error, const char *pointer, const char *detail);
+
+/* Parses the body, which is JSON. false: answered with what is wrong with it. */
+bool request_parse_body(struct http_request *request);
 
 /* Answers with a problem about the body; errors->error is its code. */
 void request_problem_body(struct http_request *request, const struct ferry_json_errors *errors);

@@ -15,8 +15,8 @@ const struct http_route http_routes[] = {
         { "GET", "/v1/operations", "listOperations", HTTP_AUTH_FULL, HTTP_BODY_NONE, list_operations,
           P(LIMIT) | P(AFTER) | P(KIND) | P(STATUS) | P(DONE) | P(REGION) | P(LABEL) | P(ORDER) | P(IDS) | P(WAIT_MS) |
                   P(WAIT_FOR) },
-        { "POST", "/v1/operations", "createOperation", HTTP_AUTH_FULL, HTTP_BODY_JSON, create_operation,
-          P(INCLUDE) | P(WAIT_MS), .kept = "remote_metadata" },
+        { "POST", "/v1/operations", "createOperation", HTTP_AUTH_FULL, HTTP_BODY_JSON_TEXT, create_operation,
+          P(INCLUDE) | P(WAIT_MS) },
         { "GET", "/v1/operations/{id}", "getOperation", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_operation,
           P(WAIT_MS) | P(REVISION) },
         { "DELETE", "/v1/operations/{id}", "deleteOperation", HTTP_AUTH_FULL, HTTP_BODY_NONE, delete_operation, 0 },

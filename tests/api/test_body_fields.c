@@ -62,14 +62,19 @@ WITH_WORKER(each_field_of_a_region_is_checked)
         worker_assert_untouched(w);
 }
 
-/* In the bodies, REGION stands for a region of 100 bytes. */
-static const char *with_region(const char *body, const char *id)
+static const char *with(const char *body, const char *word, const char *text)
 {
         const char *at;
 
-        while ((at = strstr(body, "REGION")))
-                body = text_format("%.*s%s%s", (int)(at - body), body, id, at + strlen("REGION"));
+        while ((at = strstr(body, word)))
+                body = text_format("%.*s%s%s", (int)(at - body), body, text, at + strlen(word));
         return body;
+}
+
+/* In the bodies, REGION stands for a region of 100 bytes. */
+static const char *with_region(const char *body, const char *id)
+{
+        return with(body, "REGION", id);
 }
 
 #define ONE "\"descriptors\":[{\"region\":\"REGION\"}]"
@@ -206,6 +211,96 @@ ON_WORKER(each_field_of_an_operation_is_checked)
         assert_int_equal(region.in_use, 0);
         region_drop(w, id);
         worker_assert_untouched(w);
+}
+
+/* What libferry writes is read without json-c. METADATA are those of an offer of 100 bytes. */
+#define READ_OF(slice, behind) "{\"kind\":\"read\",\"descriptors\":[{\"region\":\"REGION\"" slice "}]" behind
+#define READ(slice) READ_OF(slice, ",\"remote_metadata\":METADATA}")
+#define READ_AND(behind) READ_OF("", ",\"remote_metadata\":METADATA" behind)
+#define NOT_JSON(body)                                                                                                 \
+        {                                                                                                              \
+                body, 400, "invalid-json", ""                                                                          \
+        }
+
+ON_WORKER(the_form_of_a_body_does_not_matter)
+{
+        static const struct field_case refused[] = {
+                NOT_JSON("{\"kind\":\"readable\"," ONE "}x"),
+                NOT_JSON("{\"kind\":\"readable\"," ONE ",}"),
+                NOT_JSON(READ_AND("")),
+                NOT_JSON(READ_AND("}}")),
+                NOT_JSON(READ_AND("}x")),
+                NOT_JSON(READ_AND("},")),
+                NOT_JSON(READ_AND("} {}")),
+                NOT_JSON(READ_AND(",}")),
+                NOT_JSON(READ_AND(",\"kind\":\"read\"}")),
+                NOT_JSON(READ_AND(",\"remote_metadata\":METADATA}")),
+                NOT_JSON(READ(",\"offset\":01")),
+                NOT_JSON(READ(",\"offset\":")),
+                NOT_JSON(READ(",\"offset\":0,\"offset\":0")),
+                NOT_JSON(READ(",\"size\":1,\"region\":\"REGION\"")),
+                NOT_JSON(READ_OF("", ",\"remote_metadata\":}")),
+                INVALID(READ(",\"offset\":-1"), "/descriptors/0/offset"),
+                INVALID(READ(",\"offset\":1.5"), "/descriptors/0/offset"),
+                INVALID(READ(",\"offset\":1e0"), "/descriptors/0/offset"),
+                INVALID(READ(",\"offset\":\"1\""), "/descriptors/0/offset"),
+                INVALID(READ(",\"offset\":9007199254740992"), "/descriptors/0/offset"),
+                INVALID(READ(",\"offset\":18446744073709551616"), "/descriptors/0/offset"),
+                INVALID(READ(",\"size\":0"), "/descriptors/0/size"),
+                INVALID(READ(",\"size\":18446744073709551617"), "/descriptors/0/size"),
+                { READ(",\"offset\":100"), 400, "out-of-bounds", "/descriptors/0/offset" },
+                { READ(",\"size\":101"), 400, "out-of-bounds", "/descriptors/0/size" },
+                { READ(",\"offset\":1,\"size\":100"), 400, "out-of-bounds", "/descriptors/0/size" },
+                { READ(",\"offset\":1"), 409, "size-mismatch", "/remote_metadata" },
+                { READ_OF("x", ",\"remote_metadata\":METADATA}"), 400, "invalid-json", "" },
+                UNKNOWN(READ(",\"length\":1"), "/descriptors/0/length"),
+                UNKNOWN(READ_AND(",\"colour\":{}}"), "/colour"),
+                INVALID(READ_AND(",\"verify\":{}}"), "/verify"),
+                INVALID(READ_OF("", "}"), ""),
+                INVALID("{\"kind\":\"readable\"," ONE ",\"remote_metadata\":METADATA}", "/remote_metadata"),
+                INVALID("{\"kind\":\"move\"," ONE ",\"remote_metadata\":METADATA}", "/kind"),
+                { "{\"kind\":\"write\"," ONE ",\"remote_metadata\":METADATA}", 409, "kind-mismatch",
+                  "/remote_metadata" },
+                { "{\"kind\":\"read\",\"descriptors\":[{\"region\":\"rgn_0000000000000001\"}],"
+                  "\"remote_metadata\":METADATA}",
+                  404, "not-found", "/descriptors/0/region" },
+        };
+        static const char *const taken[] = {
+                READ(""),
+                READ(",\"offset\":0"),
+                READ(",\"size\":100"),
+                READ(",\"offset\":0,\"size\":100"),
+                READ(",\"size\":100,\"offset\":0"),
+                READ_AND("}\n"),
+                READ_AND(" \r\n\t} "),
+                READ_AND(",\"verify\":true}"),
+                " { \"kind\" : \"read\" , \"descriptors\" : [ { \"region\" : \"REGION\" , \"size\" : 100 } ] ,"
+                " \"remote_metadata\" : METADATA } ",
+                "{\"remote_metadata\":METADATA," ONE ",\"kind\":\"read\"}",
+                "{\"k\\u0069nd\":\"re\\u0061d\"," ONE ",\"remote_metadata\":METADATA}",
+        };
+        const char *source = region_make(w, 100, 0), *target = region_make(w, 100, 0), *offer, *metadata;
+
+        offer = text_format("{\"kind\":\"readable\"," ONE ",\"uses\":%zu}", sizeof(taken) / sizeof(taken[0]));
+        offer = json_text(call_json(w, 201, "POST", "/v1/operations", with_region(offer, source)), "id");
+        struct ferry_answer answer;
+        const struct ferry_exchange get = { .method = "GET", .path = text_format("/v1/operations/%s/metadata", offer) };
+        assert_int_equal(ferry_exchange_perform(w->client, &get, &answer), 0);
+        metadata = text_format("%s", answer.body);
+        ferry_answer_clear(&answer);
+        for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+                const char *body = with(with_region(refused[i].body, target), "METADATA", metadata);
+
+                body_refused_text(w, "/v1/operations", body, refused[i].status, refused[i].code, refused[i].pointer);
+        }
+        for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++) {
+                const char *body = with(with_region(taken[i], target), "METADATA", metadata);
+                OPERATION end;
+
+                const char *id = json_text(call_json(w, 201, "POST", "/v1/operations", body), "id");
+                assert_int_equal(ferry_wait_operation(w->client, id, 20000, &end), 0);
+                assert_int_equal(end.status, FERRY_COMPLETE);
+        }
 }
 
 ON_WORKER(too_many_descriptors_are_refused)

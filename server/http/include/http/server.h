@@ -153,11 +153,16 @@ struct http_route {
         const char *path;         /* "/v1/operations/{id}/metadata" */
         const char *operation_id; /* of openapi.yaml; the stem of the handler's file in camel case */
         enum http_auth auth;
-        enum { HTTP_BODY_NONE, HTTP_BODY_JSON, HTTP_BODY_OPTIONAL_JSON, HTTP_BODY_STREAM } body;
+        enum {
+                HTTP_BODY_NONE,
+                HTTP_BODY_JSON,
+                HTTP_BODY_JSON_TEXT, /* the handler parses it */
+                HTTP_BODY_OPTIONAL_JSON,
+                HTTP_BODY_STREAM
+        } body;
         void (*handler)(struct http_request *request);
-        unsigned parameters; /* 1u << HTTP_PARAMETER_*, ored */
-        const char *kept;    /* a member of the JSON body to keep as text, for a decoder of its own; NULL = none */
-        bool while_draining; /* allowed while draining: a POST or PUT that starts nothing */
+        unsigned parameters;            /* 1u << HTTP_PARAMETER_*, ored */
+        bool while_draining;            /* allowed while draining: a POST or PUT that starts nothing */
         const struct http_asset *asset; /* a file that is the answer; NULL = none */
         /* HTTP_BODY_STREAM: takes the next bytes of the body. Connection's thread. */
         void (*take)(struct http_request *request, const char *data, size_t size);
