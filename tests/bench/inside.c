@@ -30,5 +30,6 @@ void bench_inside(void)
                 begin_round("round %u of %u", i + 1, n);
                 measure("sim_inside", NULL, "c");
                 measure("sim_asyncio", python, "asyncio");
+                measure("sim_asyncio", NULL, "messages");
         }
 }

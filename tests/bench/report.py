@@ -174,6 +174,7 @@ def table():
     rows["inside"] = [
         figure("workers inside two C programs, 4 KiB: create to both ends seen", "inside.c", ("<=", 60)),
         figure("the same from asyncio, by ferry.nixl_connect", "inside.asyncio", ("<=", 150)),
+        ratio("the same from asyncio", "inside.asyncio", "inside.messages", None, "two programs with its messages alone"),
     ]
     rows["nixl"] = [
         ratio(label, f"nixl.{size}.ours", f"nixl.{size}.{series}", None, against)
