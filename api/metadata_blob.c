@@ -287,24 +287,11 @@ static int explain(const char *text, struct ferry_metadata *m, char detail[FERRY
 
 /* ---- decoding ---- */
 
-/* A string into its buffer. */
-static bool take_text(struct scan *s, char *ret_text, size_t size)
-{
-        const char *text;
-        size_t n;
-
-        if (!scan_string(s, &text, &n, size))
-                return false;
-        memcpy(ret_text, text, n);
-        ret_text[n] = '\0';
-        return true;
-}
-
 static bool take_id(struct scan *s, uint64_t *ret_id)
 {
         char text[FERRY_ID_TEXT_SIZE];
 
-        return take_text(s, text, sizeof(text)) && ferry_id_parse("", text, ret_id);
+        return scan_text(s, text, sizeof(text)) && ferry_id_parse("", text, ret_id);
 }
 
 /* Fills m from what is in a blob, if it is one stored block. What does not follow the format may be taken for something
@@ -318,10 +305,10 @@ static bool scan_stream(const char *stream, size_t size, struct ferry_metadata *
                 return false;
         s = (struct scan){ stream + ZLIB_HEAD, stream + size };
         if (!SCAN_KEY(&s, '{', "protocol") || !scan_number(&s, &protocol) || !SCAN_KEY(&s, ',', "worker") ||
-            !take_text(&s, m->worker, sizeof(m->worker)) || !SCAN_KEY(&s, ',', "epoch") || !take_id(&s, &m->epoch) ||
+            !scan_text(&s, m->worker, sizeof(m->worker)) || !SCAN_KEY(&s, ',', "epoch") || !take_id(&s, &m->epoch) ||
             !SCAN_KEY(&s, ',', "operation") || !take_id(&s, &m->operation) || !SCAN_KEY(&s, ',', "data") ||
-            !take_text(&s, m->data, sizeof(m->data)) || !SCAN_KEY(&s, ',', "http") ||
-            !take_text(&s, m->http, sizeof(m->http)) || !SCAN_KEY(&s, ',', "expires") ||
+            !scan_text(&s, m->data, sizeof(m->data)) || !SCAN_KEY(&s, ',', "http") ||
+            !scan_text(&s, m->http, sizeof(m->http)) || !SCAN_KEY(&s, ',', "expires") ||
             !scan_number(&s, &m->expires_ms))
                 return false;
         m->protocol = (uint32_t)protocol;

@@ -110,17 +110,6 @@ int decode_object(struct json_object *json, const struct decode_field *fields, s
 
 /* ---- without json-c ---- */
 
-static bool scan_text(struct scan *s, size_t room, char *target)
-{
-        const char *text;
-        size_t size;
-        if (!scan_string(s, &text, &size, room))
-                return false;
-        memcpy(target, text, size);
-        target[size] = '\0';
-        return true;
-}
-
 static bool scan_bool(struct scan *s, bool *target)
 {
         scan_space(s);
@@ -135,7 +124,7 @@ static bool scan_value(struct scan *s, const struct decode_field *field, void *t
         case DECODE_TEXT:
         case DECODE_LABEL:
         case DECODE_PROSE:
-                return scan_text(s, field->size, at);
+                return scan_text(s, at, field->size);
         case DECODE_UINT:
                 return scan_number(s, (uint64_t *)(void *)at);
         case DECODE_BOOL:
@@ -143,7 +132,7 @@ static bool scan_value(struct scan *s, const struct decode_field *field, void *t
         case DECODE_KIND:
         case DECODE_STATUS:
         case DECODE_LAYOUT:
-                if (!scan_text(s, sizeof(name), name))
+                if (!scan_text(s, name, sizeof(name)))
                         return false;
                 *(int *)(void *)at = decode_name(field->type, name);
                 return true;

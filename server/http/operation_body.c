@@ -316,18 +316,6 @@ struct usual_body {
         size_t metadata_size;
 };
 
-static bool scan_text(struct scan *s, char *target, size_t room)
-{
-        const char *text;
-        size_t size;
-
-        if (!scan_string(s, &text, &size, room))
-                return false;
-        memcpy(target, text, size);
-        target[size] = '\0';
-        return true;
-}
-
 /* A number that may be left out. One beyond its field's range is beyond the region as well. */
 static bool scan_field(struct scan *s, const char *key, uint64_t least, uint64_t *ret_number)
 {

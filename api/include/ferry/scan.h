@@ -93,4 +93,17 @@ static inline bool scan_string(struct scan *s, const char **ret_text, size_t *re
         return true;
 }
 
+/* The same into a buffer of size bytes, with a NUL. */
+static inline bool scan_text(struct scan *s, char *ret_text, size_t size)
+{
+        const char *text;
+        size_t n;
+
+        if (!scan_string(s, &text, &n, size))
+                return false;
+        memcpy(ret_text, text, n);
+        ret_text[n] = '\0';
+        return true;
+}
+
 #endif

@@ -122,9 +122,6 @@ class Device:
 
 # ---- metadata ----
 
-_MISSING: Any = object()
-_quote = json.JSONEncoder().encode
-
 if pydantic is not None:
 
     class SerializedDescriptor(pydantic.BaseModel):
@@ -151,6 +148,8 @@ if pydantic is not None:
             return _to_descriptors(self.descriptors)
 
 else:
+    _MISSING: Any = object()
+    _quote = json.JSONEncoder().encode
 
     class _Model:
         """The methods of pydantic's models that programs use, where there is no pydantic."""
