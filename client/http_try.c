@@ -79,10 +79,12 @@ void http_try_anew(struct http_try *t)
 
 /* ---- sending ---- */
 
-/* Whether the source still waits: not every server sends "100 Continue". A final answer has refused its bytes. */
+/* Whether the source still waits: not every server sends "100 Continue". An answer that is no success refuses its
+ * bytes. */
 static bool http_try_lacks_consent(struct http_try *t)
 {
-        if (t->answer.state == ANSWER_STATUS && (t->answer.status == 100 || ferry_clock_ms() >= t->consent_ms))
+        bool late = t->answer.state == ANSWER_STATUS && ferry_clock_ms() >= t->consent_ms;
+        if (late || t->answer.status == 100 || t->answer.status / 100 == 2)
                 t->consent_ms = 0;
         return t->consent_ms != 0;
 }
@@ -178,11 +180,10 @@ uint64_t http_try_deadline(const struct http_try *t)
         return deadline;
 }
 
-/* An early answer ends a request that it refuses, or whose body it does not ask for. Any other takes all of it. */
+/* An early answer ends a request that it refuses; a success takes all of its body. */
 static bool http_try_is_over(const struct http_try *t)
 {
-        return t->answer.state == ANSWER_WHOLE &&
-               (t->answer.status / 100 != 2 || t->consent_ms || !http_try_is_unsent(t));
+        return t->answer.state == ANSWER_WHOLE && (t->answer.status / 100 != 2 || !http_try_is_unsent(t));
 }
 
 /* A worker may answer early: a long request is sent piece by piece, and each time the answer is looked for. */

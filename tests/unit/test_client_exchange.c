@@ -330,7 +330,7 @@ enum { EARLY_SIZE = 8 << 20 };
 /* A server that says 204 before it reads, then takes the whole body or breaks the connection within. */
 struct early {
         int listener, fd;
-        bool breaks;
+        bool breaks, by_source;
         size_t taken;
         struct ferry *ferry;
         char *data;
@@ -360,6 +360,13 @@ static void early_release(void *context)
         free(early);
 }
 
+static ssize_t give_zeros(void *context, void *buffer, size_t size)
+{
+        (void)context;
+        memset(buffer, 0, size);
+        return (ssize_t)size;
+}
+
 static int upload_to_early(struct early *early)
 {
         struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -374,7 +381,8 @@ static int upload_to_early(struct early *early)
         const char *url = text_format("http://127.0.0.1:%u", ntohs(address.sin_port));
         assert_int_equal(ferry_new(url, &options, &early->ferry), 0);
         assert_int_equal(pthread_create(&thread, NULL, answer_then_read, early), 0);
-        int r = ferry_put_region_content(early->ferry, "rgn_1", 0, early->data, EARLY_SIZE);
+        int r = early->by_source ? ferry_put_region_content_from(early->ferry, "rgn_1", 0, give_zeros, NULL, EARLY_SIZE)
+                                 : ferry_put_region_content(early->ferry, "rgn_1", 0, early->data, EARLY_SIZE);
         assert_int_equal(pthread_join(thread, NULL), 0);
         return r;
 }
@@ -385,6 +393,10 @@ TEST(an_early_success_needs_the_whole_upload)
         *all = (struct early){ .fd = -1 };
         assert_int_equal(upload_to_early(all), 0);
         assert_true(all->taken >= EARLY_SIZE);
+        struct early *unasked = test_keep(unit_alloc(sizeof(*unasked)), early_release);
+        *unasked = (struct early){ .fd = -1, .by_source = true };
+        assert_int_equal(upload_to_early(unasked), 0);
+        assert_true(unasked->taken >= EARLY_SIZE);
         struct early *part = test_keep(unit_alloc(sizeof(*part)), early_release);
         *part = (struct early){ .fd = -1, .breaks = true };
         assert_int_equal(upload_to_early(part), -ECONNRESET);
