@@ -26,6 +26,7 @@ class Arguments(Case):
         self.complains("--interval: x is not a time", "top", "--interval", "x", *no, status=2)
         self.complains("--count: -1 is not a number", "top", "--count", "-1", *no, status=2)
         self.complains("--timeout: x is not a time", "wait", "op_1", "--timeout", "x", *no, status=2)
+        self.complains("--json takes no argument", "ls", "--json=yes", *no, status=2)
         for option in ("--ca-file", "--cert", "--key"):
             self.complains(f"ferry: /nonexistent{option}: No such file", "ls", option, f"/nonexistent{option}", *no, status=2)
         for value in ("0", "9999h"):

@@ -98,9 +98,10 @@ TEST(answers_that_are_not_a_workers_are_protocol_errors)
         START(x, { "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\n{}" },
               { "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}" }, { OK("Content-Length: 1\r\n\r\n{") },
               { OK("Content-Length: 2\r\n\r\n[]") }, { OK("Content-Length: 0\r\n\r\n") }, { OK_EMPTY },
+              { "HTTP/1.1 200 OK\r\nContent-Type: application/jsonl\r\nConnection: close\r\n\r\n" REGION },
               { "220 smtp.example ready\r\n" });
         struct ferry_region region = { .size = 77 };
-        for (int i = 0; i < 7; i++) {
+        for (size_t i = 0; i < UNIT_COUNT(steps); i++) {
                 assert_int_equal(ferry_get_region(x->ferry, "rgn_1", &region), -EPROTO);
                 assert_int_equal(region.size, 77);
                 assert_true(*ferry_last_message(x->ferry));

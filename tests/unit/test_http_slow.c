@@ -180,3 +180,29 @@ CASE(a_parked_request_is_not_slow)
         operation_cancel(h->f->store, operation);
         expect_status(raw_receive_last(fd), 200);
 }
+
+/* The limit of the fixture has room for two. */
+CASE(bodies_that_are_still_arriving_share_one_limit)
+{
+        static const char head[] = "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                                   "Content-Length: 60000\r\n\r\n";
+        enum { ARRIVED = 50000 };
+        char *part = unit_alloc(ARRIVED);
+        struct raw_answer answer;
+        int fds[3];
+
+        memset(part, ' ', ARRIVED);
+        for (size_t i = 0; i < UNIT_COUNT(fds); i++) {
+                fds[i] = say(h, head);
+                raw_send(fds[i], part, ARRIVED);
+                catch_up(h);
+        }
+        raw_send(fds[2], part, 60000 - ARRIVED);
+        free(part);
+        for (size_t i = 0; i < 2; i++)
+                assert_int_equal(recv(fds[i], &(char){ 0 }, 1, MSG_PEEK | MSG_DONTWAIT), -1); /* no answer yet */
+        raw_receive(fds[2], false, &answer);
+        expect_problem(answer, 429, "limit-reached");
+        for (size_t i = 0; i < UNIT_COUNT(fds); i++)
+                close(fds[i]);
+}

@@ -265,7 +265,8 @@ TEST_WITH(bad_values_are_refused_with_the_flag_and_what_it_takes, setup, teardow
         REFUSE("--chunk-size", "67108864", "2G");
         REFUSE("--chunk-size", "size", "x");
         REFUSE("--memory-limit", "size", "0", "-1");
-        REFUSE("--ttl", "500ms", "30", "s", "0s", "25h", "1d", "18446744073709551615s");
+        REFUSE("--ttl", "500ms", "30", "s", "0s", "25h", "1d", "18446744073709551615s",
+               "18446744073709613s" /* 61 s beyond 64 bits */);
         REFUSE("--max-regions", "1 to 60000", "0");
         REFUSE("--token-file", "FILE", "");
 }

@@ -28,11 +28,14 @@ TEST(an_answer_of_another_or_to_another_question_changes_nothing)
                 enum wire_type type;
                 uint64_t epoch;
                 bool other_peer;
+                uint32_t seq; /* of the chunk that had the same place before */
         } answers[] = {
                 { ENGINE_READ, WIRE_DATA, EPOCH, true },      { ENGINE_READ, WIRE_DATA, EPOCH + 1, false },
                 { ENGINE_READ, WIRE_ACK, EPOCH, false },      { ENGINE_READ, WIRE_DONE_ACK, EPOCH, false },
                 { ENGINE_WRITE, WIRE_DATA, EPOCH, false },    { ENGINE_WRITE, WIRE_ACK, EPOCH, true },
                 { ENGINE_WRITE, WIRE_ACK, EPOCH + 1, false }, { ENGINE_WRITE, WIRE_DONE_ACK, EPOCH, false },
+                { ENGINE_READ, WIRE_DATA, EPOCH, false, ENGINE_WINDOW_MAX },
+                { ENGINE_WRITE, WIRE_ACK, EPOCH, false, ENGINE_WINDOW_MAX },
         };
 
         for (size_t i = 0; i < UNIT_COUNT(answers); i++) {
@@ -40,6 +43,7 @@ TEST(an_answer_of_another_or_to_another_question_changes_nothing)
                                                .flags = WIRE_FINAL,
                                                .from_epoch = answers[i].epoch,
                                                .transfer = TRANSFER_ID,
+                                               .seq = answers[i].seq,
                                                .length = 4 * CHUNK };
                 struct scene *s = scene_new(answers[i].direction);
                 struct requester *r = &s->requester;
