@@ -66,6 +66,9 @@ class Installed(unittest.TestCase):
         for header in ("ferry", "sizes", "aio", "error", "status"):
             self.found(f"include/ferry/{header}.h")
 
+    def test_only_what_pkg_config_can_link_is_installed(self):
+        self.assertEqual([str(file) for file in self.prefix.glob("**/*.a")], [])
+
     def test_a_c_program_is_built_by_pkg_config(self):
         directory = self.found("**/ferry.pc")[0].parent
         environment = {**os.environ, "PKG_CONFIG_PATH": str(directory), "PKG_CONFIG_SYSROOT_DIR": str(self.root)}
