@@ -3,11 +3,13 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <linux/fs.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -264,7 +266,8 @@ static bool line_put_out(const struct line *line, int wait_ms)
         int flags = RWF_NOWAIT;
 
         while (rest.iov_len > 0 && (flags || is_writable(wait_ms))) {
-                ssize_t n = pwritev2(STDERR_FILENO, &rest, 1, -1, flags);
+                /* By its number: musl has pwritev2() only from 1.2.5 on. Offset -1, in two halves: the file's own. */
+                ssize_t n = syscall(SYS_pwritev2, STDERR_FILENO, &rest, 1L, -1L, -1L, flags);
 
                 if (n > 0) {
                         rest.iov_base = (char *)rest.iov_base + n;

@@ -36,7 +36,7 @@ static bool limit_is_set(int resource, uint64_t *ret_limit)
 {
         struct rlimit limit;
 
-        if (getrlimit((__rlimit_resource_t)resource, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
+        if (getrlimit(resource, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
                 return false;
         *ret_limit = limit.rlim_cur;
         return true;
