@@ -2,6 +2,7 @@
 #include <ferry/metadata.h>
 
 #include <errno.h>
+#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,13 +148,19 @@ int ferry_metadata_encode(const struct ferry_metadata *m, struct ferry_json_writ
 
 /* ---- decoding ---- */
 
-static int refuse(struct ferry_json_errors *errors, const char *prefix, const char *rest, const char *detail)
+static int refuse_as(int error, struct ferry_json_errors *errors, const char *prefix, const char *rest,
+                     const char *detail)
 {
         char pointer[FERRY_JSON_POINTER_SIZE + 32];
 
         (void)snprintf(pointer, sizeof(pointer), "%s%s", prefix, rest);
-        ferry_json_complain(errors, FERRY_E_INVALID_METADATA, pointer, "%s", detail);
-        return FERRY_E_INVALID_METADATA;
+        ferry_json_complain(errors, error, pointer, "%s", detail);
+        return error;
+}
+
+static int refuse(struct ferry_json_errors *errors, const char *prefix, const char *rest, const char *detail)
+{
+        return refuse_as(FERRY_E_INVALID_METADATA, errors, prefix, rest, detail);
 }
 
 static int decode_descriptor(struct json_object *object, const char *list, size_t i, struct ferry_metadata *m,
@@ -205,13 +212,26 @@ static int decode_descriptors(struct json_object *array, const char *prefix, str
         return result;
 }
 
+static int check_protocol(struct json_object *object, const char *prefix, struct ferry_json_errors *errors)
+{
+        struct json_object *blob = json_object_object_get(object, "nixl_metadata");
+        char detail[FERRY_JSON_DETAIL_SIZE];
+        int r = json_object_is_type(blob, json_type_string)
+                        ? metadata_blob_check_protocol(json_object_get_string(blob), detail)
+                        : 0;
+
+        return r > 0 ? refuse_as(r, errors, prefix, "/nixl_metadata", detail) : r;
+}
+
 static int decode(struct json_object *object, const char *prefix, struct ferry_metadata *m,
                   struct ferry_json_errors *errors)
 {
         struct document d = { 0 };
         char detail[FERRY_JSON_DETAIL_SIZE];
-        int r;
+        int r = check_protocol(object, prefix, errors);
 
+        if (r)
+                return r;
         if (!ferry_json_decode(object, document_fields, FERRY_ARRAY_SIZE(document_fields), &d, prefix, errors))
                 return FERRY_E_INVALID_METADATA;
         m->operation_kind = (int)d.operation_kind;
@@ -273,7 +293,10 @@ int ferry_metadata_decode(const char *text, size_t size, const char *pointer_pre
                 return 0;
         }
         (void)ferry_metadata_free(m);
+        if (r > 0 && r != FERRY_E_PROTOCOL_MISMATCH)
+                r = FERRY_E_INVALID_METADATA;
         for (size_t i = 0; i < own.n; i++)
-                ferry_json_complain(errors, FERRY_E_INVALID_METADATA, own.items[i].pointer, "%s", own.items[i].detail);
-        return r < 0 ? r : FERRY_E_INVALID_METADATA;
+                ferry_json_complain(errors, r > 0 ? r : FERRY_E_INVALID_METADATA, own.items[i].pointer, "%s",
+                                    own.items[i].detail);
+        return r;
 }

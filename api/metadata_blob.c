@@ -72,7 +72,7 @@ static bool is_http_url(const char *text)
 
 bool metadata_blob_valid(const struct ferry_metadata *m)
 {
-        return m->protocol == FERRY_METADATA_PROTOCOL && m->epoch != 0 && m->operation != 0 &&
+        return m->protocol == FERRY_PROTOCOL && m->epoch != 0 && m->operation != 0 &&
                m->expires_ms <= FERRY_JSON_INTEGER_MAX && is_plain(m->worker, sizeof(m->worker)) &&
                is_plain(m->data, sizeof(m->data)) && is_plain(m->http, sizeof(m->http)) && is_http_url(m->http);
 }
@@ -188,7 +188,7 @@ static int refuse(char detail[FERRY_JSON_DETAIL_SIZE], const char *text)
         return FERRY_E_INVALID_METADATA;
 }
 
-/* The document within a blob. Takes any compression, so that a blob of a later protocol can be told as such. */
+/* The document within a blob. Takes any compression, which a blob of another protocol may have. */
 static int unpack(const char *text, char **ret_document, size_t *ret_size, char detail[FERRY_JSON_DETAIL_SIZE])
 {
         size_t n = strlen(prefix), size;
@@ -218,19 +218,6 @@ static int unpack(const char *text, char **ret_document, size_t *ret_size, char 
         return r == Z_MEM_ERROR ? -ENOMEM : refuse(detail, "the blob is not one zlib stream of bounded size");
 }
 
-/* A later protocol may have other fields: its number is looked at first, and alone. */
-static bool is_foreign_protocol(struct json_object *document, char detail[FERRY_JSON_DETAIL_SIZE])
-{
-        struct json_object *value = json_object_object_get(document, "protocol");
-        uint64_t protocol;
-
-        if (!ferry_json_get_uint(value, &protocol) || protocol == FERRY_METADATA_PROTOCOL)
-                return false;
-        (void)snprintf(detail, FERRY_JSON_DETAIL_SIZE, "the blob is of protocol %" PRIu64 ", this worker speaks %d",
-                       protocol, FERRY_METADATA_PROTOCOL);
-        return true;
-}
-
 static bool take_fields(struct json_object *document, struct ferry_metadata *m, uint64_t *ret_digest)
 {
         struct ferry_json_errors errors = { 0 };
@@ -255,8 +242,6 @@ static int explain_document(struct json_object *document, struct ferry_metadata 
 
         if (!json_object_is_type(document, json_type_object))
                 return refuse(detail, FOREIGN);
-        if (is_foreign_protocol(document, detail))
-                return FERRY_E_INVALID_METADATA;
         if (!take_fields(document, m, &said))
                 return refuse(detail, FOREIGN);
         if (said != digest(m))
@@ -265,23 +250,46 @@ static int explain_document(struct json_object *document, struct ferry_metadata 
         return refuse(detail, "the blob is not as a Ferry worker writes it: pass it on as it was fetched");
 }
 
-static int explain(const char *text, struct ferry_metadata *m, char detail[FERRY_JSON_DETAIL_SIZE])
+/* 0 with *ret_document for ferry_json_free(). */
+static int open_document(const char *text, struct ferry_json **ret_document, char detail[FERRY_JSON_DETAIL_SIZE])
 {
         struct ferry_json_errors errors = { 0 };
-        struct ferry_json *document = NULL;
         char *json;
         size_t size;
         int r = unpack(text, &json, &size, detail);
 
         if (r)
                 return r;
-        r = ferry_json_parse(json, size, NULL, &document, &errors);
+        r = ferry_json_parse(json, size, NULL, ret_document, &errors);
+        if (r > 0)
+                r = refuse(detail, memmem(json, size, nixl_mark, strlen(nixl_mark)) ? FOREIGN_NIXL : FOREIGN);
+        free(json);
+        return r;
+}
+
+static int explain(const char *text, struct ferry_metadata *m, char detail[FERRY_JSON_DETAIL_SIZE])
+{
+        struct ferry_json *document = NULL;
+        int r = open_document(text, &document, detail);
+
         if (r == 0)
                 r = explain_document(ferry_json_root(document), m, detail);
-        else if (r > 0)
-                r = refuse(detail, memmem(json, size, nixl_mark, strlen(nixl_mark)) ? FOREIGN_NIXL : FOREIGN);
         (void)ferry_json_free(document);
-        free(json);
+        return r;
+}
+
+int metadata_blob_check_protocol(const char *text, char ret_detail[FERRY_JSON_DETAIL_SIZE])
+{
+        struct ferry_json *document = NULL;
+        uint64_t protocol;
+        int r = open_document(text, &document, ret_detail);
+
+        if (r)
+                return r > 0 ? 0 : r;
+        if (ferry_json_get_uint(json_object_object_get(ferry_json_root(document), "protocol"), &protocol) &&
+            ferry_protocol_differs(FERRY_PROTOCOL, protocol, ret_detail, FERRY_JSON_DETAIL_SIZE))
+                r = FERRY_E_PROTOCOL_MISMATCH;
+        (void)ferry_json_free(document);
         return r;
 }
 

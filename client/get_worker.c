@@ -20,6 +20,8 @@ static const struct decode_field worker_fields[] = {
         DECODE_FIELD("name", DECODE_TEXT, true, struct worker_answer, info.name),
         DECODE_FIELD("epoch", DECODE_LABEL, true, struct worker_answer, info.epoch),
         DECODE_FIELD("version", DECODE_TEXT, true, struct worker_answer, info.version),
+        DECODE_FIELD("commit", DECODE_TEXT, false, struct worker_answer, info.commit),
+        DECODE_FIELD("protocol", DECODE_UINT, false, struct worker_answer, info.protocol),
         DECODE_FIELD("ucx_version", DECODE_TEXT, false, struct worker_answer, info.ucx_version),
         DECODE_FIELD("uptime_ms", DECODE_UINT, false, struct worker_answer, info.uptime_ms),
         DECODE_FIELD("started_at", DECODE_TEXT, false, struct worker_answer, info.started_at),

@@ -12,6 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <ferry/commit.h>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/notify.h"
@@ -234,7 +236,7 @@ static int print_and_exit(const struct options *options)
         if (options->help)
                 options_help(stdout);
         else
-                (void)printf("ferryd %s\n", FERRY_VERSION);
+                (void)printf("ferryd %s\n", ferry_full_version);
         if (fflush(stdout) != 0 || ferror(stdout))
                 return complain("standard output cannot be written", EXIT_FAILURE);
         return EXIT_SUCCESS;

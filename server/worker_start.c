@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include <ferry/commit.h>
 #include <ferry/json_write.h>
 
 #include "base/allowlist.h"
@@ -353,6 +354,7 @@ static int start_http(struct ferry_worker *worker)
                 .spin_us = spin_us(options) / HTTP_SPIN_PART,
                 .worker_name = options->name,
                 .version = FERRY_VERSION,
+                .commit = ferry_commit,
                 .epoch = worker->epoch,
                 .engine = engine_get_facts(worker->engine),
                 .operations = worker->operations,

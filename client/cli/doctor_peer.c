@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <ferry/protocol.h>
+
 #include "local.h"
 #include "member.h"
 #include "table.h"
@@ -90,6 +92,21 @@ static void peer_unused(struct doctor *d, const char *epoch)
         json_object_put(list);
 }
 
+/* Two builds that cannot talk; nothing else matters then. */
+static bool peer_protocol_differs(struct doctor *d, struct json_object *info)
+{
+        struct json_object *own = NULL, *peer = NULL;
+        char detail[160];
+        json_object_object_get_ex(d->worker, "protocol", &own);
+        json_object_object_get_ex(info, "protocol", &peer);
+        bool differ = ferry_protocol_differs((uint64_t)json_object_get_int64(own), (uint64_t)json_object_get_int64(peer),
+                                             detail, sizeof(detail));
+        if (differ)
+                doctor_find(d, FINDING_BAD, "install one version of Ferry on both (README, \"Upgrading\")",
+                            "No bytes can move between the two: %s.", detail);
+        return differ;
+}
+
 static void peer_connect(struct doctor *d, const struct cli_worker *peer, struct json_object *info)
 {
         struct ferry_peer link = { 0 };
@@ -128,7 +145,8 @@ int doctor_peer(struct doctor *d, const char *name)
                 doctor_find(d, FINDING_GOOD, NULL, "Peer %s (version %s) answers at %s, %s.",
                             member_text(info, "name", "?"), member_text(info, "version", "?"), peer.url,
                             here ? "on this machine" : "on another machine or as another user");
-                peer_connect(d, &peer, info);
+                if (!peer_protocol_differs(d, info))
+                        peer_connect(d, &peer, info);
         }
         json_object_put(info);
         worker_close(&peer);

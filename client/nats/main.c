@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <ferry/commit.h>
 #include <ferry/util.h>
 
 #include "bus.h"
@@ -130,7 +131,7 @@ static int run(int argc, char **argv)
                 return BUS_OK;
         }
         if (options.version) {
-                printf("ferry-nats %s\n", FERRY_VERSION);
+                printf("ferry-nats %s\n", ferry_full_version);
                 return BUS_OK;
         }
         if (n == 1 && strcmp(operands[0], "bridge") == 0)

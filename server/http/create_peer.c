@@ -152,6 +152,7 @@ static void answer_error(struct http_request *request, int error, const char *de
                 break;
         case FERRY_E_LIMIT_REACHED:
         case FERRY_E_PEER_REFUSED:
+        case FERRY_E_PROTOCOL_MISMATCH:
                 request_problem(request, error, "%s", detail);
                 break;
         case FERRY_E_CANCELLED:

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <ferry/json_write.h>
+#include <ferry/protocol.h>
 
 #include "base/address.h"
 #include "base/clock.h"
@@ -74,6 +75,9 @@ void get_worker(struct http_request *request)
         ferry_json_add_string(&writer, "name", server->config.worker_name);
         ferry_json_add_id(&writer, "epoch", "", server->config.epoch);
         ferry_json_add_string(&writer, "version", server->config.version);
+        if (server->config.commit)
+                ferry_json_add_string(&writer, "commit", server->config.commit);
+        ferry_json_add_uint(&writer, "protocol", FERRY_PROTOCOL);
         ferry_json_add_string(&writer, "ucx_version", facts->ucx_version);
         ferry_json_add_uint(&writer, "uptime_ms", (clock_now_us() - server->started_us) / 1000);
         ferry_json_add_string(&writer, "started_at", started);

@@ -97,7 +97,7 @@ static int metadata_new(const struct operation *operation, struct ferry_metadata
                 return -ENOMEM;
         }
         metadata->operation_kind = operation->kind == FERRY_READABLE ? FERRY_METADATA_READ : FERRY_METADATA_WRITE;
-        metadata->protocol = FERRY_METADATA_PROTOCOL;
+        metadata->protocol = FERRY_PROTOCOL;
         memcpy(metadata->key, operation->key, sizeof(metadata->key));
         metadata->epoch = operation->store->config.epoch;
         metadata->operation = operation->id;

@@ -97,6 +97,10 @@ static int classify_body(const struct fetch *fetch, struct ferry_metadata **ret_
                 (void)snprintf(detail, FETCH_DETAIL_SIZE, "memory is short");
                 return FERRY_E_TRANSFER_FAILED;
         }
+        if (r == FERRY_E_PROTOCOL_MISMATCH) {
+                (void)snprintf(detail, FETCH_DETAIL_SIZE, "%s", errors.items[0].detail);
+                return r;
+        }
         (void)snprintf(detail, FETCH_DETAIL_SIZE, "the peer's answer is not %s: %s", fetch->document->name,
                        errors.n ? errors.items[0].detail : ferry_error_title(r));
         return FERRY_E_INVALID_METADATA;

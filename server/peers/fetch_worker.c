@@ -66,7 +66,14 @@ static int classify_object(struct json_object *object, struct ferry_metadata **r
         const char *name = field_text(object, "name", FERRY_METADATA_NAME_SIZE), *data = "";
         struct json_object *addresses = json_object_object_get(object, "addresses");
         struct ferry_metadata *metadata;
+        char detail[FERRY_JSON_DETAIL_SIZE];
+        uint64_t protocol = 0;
 
+        (void)ferry_json_get_uint(json_object_object_get(object, "protocol"), &protocol);
+        if (name && ferry_protocol_differs(FERRY_PROTOCOL, protocol, detail, sizeof(detail))) {
+                ferry_json_complain(errors, FERRY_E_PROTOCOL_MISMATCH, "/protocol", "%s", detail);
+                return FERRY_E_PROTOCOL_MISMATCH;
+        }
         if (json_object_object_get_ex(addresses, "data", NULL))
                 data = field_text(addresses, "data", FERRY_METADATA_ADDRESS_SIZE);
         metadata = calloc(1, sizeof(*metadata));

@@ -103,7 +103,9 @@ void connect_requests_link_ended(struct peer *peer, const char *detail)
 
         DL_FOREACH_SAFE (peer->engine->connect_requests, c, next)
                 if (c->peer == peer)
-                        end(c, FERRY_E_PEER_UNREACHABLE, detail);
+                        end(c, peer->link->error == FERRY_E_PROTOCOL_MISMATCH ? FERRY_E_PROTOCOL_MISMATCH
+                                                                              : FERRY_E_PEER_UNREACHABLE,
+                            detail);
 }
 
 void connect_requests_resolved(struct engine *engine)

@@ -8,7 +8,7 @@
 /* The layout on the wire. Every field lies at a multiple of its size, so there is no padding. */
 struct wire_layout {
         uint32_t magic;
-        uint8_t version;
+        uint8_t protocol;
         uint8_t type;
         uint16_t flags;
         uint64_t to_epoch, from_epoch;
@@ -24,7 +24,7 @@ void wire_encode(const struct wire_header *header, uint8_t bytes[WIRE_SIZE])
 {
         struct wire_layout w = {
                 .magic = htole32(WIRE_MAGIC),
-                .version = WIRE_VERSION,
+                .protocol = FERRY_PROTOCOL,
                 .type = (uint8_t)header->type,
                 .flags = htole16((uint16_t)header->flags),
                 .to_epoch = htole64(header->to_epoch),
@@ -55,7 +55,7 @@ static bool numbers_are_sane(const struct wire_header *h)
         return !__builtin_add_overflow(h->offset, h->length, &end) && end <= h->total;
 }
 
-enum wire_verdict wire_decode(const void *bytes, size_t size, struct wire_header *ret_header, uint8_t *ret_version)
+enum wire_verdict wire_decode(const void *bytes, size_t size, struct wire_header *ret_header, uint8_t *ret_protocol)
 {
         struct wire_layout w;
 
@@ -64,9 +64,9 @@ enum wire_verdict wire_decode(const void *bytes, size_t size, struct wire_header
         memcpy(&w, bytes, offsetof(struct wire_layout, type));
         if (le32toh(w.magic) != WIRE_MAGIC)
                 return WIRE_INVALID;
-        if (w.version != WIRE_VERSION) {
-                *ret_version = w.version;
-                return WIRE_OTHER_VERSION;
+        if (w.protocol != FERRY_PROTOCOL) {
+                *ret_protocol = w.protocol;
+                return WIRE_OTHER_PROTOCOL;
         }
         if (size != WIRE_SIZE)
                 return WIRE_INVALID;

@@ -4,6 +4,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <ferry/protocol.h>
+
 #include "steps.h"
 
 /* POST /v1/peers: b connects to a, so that its first transfer need not. */
@@ -133,10 +135,10 @@ ON_PAIR(the_list_of_peers_decides, "--allow-peer", "192.0.2.0/24")
         await_links(p, 0);
 }
 
-/* Sends the request, has text served to the worker, and asserts the answer's status and code. */
-static void ask_served(struct worker *w, int listener, const char *url, const char *text, int status, const char *code)
+/* Sends the request, has text served to the worker, and asserts the answer's status and what it says. */
+static void ask_served(struct worker *w, int listener, const char *url, const char *text, int status, const char *said)
 {
-        const char *body = text_format("{\"url\":\"%s\"}", url), *request, *served, *needle;
+        const char *body = text_format("{\"url\":\"%s\"}", url), *request, *served;
         struct raw_answer answer;
         int fd = raw_connect(w);
 
@@ -145,9 +147,8 @@ static void ask_served(struct worker *w, int listener, const char *url, const ch
         served = serve_once(listener, text);
         assert_non_null(strstr(served, "GET /v1/worker HTTP/1.1\r\n"));
         raw_receive(fd, false, &answer);
-        needle = text_format("\"code\":\"%s\"", code);
         assert_int_equal(answer.status, status);
-        assert_non_null(strstr(answer.body, needle));
+        assert_non_null(strstr(answer.body, said));
         (void)close(fd);
 }
 
@@ -182,18 +183,19 @@ WITH_PAIR(a_server_that_is_no_worker_is_survived)
 WITH_PAIR(a_description_that_leads_nowhere_is_unreachable)
 {
         static const char form[] = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
-                                   "{\"name\":\"a\",\"epoch\":\"0123456789abcdef\",\"addresses\":{\"data\":\"%s\"}}";
+                                   "{\"name\":\"a\",\"epoch\":\"0123456789abcdef\",\"protocol\":%d,"
+                                   "\"addresses\":{\"data\":\"%s\"}}";
         char url[URL_SIZE], silent[URL_SIZE];
         const char *text;
         int listener = listen_somewhere(url, sizeof(url), ""), mute = listen_somewhere(silent, sizeof(silent), "");
         uint64_t start_ms;
 
         pair_start(p, true);
-        text = text_format(form, p->a.data);
+        text = text_format(form, FERRY_PROTOCOL, p->a.data);
         ask_served(&p->b, listener, url, text, 502, "peer-unreachable");
-        text = text_format(form, "192.0.2.1:1"); /* not admitted */
+        text = text_format(form, FERRY_PROTOCOL, "192.0.2.1:1"); /* not admitted */
         ask_served(&p->b, listener, url, text, 502, "peer-unreachable");
-        text = text_format(form, silent + strlen("http://"));
+        text = text_format(form, FERRY_PROTOCOL, silent + strlen("http://"));
         start_ms = now_ms();
         ask_served(&p->b, listener, url, text, 502, "peer-unreachable");
         assert_in_range(now_ms() - start_ms, 0, 10000); /* the connect time is 5 s */
@@ -203,12 +205,40 @@ WITH_PAIR(a_description_that_leads_nowhere_is_unreachable)
         (void)close(mute);
 }
 
+/* Before its addresses are used: they lead to a worker that could be reached. */
+WITH_PAIR(a_worker_of_another_protocol_is_named_as_such)
+{
+        static const struct {
+                const char *protocol, *detail;
+        } rows[] = {
+                { "\"protocol\":4,", "the peer speaks protocol 4, this worker protocol 5: upgrade the peer" },
+                { "\"protocol\":6,", "the peer speaks protocol 6, this worker protocol 5: upgrade this worker" },
+                { "", "the peer speaks no numbered protocol, this worker protocol 5: upgrade the peer" },
+        };
+        char url[URL_SIZE];
+        int listener = listen_somewhere(url, sizeof(url), "");
+
+        pair_start(p, false);
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                const char *text = text_format("HTTP/1.1 200 OK\r\n\r\n{\"name\":\"a\",\"epoch\":\"%s\",%s"
+                                               "\"addresses\":{\"http\":[]}}",
+                                               p->a.epoch, rows[i].protocol);
+
+                test_row(rows[i].detail);
+                ask_served(&p->b, listener, url, text, 409, rows[i].detail);
+        }
+        (void)close(listener);
+        await_links(p, 0);
+        pair_assert_serving(p);
+}
+
 /* A description of a as it was. */
 static const char *description_of(const struct worker *w)
 {
         return text_format("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
-                           "{\"name\":\"a\",\"epoch\":\"%s\",\"addresses\":{\"http\":[]%s%s%s}}",
-                           w->epoch, *w->data ? ",\"data\":\"" : "", w->data, *w->data ? "\"" : "");
+                           "{\"name\":\"a\",\"epoch\":\"%s\",\"protocol\":%d,"
+                           "\"addresses\":{\"http\":[]%s%s%s}}",
+                           w->epoch, FERRY_PROTOCOL, *w->data ? ",\"data\":\"" : "", w->data, *w->data ? "\"" : "");
 }
 
 /* Over the data plane alone: the HTTP side of a is played. */

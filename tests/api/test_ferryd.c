@@ -71,10 +71,11 @@ TEST(help_names_every_option)
 
 TEST(version_is_one_line)
 {
-        const char *output, *errors, *wanted = text_format("ferryd %s\n", ferry_version());
+        const char *output, *errors, *wanted = text_format("ferryd %s", ferry_version());
 
         assert_int_equal(ferryd_run(STRINGS("--version"), &output, &errors), 0);
-        assert_string_equal(output, wanted);
+        assert_int_equal(strncmp(output, wanted, strlen(wanted)), 0);
+        assert_ptr_equal(strchr(output, '\n') + 1, output + strlen(output));
         assert_string_equal(errors, "");
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 
+#include <ferry/protocol.h>
+
 #include "wire.h"
 
 static struct json_object *worker_json(struct worker *w)
@@ -39,6 +41,10 @@ WITH_WORKER(it_says_who_the_worker_is)
         assert_int_equal(ferry_get_worker(w->client, &info), 0);
         assert_string_equal(info.name, "alice");
         assert_string_equal(info.epoch, json_text(worker, "epoch"));
+        assert_int_equal(info.protocol, FERRY_PROTOCOL);
+        assert_int_equal(json_number(worker, "protocol"), FERRY_PROTOCOL);
+        if (*info.commit)
+                assert_true(strspn(info.commit, "0123456789abcdef") >= 12);
         assert_true(info.uptime_ms >= json_number(worker, "uptime_ms"));
         ferry_worker_info_clear(&info);
 }

@@ -116,6 +116,22 @@ CASE(metadata_of_the_other_kind_is_refused)
         for_each(f, story_kind);
 }
 
+static void story_protocol(struct fixture *f)
+{
+        /* {"protocol":6} */
+        const char *later = metadata_with(f->passive.metadata, "nixl_metadata",
+                                          json_object_new_string("b64:eAEBDgDx/3sicHJvdG9jb2wiOjZ9KBQFHw=="));
+
+        assert_refused(f, 409, "read", later, "protocol-mismatch");
+        assert_refused(f, 409, "write", later, "protocol-mismatch");
+        assert_still_good(f);
+}
+
+CASE(metadata_of_another_protocol_are_refused_before_all_else)
+{
+        for_each(f, story_protocol);
+}
+
 static void story_sizes(struct fixture *f)
 {
         /* $ = the region of SIZE bytes. */

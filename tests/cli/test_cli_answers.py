@@ -37,6 +37,19 @@ class Answers(Case):
                 self.assertIn("Worker w", doctor.communicate(timeout=60)[0].decode())
                 self.assertIn(doctor.returncode, (0, 1))
 
+    def test_doctor_names_two_builds_that_cannot_talk_and_connects_nothing(self):
+        worker = {"name": "w", "epoch": "00000000000000aa", "version": "0.1.0", "protocol": 5, "transports": ["tcp"],
+                  "addresses": {"http": []}}
+        for other, older in ((4, "the peer"), (6, "this worker"), (None, "the peer")):
+            peer = {**worker, "name": "p", "protocol": other}
+            if other is None:
+                del peer["protocol"]
+            with self.answering_json(worker) as url, self.answering_json(peer) as peer_url:
+                findings = json.loads(self.ferry("doctor", peer_url, "--json", "-u", url, status=1)[0])
+            bad = [one["finding"] for one in findings if one["level"] == "bad"]
+            self.assertEqual(len(bad), 1, findings)
+            self.assertIn(f"upgrade {older}, which is older", bad[0])
+
     def test_pages_that_lead_in_a_circle(self):
         answer = {"name": "w", "next": "1", "operations": [{}], "regions": [{}], "peers": [{}], "events": [{}]}
         with self.answering_json(answer) as url:

@@ -53,7 +53,7 @@ class Installed(unittest.TestCase):
 
     def test_the_programs_run(self):
         ferry = self.prefix / "bin" / "ferry"
-        self.assertRegex(run(ferry, "-V"), r"\Aferry \d+\.\d+\.\d+\n\Z")
+        self.assertRegex(run(ferry, "-V"), r"\Aferry \d+\.\d+\.\d+( \([0-9a-f]{12,40}(-dirty)?\))?\n\Z")
         self.assertIn('"uptime_ms"', run(ferry, "get", "/v1/worker", "-u", self.worker()))
 
     def test_manuals_completions_and_headers_are_there(self):

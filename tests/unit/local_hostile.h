@@ -105,7 +105,7 @@ static inline void send_mapped(uint32_t slot, uint64_t number, uint64_t length, 
         raw_send(bytes, sizeof(bytes), NULL, 0);
 }
 
-static inline void send_inline(size_t length, uint8_t wire_version, size_t cut)
+static inline void send_inline(size_t length, uint8_t wire_protocol, size_t cut)
 {
         struct wire_header header = {
                 .type = WIRE_DATA, .to_epoch = 1, .from_epoch = 1, .operation = 1, .transfer = 1
@@ -116,7 +116,7 @@ static inline void send_inline(size_t length, uint8_t wire_version, size_t cut)
         frame.size = length;
         memcpy(bytes, &frame, sizeof(frame));
         wire_encode(&header, bytes + sizeof(frame));
-        bytes[sizeof(frame) + 4] = wire_version;
+        bytes[sizeof(frame) + 4] = wire_protocol;
         raw_send(bytes, FRAME_PAYLOAD + length - cut, NULL, 0);
 }
 

@@ -26,7 +26,7 @@ static inline struct ferry_metadata sample(void)
 {
         struct ferry_metadata m = {
                 .operation_kind = FERRY_METADATA_READ,
-                .protocol = FERRY_METADATA_PROTOCOL,
+                .protocol = FERRY_PROTOCOL,
                 .worker = "alpha",
                 .epoch = UINT64_C(0x0123456789abcdef),
                 .operation = UINT64_C(0xfedcba9876543210),
@@ -79,18 +79,23 @@ static inline void set(struct json_object *object, const char *key, const char *
 }
 
 /* Expects that object is refused with one complaint at pointer whose text has detail in it. */
-static inline void refuse(struct json_object *object, const char *pointer, const char *detail)
+static inline void refuse_as(int error, struct json_object *object, const char *pointer, const char *detail)
 {
         struct ferry_json_errors errors = { 0 };
         struct ferry_metadata *m = (struct ferry_metadata *)&errors;
 
-        assert_int_equal(decode(object, "/m", &m, &errors), FERRY_E_INVALID_METADATA);
+        assert_int_equal(decode(object, "/m", &m, &errors), error);
         assert_ptr_equal(m, &errors);
-        assert_int_equal(errors.error, FERRY_E_INVALID_METADATA);
+        assert_int_equal(errors.error, error);
         assert_int_equal(errors.n, 1);
         assert_string_equal(errors.items[0].pointer, pointer);
         if (!strstr(errors.items[0].detail, detail))
                 fail_msg("\"%s\" does not say \"%s\"", errors.items[0].detail, detail);
+}
+
+static inline void refuse(struct json_object *object, const char *pointer, const char *detail)
+{
+        refuse_as(FERRY_E_INVALID_METADATA, object, pointer, detail);
 }
 
 /* The sample with one key set to another value. */

@@ -235,7 +235,7 @@ struct ferry_metadata *peer_metadata(enum ferry_kind active)
         assert_non_null(metadata->descriptors);
         metadata->operation_kind = active == FERRY_READ ? FERRY_METADATA_READ : FERRY_METADATA_WRITE;
         memset(metadata->key, 7, sizeof(metadata->key));
-        metadata->protocol = FERRY_METADATA_PROTOCOL;
+        metadata->protocol = FERRY_PROTOCOL;
         strcpy(metadata->data, "127.0.0.1:9");
         metadata->epoch = EPOCH + 1;
         metadata->operation = 0x2222;

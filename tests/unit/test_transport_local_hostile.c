@@ -34,7 +34,7 @@ static void says_one_byte(const struct bad_peer *bad)
 
 static void sends_a_message(const struct bad_peer *bad)
 {
-        send_inline(0, WIRE_VERSION, 0);
+        send_inline(0, FERRY_PROTOCOL, 0);
 }
 
 static void greets_with_a_small_page(const struct bad_peer *bad)
@@ -110,12 +110,12 @@ static void sends_a_foreign_message(const struct bad_peer *bad)
 
 static void sends_less_than_it_says(const struct bad_peer *bad)
 {
-        send_inline(100, WIRE_VERSION, 1);
+        send_inline(100, FERRY_PROTOCOL, 1);
 }
 
 static void sends_more_than_a_datagram_holds(const struct bad_peer *bad)
 {
-        send_inline(FRAME_INLINE_MAX + 1, WIRE_VERSION, 0);
+        send_inline(FRAME_INLINE_MAX + 1, FERRY_PROTOCOL, 0);
 }
 
 static void maps_what_can_shrink(const struct bad_peer *bad)
@@ -374,10 +374,10 @@ TEST_WITH(another_version_of_the_framing_is_named, hostile_setup, hostile_teardo
         struct frame frame = FRAME_OF(FRAME_HELLO);
         struct frame answer;
 
-        frame.version = FRAME_VERSION + 1;
+        frame.protocol = FERRY_PROTOCOL + 1;
         send_frame(frame, file_of(10, 0));
         RUN_UNTIL(&a, NULL, recv(raw, &answer, sizeof(answer), 0) == sizeof(answer));
-        assert_int_equal(answer.version, FRAME_VERSION); /* so the peer can tell as well */
+        assert_int_equal(answer.protocol, FERRY_PROTOCOL); /* so the peer can tell as well */
         RUN_UNTIL(&a, NULL, raw_is_closed());
         assert_int_equal(a.ended, 0);
 }
@@ -385,11 +385,11 @@ TEST_WITH(another_version_of_the_framing_is_named, hostile_setup, hostile_teardo
 TEST_WITH(another_version_of_the_protocol_is_named, hostile_setup, hostile_teardown)
 {
         greet();
-        send_inline(0, WIRE_VERSION + 1, 0);
+        send_inline(0, FERRY_PROTOCOL + 1, 0);
         RUN_UNTIL(&a, NULL, a.ended);
-        assert_int_equal(a.error, FERRY_E_PEER_UNREACHABLE);
-        assert_non_null(strstr(a.detail, "version 3"));
-        assert_non_null(strstr(a.detail, "version 2"));
+        assert_int_equal(a.error, FERRY_E_PROTOCOL_MISMATCH);
+        assert_string_equal(a.detail,
+                            "the peer speaks protocol 6, this worker protocol 5: upgrade this worker, which is older");
 }
 
 /* A listener under some epoch's name that answers as it likes. */
@@ -405,7 +405,7 @@ static int false_listener(uint64_t epoch)
         return fd;
 }
 
-static void connect_falsely(uint64_t epoch, struct frame answer)
+static void connect_falsely(uint64_t epoch, struct frame answer, int error)
 {
         int listener = false_listener(epoch);
         struct link *link = worker_connect(&a, epoch);
@@ -414,7 +414,7 @@ static void connect_falsely(uint64_t epoch, struct frame answer)
         raw = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         send_frame(answer, file_of(PAGE, F_SEAL_SHRINK));
         RUN_UNTIL(&a, NULL, a.ended == 1);
-        assert_int_equal(a.error, FERRY_E_PEER_UNREACHABLE);
+        assert_int_equal(a.error, error);
         (void)close(listener);
         assert_int_equal(unlink(text_format("%s/%016llx.sock", fixture_directory, (unsigned long long)epoch)), 0);
         (void)link;
@@ -425,7 +425,7 @@ TEST_WITH(another_worker_that_answers_is_not_taken, hostile_setup, hostile_teard
         struct frame frame = FRAME_OF(FRAME_HELLO);
 
         frame.id = 8;
-        connect_falsely(9, frame);
+        connect_falsely(9, frame, FERRY_E_PEER_UNREACHABLE);
         assert_string_equal(a.detail, "another worker answered");
 }
 
@@ -433,9 +433,9 @@ TEST_WITH(a_listener_of_another_version_is_named, hostile_setup, hostile_teardow
 {
         struct frame frame = FRAME_OF(FRAME_HELLO);
 
-        frame.version = 9;
-        connect_falsely(9, frame);
-        assert_non_null(strstr(a.detail, "version 9"));
+        frame.protocol = 9;
+        connect_falsely(9, frame, FERRY_E_PROTOCOL_MISMATCH);
+        assert_non_null(strstr(a.detail, "protocol 9"));
 }
 
 TEST_WITH(a_peer_that_never_greets_is_dropped_in_time, hostile_setup, hostile_teardown)
@@ -456,7 +456,7 @@ TEST_WITH(memory_that_is_unmapped_leaves_its_place_to_other_memory, hostile_setu
         map_memory(1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
         unmap.id = 1;
         send_frame(unmap, -1);
-        send_inline(0, WIRE_VERSION, 0);
+        send_inline(0, FERRY_PROTOCOL, 0);
         RUN_UNTIL(&a, NULL, a.n == 1);
         mappings = &channel_of(a.link)->mappings;
         assert_true(mappings->n == 0 && mappings->bytes == 0);
@@ -488,7 +488,7 @@ TEST_WITH(an_answer_may_be_about_memory_that_is_gone, hostile_setup, hostile_tea
                 frame.id = 1;
                 send_frame(frame, -1);
         }
-        send_inline(0, WIRE_VERSION, 0);
+        send_inline(0, FERRY_PROTOCOL, 0);
         a.n = 0;
         RUN_UNTIL(&a, NULL, a.n == 1 || a.ended);
         assert_int_equal(a.ended, 0);
@@ -541,7 +541,7 @@ TEST_WITH(what_follows_the_end_of_a_link_is_not_handled, hostile_setup, hostile_
         RUN_UNTIL(&a, NULL, a.transport->ops->arm(a.transport));
         puts_frame(&bad);
         a.n = 0;
-        send_inline(0, WIRE_VERSION, 0);
+        send_inline(0, FERRY_PROTOCOL, 0);
         RUN_UNTIL(&a, NULL, raw_is_closed());
         assert_int_equal(a.n, 0);
         assert_int_equal(a.error, FERRY_E_PEER_LOST);
@@ -556,7 +556,7 @@ TEST_WITH(a_flood_does_not_starve_the_others, hostile_setup, hostile_teardown)
         RUN_UNTIL(&a, NULL, a.link && a.link->peer_epoch == 4711);
         a.n = 0;
         for (int i = 0; i < 200; i++)
-                send_inline(0, WIRE_VERSION, 0);
+                send_inline(0, FERRY_PROTOCOL, 0);
         worker_send(good_to_a, message_make(&good, NULL, 0, 0, 99, &outcome));
         for (bool heard = false; !heard; steps++) {
                 worker_step(&a, NULL);

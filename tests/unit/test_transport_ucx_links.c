@@ -66,12 +66,32 @@ TEST(another_version_ends_the_link_and_is_named)
         uint8_t bytes[WIRE_SIZE];
 
         wire_encode(&header, bytes);
-        bytes[4] = 1;
+        bytes[4] = FERRY_PROTOCOL - 1;
         send_raw(&p->n[0], bytes, sizeof(bytes));
         AWAIT(p, p->n[1].ended == 1 && p->n[0].ended == 1);
-        assert_int_equal(p->n[1].link->error, FERRY_E_TRANSFER_FAILED);
-        assert_string_equal(p->n[1].link->detail, "the peer speaks version 1 of the protocol, this worker version 2");
+        assert_int_equal(p->n[1].link->error, FERRY_E_PROTOCOL_MISMATCH);
+        assert_string_equal(p->n[1].link->detail,
+                            "the peer speaks protocol 4, this worker protocol 5: upgrade the peer, which is older");
         assert_int_equal(p->n[1].messages, 0);
+}
+
+/* The answer has this worker's number, by which another build tells its user the same. */
+TEST(another_build_hears_what_this_worker_speaks)
+{
+        struct pair *p = pair_new();
+        struct wire_header header = make_header(WIRE_HELLO, 0, 0);
+        uint8_t bytes[WIRE_SIZE];
+        int error;
+
+        p->n[0].link = pair_link(p, &error);
+        assert_non_null(p->n[0].link);
+        wire_encode(&header, bytes);
+        bytes[4] = FERRY_PROTOCOL + 1;
+        send_raw(&p->n[0], bytes, sizeof(bytes));
+        AWAIT(p, p->n[0].ended == 1 && p->n[1].ended == 1);
+        assert_int_equal(p->n[1].link->error, FERRY_E_PROTOCOL_MISMATCH);
+        assert_int_equal(p->n[1].messages, 0);
+        assert_true(p->n[0].link->connect_us > 0); /* set by the first message of the peer */
 }
 
 TEST(nobody_is_unreachable)

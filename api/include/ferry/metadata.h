@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include <ferry/encoding.h>
+#include <ferry/protocol.h>
 
 struct ferry_json_errors;
 struct ferry_json_writer;
@@ -19,7 +20,6 @@ struct ferry_json_writer;
 enum {
         FERRY_METADATA_READ = 1,  /* operation_kind of a readable */
         FERRY_METADATA_WRITE = 2, /* operation_kind of a writable */
-        FERRY_METADATA_PROTOCOL = 1,
         FERRY_METADATA_NAME_SIZE = 64,
         FERRY_METADATA_ADDRESS_SIZE = 280, /* [host]:port */
         FERRY_METADATA_URL_SIZE = 512,
@@ -67,8 +67,8 @@ int ferry_metadata_encode(const struct ferry_metadata *m, struct ferry_json_writ
 /*
  * Decodes a JSON text and checks everything: exactly the four keys, types, ranges, canonical base64, bounded inflate
  * (64 KiB), the blob's own keys, the digest. Does not look at the clock. pointer_prefix ("/remote_metadata") starts the
- * pointers of complaints. 0 with *ret_metadata for ferry_metadata_free(); FERRY_E_INVALID_METADATA with complaints;
- * -ENOMEM.
+ * pointers of complaints. 0 with *ret_metadata for ferry_metadata_free(); FERRY_E_PROTOCOL_MISMATCH, which is looked at
+ * before anything else, or FERRY_E_INVALID_METADATA, both with complaints; -ENOMEM.
  */
 int ferry_metadata_decode(const char *text, size_t size, const char *pointer_prefix,
                           struct ferry_metadata **ret_metadata, struct ferry_json_errors *errors);

@@ -151,6 +151,8 @@ struct ferry_worker_info {
         bool local;     /* peers on its machine can connect by shared memory */
         char url[512];  /* the first http or https address, as others reach it; "" = none */
         char data[128]; /* HOST:PORT of the network transport; "" = not open */
+        char commit[48];   /* that was built; "" = not known */
+        uint64_t protocol; /* workers of two numbers cannot exchange bytes; 0 = an early build, which names none */
 };
 /* Frees what the struct owns and zeroes it. Any thread. */
 FERRY_SIZED void ferry_worker_info_clear(struct ferry_worker_info *info);
@@ -238,7 +240,7 @@ FERRY_SIZED void ferry_peer_clear(struct ferry_peer *peer);
  * Connects the worker to the one whose HTTP server is at url ("http://host:port") before the first transfer needs it.
  * ret_peer goes to ferry_peer_clear().
  * Errors: FERRY_E_PEER_UNREACHABLE; FERRY_E_PEER_REFUSED; FERRY_E_FORBIDDEN: --allow-peer of the worker does not admit
- * the address; FERRY_E_INVALID_PARAMETER: url.
+ * the address; FERRY_E_INVALID_PARAMETER: url; FERRY_E_PROTOCOL_MISMATCH: last_message says which worker is older.
  */
 FERRY_SIZED int ferry_connect_peer(struct ferry *f, const char *url, struct ferry_peer *ret_peer);
 
@@ -482,7 +484,7 @@ FERRY_SIZED void ferry_operation_list_clear(struct ferry_operation_list *list);
  * Offers memory, or starts a transfer. ret_operation goes to ferry_operation_clear(); its former content is
  * overwritten. A transfer that fails later is not an error of this call.
  * Errors: FERRY_E_INVALID_PARAMETER; FERRY_E_NOT_FOUND: a region; FERRY_E_OUT_OF_BOUNDS; FERRY_E_SIZE_MISMATCH;
- * FERRY_E_KIND_MISMATCH; FERRY_E_INVALID_METADATA; FERRY_E_METADATA_EXPIRED; FERRY_E_REGION_NOT_READY;
+ * FERRY_E_KIND_MISMATCH; FERRY_E_INVALID_METADATA; FERRY_E_PROTOCOL_MISMATCH; FERRY_E_METADATA_EXPIRED; FERRY_E_REGION_NOT_READY;
  * FERRY_E_FORBIDDEN: --allow-peer of the worker does not admit remote_url; FERRY_E_IDEMPOTENCY_CONFLICT; FERRY_E_GONE:
  * the operation of follow was deleted, or the one that idempotency_key has made.
  */

@@ -69,7 +69,7 @@ enum frame_verdict frame_decode(const void *bytes, size_t size, size_t n_descrip
         if (f.magic != FRAME_MAGIC)
                 return FRAME_INVALID;
         *ret_frame = f;
-        if (f.version != FRAME_VERSION)
-                return FRAME_OTHER_VERSION;
+        if (f.protocol != FERRY_PROTOCOL)
+                return FRAME_OTHER_PROTOCOL;
         return size >= sizeof(f) && is_sane(&f, size, n_descriptors) ? FRAME_OK : FRAME_INVALID;
 }

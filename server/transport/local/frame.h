@@ -11,7 +11,6 @@
 
 enum {
         FRAME_MAGIC = 0x4c435246, /* "FRCL" in memory order */
-        FRAME_VERSION = 4,
         FRAME_LEASES = 256,          /* lease slots of a link */
         FRAME_EXTENTS_MAX = 256,     /* of one message */
         FRAME_MEMORIES_MAX = 4096,   /* mapped over one link at a time */
@@ -33,8 +32,8 @@ enum frame_type {
 };
 
 struct frame {
-        uint32_t magic; /* magic and version keep their offsets in every version */
-        uint16_t version;
+        uint32_t magic; /* magic and protocol keep their offsets in every protocol */
+        uint16_t protocol;
         uint8_t type;
         uint8_t gpu_path; /* enum gpu_path. MESSAGE: of the sender. RELEASE: of the receiver */
         uint64_t id;
@@ -56,12 +55,12 @@ enum {
 
 /* A frame of a type, with other fields by name: FRAME_OF(FRAME_UNMAP, .id = id). */
 #define FRAME_OF(its_type, ...)                                                                                        \
-        ((struct frame){ .magic = FRAME_MAGIC, .version = FRAME_VERSION, .type = (uint8_t)(its_type), __VA_ARGS__ })
+        ((struct frame){ .magic = FRAME_MAGIC, .protocol = FERRY_PROTOCOL, .type = (uint8_t)(its_type), __VA_ARGS__ })
 
 enum frame_verdict {
         FRAME_OK,
         FRAME_INVALID,       /* not this framing, or invalid numbers */
-        FRAME_OTHER_VERSION, /* only *ret_frame's version is set */
+        FRAME_OTHER_PROTOCOL, /* only *ret_frame's protocol is set */
 };
 
 /* Decodes the frame of a datagram of so many bytes and descriptors. Does not check the extents. */

@@ -96,23 +96,31 @@ static const char *on_mapped_message(struct channel *channel, const struct frame
         return NULL;
 }
 
+/* Ends the link to another build. This worker has greeted, so that the peer can tell the same to its user. */
+static void part_by_protocol(struct channel *channel, unsigned protocol)
+{
+        char detail[TRANSPORT_DETAIL_SIZE];
+
+        if (!ferry_protocol_differs(FERRY_PROTOCOL, protocol, detail, sizeof(detail)))
+                return;
+        log_event(LOG_WARN, "local peer refused", LOG_S("reason", detail));
+        channel_fail(channel, FERRY_E_PROTOCOL_MISMATCH, detail);
+}
+
 static const char *on_message(struct channel *channel, const struct frame *frame, struct datagram *datagram)
 {
         const uint8_t *rest = datagram->bytes + FRAME_PAYLOAD;
         struct payload payload = { .length = frame->size, .bytes = rest };
-        char detail[TRANSPORT_DETAIL_SIZE];
         struct wire_header header;
-        uint8_t version;
+        uint8_t protocol;
 
-        switch (wire_decode(datagram->bytes + sizeof(*frame), WIRE_SIZE, &header, &version)) {
+        switch (wire_decode(datagram->bytes + sizeof(*frame), WIRE_SIZE, &header, &protocol)) {
         case WIRE_OK:
                 break;
         case WIRE_INVALID:
                 return "its message does not follow the protocol";
-        case WIRE_OTHER_VERSION:
-                (void)snprintf(detail, sizeof(detail), "it speaks version %u of the protocol, this worker version %d",
-                               version, WIRE_VERSION);
-                channel_fail(channel, FERRY_E_PEER_UNREACHABLE, detail);
+        case WIRE_OTHER_PROTOCOL:
+                part_by_protocol(channel, protocol);
                 return NULL;
         }
         if (frame->number != 0)
@@ -190,16 +198,12 @@ static const char *(*const handlers[FRAME_TYPE_END])(struct channel *channel, co
 
 static const char *handle(struct channel *channel, struct datagram *datagram)
 {
-        char detail[TRANSPORT_DETAIL_SIZE];
         struct frame frame;
         enum frame_verdict verdict = frame_decode(datagram->bytes, datagram->size, datagram->n_fds, &frame);
 
-        if (verdict == FRAME_OTHER_VERSION) {
-                (void)snprintf(detail, sizeof(detail), "it speaks version %u of the local framing, this worker %d",
-                               frame.version, FRAME_VERSION);
-                (void)channel_greet(channel); /* so that the peer can report the same */
-                channel_fail(channel, FERRY_E_PEER_UNREACHABLE, detail);
-                log_event(LOG_WARN, "local peer refused", LOG_S("reason", detail));
+        if (verdict == FRAME_OTHER_PROTOCOL) {
+                (void)channel_greet(channel);
+                part_by_protocol(channel, frame.protocol);
                 return NULL;
         }
         if (datagram->cut)

@@ -1,30 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdio.h>
-
 #include "base/log.h"
 #include "ucx_internal.h"
 
-/* Fails the link to a peer of another protocol version, which tells both workers at once. */
-static void fail_version(struct ucx_link *link, unsigned version)
+/* Fails the link to another build; close.c tells the peer. */
+static void part_by_protocol(struct ucx_link *link, unsigned protocol)
 {
         char detail[TRANSPORT_DETAIL_SIZE];
 
-        (void)snprintf(detail, sizeof(detail), "the peer speaks version %u of the protocol, this worker version %u",
-                       version, (unsigned)WIRE_VERSION);
-        ucx_link_fail(link, FERRY_E_TRANSFER_FAILED, detail);
+        if (!ferry_protocol_differs(FERRY_PROTOCOL, protocol, detail, sizeof(detail)))
+                return;
+        log_event(LOG_WARN, "network peer refused", LOG_S("reason", detail));
+        ucx_link_fail(link, FERRY_E_PROTOCOL_MISMATCH, detail);
 }
 
 static void handle(struct ucx *ucx, struct ucx_link *link, const void *bytes, size_t size, struct payload *payload)
 {
         struct wire_header header;
-        uint8_t version;
+        uint8_t protocol;
 
-        switch (wire_decode(bytes, size, &header, &version)) {
+        switch (wire_decode(bytes, size, &header, &protocol)) {
         case WIRE_INVALID:
                 log_event(LOG_WARN, "unknown message dropped", LOG_S("transport", ucx->base.name), LOG_U("size", size));
                 break;
-        case WIRE_OTHER_VERSION:
-                fail_version(link, version);
+        case WIRE_OTHER_PROTOCOL:
+                part_by_protocol(link, protocol);
                 break;
         case WIRE_OK:
                 if (link->base.state == LINK_CONNECTING) {

@@ -7,7 +7,7 @@
  * The end of a link:
  *
  *   ucx_link_fail   marks it, anywhere
- *   close           ucp_ep_close_nbx by force, outside UCX's callbacks
+ *   close           ucp_ep_close_nbx outside UCX's callbacks, by force unless another build is to be told our protocol
  *   drain_lanes     rounds of progress until its lanes are gone
  *   drop            waiting sends are lost, waiting receives refused
  *   end             calls handlers->ended, once UCX has closed it and every message is done
@@ -52,6 +52,27 @@ static void drain_lanes(struct ucx *ucx)
                         break;
 }
 
+/* Whether another build opened the link, and knows nothing of this worker's protocol yet. */
+static bool is_foreign(const struct ucx_link *link)
+{
+        return link->base.error == FERRY_E_PROTOCOL_MISMATCH && link->base.accepted && link->base.connect_us == 0;
+}
+
+/* Sends a header of our protocol, of which a peer of another reads nothing but the number, and flushes it. */
+static void close_foreign(struct ucx_link *link)
+{
+        static const struct wire_header answer = { .type = WIRE_HELLO_ACK };
+        static uint8_t bytes[WIRE_SIZE]; /* until UCX has sent it */
+        ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_AM_SEND_FLAG_REPLY };
+        ucs_status_ptr_t request;
+
+        wire_encode(&answer, bytes);
+        request = ucp_am_send_nbx(link->endpoint, UCX_AM_ID, bytes, sizeof(bytes), NULL, 0, &param);
+        if (UCS_PTR_IS_PTR(request))
+                ucp_request_free(request);
+        close_endpoint(link, 0);
+}
+
 static bool close_failing(struct ucx *ucx)
 {
         struct ucx_link *link, *closed = NULL;
@@ -59,7 +80,10 @@ static bool close_failing(struct ucx *ucx)
         DL_FOREACH2 (ucx->failing, link, failing_next) {
                 if (link->closing)
                         continue;
-                close_endpoint(link, UCP_EP_CLOSE_FLAG_FORCE);
+                if (is_foreign(link))
+                        close_foreign(link);
+                else
+                        close_endpoint(link, UCP_EP_CLOSE_FLAG_FORCE);
                 closed = link;
         }
         if (closed)

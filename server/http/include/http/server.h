@@ -68,7 +68,7 @@ struct http_config {
         unsigned threads; /* HTTP threads; 0 = default */
         uint32_t spin_us; /* how long a thread polls after the last work before it sleeps */
 
-        const char *worker_name, *version;
+        const char *worker_name, *version, *commit; /* commit NULL = not known */
         uint64_t epoch;
         const struct engine_facts *engine;
         const struct device_source *device_source; /* NULL = this machine's */

@@ -7,12 +7,12 @@
 #include <stdint.h>
 
 #include <ferry/encoding.h>
+#include <ferry/protocol.h>
 
 /* The header of every message between two engines, and its bytes (server/transfer/PROTOCOL.md). Pure; any thread. */
 
 enum {
         WIRE_MAGIC = 0x59525246, /* "FRRY" in memory order */
-        WIRE_VERSION = 2,
         WIRE_SIZE = 112,
         WIRE_CHUNK_MAX = 64 << 20,        /* bytes of one READ or WRITE; a larger request is refused */
         WIRE_INLINE_MAX = 8192 - 2 * 128, /* payloads of at most so many bytes travel inside the message */
@@ -62,13 +62,13 @@ void wire_encode(const struct wire_header *header, uint8_t bytes[WIRE_SIZE]);
 enum wire_verdict {
         WIRE_OK,
         WIRE_INVALID,       /* not a message of this protocol */
-        WIRE_OTHER_VERSION, /* another version; only *ret_version is set */
+        WIRE_OTHER_PROTOCOL, /* another FERRY_PROTOCOL; only *ret_protocol is set */
 };
 
 /*
  * Decodes the header of an untrusted message. WIRE_INVALID: wrong size, magic or type, unknown flags, ids of 0, or
  * invalid numbers (length 0 or above WIRE_CHUNK_MAX in READ and WRITE, offset + length above total).
  */
-enum wire_verdict wire_decode(const void *bytes, size_t size, struct wire_header *ret_header, uint8_t *ret_version);
+enum wire_verdict wire_decode(const void *bytes, size_t size, struct wire_header *ret_header, uint8_t *ret_protocol);
 
 #endif
