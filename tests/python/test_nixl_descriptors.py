@@ -2,12 +2,12 @@
 """Descriptors of ferry.nixl_connect: whose memory they take, for how long, and what is refused."""
 import array
 import copy
+import ctypes
 import gc
 import os
 import pickle
 import unittest
 
-import ferry.worker
 import support
 from ferry import nixl_connect as connect
 
@@ -165,7 +165,7 @@ class TestDescriptors(unittest.IsolatedAsyncioTestCase):
         class Dates:  # as numpy.zeros(2, "M8[25s]")
             memory = bytearray(16)
             __array_interface__ = {"version": 3, "shape": (2,), "typestr": "<M8[25s]",
-                                   "data": (ferry.worker.buffer_address(memory, True)[0], False)}
+                                   "data": (ctypes.addressof(ctypes.c_char.from_buffer(memory)), False)}
 
         self.assertEqual(connect.Descriptor(Dates()).size, 16)
 

@@ -31,6 +31,7 @@ from collections.abc import Iterator
 from typing import Any, Union
 from urllib.parse import urlencode, urlsplit
 
+from ._memory import buffer_view
 from .errors import FerryError, OperationFailed
 
 _WAIT_MS = 50_000  # of one request; proxies cut at 60 s
@@ -298,7 +299,7 @@ class Region:
 
     def write(self, data: Any, offset: int = 0) -> None:
         """Content, by HTTP."""
-        self.client.request("PUT", f"/v1/regions/{self.id}/content", memoryview(data).cast("B"), offset=offset)
+        self.client.request("PUT", f"/v1/regions/{self.id}/content", buffer_view(data).cast("B"), offset=offset)
 
     def _map(self, access: int) -> mmap.mmap | None:
         """None where the worker is elsewhere, or of another user."""

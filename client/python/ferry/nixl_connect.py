@@ -30,9 +30,10 @@ import threading
 import uuid
 from typing import Any, Generator, TypeVar, Union
 
+from ._memory import Memory, array_memory, buffer_memory, check_storage, is_array, is_tensor, tensor_memory
 from .errors import FerryError, OperationFailed
 from .worker import Operation as _WorkerOperation
-from .worker import OfThisProcess, Region, Request, Worker, buffer_address
+from .worker import OfThisProcess, Region, Request, Worker
 
 try:
     import pydantic
@@ -278,74 +279,45 @@ class Descriptor(OfThisProcess):
         self._requests: dict[str, tuple[int, Request]] = {}  # by kind, for _data_size as it was then
         self._connector: Connector | None = None
         self._device = Device("cpu")
-        self._writable = True
         self._data_ref: Any = data
         self._tensor: Any = None
         if data is None:
             raise ValueError("there is no data to describe: pass a tensor, an array or a buffer")
         if isinstance(data, tuple) and 2 <= len(data) <= 4 and isinstance(data[0], int):
-            self._of_pointer(*data)
+            memory = self._of_pointer(*data)
         elif isinstance(data, tuple) and len(data) == 2:
-            self._data_ref, self._device = data[0], _device_of(data[1])
-            self._of_array(data[0])
-        elif hasattr(data, "data_ptr") and hasattr(data, "is_contiguous"):
-            self._of_tensor(data)
-        elif hasattr(data, "__array_interface__") or hasattr(data, "__cuda_array_interface__"):
-            if hasattr(data, "__cuda_array_interface__"):
-                self._device = Device("cuda")
-            self._of_array(data)
+            self._data_ref = data[0]
+            memory = self._of_object(data[0], _device_of(data[1]))
         else:
-            self._of_buffer(data)
+            memory = self._of_object(data, None)
+        self._ptr, self._data_size, self._writable, self._keep = memory
 
-    def _of_pointer(self, ptr: int, size: Any, device: Any = "cpu", reference: Any = None) -> None:
+    def _of_pointer(self, ptr: int, size: Any, device: Any = "cpu", reference: Any = None) -> Memory:
         if not isinstance(size, int):
             raise TypeError("a descriptor of an address is (ptr: int, size: int, device, reference)")
         if ptr <= 0 or size <= 0:
             raise ValueError("ptr and size must be greater than 0")
-        self._ptr, self._data_size, self._device, self._keep = ptr, size, _device_of(device), reference
-        self._data_ref = reference
+        self._device, self._data_ref = _device_of(device), reference
+        return Memory(ptr, size, True, reference)
 
-    def _of_tensor(self, tensor: Any) -> None:
-        if not tensor.is_contiguous():
-            raise ValueError("the tensor is not contiguous: pass tensor.contiguous()")
-        size = tensor.numel() * tensor.element_size()
-        if not size:
-            raise ValueError("the tensor has no elements")
-        device = tensor.device
-        self._device = Device("cpu") if device.type == "cpu" else Device(f"{device.type}:{device.index or 0}")
-        self._tensor = tensor.detach()  # its storage stays when the program gives the tensor another one
-        self._ptr, self._data_size, self._keep = tensor.data_ptr(), size, self._tensor
-
-    def _of_array(self, array: Any) -> None:
-        interface = getattr(array, "__cuda_array_interface__", None) or getattr(array, "__array_interface__", None)
-        if interface is None:
-            raise TypeError("the first of two must be an array of numpy or cupy")
-        if isinstance(array, getattr(sys.modules.get("numpy"), "generic", ())):
-            raise TypeError("a scalar of numpy has no memory of its own: pass an array of no dimension")
-        typestr = interface["typestr"]  # "<f8", "|u1", "<U5", "<M8[25s]"
-        if typestr[1] == "O" or getattr(getattr(array, "dtype", None), "hasobject", False):
-            raise TypeError("the array has references to Python objects, which mean nothing to a peer")
-        size = int(re.findall(r"\d+", typestr)[0]) * (4 if typestr[1] == "U" else 1)
-        strides, expected = interface.get("strides"), size
-        for length, stride in zip(reversed(interface["shape"]), reversed(strides or ())):
-            if length > 1 and stride != expected:
-                raise ValueError("the array is not contiguous: pass numpy.ascontiguousarray(array)")
-            expected *= length
-        for length in interface["shape"]:
-            size *= length
-        if not size:
-            raise ValueError("the array has no elements")
-        self._ptr, read_only = interface["data"]
-        self._data_size, self._writable, self._keep = size, not read_only, array
-
-    def _of_buffer(self, data: Any) -> None:
+    def _of_object(self, data: Any, device: Device | None) -> Memory:
+        """device is what the program says, or None."""
+        if is_tensor(data):
+            memory = tensor_memory(data)
+            self._tensor, place = memory.keep, data.device
+            self._device = Device("cpu") if place.type == "cpu" else Device(f"{place.type}:{place.index or 0}")
+            if device not in (None, self._device):
+                raise ValueError(f"the tensor is on {self._device}, not on {device}: pass the tensor alone")
+            return memory
+        if device is not None or is_array(data):
+            self._device = device or Device("cuda" if hasattr(data, "__cuda_array_interface__") else "cpu")
+            return array_memory(data)
         try:
-            self._ptr, self._data_size, keep = buffer_address(data, False)
-            self._writable = not memoryview(data).readonly
+            memoryview(data)
         except TypeError:
             raise TypeError(f"no descriptor can be made of a {type(data).__name__}: pass a tensor, an array or "
                             "a buffer") from None
-        self._keep = (data, keep)
+        return buffer_memory(data)
 
     @property
     def device(self) -> Device:
@@ -406,6 +378,8 @@ class Descriptor(OfThisProcess):
             raise ValueError("the descriptor is of the peer's memory: pass one of memory of this process")
         if self._tensor is not None and self._tensor.data_ptr() != self._ptr:
             raise ValueError("the tensor was resized after its descriptor was made: make another")
+        if self._tensor is not None:
+            check_storage(self._tensor, self._data_size)
         if receives and not self._writable:
             raise ValueError("the memory is read-only and cannot receive bytes: pass a writable one")
 

@@ -31,6 +31,7 @@ from collections.abc import Iterable
 from typing import Any, Union
 
 from ._library import ID_SIZE, library
+from ._memory import buffer_memory
 from .errors import FerryError, OperationFailed
 
 STATUSES = ("UNINITIALIZED", "INITIALIZED", "IN_PROGRESS", "COMPLETE", "CANCELLED", "ERRORED")
@@ -336,8 +337,11 @@ class Worker:
         """What an operation takes: a Region as it is; else the buffer (bytes, memoryview, array, …) registered."""
         if isinstance(memory, Region):
             return memory
-        address, size, keep = buffer_address(memory, writable)
-        return self.region_at(address, size, keep) or self.register(address, size, keep)
+        found = buffer_memory(memory)
+        if writable and not found.writable:
+            raise ValueError("the memory is read-only and cannot receive bytes")
+        return self.region_at(found.address, found.size, found.keep) or \
+            self.register(found.address, found.size, found.keep)
 
     def create(self, kind: str, memory: Iterable[Any], remote: str | None = None, **fields: Any) -> Operation:
         """Creates an operation and, for "read" and "write", begins it.
@@ -586,34 +590,3 @@ class _LoopQueue:
 
     def __del__(self) -> None:
         self._lib.queue_free(self._pointer)
-
-
-def buffer_address(memory: Any, writable: bool) -> tuple[int, int, Any]:
-    """Address and size of a C-contiguous buffer, and what keeps it there."""
-    view = memoryview(memory)
-    if not view.c_contiguous:
-        raise ValueError("the memory is not contiguous: make a contiguous copy first")
-    if view.nbytes == 0:
-        raise ValueError("there are no bytes in it")
-    if not view.readonly:
-        array = (ctypes.c_char * view.nbytes).from_buffer(view)
-        return ctypes.addressof(array), view.nbytes, array
-    if writable:
-        raise ValueError("the memory is read-only and cannot receive bytes")
-    if isinstance(memory, bytes):
-        return ctypes.cast(ctypes.c_char_p(memory), ctypes.c_void_p).value or 0, len(memory), memory
-    return _read_only_address(view), view.nbytes, view
-
-
-class _PyBuffer(ctypes.Structure):
-    """Py_buffer, of whose fields only the first two are read here."""
-
-    _fields_ = [("buf", ctypes.c_void_p), ("obj", ctypes.c_void_p), ("rest", ctypes.c_void_p * 16)]
-
-
-def _read_only_address(view: memoryview) -> int:
-    buffer = _PyBuffer()
-    ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(view), ctypes.byref(buffer), 0)
-    address = buffer.buf
-    ctypes.pythonapi.PyBuffer_Release(ctypes.byref(buffer))
-    return address or 0
