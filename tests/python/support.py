@@ -72,10 +72,10 @@ def needs(name):
 
 
 class Daemon:
-    """ferryd on a free port."""
+    """ferryd, on a free port where listen names none."""
 
-    def __init__(self, *flags):
-        self.process = subprocess.Popen([os.environ["FERRYD"], "--listen", "127.0.0.1:0", *flags],
+    def __init__(self, *flags, listen="127.0.0.1:0"):
+        self.process = subprocess.Popen([os.environ["FERRYD"], "--listen", listen, *flags],
                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.url = json.loads(self.process.stdout.readline())["http"][0]
 

@@ -37,7 +37,7 @@ class TestClient(unittest.TestCase):
 
     def lose_the_next_answer(self):
         """The worker acts on the next request, and the connection ends before the answer is taken."""
-        (connection,) = self.here._idle
+        ((connection, _),) = self.here._http.idle
         answer = connection.getresponse
 
         def lose():
@@ -63,8 +63,17 @@ class TestClient(unittest.TestCase):
         self.here.read([target.slice(0, 3), target.slice(10, 1)], offer).wait(timeout=30)
         offer.wait(timeout=30)  # which ends a moment later, and has the region until then
         self.assertEqual(target.read(0, 11), b"234" + bytes(7) + b"7")
-        for offset, size in ((-1, 5), (-1, None), (5, -1)):  # of which HTTP has no range, and would give all
-            self.assertRaises(ValueError, target.read, offset, size)
+        self.assertEqual((target.read(SIZE), target.read(SIZE, 0), target.read(SIZE - 1)), (b"", b"", b"\0"))
+        # HTTP has no range of these and would give all of it, or cuts them at the end.
+        for offset, size in ((-1, 5), (-1, None), (5, -1), (SIZE - 1, 2), (SIZE + 1, None), (0, SIZE + 1)):
+            with self.assertRaisesRegex(ValueError, f"in a region of {SIZE}"):
+                target.read(offset, size)
+
+    def test_a_region_larger_than_any_memory(self):
+        for size in (1 << 60, (1 << 53) - 1):
+            with self.assertRaises(ferry.FerryError) as raised:
+                self.here.region(size)
+            self.assertGreaterEqual(raised.exception.status, 400)
 
     def test_content_is_mapped_where_the_worker_is_local(self):
         region = self.region(self.here)
@@ -107,7 +116,7 @@ class TestClient(unittest.TestCase):
 
     def test_a_connection_that_has_ended_meanwhile(self):
         self.here.worker()
-        (connection,) = self.here._idle
+        ((connection, _),) = self.here._http.idle
         connection.sock.shutdown(socket.SHUT_RDWR)
         self.region(self.here)
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .client import Client, Operation, Region
-from .errors import FerryError, OperationFailed
+from .errors import FerryError, OperationFailed, Unreachable
 from .spread import spread
 
 if TYPE_CHECKING:
     from .worker import Worker
 
-__all__ = ["Client", "FerryError", "Operation", "OperationFailed", "Region", "Worker", "spread"]
+__all__ = ["Client", "FerryError", "Operation", "OperationFailed", "Region", "Unreachable", "Worker", "spread"]
 __version__ = "0.1.0"
 
 

@@ -12,41 +12,29 @@
     here.read(target, offer).wait(timeout=30)
     print(target.read(0, 5))
 
-Several threads may use one Client, and processes forked from the one that made it. Errors of a worker are FerryError,
-of an operation OperationFailed, of the network OSError.
+Several threads may use one Client, and processes forked from the one that made it. All errors are FerryError: of an
+operation OperationFailed, and where no worker answers Unreachable, which is an OSError as well.
 """
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
+import math
 import mmap
 import os
-import socket
 import ssl
 import stat
 import time
 import uuid
 from collections.abc import Iterator
 from typing import Any, Union
-from urllib.parse import urlencode, urlsplit
 
+from ._http import Http
 from ._memory import buffer_view
 from .errors import FerryError, OperationFailed
 
-_WAIT_MS = 50_000  # of one request; proxies cut at 60 s
-_MARGIN_S = 30
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str, timeout: float) -> None:
-        super().__init__("localhost", timeout=timeout)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
+_LATE_S = 1  # how late the answer to a wait may come
+_AWAY_S = 60  # a wait without end goes on through so long a time of nothing but errors of a gateway
 
 
 class Client:
@@ -55,116 +43,54 @@ class Client:
     def __init__(self, url: str = "http://127.0.0.1:9300", token: str | None = None, timeout: float = 30,
                  tls: ssl.SSLContext | None = None) -> None:
         self.url = url.rstrip("/")
-        self._parts = urlsplit(self.url)
-        if "@" in url and self._parts.scheme != "unix":  # no text repeats a password
+        if "@" in url and not url.startswith("unix:"):  # no text repeats a password
             raise ValueError("the URL of a worker has no user or password: give a token")
         if token and not all("!" <= character <= "~" for character in token):
             raise ValueError("the token has a character that no token has, as a line break has: give token.strip()")
-        if self._parts.scheme not in ("http", "https", "unix") or not (self._parts.netloc or self._parts.path):
-            raise ValueError(f"{url!r} is not the URL of a worker: http://HOST:PORT, https://HOST:PORT or unix:/PATH")
+        self._http = Http(self.url, timeout, tls)
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._timeout = timeout
-        self._tls = tls
-        self._idle: list[http.client.HTTPConnection] = []
-        self._pid = os.getpid()
 
     # ---- requests ----
 
-    def _connect(self) -> http.client.HTTPConnection:
-        parts = self._parts
-        if parts.scheme == "unix":
-            return _UnixConnection(parts.path, self._timeout)
-        if parts.scheme == "https":
-            return http.client.HTTPSConnection(parts.hostname or "", parts.port, timeout=self._timeout,
-                                               context=self._tls)
-        return http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=self._timeout)
-
-    def _send(self, method: str, path: str, body: Any, headers: dict[str, str],
-              timeout: float) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse, bool]:
-        """The last of the three: it was sent more than once."""
-        base = "" if self._parts.scheme == "unix" else self._parts.path
-        if self._pid != os.getpid():  # those are the parent's
-            self._idle, self._pid = [], os.getpid()
-        again = False
-        while True:
-            try:
-                connection, fresh = self._idle.pop(), False
-            except IndexError:
-                connection, fresh = self._connect(), True
-            try:
-                if connection.sock is not None:
-                    connection.sock.settimeout(timeout)
-                else:
-                    connection.timeout = timeout
-                connection.request(method, base + path, body=body, headers=headers)
-                return connection, connection.getresponse(), again
-            except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
-                connection.close()
-                if fresh:
-                    raise
-                again = True
-            except BaseException:
-                connection.close()
-                raise
-
-    @contextlib.contextmanager
-    def _naming(self) -> Iterator[None]:
-        """Errors of the network are OSError, and name the worker."""
-        try:
-            yield
-        except OSError as error:
-            advice = f"does a worker answer at {self.url}?"
-            if error.strerror:
-                error.strerror += f": {advice}"
-            else:
-                error.args = (f"{error}: {advice}",)
-            raise
-        except http.client.HTTPException as error:
-            raise ConnectionError(f"{error!r} came instead of a whole answer: is {self.url} a worker's?") from error
-
     def request(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None,
                 timeout: float | None = None, **query: Any) -> Any:
-        """One request. A body that is no buffer goes as JSON; the answer is JSON's value, bytes, or None for 204."""
+        """One request. A body that is no buffer goes as JSON; the answer is JSON's value, bytes, or None for 204.
+
+        timeout is in seconds, and by default the client's, added to the wait_ms of the query. The request goes again
+        until then where a gateway in front of the worker answers 502, 503 or 504.
+        """
+        return self._call(method, path, body, headers, timeout, None, query)
+
+    def _call(self, method: str, path: str, body: Any, headers: dict[str, str] | None, timeout: float | None,
+              until: float | None, query: dict[str, Any]) -> Any:
+        """until is when the caller gives up; None is at the end of the timeout."""
         given = {name: value for name, value in query.items() if value is not None}
-        if given:
-            path += "?" + urlencode(given)
+        if timeout is None:
+            timeout = self._http.timeout + given.get("wait_ms", 0) / 1000
         sent = dict(self._headers, **(headers or {}))
         if body is not None and not isinstance(body, (bytes, bytearray, memoryview, mmap.mmap)):
             body = json.dumps(body).encode()
             sent["Content-Type"] = "application/json"
-        if method == "POST":  # so that it can be sent again where a kept connection has ended
+        if method == "POST":  # so that it can be sent again
             sent.setdefault("Idempotency-Key", uuid.uuid4().hex)
-        with self._naming():
-            connection, response, again = self._send(method, path, body, sent, timeout or self._timeout)
-            try:
-                content = response.read()
-            except BaseException:
-                connection.close()
-                raise
-        if response.will_close:
-            connection.close()
-        else:
-            self._idle.append(connection)
-        if again and method == "DELETE" and response.status in (404, 410):  # the first one may have done it
+        if until is None:
+            until = time.monotonic() + timeout
+        answer = self._http.send(method, path, body, sent, given, timeout, until)
+        if answer.again and method == "DELETE" and answer.status in (404, 410):  # the first one may have done it
             return None
-        kind = response.headers.get_content_type()
-        try:
-            value = json.loads(content) if content and kind.endswith("json") else content
-        except ValueError:
-            raise FerryError("not-a-worker", f"{self.url} answered what is no JSON: is it the URL of a worker?",
-                             response.status) from None
-        if response.status >= 400:
-            if not isinstance(value, dict):
-                raise FerryError("not-a-worker", f"{self.url} answered {response.status} without a problem document: "
-                                 "is it the URL of a worker?",
-                                 response.status)
-            raise FerryError(value.get("code", "internal"), value.get("detail") or value.get("title", ""),
-                             response.status, bool(value.get("retryable")))
-        return None if response.status == 204 else value
+        return self._http.value(answer)
+
+    def _wait(self, path: str, end: float | None, **query: Any) -> Any:
+        """A GET that waits for as long as one request may, and no longer than until end."""
+        wait_s, now = self._http.wait_ms / 1000, time.monotonic()
+        timeout = wait_s + self._http.timeout
+        if end is not None:
+            wait_s, timeout = min(wait_s, end - now), min(timeout, end - now + _LATE_S)
+        return self._call("GET", path, None, None, timeout, now + _AWAY_S if end is None else end,
+                          {**query, "wait_ms": max(0, math.ceil(wait_s * 1000))})
 
     def close(self) -> None:
-        while self._idle:
-            self._idle.pop().close()
+        self._http.close()
 
     def __enter__(self) -> Client:
         return self
@@ -195,9 +121,10 @@ class Client:
         """What happened after the event of that id, from the oldest that the worker keeps; of operations with the label.
         With follow it goes on, and waits for what happens. A gap is an event of type "missed", with how many."""
         while True:
-            timeout = _WAIT_MS / 1000 + _MARGIN_S if follow else None
-            page = self.request("GET", "/v1/events", after=after, label=label, timeout=timeout,
-                                wait_ms=_WAIT_MS if follow and after else None)
+            if follow and after:
+                page = self._wait("/v1/events", None, after=after, label=label)
+            else:
+                page = self.request("GET", "/v1/events", after=after, label=label)
             if page.get("missed"):
                 yield {"type": "missed", "missed": page["missed"]}
             yield from page["events"]
@@ -214,7 +141,7 @@ class Client:
         body: dict[str, Any] = {"size": size, **fields}
         if name:
             body["name"] = name
-        return Region(self, self.request("POST", "/v1/regions", body, timeout=self._timeout + size / 1e8))
+        return Region(self, self.request("POST", "/v1/regions", body, timeout=self._http.timeout + size / 1e8))
 
     def find_region(self, id: str) -> Region:
         return Region(self, self.request("GET", f"/v1/regions/{id}"))
@@ -246,7 +173,8 @@ class Client:
 
     def read(self, memory: Union[Memory, list[Memory]], remote: Remote, **fields: Any) -> Operation:
         """Reads what remote offers into memory: an Operation of another Client, its metadata, or their URL. fields:
-        timeout_ms, verify, label, …; relay, where offers will follow it."""
+        timeout_ms, verify, label, …; layout="stream", where only the totals are equal; relay, where offers will follow
+        it."""
         return self._begin("read", memory, remote, fields)
 
     def write(self, memory: Union[Memory, list[Memory]], remote: Remote, **fields: Any) -> Operation:
@@ -288,11 +216,11 @@ class Region:
         return {"region": self.id, "offset": offset, "size": size, **shape}
 
     def read(self, offset: int = 0, size: int | None = None) -> bytes:
-        """Content, by HTTP."""
+        """Content, by HTTP: size bytes, or what there is from offset on."""
         end = self.size if size is None else offset + size
-        if offset < 0 or (size or 0) < 0:
-            raise ValueError(f"no content has offset {offset} and size {size}")
-        if end <= offset:
+        if not 0 <= offset <= end <= self.size:
+            raise ValueError(f"no {'content' if size is None else f'{size} bytes'} at {offset} in a region of {self.size}")
+        if end == offset:
             return b""
         return self.client.request("GET", f"/v1/regions/{self.id}/content",
                                     headers={"Range": f"bytes={offset}-{end - 1}"})
@@ -324,7 +252,7 @@ class Region:
     @contextlib.contextmanager
     def buffer(self, writable: bool = True) -> Iterator[memoryview]:
         """The content as a memoryview: mapped where this worker is local, else a copy that is stored at the end."""
-        mapped = self._map(mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ) if self._is_local() else None
+        mapped = self._map(mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ) if self.client._http.is_local() else None
         if mapped is not None:
             view = memoryview(mapped)
             try:
@@ -342,12 +270,6 @@ class Region:
             view.release()
         if writable:
             self.write(copy)
-
-    def _is_local(self) -> bool:
-        """By the address: a path of another machine means nothing here."""
-        parts = self.client._parts
-        return parts.scheme == "unix" or (parts.hostname or "") in ("localhost", "::1") or \
-            (parts.hostname or "").startswith("127.")
 
     def delete(self) -> None:
         self.client.request("DELETE", f"/v1/regions/{self.id}")
@@ -394,18 +316,17 @@ class Operation:
         return f"{self._client.url}/v1/operations/{self.id}/metadata"
 
     def refresh(self, wait_ms: int | None = None) -> Operation:
-        timeout = None if wait_ms is None else wait_ms / 1000 + _MARGIN_S
-        self.body = self._client.request("GET", f"/v1/operations/{self.id}", timeout=timeout, wait_ms=wait_ms)
+        self.body = self._client.request("GET", f"/v1/operations/{self.id}", wait_ms=wait_ms)
         return self
 
     def wait(self, timeout: float | None = None) -> Operation:
-        """Returns once it is COMPLETE. Raises OperationFailed, or TimeoutError after so many seconds."""
+        """Returns once it is COMPLETE. Raises OperationFailed, or TimeoutError after so many seconds. Goes on while a
+        gateway in front of the worker answers 502, 503 or 504: until then, or for a minute of nothing else."""
         end = None if timeout is None else time.monotonic() + timeout
         while not self.done:
-            left = _WAIT_MS if end is None else min(_WAIT_MS, int((end - time.monotonic()) * 1000))
-            if left <= 0:
+            if end is not None and time.monotonic() >= end:
                 raise TimeoutError(f"{self.id} is {self.status} after {timeout} s")
-            self.refresh(left)
+            self.body = self._client._wait(f"/v1/operations/{self.id}", end)
         if self.status != "COMPLETE":
             error = self.body.get("error", {})
             raise OperationFailed(error.get("code", "internal"), error.get("detail", ""), self.status)
