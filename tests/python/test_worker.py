@@ -263,6 +263,35 @@ class TestWorker(unittest.TestCase):
         gc.collect()
         self.assertLess(len(os.listdir("/proc/self/fd")), before + 5)
 
+    def test_loops_of_another_kind(self):
+        """A coroutine that is run without asyncio, as by trio."""
+        async def wait(operation):
+            async with operation:
+                await operation.completed()
+
+        offer = self.worker.create("readable", [b"x"])
+        with self.assertRaisesRegex(RuntimeError, "asyncio.*trio.to_thread"):
+            wait(offer).send(None)
+        self.assertEqual(offer.status, "CANCELLED")
+        with self.assertRaises(StopIteration):  # which needs no loop any more
+            offer.ended().send(None)
+
+    def test_in_trio(self):
+        trio = support.needs("trio")
+        target = bytearray(1)
+        offer = self.worker.create("readable", [b"x"])
+        read = self.worker.create("read", [target], remote=offer.metadata)
+
+        async def wait():
+            await trio.to_thread.run_sync(asyncio.run, read.completed())
+            try:
+                await self.worker.create("readable", [b"x"]).ended()
+            except RuntimeError as error:
+                return str(error)
+
+        self.assertIn("asyncio", trio.run(wait))
+        self.assertEqual(target, b"x")
+
     def test_waiting_again_and_again_takes_no_more_memory(self):
         async def again():
             offer = self.worker.create("readable", [b"x"])

@@ -499,7 +499,10 @@ class Operation(OfThisProcess):
     async def ended(self) -> None:
         """Returns once the operation is done, however it ended."""
         if not self.done:
-            loop = asyncio.get_running_loop()
+            loop = _running_loop()
+            if loop is None:
+                raise RuntimeError("no event loop of asyncio runs here, and an operation is awaited in one: with trio, "
+                                   "await trio.to_thread.run_sync(asyncio.run, this)")
             await self._worker._queue(loop).wait(self)
             self._request = None
 
@@ -530,7 +533,7 @@ class Operation(OfThisProcess):
 
     async def __aexit__(self, kind: Any, *_: Any) -> None:
         """Returns once the memory is quiet, however often the task is cancelled meanwhile."""
-        if kind is GeneratorExit:  # the loop has gone
+        if kind is GeneratorExit or _running_loop() is None:  # the loop has gone, or is of another kind
             self.close()
         cancelled = None
         while not self.done:
@@ -549,6 +552,13 @@ class Operation(OfThisProcess):
 
 
 _NO_WAITERS: Any = (None, [])
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 class _LoopQueue:
