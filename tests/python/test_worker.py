@@ -62,6 +62,17 @@ class TestWorker(unittest.TestCase):
             self.assertEqual(raised.exception.code, code)
             self.assertTrue(raised.exception.detail)
 
+    def test_limits_are_named_as_a_program_sets_them(self):
+        worker = ferry.Worker(max_operations=1, memory_limit="1M")
+        self.addCleanup(worker.close)
+        offer = worker.create("readable", [b"x"])
+        for make, told in ((lambda: worker.create("readable", [b"x"]), "FERRY_MAX_OPERATIONS is 1"),
+                           (lambda: worker.allocate(2 << 20), "FERRY_MEMORY_LIMIT is 1048576")):
+            with self.assertRaisesRegex(ferry.FerryError, told + ".*before the worker is made") as raised:
+                make()
+            self.assertEqual(raised.exception.code, "limit-reached")
+        self.assertFalse(offer.done)
+
     def test_an_offer_follows_a_read(self):
         worker = ferry.Worker(listen="127.0.0.1:0")
         self.addCleanup(worker.close)

@@ -7,6 +7,7 @@ would arrive as another one without any error. Such an object is refused, with w
 from __future__ import annotations
 
 import ctypes
+import functools
 import re
 import sys
 from typing import Any, NamedTuple
@@ -27,14 +28,21 @@ class Memory(NamedTuple):
 
 # ---- buffers ----
 
-def _check_format(data: Any, text: str) -> None:
+@functools.lru_cache(maxsize=1024)
+def _format_fault(text: str) -> type[Exception] | None:
     """text is the format of a buffer, as the modules struct, ctypes and numpy write it."""
     plain = re.sub(r":[^:]*:", "", text)  # names of fields
     if re.search(r"[OPXz&]|Z(?![fdg])", plain):  # Zf, Zd and Zg are complex numbers
-        raise TypeError(f"a {type(data).__name__} of format {text!r} has references or pointers, which mean nothing to "
-                        "a peer: pass the bytes that they lead to")
-    if any(mark in plain for mark in _FOREIGN_MARKS):
-        raise ValueError(f"a {type(data).__name__} of format {text!r} {_ORDER}")
+        return TypeError
+    return ValueError if any(mark in plain for mark in _FOREIGN_MARKS) else None
+
+
+def _check_format(data: Any, text: str) -> None:
+    fault = _format_fault(text)
+    if fault:
+        why = _ORDER if fault is ValueError else \
+            "has references or pointers, which mean nothing to a peer: pass the bytes that they lead to"
+        raise fault(f"a {type(data).__name__} of format {text!r} {why}")
 
 
 def _check_mask(data: Any) -> None:
@@ -45,7 +53,11 @@ def _check_mask(data: Any) -> None:
 
 def buffer_view(data: Any) -> memoryview:
     """data as it lies in memory, if its bytes are its values."""
-    view = memoryview(data)
+    try:
+        view = memoryview(data)
+    except TypeError:
+        raise TypeError(f"the memory of a {type(data).__name__} cannot be taken: pass a tensor, an array or a buffer"
+                        ) from None
     _check_mask(data)
     _check_format(data, view.format)
     if not view.c_contiguous:

@@ -121,6 +121,8 @@ class Device:
         return hash((self._kind, self._id))
 
 
+_CPU = Device("cpu")
+
 # ---- metadata ----
 
 if pydantic is not None:
@@ -278,7 +280,7 @@ class Descriptor(OfThisProcess):
         self._region_of: Worker | None = None  # of the parent, after a fork
         self._requests: dict[str, tuple[int, Request]] = {}  # by kind, for _data_size as it was then
         self._connector: Connector | None = None
-        self._device = Device("cpu")
+        self._device = _CPU
         self._data_ref: Any = data
         self._tensor: Any = None
         if data is None:
@@ -305,18 +307,13 @@ class Descriptor(OfThisProcess):
         if is_tensor(data):
             memory = tensor_memory(data)
             self._tensor, place = memory.keep, data.device
-            self._device = Device("cpu") if place.type == "cpu" else Device(f"{place.type}:{place.index or 0}")
+            self._device = _CPU if place.type == "cpu" else Device(f"{place.type}:{place.index or 0}")
             if device not in (None, self._device):
                 raise ValueError(f"the tensor is on {self._device}, not on {device}: pass the tensor alone")
             return memory
         if device is not None or is_array(data):
-            self._device = device or Device("cuda" if hasattr(data, "__cuda_array_interface__") else "cpu")
+            self._device = device or (Device("cuda") if hasattr(data, "__cuda_array_interface__") else _CPU)
             return array_memory(data)
-        try:
-            memoryview(data)
-        except TypeError:
-            raise TypeError(f"no descriptor can be made of a {type(data).__name__}: pass a tensor, an array or "
-                            "a buffer") from None
         return buffer_memory(data)
 
     @property

@@ -24,6 +24,7 @@ import itertools
 import math
 import operator
 import os
+import re
 import threading
 import time
 import weakref
@@ -41,13 +42,18 @@ _WAIT_MS = 100  # of one wait in C, during which Python handles no signal: Ctrl-
 
 
 def _error(result: int) -> FerryError | OSError:
+    """The library names options as ferryd has them; in a program they are in the environment, or arguments of Worker."""
     lib = library()
-    text = lib.error().decode(errors="replace")
+    text = re.sub("--([a-z][a-z-]+)", lambda found: "FERRY_" + found[1].replace("-", "_").upper(),
+                  lib.error().decode(errors="replace"))
     if result == -errno.ECHILD:
         return FerryError("forked", text)
     if result < 0:
         return OSError(-result, text)
-    return FerryError(lib.error_code(result).decode(), text)
+    code = lib.error_code(result).decode()
+    if code == "limit-reached" and "FERRY_" in text:
+        text += ": set a larger one before the worker is made"
+    return FerryError(code, text)
 
 
 def _check(result: int) -> None:
