@@ -135,6 +135,15 @@ class TestKeptConnections(unittest.TestCase):
         ((now, _),) = client._http.idle
         self.assertNotIn(now, kept)
 
+    def test_the_death_of_a_host_is_noticed_during_a_wait(self):
+        daemon = support.Daemon()
+        self.addCleanup(daemon.close)
+        with ferry.Client(daemon.url) as client:
+            client.worker()
+            ((connection, _),) = client._http.idle
+            self.assertTrue(connection.sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
+            self.assertLessEqual(connection.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE), 15)
+
     def test_few_are_kept_and_not_for_long(self):
         daemon, clock = support.Daemon(), Clock()
         self.addCleanup(daemon.close)
@@ -182,7 +191,6 @@ class TestGateways(unittest.TestCase):
         return found
 
     def test_a_wait_goes_on(self):
-        self.gateway.headers = {}
         for answers in ([502], [503], [504], [502, 503, 504] * 2):
             found = self.ended()
             self.gateway.own = answers[:]
@@ -218,18 +226,18 @@ class TestGateways(unittest.TestCase):
 
     def test_a_wait_ends_when_its_caller_says(self):
         found = self.through.find_operation(self.offer.id)
-        for status in (502, 504, None):
+        for status, told in ((502, "answers 502"), (504, "answers 504"), (None, "ends connections")):
             self.gateway.own, start = [status] * 100, self.gateway.clock.now
             with self.assertRaises(TimeoutError) as raised:
                 found.wait(timeout=5)
             self.assertLessEqual(self.gateway.clock.now - start, 5)
             self.assertIsInstance(raised.exception, ferry.FerryError)
-            self.assertIn(self.gateway.url, str(raised.exception))
+            self.assertIn(f"{self.gateway.url} {told}", str(raised.exception))
 
     def test_a_wait_without_end_goes_on_for_a_minute(self):
         found = self.through.find_operation(self.offer.id)
         self.gateway.own, start = [503] * 1000, self.gateway.clock.now
-        with self.assertRaisesRegex(ferry.Unreachable, "a gateway at .* answers 503: it does not reach the worker"):
+        with self.assertRaisesRegex(ferry.Unreachable, "answers 503: a gateway does not reach the worker"):
             found.wait()
         self.assertTrue(57 <= self.gateway.clock.now - start <= 60)
 
@@ -271,6 +279,18 @@ class TestGateways(unittest.TestCase):
         with self.assertRaises(ferry.FerryError) as raised:
             self.through.worker()
         self.assertEqual((raised.exception.code, self.pauses), ("draining", []))
+
+    def test_a_wait_goes_on_where_the_worker_is_busy(self):
+        self.gateway.body = (b'{"code":"draining","detail":"It drains"}', "application/problem+json")
+        found = self.ended()
+        self.gateway.own = [503, 429]
+        with self.assertRaises(ferry.OperationFailed):
+            found.wait()
+        self.offer = self.client.offer(self.region)
+        found = self.through.find_operation(self.offer.id)
+        self.gateway.own = [503] * 100
+        with self.assertRaisesRegex(TimeoutError, "answers 503: It drains"):
+            found.wait(timeout=5)
 
     def test_a_body_that_a_gateway_does_not_take(self):
         region = self.through.find_region(self.region.id)

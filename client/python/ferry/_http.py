@@ -22,11 +22,13 @@ from .errors import FerryError, Unreachable
 
 _KEEP_S = 30  # a worker keeps an idle connection for longer, what is between may not
 _KEEP_MOST = 8
+_PROBE_S = 10  # between probes of a connection on which nothing comes
 _LONGEST_S = 86_400.0  # of one time limit: more does not fit into what the kernel takes
 _PAUSE_FIRST_S, _PAUSE_LONGEST_S = 0.1, 2.0
 _WAIT_LEAST_MS = 1000
-_GATEWAY = {502: "does not reach the worker", 503: "does not reach the worker",
-            504: "has no answer of the worker in time"}
+_GATEWAY = {502: "a gateway does not reach the worker", 503: "a gateway does not reach the worker",
+            504: "a gateway has no answer of the worker in time"}
+_BUSY = (429, 503)  # of a worker: an operation goes on meanwhile
 _ENDED = (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError)  # the first is also http.client's RemoteDisconnected
 
 
@@ -110,6 +112,10 @@ class Http:
             connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=least)
         try:
             connection.connect()
+            if parts.scheme != "unix":  # the death of the host ends a wait, and no NAT forgets the connection during one
+                connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL):
+                    connection.sock.setsockopt(socket.IPPROTO_TCP, option, _PROBE_S)
         except BaseException:
             connection.close()
             raise
@@ -166,27 +172,37 @@ class Http:
 
     def _shorten(self, query: dict[str, Any], left_s: float, ended: bool) -> None:
         """A wait that was ended by a gateway's time limit goes again with half of it."""
-        if "wait_ms" in query:
-            if ended and query["wait_ms"] > _WAIT_LEAST_MS:
-                self.wait_ms = min(self.wait_ms, max(_WAIT_LEAST_MS, query["wait_ms"] // 2))
-            query["wait_ms"] = max(0, min(query["wait_ms"], self.wait_ms, int(left_s * 1000)))
+        if ended and query["wait_ms"] > _WAIT_LEAST_MS:
+            self.wait_ms = min(self.wait_ms, max(_WAIT_LEAST_MS, query["wait_ms"] // 2))
+        query["wait_ms"] = min(query["wait_ms"], self.wait_ms, int(left_s * 1000))
+
+    @staticmethod
+    def _goes_on(answer: Answer, waits: bool) -> str:
+        """What is wrong for the time being, or nothing."""
+        problem = answer.problem()
+        if problem:
+            why = problem.get("detail") or problem["code"] if waits and answer.status in _BUSY else ""
+        else:
+            why = _GATEWAY.get(answer.status, "")
+        return f"answers {answer.status}: {why}" if why else ""
 
     def send(self, method: str, path: str, body: Any, headers: dict[str, str], query: dict[str, Any], timeout: float,
              until: float) -> Answer:
         """The answer of a worker. Where a gateway answers for it with 502, 503 or 504, the request goes again, after
-        pauses that grow, until the monotonic time until. A wait that ends without an answer counts as 504."""
-        pause, again = _PAUSE_FIRST_S, False
+        pauses that grow, until the monotonic time until. A wait also goes on where the worker itself is busy, and one
+        that ends without an answer counts as 504."""
+        pause, again, waits = _PAUSE_FIRST_S, False, "wait_ms" in query
         while True:
             target = path + "?" + urlencode(query) if query else path
-            status, asked = 504, 0.0
+            status, asked, why = 0, 0.0, "ends connections without an answer"
             try:
                 answer = self._exchange(method, target, body, headers, min(timeout, _LONGEST_S))
-                status, asked = answer.status, _retry_after_s(answer.retry_after)
+                status, asked, why = answer.status, _retry_after_s(answer.retry_after), self._goes_on(answer, waits)
                 again |= answer.again
-                if status not in _GATEWAY or answer.problem():
+                if not why:
                     return answer._replace(again=again)
             except OSError as error:
-                if "wait_ms" not in query or not isinstance(error, _ENDED):
+                if not waits or not isinstance(error, _ENDED):
                     raise self._named(error) from error
             except http.client.HTTPException as error:
                 raise Unreachable.of(ConnectionError(), f"{error!r} came instead of a whole answer: is {self.url} a "
@@ -194,10 +210,10 @@ class Http:
             wait = asked or pause
             left = until - time.monotonic() - wait
             if left <= 0:
-                raise Unreachable.of(TimeoutError(), f"a gateway at {self.url} answers {status}: it {_GATEWAY[status]}",
-                                     status)
+                raise Unreachable.of(TimeoutError(), f"{self.url} {why}", status)
             time.sleep(wait)
-            self._shorten(query, left, status == 504)
+            if waits:
+                self._shorten(query, left, status in (0, 504))
             pause, again = min(2 * pause, _PAUSE_LONGEST_S), True
 
     def _named(self, error: OSError) -> Unreachable:
