@@ -114,8 +114,9 @@ class Http:
             connection.connect()
             if parts.scheme != "unix":  # the death of the host ends a wait, and no NAT forgets the connection during one
                 connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-                for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL):
-                    connection.sock.setsockopt(socket.IPPROTO_TCP, option, _PROBE_S)
+                for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
+                    if hasattr(socket, name):  # on Linux
+                        connection.sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), _PROBE_S)
         except BaseException:
             connection.close()
             raise
@@ -217,8 +218,8 @@ class Http:
             pause, again = min(2 * pause, _PAUSE_LONGEST_S), True
 
     def _named(self, error: OSError) -> Unreachable:
-        return Unreachable.of(error, f"{error.strerror or error or type(error).__name__}: does a worker answer at "
-                              f"{self.url}?")
+        why = f"{error.strerror or error or type(error).__name__}: does a worker answer at {self.url}?"
+        return Unreachable.of(TimeoutError() if _is_late(error) else error, why)  # which socket.timeout is from 3.10 on
 
     def value(self, answer: Answer) -> Any:
         """JSON's value, bytes, or None for 204. Raises FerryError where the answer is a refusal, or no worker's."""
