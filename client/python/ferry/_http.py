@@ -21,7 +21,7 @@ from urllib.parse import urlencode, urlsplit
 from .errors import FerryError, Unreachable
 
 _KEEP_S = 30  # a worker keeps an idle connection for longer, what is between may not
-_KEEP_MOST = 8
+_KEEP_MOST = 16
 _PROBE_S = 10  # between probes of a connection on which nothing comes
 _LONGEST_S = 86_400.0  # of one time limit: more does not fit into what the kernel takes
 _PAUSE_FIRST_S, _PAUSE_LONGEST_S = 0.1, 2.0

@@ -56,8 +56,8 @@ def buffer_view(data: Any) -> memoryview:
     try:
         view = memoryview(data)
     except TypeError:
-        raise TypeError(f"the memory of a {type(data).__name__} cannot be taken: pass a tensor, an array or a buffer"
-                        ) from None
+        raise TypeError(f"a {type(data).__name__} is no buffer: pass bytes, a memoryview or an array (a tensor goes to "
+                        "nixl_connect.Descriptor)") from None
     _check_mask(data)
     _check_format(data, view.format)
     if not view.c_contiguous:
