@@ -180,6 +180,8 @@ class Http:
     @staticmethod
     def _goes_on(answer: Answer, waits: bool) -> str:
         """What is wrong for the time being, or nothing."""
+        if answer.status not in _GATEWAY and answer.status not in _BUSY:
+            return ""
         problem = answer.problem()
         if problem:
             why = problem.get("detail") or problem["code"] if waits and answer.status in _BUSY else ""
