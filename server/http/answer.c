@@ -69,30 +69,18 @@ void request_header(struct http_request *request, const char *name, const char *
 }
 
 /*
- * Whether the answer must wait for the end of the body. libmicrohttpd closes the connection after an earlier answer;
- * what the client still sends then resets the connection, often before the client has read the answer.
+ * Whether the answer must wait for the end of the request. libmicrohttpd takes an answer before the body or after it,
+ * and closes the connection after an earlier one: a request without a body therefore waits for its end, which has come.
  */
 static bool must_defer(const struct http_request *request)
 {
-        switch (request->phase) {
-        case REQUEST_NEW:
-        case REQUEST_END:
-                return false;
-        case REQUEST_DATA:
-                return true;
-        case REQUEST_BEGIN:
-                if (request->must_close)
-                        return false;
-                if (!request->chunked && !request->content_length)
-                        return true;
-                return !request->headers.expect && request->content_length <= REQUEST_DISCARD_MAX;
-        }
-        __builtin_unreachable();
+        return request->phase == REQUEST_DATA || (request->phase == REQUEST_BEGIN && !request->must_close);
 }
 
 static void add_headers(const struct http_request *request, struct MHD_Response *response)
 {
         MHD_add_response_header(response, "Request-Id", request->id);
+        MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
         if (request->cross_origin) {
                 MHD_add_response_header(response, "Access-Control-Allow-Origin", request->headers.origin);
                 MHD_add_response_header(response, "Access-Control-Expose-Headers", "*");
@@ -115,6 +103,9 @@ void request_answer(struct http_request *request, unsigned status, struct MHD_Re
                 request->broken = true;
                 return;
         }
+        if (request->phase == REQUEST_BEGIN && request_has_body(request))
+                request->must_close = true;
+        request->connection->lingers |= request->must_close;
         add_headers(request, response);
         request->status = status;
         counters_answered(request, status);

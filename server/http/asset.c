@@ -35,7 +35,6 @@ void asset_answer(struct http_request *request, const struct http_asset *asset)
                 MHD_add_response_header(response, "ETag", etag);
                 MHD_add_response_header(response, "Vary", "Accept, Accept-Encoding");
                 MHD_add_response_header(response, "Cache-Control", "no-cache");
-                MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
                 if (packed && !known)
                         MHD_add_response_header(response, "Content-Encoding", "gzip");
                 if (!known)

@@ -136,9 +136,15 @@ static bool is_fresh(const struct http_connection *connection)
         return !connection->request && connection->since_us == connection->added_us;
 }
 
-bool connection_is_idle(const struct http_connection *connection)
+bool connection_gives_way(const struct http_connection *connection, unsigned trust)
 {
-        return !connection->request && (connection->listener->tls || !is_fresh(connection));
+        const struct http_request *request = connection->request;
+
+        if (connection->ending)
+                return false;
+        if (request)
+                return request->phase != REQUEST_NEW && !connection->trust;
+        return (connection->listener->tls || !is_fresh(connection)) && (!trust || connection->trust != trust);
 }
 
 /* ---- limits of time ---- */

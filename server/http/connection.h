@@ -51,7 +51,8 @@ struct http_connection {
         uint64_t key;                            /* of the client's address, see struct http_arrival */
         /* The shard's thread: */
         struct MHD_Connection *mhd; /* NULL = not started yet */
-        bool trusted;               /* a request had a valid token or key, or the worker has no token */
+        unsigned trust;             /* the set of credentials by which a request was allowed; 0 = none was */
+        bool lingers;               /* its client may be sending what nobody reads: see gate_linger */
         bool peer_watched;          /* by connection_watch_peer */
         bool ending;                /* shut down by us; libmicrohttpd has not noticed */
         uint64_t since_us;          /* when the last request began or ended; before the first, added_us */
@@ -82,10 +83,12 @@ struct http_request *connection_begin_request(struct http_connection *connection
 void connection_end_request(struct http_connection *connection);
 
 /*
- * Whether it waits for a request or for a TLS handshake. A fresh connection without TLS is not idle: the gate has seen
- * its first head, which libmicrohttpd 1.0 reads in its second run at the earliest, 0.9.75 in the first.
+ * Whether it may be ended to make room: its client has shown nothing that the worker knows, or, while it waits for a
+ * request or for a TLS handshake, nothing of the present set of credentials (trust; 0 = the worker has no token: then
+ * every idle one may). A fresh connection without TLS is not idle: the gate has seen its first head, which
+ * libmicrohttpd 1.0 reads in its second run at the earliest, 0.9.75 in the first.
  */
-bool connection_is_idle(const struct http_connection *connection);
+bool connection_gives_way(const struct http_connection *connection, unsigned trust);
 
 /*
  * Ends the connection if a head, a body or the reading of an answer is too slow. Returns the next deadline; 0 = none

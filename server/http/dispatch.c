@@ -106,11 +106,21 @@ static bool find_route(struct http_request *request)
         return false;
 }
 
+/* Names the header, and how curl sends it: with -d alone it says that the body is a form. */
+static void refuse_type(struct http_request *request, const char *type)
+{
+        const char *given = request->headers.content_type;
+
+        request_problem(request, FERRY_E_UNSUPPORTED_MEDIA_TYPE,
+                        "The header Content-Type %s%.64s%s: send it as curl -H 'Content-Type: %s' does",
+                        given ? "is \"" : "is missing", given ?: "", given ? "\"" : "", type);
+}
+
 /* Checks the headers of the body against the route. false: answered. */
 static bool check_body(struct http_request *request)
 {
         const struct http_headers *headers = &request->headers;
-        bool some = request->chunked || request->content_length;
+        bool some = request_has_body(request);
 
         if (some && headers->content_encoding && strcasecmp(headers->content_encoding, "identity")) {
                 request_header(request, "Accept-Encoding", "identity");
@@ -124,14 +134,13 @@ static bool check_body(struct http_request *request)
                     headers_media_type_is(headers->content_type, "application/octet-stream") ||
                     headers_media_type_is(headers->content_type, "application/x-www-form-urlencoded"))
                         return true;
-                request_problem(request, FERRY_E_UNSUPPORTED_MEDIA_TYPE,
-                                "The content must be application/octet-stream");
+                refuse_type(request, "application/octet-stream");
                 return false;
         case HTTP_BODY_JSON:
         case HTTP_BODY_JSON_TEXT:
         case HTTP_BODY_OPTIONAL_JSON:
                 if (some && !headers_media_type_is(headers->content_type, "application/json")) {
-                        request_problem(request, FERRY_E_UNSUPPORTED_MEDIA_TYPE, "The body must be application/json");
+                        refuse_type(request, "application/json");
                         return false;
                 }
                 break;
@@ -181,6 +190,7 @@ static void begin(struct http_request *request)
         request_note(request);
         name_request(request);
         request->chunked = request->headers.transfer_encoding != NULL;
+        request->must_close = request->chunked && request->server->watch_heads;
         if (!request->chunked && request->headers.content_length)
                 (void)headers_parse_length(request->headers.content_length, &request->content_length);
 

@@ -26,11 +26,11 @@
 #include "quota.h"
 
 enum {
-        REFUSED_US = 2 * 1000000, /* before closing, so that a reset does not take the answer away from a client that
+        REFUSED_US = 10 * 1000000, /* before closing, so that a reset does not take the answer away from a client that
                                      still sends */
-        REFUSED_BYTES = 64 << 20, /* that are read and dropped before closing */
-        DRAIN_PIECES = 64,        /* of HEAD_MAX bytes at once, so that the thread serves others in between */
-        ADDRESSES = 256,          /* buckets; addresses in the same bucket count as one */
+        REFUSED_BYTES = 64 << 20,  /* that are read and dropped before closing */
+        DRAIN_PIECES = 64,         /* of HEAD_MAX bytes at once, so that the thread serves others in between */
+        ADDRESSES = 256,           /* buckets; addresses in the same bucket count as one */
 };
 
 /* Set in the event data of a pending connection, beside its address, which never has this bit. */
@@ -128,11 +128,23 @@ static void send_problem(struct http_server *server, int fd, int error, const ch
         ferry_id_format("req_", server_next_request_id(server), id);
         int n = snprintf(head, sizeof(head),
                          "HTTP/1.1 %u %s\r\nContent-Type: application/problem+json\r\nCache-Control: no-store\r\n"
-                         "Request-Id: %s\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n",
+                         "X-Content-Type-Options: nosniff\r\nRequest-Id: %s\r\nConnection: close\r\n"
+                         "Content-Length: %zu\r\n\r\n",
                          problem_status(error), reason, id, size);
         /* A fresh connection's send buffer has room for this; otherwise the client gets no answer. */
         if (send(fd, head, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE) == n)
                 (void)send(fd, body, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* The client has its answer: from now on its bytes are dropped. operation: as of watch. */
+static void linger(struct http_gate *gate, struct http_pending *pending, int operation)
+{
+        (void)shutdown(pending->arrival.fd, SHUT_WR);
+        pending->refused = true;
+        pending->until_us = clock_now_us() + REFUSED_US;
+        DL_APPEND2(gate->refused, pending, previous, next);
+        if (watch(gate, operation, pending, EPOLLIN) < 0)
+                close(release_socket(gate, pending));
 }
 
 static void refuse(struct http_gate *gate, struct http_pending *pending, int error, const char *detail)
@@ -141,13 +153,8 @@ static void refuse(struct http_gate *gate, struct http_pending *pending, int err
         counters_refused(gate->server, error);
         metric_add(gate->server->refused_head, 1);
         log_event(LOG_DEBUG, "request head refused", LOG_S("reason", detail));
-        (void)shutdown(pending->arrival.fd, SHUT_WR);
         DL_DELETE2(gate->arriving, pending, previous, next);
-        pending->refused = true;
-        pending->until_us = clock_now_us() + REFUSED_US;
-        DL_APPEND2(gate->refused, pending, previous, next);
-        if (watch(gate, EPOLL_CTL_MOD, pending, EPOLLIN) < 0)
-                close(release_socket(gate, pending));
+        linger(gate, pending, EPOLL_CTL_MOD);
 }
 
 /* ---- received bytes ---- */
@@ -238,6 +245,19 @@ void gate_take(struct http_gate *gate, const struct http_arrival *arrival)
         look(gate, pending);
 }
 
+void gate_linger(struct http_gate *gate, const struct http_arrival *arrival)
+{
+        struct http_pending *pending = calloc(1, sizeof(*pending));
+
+        if (!pending) {
+                close(arrival->fd);
+                return;
+        }
+        pending->arrival = *arrival;
+        quota_enter(gate->quota);
+        linger(gate, pending, EPOLL_CTL_ADD);
+}
+
 /* ---- deadlines and limits ---- */
 
 uint64_t gate_due(const struct http_gate *gate)
@@ -254,11 +274,14 @@ void gate_sweep(struct http_gate *gate, uint64_t now)
                 close(release_socket(gate, gate->refused));
 }
 
-struct http_pending *gate_victim(struct http_gate *gate)
+struct http_pending *gate_victim(struct http_gate *gate, uint64_t *ret_since_us)
 {
         unsigned counts[ADDRESSES] = { 0 }, most = 0;
         struct http_pending *victim = NULL;
 
+        *ret_since_us = 0;
+        if (gate->refused)
+                return gate->refused;
         for (struct http_pending *pending = gate->arriving; pending; pending = pending->next)
                 counts[pending->arrival.key % ADDRESSES]++;
         for (struct http_pending *pending = gate->arriving; pending; pending = pending->next) {
@@ -267,6 +290,8 @@ struct http_pending *gate_victim(struct http_gate *gate)
                 most = counts[pending->arrival.key % ADDRESSES];
                 victim = pending;
         }
+        if (victim)
+                *ret_since_us = victim->until_us - GATE_HEAD_US;
         return victim;
 }
 

@@ -45,7 +45,7 @@ struct http_gate {
         void *context;
         /* Oldest first, so that the first one's deadline is the next. */
         struct http_pending *arriving;
-        struct http_pending *refused; /* answered: what they still send is read and dropped for REFUSED_US */
+        struct http_pending *refused; /* answered: what they still send is read and dropped for a while */
         struct http_pending *gone; /* closed, but epoll_wait may have returned events of them already; see gate_reap */
         char peeked[HEAD_MAX];     /* what the connection at hand has sent */
 };
@@ -71,8 +71,18 @@ uint64_t gate_due(const struct http_gate *gate);
 /* Closes the connections whose deadline has passed. */
 void gate_sweep(struct http_gate *gate, uint64_t now);
 
-/* The connection to close first when the thread is full: the oldest of the address with the most. NULL = none. */
-struct http_pending *gate_victim(struct http_gate *gate);
+/*
+ * Takes over, and counts, a connection that ends with an answer to a request which was not read to its end: what the
+ * client still sends is read and dropped for a while, so that a reset does not take the answer away. fd is the caller's
+ * duplicate of the socket.
+ */
+void gate_linger(struct http_gate *gate, const struct http_arrival *arrival);
+
+/*
+ * The connection to close first when the thread is full: one that has its answer, else the oldest of the address with
+ * the most. NULL = none; *ret_since_us: since when it has done nothing, 0 = it has nothing more to do.
+ */
+struct http_pending *gate_victim(struct http_gate *gate, uint64_t *ret_since_us);
 void gate_evict(struct http_gate *gate, struct http_pending *pending);
 
 /* Number of pending connections from the address. */

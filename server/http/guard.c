@@ -154,6 +154,21 @@ const struct http_secrets *guard_secrets(const struct http_request *request)
         return &credentials_current(&request->connection->shard->owner->credentials)->secrets;
 }
 
+void guard_trust(struct http_request *request)
+{
+        request->connection->trust = request->connection->shard->owner->credentials.n_reloads;
+}
+
+/* Adds what RFC 6750, section 3, wants of a 401 or 403: nothing but the scheme where no token was sent. */
+static void add_challenge(struct http_request *request, int error)
+{
+        const char *why = error == FERRY_E_FORBIDDEN                     ? " error=\"insufficient_scope\""
+                          : guard_bearer(request->headers.authorization) ? " error=\"invalid_token\""
+                                                                         : "";
+
+        request_header_text(request, "WWW-Authenticate", "Bearer", why);
+}
+
 bool guard_authenticate(struct http_request *request)
 {
         const struct http_secrets *secrets = guard_secrets(request);
@@ -161,12 +176,12 @@ bool guard_authenticate(struct http_request *request)
         int error = guard_authorize(request->headers.authorization, &tokens, request->route->auth);
 
         if (!error) {
-                request->connection->trusted |= !secrets->token || (request->route->auth != HTTP_AUTH_NONE &&
-                                                                    request->route->auth != HTTP_AUTH_KEY);
+                if (!secrets->token ||
+                    (request->route->auth != HTTP_AUTH_NONE && request->route->auth != HTTP_AUTH_KEY))
+                        guard_trust(request);
                 return true;
         }
-        if (error == FERRY_E_UNAUTHENTICATED)
-                request_header(request, "WWW-Authenticate", "Bearer");
+        add_challenge(request, error);
         if (error == FERRY_E_FORBIDDEN)
                 request_problem(request, error,
                                 "A peer's token may fetch metadata and /v1/worker only, a metrics token /metrics only");

@@ -57,4 +57,7 @@ const struct http_secrets *guard_secrets(const struct http_request *request);
  */
 bool guard_authenticate(struct http_request *request);
 
+/* The request was allowed by a secret of the set in force: its connection keeps its place (connection_gives_way). */
+void guard_trust(struct http_request *request);
+
 #endif

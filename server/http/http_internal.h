@@ -64,7 +64,7 @@ struct http_server {
         struct metric *slow[HTTP_SLOW_COUNT], *refused_head, *evicted,
                 *refused_address; /* connections ended by the worker */
         bool tls;
-        bool watch_heads; /* this libmicrohttpd skips parts of heads (head.h) */
+        bool watch_heads; /* this libmicrohttpd skips parts of heads and takes a bare LF for a line's end (head.h) */
         struct http_dispatch dispatch;
         struct credentials_source credentials; /* has its own lock */
         atomic_bool draining;

@@ -111,7 +111,7 @@ bool content_find(struct http_request *request, struct operation_view *ret_view)
                 content_refuse(request, FERRY_E_PEER_REFUSED);
                 return false;
         }
-        request->connection->trusted = true;
+        guard_trust(request);
         return request_check_operation(request);
 }
 

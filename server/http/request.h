@@ -28,7 +28,7 @@ enum {
         REQUEST_HEADERS_MAX = 6,         /* of an answer, beyond those that every answer has */
         REQUEST_HEADERS_TEXT_SIZE = 272, /* of their values together */
         REQUEST_DISCARD_MAX =
-                64 << 20, /* bytes of a refused body to read, so that the client gets to read the answer */
+                64 << 20, /* bytes to read of a body that was refused amid it, so that the client reads the answer */
 };
 
 /*
@@ -57,7 +57,7 @@ struct http_request {
         bool slash_hidden; /* the path has %2F, which must not be taken for a separator */
 
         enum { REQUEST_NEW, REQUEST_BEGIN, REQUEST_DATA, REQUEST_END } phase;
-        bool must_close; /* the end of the message is in doubt: close after the answer */
+        bool must_close; /* what follows is not read, or may not be a request: close after the answer */
         bool answered;
         bool sent;   /* the whole answer was sent */
         bool broken; /* no answer can be made: close the connection */
@@ -92,6 +92,12 @@ _Static_assert(sizeof(struct http_request) <= 1032, "a request fits into malloc'
 
 struct http_request *request_new(struct http_server *server, struct http_connection *connection, const char *target);
 
+/* Whether the head announces a body. Call once the headers are set. */
+static inline bool request_has_body(const struct http_request *request)
+{
+        return request->chunked || request->content_length;
+}
+
 /* Copies what the log line needs. Call once method and headers are set. */
 void request_note(struct http_request *request);
 
@@ -117,9 +123,8 @@ void request_header_text(struct http_request *request, const char *name, const c
 const char *request_etag(struct http_request *request, uint64_t revision);
 
 /*
- * Sends response (takes ownership; NULL closes the connection), with Request-Id and the added headers. While the body
- * is still arriving the answer is deferred until its end, unless the client waits for 100 Continue or the rest is
- * longer than REQUEST_DISCARD_MAX.
+ * Sends response (takes ownership; NULL closes the connection), with Request-Id and the added headers. An answer before
+ * the body ends the connection, of which gate_linger drops the rest; one amid the body is deferred until its end.
  */
 void request_answer(struct http_request *request, unsigned status, struct MHD_Response *response);
 

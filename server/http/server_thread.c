@@ -92,15 +92,39 @@ static bool is_same_user(int fd)
         return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) && (peer.uid == geteuid() || !peer.uid);
 }
 
+/* The connection that makes room for another: one of the two, or none. */
+struct victim {
+        struct http_pending *pending;
+        struct http_connection *connection;
+};
+
+/*
+ * The one that has done nothing the longest, of those that hold no valid token. false: none. Those that have been ended
+ * and not closed yet are bounded, too.
+ */
+static bool find_victim(struct http_thread *thread, struct victim *ret_victim)
+{
+        struct http_pending *pending;
+        struct http_connection *connection;
+        uint64_t pending_us;
+
+        if (thread->owner.quota.n_ending >= thread->owner.quota.max)
+                return false;
+        pending = gate_victim(&thread->gate, &pending_us);
+        connection = shard_list_victim(&thread->shards);
+        if (pending && connection && pending_us > connection->since_us)
+                pending = NULL;
+        *ret_victim = (struct victim){ pending, pending ? NULL : connection };
+        return pending || connection;
+}
+
 /* false: accept nothing more now. */
 static bool take_connection(struct http_thread *thread, struct http_listener *listener)
 {
-        const bool full = !quota_has_room(&thread->owner.quota);
-        struct http_pending *pending = full ? gate_victim(&thread->gate) : NULL;
-        struct http_connection *stranger = full && !pending ? shard_list_idle_stranger(&thread->shards) : NULL;
         struct http_arrival arrival = { .listener = listener, .size = sizeof(arrival.address) };
+        struct victim victim = { NULL, NULL };
 
-        if (full && !pending && !stranger) {
+        if (!quota_has_room(&thread->owner.quota) && !find_victim(thread, &victim)) {
                 thread->owner.quota.full_us = clock_now_us() + RETRY_US;
                 return false;
         }
@@ -123,11 +147,11 @@ static bool take_connection(struct http_thread *thread, struct http_listener *li
                 close(arrival.fd);
                 return true;
         }
-        if (pending)
-                gate_evict(&thread->gate, pending);
-        if (stranger) {
+        if (victim.pending)
+                gate_evict(&thread->gate, victim.pending);
+        if (victim.connection) {
                 metric_add(thread->server->evicted, 1);
-                connection_end(stranger);
+                connection_end(victim.connection);
         }
         gate_take(&thread->gate, &arrival);
         return true;
@@ -313,6 +337,7 @@ int server_thread_new(struct http_server *server, size_t connections_max, struct
                 .credentials.source = &server->credentials,
                 .quota = { .server = server, .max = connections_max },
                 .readers = { .server = server, .queue = &thread->owner.queue },
+                .gate = &thread->gate,
         };
         thread->shards = (struct shard_list){
                 .owner = &thread->owner,
@@ -358,9 +383,9 @@ void server_thread_stop(struct http_thread *thread)
                 pthread_join(thread->thread, NULL);
                 thread->started = false;
         }
-        gate_stop(&thread->gate);
         event_readers_end(&thread->owner.readers);
         shard_list_stop(&thread->shards);
+        gate_stop(&thread->gate); /* last: it takes the connections that linger */
 }
 
 struct http_thread *server_thread_free(struct http_thread *thread)

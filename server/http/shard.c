@@ -2,6 +2,7 @@
 #include "shard.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
 #include <limits.h>
@@ -73,8 +74,21 @@ static struct http_connection *take_arriving(struct http_shard *shard, int fd)
         return connection;
 }
 
+/* libmicrohttpd is about to close the socket: a duplicate of it stays open. */
+static void linger(struct http_shard *shard, const struct http_connection *connection)
+{
+        const struct http_arrival arrival = { .listener = connection->listener,
+                                              .fd = fcntl(connection->fd, F_DUPFD_CLOEXEC, 0),
+                                              .key = connection->key };
+
+        if (arrival.fd >= 0)
+                gate_linger(shard->owner->gate, &arrival);
+}
+
 static void forget(struct http_shard *shard, struct http_connection *connection)
 {
+        if (connection->lingers && !connection->ending)
+                linger(shard, connection);
         connection_close(connection);
         shard->n_connections--;
         quota_leave(&shard->owner->quota);

@@ -14,6 +14,7 @@
 
 struct http_arrival;
 struct http_connection;
+struct http_gate;
 
 /* Shared by the shards of one HTTP thread and their connections. Belongs to the thread. */
 struct shard_owner {
@@ -22,6 +23,7 @@ struct shard_owner {
         struct credentials_cache credentials;
         struct http_quota quota;
         struct event_readers readers;
+        struct http_gate *gate; /* takes the connections that linger */
 };
 
 /*

@@ -59,14 +59,16 @@ struct http_shard *shard_list_room(struct shard_list *list, bool tls)
         return shard_list_add(list, tls) ? NULL : list->shards[list->n - 1];
 }
 
-struct http_connection *shard_list_idle_stranger(const struct shard_list *list)
+struct http_connection *shard_list_victim(const struct shard_list *list)
 {
+        struct credentials_cache *cache = &list->owner->credentials;
+        const unsigned trust = credentials_current(cache)->secrets.token ? cache->n_reloads : 0;
         struct http_connection *oldest = NULL;
 
         for (size_t i = 0; i < list->n; i++) {
                 struct http_connection *connection = list->shards[i]->open;
                 for (; connection; connection = connection->next)
-                        if (connection_is_idle(connection) && !connection->trusted && !connection->ending &&
+                        if (connection_gives_way(connection, trust) &&
                             (!oldest || connection->since_us < oldest->since_us))
                                 oldest = connection;
         }

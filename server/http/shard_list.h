@@ -28,8 +28,8 @@ int shard_list_add(struct shard_list *list, bool tls);
  */
 struct http_shard *shard_list_room(struct shard_list *list, bool tls);
 
-/* The longest idle connection of those on which no request was trusted. NULL = none. */
-struct http_connection *shard_list_idle_stranger(const struct shard_list *list);
+/* Of the connections that may be ended to make room, the one that has done nothing the longest. NULL = none. */
+struct http_connection *shard_list_victim(const struct shard_list *list);
 
 /* Number of connections from the address. */
 size_t shard_list_count(const struct shard_list *list, uint64_t key);

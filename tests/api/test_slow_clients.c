@@ -134,29 +134,140 @@ ON_WORKER(clients_that_dawdle_take_nobodys_place, "--max-connections", "20")
                 (void)close(fds[i]);
 }
 
-/* So do those whose requests are refused, between two of them. */
-WITH_WORKER(idle_connections_without_a_token_make_room)
-{
-        enum { N = 4 };
-        char token[] = "/tmp/ferry-test-XXXXXX", limit[8];
-        struct raw_answer answer;
-        int fds[N], fd = mkstemp(token);
+/* ---- the last place ---- */
 
-        assert_int_equal(dprintf(fd, "0123456789abcdef\n"), 17);
-        (void)close(fd);
-        (void)snprintf(limit, sizeof(limit), "%d", N);
-        worker_start_plain(w, "w",
-                           STRINGS("--listen", "127.0.0.1:0", "--token-file", token, "--http-threads", "1",
-                                   "--max-connections", limit));
-        for (size_t i = 0; i < N; i++) {
-                fds[i] = send_text(w, "GET /v1/regions HTTP/1.1\r\n" HOST "\r\n");
-                raw_receive(fds[i], false, &answer);
-                assert_int_equal(answer.status, 401);
+enum { PLACES = 4 };
+
+/* With PLACES connections, and a token if there is to be one. */
+static void start_full(struct worker *w, bool token)
+{
+        const char *flags[] = { "--listen", "127.0.0.1:0", "--http-threads", "1", "--max-connections", "4", NULL,
+                                NULL,       NULL };
+        char path[] = "/tmp/ferry-test-XXXXXX";
+
+        _Static_assert(PLACES == 4, "as the flags say");
+        if (token) {
+                int fd = mkstemp(path);
+                assert_int_equal(dprintf(fd, "0123456789abcdef\n"), 17);
+                (void)close(fd);
+                flags[6] = "--token-file";
+                flags[7] = path;
         }
-        wire_expect(w, 200, "GET /livez HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
+        worker_start_plain(w, "w", flags);
+        if (token)
+                (void)unlink(path);
+}
+
+#define TOKEN "Authorization: Bearer 0123456789abcdef\r\n"
+
+/* Twice as many connections as there are places, on each of which that is sent and nothing more; answers: each is
+ * answered with this status. */
+static void fill(struct worker *w, const char *text, int status, int fds[2 * PLACES])
+{
+        struct raw_answer answer;
+
+        for (size_t i = 0; i < 2 * PLACES; i++) {
+                fds[i] = send_text(w, text);
+                if (!status)
+                        continue;
+                raw_receive(fds[i], false, &answer);
+                assert_int_equal(answer.status, status);
+        }
+}
+
+static void leave(int fds[2 * PLACES])
+{
+        for (size_t i = 0; i < 2 * PLACES; i++)
+                (void)close(fds[i]);
+}
+
+static void expect_served(struct worker *w)
+{
+        wire_expect(w, 200, "GET /v1/regions HTTP/1.1\r\n" HOST TOKEN "Connection: close\r\n\r\n");
+}
+
+/* Those who have shown no token make room, whatever they are at, longest idle first. */
+WITH_WORKER(clients_without_a_token_make_room)
+{
+        static const struct {
+                const char *text;
+                int status;
+        } rows[] = {
+                { "GET /v1/regions HTTP/1.1\r\n" HOST "\r\n", 401 },
+                { "GET /livez HTTP/1.1\r\n" HOST "\r\n", 200 },
+                { "GET /livez HTTP/1.1\r\n" HOST "\r\nG", 200 },
+                { "POST /v1/regions HTTP/1.1\r\n" HOST "Content-Length: 60000000\r\n\r\n{", 401 },
+                { "PUT /v1/regions/rgn_0000000000000001/content HTTP/1.1\r\n" HOST
+                  "Transfer-Encoding: chunked\r\n\r\n1\r\n",
+                  401 },
+        };
+        int fds[2 * PLACES];
+
+        start_full(w, true);
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                test_row(rows[i].text);
+                fill(w, rows[i].text, rows[i].status, fds);
+                expect_served(w);
+                leave(fds);
+        }
+        fill(w, rows[0].text, rows[0].status, fds);
+        expect_served(w);
+        struct raw_answer answer;
         raw_receive(fds[0], false, &answer); /* the one that had done nothing the longest */
         assert_true(answer.closed);
-        for (size_t i = 0; i < N; i++)
+        leave(fds);
+}
+
+/* Also those who do not read what they are sent. */
+WITH_WORKER(readers_without_a_token_make_room)
+{
+        enum { REQUESTS = 200 };
+        static const char one[] = "GET /openapi.yaml HTTP/1.1\r\n" HOST "\r\n";
+        char *many = malloc(REQUESTS * sizeof(one)), *end = many;
+        int fds[2 * PLACES];
+
+        for (int i = 0; i < REQUESTS; i++)
+                end = stpcpy(end, one);
+        start_full(w, true);
+        fill(w, many, 0, fds);
+        for (int i = 0; i < 3; i++)
+                expect_served(w);
+        leave(fds);
+        free(many);
+}
+
+WITH_WORKER(idle_clients_of_a_worker_without_a_token_make_room)
+{
+        int fds[2 * PLACES];
+
+        start_full(w, false);
+        fill(w, "GET /v1/regions HTTP/1.1\r\n" HOST "\r\n", 200, fds);
+        expect_served(w);
+        leave(fds);
+}
+
+/* A place that was kept by a token is lost with it. */
+WITH_WORKER(idle_clients_with_a_revoked_token_make_room)
+{
+        char path[] = "/tmp/ferry-test-XXXXXX";
+        struct raw_answer answer;
+        int fds[PLACES];
+
+        (void)close(mkstemp(path));
+        file_write(path, "an-older-token-0123456789\n");
+        worker_start_plain(w, "w",
+                           STRINGS("--listen", "127.0.0.1:0", "--token-file", path, "--http-threads", "1",
+                                   "--max-connections", "4"));
+        for (size_t i = 0; i < PLACES; i++) {
+                fds[i] = send_text(w, "GET /v1/regions HTTP/1.1\r\n" HOST
+                                      "Authorization: Bearer an-older-token-0123456789\r\n\r\n");
+                raw_receive(fds[i], false, &answer);
+                assert_int_equal(answer.status, 200);
+        }
+        file_write(path, "0123456789abcdef\n");
+        worker_hang_up(w, "tokens and certificates reloaded", 1);
+        expect_served(w);
+        for (size_t i = 0; i < PLACES; i++)
                 (void)close(fds[i]);
-        (void)unlink(token);
+        (void)unlink(path);
 }

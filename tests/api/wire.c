@@ -75,6 +75,7 @@ static void assert_document(const struct raw_answer *answer, int status, const c
                 print_error("%s\n%s\n", answer->head, answer->body);
         assert_int_equal(answer->status, status);
         answer_assert_header(answer, "Content-Type", "application/problem+json");
+        answer_assert_header(answer, "X-Content-Type-Options", "nosniff");
         id = raw_header(answer, "Request-Id");
         assert_non_null(id);
         problem = json_parse(answer->body);

@@ -144,14 +144,50 @@ WITH_HTTP(doubtful_framing_ends_the_connection)
         }
 }
 
-WITH_HTTP(a_refused_request_leaves_the_connection_usable)
-{
-        struct raw_answer reply =
-                http_raw(h, "POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello"
-                            "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+#define FULL "Authorization: Bearer full-token\r\n"
+#define PEER "Authorization: Bearer peer-token\r\n"
 
-        assert_non_null(strstr(reply.rest, "HTTP/1.1 200"));
-        expect_problem(reply, 404, "not-found");
+/* The answer comes while the body does not, and is not lost when a part of the body comes after it. */
+WITH_HTTP(a_request_refused_by_its_head_is_answered_and_let_go)
+{
+        static const struct {
+                const char *line;
+                int status;
+                const char *code;
+        } rows[] = {
+                { "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\n", 401, "unauthenticated" },
+                { "PUT /v1/regions/rgn_0000000000000001/content HTTP/1.1\r\nHost: localhost\r\n" PEER, 403,
+                  "forbidden" },
+                { "POST /nowhere HTTP/1.1\r\nHost: localhost\r\n", 404, "not-found" },
+                { "PUT /v1/regions/rgn_0000000000000001/content HTTP/1.1\r\nHost: localhost\r\n" FULL, 404,
+                  "not-found" },
+                { "PUT /v1/regions HTTP/1.1\r\nHost: localhost\r\n", 405, "method-not-allowed" },
+                { "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\n" FULL, 415, "unsupported-media-type" },
+                { "POST /v1/regions HTTP/1.1\r\nHost: evil.example\r\n" FULL, 421, "host-refused" },
+        };
+        static const char *const bodies[] = { "Content-Length: 60000000\r\n\r\n",
+                                              "Transfer-Encoding: chunked\r\n\r\n" };
+        static const char some[1 << 20];
+
+        http_stop(h);
+        h->config.secrets = (struct http_secrets){ .token = "full-token", .peer_token = "peer-token" };
+        http_start(h);
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(rows); i++)
+                for (size_t k = 0; k < FERRY_ARRAY_SIZE(bodies); k++) {
+                        const char *head = text_format("%s%s", rows[i].line, bodies[k]);
+                        struct raw_answer reply;
+                        int fd = raw_dial(h->port);
+
+                        test_row(head);
+                        raw_send(fd, head, strlen(head));
+                        WAIT_UNTIL(recv(fd, &(char){ 0 }, 1, MSG_PEEK | MSG_DONTWAIT) == 1);
+                        raw_send(fd, some, sizeof(some));
+                        (void)shutdown(fd, SHUT_WR);
+                        reply = raw_receive_last(fd);
+                        assert_string_equal(raw_header(&reply, "Connection"), "close");
+                        assert_string_equal(reply.rest, "");
+                        expect_problem(reply, rows[i].status, rows[i].code);
+                }
 }
 
 WITH_HTTP(a_body_too_large_is_refused_by_length_and_in_chunks)
