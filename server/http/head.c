@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include <ferry/encoding.h>
 #include <ferry/error.h>
 
 #include "headers.h"
@@ -25,6 +26,7 @@ struct sum {
         size_t items;
         size_t cookies; /* bytes; it copies them */
         bool length;    /* a Content-Length came */
+        bool encoding;  /* a Transfer-Encoding came, which can only be chunked */
         bool host;
         const char *fault;
 };
@@ -42,6 +44,16 @@ static const char *find_end(const char *bytes, const char *end)
                         return line + 1;
         }
         return NULL;
+}
+
+/* Whether a line before end ends otherwise than by CR LF: some take a CR or LF alone for a line's end, others do not.
+ */
+static bool has_bare_end(const char *text, const char *end)
+{
+        for (const char *at = text; at < end; at++)
+                if ((*at == '\n' && (at == text || at[-1] != '\r')) || (*at == '\r' && at + 1 < end && at[1] != '\n'))
+                        return true;
+        return false;
 }
 
 static size_t count(const char *text, size_t n, char c)
@@ -100,19 +112,19 @@ static const char *request_line_fault(const char *line, const char *end, bool *r
 
 static void add_line(struct sum *sum, const char *line, size_t n)
 {
-        static const char cookie[] = "Cookie:", length[] = "Content-Length:", host[] = "Host:";
+        static const char cookie[] = "Cookie:", length[] = "Content-Length:", host[] = "Host:",
+                          encoding[] = "Transfer-Encoding:";
 
         const bool empty = n == (n && line[n - 1] == '\r');
         const size_t name = headers_token_length(line); /* the line feed ends it at the latest */
 
         sum->items++;
         sum->host |= n >= strlen(host) && !strncasecmp(line, host, strlen(host));
+        sum->encoding |= n >= strlen(encoding) && !strncasecmp(line, encoding, strlen(encoding));
         if (*line == ' ' || *line == '\t')
                 sum->fault = "A header is folded";
         else if (!empty && (!name || line[name] != ':'))
                 sum->fault = "A header is not a token, a colon and a value";
-        else if (!empty && memchr(line, '\r', n - 1))
-                sum->fault = "A header holds a carriage return";
         if (n >= strlen(cookie) && !strncasecmp(line, cookie, strlen(cookie))) {
                 sum->cookies += n;
                 sum->items += count(line, n, ';') + count(line, n, ',') + 1;
@@ -142,10 +154,10 @@ void head_parts_begin(struct head_parts *parts, const char *version)
         *parts = (struct head_parts){ .at = version + strlen(version) };
 }
 
-/* Whether [at, end) holds only the text's NUL, and a second one where the line ended in CR LF. */
+/* Whether [at, end) is what libmicrohttpd leaves of CR LF; it takes one of the two alone for a line's end, too. */
 static bool is_line_end(const char *at, const char *end)
 {
-        return (end - at == 1 || end - at == 2) && !at[0] && !end[-1];
+        return end - at == 2 && !at[0] && !at[1];
 }
 
 void head_parts_add(struct head_parts *parts, const char *name, const char *value)
@@ -160,10 +172,8 @@ void head_parts_add(struct head_parts *parts, const char *name, const char *valu
 
 bool head_parts_end(const struct head_parts *parts, const char *end)
 {
-        for (const char *at = parts->at; at < end; at++)
-                if (*at)
-                        return false;
-        return !parts->broken && end - parts->at >= 2 && end - parts->at <= 4; /* the last line's end, an empty one */
+        return !parts->broken && end - parts->at == 4 && is_line_end(parts->at, parts->at + 2) &&
+               is_line_end(parts->at + 2, end); /* the last line's end, an empty one */
 }
 
 static struct sum add_up(const char *head, const char *end)
@@ -177,6 +187,7 @@ static struct sum add_up(const char *head, const char *end)
         if (query)
                 sum.items += count(query, (size_t)(line - query), '&') + 1;
         sum.fault = memchr(head, '\0', (size_t)(end - head)) ? "The head holds a NUL"
+                    : has_bare_end(head, end)                ? "A line of the head does not end with CR LF"
                                                              : request_line_fault(head, line, &needs_host);
         for (line++; line < end && !sum.fault;) {
                 const char *next = memchr(line, '\n', (size_t)(end - line));
@@ -188,12 +199,43 @@ static struct sum add_up(const char *head, const char *end)
         return sum;
 }
 
+/*
+ * Whether any of the lines of chunks and trailers that have come behind the head ends otherwise than by CR LF. What
+ * else may be wrong with them is libmicrohttpd's to find.
+ */
+static bool has_broken_chunks(const char *at, const char *end)
+{
+        const char *line;
+        bool last = false; /* the last chunk has come: trailers follow, and an empty line */
+
+        while ((line = memchr(at, '\n', (size_t)(end - at)))) {
+                uint64_t size = 0;
+
+                if (has_bare_end(at, line + 1))
+                        return true;
+                if (last && line - at == 1)
+                        return false;
+                for (int digit; !last && size < HEAD_MAX && (digit = ferry_hex_digit(*at)) >= 0; at++)
+                        size = size * 16 + (uint64_t)digit;
+                last = !size;
+                at = line + 1;
+                if (last)
+                        continue;
+                if (size + 2 > (uint64_t)(end - at))
+                        return false;
+                if (has_bare_end(at + size, at + size + 2))
+                        return true;
+                at += size + 2;
+        }
+        return has_bare_end(at, end);
+}
+
 enum head_verdict head_classify(const char *bytes, size_t n, int *ret_error, const char **ret_detail)
 {
         const char *end = bytes + n, *head = bytes;
 
-        while (head < end && (*head == '\r' || *head == '\n'))
-                head++;
+        while (end - head >= 2 && head[0] == '\r' && head[1] == '\n')
+                head += 2;
         const char *behind = find_end(head, end);
         if (!behind) {
                 if (n < HEAD_MAX)
@@ -203,6 +245,8 @@ enum head_verdict head_classify(const char *bytes, size_t n, int *ret_error, con
                 return HEAD_REFUSED;
         }
         struct sum sum = add_up(head, behind);
+        if (!sum.fault && sum.encoding && has_broken_chunks(behind, end))
+                sum.fault = "A line of the chunks does not end with CR LF";
         if (sum.fault) {
                 *ret_error = FERRY_E_INVALID_PARAMETER;
                 *ret_detail = sum.fault;

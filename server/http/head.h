@@ -25,14 +25,19 @@ enum head_verdict {
         HEAD_FOREIGN, /* not TLS on a TLS listener: close the connection */
 };
 
-/* Classifies the first n bytes. HEAD_REFUSED sets *ret_error (FERRY_E_*) and *ret_detail (a sentence). */
+/*
+ * Classifies the first n bytes: the head, and the lines of chunks that have come with it. HEAD_REFUSED sets *ret_error
+ * (FERRY_E_*) and *ret_detail (a sentence). */
 enum head_verdict head_classify(const char *bytes, size_t n, int *ret_error, const char **ret_detail);
 
 /*
  * Checks the heads that only libmicrohttpd sees: later ones of a connection, and all within TLS. libmicrohttpd 0.9
- * splits a head in its buffer: it ends a line's text at a NUL, whatever follows, and appends a folded line to the
- * *name* of the header before. In both cases the parts that it hands out are not contiguous, which is what this checks.
- * Versions from 1.0 on refuse such heads by themselves.
+ * splits a head in its buffer: it ends a line's text at a NUL, whatever follows, and at a CR or an LF alone, and
+ * appends a folded line to the *name* of the header before. In all these cases the parts that it hands out are not two
+ * bytes apart, which is what this checks. Versions from 1.0 on refuse such heads by themselves.
+ *
+ * Of chunks, 0.9 takes a CR or an LF alone for a line's end, too, and hands out nothing by which that could be seen. A
+ * request with chunks is therefore the last one of its connection there: what hides in its body stays a body.
  */
 struct head_parts {
         const char *at; /* the end of the last part */

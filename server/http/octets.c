@@ -62,8 +62,7 @@ bool octets_place(struct http_request *request, uint64_t total, uint64_t *ret_fi
                 return true;
         if (query_has(&request->query, HTTP_PARAMETER_OFFSET))
                 octets_refuse_range(request, "and the query parameter offset exclude each other");
-        else if (!content_range_parse(request->headers.content_range, ret_first, &last, &named) ||
-                 last + 1 == UINT64_MAX)
+        else if (!content_range_parse(request->headers.content_range, ret_first, &last, &named))
                 octets_refuse_range(request, "must be like \"bytes 0-1023/4096\"");
         else if (total != UINT64_MAX && named != UINT64_MAX && named != total)
                 octets_refuse_range(request, "names another size than the operation's");

@@ -57,7 +57,8 @@ bool content_range_parse(const char *header, uint64_t *ret_first, uint64_t *ret_
                 return false;
         if (*text == '*')
                 text++;
-        else if (!take_number(&text, ret_total))
+        else if (!take_number(&text, ret_total) || *ret_total > INT64_MAX)
                 return false;
-        return !*headers_skip_blanks(text) && *ret_first <= *ret_last && *ret_last < *ret_total;
+        return !*headers_skip_blanks(text) && *ret_first <= *ret_last && *ret_last < *ret_total &&
+               *ret_last < INT64_MAX;
 }

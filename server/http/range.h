@@ -21,7 +21,7 @@ enum range_result range_parse(const char *header, uint64_t size, uint64_t *ret_f
 
 /*
  * Parses the Content-Range of a request's body: "bytes FIRST-LAST/TOTAL". TOTAL is the client's size; *ret_total
- * is UINT64_MAX if it is "*". false: another form. Pure.
+ * is UINT64_MAX if it is "*". false: another form, or numbers beyond 2^63 - 1. Pure.
  */
 bool content_range_parse(const char *header, uint64_t *ret_first, uint64_t *ret_last, uint64_t *ret_total);
 

@@ -10,8 +10,9 @@
 /*
  * Heads that libmicrohttpd 0.9 passes over a part of: it ends a line's text at a NUL, and adds a folded line to the
  * name of the header before. It also takes names and values as they come, where others see a blank before a colon or a
- * carriage return otherwise. The length would be one thing to a proxy and another to the worker, and the body would be
- * read as the next request. Refused wherever they stand: the first ones of a connection, later ones, all within TLS.
+ * carriage return otherwise, and ends a line at a carriage return or a line feed alone. The length would be one thing
+ * to a proxy and another to the worker, and the body would be read as the next request. Refused wherever they stand:
+ * the first ones of a connection, later ones, all within TLS.
  */
 
 #define HOST "Host: localhost\r\n"
@@ -44,6 +45,13 @@ static const struct {
         { BYTES(POST "Transfer-Encoding\t: chunked\r\nContent-Length: 10\r\n\r\n") },
         { BYTES(POST "Content-Length : 10\r\n\r\n") },
         { BYTES(POST "X: y\rTransfer-Encoding: chunked\r\nContent-Length: 10\r\n\r\n") },
+        { BYTES(POST "X: y\nContent-Length: 10\r\n\r\n") },
+        { BYTES(POST "Content-Length: 10\nX: y\r\n\r\n") },
+        { BYTES(POST "Content-Length: 10\r\n\n") },
+        { BYTES(POST "Content-Length: 10\n\n") },
+        { BYTES(POST "Content-Length: 10\n\r\n") },
+        { BYTES(POST "X: y\rContent-Length: 10\r\n\r\n") },
+        { BYTES("POST /v1/regions HTTP/1.1\n" HOST JSON "Content-Length: 10\r\n\r\n") },
         { BYTES("POST /v1/regions\0 HTTP/1.1\r\n" HOST JSON "Content-Length: 10\r\n\r\n") },
         { BYTES("POST /v1/regions?a=b\0c HTTP/1.1\r\n" HOST JSON "Content-Length: 10\r\n\r\n") },
         { BYTES("POST /v1/regions HTTP/1.1\0\r\n" HOST JSON "Content-Length: 10\r\n\r\n") },
@@ -111,6 +119,39 @@ static void assert_all_refused(struct worker *w, talk *say)
                         assert_refused(w, say, head, good);
 }
 
+/*
+ * Chunks whose lines end in two ways: others take the line feed for a part of the chunk's extension, and everything up
+ * to the chunk's end by their count for its bytes, the second request included.
+ */
+static void assert_hidden_request_unread(struct worker *w, talk *say)
+{
+#define CHUNKED POST "Transfer-Encoding: chunked\r\n\r\n"
+#define HIDDEN "GET /v1/limits HTTP/1.1\r\n" HOST "\r\n"
+        static const char *const requests[] = {
+                CHUNKED "a;\n" GOOD "\r\n0\r\n\r\n" HIDDEN,        CHUNKED "a\n" GOOD "\r\n0\r\n\r\n" HIDDEN,
+                CHUNKED "a\r\n" GOOD "\n0\r\n\r\n" HIDDEN,         CHUNKED "a\r\n" GOOD "\r\n0;\n\r\n" HIDDEN,
+                CHUNKED "a\r\n" GOOD "\r\n0\r\nX: y\n\r\n" HIDDEN, CHUNKED "a\r\n" GOOD "\r\n0\r\n\n" HIDDEN,
+                CHUNKED "a;\r" GOOD "\r\n0\r\n\r\n" HIDDEN,
+        };
+
+        for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++)
+                for (size_t good = 0; good < 2; good++) {
+                        const char *bytes = text_format("%s%s", good ? GET : "", requests[i]);
+                        const char *said = say(w, bytes, strlen(bytes));
+
+                        test_row(bytes);
+                        assert_in_range(text_count(said, "HTTP/1.1 "), good, good + 1);
+                        assert_null(strstr(said, "wait_ms_max"));
+                        if (!good && say == wire_talk) /* the gate has seen the chunks, too */
+                                assert_int_equal(text_count(said, "HTTP/1.1 400"), 1);
+                }
+}
+
+ON_WORKER(no_request_hides_in_a_chunk)
+{
+        assert_hidden_request_unread(w, wire_talk);
+}
+
 ON_WORKER(heads_that_hide_something_are_refused_wherever_they_stand)
 {
         assert_all_refused(w, wire_talk);
@@ -126,5 +167,6 @@ WITH_WORKER(they_are_refused_within_tls)
         const char *key = text_format("%s/server-key.pem", getenv("FERRY_TEST_TLS"));
         worker_start_plain(w, "w", STRINGS("--listen", "127.0.0.1:0", "--tls-cert", certificate, "--tls-key", key));
         assert_all_refused(w, say_by_tls);
+        assert_hidden_request_unread(w, say_by_tls);
         assert_non_null(strstr(say_by_tls(w, good, strlen(good)), "HTTP/1.1 201"));
 }

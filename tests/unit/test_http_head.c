@@ -32,7 +32,6 @@ TEST(a_head_is_whole_with_its_empty_line)
                 assert_int_equal(classify(head, n, &error), HEAD_PARTIAL);
         assert_int_equal(classify(BYTES(head), &error), HEAD_WHOLE);
         assert_int_equal(classify(BYTES(START "\r\nbody\0body"), &error), HEAD_WHOLE);
-        assert_int_equal(classify(BYTES("GET / HTTP/1.1\nHost:\n\n"), &error), HEAD_WHOLE);
         assert_int_equal(classify(BYTES("GET  / HTTP/1.0\r\n\r\n"), &error), HEAD_WHOLE);
         assert_int_equal(classify(BYTES("get /a%20b HTTP/1.1\r\nX: y\r\nhOST: z\r\n\r\n"), &error), HEAD_WHOLE);
 }
@@ -66,6 +65,16 @@ TEST(heads_that_are_not_http_are_refused)
                 START "Content-Length\t: 1\r\n\r\n",
                 START "X(y): z\r\n\r\n",
                 START "X: y\rZ: z\r\n\r\n",
+                START "X: y\n\r\n",
+                START "X: y\nZ: z\r\n\r\n",
+                START "X: y\r\n\n",
+                START "X: y\n\n",
+                START "\n",
+                START "X: y\r\r\n\r\n",
+                "GET / HTTP/1.1\nHost: x\r\n\r\n",
+                "GET /\r HTTP/1.1\r\nHost: x\r\n\r\n",
+                "\n" START "\r\n",
+                "\r" START "\r\n",
                 "GET / HTTP/1.x\r\nHost: x\r\n\r\n",
         };
         int error;
@@ -126,6 +135,47 @@ TEST(heads_that_are_too_large_are_refused)
         assert_int_equal(error, FERRY_E_HEAD_TOO_LARGE);
 }
 
+/* As far as they have come with the head, and as far as the body goes. */
+TEST(chunk_lines_end_with_cr_and_lf)
+{
+#define CHUNKED START "Transfer-Encoding: chunked\r\n\r\n"
+        static const char *const good[] = {
+                CHUNKED,
+                CHUNKED "3\r\na\nb\r\n0\r\n\r\n",
+                CHUNKED "3;x=y\r\n\r\n\n\r\n0\r\n\r\n",
+                CHUNKED "3\r",
+                CHUNKED "3\r\n\n",
+                CHUNKED "3\r\nabc\r",
+                CHUNKED "0\r\nA: b\r\n\r\nGET /\n",
+                CHUNKED "ffffffffffffffff\r\n\n",
+                START "X: Transfer-Encoding: chunked\r\n\r\n3\n",
+        };
+        static const char *const bad[] = {
+                CHUNKED "3\nabc\r\n0\r\n\r\n",
+                CHUNKED "3\rabc\r\n0\r\n\r\n",
+                CHUNKED "3;x\ny\r\n",
+                CHUNKED "3;x\ry",
+                CHUNKED "3\r\nabc\n0\r\n\r\n",
+                CHUNKED "3\r\nabc\r0\r\n\r\n",
+                CHUNKED "3\r\nabc\r\n0\n\r\n",
+                CHUNKED "3\r\nabc\r\n0\r\n\n",
+                CHUNKED "3\r\nabc\r\n0\r\nX: y\n\r\n",
+                CHUNKED "1\r\na\r\n2\r\nbc\r\n1\nd",
+                START "TRANSFER-ENCODING:chunked\r\n\r\n3\n",
+        };
+        int error;
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(good); i++) {
+                test_row(good[i]);
+                assert_int_equal(classify(good[i], strlen(good[i]), &error), HEAD_WHOLE);
+        }
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++) {
+                test_row(bad[i]);
+                assert_int_equal(classify(bad[i], strlen(bad[i]), &error), HEAD_REFUSED);
+                assert_int_equal(error, FERRY_E_INVALID_PARAMETER);
+        }
+}
+
 TEST(a_tls_record_is_whole_or_foreign)
 {
         static const char record[] = "\x16\x03\x01\x00\x04\x01\x00\x01\xfc";
@@ -183,8 +233,12 @@ TEST(parts_of_a_head_lie_one_behind_the_other)
                 bool whole;
         } rows[] = {
                 { BYTES("GET / HTTP/1.1\r\n\r\n"), true },
-                { BYTES("GET / HTTP/1.1\n\n"), true },
-                { BYTES(START "X: y\r\nY:z\nZ:\r\n\r\n"), true },
+                { BYTES(START "X: y\r\nY:z\r\nZ:\r\n\r\n"), true },
+                { BYTES("GET / HTTP/1.1\n\n"), false },
+                { BYTES("GET / HTTP/1.1\nX: y\r\n\r\n"), false },
+                { BYTES(START "X: y\r\nY:z\nZ:\r\n\r\n"), false },
+                { BYTES(START "X: y\n\r\n"), false },
+                { BYTES(START "X: y\r\n\n"), false },
                 { BYTES(START "X: y\0z\r\n\r\n"), false },
                 { BYTES(START "X: y\0z\r\nY: z\r\n\r\n"), false },
                 { BYTES(START "X: y\0\0z\r\n\r\n"), false },

@@ -67,8 +67,13 @@ TEST(content_ranges_name_first_and_last_byte)
         assert_int_equal(first, 0);
         assert_int_equal(last, 0);
         assert_int_equal(total, UINT64_MAX);
-        FOR_EACH_TEXT (text, "", "bytes", "bytes 0-1", "bytes=0-1/2", "bytes 1-0/2", "bytes 0-2/2", "bytes */10",
-                       "bytes 0-1/2 x", "bytes -1/2", "items 0-1/2")
+        assert_true(content_range_parse("bytes 0-1/9223372036854775807", &first, &last, &total));
+        assert_int_equal(total, INT64_MAX);
+        FOR_EACH_TEXT (text, "bytes 0-1/9223372036854775808", "bytes 0-1/18446744073709551615",
+                       "bytes 0-1/99999999999999999999999", "bytes 0-9223372036854775807/*",
+                       "bytes 0-18446744073709551614/*", "bytes 0-99999999999999999999999/*", "", "bytes", "bytes 0-1",
+                       "bytes=0-1/2", "bytes 1-0/2", "bytes 0-2/2", "bytes */10", "bytes 0-1/2 x", "bytes -1/2",
+                       "items 0-1/2")
                 if (content_range_parse(text, &first, &last, &total))
                         fail_msg("%s was taken", text);
 }
