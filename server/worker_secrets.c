@@ -13,7 +13,7 @@
 #include "base/util.h"
 #include "worker_error.h"
 
-enum { LINE_FILE_MAX = 4096, TOKEN_SHORT = 16, PEM_FILE_MAX = 1 << 20 }; /* bytes */
+enum { LINE_FILE_MAX = 4096, TOKEN_MIN = 16, PEM_FILE_MAX = 1 << 20 }; /* bytes */
 
 /* What a file has to hold. */
 enum secret { SECRET_TOKEN, SECRET_USER, SECRET_PEM };
@@ -71,8 +71,11 @@ static int token_check(const char *flag, const char *path, const char *token)
         for (const char *c = token; *c; c++)
                 if (!isgraph((unsigned char)*c))
                         return worker_fail(-EINVAL, "--%s: %s: a token has only visible ASCII characters", flag, path);
-        if (strlen(token) < TOKEN_SHORT)
-                log_event(LOG_WARN, "token is short", LOG_S("file", path), LOG_S("advice", "openssl rand -base64 32"));
+        if (strlen(token) < TOKEN_MIN)
+                return worker_fail(-EINVAL,
+                                   "--%s: %s: a token has at least %d characters, so that nobody guesses it: openssl "
+                                   "rand -base64 32 makes one, and --no-auth serves without",
+                                   flag, path, TOKEN_MIN);
         return 0;
 }
 

@@ -21,6 +21,7 @@ static bool is_wanted(const struct event_readers *readers, struct event_reader *
         struct http_server *server = readers->server;
 
         return atomic_load(&server->events_stopped) || (reader->left && latch_is_set(reader->left)) ||
+               atomic_load(&server->credentials.n_reloads) != reader->n_reloads ||
                event_log_has(server->config.events, &reader->filter, &reader->place);
 }
 

@@ -20,7 +20,7 @@ struct run_queue;
 
 enum {
         EVENT_READERS_MAX = 4096,     /* streams */
-        EVENT_BEAT_MS = 15000,        /* interval of keep-alives on an idle stream */
+        EVENT_BEAT_MS = 10000,        /* interval of keep-alives on an idle stream */
         EVENT_DELIVERY_US = 20 * 1000 /* least time between two rounds, so that a burst of events costs few rounds */
 };
 
@@ -29,6 +29,7 @@ struct event_reader {
         void (*wake)(struct event_reader *reader);
         struct http_latch *left; /* the client's end; NULL = watched elsewhere */
         bool beats;              /* also woken every EVENT_BEAT_MS */
+        unsigned n_reloads;      /* of the secrets by which it was allowed: also woken when they are replaced */
         struct event_filter filter;
         struct event_place place;
         struct event_reader *previous, *next; /* previous NULL = not listed */
@@ -37,7 +38,7 @@ struct event_reader {
 struct event_readers {
         struct http_server *server;
         struct run_queue *queue; /* of the thread */
-        atomic_bool told;        /* any thread: an event was published, or a client has left */
+        atomic_bool told;        /* any thread: an event was published, a client has left, or there are new secrets */
         atomic_size_t n_idle;    /* written by the thread */
         /* The thread's own: */
         struct event_reader *idle;
@@ -49,8 +50,8 @@ struct event_readers {
 /* ---- the thread itself: */
 
 /*
- * Lists a reader that has read all. false, and not listed: an event has come meanwhile, the client has left, or the
- * server stops.
+ * Lists a reader that has read all. false, and not listed: an event has come meanwhile, the client has left, the
+ * secrets have been replaced, or the server stops.
  */
 bool event_reader_idle(struct event_readers *readers, struct event_reader *reader);
 /* Takes the reader off the list, if it is listed. */

@@ -32,7 +32,8 @@ struct event_stream {
         struct event_reader reader;
         struct http_server *server;
         struct event_readers *readers;
-        struct http_connection *connection; /* may be freed before the response */
+        struct http_connection *connection;   /* may be freed before the response */
+        struct http_credentials *credentials; /* a reference: those by which it was allowed */
         char label[OPERATION_LABEL_SIZE];
         bool beat;                /* woken: send a keep-alive if there is no event */
         struct ferry_buffer text; /* to send */
@@ -132,6 +133,21 @@ static void add_beat(struct event_stream *stream)
         add(stream, beat, (size_t)n);
 }
 
+/* Whether the worker's token is another than when the stream was allowed. The stream goes on by the newest set. */
+static bool is_revoked(struct event_stream *stream)
+{
+        struct credentials_cache *cache = &stream->connection->shard->owner->credentials;
+        struct http_credentials *newest = credentials_current(cache), *before = stream->credentials;
+
+        if (newest == before)
+                return false;
+        stream->credentials = credentials_ref(newest);
+        stream->reader.n_reloads = cache->n_reloads;
+        bool revoked = newest->secrets.token && !ferry_secret_equal(newest->secrets.token, before->secrets.token);
+        credentials_unref(before);
+        return revoked;
+}
+
 /* libmicrohttpd's content reader. */
 static ssize_t read_stream(void *context, uint64_t position, char *buffer, size_t max)
 {
@@ -140,7 +156,7 @@ static ssize_t read_stream(void *context, uint64_t position, char *buffer, size_
         while (stream->sent == stream->text.size) {
                 ferry_buffer_clear(&stream->text, false);
                 stream->sent = 0;
-                if (latch_is_set(&stream->connection->end))
+                if (latch_is_set(&stream->connection->end) || is_revoked(stream))
                         return MHD_CONTENT_READER_END_OF_STREAM;
                 bool stopped = atomic_load(&stream->server->events_stopped);
                 read_log(stream);
@@ -181,6 +197,7 @@ static void free_stream(void *context)
         atomic_fetch_sub(&stream->server->n_streams, 1);
         metric_add(stream->server->event_readers, -1);
         ferry_buffer_clear(&stream->text, false);
+        credentials_unref(stream->credentials);
         free(stream);
 }
 
@@ -188,15 +205,20 @@ static struct event_stream *new_stream(struct http_request *request, const struc
                                        const struct event_place *place)
 {
         struct event_stream *stream = calloc(1, sizeof(*stream));
+        struct credentials_cache *cache = &request->connection->shard->owner->credentials;
 
         if (!stream)
                 return NULL;
         stream->server = request->server;
         stream->connection = request->connection;
         stream->readers = stream->connection->readers;
-        stream->reader = (struct event_reader){
-                .wake = wake, .left = &stream->connection->end, .beats = true, .filter = *filter, .place = *place
-        };
+        stream->credentials = credentials_ref(cache->current);
+        stream->reader = (struct event_reader){ .wake = wake,
+                                                .left = &stream->connection->end,
+                                                .beats = true,
+                                                .n_reloads = cache->n_reloads,
+                                                .filter = *filter,
+                                                .place = *place };
         if (filter->label) {
                 (void)snprintf(stream->label, sizeof(stream->label), "%s", filter->label);
                 stream->reader.filter.label = stream->label;
@@ -227,6 +249,8 @@ void event_stream_answer(struct http_request *request, const struct event_filter
                           : NULL;
         if (!response) {
                 atomic_fetch_sub(&server->n_streams, 1);
+                if (stream)
+                        credentials_unref(stream->credentials);
                 free(stream);
                 request_problem(request, -ENOMEM, NULL);
                 return;

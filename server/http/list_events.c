@@ -14,6 +14,7 @@
 #include "latch.h"
 #include "page.h"
 #include "request.h"
+#include "shard.h"
 #include "wait.h"
 
 /* The state of a request that waits for events. Connection's thread; come may be set on any. */
@@ -47,7 +48,10 @@ static struct event_wait *event_wait_new(struct http_request *request, const str
                 return NULL;
         latch_init(&wait->come);
         wait->readers = request->connection->readers;
-        wait->reader = (struct event_reader){ .wake = on_come, .filter = *filter, .place = *place };
+        wait->reader = (struct event_reader){ .wake = on_come,
+                                              .n_reloads = request->connection->shard->owner->credentials.n_reloads,
+                                              .filter = *filter,
+                                              .place = *place };
         request_keep(request, wait, event_wait_end);
         return wait;
 }

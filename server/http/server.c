@@ -162,6 +162,7 @@ int http_server_reload(struct http_server *server, const struct http_secrets *se
                 return error;
         }
         credentials_replace(&server->credentials, credentials);
+        tell_readers(server); /* those whose token is no longer valid end */
         return 0;
 }
 

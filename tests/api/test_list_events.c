@@ -260,6 +260,36 @@ WITH_WORKER(events_need_the_full_token)
         (void)unlink(peer_path);
 }
 
+/* The worker reads its token anew: a stream goes on with the same one, and ends with another. */
+WITH_WORKER(a_stream_ends_with_its_token)
+{
+        char path[] = "/tmp/ferry-token-XXXXXX";
+        struct raw_answer waited;
+
+        (void)close(mkstemp(path));
+        file_write(path, TOKEN "\n");
+        worker_start_plain(w, "a", STRINGS("--listen", "127.0.0.1:0", "--token-file", path));
+        worker_connect(w, NULL, &(struct ferry_options){ .token = TOKEN });
+        struct stream s = stream_begin(w, "", "Authorization: Bearer " TOKEN "\r\nConnection: close\r\n");
+        worker_hang_up(w, "tokens and certificates reloaded", 1);
+        (void)stream_await(&s, region_make(w, 10, 0));
+        int waiting = raw_connect(w);
+        const char *request = "GET /v1/events?type=peer&wait_ms=50000 HTTP/1.1\r\nHost: localhost\r\n"
+                              "Authorization: Bearer " TOKEN "\r\nConnection: close\r\n\r\n";
+        raw_send(waiting, request, strlen(request));
+        file_write(path, "another-" TOKEN "\n");
+        worker_hang_up(w, "tokens and certificates reloaded", 2);
+        while (stream_read(&s))
+                ;
+        raw_receive(waiting, false, &waited);
+        (void)close(waiting);
+        stream_close(&s);
+        wire_refused(w, 401, "unauthenticated",
+                     "GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " TOKEN "\r\n\r\n");
+        worker_stop(w);
+        (void)unlink(path);
+}
+
 ON_WORKER(near_limits_are_told, "--max-regions", "10")
 {
         const char *ids[10];

@@ -95,7 +95,7 @@ WITH_SCENE(without_the_token_nothing_but_the_open_pages_is_served)
         start(s, &s->a, "a", NULL);
         for (size_t i = 0; i < GUARDED; i++) {
                 assert_int_equal(ask(&s->a, guarded[i][0], guarded[i][1], NULL, &answer), 401);
-                answer_assert_header(&answer, "WWW-Authenticate", "Bearer");
+                answer_assert_header(&answer, "WWW-Authenticate", "Bearer"); /* no token: nothing but the scheme */
                 answer_assert_problem(&answer, 401, "unauthenticated");
         }
         assert_int_equal(ask(&s->a, "GET", "/v1/operations/op_0000000000000001/metadata", NULL, NULL), 401);
@@ -105,6 +105,7 @@ WITH_SCENE(without_the_token_nothing_but_the_open_pages_is_served)
         /* No token and a wrong one are told apart. */
         assert_int_equal(ask(&s->a, "GET", "/v1/worker", "Bearer " OTHER, &answer), 401);
         assert_non_null(strstr(answer.body, "The token is not one of this worker's"));
+        answer_assert_header(&answer, "WWW-Authenticate", "Bearer error=\"invalid_token\"");
         assert_int_equal(ask(&s->a, "GET", "/v1/worker", NULL, &answer), 401);
         assert_non_null(strstr(answer.body, "Send the worker's token as Authorization: Bearer"));
         for (size_t i = 0; i < sizeof(open) / sizeof(open[0]); i++)
@@ -161,6 +162,7 @@ WITH_SCENE(the_peer_token_fetches_metadata_and_the_worker_and_nothing_else)
         for (size_t i = 0; i < GUARDED; i++) {
                 (void)ask(&s->a, guarded[i][0], guarded[i][1], "Bearer " PEER, &answer);
                 answer_assert_problem(&answer, 403, "forbidden");
+                answer_assert_header(&answer, "WWW-Authenticate", "Bearer error=\"insufficient_scope\"");
         }
 }
 
@@ -267,12 +269,26 @@ WITH_SCENE(token_files_are_looked_at_closely)
         assert_non_null(strstr(errors, "token file readable by other users"));
 }
 
-WITH_SCENE(a_short_token_is_warned_of)
+WITH_SCENE(a_token_that_can_be_guessed_is_refused)
 {
+        const char *errors;
+
         file_write(s->peer, "0123456789abcde\n");
+        for (size_t i = 0; i < 2; i++) {
+                assert_int_equal(ferryd_run(STRINGS("--listen", "127.0.0.1:0", i ? "--token-file" : "--peer-token-file",
+                                                    s->peer),
+                                            NULL, &errors),
+                                 2);
+                assert_non_null(strstr(errors, "at least 16 characters"));
+                assert_non_null(strstr(errors, "--no-auth"));
+        }
+        file_write(s->peer, "0123456789abcdef\n");
         start(s, &s->a, "a", NULL);
-        worker_expect(&s->a, "token is short");
-        assert_non_null(strstr(worker_log(&s->a), "token is short"));
+        /* Nor does a running worker take one. */
+        worker_expect(&s->a, "reloading tokens and certificates failed");
+        file_write(s->full, "0123456789abcde\n");
+        worker_hang_up(&s->a, "reloading tokens and certificates failed", 1);
+        assert_int_equal(ask(&s->a, "GET", "/v1/regions", "Bearer " FULL, NULL), 200);
 }
 
 /* Whoever listens to everybody must say who may come; 0.0.0.0 is not opened here. */

@@ -105,6 +105,8 @@ TEST(only_this_machines_addresses_are_loopback)
         }
 }
 
+#define SECRET "s3cret-of-16-chr"
+
 TEST(listening_beyond_loopback_needs_a_token_or_a_word)
 {
         static const char *const listen[] = { "127.0.0.1:0", "0.0.0.0:0" };
@@ -116,7 +118,7 @@ TEST(listening_beyond_loopback_needs_a_token_or_a_word)
         assert_int_equal(error_of(&options, ""), 0);
         options.no_auth = false;
         options.token_file = path;
-        write_file("secret\n", 7);
+        write_file(SECRET "\n", strlen(SECRET "\n"));
         assert_int_equal(error_of(&options, ""), 0);
 }
 
@@ -125,7 +127,7 @@ TEST(a_peer_token_alone_does_not_guard_a_worker)
         static const char *const listen[] = { "0.0.0.0:0" };
         const struct worker_options options = { .listen = listen, .n_listen = 1, .peer_token_file = path };
 
-        write_file("secret\n", 7);
+        write_file(SECRET "\n", strlen(SECRET "\n"));
         assert_int_equal(error_of(&options, "--token-file"), -EINVAL);
 }
 
@@ -133,12 +135,12 @@ TEST(a_token_is_one_line_without_its_end)
 {
         const struct worker_options options = { .token_file = path };
 
-        FOR_EACH_TEXT (text, "s3cret", "s3cret\n", "s3cret\r\n", "s3cret\n\n") {
+        FOR_EACH_TEXT (text, SECRET, SECRET "\n", SECRET "\r\n", SECRET "\n\n") {
                 struct worker_settings *settings = NULL;
 
                 write_file(text, strlen(text));
                 assert_int_equal(worker_settings_new(&options, &settings), 0);
-                assert_string_equal(settings->secrets.token, "s3cret");
+                assert_string_equal(settings->secrets.token, SECRET);
                 assert_null(settings->secrets.peer_token);
                 worker_settings_free(settings);
         }
@@ -149,7 +151,13 @@ TEST(token_files_that_hold_no_token_are_refused)
         static const struct {
                 const char *text;
                 size_t size;
-        } bad[] = { { "", 0 }, { "\n", 1 }, { "a\nb\n", 4 }, { "a b\n", 4 }, { "a\0b", 3 }, { "\xc3\xa4\n", 3 } };
+        } bad[] = { { "", 0 },
+                    { "\n", 1 },
+                    { "a\nb\n", 4 },
+                    { "a b\n", 4 },
+                    { "a\0b", 3 },
+                    { "\xc3\xa4\n", 3 },
+                    { "s3cret-of-15-ch\n", 16 } };
         static char large[5000];
         struct worker_options options = { .token_file = path };
 
@@ -195,7 +203,7 @@ TEST(both_tokens_may_not_be_the_same)
 {
         const struct worker_options options = { .token_file = path, .peer_token_file = path };
 
-        write_file("secret\n", 7);
+        write_file(SECRET "\n", strlen(SECRET "\n"));
         assert_int_equal(error_of(&options, "same token"), -EINVAL);
 }
 
@@ -217,7 +225,7 @@ TEST(certificates_come_with_keys_and_are_pem)
 {
         struct worker_options options = { .tls_cert = path };
 
-        write_file("secret\n", 7);
+        write_file(SECRET "\n", strlen(SECRET "\n"));
         assert_int_equal(error_of(&options, "--tls-key"), -EINVAL);
         options.tls_key = path;
         assert_int_equal(error_of(&options, "not a PEM file"), -EINVAL);

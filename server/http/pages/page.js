@@ -8,7 +8,7 @@ const $ = (id) => document.getElementById(id);
 const SECONDS = 300, FAILURES = 20, SOON_MS = 60000, PASSIVE = { readable: true, writable: true };
 const RECEIVES = { read: true, writable: true };
 
-let silentMs = 40000; /* the stream has a beat every 15 s */
+let silentMs = 40000; /* the stream has a beat every 10 s */
 let stream = new AbortController(); /* ends with its stream, and all requests with it */
 let token = null, skew = 0, dirty = false, about = '', started = 0;
 let operations = new Map(), peers = [], failures = [], metrics = new Map(), limits = {};

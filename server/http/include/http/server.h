@@ -89,9 +89,9 @@ struct http_config {
 int http_server_new(const struct http_config *config, struct http_server **ret_server);
 
 /*
- * Replaces the secrets: certificates for new connections, tokens for new requests. Open connections stay. A secret that
- * was set must be set again, and none may be added. 0; -EINVAL: that was violated, or the certificate is not usable;
- * -ENOMEM. Any thread, one at a time.
+ * Replaces the secrets: certificates for new connections, tokens for new requests. Open connections stay; streams of
+ * events end where the token has changed. A secret that was set must be set again, and none may be added. 0; -EINVAL:
+ * that was violated, or the certificate is not usable; -ENOMEM. Any thread, one at a time.
  */
 int http_server_reload(struct http_server *server, const struct http_secrets *secrets);
 
