@@ -68,10 +68,11 @@ struct http_server {
         struct http_dispatch dispatch;
         struct credentials_source credentials; /* has its own lock */
         atomic_bool draining;
-        _Atomic uint64_t last_request; /* id of the last request; starts at random */
-        atomic_size_t n_connections;   /* of all threads */
-        atomic_bool events_stopped;    /* readers of events must not wait any more */
-        atomic_size_t n_streams;       /* of events */
+        _Atomic uint64_t last_request;  /* id of the last request; starts at random */
+        atomic_size_t n_connections;    /* of all threads */
+        atomic_size_t most_connections; /* since the memory of those that have gone was given back */
+        atomic_bool events_stopped;     /* readers of events must not wait any more */
+        atomic_size_t n_streams;        /* of events */
         struct metric *waiters, *event_readers, *events_missed;
         struct copier *copier;       /* copies content of GPUs; has its own lock */
         atomic_size_t copying_bytes; /* of its buffers */

@@ -177,3 +177,26 @@ ON_PAIR(eight_clients_create_at_the_same_time)
                 assert_int_equal(list.items[i].status, FERRY_COMPLETE);
         ferry_operation_list_clear(&list);
 }
+
+/* malloc alone would keep it, below what is still in use. */
+ON_WORKER(the_memory_of_many_connections_is_given_back)
+{
+        enum { CROWD = 900, CONNECTION_KB = 16 };
+        static const char request[] = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        uint64_t before_kb = worker_status_kb(w, "RssAnon");
+        struct raw_answer answer;
+        int fds[CROWD];
+
+        for (size_t i = 0; i < CROWD; i++) {
+                fds[i] = raw_connect(w);
+                raw_send(fds[i], request, strlen(request));
+                raw_receive(fds[i], false, &answer);
+                assert_int_equal(answer.status, 200);
+        }
+        if (!SANITIZED) /* which has a malloc of its own */
+                assert_true(worker_status_kb(w, "RssAnon") > before_kb + CROWD * CONNECTION_KB / 2);
+        for (size_t i = 0; i < CROWD; i++)
+                (void)close(fds[i]);
+        if (!SANITIZED)
+                WAIT_UNTIL(worker_status_kb(w, "RssAnon") < before_kb + CROWD * CONNECTION_KB / 2);
+}
