@@ -13,7 +13,7 @@
 
 #include "client_internal.h"
 
-enum { CONNECTION_IDLE_MS = 118000 }; /* as libcurl: somebody on the way may have forgotten a connection by then */
+enum { CONNECTION_IDLE_MS = 30000 }; /* a worker ends an idle connection after 60 s; a NAT forgets it without a word */
 
 /* libcurl says only that it could not connect, and lets programs that the caller starts inherit the connection. */
 static curl_socket_t connection_on_socket(void *context, curlsocktype purpose, struct curl_sockaddr *address)

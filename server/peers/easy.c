@@ -9,9 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <ferry/error.h>
 #include <ferry/http_only.h>
+
+#include <utlist.h>
+#include <xxhash.h>
 
 #include "base/allowlist.h"
 #include "base/util.h"
@@ -21,11 +25,24 @@ enum {
         HEADERS_MAX = 64 * 1024, /* bytes of one answer; an honest worker sends a few hundred */
         DEAD_MS = 5000,          /* closes a connection whose peer does not acknowledge sent bytes for so long … */
         PROBE_S = 1,             /* … or does not answer probes, while only the peer has to send */
+        KEPT = 16,               /* connections without a request */
+        KEPT_S = 30,             /* a worker ends an idle one after 60 s; a proxy or a NAT may be sooner */
 };
 
 static void cleanup_curl(char **text)
 {
         curl_free(*text);
+}
+
+/* A digest of host and port. 0, or CURLE_OUT_OF_MEMORY. */
+static CURLUcode take_host(struct easy *easy, const char *host)
+{
+        FERRY_CLEANUP(cleanup_curl) char *port = NULL;
+        CURLUcode r = curl_url_get(easy->url, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT);
+
+        if (r == CURLUE_OK)
+                easy->host = XXH3_64bits_withSeed(host, strlen(host), strtoul(port, NULL, 10));
+        return r;
 }
 
 int easy_locate(struct easy *easy, const struct easy_settings *settings, const char *url, char *detail,
@@ -52,6 +69,8 @@ int easy_locate(struct easy *easy, const struct easy_settings *settings, const c
                  curl_url_get(easy->url, CURLUPART_HOST, &host, 0) != CURLUE_OK ||
                  (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0))
                 why = "this is not an http or https URL";
+        else if (take_host(easy, host) != CURLUE_OK)
+                return -ENOMEM;
         if (why) {
                 (void)snprintf(detail, detail_size, "%s", why);
                 return FERRY_E_INVALID_PARAMETER;
@@ -105,40 +124,129 @@ static size_t on_header(char *data, size_t one, size_t size, void *context)
         return easy_count_header(context, size);
 }
 
+/* ---- connections ---- */
+
+/* A socket of libcurl's, until it closes it. */
+struct easy_socket {
+        struct easy_socket *prev, *next;
+        curl_socket_t fd;
+        uint64_t host;
+        struct easy *user; /* the request that connects it or goes over it; NULL = it is kept */
+        bool ended;        /* libcurl closes it before it would take it again */
+};
+
 /* The allowlist is checked against the address as well, before the first packet: a name may resolve to anything. */
 static curl_socket_t on_socket(void *context, curlsocktype purpose, struct curl_sockaddr *address)
 {
         struct easy *easy = context;
+        struct easy_socket *made;
         unsigned dead_ms = DEAD_MS;
         int probe_s = PROBE_S;
-        curl_socket_t fd;
 
         if (purpose != CURLSOCKTYPE_IPCXN ||
             (!easy->trusted && !allowlist_admits_address(easy->settings->allowlist, &address->addr))) {
                 easy->address_refused = true;
                 return CURL_SOCKET_BAD;
         }
-        easy->address_tried = true;
-        fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
-        if (fd < 0)
+        easy->address_tried = easy->fresh = true;
+        made = malloc(sizeof(*made));
+        if (!made)
                 return CURL_SOCKET_BAD;
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &dead_ms, sizeof(dead_ms));
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &probe_s, sizeof(probe_s));
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &probe_s, sizeof(probe_s));
-        (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &probe_s, sizeof(probe_s));
-        return fd;
+        *made = (struct easy_socket){
+                .fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol),
+                .host = easy->host,
+                .user = easy,
+        };
+        if (made->fd < 0) {
+                free(made);
+                return CURL_SOCKET_BAD;
+        }
+        (void)setsockopt(made->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &dead_ms, sizeof(dead_ms));
+        (void)setsockopt(made->fd, IPPROTO_TCP, TCP_KEEPIDLE, &probe_s, sizeof(probe_s));
+        (void)setsockopt(made->fd, IPPROTO_TCP, TCP_KEEPINTVL, &probe_s, sizeof(probe_s));
+        (void)setsockopt(made->fd, SOL_SOCKET, SO_KEEPALIVE, &probe_s, sizeof(probe_s));
+        DL_APPEND(easy->multi->sockets, made);
+        return made->fd;
 }
 
+static int on_close(void *context, curl_socket_t fd)
+{
+        struct easy_multi *multi = context;
+        struct easy_socket *closed;
+
+        DL_SEARCH_SCALAR(multi->sockets, closed, fd, fd);
+        if (closed)
+                DL_DELETE(multi->sockets, closed);
+        free(closed);
+        return close(fd);
+}
+
+static int port_of(curl_socket_t fd)
+{
+        struct sockaddr_storage address = { 0 };
+        socklen_t size = sizeof(address);
+
+        (void)getsockname(fd, (struct sockaddr *)&address, &size);
+        return ntohs(address.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&address)->sin6_port
+                                                   : ((struct sockaddr_in *)&address)->sin_port);
+}
+
+static void end_kept(struct easy_socket *kept)
+{
+        kept->ended = true;
+        (void)shutdown(kept->fd, SHUT_RDWR);
+}
+
+/* A kept connection to the host was dead, so the others are likely to be. */
+static void end_kept_to(const struct easy *easy)
+{
+        struct easy_socket *kept;
+
+        DL_FOREACH (easy->multi->sockets, kept)
+                if (!kept->user && kept->host == easy->host)
+                        end_kept(kept);
+}
+
+/* Requests that have just started may take as many. libcurl by itself keeps four for each. */
+static void end_surplus(struct easy_multi *multi)
+{
+        struct easy_socket *kept;
+        size_t n = 0;
+
+        DL_FOREACH (multi->sockets, kept)
+                n += !kept->user && !kept->ended;
+        DL_FOREACH (multi->sockets, kept) {
+                if (n <= KEPT + multi->n_running)
+                        return;
+                if (!kept->user && !kept->ended) {
+                        end_kept(kept);
+                        n--;
+                }
+        }
+}
+
+/*
+ * A connection is there. libcurl itself repeats some requests over the next kept connection when the first one is dead,
+ * and so on with five of them: one is enough.
+ */
 static int on_request(void *context, char *ip, char *local_ip, int port, int local_port)
 {
         struct easy *easy = context;
+        struct easy_socket *kept;
+        bool repeated = easy->connected;
 
         (void)ip;
         (void)local_ip;
         (void)port;
-        (void)local_port;
         easy->connected = true;
-        return CURL_PREREQFUNC_OK;
+        if (repeated)
+                end_kept_to(easy);
+        if (easy->fresh)
+                return CURL_PREREQFUNC_OK;
+        DL_FOREACH (easy->multi->sockets, kept)
+                if (!kept->user && kept->host == easy->host && port_of(kept->fd) == local_port)
+                        kept->user = easy;
+        return repeated ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
 }
 
 static bool set_option(CURL *easy, CURLoption option, const char *value)
@@ -173,11 +281,13 @@ bool easy_prepare(struct easy *easy)
                curl_easy_setopt(curl, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED) == CURLE_OK &&
                curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
                curl_easy_setopt(curl, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2) == CURLE_OK &&
+               curl_easy_setopt(curl, CURLOPT_MAXAGE_CONN, (long)KEPT_S) == CURLE_OK &&
                curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, settings->connect_timeout_ms) == CURLE_OK &&
                curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header) == CURLE_OK &&
                curl_easy_setopt(curl, CURLOPT_HEADERDATA, easy) == CURLE_OK &&
                curl_easy_setopt(curl, CURLOPT_OPENSOCKETFUNCTION, on_socket) == CURLE_OK &&
                curl_easy_setopt(curl, CURLOPT_OPENSOCKETDATA, easy) == CURLE_OK &&
+               curl_easy_setopt(curl, CURLOPT_CLOSESOCKETFUNCTION, on_close) == CURLE_OK &&
                curl_easy_setopt(curl, CURLOPT_PREREQFUNCTION, on_request) == CURLE_OK &&
                curl_easy_setopt(curl, CURLOPT_PREREQDATA, easy) == CURLE_OK &&
                set_option(curl, CURLOPT_USERAGENT, settings->user_agent) &&
@@ -186,10 +296,88 @@ bool easy_prepare(struct easy *easy)
                set_option(curl, CURLOPT_SSLKEY, settings->key_file);
 }
 
-void easy_rearm(struct easy *easy)
+/* ---- running ---- */
+
+bool easy_multi_init(struct easy_multi *multi)
 {
+        multi->curl = curl_multi_init();
+        return multi->curl;
+}
+
+void easy_multi_clear(struct easy_multi *multi)
+{
+        (void)curl_multi_cleanup(FERRY_STEAL(multi->curl));
+}
+
+static bool easy_send(struct easy_multi *multi, struct easy *easy)
+{
+        easy->multi = multi;
         easy->header_bytes = 0;
-        easy->address_refused = easy->address_tried = easy->connected = easy->too_large = false;
+        easy->address_refused = easy->address_tried = easy->connected = easy->too_large = easy->fresh = false;
+        if (curl_easy_setopt(easy->curl, CURLOPT_FRESH_CONNECT, (long)easy->repeated) != CURLE_OK ||
+            curl_easy_setopt(easy->curl, CURLOPT_CLOSESOCKETDATA, multi) != CURLE_OK ||
+            curl_multi_add_handle(multi->curl, easy->curl) != CURLM_OK)
+                return false;
+        multi->n_running++;
+        return true;
+}
+
+bool easy_start(struct easy_multi *multi, struct easy *easy)
+{
+        easy->repeated = false;
+        return easy_send(multi, easy);
+}
+
+void easy_stop(struct easy *easy)
+{
+        struct easy_socket *used;
+
+        (void)curl_multi_remove_handle(easy->multi->curl, easy->curl);
+        easy->multi->n_running--;
+        DL_FOREACH (easy->multi->sockets, used)
+                if (used->user == easy)
+                        used->user = NULL;
+}
+
+static bool kept_was_dead(const struct easy *easy, CURLcode result)
+{
+        return easy->connected && !easy->fresh && !easy->header_bytes &&
+               (result == CURLE_SEND_ERROR || result == CURLE_RECV_ERROR || result == CURLE_GOT_NOTHING ||
+                result == CURLE_ABORTED_BY_CALLBACK);
+}
+
+/* false: it may not be repeated, or memory is short. */
+static bool easy_repeat(struct easy *easy, CURLcode result)
+{
+        if (easy->repeated || !kept_was_dead(easy, result))
+                return false;
+        end_kept_to(easy);
+        easy->repeated = true;
+        if (easy->rewind)
+                easy->rewind(easy);
+        return easy_send(easy->multi, easy);
+}
+
+void easy_multi_run(struct easy_multi *multi)
+{
+        CURLMsg *message;
+        int left;
+
+        (void)curl_multi_perform(multi->curl, &left);
+        while ((message = curl_multi_info_read(multi->curl, &left))) {
+                CURLcode result = message->data.result;
+                char *private = NULL;
+                struct easy *easy;
+
+                if (message->msg != CURLMSG_DONE)
+                        continue;
+                (void)curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &private);
+                easy = (struct easy *)(void *)private;
+                easy_stop(easy);
+                if (!easy_repeat(easy, result))
+                        easy->done(easy, result);
+        }
+        end_surplus(multi);
 }
 
 void easy_clear(struct easy *easy)

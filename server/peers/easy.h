@@ -5,8 +5,11 @@
 #include <curl/curl.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-/* One HTTP request to another worker or to etcd, by a libcurl easy handle: permitted hosts, rules, meaning of failures.
+/*
+ * One HTTP request to another worker or to etcd, by a libcurl easy handle: permitted hosts, rules, meaning of failures.
+ * A multi handle runs the requests of one thread and keeps their connections.
  */
 
 struct allowlist;
@@ -23,15 +26,28 @@ struct easy_settings {
 
 enum { EASY_DETAIL_SIZE = 256 };
 
+/* The requests of one thread, which owns all this. */
+struct easy_multi {
+        CURLM *curl; /* any thread may call curl_multi_wakeup */
+        size_t n_running;
+        struct easy_socket *sockets; /* oldest first */
+};
+
 /* One handle of libcurl. Made by any thread, then owned by the peers' thread. */
 struct easy {
         const struct easy_settings *settings;
         CURL *curl;
         CURLU *url;
-        bool trusted; /* the allowlist names the host: any address will do */
+        uint64_t host;            /* of the URL, with its port: a digest */
+        struct easy_multi *multi; /* that runs it, or ran it last */
+        bool trusted;             /* the allowlist names the host: any address will do */
         size_t header_bytes;
         /* the cause of a failure, which libcurl's codes do not tell */
         bool address_refused, address_tried, connected, too_large;
+        bool fresh;    /* the connection was made for this request; valid once connected */
+        bool repeated; /* the kept connection that it was sent over first was dead */
+        /* Goes back to the first byte of the request's body, which is sent again. NULL = it has no reader. */
+        void (*rewind)(struct easy *easy);
         /* The request is over and its handle in no multi handle any more. Thread: the peers'. */
         void (*done)(struct easy *easy, CURLcode result);
 };
@@ -49,8 +65,23 @@ int easy_admit(struct easy *easy, char *detail, size_t detail_size);
 /* Makes the handle, after easy_admit. The struct must not move from now on. false: memory is short. */
 bool easy_prepare(struct easy *easy);
 
-/* Prepares the same handle for another request. */
-void easy_rearm(struct easy *easy);
+/* Makes a multi handle. false: memory is short. */
+bool easy_multi_init(struct easy_multi *multi);
+/* When nothing runs. Takes one that was not made. */
+void easy_multi_clear(struct easy_multi *multi);
+
+/*
+ * Starts a request: the first one of its handle, or the next. Where it goes over a kept connection that turns out to be
+ * dead before a byte of the answer came, it is sent again over a new one, and the other connections kept to the host
+ * are closed. So a request must do no harm when the host gets it twice. false: memory is short.
+ */
+bool easy_start(struct easy_multi *multi, struct easy *easy);
+
+/* Ends a running request early; done is not called. */
+void easy_stop(struct easy *easy);
+
+/* Moves what can be moved, and calls done of the requests that are over. */
+void easy_multi_run(struct easy_multi *multi);
 
 /* Adds a header of a request (copied). false: memory is short. */
 bool easy_add_header(struct curl_slist **headers, const char *header);

@@ -89,17 +89,16 @@ bool lane_send(struct http_lane *lane)
         lane->has_digest = lane->in_range = false;
         if (transfer->spec.direction == ENGINE_WRITE || transfer->spec.verify)
                 lane->position = lane->first;
-        easy_rearm(&lane->easy);
         lane->busy = headers_make(lane) && set_method(lane) &&
                      curl_easy_setopt(lane->easy.curl, CURLOPT_HTTPHEADER, lane->headers) == CURLE_OK &&
-                     curl_multi_add_handle(transfer->multi, lane->easy.curl) == CURLM_OK;
+                     easy_start(transfer->multi, &lane->easy);
         return lane->busy;
 }
 
 void lane_stop(struct http_lane *lane)
 {
         if (lane->busy)
-                (void)curl_multi_remove_handle(lane->transfer->multi, lane->easy.curl);
+                easy_stop(&lane->easy);
         lane->busy = lane->waiting = false;
 }
 
@@ -179,6 +178,14 @@ static size_t on_send(char *to, size_t one, size_t size, void *context)
         return size;
 }
 
+static void on_rewind(struct easy *easy)
+{
+        struct http_lane *lane = FERRY_CONTAINER_OF(easy, struct http_lane, easy);
+
+        if (lane->transfer->spec.direction == ENGINE_WRITE)
+                lane->position = lane->first;
+}
+
 /* libcurl sends the bytes that it had read again, when the connection that it reused turns out to be closed. */
 static int on_seek(void *context, curl_off_t offset, int origin)
 {
@@ -240,6 +247,7 @@ bool lane_prepare(struct http_lane *lane)
 
         if (max_ms && max_ms < connect_ms)
                 connect_ms = max_ms;
+        easy->rewind = on_rewind;
         return easy_prepare(easy) && curl_easy_setopt(easy->curl, CURLOPT_CONNECTTIMEOUT_MS, connect_ms) == CURLE_OK &&
                curl_easy_setopt(easy->curl, CURLOPT_HEADERFUNCTION, on_header) == CURLE_OK &&
                curl_easy_setopt(easy->curl, CURLOPT_HEADERDATA, lane) == CURLE_OK &&

@@ -41,7 +41,7 @@ struct http_transfer {
         int stop_reason;                             /* why the transfer is to end; 0 = it is not */
         struct engine_transfer spec;                 /* as given to http_transfer_new; its key is wiped */
         char key_header[64 + 44], transfer_header[48];
-        CURLM *multi;
+        struct easy_multi *multi;
         struct stream stream;
         uint64_t next_offset; /* first byte that no lane has taken */
         uint64_t bytes;       /* of finished ranges */
@@ -50,6 +50,7 @@ struct http_transfer {
         uint64_t failing_us;  /* time of the first failure since bytes last moved; 0 = none */
         bool claimed;         /* the peer has answered a range */
         bool contacted;       /* a request was sent */
+        bool broken;          /* a connection broke after that: the peer may have the request */
         bool ended;           /* spec.ended was called; what still runs is the DELETE */
         int error;            /* once it has ended: why; 0 = it is complete */
         bool secure;

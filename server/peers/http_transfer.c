@@ -133,14 +133,27 @@ static void on_moved(struct http_lane *lane)
 
 /* ---- results ---- */
 
-/* A retry may succeed: the connection broke, or the peer has not yet noticed that it did. */
+/*
+ * A retry may succeed: the connection broke, or the peer has not yet noticed that it did. The peer takes a request that
+ * it gets twice for one of the same transfer. Without a claim a peer that cannot be reached is given up at once.
+ */
 static bool may_retry(const struct http_lane *lane, CURLcode result, long status, int error)
 {
-        if (result != CURLE_OK)
-                return lane->transfer->claimed && result != CURLE_WRITE_ERROR && result != CURLE_OUT_OF_MEMORY &&
+        bool claimed = lane->transfer->claimed;
+
+        switch (result) {
+        case CURLE_OK:
+                return ((claimed || lane->transfer->broken) && error == FERRY_E_ALREADY_CLAIMED) || status == 429 ||
+                       status == 502 || status == 504;
+        case CURLE_SEND_ERROR:
+        case CURLE_RECV_ERROR:
+        case CURLE_GOT_NOTHING:
+        case CURLE_PARTIAL_FILE:
+                return claimed || lane->easy.connected;
+        default:
+                return claimed && result != CURLE_WRITE_ERROR && result != CURLE_OUT_OF_MEMORY &&
                        result != CURLE_PEER_FAILED_VERIFICATION;
-        return (lane->transfer->claimed && error == FERRY_E_ALREADY_CLAIMED) || status == 429 || status == 502 ||
-               status == 504;
+        }
 }
 
 static void lane_failed(struct http_lane *lane, CURLcode result, long status)
@@ -154,6 +167,7 @@ static void lane_failed(struct http_lane *lane, CURLcode result, long status)
                 error = lane_classify(lane, status, detail);
         else
                 error = easy_classify(&lane->easy, result, "the content", detail);
+        transfer->broken |= result != CURLE_OK || lane->easy.repeated;
         if (lane->fault) {
                 http_transfer_stop(transfer, FERRY_E_TRANSFER_FAILED, lane->fault);
                 return;
@@ -244,7 +258,7 @@ uint64_t http_transfer_run(struct http_transfer *transfer, uint64_t now_us)
 
 /* ---- life ---- */
 
-void http_transfer_start(struct http_transfer *transfer, CURLM *multi)
+void http_transfer_start(struct http_transfer *transfer, struct easy_multi *multi)
 {
         int reason = transfer->spec.stopping(transfer->spec.context);
 

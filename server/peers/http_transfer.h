@@ -23,7 +23,7 @@ int http_transfer_new(const struct easy_settings *settings, const struct engine_
                       struct http_transfer **ret_transfer, char *detail, size_t detail_size);
 
 /* Starts the first range. */
-void http_transfer_start(struct http_transfer *transfer, CURLM *multi);
+void http_transfer_start(struct http_transfer *transfer, struct easy_multi *multi);
 
 /* Ends it with reason, at once: the memory is not touched any more. The peer is told afterwards. */
 void http_transfer_stop(struct http_transfer *transfer, int reason, const char *detail);

@@ -19,7 +19,7 @@ struct peers_thread {
         struct peers *peers;
         pthread_t thread; /* the start lock guards it, and the next two until the thread is there */
         bool started;
-        CURLM *multi;                  /* the thread's, but for curl_multi_wakeup */
+        struct easy_multi multi;       /* the thread's, but for curl_multi_wakeup */
         struct http_transfer *running; /* the thread's */
         struct http_transfer *queued;  /* the lock guards it */
 };

@@ -17,8 +17,6 @@
 
 /* The peers' threads: they fetch documents, move transfers over HTTP, and run the registry. */
 
-enum { CONNECTIONS_KEPT = 64 };
-
 static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
 static CURLcode curl_state;
 
@@ -55,7 +53,7 @@ static void fetch_cancel(struct peers *peers, struct fetch *fetch)
 static void fetch_abort(struct peers *peers, struct fetch *fetch)
 {
         DL_DELETE(peers->running, fetch);
-        (void)curl_multi_remove_handle(peers->threads[0].multi, fetch->easy.curl);
+        easy_stop(&fetch->easy);
         fetch_cancel(peers, fetch);
 }
 
@@ -84,7 +82,7 @@ static void take_fetches(struct peers *peers)
                 DL_DELETE(queued, fetch);
                 if (stopping) {
                         fetch_cancel(peers, fetch);
-                } else if (curl_multi_add_handle(peers->threads[0].multi, fetch->easy.curl) != CURLM_OK) {
+                } else if (!easy_start(&peers->threads[0].multi, &fetch->easy)) {
                         fetch_finish(peers, fetch, FERRY_E_TRANSFER_FAILED, "memory is short", NULL);
                 } else {
                         DL_APPEND(peers->running, fetch);
@@ -105,25 +103,6 @@ static void on_fetch_done(struct easy *easy, CURLcode result)
         fetch_finish(peers, fetch, error, detail, metadata);
 }
 
-static void finish_done(struct peers_thread *thread)
-{
-        CURLMsg *message;
-        int left;
-
-        while ((message = curl_multi_info_read(thread->multi, &left))) {
-                CURLcode result = message->data.result;
-                char *private = NULL;
-                struct easy *easy;
-
-                if (message->msg != CURLMSG_DONE)
-                        continue;
-                (void)curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &private);
-                easy = (struct easy *)(void *)private;
-                (void)curl_multi_remove_handle(thread->multi, easy->curl);
-                easy->done(easy, result);
-        }
-}
-
 /* ---- transfers over HTTP ---- */
 
 static void take_transfers(struct peers_thread *thread)
@@ -136,7 +115,7 @@ static void take_transfers(struct peers_thread *thread)
         DL_FOREACH_SAFE (queued, transfer, next) {
                 DL_DELETE(queued, transfer);
                 DL_APPEND(thread->running, transfer);
-                http_transfer_start(transfer, thread->multi);
+                http_transfer_start(transfer, &thread->multi);
         }
 }
 
@@ -188,7 +167,7 @@ static int run_due(struct peers_thread *thread)
         uint64_t now = clock_now_us(), until = run_transfers(thread, now);
 
         if (is_first(thread) && thread->peers->registry) {
-                uint64_t due = registry_run(thread->peers->registry, thread->multi, now);
+                uint64_t due = registry_run(thread->peers->registry, &thread->multi, now);
 
                 if (due < until)
                         until = due;
@@ -230,18 +209,16 @@ static void *peers_run(void *argument)
 {
         struct peers_thread *thread = argument;
         struct peers *peers = thread->peers;
-        int running = 0;
 
         while (!is_stopping(peers)) {
                 if (is_first(thread))
                         take_fetches(peers);
                 take_transfers(thread);
-                (void)curl_multi_perform(thread->multi, &running);
-                finish_done(thread);
+                easy_multi_run(&thread->multi);
                 if (is_first(thread))
                         abort_unwanted(peers);
                 /* libcurl shortens the wait to its own timers. */
-                (void)curl_multi_poll(thread->multi, NULL, 0, run_due(thread), NULL);
+                (void)curl_multi_poll(thread->multi.curl, NULL, 0, run_due(thread), NULL);
         }
         if (is_first(thread))
                 drop_fetches(peers);
@@ -266,10 +243,9 @@ static int thread_start(struct peers_thread *thread)
                 if (curl_state != CURLE_OK) {
                         log_event(LOG_ERROR, "libcurl failed", LOG_S("reason", curl_easy_strerror(curl_state)));
                         r = -EIO;
-                } else if (!thread->multi && !(thread->multi = curl_multi_init())) {
+                } else if (!thread->multi.curl && !easy_multi_init(&thread->multi)) {
                         r = -ENOMEM;
                 } else {
-                        (void)curl_multi_setopt(thread->multi, CURLMOPT_MAXCONNECTS, (long)CONNECTIONS_KEPT);
                         r = thread_new("ferry-peers", peers_run, thread, &thread->thread);
                         thread->started = r == 0;
                 }
@@ -285,7 +261,7 @@ int peers_thread_start(struct peers *peers)
 
 void peers_thread_wake(struct peers *peers)
 {
-        (void)curl_multi_wakeup(peers->threads[0].multi);
+        (void)curl_multi_wakeup(peers->threads[0].multi.curl);
 }
 
 void peers_threads_stop(struct peers *peers)
@@ -295,14 +271,13 @@ void peers_threads_stop(struct peers *peers)
         pthread_mutex_unlock(&peers->lock);
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(peers->threads); i++)
                 if (peers->threads[i].started)
-                        (void)curl_multi_wakeup(peers->threads[i].multi);
+                        (void)curl_multi_wakeup(peers->threads[i].multi.curl);
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(peers->threads); i++) {
                 struct peers_thread *thread = &peers->threads[i];
 
                 if (thread->started)
                         (void)pthread_join(thread->thread, NULL);
-                if (thread->multi)
-                        (void)curl_multi_cleanup(thread->multi);
+                easy_multi_clear(&thread->multi);
         }
 }
 
@@ -376,7 +351,7 @@ int peers_transfer_start(struct peers *peers, const struct engine_transfer *spec
         DL_APPEND(thread->queued, transfer);
         DL_APPEND2(peers->live_transfers, transfer, live_prev, live_next);
         pthread_mutex_unlock(&peers->lock);
-        (void)curl_multi_wakeup(thread->multi);
+        (void)curl_multi_wakeup(thread->multi.curl);
         return 0;
 }
 
@@ -395,5 +370,5 @@ void peers_transfer_cancel(struct peers *peers, uint64_t id, int reason)
                 thread = &peers->threads[0];
         pthread_mutex_unlock(&peers->lock);
         if (thread)
-                (void)curl_multi_wakeup(thread->multi);
+                (void)curl_multi_wakeup(thread->multi.curl);
 }

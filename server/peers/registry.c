@@ -222,7 +222,7 @@ void registry_attach(struct registry *registry, int (*wake)(void *context), void
         registry->wake_context = context;
 }
 
-uint64_t registry_run(struct registry *registry, CURLM *multi, uint64_t now)
+uint64_t registry_run(struct registry *registry, struct easy_multi *multi, uint64_t now)
 {
         registry->multi = multi;
         lookups_take(registry);

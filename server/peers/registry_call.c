@@ -129,7 +129,6 @@ static bool prepare(struct registry_call *call, const char *path, const char *bo
         long timeout_ms = registry->call_ms;
 
         easy_clear(&call->easy);
-        easy_rearm(&call->easy);
         if (call->question.watch_ms && !call->authenticating)
                 timeout_ms = (long)call->question.watch_ms;
         if (asprintf(&url, "%s%s", registry->endpoints[call->endpoint], path) < 0) {
@@ -148,7 +147,7 @@ static bool prepare(struct registry_call *call, const char *path, const char *bo
                curl_easy_setopt(call->easy.curl, CURLOPT_POSTFIELDSIZE, (long)strlen(body)) == CURLE_OK &&
                curl_easy_setopt(call->easy.curl, CURLOPT_WRITEFUNCTION, on_body) == CURLE_OK &&
                curl_easy_setopt(call->easy.curl, CURLOPT_WRITEDATA, call) == CURLE_OK &&
-               curl_multi_add_handle(registry->multi, call->easy.curl) == CURLM_OK;
+               easy_start(registry->multi, &call->easy);
 }
 
 /* Sends the question, or the credentials first, to the current endpoint. */
@@ -349,7 +348,7 @@ void registry_calls_cancel(struct registry *registry)
         struct registry_call *call, *next;
 
         DL_FOREACH_SAFE (registry->calls, call, next) {
-                (void)curl_multi_remove_handle(registry->multi, call->easy.curl);
+                easy_stop(&call->easy);
                 finish(call, FERRY_E_CANCELLED, "the worker is shutting down", NULL);
         }
 }

@@ -104,7 +104,7 @@ struct registry {
         void *wake_context;
 
         /* the peers' thread's */
-        CURLM *multi;
+        struct easy_multi *multi;
         size_t endpoint;                 /* index of the one that answered last */
         char token[REGISTRY_TOKEN_SIZE]; /* etcd's answer to the credentials; "" = none yet */
         struct registry_call *calls;
@@ -125,7 +125,7 @@ struct registry {
 void registry_attach(struct registry *registry, int (*wake)(void *context), void *context);
 
 /* Runs due work. Returns when more is due, UINT64_MAX = when a call ends. Thread: the peers'. */
-uint64_t registry_run(struct registry *registry, CURLM *multi, uint64_t now);
+uint64_t registry_run(struct registry *registry, struct easy_multi *multi, uint64_t now);
 
 /* Ends all calls and lookups, wakes waiting threads. Thread: the peers', at its end. */
 void registry_stop(struct registry *registry);

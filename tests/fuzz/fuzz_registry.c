@@ -41,7 +41,7 @@ struct etcd {
         unsigned n_answers;
         bool honest;
         struct registry *registry;
-        CURLM *multi;
+        struct easy_multi multi;
         int fd; /* of the question that is open; -1 = none */
         char question[QUESTION_SIZE];
         size_t n_question;
@@ -212,37 +212,18 @@ static void etcd_step(struct etcd *etcd)
 
 /* ---- the worker's side ---- */
 
-static void take_ends(struct etcd *etcd)
-{
-        CURLMsg *message;
-        int left;
-
-        while ((message = curl_multi_info_read(etcd->multi, &left))) {
-                CURLcode result = message->data.result;
-                char *private = NULL;
-                struct easy *easy;
-
-                (void)curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &private);
-                easy = (struct easy *)(void *)private;
-                (void)curl_multi_remove_handle(etcd->multi, easy->curl);
-                easy->done(easy, result);
-        }
-}
-
 static void step(struct etcd *etcd)
 {
-        uint64_t due = registry_run(etcd->registry, etcd->multi, now_us);
+        uint64_t due = registry_run(etcd->registry, &etcd->multi, now_us);
         struct curl_waitfd fds[2] = { { .fd = listener, .events = CURL_WAIT_POLLIN },
                                       { .fd = etcd->fd, .events = CURL_WAIT_POLLIN } };
-        int running;
 
-        (void)curl_multi_perform(etcd->multi, &running);
-        take_ends(etcd);
+        easy_multi_run(&etcd->multi);
         etcd_step(etcd);
         if (!etcd->registry->calls && due != UINT64_MAX && due > now_us)
                 now_us = due;
         else if (!answers(etcd))
-                (void)curl_multi_poll(etcd->multi, fds, etcd->fd >= 0 ? 2 : 1, etcd->registry->calls ? POLL_MS : 0,
+                (void)curl_multi_poll(etcd->multi.curl, fds, etcd->fd >= 0 ? 2 : 1, etcd->registry->calls ? POLL_MS : 0,
                                       NULL);
 }
 
@@ -331,12 +312,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         static const struct registry_query queries[] = { { .name = "a" },
                                                          { .limit = 3 },
                                                          { .limit = 2, .revision = 7, .wait_ms = 50000 } };
-        struct etcd etcd = { .tape = { data, data + size }, .multi = curl_multi_init(), .fd = -1 };
+        struct etcd etcd = { .tape = { data, data + size }, .fd = -1 };
         unsigned what = tape_byte(&etcd.tape);
         const struct registry_config config = { .url = url, .user = what & 4 ? "n:p" : NULL };
         struct finding finding;
 
         prepare();
+        FUZZ_CHECK(easy_multi_init(&etcd.multi));
         now_us = UINT64_C(1000000000);
         FUZZ_CHECK(registry_new(&config, &etcd.registry) == 0);
         registry_attach(etcd.registry, wake, NULL);
@@ -351,7 +333,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_CHECK(finding.error == 0 && finding.n == 1 && strcmp(finding.name, "a") == 0);
         registry_stop(etcd.registry);
         etcd.registry = registry_free(etcd.registry);
-        (void)curl_multi_cleanup(etcd.multi);
+        easy_multi_clear(&etcd.multi);
         if (etcd.fd >= 0)
                 hang_up(&etcd);
         free(etcd.answer.bytes);

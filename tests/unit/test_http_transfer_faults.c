@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <ferry/encoding.h>
@@ -421,5 +422,217 @@ TEST(a_range_that_broke_off_is_asked_for_from_where_it_stopped)
                 (void)close(fd);
                 assert_int_equal(moved.outcome.error, 0);
                 assert_memory_equal(memory, zeros, ALL);
+        }
+}
+
+/* ---- kept connections ---- */
+
+enum { KEPT_MAX = 16, KEPT_MADE = 20 };
+
+/* What is asked for over kept connections: a transfer, or the metadata of an operation. */
+struct asked {
+        const char *name;
+        int direction; /* of a transfer; -1 = metadata */
+};
+
+static const struct asked all_asked[] = { { "read", ENGINE_READ }, { "write", ENGINE_WRITE }, { "metadata", -1 } };
+
+static void on_metadata(void *context, int error, const char *detail, struct ferry_metadata *metadata)
+{
+        on_ended(context, &(struct engine_outcome){ .error = error });
+}
+
+/* Asks once; to be waited for. The transfer's memory is a place of its own. */
+static struct moved *ask(struct peers *peers, const struct asked *asked, unsigned port)
+{
+        struct moved *moved = test_keep(calloc(1, sizeof(*moved)), free);
+        struct engine_transfer spec;
+        char detail[256];
+
+        *moved = (struct moved){ .lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER };
+        if (asked->direction < 0) {
+                const char *url =
+                        text_format("http://127.0.0.1:%u/v1/operations/op_0123456789abcdef/metadata", port);
+
+                assert_int_equal(peers_fetch_metadata(peers, url, on_metadata, NULL, moved, detail, sizeof(detail)), 0);
+                return moved;
+        }
+        spec = read_of(moved, &place_new()->segment, port);
+        spec.direction = (enum engine_direction)asked->direction;
+        assert_int_equal(peers_transfer_start(peers, &spec, detail, sizeof(detail)), 0);
+        return moved;
+}
+
+/* Answers one request; metadata are not to be had. */
+static void answer_asked(int fd, const char *request)
+{
+        if (strncmp(request, "PUT", 3) == 0)
+                answer(fd, "HTTP/1.1 204 Stored\r\n\r\n");
+        else if (strncmp(request, "DELETE", 6) == 0)
+                answer(fd, COMPLETE);
+        else if (strstr(request, "/content "))
+                answer(fd, PART("Content-Range: bytes 0-7/8\r\n"));
+        else
+                answer(fd, "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n");
+}
+
+/* As a proxy does that has forgotten the connection. */
+static void wire_reset(int fd)
+{
+        struct linger linger = { .l_onoff = 1 };
+
+        assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)), 0);
+        (void)close(fd);
+}
+
+/* Peers with connections to a listener that all stand open: so many requests were under way at once. */
+struct kept {
+        struct peers *peers;
+        struct allowlist *allowlist;
+        size_t n;
+        int fds[KEPT_MADE + 1]; /* -1 = closed */
+};
+
+/* Forgets those that the peers have closed. Returns how many are open. */
+static size_t kept_count(struct kept *kept)
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < kept->n; i++) {
+                char byte;
+
+                if (kept->fds[i] >= 0 && recv(kept->fds[i], &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0) {
+                        (void)close(kept->fds[i]);
+                        kept->fds[i] = -1;
+                }
+                n += kept->fds[i] >= 0;
+        }
+        return n;
+}
+
+/* The next connection with a request on it, or that is made: its index, or KEPT_MADE. */
+static size_t kept_next(struct kept *kept, const struct answering_peer *peer)
+{
+        for (;;) {
+                struct pollfd fds[KEPT_MADE + 1];
+
+                (void)kept_count(kept);
+                for (size_t i = 0; i < KEPT_MADE; i++)
+                        fds[i] = (struct pollfd){ .fd = kept->fds[i], .events = POLLIN };
+                fds[KEPT_MADE] = (struct pollfd){ .fd = peer->fd, .events = POLLIN };
+                assert_true(poll(fds, KEPT_MADE + 1, WAIT_MS) > 0);
+                (void)kept_count(kept);
+                for (size_t i = 0; i <= KEPT_MADE; i++)
+                        if (fds[i].revents && (i == KEPT_MADE || kept->fds[i] >= 0))
+                                return i;
+        }
+}
+
+static void kept_make(struct kept *kept, const struct asked *asked, const struct answering_peer *peer)
+{
+        struct moved *moved[KEPT_MADE];
+        char request[REQUEST_SIZE];
+
+        *kept = (struct kept){ .n = KEPT_MADE };
+        assert_int_equal(allowlist_new(NULL, 0, false, &kept->allowlist), 0);
+        assert_int_equal(peers_new(&(struct peers_config){ .allowlist = kept->allowlist }, &kept->peers), 0);
+        for (size_t i = 0; i < kept->n; i++)
+                moved[i] = ask(kept->peers, asked, peer->port);
+        for (size_t i = 0; i < kept->n; i++)
+                kept->fds[i] = accept(peer->fd, NULL, NULL);
+        for (size_t left = kept->n * (asked->direction < 0 ? 1 : 2); left; left--) {
+                int fd = kept->fds[kept_next(kept, peer)];
+
+                take_whole(fd, request);
+                answer_asked(fd, request);
+        }
+        for (size_t i = 0; i < kept->n; i++)
+                await_end(moved[i]);
+}
+
+static void kept_free(struct kept *kept)
+{
+        for (size_t i = 0; i < kept->n; i++)
+                if (kept->fds[i] >= 0)
+                        (void)close(kept->fds[i]);
+        peers_free(kept->peers);
+        allowlist_free(kept->allowlist);
+}
+
+/* More than five: libcurl by itself tries a request over so many dead ones, and a write over one. */
+TEST(of_dead_kept_connections_one_is_tried_and_the_others_go_with_it)
+{
+        for (size_t i = 0; i < UNIT_COUNT(all_asked); i++) {
+                struct answering_peer *peer = answering_peer_new(NULL);
+                const struct asked *asked = &all_asked[i];
+                char request[REQUEST_SIZE];
+                struct moved *moved;
+                struct kept kept;
+                size_t at;
+
+                test_row(asked->name);
+                assert_int_equal(listen(peer->fd, KEPT_MADE), 0);
+                kept_make(&kept, asked, peer);
+                WAIT_UNTIL(kept_count(&kept) <= KEPT_MAX);
+                assert_true(kept_count(&kept) > 5);
+                moved = ask(kept.peers, asked, peer->port);
+                at = kept_next(&kept, peer);
+                assert_int_not_equal(at, KEPT_MADE);
+                take_request(kept.fds[at], request);
+                wire_reset(kept.fds[at]);
+                kept.fds[at] = -1;
+                kept.fds[kept.n++] = accept(peer->fd, NULL, NULL);
+                do {
+                        take_whole(kept.fds[KEPT_MADE], request);
+                        answer_asked(kept.fds[KEPT_MADE], request);
+                } while (asked->direction >= 0 && strncmp(request, "DELETE", 6) != 0);
+                await_end(moved);
+                assert_int_equal(moved->outcome.error, asked->direction < 0 ? FERRY_E_STALE_METADATA : 0);
+                assert_int_equal(kept_count(&kept), 1);
+                kept_free(&kept);
+        }
+}
+
+TEST(few_connections_are_kept)
+{
+        struct answering_peer *peer = answering_peer_new(NULL);
+        struct kept kept;
+
+        assert_int_equal(listen(peer->fd, KEPT_MADE), 0);
+        kept_make(&kept, &all_asked[0], peer);
+        WAIT_UNTIL(kept_count(&kept) <= KEPT_MAX); /* the last operation ends a moment before its connection is idle */
+        assert_in_range(kept_count(&kept), 1, KEPT_MAX);
+        kept_free(&kept);
+}
+
+/* The peer may have the claim: it then refuses the next one until it has noticed the end of the connection. */
+TEST(a_connection_that_breaks_before_the_claim_is_made_anew)
+{
+        static const char refusal[] = "HTTP/1.1 409 No\r\nContent-Length: 26\r\n\r\n{\"code\":\"already-claimed\"}";
+
+        for (size_t i = 0; i < 2; i++) {
+                struct answering_peer *peer = answering_peer_new(NULL);
+                struct place *place = place_new();
+                struct moved moved;
+                struct engine_transfer spec = read_of(&moved, &place->segment, peer->port);
+                char request[REQUEST_SIZE];
+                int fd;
+
+                test_row(all_asked[i].name);
+                spec.direction = (enum engine_direction)all_asked[i].direction;
+                transfer_begin(&moved, &spec);
+                fd = accept(peer->fd, NULL, NULL);
+                take_request(fd, request);
+                wire_reset(fd);
+                fd = accept(peer->fd, NULL, NULL);
+                take_whole(fd, request);
+                answer(fd, refusal);
+                for (size_t n = 0; n < 2; n++) {
+                        take_whole(fd, request);
+                        answer_asked(fd, request);
+                }
+                read_end(&moved);
+                assert_int_equal(moved.outcome.error, 0);
+                (void)close(fd);
         }
 }
