@@ -10,6 +10,41 @@
 
 /* The bytes of an operation for the HTTP server: opening a range, copying, closing. */
 
+/* ---- the ends that clients have told ---- */
+
+enum { CONTENT_ENDS_MAX = 64, CONTENT_ENDS_EARLY = 8 };
+
+/* How many are remembered: of complete ones, and of those given up, which may come before their first request. */
+static uint32_t ends_max(const struct operation *operation)
+{
+        uint32_t uses = operation_uses_max(operation);
+
+        return CONTENT_ENDS_EARLY + (uses < CONTENT_ENDS_MAX ? uses : CONTENT_ENDS_MAX);
+}
+
+/* With the lock held. NULL = its client has not ended it. */
+static const struct content_end *end_find(const struct operation *operation, uint64_t id)
+{
+        for (uint32_t i = 0; id && operation->content_ends && i < ends_max(operation); i++)
+                if (operation->content_ends[i].id == id)
+                        return &operation->content_ends[i];
+        return NULL;
+}
+
+/* With the lock held. If memory is short, a client that repeats its end is told that the transfer is gone. */
+static void end_note(struct operation *operation, uint64_t id, bool complete)
+{
+        const uint32_t max = ends_max(operation);
+
+        if (!id || end_find(operation, id))
+                return;
+        if (!operation->content_ends)
+                operation->content_ends = calloc(max, sizeof(operation->content_ends[0]));
+        if (operation->content_ends)
+                operation->content_ends[operation->n_content_ends++ % max] =
+                        (struct content_end){ .id = id, .complete = complete };
+}
+
 /* ---- opening ---- */
 
 static bool overlaps_open(const struct content_transfer *transfer, uint64_t first, uint64_t end)
@@ -141,7 +176,10 @@ int operation_content_open(struct operation_store *store, struct operation *oper
                 return -ENOMEM;
         content_lock(store);
         transfer = transfer_find(operation, request);
-        if (!transfer) {
+        if (!transfer && end_find(operation, request->transfer)) { /* the end came over another connection, and sooner */
+                r = FERRY_E_GONE;
+                content_unlock(store);
+        } else if (!transfer) {
                 r = transfer_begin_unlock(operation, request, FERRY_STEAL(fresh), part);
         } else if (transfer->id && overlaps_open(transfer, request->first, request->first + request->size)) {
                 r = FERRY_E_ALREADY_CLAIMED;
@@ -344,37 +382,11 @@ static bool every_byte(struct content_transfer *transfer)
         return transfer->moved.total == transfer->stream.total;
 }
 
-enum { CONTENT_ENDS_MAX = 64 }; /* that are remembered, in case their clients repeat them */
-
-static uint32_t completed_max(const struct operation *operation)
-{
-        return operation_uses_max(operation) < CONTENT_ENDS_MAX ? operation_uses_max(operation) : CONTENT_ENDS_MAX;
-}
-
-/* With the lock held. If memory is short, a client that repeats its end is told that the transfer is gone. */
-static void note_completed(struct operation *operation, uint64_t id)
-{
-        const uint32_t max = completed_max(operation);
-
-        if (!operation->content_completed)
-                operation->content_completed = calloc(max, sizeof(operation->content_completed[0]));
-        if (operation->content_completed)
-                operation->content_completed[operation->n_content_completed++ % max] = id;
-}
-
-static bool has_completed(const struct operation *operation, uint64_t id)
-{
-        for (uint32_t i = 0; id && operation->content_completed && i < completed_max(operation); i++)
-                if (operation->content_completed[i] == id)
-                        return true;
-        return false;
-}
-
 int operation_content_end(struct operation_store *store, struct operation *operation, const uint8_t *key, uint64_t id,
                           int error, bool *ret_complete)
 {
+        const struct content_end *before;
         struct content_transfer *transfer;
-        int r = 0;
 
         if (!ferry_kind_is_passive((int)operation->kind))
                 return FERRY_E_NOT_PASSIVE;
@@ -382,22 +394,23 @@ int operation_content_end(struct operation_store *store, struct operation *opera
                 return FERRY_E_PEER_REFUSED;
         content_lock(store);
         DL_FOREACH (operation->contents, transfer)
-                if (transfer->id == id && !transfer->revoke_reason && transfer->claimed)
+                if (transfer->id == id && !transfer->revoke_reason)
                         break;
+        before = end_find(operation, id);
+        *ret_complete = transfer ? !error && transfer->claimed && !transfer->copying && every_byte(transfer)
+                                 : before && before->complete;
+        end_note(operation, id, *ret_complete);
         if (!transfer) {
-                *ret_complete = has_completed(operation, id);
-                r = *ret_complete ? 0 : FERRY_E_GONE;
                 content_unlock(store);
-        } else if (!error && !transfer->copying && every_byte(transfer)) {
-                *ret_complete = true;
-                note_completed(operation, id);
+                return *ret_complete ? 0 : FERRY_E_GONE;
+        }
+        if (*ret_complete) {
                 content_transfer_end_unlock(transfer, 0, "");
         } else {
-                *ret_complete = false;
                 transfer->revoked_by_peer = true;
                 content_transfer_revoke_unlock(
                         transfer, error ? engine_error_of_peer((uint32_t)error) : FERRY_E_CANCELLED_BY_PEER,
                         FERRY_E_GONE);
         }
-        return r;
+        return 0;
 }

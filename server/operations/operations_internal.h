@@ -50,6 +50,12 @@ struct follow_map {
         struct follow_piece *pieces; /* all of the readable's bytes, ascending */
 };
 
+/* A transfer over HTTP that its client ended. */
+struct content_end {
+        uint64_t id;
+        bool complete;
+};
+
 /* A transfer of an operation. Has a reference to it from the start until ended. */
 struct operation_transfer {
         struct operation *operation;
@@ -134,8 +140,8 @@ struct operation {
         struct operation *stopping_next;                 /* deferred_actions' */
 
         struct content_transfer *contents; /* transfers over HTTP; guarded by the store's content lock */
-        uint64_t *content_completed; /* ids of those that their clients ended as complete, a ring; NULL = none. Owned */
-        uint32_t n_content_completed; /* so far; the same lock */
+        struct content_end *content_ends; /* those that their clients ended, a ring; NULL = none. Owned; the same lock */
+        uint32_t n_content_ends;          /* so far; the same lock */
 
         size_t n_descriptors;
         struct operation_descriptor descriptors[];

@@ -53,7 +53,7 @@ struct operation *operation_unref(struct operation *operation)
         follow_free(operation->follow);
         store_unref(operation->store);
         free(operation->detail);
-        free(operation->content_completed);
+        free(operation->content_ends);
         explicit_bzero(operation->key, sizeof(operation->key));
         free(operation);
         return NULL;

@@ -233,6 +233,43 @@ WITH_STORE(a_named_transfer_that_is_given_up_is_not_complete)
         }
 }
 
+/* They come over two connections, so that the end may overtake the first range, or a range of the rest. */
+WITH_STORE(a_transfer_that_was_ended_claims_nothing_afterwards)
+{
+        FOR_EACH (int, kind, FERRY_READABLE, FERRY_WRITABLE) {
+                FOR_EACH (int, error, 0, FERRY_E_CANCELLED, FERRY_E_TIMEOUT) {
+                        struct operation *operation = make(f, (enum ferry_kind)kind);
+                        struct operation_content *content;
+                        bool complete;
+
+                        assert_int_equal(operation_content_end(f->store, operation, NULL, 7, error, &complete),
+                                         FERRY_E_GONE);
+                        assert_false(complete);
+                        assert_int_equal(open_range(f, operation, NULL, 7, 0, TOTAL, &content), FERRY_E_GONE);
+                        assert_int_equal(look(f, operation).status, FERRY_INITIALIZED);
+                        content = must_open(f, operation, 8, 0, 10);
+                        assert_int_equal(operation_content_end(f->store, operation, NULL, 8, FERRY_E_CANCELLED, &complete),
+                                         0);
+                        assert_ended(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+                        operation_content_close(content, false);
+                        test_release(operation);
+                }
+        }
+}
+
+WITH_STORE(a_reader_that_was_ended_does_not_take_another_use)
+{
+        struct operation *operation = make_readers(f, 2, 0);
+        struct operation_content *content = must_open(f, operation, 7, 0, 10), *late;
+        bool complete;
+
+        assert_int_equal(operation_content_end(f->store, operation, NULL, 7, FERRY_E_CANCELLED, &complete), 0);
+        operation_content_close(content, false);
+        assert_int_equal(open_range(f, operation, NULL, 7, 10, 10, &late), FERRY_E_GONE);
+        assert_int_equal(look(f, operation).error, 0);
+        operation_cancel(f->store, operation);
+}
+
 /* Of one range that is still open a half, and of two ranges whole. */
 WITH_STORE(what_a_transfer_that_is_given_up_has_moved_is_shown_and_counted)
 {

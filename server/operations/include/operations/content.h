@@ -45,7 +45,7 @@ struct operation_content_request {
  * Opens a range: claims the operation, or joins the transfer with that id. A client without an id joins a transfer of
  * another such client only if no open range overlaps its own; otherwise it is a second peer. 0 with *ret_content, or
  * FERRY_E_*: NOT_PASSIVE; PEER_REFUSED (wrong key); ALREADY_CLAIMED, EXPIRED, CANCELLED_BY_PEER (over, or another
- * peer's); LIMIT_REACHED (more than CONTENT_RANGES_MAX ranges with gaps); -ENOMEM.
+ * peer's); GONE (the client has ended the transfer); LIMIT_REACHED (more than CONTENT_RANGES_MAX ranges with gaps); -ENOMEM.
  */
 int operation_content_open(struct operation_store *store, struct operation *operation,
                            const struct operation_content_request *request, struct operation_content **ret_content);
@@ -105,8 +105,9 @@ void operation_content_fail(struct operation_content *content, int error);
 
 /*
  * The client ends its transfer. error 0: complete when every byte has moved, else cancelled by the peer; a FERRY_E_*:
- * it is not complete for that reason, whatever has moved. May be repeated. 0 with
- * *ret_complete; NOT_PASSIVE; PEER_REFUSED (wrong key); GONE (there is no such transfer).
+ * it is not complete for that reason, whatever has moved. May be repeated, and may come before the transfer's first
+ * range: no range of it is opened afterwards. 0 with *ret_complete; NOT_PASSIVE; PEER_REFUSED (wrong key); GONE (there
+ * is no such transfer).
  */
 int operation_content_end(struct operation_store *store, struct operation *operation, const uint8_t *key,
                           uint64_t transfer, int error, bool *ret_complete);
