@@ -23,7 +23,7 @@
 enum {
         COPYING_PIECE = 1 << 20,
         COPYING_READS = 1 << 20,       /* that the request's thread does itself: a millisecond, as a SHA-256 */
-        COPYING_BYTES_MAX = 256 << 20, /* of all buffers; as many requests of 1 MiB and more may wait for GPUs */
+        COPYING_BYTES_MAX = 256 << 20, /* of all buffers; as many requests of 1 MiB and more may wait for GPUs and disks */
 };
 
 /*
@@ -176,7 +176,7 @@ static bool make_buffer(struct http_request *request, unsigned i, uint64_t size)
         if (atomic_fetch_add(sum, copying->room) + copying->room > COPYING_BYTES_MAX) {
                 atomic_fetch_sub(sum, copying->room);
                 request_problem(request, FERRY_E_LIMIT_REACHED,
-                                "Content to and from GPUs uses %d MiB, which is the limit", COPYING_BYTES_MAX >> 20);
+                                "Content to and from GPUs and mapped files uses %d MiB, which is the limit", COPYING_BYTES_MAX >> 20);
                 return false;
         }
         copying->buffers[i] = malloc(copying->room);
@@ -246,7 +246,7 @@ bool copying_await(struct http_request *request, void (*resume)(struct http_requ
         if (r == FERRY_E_LIMIT_REACHED)
                 wait_refuse(request);
         else if (r == FERRY_E_REGION_NOT_READY)
-                request_problem(request, r, "The GPU has not copied the bytes in %" PRIu64 " ms, the stall limit",
+                request_problem(request, r, "The bytes were not copied in %" PRIu64 " ms, the stall limit",
                                 request->server->config.operation_limits->stall_ms);
         else if (r > 0)
                 request_problem(request, r, "%s before the bytes were read",

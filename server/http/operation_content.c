@@ -41,6 +41,9 @@ void content_refuse(struct http_request *request, int error)
         case FERRY_E_CHECKSUM_MISMATCH:
                 request_problem(request, error, "The stored bytes do not match the digest");
                 break;
+        case FERRY_E_TRANSFER_FAILED:
+                request_problem(request, error, "The transfer has failed on this worker");
+                break;
         case FERRY_E_LIMIT_REACHED:
                 request_problem(request, error, "The transfer has too many ranges that do not touch");
                 break;
@@ -142,7 +145,9 @@ static int content_move(void *context, void *bytes, size_t size)
 
         if (!content->reads)
                 return operation_content_write(content->open, bytes, size);
-        return operation_content_read(content->open, bytes, size) == (ssize_t)size ? 0 : FERRY_E_GONE;
+        if (operation_content_read(content->open, bytes, size) == (ssize_t)size)
+                return 0;
+        return operation_content_error(content->open);
 }
 
 static void content_free(void *context, bool done)
@@ -281,7 +286,7 @@ static int hash_all(struct content *content, uint8_t ret_digest[SHA256_SIZE])
                 return -ENOMEM;
         all = operation_content_visit(content->open, hash_piece, &hash);
         gnutls_hash_deinit(hash, ret_digest);
-        return all ? 0 : FERRY_E_GONE;
+        return all ? 0 : operation_content_error(content->open);
 }
 
 /* The digests that were asked for. */
@@ -290,7 +295,7 @@ static int digest(void *context)
         struct content *content = context;
 
         if (content->part.asked && !operation_content_checksum(content->open, &content->part.checksum))
-                return FERRY_E_GONE;
+                return operation_content_error(content->open);
         return content->whole.asked ? hash_all(content, content->whole.sha256) : 0;
 }
 
@@ -340,7 +345,7 @@ static int check(void *context)
         int r = 0;
 
         if (content->part.asked && !operation_content_checksum(content->open, &checksum))
-                return FERRY_E_GONE;
+                return operation_content_error(content->open);
         if (content->part.asked && checksum != content->part.checksum)
                 r = FERRY_E_CHECKSUM_MISMATCH;
         operation_get_view(content->store, content->operation, &view);

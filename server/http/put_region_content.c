@@ -69,11 +69,17 @@ static void refuse_length(struct http_request *request, uint64_t room)
         request_problem(request, FERRY_E_TOO_LARGE, "The region has room for %" PRIu64 " bytes from this offset", room);
 }
 
+static uint64_t least_end(uint64_t end, const struct region *region)
+{
+        return end < region->size ? end : region->size;
+}
+
 /* Called before the body: checks all that can be checked, so that a refused upload stores nothing. */
 static void begin(struct http_request *request)
 {
         struct region *region;
         uint64_t offset, end;
+        int r;
 
         if (!request->chunked && !request->headers.content_length) {
                 request_problem(request, FERRY_E_INVALID_PARAMETER, "The request has no body");
@@ -88,8 +94,10 @@ static void begin(struct http_request *request)
                 request_problem(request, FERRY_E_OUT_OF_BOUNDS, "The region has %zu bytes", region->size);
         else if ((end != UINT64_MAX && end > region->size) || request->content_length > region->size - offset)
                 refuse_length(request, region->size - offset);
+        else if ((r = region_check_writable(region, offset, least_end(end, region) - offset)) < 0)
+                request_problem(request, FERRY_E_FORBIDDEN, "The bytes cannot be stored: %s", space_error(r));
         else
-                upload_begin(request, region, offset, end < region->size ? end : region->size);
+                upload_begin(request, region, offset, least_end(end, region));
         if (request->answered) /* with a refusal: nobody waits for the rest of the body to delete the region */
                 region_stream_end(region);
 }

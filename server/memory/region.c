@@ -88,6 +88,17 @@ static int parameters_check(const struct region_spec *spec, char detail[REGION_D
         return FERRY_E_NO_SPACE;
 }
 
+/* The space of memory that the program owns. Errors as of region_adopt. */
+static int adopt(struct region_private *private, void *address, char detail[REGION_DETAIL_SIZE])
+{
+        struct region *region = &private->region;
+
+        region->address = address;
+        if (private->on_gpu)
+                return gpu_adopt(region->device, address, region->size, &region->space, detail);
+        return foreign_adopt(&private->table->maps, address, region->size, &region->space, &region->read_only);
+}
+
 /* Lists a region whose memory is ready and registered, with one more reference for the caller. */
 static int ready_list(struct region_private *private)
 {
@@ -177,10 +188,7 @@ int region_adopt(struct region_table *table, void *address, const struct region_
         private = private_new(table, spec, false);
         r = -ENOMEM;
         if (private) {
-                private->region.address = address;
-                r = private->on_gpu
-                            ? gpu_adopt(spec->device, address, (size_t)spec->size, &private->region.space, detail)
-                            : 0;
+                r = adopt(private, address, detail);
                 if (r == 0)
                         r = region_register(private, detail);
                 if (r == 0)
@@ -194,6 +202,14 @@ int region_adopt(struct region_table *table, void *address, const struct region_
         }
         *ret_region = &private->region;
         return 0;
+}
+
+int region_check_writable(const struct region *region, uint64_t offset, uint64_t size)
+{
+        if (!region->read_only)
+                return 0;
+        return foreign_check_writable(&region->private->table->maps, (const uint8_t *)region->address + offset,
+                                      (size_t)size);
 }
 
 int region_use(struct region *region)

@@ -45,7 +45,10 @@ void region_memory_free(struct region_private *private)
 
 struct region_private *region_private_free(struct region_private *private)
 {
-        gpu_free(private->region.space);
+        if (private->on_gpu)
+                gpu_free(private->region.space);
+        else
+                foreign_free(private->region.space);
         region_table_unref(private->table);
         free(private);
         return NULL;

@@ -8,6 +8,7 @@
 #include "base/loop.h"
 #include "base/metrics.h"
 #include "base/util.h"
+#include "foreign_internal.h"
 #include "makers_internal.h"
 #include "memory/gpu.h"
 #include "memory/region.h"
@@ -26,6 +27,7 @@ struct region_table {
         struct region_config config; /* fixed */
         struct metric *count_gauge, *bytes_gauge;
         struct makers *makers;    /* has its own lock */
+        struct maps maps;         /* of the program's memory */
         atomic_size_t references; /* the owner's, and one of each region that lives */
 
         pthread_mutex_t lock;         /* guards all below */

@@ -67,6 +67,7 @@ void region_table_unref(struct region_table *table)
         if (atomic_fetch_sub(&table->references, 1) != 1)
                 return;
         makers_free(table->makers);
+        maps_clear(&table->maps);
         pthread_cond_destroy(&table->changed);
         pthread_mutex_destroy(&table->lock);
         free(table->ordered);

@@ -204,6 +204,16 @@ unsigned operation_content_gpu(const struct operation_content *part)
 
 /* ---- moving ---- */
 
+void content_fault(struct operation_content *part, int error)
+{
+        struct content_transfer *transfer = part->transfer;
+
+        content_lock(transfer->operation->store);
+        if (!transfer->revoke_reason)
+                transfer->fault = space_error(error);
+        content_transfer_revoke_unlock(transfer, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED);
+}
+
 /* Counts what was copied, up to part->position: stored bytes at once, sent ones when the range is closed. */
 static void content_copied(struct operation_content *part, uint64_t from)
 {
@@ -252,14 +262,19 @@ ssize_t operation_content_read(struct operation_content *part, void *to, size_t 
                 part->position += left;
         content_copied(part, from);
         if (r < 0)
-                operation_content_fail(part, FERRY_E_TRANSFER_FAILED);
+                content_fault(part, r);
         return r < 0 ? -1 : (ssize_t)left;
 }
 
-/* The error for the client of a transfer that is over. */
-static int told(const struct content_transfer *transfer)
+int operation_content_error(const struct operation_content *part)
 {
-        return transfer->revoke_wire_reason ? transfer->revoke_wire_reason : FERRY_E_GONE;
+        struct operation_store *store = part->transfer->operation->store;
+        int error;
+
+        content_lock(store);
+        error = part->transfer->revoke_wire_reason;
+        content_unlock(store);
+        return error ? error : FERRY_E_GONE;
 }
 
 int operation_content_write(struct operation_content *part, const void *from, size_t size)
@@ -272,14 +287,14 @@ int operation_content_write(struct operation_content *part, const void *from, si
         if (!size)
                 return 0;
         if (!content_transfer_copy_begin(part->transfer))
-                return told(part->transfer);
+                return operation_content_error(part);
         r = content_store(&part->transfer->stream, at, from, size);
         if (r == 0)
                 part->position += size;
         content_copied(part, at);
         if (r == 0)
                 return 0;
-        operation_content_fail(part, FERRY_E_TRANSFER_FAILED);
+        content_fault(part, r);
         return FERRY_E_TRANSFER_FAILED;
 }
 

@@ -17,7 +17,7 @@ bool operation_content_checksum(struct operation_content *part, uint64_t *ret_ch
         r = stream_checksum(&transfer->stream, part->first, part->end - part->first, ret_checksum);
         content_transfer_copy_end(transfer);
         if (r < 0)
-                operation_content_fail(part, FERRY_E_TRANSFER_FAILED);
+                content_fault(part, r);
         return r == 0;
 }
 
@@ -59,6 +59,6 @@ bool operation_content_visit(struct operation_content *part,
                 content_transfer_copy_end(transfer);
         }
         if (r < 0)
-                operation_content_fail(part, FERRY_E_TRANSFER_FAILED);
+                content_fault(part, r);
         return r == 0;
 }

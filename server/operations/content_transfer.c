@@ -67,7 +67,9 @@ void content_transfer_end_due_unlock(struct content_transfer *transfer)
                 content_unlock(transfer->operation->store);
         else if (transfer->revoke_reason)
                 content_transfer_end_unlock(transfer, transfer->revoke_reason,
-                                            transfer->revoked_by_peer ? "the peer ended the transfer" : "");
+                                            transfer->revoked_by_peer ? "the peer ended the transfer"
+                                            : transfer->fault         ? transfer->fault
+                                                                      : "");
         else if (!transfer->id && !transfer->parts && transfer->moved.total == transfer->stream.total)
                 content_transfer_end_unlock(transfer, 0, "");
         else

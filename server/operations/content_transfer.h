@@ -29,6 +29,7 @@ struct content_transfer {
         uint64_t reported;      /* the most that progress was reported */
         int revoke_reason;      /* the error it ends with; 0 = not revoked */
         int revoke_wire_reason; /* the error for the client */
+        const char *fault;      /* why memory could not be copied, which is the reason; NULL = another reason */
         bool revoked_by_peer;   /* revoke_reason is its client's */
         bool claimed;           /* claim, stream and gpu are valid */
         bool over;
@@ -82,6 +83,9 @@ void content_transfer_disarm(struct content_transfer *transfer);
 
 /* Tells the data plane that the transfer begins (outcome NULL) or has ended. */
 void content_transfer_note(const struct content_transfer *transfer, const struct engine_outcome *outcome);
+
+/* The range's memory could not be copied, with a -errno of space_error: ends the transfer for that reason. */
+void content_fault(struct operation_content *part, int error);
 
 /* Whether the memory may be touched; if so, content_transfer_copy_end must follow. */
 bool content_transfer_copy_begin(struct content_transfer *transfer);

@@ -168,6 +168,8 @@ static int operation_new(struct operation_store *store, const struct operation_s
         if (ferry_kind_is_passive((int)spec->kind))
                 operation->ttl_created_ms = spec->ttl_ms ? spec->ttl_ms : limits->ttl_ms_default;
         r = operation_pins_new(spec->slices, spec->n_slices, &operation->pins);
+        if (!r && (spec->kind == FERRY_READ || spec->kind == FERRY_WRITABLE))
+                r = slices_check_writable(spec->slices, spec->n_slices, detail);
         if (r)
                 return r;
         *ret_operation = FERRY_STEAL(operation);

@@ -191,6 +191,9 @@ bool slices_valid(const struct operation_slice *slices, size_t n, uint64_t *ret_
 /* Stores the contiguous segments of the pieces unless segments is NULL; returns how many. */
 size_t slice_segments(const struct operation_slice *slice, struct segment *segments);
 
+/* Whether an operation can store into all of them: 0, or FERRY_E_FORBIDDEN with a sentence. */
+int slices_check_writable(const struct operation_slice *slices, size_t n, char detail[OPERATION_DETAIL_SIZE]);
+
 /* The block numbers of all slices, in order: how many, and a copy. */
 size_t slices_count_blocks(const struct operation_slice *slices, size_t n);
 void slices_copy_blocks(const struct operation_slice *slices, size_t n, uint64_t *to);

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
 #include <string.h>
 
+#include <ferry/error.h>
 #include <ferry/json.h>
 
+#include "base/space.h"
 #include "operations_internal.h"
 
 /* Offset of the i-th piece from that of the slice. */
@@ -56,6 +59,21 @@ bool slices_valid(const struct operation_slice *slices, size_t n, uint64_t *ret_
         *ret_total = total;
         *ret_pieces = pieces;
         return total <= FERRY_JSON_INTEGER_MAX && pieces <= FERRY_METADATA_DESCRIPTORS;
+}
+
+int slices_check_writable(const struct operation_slice *slices, size_t n, char detail[OPERATION_DETAIL_SIZE])
+{
+        for (size_t i = 0; i < n; i++)
+                for (uint64_t k = 0; slices[i].region->read_only && k < slice_count(&slices[i]); k++) {
+                        int r = region_check_writable(slices[i].region, slices[i].offset + piece_at(&slices[i], k),
+                                                      slices[i].size);
+
+                        if (!r)
+                                continue;
+                        (void)snprintf(detail, OPERATION_DETAIL_SIZE, "Descriptor %zu: %s", i, space_error(r));
+                        return FERRY_E_FORBIDDEN;
+                }
+        return 0;
 }
 
 /* Pieces that touch are one segment. */

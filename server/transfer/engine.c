@@ -260,7 +260,7 @@ void engine_memory_deregister(struct engine *engine, struct memory *memory)
                 engine_wake(engine); /* it may sleep, and the transports were not armed again */
         }
         gpu_pin_end(&memory->pin);
-        if (memory->space && !gpu_await_closed(memory->space, ENGINE_CLOSE_MS))
+        if (space_gpu(memory->space) >= 0 && !gpu_await_closed(memory->space, ENGINE_CLOSE_MS))
                 log_event(LOG_WARN, "GPU memory freed while a local peer that does not answer has it open",
                           LOG_U("size", memory->size));
         free(memory);

@@ -12,7 +12,12 @@
 #include "base/thread.h"
 #include "base/util.h"
 
-enum { THREADS = 4, DEVICES = 16, PAIRED = 8 /* a machine with more GPUs has some share threads */ };
+enum {
+        THREADS = 4,
+        DEVICES = 16, /* a machine with more GPUs has some share threads */
+        PAIRED = 8,
+        LANE_FILES = 1 + DEVICES + PAIRED * PAIRED, /* of SPACE_NO_GPU */
+};
 
 enum task_state { TASK_WAITS, TASK_RUNS, TASK_HAS_RUN };
 
@@ -32,7 +37,7 @@ struct copier {
         pthread_cond_t ran;           /* a task has run */
         struct copier_task *finished; /* utlist */
         bool ending;
-        struct lane lanes[1 + DEVICES + PAIRED * PAIRED]; /* the first: of no device */
+        struct lane lanes[LANE_FILES + 1]; /* the first: of no device */
 };
 
 int copier_new(void (*notify)(void *context), void *context, struct copier **ret_copier)
@@ -132,6 +137,8 @@ static unsigned lane_of(struct copier_gpus gpus)
 
         if (one == 0)
                 return 0;
+        if (one == 1 + SPACE_NO_GPU && one == other)
+                return LANE_FILES;
         if (one == other)
                 return 1 + one % DEVICES;
         return 1 + DEVICES + (one - 1) % PAIRED * PAIRED + (other - 1) % PAIRED;

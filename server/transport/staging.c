@@ -141,9 +141,9 @@ static bool may_use(const struct staging_gpu *gpu, size_t size)
 
 static struct staging_gpu *gpu_of(struct staging *staging, const struct stream *stream, uint64_t offset)
 {
-        const struct space *space = stream_next_space(stream, offset);
+        int gpu = space_gpu(stream_next_space(stream, offset));
 
-        return &staging->gpus[space ? 1 + space->device % GPU_MAX : 0];
+        return &staging->gpus[gpu >= 0 ? 1 + gpu % GPU_MAX : 0];
 }
 
 bool staging_has_room(struct staging *staging, const struct stream *stream, uint64_t offset, uint64_t length)
@@ -273,10 +273,11 @@ static void stage_task(struct copier_task *task)
 {
         struct stage *stage = FERRY_CONTAINER_OF(task, struct stage, task);
         struct message *m = stage->message;
+        int gpu = space_gpu(stream_next_space(m->stream, m->offset));
         int r = stage->steps & STAGING_CHECK ? check(m->stream) : 0;
 
-        if (stage->pin && stage->task.gpus.one)
-                gpu_pin_use(stage->pin, stage->task.gpus.one - 1, m->length);
+        if (stage->pin && gpu >= 0)
+                gpu_pin_use(stage->pin, (unsigned)gpu, m->length);
         if (r == 0 && (stage->steps & STAGING_LOAD))
                 r = stream_load(m->stream, m->offset, stage->bytes, m->length);
         if (r == 0 && (stage->steps & STAGING_STORE))
@@ -390,7 +391,7 @@ void stage_store_inline(struct staging *staging, struct message *message, const 
         } else if (!stage_new_buffer(staging, message)) {
                 message_end(message, MESSAGE_NO_MEMORY);
         } else {
-                message->gpu_path = GPU_PATH_STAGED;
+                message->gpu_path = message_gpu_path(message, GPU_PATH_STAGED);
                 memcpy(message->stage->bytes, bytes, message->length);
                 stage_store(message, STAGING_STORE);
         }

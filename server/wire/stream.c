@@ -114,6 +114,21 @@ const struct space *stream_next_space(const struct stream *stream, uint64_t offs
         return NULL;
 }
 
+int stream_finish(const struct stream *stream, const struct space *other)
+{
+        const struct space_ops *last = other ? other->ops : NULL;
+        int first = space_finish(other, NULL);
+
+        for (size_t i = 0; stream->off_host && i < stream->n; i++) {
+                const struct space *space = stream->segments[i].space;
+                int r = space && space->ops != last ? space_finish(space, NULL) : 0;
+
+                last = space ? space->ops : last;
+                first = first < 0 ? first : r;
+        }
+        return first;
+}
+
 /* Copies [offset, offset + length) from bytes, or into them. */
 static int copy(const struct stream *stream, uint64_t offset, uint8_t *bytes, uint64_t length, bool store)
 {
@@ -129,7 +144,7 @@ static int copy(const struct stream *stream, uint64_t offset, uint8_t *bytes, ui
                 offset += run;
                 length -= run;
         }
-        finished = space_finish(stream_next_space(stream, 0), NULL);
+        finished = stream_finish(stream, NULL);
         return r < 0 ? r : finished;
 }
 

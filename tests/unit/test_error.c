@@ -153,7 +153,7 @@ TEST(numbers_and_codes_stay_what_they_are)
                 { 48, 0, "timeout" },
                 { 49, 0, "stalled" },
                 { 50, 409, "checksum-mismatch" },
-                { 51, 0, "transfer-failed" },
+                { 51, 500, "transfer-failed" },
                 { 52, 409, "protocol-mismatch" },
         };
 

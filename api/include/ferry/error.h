@@ -56,7 +56,7 @@
         X(TIMEOUT, 48, "timeout", 0, 1, "The operation did not end within its timeout")                                \
         X(STALLED, 49, "stalled", 0, 1, "No byte moved within the stall limit")                                        \
         X(CHECKSUM_MISMATCH, 50, "checksum-mismatch", 409, 1, "The bytes received differ from the bytes sent")         \
-        X(TRANSFER_FAILED, 51, "transfer-failed", 0, 1, "The transfer failed")                                         \
+        X(TRANSFER_FAILED, 51, "transfer-failed", 500, 1, "The transfer failed")                                       \
         X(PROTOCOL_MISMATCH, 52, "protocol-mismatch", 409, 0, "The two workers speak different protocols")
 
 enum ferry_error {

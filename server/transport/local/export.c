@@ -29,7 +29,10 @@ int export_register(struct transport *transport, struct memory *memory)
         struct memfd *memfd = NULL;
         int r = memory->fd < 0 ? 0 : memfd_open(memory->fd, &memfd);
 
-        memory->handles[transport->index] = memory->space ? (void *)share_new(memory->space) : memfd;
+        if (space_gpu(memory->space) >= 0)
+                memory->handles[transport->index] = share_new(memory->space);
+        else
+                memory->handles[transport->index] = memfd;
         if (r == -EMFILE || r == -ENFILE || r == -ENOMEM) {
                 log_event(LOG_ERROR, "memory registration failed", LOG_S("transport", transport->name),
                           LOG_S("reason", strerror(-r)), LOG_S("advice", "raise the limit of open files (ulimit -n)"));

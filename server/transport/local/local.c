@@ -68,7 +68,7 @@ static uint64_t request_size(struct link *link, const struct stream *own, uint64
         uint64_t chunk = local_of(link->transport)->chunk_size;
 
         /* A copy on one GPU moves 16 MiB in 8 us: less than a message takes. */
-        if (stream_space(own, offset))
+        if (space_gpu(stream_space(own, offset)) >= 0)
                 chunk = WIRE_CHUNK_MAX;
         return limit < chunk ? limit : chunk;
 }

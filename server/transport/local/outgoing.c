@@ -291,7 +291,7 @@ static void send_off_host(struct channel *channel, struct message *message)
                 return;
         }
         if (steps & STAGING_LOAD)
-                message->gpu_path = GPU_PATH_STAGED;
+                message->gpu_path = message_gpu_path(message, GPU_PATH_STAGED);
         stage_load(message, steps, send_loaded);
 }
 

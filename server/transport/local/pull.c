@@ -118,7 +118,7 @@ static int copy_off_host(const struct pull *pull)
                         space = stream_space(message->stream, offset);
                         if (from->space && !space)
                                 gpu_pin_use(&memory->pin, from->space->device, run);
-                        else if (space && !from->space)
+                        else if (space_gpu(space) >= 0 && !from->space)
                                 gpu_pin_use(&from->mapping->range, space->device, run);
                         r = space_copy(space, to, from->space, from->address + done, run);
                 }
@@ -133,7 +133,7 @@ int pull_copy(const struct pull *pull)
         if (!lease_is_valid(pull->lease, pull->number))
                 return -ESTALE;
         r = copy_off_host(pull);
-        finished = space_finish(stream_next_space(pull->message->stream, 0), pull->from_gpu);
+        finished = stream_finish(pull->message->stream, pull->from_gpu);
         /* Only now has the device read all bytes. */
         if (!lease_was_valid(pull->lease, pull->number))
                 return -ESTALE;

@@ -30,7 +30,7 @@ bool ucx_message_place(struct ucx_message *m)
             ucx_gpudirect_run(link, m->base.stream, m->base.offset, m->base.length, &address, &memory) < m->base.length)
                 address = NULL;
         m->device = address ? memory : NULL;
-        m->base.gpu_path = address ? GPU_PATH_GPUDIRECT : GPU_PATH_STAGED;
+        m->base.gpu_path = address ? GPU_PATH_GPUDIRECT : message_gpu_path(&m->base, GPU_PATH_STAGED);
         return address ? stage_new(staging, &m->base, address) : stage_new_buffer(staging, &m->base);
 }
 

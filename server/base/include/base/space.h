@@ -6,16 +6,21 @@
 #include <stddef.h>
 
 /*
- * Memory that host code must not touch, such as a GPU's: the driver of the space copies its bytes. Where a struct space
- * is asked for, NULL is host memory. server/memory/gpu.c makes them.
+ * Memory that host code must not touch: of a GPU, whose driver copies its bytes, or of a mapping whose file the program
+ * may truncate, which the kernel copies. Where a struct space is asked for, NULL is other host memory.
+ * server/memory/gpu.c and server/memory/foreign.c make them.
  */
 
 struct space;
 
+/* The device of every space that is no GPU's; above the numbers of GPUs. */
+enum { SPACE_NO_GPU = 64 };
+
 struct space_ops {
         /*
          * Queues a copy of size bytes, of which to or from lies in a space of these ops. 0; -EFAULT when the program
-         * that owns the memory has freed it; -ENODEV when the device is gone or was reset; -ENOMEM; -EIO.
+         * that owns the memory has freed it; -ENODEV when the device is gone or was reset; -EROFS, -ENXIO, -ENODATA of
+         * mapped memory (foreign_internal.h); -EMFILE; -ENOMEM; -EIO.
          */
         int (*copy)(const struct space *to_space, void *to, const struct space *from_space, const void *from,
                     size_t size);
@@ -23,6 +28,7 @@ struct space_ops {
         int (*finish)(const struct space *space);
         /* Whether the memory is still there: 0, -EFAULT, -ENODEV. */
         int (*check)(const struct space *space);
+        bool any; /* copy takes a space of other ops as the other one of the two */
 };
 
 struct space {
@@ -43,6 +49,12 @@ int space_finish(const struct space *to_space, const struct space *from_space);
 
 /* Whether memory off the host is still there: 0, -EFAULT, -ENODEV. Any thread; may block. */
 int space_check(const struct space *space);
+
+/* The number of the GPU that has the memory; -1 = no GPU has it. */
+static inline int space_gpu(const struct space *space)
+{
+        return space && space->device != SPACE_NO_GPU ? (int)space->device : -1;
+}
 
 /* A sentence for users about an error of the two. */
 const char *space_error(int error);

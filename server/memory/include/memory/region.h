@@ -86,6 +86,7 @@ struct region {
         char path[REGION_PATH_SIZE]; /* for programs of the same user to map; "" = none */
         void *address;
         const struct space *space; /* of the address; NULL = host memory, else host code must not touch it */
+        bool read_only;            /* the program's memory, which was not all writable: region_check_writable */
         void *registration;        /* the registrar's */
         /* REGION_FAILED: */
         int error;                       /* FERRY_E_* or -errno */
@@ -160,7 +161,8 @@ bool region_unwait(struct region *region, struct region_waiter *waiter);
 int region_await(struct region *region);
 
 /*
- * Registers memory that the caller owns and keeps until region_delete_held. Same results as region_create's, and
+ * Registers memory that the caller owns and keeps until region_delete_held. It may be read-only, and of a file. Same
+ * results as region_create's, and
  * FERRY_E_INVALID_PARAMETER where the address is not memory of that GPU.
  */
 int region_adopt(struct region_table *table, void *address, const struct region_spec *spec, struct region **ret_region,
@@ -173,6 +175,12 @@ struct region *region_find(struct region_table *table, uint64_t id);
 struct region *region_named(struct region_table *table, const char *name, struct region *before);
 struct region *region_ref(struct region *region);
 struct region *region_unref(struct region *region); /* takes NULL; returns NULL */
+
+/*
+ * Whether bytes can be stored there, as far as the program allows that: 0; of space_error: -EROFS; -ENXIO. To be asked
+ * before an operation receives, since memory may be registered that is only sent.
+ */
+int region_check_writable(const struct region *region, uint64_t offset, uint64_t size);
 
 /*
  * Marks the region as used by one more operation, which may then read its address. FERRY_E_NOT_FOUND: it was deleted

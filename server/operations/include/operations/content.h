@@ -50,8 +50,8 @@ struct operation_content_request {
 int operation_content_open(struct operation_store *store, struct operation *operation,
                            const struct operation_content_request *request, struct operation_content **ret_content);
 
-/* 1 + the number of a GPU that has bytes of the operation; 0 = all are in host memory. Also after the transfer's end.
- */
+/* 1 + the device (struct space) that has bytes of the operation; 0 = all are in host memory. Also after the transfer's
+ * end. */
 unsigned operation_content_gpu(const struct operation_content *content);
 
 /* Copies the range's next bytes, at most size. Returns how many; 0 = end of the range; -1 = the transfer is over. */
@@ -59,6 +59,9 @@ ssize_t operation_content_read(struct operation_content *content, void *to, size
 
 /* Stores the range's next bytes; more than it has is an error. 0, or the FERRY_E_* for the client. */
 int operation_content_write(struct operation_content *content, const void *from, size_t size);
+
+/* The FERRY_E_* for the client of a transfer that is over. */
+int operation_content_error(const struct operation_content *content);
 
 /* Closes and frees the range. sent: of a readable, all that was read has been sent to the client. Takes NULL. */
 void operation_content_close(struct operation_content *content, bool sent);

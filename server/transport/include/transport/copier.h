@@ -10,8 +10,9 @@
  * Threads that wait for a GPU in place of the progress thread: for copies, and for opening a peer's memory. They also
  * unmap large memories. For copies each GPU has its own, so that one that stands still holds up no other, and each
  * thread has its own stream, so that the next copy is queued on the device while another is waited for. Copies between
- * two GPUs, of which either may stand still, and tasks that name no GPU have threads of their own. The threads start
- * with their first task. Tasks of one GPU start in order, and may end in any.
+ * two GPUs, of which either may stand still, and tasks that name no GPU have threads of their own. So has the memory of
+ * mapped files (SPACE_NO_GPU, which counts as one more GPU), whose disk may stand still. The threads start with their
+ * first task. Tasks of one GPU start in order, and may end in any.
  */
 
 struct copier;

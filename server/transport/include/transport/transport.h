@@ -127,6 +127,12 @@ struct payload {
         bool taken;        /* receive() took it over */
 };
 
+/* How the bytes of a payload move that is off the host: the path, unless no GPU has them. */
+static inline enum gpu_path message_gpu_path(const struct message *message, enum gpu_path path)
+{
+        return space_gpu(stream_next_space(message->stream, message->offset)) >= 0 ? path : GPU_PATH_NONE;
+}
+
 /* From and to the transport's pool. NULL: no memory. */
 struct message *message_new(struct transport *transport);
 void message_free(struct transport *transport, struct message *message);

@@ -52,6 +52,9 @@ const struct space *stream_space(const struct stream *stream, uint64_t offset);
 /* The first that is not NULL, at offset or behind; NULL = all that follows is host memory. */
 const struct space *stream_next_space(const struct stream *stream, uint64_t offset);
 
+/* space_finish for every space of the stream, and for another one; NULL = none. */
+int stream_finish(const struct stream *stream, const struct space *other);
+
 /*
  * Copy the bytes [offset, offset + length), of any memory, from and to host memory, and wait for it. Always 0 where the
  * stream is all host memory; else 0 or -errno as of space_copy.
