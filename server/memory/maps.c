@@ -208,19 +208,20 @@ void maps_look(struct maps *maps, const void *address, size_t size, struct maps_
 {
         FERRY_CLEANUP(cleanup_file) FILE *file = NULL;
         uint64_t at = (uintptr_t)address, end = at + size;
+        int fd = maps_open(maps), r = 0;
+        bool told = fd >= 0;
         struct mapped mapped;
-        int fd = maps_open(maps), r = fd < 0 ? fd : 0;
 
         *ret_facts = (struct maps_facts){ .mapped = true, .writable = true, .steady = true };
-        while (r == 0 && at < end) {
+        while (told && r == 0 && at < end) {
                 r = file ? read_next(file, at, &mapped) : query_next(fd, at, &mapped);
                 if (r == 0) {
                         at = facts_add(ret_facts, &mapped, at, end);
-                } else if (r != -ENOENT && !file && fd >= 0) {
-                        file = fopen(MAPS_FILE, "re");
-                        r = file ? 0 : -errno;
+                } else if (r != -ENOENT) {
+                        told = !file && (file = fopen(MAPS_FILE, "re"));
+                        r = 0;
                 }
         }
-        if (r < 0)
-                *ret_facts = (struct maps_facts){ .writable = r != -ENOENT };
+        if (!told || r < 0)
+                *ret_facts = (struct maps_facts){ .writable = !told };
 }

@@ -25,6 +25,18 @@ static int error_of_status(uint32_t status)
         }
 }
 
+static const char *sentence_of(int error)
+{
+        switch (error) {
+        case FERRY_E_LIMIT_REACHED:
+                return "its limit of transfers (claims_max), or of requests of one transfer, is reached";
+        case FERRY_E_TRANSFER_FAILED:
+                return "it could not read or write its memory, or has none left; its own operation tells which";
+        default:
+                return ferry_error_title(error);
+        }
+}
+
 /* The responder has ended, for the reason in h; the requester's own reason, if any, takes precedence. */
 static void refused(struct requester *r, const struct wire_header *h)
 {
@@ -39,10 +51,7 @@ static void refused(struct requester *r, const struct wire_header *h)
                 r->error = 0;
         r->peer_knows = true;
         r->expects_done_ack = r->final_sent = false;
-        requester_fail(r, error, "the peer answered: %s",
-                       error == FERRY_E_LIMIT_REACHED
-                               ? "its limit of transfers (claims_max), or of requests of one transfer, is reached"
-                               : ferry_error_title(error));
+        requester_fail(r, error, "the peer answered: %s", sentence_of(error));
 }
 
 static struct requester *requester_of(struct peer *peer, const struct wire_header *h)

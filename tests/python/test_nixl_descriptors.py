@@ -4,8 +4,10 @@ import array
 import copy
 import ctypes
 import gc
+import mmap
 import os
 import pickle
+import tempfile
 import unittest
 
 import support
@@ -60,6 +62,18 @@ class TestRefusals(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "read-only"):
             self.connector.begin_read(self.offer.metadata(), connect.Descriptor(memoryview(b"abc")))
 
+    def test_read_only_memory_behind_something_writable(self):
+        with tempfile.TemporaryFile() as file:
+            file.truncate(3)
+            mapping = mmap.mmap(file.fileno(), 3, access=mmap.ACCESS_READ)
+            descriptor = connect.Descriptor((ferry.worker.buffer_address(mapping, False)[0], 3, "cpu", mapping))
+            for _ in "once", "registered":
+                with self.assertRaisesRegex(ValueError, "read-only"):
+                    self.connector.create_writable(descriptor)
+                with self.assertRaisesRegex(ValueError, "read-only"):
+                    self.connector.begin_read(self.offer.metadata(), descriptor)
+                descriptor.register_with_connector(self.connector)
+
     def test_memory_of_a_gpu_that_is_not_there(self):
         with self.assertRaises(RuntimeError) as raised:
             self.connector.create_readable(connect.Descriptor((4096, 16, "cuda:0", None)))
@@ -75,6 +89,23 @@ class TestRefusals(unittest.TestCase):
 class TestDescriptors(unittest.IsolatedAsyncioTestCase):
     def setUp(self):
         self.connector = connect.Connector()
+
+    async def test_a_mapped_file_that_was_truncated_fails_the_operation_alone(self):
+        size = 100000
+        for registered in False, True:
+            for receives in False, True:
+                with tempfile.TemporaryFile() as file:
+                    file.truncate(size)
+                    file_of = connect.Descriptor(mmap.mmap(file.fileno(), size))
+                    other = connect.Descriptor(bytearray(size))
+                    if registered:
+                        file_of.register_with_connector(self.connector)
+                    await self.moved(*((other, file_of) if receives else (file_of, other)))
+                    file.truncate(1)
+                    with self.assertRaises(connect.OperationFailed) as raised:
+                        await self.moved(*((other, file_of) if receives else (file_of, other)))
+                    self.assertEqual(raised.exception.code, "transfer-failed")
+                    await self.moved(other, connect.Descriptor(bytearray(size)))
 
     async def moved(self, source, target):
         offer = self.connector.create_readable(source)

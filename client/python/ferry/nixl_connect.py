@@ -545,7 +545,12 @@ class AbstractOperation(collections.abc.Coroutine[Any, Any, Any]):
             request = descriptors[0]._request(worker, self._kind, self._receives)
         else:
             request = worker.request(self._kind, [one._use(worker, self._receives) for one in descriptors])
-        self._operation: _WorkerOperation = worker.start(request, remote)
+        try:
+            self._operation: _WorkerOperation = worker.start(request, remote)
+        except FerryError as error:
+            if self._receives and error.code == "forbidden":  # a tensor does not know that its memory is read-only
+                raise ValueError(error.detail) from None
+            raise
 
     @property
     def connector(self) -> Connector:
