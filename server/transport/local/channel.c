@@ -99,7 +99,7 @@ void export_remove(struct channel *channel, struct export *export)
         free(export);
 }
 
-/* Discards what was not read: to close the socket would close its descriptors as they are (datagram_clear). */
+/* Discards what was not read: to close the socket would close its descriptors here, and may block (closer.h). */
 static void drop_unread(struct channel *channel)
 {
         const int on = 1;
@@ -109,7 +109,7 @@ static void drop_unread(struct channel *channel)
         (void)setsockopt(channel->fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
         (void)shutdown(channel->fd, SHUT_RD);
         while (channel_read(channel, &datagram) > 0)
-                datagram_clear(&datagram);
+                datagram_clear(channel_local(channel), &datagram);
 }
 
 void channel_close(struct channel *channel)
@@ -299,16 +299,7 @@ void channel_flush(struct channel *channel)
 
 /* ---- reading ---- */
 
-/* A peer may pass a socket that lingers: its last close would block this thread. */
-static void descriptor_close(int fd)
-{
-        const struct linger none = { 0 };
-
-        (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
-        (void)close(fd);
-}
-
-static void take_descriptors(struct msghdr *message, struct datagram *datagram)
+static void take_descriptors(struct local *local, struct msghdr *message, struct datagram *datagram)
 {
         for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
                 size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -322,7 +313,7 @@ static void take_descriptors(struct msghdr *message, struct datagram *datagram)
                         if (datagram->n_fds < FERRY_ARRAY_SIZE(datagram->fds)) {
                                 datagram->fds[datagram->n_fds++] = fd;
                         } else {
-                                descriptor_close(fd);
+                                closer_add(&local->closer, fd);
                                 datagram->cut = true;
                         }
                 }
@@ -350,7 +341,7 @@ int channel_read(struct channel *channel, struct datagram *ret_datagram)
                 return errno == EAGAIN ? 0 : -errno;
         *ret_datagram = (struct datagram){ .bytes = local->datagram, .size = (size_t)n };
         if (message.msg_controllen > 0)
-                take_descriptors(&message, ret_datagram);
+                take_descriptors(local, &message, ret_datagram);
         if (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
                 ret_datagram->cut = true;
         if (n == 0 && message.msg_controllen == 0)
@@ -358,9 +349,9 @@ int channel_read(struct channel *channel, struct datagram *ret_datagram)
         return 1;
 }
 
-void datagram_clear(struct datagram *datagram)
+void datagram_clear(struct local *local, struct datagram *datagram)
 {
         for (size_t i = 0; i < datagram->n_fds; i++)
-                descriptor_close(datagram->fds[i]);
+                closer_add(&local->closer, datagram->fds[i]);
         datagram->n_fds = 0;
 }

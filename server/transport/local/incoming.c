@@ -231,7 +231,7 @@ static bool handle_next(struct channel *channel, struct datagram *datagram)
         /* What came before it may have ended the link. */
         const char *wrong = link_is_usable(&channel->link) ? handle(channel, datagram) : NULL;
 
-        datagram_clear(datagram);
+        datagram_clear(channel_local(channel), datagram);
         if (wrong)
                 refuse(channel, wrong);
         return !datagram->urgent;

@@ -26,14 +26,14 @@ static int watch(struct local *local, int operation, uint32_t events)
         return epoll_ctl(local->base.fd, operation, local->listener, &event) < 0 ? -errno : 0;
 }
 
-static void pause_accepting(struct local *local, int error)
+static void pause_accepting(struct local *local, const char *reason)
 {
         (void)watch(local, EPOLL_CTL_MOD, 0);
         local->accept_at_us = clock_now_us() + ACCEPT_PAUSE_US;
         if (local->accept_at_us < local->warn_us)
                 return;
         local->warn_us = local->accept_at_us + WARN_US;
-        log_event(LOG_WARN, "accepting local peers paused", LOG_S("reason", strerror(error)));
+        log_event(LOG_WARN, "accepting local peers paused", LOG_S("reason", reason));
 }
 
 static void refuse_socket(int fd, const char *reason)
@@ -77,6 +77,10 @@ static void accept_one(struct local *local, int fd)
 
 void local_listener_accept(struct local *local)
 {
+        if (closer_is_stuck(&local->closer)) {
+                pause_accepting(local, "peers passed descriptors that cannot be closed");
+                return;
+        }
         for (int n = 0; n < ACCEPT_BURST; n++) {
                 int fd = accept4(local->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
@@ -85,7 +89,7 @@ void local_listener_accept(struct local *local)
                         continue;
                 }
                 if (!accept_is_repeatable(errno))
-                        pause_accepting(local, errno);
+                        pause_accepting(local, strerror(errno));
                 return;
         }
 }

@@ -124,6 +124,7 @@ static void free_transport(struct transport *transport)
         shut_down(transport, 0);
         DL_FOREACH_SAFE (transport->links, link, next)
                 link_free(link);
+        closer_clear(&local->closer);
         directory_close(&local->directory);
         copy_pool_free(local->copy_pool);
         staging_free(local->staging);

@@ -11,6 +11,7 @@
 
 #include "copy_pool.h"
 #include "directory.h"
+#include "closer.h"
 #include "frame.h"
 #include "leases.h"
 #include "link_page.h"
@@ -64,6 +65,7 @@ struct local {
         uint64_t retry_at_us;  /* next try to send queued datagrams; 0 = when a socket has room */
         bool full;             /* links were refused, and that was logged */
 
+        struct closer closer;
         struct pull *pulls; /* of all links, in the order of their next pieces */
         void (*close_memory)(struct mappings *mappings, uint64_t id, const struct space *space); /* gpu_mapping_close */
 };
@@ -208,8 +210,8 @@ void channel_flush(struct channel *channel);
 /* Reads the next datagram into local->datagram. 1 with *ret_datagram (see datagram_clear); 0 = none now; -EPIPE = end
  * of the connection; other -errno. */
 int channel_read(struct channel *channel, struct datagram *ret_datagram);
-/* Closes its descriptors. */
-void datagram_clear(struct datagram *datagram);
+/* Has its descriptors closed. */
+void datagram_clear(struct local *local, struct datagram *datagram);
 
 /* ---- export.c: the memory that peers may map, and where a stream's bytes lie in it ---- */
 

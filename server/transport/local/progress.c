@@ -184,6 +184,7 @@ bool local_progress(struct transport *transport)
                 did |= poll_all(local);
         if (local->pulls)
                 did |= pulls_copy(local);
+        closer_run(&local->closer);
         return did;
 }
 
