@@ -148,7 +148,7 @@ static inline int hostile_teardown(void **state)
         worker_close(&a);
         worker_close(&good);
         forget_page();
-        assert_int_equal(count_descriptors(), descriptors);
+        RUN_UNTIL(NULL, NULL, count_descriptors() == descriptors); /* another process closes what was passed */
         assert_int_equal(count_mappings("ferry-hostile"), 0);
         return fixture_teardown(state);
 }

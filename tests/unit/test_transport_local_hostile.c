@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <ferry/error.h>
 
@@ -346,6 +348,120 @@ TEST_WITH(a_descriptor_that_takes_long_to_close_holds_up_nobody, hostile_setup, 
                 if (i + 1 < CASES)
                         (void)close(raw);
         }
+}
+
+/* ---- descriptors whose close blocks, as that of a FUSE file does whose server does not answer ---- */
+
+static ino_t slow_file; /* the close of this file tells slow_told[1], and blocks until slow_gate[1] is closed */
+static int slow_told[2], slow_gate[2];
+
+int __real_close(int fd);
+int __wrap_close(int fd);
+int __wrap_close(int fd)
+{
+        const pid_t pid = getpid();
+        struct stat st;
+        char byte;
+
+        if (slow_file && fstat(fd, &st) == 0 && st.st_ino == slow_file) {
+                (void)!write(slow_told[1], &pid, sizeof(pid));
+                (void)!read(slow_gate[0], &byte, 1);
+        }
+        return __real_close(fd);
+}
+
+/* A file that closes slowly from now on. */
+static int slow_file_new(void)
+{
+        int fd = open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+        struct stat st;
+
+        assert_int_equal(fstat(fd, &st), 0);
+        assert_int_equal(pipe2(slow_told, O_CLOEXEC), 0);
+        assert_int_equal(pipe2(slow_gate, O_CLOEXEC), 0);
+        slow_file = st.st_ino;
+        return fd;
+}
+
+/* Lets all that wait go on. */
+static void slow_file_end(int fd)
+{
+        slow_file = 0;
+        (void)close(slow_gate[1]);
+        (void)close(slow_told[0]);
+        (void)close(slow_told[1]);
+        (void)close(fd);
+}
+
+/* One more process, and not this one, closes the file. */
+static void await_closing(void)
+{
+        pid_t pid = 0;
+
+        assert_int_equal(read(slow_told[0], &pid, sizeof(pid)), sizeof(pid));
+        assert_int_not_equal(pid, 0);
+        assert_int_not_equal(pid, getpid());
+}
+
+static void pass_slow_file(int fd, int how)
+{
+        struct frame frame = FRAME_OF(FRAME_HELLO, .id = 4711);
+        const int many[] = { fd, fd, fd };
+
+        if (how == 0)
+                raw_send(&frame, sizeof(frame), &fd, 1);
+        else if (how == 1)
+                raw_send(&frame, sizeof(frame), many, 3);
+        else
+                raw_send("x", 1, NULL, 0); /* ends the link before the next one is read */
+        if (how == 2)
+                raw_send("x", 0, &fd, 1);
+}
+
+/* Alone, with others, or in a message that is never read. */
+TEST_WITH(a_descriptor_whose_close_blocks_holds_up_nobody, hostile_setup, hostile_teardown)
+{
+        struct outcome outcome = { 0 };
+        int fd = slow_file_new();
+
+        for (int how = 0; how < 3; how++) {
+                test_row(text_format("%d", how));
+                if (how > 0)
+                        raw_connect();
+                pass_slow_file(fd, how);
+                RUN_UNTIL(&a, &good, raw_is_closed());
+                await_closing();
+                a.n = 0;
+                worker_send(good_to_a, message_make(&good, NULL, 0, 0, 7, &outcome));
+                RUN_UNTIL(&a, &good, a.n >= 1);
+                if (how < 2)
+                        (void)close(raw);
+        }
+        slow_file_end(fd);
+        (void)close(slow_gate[0]);
+}
+
+/* Until one of them has been closed: a peer cannot start processes without end. */
+TEST_WITH(no_peer_is_taken_while_too_many_descriptors_do_not_close, hostile_setup, hostile_teardown)
+{
+        int fd = slow_file_new();
+
+        for (size_t i = 0; i < CLOSER_CHILDREN; i++) {
+                if (i > 0)
+                        raw_connect();
+                pass_slow_file(fd, 0);
+                RUN_UNTIL(&a, &good, raw_is_closed());
+                await_closing();
+                (void)close(raw);
+        }
+        raw_connect();
+        pass_slow_file(fd, 0);
+        /* Its socket waits in the listener's queue, and the listener for its time. */
+        RUN_UNTIL(&a, &good, a.transport->ops->deadline(a.transport) != UINT64_MAX);
+        assert_int_equal(local_of(a.transport)->n_accepted, 1);
+        slow_file_end(fd);
+        RUN_UNTIL(&a, &good, raw_is_closed());
+        (void)close(slow_gate[0]);
 }
 
 TEST_WITH(a_slot_serves_one_message_at_a_time, hostile_setup, hostile_teardown)
