@@ -17,8 +17,8 @@ int space_copy(const struct space *to_space, void *to, const struct space *from_
 int space_finish(const struct space *to_space, const struct space *from_space)
 {
         int to = to_space ? to_space->ops->finish(to_space) : 0;
-        int from = from_space && (!to_space || from_space->ops != to_space->ops) ? from_space->ops->finish(from_space)
-                                                                                  : 0;
+        int from =
+                from_space && (!to_space || from_space->ops != to_space->ops) ? from_space->ops->finish(from_space) : 0;
 
         return to < 0 ? to : from;
 }

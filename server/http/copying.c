@@ -22,8 +22,9 @@
 
 enum {
         COPYING_PIECE = 1 << 20,
-        COPYING_READS = 1 << 20,       /* that the request's thread does itself: a millisecond, as a SHA-256 */
-        COPYING_BYTES_MAX = 256 << 20, /* of all buffers; as many requests of 1 MiB and more may wait for GPUs and disks */
+        COPYING_READS = 1 << 20, /* that the request's thread does itself: a millisecond, as a SHA-256 */
+        COPYING_BYTES_MAX =
+                256 << 20, /* of all buffers; as many requests of 1 MiB and more may wait for GPUs and disks */
 };
 
 /*
@@ -176,7 +177,8 @@ static bool make_buffer(struct http_request *request, unsigned i, uint64_t size)
         if (atomic_fetch_add(sum, copying->room) + copying->room > COPYING_BYTES_MAX) {
                 atomic_fetch_sub(sum, copying->room);
                 request_problem(request, FERRY_E_LIMIT_REACHED,
-                                "Content to and from GPUs and mapped files uses %d MiB, which is the limit", COPYING_BYTES_MAX >> 20);
+                                "Content to and from GPUs and mapped files uses %d MiB, which is the limit",
+                                COPYING_BYTES_MAX >> 20);
                 return false;
         }
         copying->buffers[i] = malloc(copying->room);

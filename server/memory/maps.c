@@ -71,7 +71,8 @@ void maps_clear(struct maps *maps)
                 fork_private_close(fd);
 }
 
-/* Finds the mapping that has the address, or the next one. 0; -ENOENT: none; other -errno: the kernel has no such query. */
+/* Finds the mapping that has the address, or the next one. 0; -ENOENT: none; other -errno: the kernel has no such
+ * query. */
 static int query_next(int fd, uint64_t address, struct mapped *ret_mapped)
 {
         struct query q = { .size = sizeof(q), .flags = QUERY_COVERING_OR_NEXT, .address = address };

@@ -84,7 +84,8 @@ TEST_WITH(memory_without_a_file_is_steady, setup, NULL)
 {
         enum { RW = PROT_READ | PROT_WRITE };
         char on_the_stack[100], *heap = malloc(100), *long_heap = malloc(8 << 20);
-        char *private = map(4, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1), *shared = map(4, RW, MAP_SHARED | MAP_ANONYMOUS, -1);
+        char *private = map(4, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1),
+             *shared = map(4, RW, MAP_SHARED | MAP_ANONYMOUS, -1);
         int zeros = open("/dev/zero", O_RDWR | O_CLOEXEC), id = shmget(IPC_PRIVATE, 4 * page, 0600);
         char *private_zeros = map(4, RW, MAP_PRIVATE, zeros), *shared_zeros = map(4, RW, MAP_SHARED, zeros);
         char *segment = shmat(id, NULL, 0);

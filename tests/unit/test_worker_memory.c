@@ -264,7 +264,8 @@ TEST(memory_that_is_read_only_is_sent_and_does_not_receive)
                 assert_memory_equal(to.address, m.address, LONG);
 
                 assert_int_equal(end_start(&refused, s.a, FERRY_WRITABLE, &m, NULL, false), FERRY_E_FORBIDDEN);
-                assert_non_null(strstr(ferry_worker_error(), "Descriptor 0: the program has mapped the memory read-only"));
+                assert_non_null(
+                        strstr(ferry_worker_error(), "Descriptor 0: the program has mapped the memory read-only"));
                 refused.operation = NULL;
                 end_free(&refused);
                 /* What is writable of it receives. */
@@ -300,9 +301,9 @@ TEST(a_mapping_of_a_file_that_is_gone_or_became_read_only_fails)
                 (void)test_row(rows[i].why);
                 assert_int_equal(end_start(&passive, s.a, rows[i].offer, &file, NULL, false), 0);
                 if (rows[i].unmapped)
-                        assert_ptr_not_equal(mmap(file.address, LONG, PROT_NONE,
-                                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
-                                             MAP_FAILED);
+                        assert_ptr_not_equal(
+                                mmap(file.address, LONG, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+                                MAP_FAILED);
                 else
                         assert_int_equal(mprotect(file.address, LONG, PROT_READ), 0);
                 assert_int_equal(ferry_worker_operation_metadata(passive.operation, &metadata), 0);
@@ -348,10 +349,10 @@ TEST(content_of_a_region_whose_memory_is_gone_is_a_problem)
 
         for (size_t i = 0; i < UNIT_COUNT(rows); i++) {
                 const bool put = *rows[i].method == 'P';
-                const char *request = text_format("%s /v1/regions/%s/content HTTP/1.1\r\nHost: localhost\r\n"
-                                                  "Connection: close\r\n%s\r\n%s",
-                                                  rows[i].method, rows[i].id, put ? "Content-Length: 4\r\n" : "",
-                                                  put ? "abcd" : "");
+                const char *request =
+                        text_format("%s /v1/regions/%s/content HTTP/1.1\r\nHost: localhost\r\n"
+                                    "Connection: close\r\n%s\r\n%s",
+                                    rows[i].method, rows[i].id, put ? "Content-Length: 4\r\n" : "", put ? "abcd" : "");
                 int fd = raw_dial(port);
 
                 raw_send(fd, request, strlen(request));

@@ -133,6 +133,11 @@ enum { FERRY_WORKER_ID_SIZE = 24 }; /* bytes of an id as text, with the NUL */
  * unnamed). It must stay mapped until ferry_worker_region_remove returned 0 or ferry_worker_free returned. ret_id gets
  * "rgn_…".
  *
+ * Host memory may be read-only: an operation that would receive into it is refused (FERRY_E_FORBIDDEN). It may be a
+ * mapped file, which somebody may truncate at any time: the kernel copies it, once more than other memory, and an
+ * operation that does not find its bytes ends with FERRY_E_TRANSFER_FAILED; no signal is raised. Shared memory that has
+ * a name (/dev/shm, a memfd) is such a file; malloc's memory, MAP_ANONYMOUS and memory that CUDA has pinned are none.
+ *
  * device "cuda:N": address is a device pointer of CUDA's device N, as cudaMalloc or cuMemAlloc return, or inside such
  * memory, of the device's primary context, which the CUDA runtime uses, and Ferry too. Managed memory and memory in
  * several allocations side by side (PyTorch's under expandable_segments) always travel through host memory. Ferry's
@@ -217,8 +222,8 @@ struct ferry_worker_request *ferry_worker_request_free(struct ferry_worker_reque
  * creates); FERRY_E_OUT_OF_BOUNDS (of the region, or of what the read to follow fills); FERRY_E_GONE (the operation to
  * follow has failed or is gone); FERRY_E_INVALID_METADATA; FERRY_E_PROTOCOL_MISMATCH; FERRY_E_KIND_MISMATCH (a read given a writable's metadata,
  * or the reverse, or an operation to follow that is no read); FERRY_E_SIZE_MISMATCH; FERRY_E_METADATA_EXPIRED;
- * FERRY_E_FORBIDDEN (the URL's host is not of allow-peer); FERRY_E_LIMIT_REACHED; FERRY_E_DRAINING; -ENOMEM. Later
- * failures appear in the operation's status.
+ * FERRY_E_FORBIDDEN (the URL's host is not of allow-peer, or the memory that would receive is read-only);
+ * FERRY_E_LIMIT_REACHED; FERRY_E_DRAINING; -ENOMEM. Later failures appear in the operation's status.
  */
 int ferry_worker_operation_create(struct ferry_worker *worker, const struct ferry_worker_request *request,
                                   const char *remote, struct ferry_worker_operation **ret_operation);

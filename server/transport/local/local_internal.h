@@ -9,9 +9,9 @@
 #include <ferry/encoding.h>
 #include <ferry/error.h>
 
+#include "closer.h"
 #include "copy_pool.h"
 #include "directory.h"
-#include "closer.h"
 #include "frame.h"
 #include "leases.h"
 #include "link_page.h"

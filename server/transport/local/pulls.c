@@ -164,8 +164,7 @@ static void pull_ran(struct copier_task *task)
 
 static void pull_hand_over(struct local *local, struct pull *pull)
 {
-        enum gpu_path path =
-                pull->from_gpu ? GPU_PATH_CUDA_IPC : message_gpu_path(pull->message, GPU_PATH_CUDA_COPY);
+        enum gpu_path path = pull->from_gpu ? GPU_PATH_CUDA_IPC : message_gpu_path(pull->message, GPU_PATH_CUDA_COPY);
 
         if (path > pull->gpu_path)
                 pull->gpu_path = path;
