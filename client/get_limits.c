@@ -47,6 +47,7 @@ static const struct decode_field limits_fields[] = {
         LIMIT(lookups_max),
         LIMIT(pieces_max),
         LIMIT(bodies_max),
+        LIMIT(mappings_max),
 };
 _Static_assert(FERRY_ARRAY_SIZE(limits_fields) == offsetof(struct ferry_limits, json) / sizeof(uint64_t),
                "every field is decoded");

@@ -67,6 +67,7 @@ void get_limits(struct http_request *request)
                 ferry_json_add_uint(&writer, fixed[i].name, fixed[i].value);
         ferry_json_add_uint(&writer, "address_connections_max",
                             quota_share(request->server->config.limits.connections_max));
+        ferry_json_add_uint(&writer, "mappings_max", request->server->config.engine->mappings_max);
         ferry_json_add_uint(&writer, "operations_max", operations->operations_max);
         ferry_json_add_uint(&writer, "pieces_max", operations->pieces_max);
         ferry_json_add_uint(&writer, "terminal_max", operations->terminal_max);

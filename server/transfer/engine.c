@@ -94,6 +94,8 @@ static int open_local(struct engine *engine, const struct engine_config *config)
                 .chunk_size = config->chunk_size,
                 .window = config->window,
                 .max_links = config->max_links,
+                .max_mappings = engine->facts.mappings_max,
+                .metrics = config->metrics,
         };
         int r = local_transport_new(&local, &handlers, engine->n_transports, &engine->local);
 
@@ -152,6 +154,7 @@ static struct engine *allocate(const struct engine_config *config)
         engine->max_links = config->max_links ?: TRANSPORT_LINKS_DEFAULT;
         engine->max_claims = config->max_claims ?: ENGINE_CLAIMS_MAX;
         engine->grace_us = (config->grace_ms ?: ENGINE_GRACE_MS) * UINT64_C(1000);
+        engine->facts.mappings_max = config->max_mappings ?: local_mappings_default();
         engine->connect_us = (config->connect_ms ?: ENGINE_CONNECT_MS) * UINT64_C(1000);
         engine->allowlist = config->allowlist;
         engine->operations = config->operations;

@@ -58,6 +58,20 @@ ON_WORKER(every_limit_is_a_number)
         assert_int_equal(json_number(limits, "body_ms"), 20000);
         assert_int_equal(json_number(limits, "read_ms"), 60000);
         assert_int_equal(json_number(limits, "rate_min"), 500);
+        worker_await_metric(w, "ferry_mapped_memories_max", (long)json_number(limits, "mappings_max"));
+}
+
+/* The rest of what the kernel allows is for the worker's own regions and for what else the process maps. */
+ON_WORKER(most_mappings_of_a_process_are_not_for_peers_memory)
+{
+        struct json_object *limits = call_json(w, 200, "GET", "/v1/limits", NULL);
+        FILE *file = fopen("/proc/sys/vm/max_map_count", "re");
+        unsigned long count;
+
+        assert_non_null(file);
+        assert_int_equal(fscanf(file, "%lu", &count), 1);
+        (void)fclose(file);
+        assert_in_range(json_number(limits, "mappings_max"), 1, count / 3);
 }
 
 /* "readers_max" is an older name of "uses_max". */

@@ -228,8 +228,10 @@ WITH_SCENE(a_deleted_region_does_not_live_on_in_the_peer)
         begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
         operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
         operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
+        worker_await_metric(&p->b, "ferry_mapped_memories", 1);
         region_drop(&p->a, offered);
         WAIT_UNTIL(!maps_a_deleted_file(&p->b));
+        worker_await_metric(&p->b, "ferry_mapped_memories", 0);
 }
 
 /* Under RLIMIT_AS a peer's region may not fit into the address space, though the transfer needs a part of it only. */

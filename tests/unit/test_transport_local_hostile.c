@@ -598,7 +598,7 @@ TEST_WITH(gpu_memory_may_be_unmapped_while_it_is_opened, hostile_setup, hostile_
 TEST_WITH(an_answer_may_be_about_memory_that_is_gone, hostile_setup, hostile_teardown)
 {
         greet();
-        FOR_EACH (uint8_t, type, FRAME_MAPPED, FRAME_UNMAPPED) {
+        FOR_EACH (uint8_t, type, FRAME_MAPPED, FRAME_UNMAPPED, FRAME_IDLE) {
                 struct frame frame = FRAME_OF(type);
 
                 frame.id = 1;

@@ -7,6 +7,7 @@
 
 #include "local_internal.h"
 #include "local_pair.h"
+#include "moved_clock.h"
 
 /* How a worker has the memory of its peers mapped, and what becomes of it. */
 
@@ -76,6 +77,158 @@ TEST_WITH(memory_that_goes_is_unmapped_by_its_peers, setup, teardown)
         assert_int_equal(count_descriptors(), open - 1);
         assert_null(channel_of(a_to_b)->exports); /* there is a place for another one */
         RUN_UNTIL(&a, &b, count_mappings("ferry-test-block") == before);
+        assert_int_equal(a.ended + b.ended, 0);
+}
+
+/* ---- many memories ---- */
+
+/* Many memories of a that lie in the same file. */
+enum { LENT = FRAME_MEMORIES_MAX + 500 };
+static struct memory lent[LENT];
+
+static void send_lent(size_t i)
+{
+        lent[i] = from_block.memory;
+        lent[i].id = (UINT64_C(1) << 32) + i;
+        from_segment = (struct segment){ lent[i].address, lent[i].size, &lent[i] };
+        stream_of(&from, &from_segment, 1);
+        send_it(lent[i].size);
+        RUN_UNTIL(&a, &b, sent.done);
+        assert_int_equal(sent.result, MESSAGE_OK);
+        assert_int_equal(b.received.result, MESSAGE_OK);
+}
+
+static struct mapping_pool *pool_of(const struct worker *worker)
+{
+        return &local_of(worker->transport)->mapped;
+}
+
+static bool is_mapped_by_b(size_t i)
+{
+        struct export *export;
+
+        HASH_FIND(hh, channel_of(a_to_b)->exports, &lent[i].id, sizeof(lent[i].id), export);
+        return export && export->state == EXPORT_MAPPED;
+}
+
+TEST_WITH(idle_memory_of_peers_does_not_stay_mapped_beyond_the_maximum, setup, teardown)
+{
+        enum { MAX = 16, N = 100 };
+
+        export_blocks(64 << 10, true);
+        pool_of(&b)->max = MAX;
+        for (size_t i = 0; i < N; i++) {
+                clear_place();
+                send_lent(i);
+                assert_memory_equal(to_block.memory.address, from_block.memory.address, 64 << 10);
+                RUN_UNTIL(&a, &b, pool_of(&b)->n <= MAX);
+                if (i >= MAX)
+                        assert_false(is_mapped_by_b(i - MAX)); /* the one that was not used for longest */
+                assert_true(is_mapped_by_b(i > 0 ? i - 1 : i));
+        }
+        RUN_UNTIL(&a, &b, count_mappings("ferry-test-block") == MAX + 2);
+        clear_place();
+        send_lent(0); /* it is lent again */
+        assert_memory_equal(to_block.memory.address, from_block.memory.address, 64 << 10);
+        assert_true(is_mapped_by_b(0));
+        assert_int_equal(a.ended + b.ended, 0);
+}
+
+/* One that is used in between is not the longest idle one. */
+TEST_WITH(memory_in_use_stays_mapped, setup, teardown)
+{
+        export_blocks(64 << 10, true);
+        pool_of(&b)->max = 4;
+        for (size_t i = 1; i < 20; i++) {
+                send_lent(0);
+                send_lent(i);
+        }
+        RUN_UNTIL(&a, &b, pool_of(&b)->n <= 4);
+        assert_true(is_mapped_by_b(0));
+}
+
+/* The owner sends it before it hears that the peer would rather not have it. */
+TEST_WITH(memory_that_is_asked_back_is_copied_until_it_is_taken, setup, teardown)
+{
+        export_blocks(64 << 10, true);
+        send_lent(0);
+        pool_of(&b)->max = 0;
+        mapping_pool_trim(pool_of(&b));
+        assert_int_equal(pool_of(&b)->n_asked, 1);
+        clear_place();
+        send_it(64 << 10);
+        RUN_UNTIL(NULL, &b, b.received.done == 2);
+        assert_int_equal(b.received.result, MESSAGE_OK);
+        assert_memory_equal(to_block.memory.address, from_block.memory.address, 64 << 10);
+        RUN_UNTIL(&a, &b, pool_of(&b)->n == 0);
+        assert_int_equal(pool_of(&b)->n_asked, 0);
+        assert_int_equal(a.ended + b.ended, 0);
+}
+
+/* The deregistering UNMAP is on its way when the owner hears of it. */
+TEST_WITH(memory_that_is_asked_back_may_be_deregistered_meanwhile, setup, teardown)
+{
+        export_blocks(MIB, true);
+        send_it(MIB);
+        RUN_UNTIL(&a, &b, sent.done);
+        pool_of(&b)->max = 0;
+        mapping_pool_trim(pool_of(&b));
+        a.transport->ops->deregister_memory(a.transport, &from_block.memory);
+        RUN_UNTIL(&a, &b, pool_of(&b)->n == 0 && !a.transport->ops->progress(a.transport));
+        assert_int_equal(a.ended + b.ended, 0);
+}
+
+/* A peer that was stopped would keep this worker from mapping what others lend. */
+TEST_WITH(an_owner_that_does_not_take_memory_back_loses_its_link, setup, teardown)
+{
+        export_blocks(64 << 10, true);
+        send_lent(0);
+        pool_of(&b)->max = 0;
+        mapping_pool_trim(pool_of(&b)); /* a reads no more */
+        assert_int_equal(pool_of(&b)->n_asked, 1);
+        later_us += 9000000;
+        mapping_pool_trim(pool_of(&b));
+        worker_step(NULL, &b);
+        assert_int_equal(b.ended, 0);
+        later_us += 1000001;
+        lent[1] = from_block.memory;
+        lent[1].id = 1;
+        from_segment = (struct segment){ lent[1].address, lent[1].size, &lent[1] };
+        send_it(64 << 10);
+        RUN_UNTIL(NULL, &b, b.ended == 1);
+        assert_int_equal(b.error, FERRY_E_PEER_LOST);
+        assert_int_equal(pool_of(&b)->n, 0);
+        RUN_UNTIL(&a, &b, a.ended == 1);
+}
+
+/* The owner takes the longest idle ones back by itself. */
+TEST_WITH(a_link_maps_the_latest_memories_where_there_are_more_than_it_may, setup, teardown)
+{
+        export_blocks(8 << 10, true);
+        for (size_t i = 0; i < LENT; i++)
+                send_lent(i);
+        assert_true(is_mapped_by_b(LENT - 1));
+        assert_true(is_mapped_by_b(LENT - FRAME_MEMORIES_MAX / 2));
+        assert_false(is_mapped_by_b(0));
+        assert_null(channel_of(a_to_b)->leases.bounce); /* nothing was copied twice */
+        assert_int_equal(a.ended + b.ended, 0);
+}
+
+/* They were mapped once, and the link's bounce buffers are not mapped again. */
+TEST_WITH(bounce_buffers_are_not_given_back, setup, teardown)
+{
+        struct frame idle = FRAME_OF(FRAME_IDLE, .id = FRAME_BOUNCE_ID);
+
+        export_blocks(MIB, false);
+        send_it(MIB);
+        RUN_UNTIL(&a, &b, sent.done);
+        pool_of(&b)->max = 0;
+        mapping_pool_trim(pool_of(&b));
+        assert_int_equal(pool_of(&b)->n_asked, 0);
+        channel_post_frame(channel_of(b.link), idle, NULL); /* as a hostile peer would */
+        send_it(MIB);
+        RUN_UNTIL(&a, &b, sent.done && b.received.done == 2);
+        assert_memory_equal(to_block.memory.address, from_block.memory.address, MIB);
         assert_int_equal(a.ended + b.ended, 0);
 }
 
@@ -176,6 +329,28 @@ TEST_WITH(memory_that_is_read_unmapped_is_closed_by_another_thread, setup, teard
         atomic_store(&closed_here, 0);
         RUN_UNTIL(&a, &b, count_descriptors() == n - 1);
         assert_int_equal(atomic_load(&closed_here), 0);
+}
+
+/* The process has other mappings, too: idle ones make room. */
+TEST_WITH(memory_that_was_read_is_mapped_once_there_is_room, setup, teardown)
+{
+        int open;
+
+        export_blocks(64 << 10, true);
+        for (size_t i = 0; i < 10; i++)
+                send_lent(i);
+        open = count_descriptors();
+        no_room = true;
+        clear_place();
+        send_lent(10);
+        assert_memory_equal(to_block.memory.address, from_block.memory.address, 64 << 10);
+        assert_int_equal(count_descriptors(), open + 1);
+        RUN_UNTIL(&a, &b, pool_of(&b)->n == 9);
+        assert_false(is_mapped_by_b(0));
+        no_room = false;
+        send_lent(10);
+        assert_int_equal(count_descriptors(), open);
+        assert_int_equal(count_mappings("ferry-test-block"), 9 + 2);
 }
 
 TEST_WITH(memory_that_goes_may_still_be_named_by_what_was_taken_back, setup, teardown)

@@ -189,12 +189,13 @@ struct ferry_limits {
         uint64_t gone_max;       /* ids that are answered with FERRY_E_GONE */
         uint64_t uses_max;       /* of one operation */
         uint64_t ttl_ms_default, ttl_ms_max, timeout_ms_max, stall_ms, retention_ms;
-        uint64_t answer_max;  /* bytes of a list of operations; a page ends with the one that passes it */
-        uint64_t claims_max;  /* transfers that peers have under way */
-        uint64_t lookups_max; /* requests to the registry at the same time */
-        uint64_t pieces_max;  /* of the descriptors of all operations */
-        uint64_t bodies_max;  /* bytes of the JSON bodies of all requests, but for short ones */
-        char *json;           /* the whole answer */
+        uint64_t answer_max;   /* bytes of a list of operations; a page ends with the one that passes it */
+        uint64_t claims_max;   /* transfers that peers have under way */
+        uint64_t lookups_max;  /* requests to the registry at the same time */
+        uint64_t pieces_max;   /* of the descriptors of all operations */
+        uint64_t bodies_max;   /* bytes of the JSON bodies of all requests, but for short ones */
+        uint64_t mappings_max; /* regions of workers on the same machine that stay mapped while they are idle */
+        char *json;            /* the whole answer */
 };
 /* Frees what the struct owns and zeroes it. Any thread. */
 FERRY_SIZED void ferry_limits_clear(struct ferry_limits *limits);

@@ -66,8 +66,7 @@ int channel_new(struct local *local, int fd, uint64_t epoch, struct channel **re
         channel->link.accepted = epoch == 0;
         (void)snprintf(channel->link.carrier, sizeof(channel->link.carrier), "shm");
         channel->fd = fd;
-        channel->mappings.copier = local->copier;
-        channel->mappings.close = local->close_memory;
+        channel->mappings.pool = &local->mapped;
         channel->epoch = epoch;
         r = watch(channel, EPOLL_CTL_ADD, EPOLLIN);
         if (r < 0) {
@@ -94,6 +93,8 @@ static void queue_drop(struct channel *channel)
 void export_remove(struct channel *channel, struct export *export)
 {
         HASH_DEL(channel->exports, export);
+        if (export->prev)
+                DL_DELETE(channel->lent, export);
         if (export->space)
                 gpu_note_closed(export->space);
         free(export);

@@ -59,6 +59,29 @@ void export_unmapped(struct channel *channel, uint64_t id)
                 export_remove(channel, export);
 }
 
+/* Takes memory back from the peer, which unmaps it once it has read the messages before. */
+static void take_back(struct channel *channel, struct export *export)
+{
+        const uint64_t id = export->id;
+
+        if (export->state == EXPORT_CLOSING)
+                return;
+        if (export->space && link_is_usable(&channel->link))
+                export->state = EXPORT_CLOSING;
+        else
+                export_remove(channel, export);
+        channel_post_frame(channel, FRAME_OF(FRAME_UNMAP, .id = id), NULL);
+}
+
+void export_idle(struct channel *channel, uint64_t id)
+{
+        struct export *export = find_export(channel, id);
+
+        /* Otherwise the UNMAP is on its way, or it is no memory that can be mapped again. */
+        if (export && export->state == EXPORT_MAPPED && id != FRAME_BOUNCE_ID)
+                take_back(channel, export);
+}
+
 void export_deregister(struct transport *transport, struct memory *memory)
 {
         struct local *local = local_of(transport);
@@ -67,13 +90,8 @@ void export_deregister(struct transport *transport, struct memory *memory)
         DL_FOREACH (local->channels, channel) {
                 struct export *export = find_export(channel, memory->id);
 
-                if (!export)
-                        continue;
-                if (export->space && link_is_usable(&channel->link))
-                        export->state = EXPORT_CLOSING;
-                else
-                        export_remove(channel, export);
-                channel_post_frame(channel, FRAME_OF(FRAME_UNMAP, .id = memory->id), NULL);
+                if (export)
+                        take_back(channel, export);
         }
         if (memory->space)
                 free(memory->handles[transport->index]);
@@ -224,23 +242,65 @@ uint64_t export_count_unmappable(const struct channel *channel, const struct str
         return found;
 }
 
+/* Notes that the next lease names it. */
+static void lend_again(struct channel *channel, struct export *export)
+{
+        if (export->prev) {
+                DL_DELETE(channel->lent, export);
+                DL_APPEND(channel->lent, export);
+        }
+        export->number = channel_local(channel)->lease_number + 1;
+}
+
+/* NULL: no memory. */
+static struct export *lend(struct channel *channel, const struct memory *memory)
+{
+        struct export *export = export_add(channel, memory->id, EXPORT_MAPPED);
+
+        if (!export)
+                return NULL;
+        DL_APPEND(channel->lent, export);
+        channel_post_frame(channel, FRAME_OF(FRAME_MAP, .id = memory->id, .size = memory->size),
+                           memfd_of_memory(channel, memory));
+        return export;
+}
+
+/*
+ * Makes room for the next message, at the cost of memory that neither this one nor a lease names: until its last lease
+ * is released, the peer would count it beside what it maps instead. Messages that are being loaded keep their places.
+ */
+static void take_back_idle(struct channel *channel)
+{
+        uint64_t oldest, next = channel_local(channel)->lease_number + 1;
+
+        if (HASH_COUNT(channel->exports) < EXPORTS_MAX || channel->link.loading)
+                return;
+        oldest = leases_oldest(&channel->leases);
+        if (oldest > next)
+                oldest = next;
+        while (HASH_COUNT(channel->exports) >= EXPORTS_MAX && channel->lent && channel->lent->number < oldest)
+                take_back(channel, channel->lent);
+}
+
 int export_stream(struct channel *channel, const struct stream *stream, uint64_t offset, uint64_t length)
 {
-        uint64_t last = export_bounce_id;
+        uint64_t last = FRAME_BOUNCE_ID;
 
         for (uint64_t done = 0; done < length;) {
+                struct export *export;
                 struct memory *memory;
                 uint8_t *address;
 
                 done += stream_run_in_segment(stream, offset + done, length - done, &address, &memory);
-                if (memory->id == last || find_export(channel, memory->id))
+                if (memory->id == last)
                         continue;
                 last = memory->id;
-                if (!export_add(channel, memory->id, EXPORT_MAPPED))
+                export = find_export(channel, memory->id) ?: lend(channel, memory);
+                if (!export)
                         return -ENOMEM;
-                channel_post_frame(channel, FRAME_OF(FRAME_MAP, .id = memory->id, .size = memory->size),
-                                   memfd_of_memory(channel, memory));
+                lend_again(channel, export);
         }
+        take_back_idle(channel);
         return 0;
 }
 
@@ -254,7 +314,7 @@ int export_bounce_buffers(struct channel *channel)
 
         if (channel->leases.bounce)
                 return 0;
-        export = export_add(channel, export_bounce_id, EXPORT_MAPPED);
+        export = export_add(channel, FRAME_BOUNCE_ID, EXPORT_MAPPED);
         if (!export)
                 return -ENOMEM;
         r = leases_make_bounce(&channel->leases, &memfd);
@@ -263,7 +323,7 @@ int export_bounce_buffers(struct channel *channel)
                 return r;
         }
         channel_post_frame(channel,
-                           FRAME_OF(FRAME_MAP, .id = export_bounce_id, .size = (uint64_t)BOUNCE_BUFFERS * BOUNCE_SIZE),
+                           FRAME_OF(FRAME_MAP, .id = FRAME_BOUNCE_ID, .size = (uint64_t)BOUNCE_BUFFERS * BOUNCE_SIZE),
                            memfd);
         (void)memfd_drop(memfd);
         return 0;

@@ -27,6 +27,7 @@ static const struct {
         [FRAME_MAPPED] = { .id = true, .n_max = 1 },
         [FRAME_UNMAPPED] = { .id = true },
         [FRAME_WAKE] = { 0 },
+        [FRAME_IDLE] = { .id = true },
 };
 
 static bool is_message(const struct frame *f, size_t size)

@@ -28,6 +28,7 @@ enum frame_type {
         FRAME_MAPPED,    /* id; n: 1 = the receiver has opened that memory, 0 = it cannot; once for each MAP_GPU */
         FRAME_UNMAPPED, /* id: answers the UNMAP of a GPU's memory, which is not open any more; once for each MAP_GPU */
         FRAME_WAKE,     /* a message is in the mailbox */
+        FRAME_IDLE,     /* id: of a memory that the receiver of its MAP maps and has not used for long; UNMAP answers */
         FRAME_TYPE_END
 };
 
@@ -42,6 +43,9 @@ struct frame {
         uint32_t slot;
         uint32_t n;
 };
+
+/* The id of a link's bounce buffers; registered memory has smaller ids. */
+#define FRAME_BOUNCE_ID UINT64_MAX
 
 /* A run of bytes in a memory that the receiver maps. */
 struct frame_extent {

@@ -27,6 +27,7 @@ static void finish_opening(struct gpu_opening *opening)
 static void open_ran(struct copier_task *task)
 {
         struct gpu_opening *opening = FERRY_CONTAINER_OF(task, struct gpu_opening, task);
+        struct mapping_pool *pool = opening->channel->mappings.pool;
 
         if (opening->result < 0)
                 log_event(LOG_INFO, "GPU memory of a local peer not opened, so the peer stages it",
@@ -35,6 +36,7 @@ static void open_ran(struct copier_task *task)
         channel_post_frame(opening->channel,
                            FRAME_OF(FRAME_MAPPED, .id = opening->mapping->id, .n = opening->result == 0), NULL);
         finish_opening(opening);
+        mapping_pool_trim(pool);
 }
 
 static void find_run(struct copier_task *task)
@@ -107,7 +109,7 @@ void gpu_mapping_close(struct mappings *mappings, uint64_t id, const struct spac
         struct gpu_closing *closing = link_is_usable(&channel->link) ? malloc(sizeof(*closing)) : NULL;
 
         if (!closing) { /* no memory: the peer stops waiting at its time limit, or at the link's end */
-                unmap_gpu(space, mappings->copier);
+                unmap_gpu(space, mappings->pool->copier);
                 return;
         }
         *closing = (struct gpu_closing){
@@ -117,5 +119,5 @@ void gpu_mapping_close(struct mappings *mappings, uint64_t id, const struct spac
                 .space = space
         };
         channel->n_closings++;
-        copier_add(mappings->copier, &closing->task);
+        copier_add(mappings->pool->copier, &closing->task);
 }

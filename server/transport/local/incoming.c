@@ -183,6 +183,12 @@ static const char *on_unmapped(struct channel *channel, const struct frame *fram
         return NULL;
 }
 
+static const char *on_idle(struct channel *channel, const struct frame *frame, struct datagram *datagram)
+{
+        export_idle(channel, frame->id);
+        return NULL;
+}
+
 /* Its mailbox was read before. */
 static const char *on_wake(struct channel *channel, const struct frame *frame, struct datagram *datagram)
 {
@@ -194,6 +200,7 @@ static const char *(*const handlers[FRAME_TYPE_END])(struct channel *channel, co
         [FRAME_HELLO] = on_hello,     [FRAME_MESSAGE] = on_message,   [FRAME_MAP] = on_map,
         [FRAME_RELEASE] = on_release, [FRAME_UNMAP] = on_unmap,       [FRAME_MAP_GPU] = on_map_gpu,
         [FRAME_MAPPED] = on_mapped,   [FRAME_UNMAPPED] = on_unmapped, [FRAME_WAKE] = on_wake,
+        [FRAME_IDLE] = on_idle,
 };
 
 static const char *handle(struct channel *channel, struct datagram *datagram)

@@ -65,6 +65,16 @@ bool leases_may_grant(const struct leases *leases, uint64_t owner)
         return n_own < leases->n_free;
 }
 
+uint64_t leases_oldest(const struct leases *leases)
+{
+        uint64_t oldest = UINT64_MAX;
+
+        for (size_t i = 0; i < FRAME_LEASES; i++)
+                if (leases->slots[i].number && leases->slots[i].number < oldest)
+                        oldest = leases->slots[i].number;
+        return oldest;
+}
+
 uint32_t leases_grant(struct leases *leases, uint64_t number, struct message *message, int buffer)
 {
         uint32_t slot = leases->free[--leases->n_free];

@@ -56,6 +56,8 @@ static inline uint8_t *leases_bounce(const struct leases *leases, int buffer)
 
 /* Whether the owner may have one more lease: it has fewer than are free. */
 bool leases_may_grant(const struct leases *leases, uint64_t owner);
+/* The number of the oldest lease that the peer has not released; UINT64_MAX = none. */
+uint64_t leases_oldest(const struct leases *leases);
 /* Grants a lease of the message's payload under an unused number. Returns the slot; one must be free. */
 uint32_t leases_grant(struct leases *leases, uint64_t number, struct message *message, int buffer);
 /* Ends the lease: the caller owns the message again. */

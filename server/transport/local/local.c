@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "base/util.h"
 #include "local_internal.h"
 
@@ -59,6 +60,35 @@ static void tell_copied(void *context)
         const struct local *local = context;
 
         (void)eventfd_write(local->copied_fd, 1);
+}
+
+/* ---- peers' memory ---- */
+
+static void ask_back(struct mappings *mappings, uint64_t id)
+{
+        channel_post_frame(FERRY_CONTAINER_OF(mappings, struct channel, mappings), FRAME_OF(FRAME_IDLE, .id = id),
+                           NULL);
+}
+
+static void end_overdue(struct mappings *mappings)
+{
+        channel_fail(FERRY_CONTAINER_OF(mappings, struct channel, mappings), FERRY_E_PEER_LOST,
+                     "it does not take back memory that this worker has no room to keep mapped");
+}
+
+static void open_pool(struct local *local, const struct local_config *config)
+{
+        local->mapped = (struct mapping_pool){
+                .max = config->max_mappings ? config->max_mappings : local_mappings_default(),
+                .close = gpu_mapping_close,
+                .ask = ask_back,
+                .overdue = end_overdue,
+                .metric = metric_single(config->metrics, METRIC_GAUGE, "ferry_mapped_memories",
+                                        "Regions of workers on this machine that this worker has mapped."),
+        };
+        metric_set(metric_single(config->metrics, METRIC_GAUGE, "ferry_mapped_memories_max",
+                                 "The most of these that it keeps while they are idle."),
+                   (int64_t)local->mapped.max);
 }
 
 /* ---- sizes ---- */
@@ -167,7 +197,7 @@ static int make_parts(struct local *local, unsigned copy_threads)
                 r = staging_new(tell_copied, NULL, local, &local->staging);
         if (r < 0)
                 return r;
-        local->copier = staging_copier(local->staging);
+        local->copier = local->mapped.copier = staging_copier(local->staging);
         local->mail = malloc(MAILBOX_MESSAGE_MAX);
         local->datagram = malloc(FRAME_DATAGRAM_MAX + 1);
         if (!local->mail || !local->datagram)
@@ -205,7 +235,7 @@ int local_transport_new(const struct local_config *config, const struct transpor
                 return -ENOMEM;
         transport_init(&local->base, &ops, "local", index, handlers);
         local->epoch = config->epoch;
-        local->close_memory = gpu_mapping_close;
+        open_pool(local, config);
         local->chunk_size = config->chunk_size ? config->chunk_size : CHUNK_DEFAULT;
         if (local->chunk_size > WIRE_CHUNK_MAX)
                 local->chunk_size = WIRE_CHUNK_MAX;

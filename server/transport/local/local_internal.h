@@ -67,7 +67,7 @@ struct local {
 
         struct closer closer;
         struct pull *pulls; /* of all links, in the order of their next pieces */
-        void (*close_memory)(struct mappings *mappings, uint64_t id, const struct space *space); /* gpu_mapping_close */
+        struct mapping_pool mapped;
 };
 
 /* A datagram queued for room in the socket. */
@@ -86,9 +86,11 @@ struct export
                 EXPORT_MAPPED,
                 EXPORT_PENDING,
                 EXPORT_REFUSED,
-                EXPORT_CLOSING, /* GPU memory that was deregistered, and that the peer has not closed yet */
+                EXPORT_CLOSING, /* GPU memory that was taken back, and that the peer has not closed yet */
         } state;
-        const struct space *space; /* of GPU memory that the peer has opened, or may open; else NULL */
+        const struct space *space;  /* of GPU memory that the peer has opened, or may open; else NULL */
+        uint64_t number;            /* of the last lease that names it */
+        struct export *prev, *next; /* channel->lent */
         UT_hash_handle hh;
 };
 
@@ -136,6 +138,7 @@ struct channel {
 
         struct leases leases;
         struct export *exports; /* by id */
+        struct export *lent;    /* utlist; those of registered host memory, the least recently used first */
 
         struct mappings mappings;
         struct gpu_opening *openings; /* utlist; GPU memory that the copier opens … */
@@ -215,9 +218,6 @@ void datagram_clear(struct local *local, struct datagram *datagram);
 
 /* ---- export.c: the memory that peers may map, and where a stream's bytes lie in it ---- */
 
-/* The id of a link's bounce buffers; registered memory has smaller ids. */
-static const uint64_t export_bounce_id = UINT64_MAX;
-
 /* Of struct transport_ops. */
 int export_register(struct transport *transport, struct memory *memory);
 void export_deregister(struct transport *transport, struct memory *memory);
@@ -234,14 +234,17 @@ uint64_t export_find_extents(const struct channel *channel, const struct stream 
 /* Returns how many bytes from offset on the peer cannot map. */
 uint64_t export_count_unmappable(const struct channel *channel, const struct stream *stream, uint64_t offset,
                                  uint64_t limit);
-/* Has the peer map the memories of these bytes that it does not map yet. 0 or -ENOMEM. */
+/* Has the peer map the memories of these bytes that it does not map yet, and unmap others where they are many. 0 or
+ * -ENOMEM. */
 int export_stream(struct channel *channel, const struct stream *stream, uint64_t offset, uint64_t length);
 /*
  * Whether it is decided if the peer maps the bytes at offset. false: they are in GPU memory, and the peer has not
  * answered yet whether it can open that.
  */
 bool export_is_decided(struct channel *channel, const struct stream *stream, uint64_t offset);
-/* FRAME_UNMAPPED: the peer has closed deregistered GPU memory. */
+/* FRAME_IDLE: the peer wants to map other memory instead. */
+void export_idle(struct channel *channel, uint64_t id);
+/* FRAME_UNMAPPED: the peer has closed GPU memory that was taken back. */
 void export_unmapped(struct channel *channel, uint64_t id);
 /* FRAME_MAPPED: the peer's answer to FRAME_MAP_GPU. */
 void export_answered(struct channel *channel, uint64_t id, bool opened);

@@ -10,7 +10,33 @@
 
 #include <uthash.h>
 
-/* A peer's memory, mapped or opened here. The progress thread. */
+/*
+ * The memory of peers that is mapped or opened here, of all links. A process may have some 65,000 mappings, so where
+ * there are many, the owners are asked to take back those that were not used for longest: only they can tell whether a
+ * message that names one is under way, so a mapping stays until they do. The progress thread.
+ */
+
+struct mappings;
+
+struct mapping_pool {
+        size_t n, max;         /* max: more are kept only while they are in use */
+        size_t n_asked;        /* of n, those in the list asked */
+        struct mapping *idle;  /* utlist; not in use, the least recently used first */
+        struct mapping *asked; /* utlist; whose owners were asked to take them back, the first one first */
+        struct copier *copier; /* where they are unmapped */
+        void (*close)(struct mappings *mappings, uint64_t id,
+                      const struct space *space);            /* closes GPU memory; space may be NULL */
+        void (*ask)(struct mappings *mappings, uint64_t id); /* asks the owner to take it back */
+        void (*overdue)(struct mappings *mappings);          /* the owner has not done so in time */
+        struct metric *metric;                               /* n */
+};
+
+enum mapping_state {
+        MAPPING_USED,
+        MAPPING_IDLE,  /* in the pool's list of that name, as the next one */
+        MAPPING_ASKED, /* also while it is used again */
+        MAPPING_GONE,  /* the owner has unmapped it: it ends after its last use */
+};
 
 struct mapping {
         uint64_t id;
@@ -20,22 +46,29 @@ struct mapping {
         uint64_t size;             /* as the peer says */
         struct gpu_pin range;      /* size 0 = GPU memory */
         unsigned users;
+        enum mapping_state state;
+        uint64_t asked_us;
+        struct mappings *owner;
+        struct mapping *prev, *next; /* idle or asked */
         UT_hash_handle hh;
 };
 
+/* Those of one link. */
 struct mappings {
         struct mapping *by_id;
-        size_t n;              /* including removed ones still in use */
-        uint64_t bytes;        /* of these */
-        struct copier *copier; /* where they are unmapped */
-        void (*close)(struct mappings *mappings, uint64_t id,
-                      const struct space *space); /* closes GPU memory; space may be NULL */
+        size_t n;       /* including removed ones still in use */
+        uint64_t bytes; /* of these */
+        struct mapping_pool *pool;
 };
 
+/* Asks for idle ones back while there are more than the pool's maximum. May fail links. */
+void mapping_pool_trim(struct mapping_pool *pool);
+
 /*
- * Maps a memory of the peer, or keeps a duplicate of fd where it does not fit into the address space (RLIMIT_AS); fd
- * stays the caller's. 0; -EBADMSG: the id is known, or fd is not a sealed memfd; -ENOSPC: beyond the limits of a link;
- * other -errno: this process is short of something.
+ * Maps a memory of the peer, or keeps a duplicate of fd where the process has no room for it (RLIMIT_AS,
+ * vm.max_map_count), asks for idle ones back, and maps it at a later use; fd stays the caller's. 0; -EBADMSG: the id is
+ * known, or fd is not a sealed memfd; -ENOSPC: beyond the limits of a link; other -errno: this process is short of
+ * something.
  */
 int mappings_add(struct mappings *mappings, uint64_t id, uint64_t size, int fd);
 

@@ -149,7 +149,7 @@ static void send_buffer(struct channel *channel, struct message *message, int bu
 {
         struct extents extents = { .n = 1 };
 
-        extents.list[0] = (struct frame_extent){ export_bounce_id, (uint64_t)buffer * BOUNCE_SIZE, message->length };
+        extents.list[0] = (struct frame_extent){ FRAME_BOUNCE_ID, (uint64_t)buffer * BOUNCE_SIZE, message->length };
         post_mapped(channel, message, &extents, buffer);
 }
 

@@ -148,8 +148,9 @@ struct engine_config {
         uint32_t spin_us;   /* how long the thread polls, after something moved, before it sleeps; 0 = default */
         uint32_t grace_ms;  /* how long a cancel waits for bytes in flight before it closes the link; 0 = default */
         uint32_t max_links; /* that peers open; 0 = default */
-        uint32_t max_claims; /* transfers that peers have under way; 0 = default */
-        uint32_t connect_ms; /* how long a first answer may take; 0 = default */
+        uint32_t max_claims;   /* transfers that peers have under way; 0 = default */
+        uint32_t max_mappings; /* memories of local peers that stay mapped while they are idle; 0 = default */
+        uint32_t connect_ms;   /* how long a first answer may take; 0 = default */
         /* The hosts that the UCX transport may connect to; borrowed. NULL = all. The local transport may reach every
          * worker of this machine. */
         const struct allowlist *allowlist;
@@ -168,6 +169,7 @@ struct engine_facts {
         char ucx_version[32];
         struct device_ucx device;               /* when the network transport is open */
         const char *local_directory;            /* NULL = the local transport is off */
+        size_t mappings_max;                    /* memories of local peers that stay mapped while they are idle */
         char data_address[ENGINE_ADDRESS_SIZE]; /* bound "host:port" of the UCX transport; "" = off */
         size_t n_transports;                    /* names of the transports in use, without duplicates */
         const char *const *transports;

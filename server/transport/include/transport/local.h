@@ -10,15 +10,19 @@
  * that it has mapped read-only. Its carrier is "shm".
  */
 
+struct metrics;
+
 enum { LOCAL_PATH_SIZE = 256 };
 
 struct local_config {
-        uint64_t epoch;        /* names this worker's socket in the directory */
-        const char *directory; /* "auto" = $XDG_RUNTIME_DIR/ferry, else /tmp/ferry-UID; else the directory itself */
-        unsigned copy_threads; /* that help the progress thread with large copies; 0 = none */
-        uint32_t chunk_size;   /* most bytes of one request; 0 = default */
-        uint32_t max_links;    /* that peers open; 0 = default */
-        uint32_t window;       /* requests of chunk_size in flight over one link; 0 = default */
+        uint64_t epoch;          /* names this worker's socket in the directory */
+        const char *directory;   /* "auto" = $XDG_RUNTIME_DIR/ferry, else /tmp/ferry-UID; else the directory itself */
+        unsigned copy_threads;   /* that help the progress thread with large copies; 0 = none */
+        uint32_t chunk_size;     /* most bytes of one request; 0 = default */
+        uint32_t max_links;      /* that peers open; 0 = default */
+        uint32_t window;         /* requests of chunk_size in flight over one link; 0 = default */
+        size_t max_mappings;     /* memories of peers that stay mapped while they are idle; 0 = the default, below */
+        struct metrics *metrics; /* may be NULL */
 };
 
 /*
@@ -28,6 +32,12 @@ struct local_config {
  */
 int local_transport_new(const struct local_config *config, const struct transport_handlers *handlers, size_t index,
                         struct transport **ret_transport);
+
+/*
+ * How many memories of peers a process keeps mapped: a quarter of the mappings that the kernel allows it
+ * (vm.max_map_count). The rest is for its own regions, for what else the program maps, and for memories in use.
+ */
+size_t local_mappings_default(void);
 
 /* The directory in use. */
 const char *local_transport_directory(const struct transport *transport);
