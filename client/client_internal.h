@@ -221,7 +221,7 @@ struct operation_request {
         char path[80];
 };
 
-/* The program's specs. A batch is sent as an array, even of one. */
+/* The program's specs. A batch goes to a path of its own, also one of one operation. */
 struct operation_specs {
         const struct ferry_operation_spec *items;
         size_t n;

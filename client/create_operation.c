@@ -126,7 +126,7 @@ static int operation_add(struct ferry *f, struct ferry_json_writer *writer, cons
         return r;
 }
 
-/* The body of n specs, an array for a batch. *ret_request gets the options of the whole request: include_metadata of
+/* The body of n specs, one object for a batch. *ret_request gets the options of the whole request: include_metadata of
  * any spec, the longest wait_ms, the first idempotency_key. */
 static int operation_body(struct ferry *f, const struct operation_specs *specs, const struct ferry_sizes *sizes,
                           struct ferry_operation_spec *ret_request, char **ret_text)
@@ -134,8 +134,10 @@ static int operation_body(struct ferry *f, const struct operation_specs *specs, 
         struct ferry_json_writer writer = { 0 };
         struct ferry_operation_spec ours = { 0 }, request = { 0 };
         int r = specs->n ? 0 : -EINVAL;
-        if (specs->batch)
-                ferry_json_begin_array(&writer);
+        if (specs->batch) {
+                ferry_json_begin_object(&writer);
+                ferry_json_open_array(&writer, "operations");
+        }
         for (size_t i = 0; r == 0 && i < specs->n; i++) {
                 const char *theirs = (const char *)specs->items + i * sizes->operation_spec;
                 r = sizes_take(f, &ours, sizeof(ours), theirs, sizes->operation_spec);
@@ -150,8 +152,10 @@ static int operation_body(struct ferry *f, const struct operation_specs *specs, 
                 ferry_json_writer_clear(&writer);
                 return r;
         }
-        if (specs->batch)
+        if (specs->batch) {
                 ferry_json_end_array(&writer);
+                ferry_json_end_object(&writer);
+        }
         *ret_request = request;
         *ret_text = ferry_json_take(&writer, NULL);
         return *ret_text ? 0 : -ENOMEM;
@@ -175,7 +179,7 @@ int operation_request_make(struct ferry *f, const struct operation_specs *specs,
         if (!o->idempotency_key)
                 return -ENOMEM;
         uint64_t wait_ms = ours.wait_ms < OPERATION_WAIT_MAX_MS ? ours.wait_ms : OPERATION_WAIT_MAX_MS;
-        int length = snprintf(o->path, sizeof(o->path), "/v1/operations%s",
+        int length = snprintf(o->path, sizeof(o->path), "/v1/operations%s%s", specs->batch ? "/batch" : "",
                               ours.include_metadata ? "?include=metadata" : "");
         if (wait_ms)
                 snprintf(o->path + length, sizeof(o->path) - (size_t)length, "%cwait_ms=%" PRIu64,

@@ -118,20 +118,32 @@ static int results_add(struct ferry_operation_results *results, size_t *room, co
         return r;
 }
 
+/* The text of the array of a batch's results, within json. NULL: the field is missing or wrong; or memory is short. */
+static const char *results_text(const struct ferry_json *json)
+{
+        struct json_object *results;
+        size_t size;
+        if (!json_object_object_get_ex(ferry_json_root(json), "results", &results) ||
+            !json_object_is_type(results, json_type_array))
+                return NULL;
+        return ferry_json_text(results, &size);
+}
+
 int results_decode_batch(struct ferry *f, const struct reply *reply, struct ferry_operation_results *ret_results)
 {
         struct ferry_json_errors errors = { 0 };
         struct ferry_operation_results results = { 0 };
-        const char *at = reply->body.data, *field = "not an array", *text;
+        struct ferry_json *json = NULL;
+        const char *field = "results", *text;
         size_t size, room = 0;
         int r = call_check_type(f, reply);
         if (r != 0)
                 return r;
-        r = ferry_json_check(at, reply->body.size, &errors);
+        r = ferry_json_parse(reply->body.data, reply->body.size, NULL, &json, &errors);
         if (r > 0)
                 return problem_protocol(f, "the body is not JSON", errors.n ? errors.items[0].detail : "");
-        at += r == 0 ? strspn(at, " \t\r\n") : 0;
-        if (r == 0 && *at != '[')
+        const char *at = r == 0 ? results_text(json) : NULL;
+        if (r == 0 && !at)
                 r = -EPROTO;
         while (r == 0 && ferry_json_next_text(&at, &text, &size))
                 r = results_add(&results, &room, text, size, &field);
@@ -141,6 +153,7 @@ int results_decode_batch(struct ferry *f, const struct reply *reply, struct ferr
                 *ret_results = results;
         else
                 ferry_operation_results_clear(&results);
+        (void)ferry_json_free(json);
         return r;
 }
 

@@ -26,6 +26,7 @@ void get_region_content(struct http_request *request);
 void put_region_content(struct http_request *request);
 void list_operations(struct http_request *request);
 void create_operation(struct http_request *request);
+void create_operations(struct http_request *request);
 void get_operation(struct http_request *request);
 void delete_operation(struct http_request *request);
 void cancel_operation(struct http_request *request);

@@ -2,6 +2,7 @@
 #include "refusal.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include <ferry/error.h>
 
@@ -21,6 +22,17 @@ bool refuse_at(struct refusal *refusal, int error, const char *pointer, const ch
                 ferry_json_complain(&refusal->errors, error, pointer, "%s",
                                     detail && *detail ? detail : ferry_error_title(error));
         return refuse(refusal, error, NULL);
+}
+
+void refusal_place(struct refusal *refusal, const char *pointer)
+{
+        struct ferry_json_errors *errors = &refusal->errors;
+        char within[FERRY_JSON_POINTER_SIZE];
+
+        for (size_t i = 0; i < errors->n; i++) {
+                memcpy(within, errors->items[i].pointer, sizeof(within));
+                (void)snprintf(errors->items[i].pointer, sizeof(within), "%s%s", pointer, within);
+        }
 }
 
 void refusal_answer(const struct refusal *refusal, struct http_request *request)

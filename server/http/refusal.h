@@ -20,6 +20,9 @@ struct refusal {
 bool refuse(struct refusal *refusal, int error, const char *detail);
 bool refuse_at(struct refusal *refusal, int error, const char *pointer, const char *detail);
 
+/* The body was the value at a pointer of the request's: the places of the faults become places there. */
+void refusal_place(struct refusal *refusal, const char *pointer);
+
 /* Answers the request with it. */
 void refusal_answer(const struct refusal *refusal, struct http_request *request);
 

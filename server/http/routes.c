@@ -10,12 +10,14 @@
 
 #define P(name) (1u << HTTP_PARAMETER_##name)
 
-/* Searched from the start: the busiest routes come first. */
+/* Searched from the start: the busiest routes come first, and a path without {id} before one whose {id} it could be. */
 const struct http_route http_routes[] = {
         { "GET", "/v1/operations", "listOperations", HTTP_AUTH_FULL, HTTP_BODY_NONE, list_operations,
           P(LIMIT) | P(AFTER) | P(KIND) | P(STATUS) | P(DONE) | P(REGION) | P(LABEL) | P(ORDER) | P(IDS) | P(WAIT_MS) |
                   P(WAIT_FOR) },
         { "POST", "/v1/operations", "createOperation", HTTP_AUTH_FULL, HTTP_BODY_JSON_TEXT, create_operation,
+          P(INCLUDE) | P(WAIT_MS) },
+        { "POST", "/v1/operations/batch", "createOperations", HTTP_AUTH_FULL, HTTP_BODY_JSON, create_operations,
           P(INCLUDE) | P(WAIT_MS) },
         { "GET", "/v1/operations/{id}", "getOperation", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_operation,
           P(WAIT_MS) | P(REVISION) },
@@ -83,16 +85,28 @@ static bool path_matches(const char *form, const char *path, const char **ret_id
         return true;
 }
 
+/* The same in a search. *literal: whether an earlier row has this very path, so that no part of it is an id. */
+static bool row_matches(const struct http_route *row, const char *path, bool *literal, const char **ret_id,
+                        size_t *ret_length)
+{
+        if (!path_matches(row->path, path, ret_id, ret_length) || (*literal && *ret_id))
+                return false;
+        *literal |= !*ret_id;
+        return true;
+}
+
 const struct http_route *route_find(const char *method, const char *path, char id[FERRY_ID_TEXT_SIZE])
 {
         const char *start;
+        bool literal = false;
         size_t length;
 
         id[0] = '\0';
         if (!strcmp(method, "HEAD"))
                 method = "GET";
         for (size_t i = 0; i < http_routes_count; i++) {
-                if (strcmp(method, http_routes[i].method) || !path_matches(http_routes[i].path, path, &start, &length))
+                if (!row_matches(&http_routes[i], path, &literal, &start, &length) ||
+                    strcmp(method, http_routes[i].method) != 0)
                         continue;
                 if (length < FERRY_ID_TEXT_SIZE) {
                         if (length)
@@ -107,10 +121,11 @@ const struct http_route *route_find(const char *method, const char *path, char i
 bool route_allow(const char *path, char *allow, size_t size)
 {
         const char *start;
+        bool literal = false;
         size_t length, used = 0;
 
         for (size_t i = 0; i < http_routes_count && used < size; i++) {
-                if (!path_matches(http_routes[i].path, path, &start, &length))
+                if (!row_matches(&http_routes[i], path, &literal, &start, &length))
                         continue;
                 used += (size_t)snprintf(allow + used, size - used, "%s%s%s", used ? ", " : "", http_routes[i].method,
                                          strcmp(http_routes[i].method, "GET") ? "" : ", HEAD");

@@ -145,6 +145,20 @@ struct json_object *read_by_url(struct worker *w, const char *region, const char
         return call_json(w, 201, "POST", "/v1/operations", read_body(region, url));
 }
 
+struct json_object *operations_make(struct worker *w, const char *query, const char *bodies, const char *const *headers)
+{
+        size_t size = strlen(bodies) + 32;
+        char path[64], *body = malloc(size);
+        struct json_object *results;
+
+        assert_non_null(body);
+        (void)snprintf(path, sizeof(path), "/v1/operations/batch%s", query);
+        (void)snprintf(body, size, "{\"operations\":%s}", bodies);
+        results = json_member(call_json_with(w, 200, "POST", path, body, headers), "results");
+        free(body);
+        return results;
+}
+
 struct json_object *operation_json(struct worker *w, const char *id)
 {
         const char *path = text_format("/v1/operations/%s", id);

@@ -44,6 +44,9 @@ const char *offer_abc(struct worker *w, const char *kind, const char *region);
 const char *read_body(const char *region, const char *url);
 /* Starts a read into a whole region of what url offers; the operation. */
 struct json_object *read_by_url(struct worker *w, const char *region, const char *url);
+/* Makes a batch of the operations whose bodies are in a JSON array; their results. query: "" or "?name=value…". */
+struct json_object *operations_make(struct worker *w, const char *query, const char *bodies,
+                                    const char *const *headers);
 /* GET /v1/operations/{id}. */
 struct json_object *operation_json(struct worker *w, const char *id);
 

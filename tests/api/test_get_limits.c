@@ -142,7 +142,7 @@ static struct json_object *make_rows(struct worker *w, const char *region, size_
                                       "\"count\":65536,\"stride\":2}]}",
                                       region);
 
-        return call_json(w, 200, "POST", "/v1/operations", list_of(n, row));
+        return operations_make(w, "", list_of(n, row), NULL);
 }
 
 ON_WORKER(short_rows_take_no_more_memory_than_the_limit_on_pieces)
@@ -285,7 +285,7 @@ WITH_WORKER(a_silent_registry_is_asked_so_many_questions_at_once)
         limits = call_json(w, 200, "GET", "/v1/limits", NULL);
         most = json_number(limits, "lookups_max");
         const char *region = region_make(w, 1, 0);
-        results = call_json(w, 200, "POST", "/v1/operations", reads_by_name(region, most + MORE));
+        results = operations_make(w, "", reads_by_name(region, most + MORE), NULL);
         worker_await_metric(w, "ferry_registry_lookups", most);
         for (size_t i = 0; i < most + MORE; i++) {
                 struct json_object *result = json_object_array_get_idx(results, i);

@@ -10,7 +10,7 @@ enum { BATCH = 64, PIECE = 4 << 10, ID_ROOM = 32 };
 
 static const char *const side_names[] = { "local", "network" };
 
-/* The body of each read, and all of them as an array. */
+/* The body of each read, and that of a batch of all. */
 struct reads {
         char *one[BATCH], *all;
 };
@@ -36,10 +36,10 @@ static void reads_prepare(struct pair *p, const struct region *at_a, const struc
                              "\"remote_metadata\":%s}",
                              at_b->info.id, i * PIECE, PIECE, o.metadata) < 0)
                         bench_fail("out of memory");
-                (void)fprintf(all, "%c%s", i ? ',' : '[', ret_reads->one[i]);
+                (void)fprintf(all, "%s%s", i ? "," : "{\"operations\":[", ret_reads->one[i]);
                 ferry_operation_clear(&o);
         }
-        (void)fputc(']', all);
+        (void)fputs("]}", all);
         (void)fclose(all);
 }
 
@@ -82,7 +82,7 @@ static double batch_run(struct http *h, const struct reads *reads)
         char path[64 + BATCH * ID_ROOM];
         uint64_t start = now_ns();
 
-        http_call(h, "POST", "/v1/operations", reads->all, 200);
+        http_call(h, "POST", "/v1/operations/batch", reads->all, 200);
         take_ids(h, path);
         http_call(h, "GET", path, NULL, 200);
         start = now_ns() - start;
@@ -97,7 +97,7 @@ static double batch_run_waiting(struct http *h, const struct reads *reads)
 
         h->prefer_wait = true;
         start = now_ns();
-        http_call(h, "POST", "/v1/operations", reads->all, 200);
+        http_call(h, "POST", "/v1/operations/batch", reads->all, 200);
         start = now_ns() - start;
         h->prefer_wait = false;
         assert_all_complete(h);

@@ -14,10 +14,6 @@ async function done<T>(answer: Promise<{ data?: T; error?: components['schemas']
   return data as T;
 }
 
-const single = (result: components['schemas']['Operation'] | components['schemas']['BatchResults']) => {
-  if (!('id' in result)) throw new Error('one operation is no batch');
-  return result;
-};
 const path = (id: string) => ({ path: { id } });
 
 const source = await done(a.POST('/v1/regions', { body: { size: bytes.length } }));
@@ -30,21 +26,35 @@ await done(
     headers: { 'Content-Type': 'application/octet-stream' },
   }),
 );
-const offer = single(
-  await done(a.POST('/v1/operations', { body: { kind: 'readable', descriptors: [{ region: source.id }] } })),
+const offer = await done(
+  a.POST('/v1/operations', { body: { kind: 'readable', descriptors: [{ region: source.id }] } }),
 );
 const metadata = await done(a.GET('/v1/operations/{id}/metadata', { params: path(offer.id) }));
-const begun = single(
-  await done(
-    b.POST('/v1/operations', {
-      body: { kind: 'read', descriptors: [{ region: target.id }], remote_metadata: metadata },
-    }),
-  ),
+const begun = await done(
+  b.POST('/v1/operations', {
+    body: { kind: 'read', descriptors: [{ region: target.id }], remote_metadata: metadata },
+  }),
 );
 const read = await done(
   b.GET('/v1/operations/{id}', { params: { ...path(begun.id), query: { wait_ms: 30000 } } }),
 );
 console.log(read.status, read.transport, read.duration_us, 'us');
+
+// A batch: each result is an operation or a problem, told apart by its code.
+const { results } = await done(
+  a.POST('/v1/operations/batch', {
+    body: {
+      operations: [
+        { kind: 'writable', descriptors: [{ region: source.id }] },
+        { kind: 'writable', descriptors: [{ region: read.id }] },
+      ],
+    },
+  }),
+);
+for (const result of results) {
+  if ('code' in result) console.log(result.code, result.errors?.[0].pointer);
+  else await done(a.DELETE('/v1/operations/{id}', { params: path(result.id) }));
+}
 
 const moved = await done(
   b.GET('/v1/regions/{id}/content', { params: path(target.id), parseAs: 'arrayBuffer' }),

@@ -45,6 +45,12 @@ print(read.status, read.transport, read.duration_us, "us")
 
 if read.status != models.Status.COMPLETE or not read.done:
     sys.exit(f"the read ended as {read}")
+batch = call(api("operations", "create_operations"), client=a, body=models.CreateBatch(operations=[
+    models.CreateOperation(kind=models.Kind.WRITABLE, descriptors=[models.CreateDescriptor(region=region)])
+    for region in (source.id, read.id)])).results
+if [type(result) for result in batch] != [models.Operation, models.Problem]:
+    sys.exit(f"not an operation and a problem: {batch}")
+call(api("operations", "delete_operation"), batch[0].id, client=a, expected=204)
 moved = call(api("regions", "get_region_content"), target.id, client=b).payload.read()
 for client, region in ((a, source), (b, target)):
     call(api("regions", "delete_region"), region.id, client=client, expected=204)

@@ -212,10 +212,11 @@ def converse(call, a, b):
     call(a, "createPeer", 502, body={"url": a.url + "/nothing"})
     call(a, "cancelOperation", 200, bare)
     call(a, "listOperations", 200)
-    batch = call(a, "createOperation", 200, query="?include=metadata", body=[offer, dict(offer, kind="none"), []])
+    batch = call(a, "createOperations", 200, query="?include=metadata",
+                 body={"operations": [offer, dict(offer, kind="none"), []]})["results"]
     if [result.get("code") for result in batch] != [None, "invalid-parameter", "invalid-parameter"]:
         call.faults.append(f"not an operation and two problems: {batch}")
-    call(a, "createOperation", 400, body=[])
+    call(a, "createOperations", 400, body={"operations": []})
     call(a, "listOperations", 200, query=f"?ids={batch[0]['id']},op_0000000000000001&wait_for=any&wait_ms=20000")
     call(a, "deleteOperation", 204, batch[0]["id"])
     row = {"region": source, "size": 16, "count": 3, "stride": 32}

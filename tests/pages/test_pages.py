@@ -69,7 +69,7 @@ def transfers(worker, n, size=1 << 20):
     region = worker.region(size)
     offers = [{"kind": "readable", "label": f"weights/layer-{i:03}", "descriptors": [{"region": region}]}
               for i in range(n)]
-    made = worker.call("POST", "/v1/operations?include=metadata", offers)
+    made = worker.call("POST", "/v1/operations/batch?include=metadata", {"operations": offers})["results"]
     for i, offer in enumerate(made):
         worker.call("GET", f"/v1/operations/{offer['id']}/content",
                     Authorization="Bearer " + offer["metadata"]["notification_key"],
@@ -243,7 +243,7 @@ def near_limits_are_told_until_they_are_cleared(scene):
     page.wait(f"{limits} === '{told}'")
     offers = [{"kind": "writable", "descriptors": [{"region": region}]}] * 1024
     for _ in range(EVENTS_KEPT // len(offers)):  # the worker forgets the event that told it
-        scene.a.call("POST", "/v1/operations", offers)
+        scene.a.call("POST", "/v1/operations/batch", {"operations": offers})
     page.open(scene.a.url + "/")
     enter(page, TOKEN)
     page.wait(f"{limits} === '{told}'")
@@ -257,8 +257,9 @@ def near_limits_are_told_until_they_are_cleared(scene):
 def many_transfers_stay_readable(scene):
     page = scene.browser
     region = scene.a.region(256 << 20)
-    scene.a.call("POST", "/v1/operations", [{"kind": "writable", "label": f"kv/{i}", "ttl_ms": 45000,
-                                             "descriptors": [{"region": region, "size": 4096}]} for i in range(3)])
+    scene.a.call("POST", "/v1/operations/batch",
+                 {"operations": [{"kind": "writable", "label": f"kv/{i}", "ttl_ms": 45000,
+                                  "descriptors": [{"region": region, "size": 4096}]} for i in range(3)]})
     transfers(scene.a, MANY)
     page.wait(f"document.querySelectorAll('#transfers tbody tr').length === {MANY}")
     page.wait("document.querySelectorAll('#offers tbody tr').length === 3")

@@ -238,7 +238,8 @@ TEST(several_are_waited_for_until_any_is_done)
 
 TEST(an_answer_about_another_number_is_refused)
 {
-        START(x, { JSON("200", "{\"operations\":[" RUNS "]}") }, { JSON("200", "[" RUNS "]") }, { JSON("200", RUNS) });
+        START(x, { JSON("200", "{\"operations\":[" RUNS "]}") }, { JSON("200", "{\"results\":[" RUNS "]}") },
+              { JSON("200", "{\"results\":" RUNS "}") });
         const char *const ids[] = { "op_1", "op_2" };
         struct ferry_operation_spec specs[2] = { { .kind = FERRY_READ }, { .kind = FERRY_READ } };
         struct ferry_operation_results results;
@@ -250,8 +251,8 @@ TEST(an_answer_about_another_number_is_refused)
 
 TEST(one_operation_that_is_none_spoils_the_answer)
 {
-        START(x, { JSON("200", "{\"operations\":[" RUNS ",{\"id\":5}]}") }, { JSON("200", "[" RUNS ",{\"id\":5}]") },
-              { JSON("200", "[" RUNS ",") });
+        START(x, { JSON("200", "{\"operations\":[" RUNS ",{\"id\":5}]}") },
+              { JSON("200", "{\"results\":[" RUNS ",{\"id\":5}]}") }, { JSON("200", "{\"results\":[" RUNS ",") });
         const char *const ids[] = { "op_1", "op_2" };
         struct ferry_operation_spec specs[2] = { { .kind = FERRY_READ }, { .kind = FERRY_READ } };
         struct ferry_operation_results results = { .n = 77 };

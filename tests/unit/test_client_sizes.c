@@ -166,7 +166,7 @@ TEST(the_results_of_several_are_too)
         specs[0] = specs[1] = (struct ferry_operation_spec){
                 .kind = FERRY_READABLE, .descriptors = &descriptor, .n_descriptors = 1, .label = "kv", .uses = 3
         };
-        struct fixture *x = answers("[" OPERATION("op_1") "," NO_REGION "]");
+        struct fixture *x = answers("{\"results\":[" OPERATION("op_1") "," NO_REGION "]}");
         assert_int_equal(ferry_create_operations(x->ferry, specs, 2, &results.it), 0);
         ASSERT_GUARDED(results);
         assert_int_equal(results.it.n, 2);
@@ -181,7 +181,7 @@ TEST(the_results_of_several_are_too)
 #define SPEC                                                                                                           \
         "{\"kind\":\"readable\",\"label\":\"kv\",\"uses\":3,\"descriptors\":[{\"region\":\"rgn_1\",\"size\":4,"        \
         "\"blocks\":[3,1]}]}"
-        assert_non_null(strstr(request_of(x, 0), "\r\n\r\n[" SPEC "," SPEC "]"));
+        assert_non_null(strstr(request_of(x, 0), "\r\n\r\n{\"operations\":[" SPEC "," SPEC "]}"));
 
         const char *const ids[] = { "op_1", "op_2" };
         x = answers("{\"operations\":[" OPERATION("op_1") "," OPERATION("op_2") "]}");

@@ -7,19 +7,18 @@
 
 #include "unit_json.h"
 
-/* POST /v1/operations of an array, and GET /v1/operations?ids=…: several operations by one request. */
+/* POST /v1/operations/batch, and GET /v1/operations?ids=…: several operations by one request. */
 
 enum { PATH_SIZE = 1024 };
 
-/* The results of a reply. */
+/* The list in a reply. */
 static struct json_object *results_of(struct raw_answer reply, const char *member)
 {
         struct json_object *results = keep_json(json_tokener_parse(reply.body));
 
         if (reply.status != 200)
                 fail_msg("no results: %s", reply.body);
-        if (member)
-                assert_true(json_object_object_get_ex(results, member, &results));
+        assert_true(json_object_object_get_ex(results, member, &results));
         assert_true(json_object_is_type(results, json_type_array));
         expect_status(reply, 200);
         return results;
@@ -39,21 +38,21 @@ static struct raw_answer post(struct http_fixture *h, const char *query, const c
 {
         char path[PATH_SIZE];
 
-        snprintf(path, sizeof(path), "/v1/operations%s", query);
+        snprintf(path, sizeof(path), "/v1/operations/batch%s", query);
         return http_call(h, "POST", path, headers, body);
 }
 
-/* n bodies of readables as an array. */
+/* A batch of n readables. */
 static char *bodies(struct http_fixture *h, size_t n)
 {
-        char *text = test_keep(calloc(1, 3 + n * 128), free);
+        char *text = test_keep(calloc(1, 32 + n * 128), free);
 
-        strcpy(text, "[");
+        strcpy(text, "{\"operations\":[");
         for (size_t i = 0; i < n; i++)
                 sprintf(text + strlen(text),
                         "%s{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\",\"size\":%zu}]}", i ? " ,\n" : "",
                         h->region, i + 1);
-        return strcat(text, "]");
+        return strcat(text, "]}");
 }
 
 static size_t count_operations(struct http_fixture *h)
@@ -81,10 +80,10 @@ static const char *ids_path(struct http_fixture *h, struct operation *const *ope
         return strcat(path, more);
 }
 
-WITH_HTTP(each_body_of_an_array_has_its_result)
+WITH_HTTP(each_body_of_a_batch_has_its_result)
 {
         char *body = bodies(h, 9);
-        struct json_object *results = results_of(post(h, "", "", body), NULL);
+        struct json_object *results = results_of(post(h, "", "", body), "results");
         char wanted[24];
 
         assert_int_equal(json_object_array_length(results), 9);
@@ -103,21 +102,22 @@ WITH_HTTP(a_bad_body_spoils_no_other)
         char body[4096];
 
         snprintf(body, sizeof(body),
-                 " [ {\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}]}, [[{\"kind\":\"]}\\\"\"}]], null, 7,"
+                 " { \"operations\" : [ {\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}]}, "
+                 "[[{\"kind\":\"]}\\\"\"}]], null, 7,"
                  "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\",\"size\":0}]},"
                  "{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],\"remote_metadata\":{}},"
                  "{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],\"remote_url\":\"http://192.0.2.1/v1/"
                  "operations/op_0000000000000001/metadata\"},"
                  "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"rgn_0000000000000001\"}]},"
-                 "{\"kind\":\"writable\",\"descriptors\":[{\"region\":\"%s\"}]}\n]",
+                 "{\"kind\":\"writable\",\"descriptors\":[{\"region\":\"%s\"}]}\n]}",
                  h->region, h->region, h->region, h->region, h->region);
-        results = results_of(post(h, "", "", body), NULL);
+        results = results_of(post(h, "", "", body), "results");
         assert_int_equal(json_object_array_length(results), 9);
         assert_string_equal(result(results, 0, "kind"), "readable");
         for (size_t i = 1; i < 4; i++)
                 assert_string_equal(result(results, i, "code"), "invalid-parameter");
         assert_string_equal(result(results, 4, "code"), "invalid-parameter");
-        assert_non_null(strstr(result(results, 4, "errors"), "\"\\/descriptors\\/0\\/size\""));
+        assert_non_null(strstr(result(results, 4, "errors"), "\"\\/operations\\/4\\/descriptors\\/0\\/size\""));
         assert_string_equal(result(results, 4, "status"), "400");
         assert_string_equal(result(results, 5, "code"), "invalid-metadata");
         assert_string_equal(result(results, 6, "code"), "forbidden");
@@ -126,12 +126,12 @@ WITH_HTTP(a_bad_body_spoils_no_other)
         assert_int_equal(count_operations(h), 2);
 }
 
-WITH_HTTP(an_array_that_is_no_batch_makes_nothing)
+WITH_HTTP(a_body_that_is_no_batch_makes_nothing)
 {
         char *many = bodies(h, 17), *half = bodies(h, 2);
 
-        expect_problem(post(h, "", "", "[]"), 400, "invalid-parameter");
-        expect_problem(post(h, "", "", " [ ] "), 400, "invalid-parameter");
+        FOR_EACH_TEXT (body, "[]", "{}", "7", "null", " { \"operations\" : [ ] } ", "{\"operations\":{\"0\":{}}}")
+                expect_problem(post(h, "", "", body), 400, "invalid-parameter");
         expect_problem(post(h, "", "", many), 400, "invalid-parameter");
         half[strlen(half) - 1] = '\0';
         expect_problem(post(h, "", "", half), 400, "invalid-json");
@@ -146,11 +146,11 @@ WITH_HTTP(metadata_come_with_what_has_them)
         char body[1024];
 
         snprintf(body, sizeof(body),
-                 "[{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}]},"
+                 "{\"operations\":[{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}]},"
                  "{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],\"remote_url\":\"http://127.0.0.1:1/v1/"
-                 "operations/op_0000000000000001/metadata\"}]",
+                 "operations/op_0000000000000001/metadata\"}]}",
                  h->region, h->region);
-        results = results_of(post(h, "?include=metadata", "", body), NULL);
+        results = results_of(post(h, "?include=metadata", "", body), "results");
         assert_non_null(strstr(result(results, 0, "metadata"), "notification_key"));
         assert_string_equal(result(results, 1, "kind"), "read");
         assert_string_equal(result(results, 1, "metadata"), "");
@@ -165,7 +165,7 @@ WITH_HTTP(a_batch_waits_until_every_operation_is_done)
         struct raw_answer reply;
         int fd;
 
-        fd = http_begin(h, "POST", "/v1/operations", "Prefer: wait=30\r\n", body);
+        fd = http_begin(h, "POST", "/v1/operations/batch", "Prefer: wait=30\r\n", body);
         await_parked(h, 1);
         assert_int_equal(operation_page(h->f->store, NULL, &cursor, made, 3), 3);
         for (size_t i = 0; i < 3; i++) {
@@ -175,7 +175,7 @@ WITH_HTTP(a_batch_waits_until_every_operation_is_done)
         }
         reply = raw_receive_last(fd);
         assert_string_equal(raw_header(&reply, "Preference-Applied"), "wait=30");
-        results = results_of(reply, NULL);
+        results = results_of(reply, "results");
         for (size_t i = 0; i < 3; i++)
                 assert_string_equal(result(results, i, "status"), "CANCELLED");
 }
@@ -188,13 +188,13 @@ WITH_HTTP(the_same_key_shows_what_it_made)
         struct raw_answer reply;
         uint64_t cursor = 0;
 
-        results = results_of(post(h, "", "Idempotency-Key: k\r\n", body), NULL);
+        results = results_of(post(h, "", "Idempotency-Key: k\r\n", body), "results");
         snprintf(first, sizeof(first), "%s", result(results, 0, "id"));
         assert_int_equal(operation_page(h->f->store, NULL, &cursor, made, 2), 2);
         operation_delete(h->f->store, made[1]);
         reply = post(h, "", "Idempotency-Key: k\r\n", body);
         assert_string_equal(raw_header(&reply, "Idempotency-Replayed"), "true");
-        results = results_of(reply, NULL);
+        results = results_of(reply, "results");
         assert_string_equal(result(results, 0, "id"), first);
         assert_string_equal(result(results, 1, "code"), "gone");
         assert_int_equal(count_operations(h), 1);
@@ -213,7 +213,7 @@ WITH_HTTP(the_same_key_tries_again_what_was_refused)
         for (size_t i = 0; i < 99; i++)
                 others[i] = make(h->f, FERRY_READABLE);
         for (int round = 0; round < 2; round++) {
-                results = results_of(post(h, "", "Idempotency-Key: k\r\n", body), NULL);
+                results = results_of(post(h, "", "Idempotency-Key: k\r\n", body), "results");
                 if (!round)
                         snprintf(first, sizeof(first), "%s", result(results, 0, "id"));
                 assert_string_equal(result(results, 0, "id"), first);
@@ -221,7 +221,7 @@ WITH_HTTP(the_same_key_tries_again_what_was_refused)
                 assert_string_equal(result(results, 1, "status"), "429");
         }
         operation_delete(h->f->store, others[0]);
-        results = results_of(post(h, "", "Idempotency-Key: k\r\n", body), NULL);
+        results = results_of(post(h, "", "Idempotency-Key: k\r\n", body), "results");
         assert_string_equal(result(results, 0, "id"), first);
         assert_string_equal(result(results, 1, "kind"), "readable");
 }
@@ -367,7 +367,7 @@ WITH_HTTP(waits_beyond_the_limit_are_refused_for_ids_only)
         }
         expect_problem(http_call(h, "GET", ids_path(h, some, 1, "&wait_ms=60000"), "", NULL), 429, "limit-reached");
         /* What was made must be told. */
-        (void)results_of(post(h, "", "Prefer: wait=60\r\n", body), NULL);
+        (void)results_of(post(h, "", "Prefer: wait=60\r\n", body), "results");
         operation_cancel(h->f->store, some[0]);
         for (size_t i = 0; i < 4; i++)
                 (void)results_of(raw_receive_last(fds[i]), "operations");

@@ -18,6 +18,7 @@ TEST(paths_lead_to_their_route)
         assert_string_equal(find("GET", "/"), "getRoot");
         assert_string_equal(find("GET", "/v1/operations"), "listOperations");
         assert_string_equal(find("POST", "/v1/operations"), "createOperation");
+        assert_string_equal(find("POST", "/v1/operations/batch"), "createOperations");
         assert_string_equal(find("PUT", "/v1/regions/rgn_1/content"), "putRegionContent");
         assert_string_equal(find("POST", "/v1/operations/op_1/renew"), "renewOperation");
         assert_string_equal(find("GET", "/openapi.yaml"), "getOpenapi");
@@ -35,6 +36,17 @@ TEST(an_id_too_long_to_be_one_is_empty)
 {
         assert_string_equal(find("GET", "/v1/regions/rgn_0123456789abcdef0123456789abcdef"), "getRegion");
         assert_string_equal(id, "");
+}
+
+TEST(a_path_that_is_spelled_out_is_no_id)
+{
+        char allow[64];
+
+        assert_string_equal(find("GET", "/v1/operations/batch"), "none");
+        assert_string_equal(find("DELETE", "/v1/operations/batch"), "none");
+        assert_true(route_allow("/v1/operations/batch", allow, sizeof(allow)));
+        assert_string_equal(allow, "POST");
+        assert_string_equal(find("GET", "/v1/operations/batch/metadata"), "getOperationMetadata");
 }
 
 TEST(head_is_served_by_get)

@@ -512,7 +512,8 @@ FERRY_SIZED void ferry_operation_results_clear(struct ferry_operation_results *r
  * one does not affect the others. include_metadata of any spec and the longest wait_ms apply to all; the request has
  * the idempotency_key of the first spec.
  * Errors: FERRY_E_INVALID_PARAMETER: n is beyond the worker's batch_max; FERRY_E_TOO_LARGE;
- * FERRY_E_IDEMPOTENCY_CONFLICT. All others of ferry_create_operation() are in the results.
+ * FERRY_E_IDEMPOTENCY_CONFLICT. All others of ferry_create_operation() are in the results; the pointer of such a
+ * problem begins with "/operations/" and the number of the spec.
  */
 FERRY_SIZED int ferry_create_operations(struct ferry *f, const struct ferry_operation_spec *specs, size_t n,
                                         struct ferry_operation_results *ret_results);

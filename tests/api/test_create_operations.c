@@ -31,7 +31,7 @@ static char *text_close(struct text *text)
         return text->at;
 }
 
-/* The body that offers n slices, one after the other, for free(). */
+/* The bodies that offer n slices, one after the other, for free(). */
 static char *offers(const char *region, size_t n)
 {
         struct text text;
@@ -45,7 +45,7 @@ static char *offers(const char *region, size_t n)
         return text_close(&text);
 }
 
-/* The body that reads every offer of a batch, for free(). */
+/* The bodies that read every offer of a batch, for free(). */
 static char *reads(struct json_object *offered, const char *region, const char *more)
 {
         struct text text;
@@ -83,11 +83,12 @@ static void assert_all(struct json_object *results, size_t n, const char *status
                 assert_string_equal(json_text(json_object_array_get_idx(results, i), "status"), status);
 }
 
-static struct json_object *batch(struct worker *w, const char *path, char *body, const char *const *headers)
+/* bodies: freed. */
+static struct json_object *batch(struct worker *w, const char *query, char *bodies, const char *const *headers)
 {
-        struct json_object *results = call_json_with(w, 200, "POST", path, body, headers);
+        struct json_object *results = operations_make(w, query, bodies, headers);
 
-        free(body);
+        free(bodies);
         return results;
 }
 
@@ -98,9 +99,9 @@ ON_PAIR(a_full_batch_is_offered_read_and_waited_for)
         const char *source = region_make(&p->a, MOST * SLICE, SEED);
         const char *target = region_make(&p->b, MOST * SLICE, 0);
 
-        offered = batch(&p->a, "/v1/operations?include=metadata", offers(source, MOST), NULL);
+        offered = batch(&p->a, "?include=metadata", offers(source, MOST), NULL);
         assert_all(offered, MOST, "INITIALIZED");
-        done = batch(&p->b, "/v1/operations", reads(offered, target, ""), patient);
+        done = batch(&p->b, "", reads(offered, target, ""), patient);
         assert_all(done, MOST, "COMPLETE");
         region_assert_pattern(&p->b, target, SEED, 0, MOST * SLICE);
         for (size_t first = 0; first < MOST; first += MOST_IDS) {
@@ -110,7 +111,8 @@ ON_PAIR(a_full_batch_is_offered_read_and_waited_for)
                 free(path);
         }
         body = offers(source, MOST + 1);
-        assert_problem(&p->a, "POST", "/v1/operations", body, 400, "invalid-parameter", NULL);
+        assert_problem(&p->a, "POST", "/v1/operations/batch", text_format("{\"operations\":%s}", body), 400,
+                       "invalid-parameter", "/operations");
         free(body);
         path = ids_path(offered, 0, MOST_IDS + 1, "");
         assert_problem(&p->a, "GET", path, NULL, 400, "invalid-parameter", NULL);
@@ -129,9 +131,9 @@ ON_PAIR(a_peer_that_dies_ends_all_of_a_batch)
         worker_expect(&p->b, "operation ended");
         const char *source = region_make(&p->a, N * SLICE, SEED);
         const char *target = region_make(&p->b, N * SLICE, 0);
-        offered = batch(&p->a, "/v1/operations?include=metadata", offers(source, N), NULL);
+        offered = batch(&p->a, "?include=metadata", offers(source, N), NULL);
         worker_pause(&p->a);
-        begun = batch(&p->b, "/v1/operations", reads(offered, target, ""), NULL);
+        begun = batch(&p->b, "", reads(offered, target, ""), NULL);
         worker_kill(&p->a);
         path = ids_path(begun, 0, N, "&wait_ms=30000");
         page = call_json(&p->b, 200, "GET", path, NULL);
@@ -150,7 +152,7 @@ ON_WORKER(waits_for_several_end_under_load)
         int fds[CROWD];
         const char *source = region_make(w, N * SLICE, SEED);
 
-        offered = batch(w, "/v1/operations", offers(source, N), NULL);
+        offered = batch(w, "", offers(source, N), NULL);
         path[0] = ids_path(offered, 0, N, "&wait_ms=55000");
         path[1] = ids_path(offered, N - 1, 1, "&wait_ms=999999999&wait_for=any");
         for (int i = 0; i < CROWD; i++)
@@ -190,7 +192,7 @@ ON_WORKER(ids_that_name_nothing_cost_a_parked_request_little)
         struct text text;
         int fds[CROWD];
 
-        offered = batch(w, "/v1/operations", offers(source, 1), NULL);
+        offered = batch(w, "", offers(source, 1), NULL);
         FILE *file = text_open(&text);
         (void)fprintf(file, "/v1/operations?wait_ms=55000&ids=%s",
                       json_text(json_object_array_get_idx(offered, 0), "id"));
@@ -212,17 +214,55 @@ ON_WORKER(ids_that_name_nothing_cost_a_parked_request_little)
 WITH_WORKER(a_batch_beyond_the_limit_of_bodies_is_refused)
 {
         enum { SIZE = 8 * STEPS_MIB };
+        static const char start[] = "{\"operations\":[";
         char *body = malloc(SIZE + 2);
 
         assert_non_null(body);
         memset(body, ' ', SIZE + 1);
-        body[0] = '[';
-        body[SIZE] = ']';
-        body[SIZE + 1] = '\0';
+        memcpy(body, start, strlen(start));
+        strcpy(body + SIZE - 1, "]}");
         worker_start(w, "a", NULL);
-        assert_problem(w, "POST", "/v1/operations", body, 413, "too-large", NULL);
-        body[SIZE - 1] = ']';
-        body[SIZE] = '\0';
-        assert_problem(w, "POST", "/v1/operations", body, 400, "invalid-parameter", NULL);
+        assert_problem(w, "POST", "/v1/operations/batch", body, 413, "too-large", NULL);
+        strcpy(body + SIZE - 2, "]}");
+        assert_problem(w, "POST", "/v1/operations/batch", body, 400, "invalid-parameter", "/operations");
         free(body);
+}
+
+/* A fault is at a place of the request's body, whichever of the operations it is in. */
+ON_WORKER(a_fault_is_placed_in_the_body_of_the_whole_batch)
+{
+        const char *region = region_make(w, SLICE, SEED);
+        struct json_object *results =
+                operations_make(w, "",
+                                text_format("[{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}]},[],"
+                                            "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\",\"size\":0}]}]",
+                                            region, region),
+                                NULL);
+        static const char *const pointers[] = { NULL, "/operations/1", "/operations/2/descriptors/0/size" };
+
+        assert_int_equal(json_object_array_length(results), 3);
+        assert_string_equal(json_text(json_object_array_get_idx(results, 0), "status"), "INITIALIZED");
+        for (size_t i = 1; i < 3; i++) {
+                struct json_object *problem = json_object_array_get_idx(results, i);
+                struct json_object *fault = json_object_array_get_idx(json_member(problem, "errors"), 0);
+
+                assert_string_equal(json_text(fault, "pointer"), pointers[i]);
+                assert_int_equal(json_number(problem, "status"), 400);
+        }
+}
+
+/* The answer to one operation has one type: a list is refused where one operation is made. */
+ON_WORKER(a_batch_has_a_path_of_its_own)
+{
+        static const char *const none[] = { "{}", "{\"operations\":{}}", "{\"operations\":null}",
+                                            "{\"operations\":[]}" };
+
+        for (size_t i = 0; i < 4; i++)
+                assert_problem(w, "POST", "/v1/operations/batch", none[i], 400, "invalid-parameter", "/operations");
+        assert_problem(w, "POST", "/v1/operations/batch", "[]", 400, "invalid-parameter", "");
+        assert_problem(w, "POST", "/v1/operations/batch", "{\"operations\":[7],\"more\":1}", 400, "unknown-field",
+                       "/more");
+        assert_problem(w, "POST", "/v1/operations", "[{\"kind\":\"readable\"}]", 400, "invalid-parameter", "");
+        assert_problem(w, "GET", "/v1/operations/batch", NULL, 405, "method-not-allowed", NULL);
+        assert_problem(w, "DELETE", "/v1/operations/batch", NULL, 405, "method-not-allowed", NULL);
 }
