@@ -10,17 +10,12 @@
 static const struct {
         const char *name, *path;
 } links[] = {
-        { "worker", "/v1/worker" },
-        { "devices", "/v1/devices" },
-        { "limits", "/v1/limits" },
-        { "regions", "/v1/regions" },
-        { "operations", "/v1/operations" },
-        { "peers", "/v1/peers" },
-        { "events", "/v1/events" },
-        { "livez", "/livez" },
-        { "readyz", "/readyz" },
-        { "metrics", "/metrics" },
-        { "openapi", "/openapi.yaml" },
+        { "worker", "/v1/worker" },   { "devices", "/v1/devices" },
+        { "limits", "/v1/limits" },   { "throughput", "/v1/throughput" },
+        { "regions", "/v1/regions" }, { "operations", "/v1/operations" },
+        { "peers", "/v1/peers" },     { "events", "/v1/events" },
+        { "livez", "/livez" },        { "readyz", "/readyz" },
+        { "metrics", "/metrics" },    { "openapi", "/openapi.yaml" },
         { "docs", "/docs" },
 };
 

@@ -15,6 +15,7 @@ void get_root(struct http_request *request);
 void get_worker(struct http_request *request);
 void get_devices(struct http_request *request);
 void get_limits(struct http_request *request);
+void get_throughput(struct http_request *request);
 void list_events(struct http_request *request);
 void list_peers(struct http_request *request);
 void list_registered(struct http_request *request); /* of list_peers, with registry=1 */

@@ -38,6 +38,7 @@ const struct http_route http_routes[] = {
         { "GET", "/v1/worker", "getWorker", HTTP_AUTH_PEER, HTTP_BODY_NONE, get_worker, 0 },
         { "GET", "/v1/devices", "getDevices", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_devices, 0 },
         { "GET", "/v1/limits", "getLimits", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_limits, 0 },
+        { "GET", "/v1/throughput", "getThroughput", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_throughput, 0 },
         { "GET", "/v1/regions", "listRegions", HTTP_AUTH_FULL, HTTP_BODY_NONE, list_regions, P(LIMIT) | P(AFTER) },
         { "POST", "/v1/regions", "createRegion", HTTP_AUTH_FULL, HTTP_BODY_JSON, create_region, 0 },
         { "GET", "/v1/regions/{id}", "getRegion", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_region, P(WAIT_MS) },

@@ -23,6 +23,22 @@ static void raise_bytes_done(struct operation *operation, uint64_t bytes)
                 ;
 }
 
+/* Counts what a transfer has moved since the last count. Any thread; several may report of one transfer over HTTP. */
+static bool count_moved(struct operation_transfer *transfer, uint64_t bytes, uint64_t now_us)
+{
+        struct operation *operation = transfer->operation;
+        uint64_t before = atomic_load_explicit(&transfer->bytes, memory_order_relaxed);
+
+        do {
+                if (bytes <= before)
+                        return false;
+        } while (!atomic_compare_exchange_weak_explicit(&transfer->bytes, &before, bytes, memory_order_relaxed,
+                                                        memory_order_relaxed));
+        throughput_add(&operation->store->throughput, operation->kind, bytes - before, now_us);
+        raise_bytes_done(operation, bytes);
+        return true;
+}
+
 /* Takes the lock at most ten times a second, whatever the engine's rate. */
 void operation_transfer_progress(void *context, uint64_t bytes)
 {
@@ -35,12 +51,7 @@ void operation_transfer_progress(void *context, uint64_t bytes)
                 bytes = operation->bytes_total;
         now = clock_now_us();
         atomic_store_explicit(&operation->moved_us, now, memory_order_relaxed);
-        if (bytes <= atomic_load_explicit(&transfer->bytes, memory_order_relaxed))
-                return;
-        atomic_store_explicit(&transfer->bytes, bytes, memory_order_relaxed);
-        raise_bytes_done(operation, bytes);
-
-        if (now < atomic_load(&operation->bumped_us) + OPERATION_PROGRESS_US)
+        if (!count_moved(transfer, bytes, now) || now < atomic_load(&operation->bumped_us) + OPERATION_PROGRESS_US)
                 return;
         store_lock(operation->store);
         if (!operation_terminal(operation) && !operation->deleted) {
@@ -110,7 +121,7 @@ void operation_transfer_ended(void *context, const struct engine_outcome *outcom
         operation_transfer_log(transfer, outcome);
         store_lock(store);
         store_tell_started(operation); /* a start before its end */
-        raise_bytes_done(operation, outcome->bytes);
+        (void)count_moved(transfer, outcome->bytes, clock_now_us());
         if (outcome->transport[0])
                 memcpy(operation->transport, outcome->transport, sizeof(outcome->transport));
         operation->connect_us = outcome->connect_us;

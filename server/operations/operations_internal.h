@@ -56,6 +56,13 @@ struct content_end {
         bool complete;
 };
 
+/* The bytes of the last seconds, received and sent. Any thread, without a lock. */
+enum { THROUGHPUT_CELLS = 512 };
+struct throughput {
+        uint64_t first; /* second of CLOCK_MONOTONIC since which it counts; fixed */
+        _Atomic uint64_t cells[2][THROUGHPUT_CELLS];
+};
+
 /* A transfer of an operation. Has a reference to it from the start until ended. */
 struct operation_transfer {
         struct operation *operation;
@@ -258,6 +265,7 @@ void operation_metrics_bytes(struct operation_metrics *metrics, enum ferry_kind 
 struct operation_store {
         struct operation_config config; /* fixed */
         struct operation_metrics metrics;
+        struct throughput throughput;
         atomic_uint refs; /* of its user, its operations and its timer's pending callbacks */
 
         pthread_mutex_t lock;
@@ -282,6 +290,13 @@ struct operation_store {
         pthread_mutex_t content_lock; /* before the loop's, never with the store's; guards content transfers */
         pthread_mutex_t arrival_lock; /* a leaf, also under the store's lock; guards arrived of reads */
 };
+
+/* ---- throughput.c ---- */
+
+void throughput_init(struct throughput *throughput, uint64_t now_us);
+/* Adds what an operation of a kind has moved. */
+void throughput_add(struct throughput *throughput, enum ferry_kind kind, uint64_t bytes, uint64_t now_us);
+void throughput_get(struct throughput *throughput, uint64_t now_us, struct operation_throughput *ret_throughput);
 
 /* ---- pins.c ---- */
 

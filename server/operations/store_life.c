@@ -25,6 +25,7 @@ int operation_store_new(const struct operation_config *config, struct operation_
                 return r;
         }
         operation_metrics_init(&store->metrics, config->metrics);
+        throughput_init(&store->throughput, clock_now_us());
         *ret_store = store;
         return 0;
 }

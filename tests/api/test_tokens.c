@@ -58,6 +58,7 @@ static int ask(const struct worker *w, const char *method, const char *target, c
 static const char *const guarded[][2] = {
         { "GET", "/v1/devices" },
         { "GET", "/v1/limits" },
+        { "GET", "/v1/throughput" },
         { "GET", "/v1/regions" },
         { "POST", "/v1/regions" },
         { "GET", "/v1/regions/rgn_0000000000000001" },

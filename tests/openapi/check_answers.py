@@ -139,7 +139,7 @@ class Caller:
 
 def converse(call, a, b):
     call(b, "createPeer", 201, body={"url": a.url})
-    for name in ("getRoot", "getWorker", "getDevices", "getLimits", "getLivez", "getReadyz", "getMetrics",
+    for name in ("getRoot", "getWorker", "getDevices", "getLimits", "getThroughput", "getLivez", "getReadyz", "getMetrics",
                  "getOpenapi", "getOpenapiJson", "getDocs", "getPageScript", "getPageStyle"):
         call(a, name, 200)
     call(a, "getWorker", 400, query="?no_such_parameter=1")

@@ -58,14 +58,16 @@ TEST(texts_come_as_they_are)
 {
 #define EVENTS "{\"events\":[],\"next\":\"00000000000000ff-7\"}"
 #define TEXT(type, body) "HTTP/1.1 200 OK\r\nContent-Type: " type "\r\nConnection: close\r\n\r\n" body
-        START(x, { JSON("200", "{ \"a\":1 }") }, { JSON("200", "{}") }, { TEXT("text/plain; version=0.0.4", "up 1\n") },
-              { TEXT("application/yaml", "openapi: 3.0\n") }, { NO_CONTENT }, { NO_CONTENT },
-              { TEXT("text/html", "hm") });
+        START(x, { JSON("200", "{ \"a\":1 }") }, { JSON("200", "{}") }, { JSON("200", "{}") },
+              { TEXT("text/plain; version=0.0.4", "up 1\n") }, { TEXT("application/yaml", "openapi: 3.0\n") },
+              { NO_CONTENT }, { NO_CONTENT }, { TEXT("text/html", "hm") });
         char *text = NULL;
         assert_int_equal(ferry_get_root(x->ferry, &text), 0);
         assert_string_equal(text, "{ \"a\":1 }");
         free(text);
         assert_int_equal(ferry_get_devices(x->ferry, &text), 0);
+        free(text);
+        assert_int_equal(ferry_get_throughput(x->ferry, &text), 0);
         free(text);
         assert_int_equal(ferry_get_metrics(x->ferry, &text), 0);
         assert_string_equal(text, "up 1\n");
@@ -76,8 +78,9 @@ TEST(texts_come_as_they_are)
         assert_int_equal(ferry_get_livez(x->ferry), 0);
         assert_int_equal(ferry_get_readyz(x->ferry), 0);
         assert_int_equal(ferry_get_metrics(x->ferry, &text), -EPROTO);
-        static const char *const lines[] = { "GET /",      "GET /v1/devices", "GET /metrics", "GET /openapi.yaml",
-                                             "GET /livez", "GET /readyz" };
+        static const char *const lines[] = { "GET /",        "GET /v1/devices",   "GET /v1/throughput",
+                                             "GET /metrics", "GET /openapi.yaml", "GET /livez",
+                                             "GET /readyz" };
         for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
                 sent(x, i, lines[i], "");
 }

@@ -166,6 +166,9 @@ int ferry_get_root(struct ferry *f, char **ret_json);
 /* Memory devices, RDMA devices and transports as JSON text, for free(). Errors: the common ones. */
 int ferry_get_devices(struct ferry *f, char **ret_json);
 
+/* Bytes moved in each of the last five minutes' seconds as JSON text, for free(). Errors: the common ones. */
+int ferry_get_throughput(struct ferry *f, char **ret_json);
+
 /* Limits and timeouts of a worker. Sizes are in bytes, …_ms in milliseconds; 0 = the worker does not tell. */
 struct ferry_limits {
         uint64_t body_max;        /* of a JSON body */

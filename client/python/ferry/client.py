@@ -108,6 +108,10 @@ class Client:
         """Limits and timeouts: ids_max, wait_ms_max, …"""
         return self.request("GET", "/v1/limits")
 
+    def throughput(self) -> dict[str, Any]:
+        """Bytes received and sent in each of the last five minutes' seconds, from since on."""
+        return self.request("GET", "/v1/throughput")
+
     def devices(self) -> dict[str, Any]:
         """Memory devices, RDMA devices, transports."""
         return self.request("GET", "/v1/devices")

@@ -133,6 +133,21 @@ size_t operation_store_cancel_all(struct operation_store *store);
 size_t operation_store_live(struct operation_store *store);
 
 /*
+ * Bytes that the store's transfers moved into (received) and out of (sent) regions, in each of the last whole seconds
+ * of the monotonic clock, oldest first; fewer than OPERATION_SECONDS_MAX only while the store is younger. They count as
+ * they move, also those of transfers that failed later.
+ */
+enum { OPERATION_SECONDS_MAX = 300 };
+struct operation_throughput {
+        size_t n;
+        uint64_t since_us; /* monotonic time at which the first of the n seconds began */
+        uint64_t received[OPERATION_SECONDS_MAX], sent[OPERATION_SECONDS_MAX];
+};
+/* Any thread. */
+void operation_store_get_throughput(struct operation_store *store, uint64_t now_us,
+                                    struct operation_throughput *ret_throughput);
+
+/*
  * Calls drained once, from any thread, when no live operation is left; from inside this function when there is none.
  * From now on none can be created (FERRY_E_DRAINING), no peer can begin to use one, and passive ones that no peer uses
  * are cancelled: at once, or when their last use ends.
