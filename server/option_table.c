@@ -141,7 +141,7 @@ const struct option option_table[] = {
           .accepted = "auto, off or an absolute path",
           .help = "Shared memory, for peers of the same user on this machine. Workers that share DIR, which holds "
                   "their sockets, find each other, even from different containers (default auto: "
-                  "$XDG_RUNTIME_DIR/ferry, else /tmp/ferry-UID)" },
+                  "$XDG_RUNTIME_DIR/ferry, else /run/user/UID/ferry, else /tmp/ferry-UID)" },
         { .group = GROUP_UCX,
           .flag = "copy-threads",
           .argument = "N",

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -114,15 +117,87 @@ TEST_WITH(a_start_survives_the_sweeps_of_other_workers, setup, teardown)
         transport->ops->free(transport);
 }
 
-static void assert_auto_is_in_tmp(void)
+/* Where XDG_RUNTIME_DIR is of no use. */
+static void assert_auto_is_the_users(void)
 {
         struct transport *transport;
         char expected[TEXT];
+        struct stat st;
 
+        (void)snprintf(expected, sizeof(expected), "/run/user/%lu", (unsigned long)geteuid());
+        if (stat(expected, &st) == 0 && st.st_uid == geteuid())
+                (void)strcat(expected, "/ferry");
+        else
+                (void)snprintf(expected, sizeof(expected), "/tmp/ferry-%lu", (unsigned long)geteuid());
         assert_int_equal(open_in("auto", 1, &transport), 0);
-        (void)snprintf(expected, sizeof(expected), "/tmp/ferry-%lu", (unsigned long)geteuid());
         assert_string_equal(local_transport_directory(transport), expected);
         transport->ops->free(transport);
+}
+
+static bool auto_is(const char *expected)
+{
+        struct transport *transport;
+        bool same;
+
+        if (open_in("auto", 1, &transport) < 0)
+                return false;
+        same = strcmp(local_transport_directory(transport), expected) == 0;
+        transport->ops->free(transport);
+        return same;
+}
+
+/* Whether a start in the default directory fails for the file system, and the log says what to do. */
+static bool read_only_is_explained(void)
+{
+        struct transport *transport;
+        char said[4096] = "";
+        int ends[2], r;
+
+        if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0 || dup2(ends[1], STDERR_FILENO) < 0)
+                return false;
+        r = open_in("auto", 1, &transport);
+        return read(ends[0], said, sizeof(said) - 1) > 0 && r == -EROFS &&
+               strstr(said, "mount a writable directory there, or --local off");
+}
+
+enum { SKIPPED = 77 };
+
+/* In a process of its own, whose /run is its own; returns the exit status. */
+static int look_below_run(void)
+{
+        const char *user = text_format("/run/user/%lu", (unsigned long)geteuid());
+
+        if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+            mount("none", "/run", "tmpfs", 0, "mode=0755") < 0)
+                return SKIPPED;
+        (void)unsetenv("XDG_RUNTIME_DIR");
+        if (!auto_is(text_format("/tmp/ferry-%lu", (unsigned long)geteuid())))
+                return 1;
+        if (mkdir("/run/user", 0755) < 0 || mkdir(user, 0700) < 0 || !auto_is(text_format("%s/ferry", user)))
+                return 2;
+        if (mount("none", "/run", NULL, MS_REMOUNT | MS_RDONLY, NULL) < 0 || !read_only_is_explained())
+                return 3;
+        if (mount("none", "/run", NULL, MS_REMOUNT, NULL) < 0 || rmdir(text_format("%s/ferry", user)) < 0 ||
+            mount("none", "/run", NULL, MS_REMOUNT | MS_RDONLY, NULL) < 0 || !read_only_is_explained())
+                return 4;
+        if (mount("none", "/run", NULL, MS_REMOUNT, NULL) < 0 || chown(user, OTHER_USER, OTHER_USER) < 0 ||
+            !auto_is(text_format("/tmp/ferry-%lu", (unsigned long)geteuid())))
+                return 5;
+        return 0;
+}
+
+TEST_WITH(auto_is_below_run_where_the_user_has_a_directory_there, setup, teardown)
+{
+        pid_t child = fork();
+        int status;
+
+        if (child == 0)
+                _exit(look_below_run());
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status));
+        if (WEXITSTATUS(status) == SKIPPED)
+                skip();
+        assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 TEST_WITH(auto_is_the_users_runtime_directory, setup, teardown)
@@ -137,7 +212,7 @@ TEST_WITH(auto_is_the_users_runtime_directory, setup, teardown)
         transport->ops->free(transport);
         assert_int_equal(rmdir(expected), 0);
         assert_int_equal(unsetenv("XDG_RUNTIME_DIR"), 0);
-        assert_auto_is_in_tmp();
+        assert_auto_is_the_users();
 }
 
 TEST_WITH(auto_is_no_runtime_directory_of_others, setup, teardown)
@@ -145,13 +220,13 @@ TEST_WITH(auto_is_no_runtime_directory_of_others, setup, teardown)
         (void)close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
         FOR_EACH_TEXT (runtime, "", "d", "/nonexistent/directory", path) {
                 assert_int_equal(setenv("XDG_RUNTIME_DIR", runtime, 1), 0);
-                assert_auto_is_in_tmp();
+                assert_auto_is_the_users();
         }
         assert_int_equal(unlink(path), 0);
         if (geteuid() == 0) {
                 assert_int_equal(mkdir(path, 0755), 0);
                 assert_int_equal(chown(path, OTHER_USER, OTHER_USER), 0);
-                assert_auto_is_in_tmp();
+                assert_auto_is_the_users();
         }
         assert_int_equal(unsetenv("XDG_RUNTIME_DIR"), 0);
 }

@@ -37,26 +37,38 @@ static bool is_own_directory(const char *path)
         return path[0] == '/' && stat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid();
 }
 
-static int path_of(const char *path, char text[LOCAL_PATH_SIZE])
+/* /run/user/UID is what XDG_RUNTIME_DIR names in a session of systemd: workers outside of one find the same. In /tmp any
+ * user can make the directory first, and so keep the worker from starting. */
+static int default_path(char text[LOCAL_PATH_SIZE])
 {
         const char *runtime = getenv("XDG_RUNTIME_DIR");
+        char user[32];
         int n;
 
-        if (strcmp(path, "auto") != 0) {
-                n = snprintf(text, LOCAL_PATH_SIZE, "%s", path);
-        } else if (runtime && is_own_directory(runtime)) {
-                n = snprintf(text, LOCAL_PATH_SIZE, "%s/ferry", runtime);
-        } else {
+        (void)snprintf(user, sizeof(user), "/run/user/%lu", (unsigned long)geteuid());
+        if (runtime && is_own_directory(runtime))
+                return snprintf(text, LOCAL_PATH_SIZE, "%s/ferry", runtime);
+        if (is_own_directory(user))
+                n = snprintf(text, LOCAL_PATH_SIZE, "%s/ferry", user);
+        else
                 n = snprintf(text, LOCAL_PATH_SIZE, "/tmp/ferry-%lu", (unsigned long)geteuid());
-                if (runtime && runtime[0])
-                        log_event(LOG_INFO, "XDG_RUNTIME_DIR ignored", LOG_S("reason", "not a directory of this user"),
-                                  LOG_S("directory", text));
-        }
+        if (runtime && runtime[0])
+                log_event(LOG_INFO, "XDG_RUNTIME_DIR ignored", LOG_S("reason", "not a directory of this user"),
+                          LOG_S("directory", text));
+        return n;
+}
+
+static int path_of(const char *path, char text[LOCAL_PATH_SIZE])
+{
+        int n = strcmp(path, "auto") == 0 ? default_path(text) : snprintf(text, LOCAL_PATH_SIZE, "%s", path);
+
         /* With a slash at its end a symbolic link would be followed. */
         while (n > 1 && n < LOCAL_PATH_SIZE && text[n - 1] == '/')
                 text[--n] = '\0';
         return n > 0 && n < LOCAL_PATH_SIZE ? 0 : -ENAMETOOLONG;
 }
+
+static const char read_only_advice[] = "mount a writable directory there, or --local off";
 
 /* Logs a reason once, not at each retry. Returns the error. */
 static int refuse(struct directory *directory, int error, const char *advice)
@@ -75,11 +87,13 @@ static int check(struct directory *directory, int fd)
         if (fstat(fd, &st) < 0)
                 return refuse(directory, -errno, "name another one");
         if (st.st_uid != geteuid())
-                return refuse(directory, -EACCES, "another user owns it: use a directory of your own");
+                return refuse(directory, -EACCES, "another user owns it: name a directory of your own with --local");
         if (st.st_mode & 077)
                 return refuse(directory, -EPERM, "other users can access it: chmod 0700");
         if (faccessat(fd, ".", W_OK | X_OK, AT_EACCESS) < 0)
-                return refuse(directory, -errno, "it is not writable: chmod 0700, or use another directory");
+                return refuse(directory, -errno,
+                              errno == EROFS ? read_only_advice
+                                             : "it is not writable: chmod 0700, or use another directory");
         return 0;
 }
 
@@ -110,7 +124,9 @@ int directory_reopen(struct directory *directory)
 
         directory_close(directory);
         if (mkdir(directory->path, 0700) < 0 && errno != EEXIST)
-                return refuse(directory, -errno, "create it with mode 0700, or use another directory");
+                return refuse(directory, -errno,
+                              errno == EROFS ? read_only_advice
+                                             : "create it with mode 0700, or use another directory");
         FERRY_CLEANUP(cleanup_close) int fd = open(directory->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0)
                 return refuse(directory, -errno,

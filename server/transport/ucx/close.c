@@ -61,7 +61,9 @@ static bool is_foreign(const struct ucx_link *link)
 /* Sends a header of our protocol, of which a peer of another reads nothing but the number, and flushes it. */
 static void close_foreign(struct ucx_link *link)
 {
-        static const struct wire_header answer = { .type = WIRE_HELLO_ACK };
+        static const struct wire_header answer = {
+                .type = WIRE_HELLO_ACK, .to_epoch = 1, .from_epoch = 1, .operation = 1, .transfer = 1
+        };
         static uint8_t bytes[WIRE_SIZE]; /* until UCX has sent it */
         ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_AM_SEND_FLAG_REPLY };
         ucs_status_ptr_t request;

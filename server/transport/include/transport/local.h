@@ -16,7 +16,7 @@ enum { LOCAL_PATH_SIZE = 256 };
 
 struct local_config {
         uint64_t epoch;          /* names this worker's socket in the directory */
-        const char *directory;   /* "auto" = $XDG_RUNTIME_DIR/ferry, else /tmp/ferry-UID; else the directory itself */
+        const char *directory;   /* "auto" = that of ferryd.8; else the directory itself */
         unsigned copy_threads;   /* that help the progress thread with large copies; 0 = none */
         uint32_t chunk_size;     /* most bytes of one request; 0 = default */
         uint32_t max_links;      /* that peers open; 0 = default */
