@@ -69,6 +69,6 @@ const struct cli_command cli_commands[] = {
         { "delete", "PATH", "delete a resource", NULL, 1, 1, cli_run_delete },
         { "completion", "SHELL", "print the completion script for bash, zsh or fish", NULL, 1, 1, cli_run_completion },
         { "help", "[COMMAND]", "print help", NULL, 0, 1, cli_run_help },
-        { "version", "", "print the version", NULL, 0, 0, cli_run_version },
+        { "version", "", "print the version, and the commit that was built", NULL, 0, 0, cli_run_version },
 };
 const size_t cli_commands_count = FERRY_ARRAY_SIZE(cli_commands);

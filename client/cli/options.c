@@ -48,7 +48,7 @@ const struct cli_option cli_options[] = {
         { "count", "N", NULL, "stop after N updates", 'c', "top", AT(count) },
         { "mdoc", NULL, NULL, "print the manual's commands and options", 0, "help", AT(mdoc) },
         { "help", NULL, NULL, "print help; after a command, the help of that command", 'h', NULL, AT(help) },
-        { "version", NULL, NULL, "print the version", 'V', NULL, AT(version) },
+        { "version", NULL, NULL, "print the version, and the commit that was built", 'V', NULL, AT(version) },
 };
 const size_t cli_options_count = FERRY_ARRAY_SIZE(cli_options);
 
