@@ -99,8 +99,8 @@ static bool peer_protocol_differs(struct doctor *d, struct json_object *info)
         char detail[160];
         json_object_object_get_ex(d->worker, "protocol", &own);
         json_object_object_get_ex(info, "protocol", &peer);
-        bool differ = ferry_protocol_differs((uint64_t)json_object_get_int64(own), (uint64_t)json_object_get_int64(peer),
-                                             detail, sizeof(detail));
+        bool differ = ferry_protocol_differs((uint64_t)json_object_get_int64(own),
+                                             (uint64_t)json_object_get_int64(peer), detail, sizeof(detail));
         if (differ)
                 doctor_find(d, FINDING_BAD, "install one version of Ferry on both (README, \"Upgrading\")",
                             "No bytes can move between the two: %s.", detail);

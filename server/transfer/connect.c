@@ -103,8 +103,9 @@ void connect_requests_link_ended(struct peer *peer, const char *detail)
 
         DL_FOREACH_SAFE (peer->engine->connect_requests, c, next)
                 if (c->peer == peer)
-                        end(c, peer->link->error == FERRY_E_PROTOCOL_MISMATCH ? FERRY_E_PROTOCOL_MISMATCH
-                                                                              : FERRY_E_PEER_UNREACHABLE,
+                        end(c,
+                            peer->link->error == FERRY_E_PROTOCOL_MISMATCH ? FERRY_E_PROTOCOL_MISMATCH
+                                                                           : FERRY_E_PEER_UNREACHABLE,
                             detail);
 }
 

@@ -148,9 +148,9 @@ struct ferry_worker_info {
         char *json; /* the whole answer, with all addresses */
         char started_at[FERRY_TIME_SIZE];
         uint64_t pid;
-        bool local;     /* peers on its machine can connect by shared memory */
-        char url[512];  /* the first http or https address, as others reach it; "" = none */
-        char data[128]; /* HOST:PORT of the network transport; "" = not open */
+        bool local;        /* peers on its machine can connect by shared memory */
+        char url[512];     /* the first http or https address, as others reach it; "" = none */
+        char data[128];    /* HOST:PORT of the network transport; "" = not open */
         char commit[48];   /* that was built; "" = not known */
         uint64_t protocol; /* workers of two numbers cannot exchange bytes; 0 = an early build, which names none */
 };
@@ -488,9 +488,10 @@ FERRY_SIZED void ferry_operation_list_clear(struct ferry_operation_list *list);
  * Offers memory, or starts a transfer. ret_operation goes to ferry_operation_clear(); its former content is
  * overwritten. A transfer that fails later is not an error of this call.
  * Errors: FERRY_E_INVALID_PARAMETER; FERRY_E_NOT_FOUND: a region; FERRY_E_OUT_OF_BOUNDS; FERRY_E_SIZE_MISMATCH;
- * FERRY_E_KIND_MISMATCH; FERRY_E_INVALID_METADATA; FERRY_E_PROTOCOL_MISMATCH; FERRY_E_METADATA_EXPIRED; FERRY_E_REGION_NOT_READY;
- * FERRY_E_FORBIDDEN: --allow-peer of the worker does not admit remote_url; FERRY_E_IDEMPOTENCY_CONFLICT; FERRY_E_GONE:
- * the operation of follow was deleted, or the one that idempotency_key has made.
+ * FERRY_E_KIND_MISMATCH; FERRY_E_INVALID_METADATA; FERRY_E_PROTOCOL_MISMATCH; FERRY_E_METADATA_EXPIRED;
+ * FERRY_E_REGION_NOT_READY; FERRY_E_FORBIDDEN: --allow-peer of the worker does not admit remote_url;
+ * FERRY_E_IDEMPOTENCY_CONFLICT; FERRY_E_GONE: the operation of follow was deleted, or the one that idempotency_key has
+ * made.
  */
 FERRY_SIZED int ferry_create_operation(struct ferry *f, const struct ferry_operation_spec *spec,
                                        struct ferry_operation *ret_operation);

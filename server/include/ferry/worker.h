@@ -220,10 +220,10 @@ struct ferry_worker_request *ferry_worker_request_free(struct ferry_worker_reque
  * FERRY_E_INVALID_PARAMETER (a field that the kind does not have, a limit, remote missing or given to the wrong kind);
  * FERRY_E_NOT_FOUND (no such region, or operation to follow); FERRY_E_REGION_NOT_READY (one that a REST client
  * creates); FERRY_E_OUT_OF_BOUNDS (of the region, or of what the read to follow fills); FERRY_E_GONE (the operation to
- * follow has failed or is gone); FERRY_E_INVALID_METADATA; FERRY_E_PROTOCOL_MISMATCH; FERRY_E_KIND_MISMATCH (a read given a writable's metadata,
- * or the reverse, or an operation to follow that is no read); FERRY_E_SIZE_MISMATCH; FERRY_E_METADATA_EXPIRED;
- * FERRY_E_FORBIDDEN (the URL's host is not of allow-peer, or the memory that would receive is read-only);
- * FERRY_E_LIMIT_REACHED; FERRY_E_DRAINING; -ENOMEM. Later failures appear in the operation's status.
+ * follow has failed or is gone); FERRY_E_INVALID_METADATA; FERRY_E_PROTOCOL_MISMATCH; FERRY_E_KIND_MISMATCH (a read
+ * given a writable's metadata, or the reverse, or an operation to follow that is no read); FERRY_E_SIZE_MISMATCH;
+ * FERRY_E_METADATA_EXPIRED; FERRY_E_FORBIDDEN (the URL's host is not of allow-peer, or the memory that would receive
+ * is read-only); FERRY_E_LIMIT_REACHED; FERRY_E_DRAINING; -ENOMEM. Later failures appear in the operation's status.
  */
 int ferry_worker_operation_create(struct ferry_worker *worker, const struct ferry_worker_request *request,
                                   const char *remote, struct ferry_worker_operation **ret_operation);

@@ -37,8 +37,8 @@ static bool is_own_directory(const char *path)
         return path[0] == '/' && stat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid();
 }
 
-/* /run/user/UID is what XDG_RUNTIME_DIR names in a session of systemd: workers outside of one find the same. In /tmp any
- * user can make the directory first, and so keep the worker from starting. */
+/* /run/user/UID is what XDG_RUNTIME_DIR names in a session of systemd: workers outside of one find the same. In /tmp
+ * any user can make the directory first, and so keep the worker from starting. */
 static int default_path(char text[LOCAL_PATH_SIZE])
 {
         const char *runtime = getenv("XDG_RUNTIME_DIR");
@@ -125,8 +125,7 @@ int directory_reopen(struct directory *directory)
         directory_close(directory);
         if (mkdir(directory->path, 0700) < 0 && errno != EEXIST)
                 return refuse(directory, -errno,
-                              errno == EROFS ? read_only_advice
-                                             : "create it with mode 0700, or use another directory");
+                              errno == EROFS ? read_only_advice : "create it with mode 0700, or use another directory");
         FERRY_CLEANUP(cleanup_close) int fd = open(directory->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0)
                 return refuse(directory, -errno,

@@ -10,7 +10,7 @@
 /* The head of every message between two local transports, in the host's byte order. Pure; any thread. */
 
 enum {
-        FRAME_MAGIC = 0x4c435246, /* "FRCL" in memory order */
+        FRAME_MAGIC = 0x4c435246,    /* "FRCL" in memory order */
         FRAME_LEASES = 256,          /* lease slots of a link */
         FRAME_EXTENTS_MAX = 256,     /* of one message */
         FRAME_MEMORIES_MAX = 4096,   /* mapped over one link at a time */
@@ -63,7 +63,7 @@ enum {
 
 enum frame_verdict {
         FRAME_OK,
-        FRAME_INVALID,       /* not this framing, or invalid numbers */
+        FRAME_INVALID,        /* not this framing, or invalid numbers */
         FRAME_OTHER_PROTOCOL, /* only *ret_frame's protocol is set */
 };
 

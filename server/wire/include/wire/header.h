@@ -61,7 +61,7 @@ void wire_encode(const struct wire_header *header, uint8_t bytes[WIRE_SIZE]);
 
 enum wire_verdict {
         WIRE_OK,
-        WIRE_INVALID,       /* not a message of this protocol */
+        WIRE_INVALID,        /* not a message of this protocol */
         WIRE_OTHER_PROTOCOL, /* another FERRY_PROTOCOL; only *ret_protocol is set */
 };
 
