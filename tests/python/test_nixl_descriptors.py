@@ -12,6 +12,7 @@ import unittest
 
 import support
 from ferry import nixl_connect as connect
+from ferry._memory import buffer_memory
 
 
 class TestRefusals(unittest.TestCase):
@@ -66,7 +67,7 @@ class TestRefusals(unittest.TestCase):
         with tempfile.TemporaryFile() as file:
             file.truncate(3)
             mapping = mmap.mmap(file.fileno(), 3, access=mmap.ACCESS_READ)
-            descriptor = connect.Descriptor((ferry.worker.buffer_address(mapping, False)[0], 3, "cpu", mapping))
+            descriptor = connect.Descriptor((buffer_memory(mapping).address, 3, "cpu", mapping))
             for _ in "once", "registered":
                 with self.assertRaisesRegex(ValueError, "read-only"):
                     self.connector.create_writable(descriptor)
