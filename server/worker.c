@@ -109,7 +109,8 @@ int worker_new(const struct worker_options *options, struct ferry_worker **ret_w
         ferry_id_format("", worker->epoch, epoch); /* other workers' logs name this one by it */
         log_event(LOG_INFO, "worker ready", LOG_S("worker", worker->settings->options.name), LOG_S("epoch", epoch),
                   LOG_S("version", FERRY_VERSION), LOG_S("commit", ferry_commit), LOG_U("protocol", FERRY_PROTOCOL),
-                  LOG_S("ucx", facts->ucx_version), LOG_S("http", ferry_worker_url(worker, 0)),
+                  LOG_S("ucx", facts->ucx_version[0] ? facts->ucx_version : NULL),
+                  LOG_S("http", ferry_worker_url(worker, 0)),
                   LOG_S("data", engine_network_is_open(facts) ? facts->data_address : NULL));
         *ret_worker = FERRY_STEAL(worker);
         return 0;

@@ -9,9 +9,9 @@
 
 #include "operations/operations.h"
 #include "options.h"
+#include "transfer/engine.h"
 
 struct allowlist;
-struct engine;
 struct event_log;
 struct http_server;
 struct data_plane;
@@ -54,6 +54,7 @@ struct ferry_worker {
         struct peers *peers;
         struct http_server *http; /* NULL = it does not listen */
         char *ready_line;
+        char start_reason[ENGINE_REASON_SIZE]; /* why it could not start, for users; "" = the error says it */
 
         pthread_mutex_t lock; /* a leaf; guards what follows */
         pthread_cond_t drained;

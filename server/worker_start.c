@@ -154,6 +154,7 @@ static int start_engine(struct ferry_worker *worker)
                 .observer = { .peer_changed = event_log_peer, .context = worker->events },
                 .advertise = options->advertise,
                 .metrics = worker->metrics,
+                .reason = worker->start_reason,
         };
 
         int r = engine_new(&config, &worker->engine);
@@ -459,6 +460,8 @@ int worker_start(struct ferry_worker *worker)
                         advice = "see ulimit -v and -d, and the log";
                 if (r == -ENODEV && steps[i].invalid)
                         r = -EINVAL;
+                if (r < 0 && worker->start_reason[0])
+                        return worker_fail(r, "%s", worker->start_reason);
                 if (r == -EINVAL && steps[i].invalid)
                         return worker_fail(r, "%s", steps[i].invalid);
                 if (r < 0)

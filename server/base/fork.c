@@ -48,11 +48,11 @@ void fork_private(int fd)
                 atomic_fetch_or(&private_fds[fd / WORD_BITS], UINT64_C(1) << (fd % WORD_BITS));
 }
 
-void fork_private_close(int fd)
+int fork_private_close(int fd)
 {
         if (fd < 0)
-                return;
+                return 0;
         if (fd < FDS_MAX)
                 atomic_fetch_and(&private_fds[fd / WORD_BITS], ~(UINT64_C(1) << (fd % WORD_BITS)));
-        (void)close(fd);
+        return close(fd);
 }

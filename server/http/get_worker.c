@@ -78,7 +78,8 @@ void get_worker(struct http_request *request)
         if (server->config.commit)
                 ferry_json_add_string(&writer, "commit", server->config.commit);
         ferry_json_add_uint(&writer, "protocol", FERRY_PROTOCOL);
-        ferry_json_add_string(&writer, "ucx_version", facts->ucx_version);
+        if (facts->ucx_version[0])
+                ferry_json_add_string(&writer, "ucx_version", facts->ucx_version);
         ferry_json_add_uint(&writer, "uptime_ms", (clock_now_us() - server->started_us) / 1000);
         ferry_json_add_string(&writer, "started_at", started);
         add_addresses(&writer, request);

@@ -243,7 +243,7 @@ void listener_unlink(const struct http_listener *listener)
 
 void listener_close(struct http_listener *listener)
 {
-        fork_private_close(listener->fd);
+        (void)fork_private_close(listener->fd);
         listener->fd = -1;
         free(FERRY_STEAL(listener->path));
         free(FERRY_STEAL(listener->url));

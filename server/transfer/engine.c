@@ -54,10 +54,10 @@ static void collect_facts(struct engine *engine)
         static const char *const shm[] = { "shm" };
         struct engine_facts *facts = &engine->facts;
 
-        ucx_version(facts->ucx_version, sizeof(facts->ucx_version));
         if (engine->local)
                 facts->local_directory = local_transport_directory(engine->local);
         if (engine->ucx) {
+                ucx_version(facts->ucx_version, sizeof(facts->ucx_version));
                 atomic_store(&facts->network_waits, !ucx_transport_facts(engine->ucx)->data_address[0]);
                 if (!atomic_load(&facts->network_waits))
                         collect_network_facts(engine);
@@ -104,6 +104,8 @@ static int open_local(struct engine *engine, const struct engine_config *config)
         return r;
 }
 
+_Static_assert(ENGINE_REASON_SIZE == TRANSPORT_REASON_SIZE, "a transport's reason is passed on");
+
 static int open_ucx(struct engine *engine, const struct engine_config *config)
 {
         struct transport_handlers handlers = arrival_handlers(engine);
@@ -115,6 +117,7 @@ static int open_ucx(struct engine *engine, const struct engine_config *config)
                 .gpu_direct = config->gpu_direct,
                 .chunk_size = config->chunk_size,
                 .window = config->window,
+                .detail = config->reason,
         };
         int r;
 

@@ -21,6 +21,11 @@ static const char *address_text(struct json_object *worker, const char *name)
         return json_object_get_string(json_object_array_get_idx(list, 0));
 }
 
+ON_WORKER(ucx_has_a_version_where_the_network_is_open, "--data-listen", "127.0.0.1:0")
+{
+        assert_true(json_text(worker_json(w), "ucx_version")[0] >= '1');
+}
+
 WITH_WORKER(it_says_who_the_worker_is)
 {
         struct ferry_worker_info info;
@@ -30,7 +35,7 @@ WITH_WORKER(it_says_who_the_worker_is)
         worker = worker_json(w);
         assert_string_equal(json_text(worker, "name"), "alice");
         assert_string_equal(json_text(worker, "version"), ferry_version());
-        assert_true(json_text(worker, "ucx_version")[0] >= '1');
+        assert_false(json_object_object_get_ex(worker, "ucx_version", NULL)); /* it is not loaded */
         assert_int_equal(json_number(worker, "pid"), w->pid);
         assert_true(json_truth(worker, "local"));
         assert_int_equal(strlen(json_text(worker, "epoch")), 16);

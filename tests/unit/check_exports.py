@@ -19,7 +19,7 @@ exported, bare = set(), []
 for line in subprocess.run(["nm", "-D", "--defined-only", "--with-symbol-versions", library], check=True,
                            capture_output=True, text=True).stdout.splitlines():
     kind, symbol = line.split()[1:3]
-    if kind == "A" or symbol.startswith("ucs_netlink_"):  # the versions themselves; what UCX calls (route.c)
+    if kind == "A":  # the versions themselves
         continue
     name, _, version = symbol.partition("@@")
     exported.add(name)

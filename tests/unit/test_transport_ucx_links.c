@@ -42,10 +42,10 @@ static void send_raw(struct node *node, const void *header, size_t size)
 {
         ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_AM_SEND_FLAG_REPLY };
         ucs_status_ptr_t request =
-                ucp_am_send_nbx(ucx_link_of(node->link)->endpoint, UCX_AM_ID, header, size, NULL, 0, &param);
+                ucp.am_send_nbx(ucx_link_of(node->link)->endpoint, UCX_AM_ID, header, size, NULL, 0, &param);
 
         if (UCS_PTR_IS_PTR(request))
-                ucp_request_free(request);
+                ucp.request_free(request);
 }
 
 TEST(foreign_bytes_are_dropped)
@@ -285,21 +285,23 @@ TEST(the_chunk_stays_within_what_was_asked_for)
 
 static unsigned fake_minor; /* 0 = none */
 
-void __real_ucp_get_version(unsigned *major, unsigned *minor, unsigned *release);
-void __wrap_ucp_get_version(unsigned *major, unsigned *minor, unsigned *release);
+static __typeof__(ucp_get_version) *real_get_version;
 
-void __wrap_ucp_get_version(unsigned *major, unsigned *minor, unsigned *release)
+static void fake_get_version(unsigned *major, unsigned *minor, unsigned *release)
 {
-        __real_ucp_get_version(major, minor, release);
-        if (fake_minor)
-                *minor = fake_minor;
+        real_get_version(major, minor, release);
+        *minor = fake_minor;
 }
 
-/* Of UCX; route.c has them, too. */
-int ucs_netlink_route_exists(int if_index, const struct sockaddr *remote, uintptr_t option);
-int ucs_netlink_is_best_route(int if_index, const struct sockaddr *remote);
-
-static bool ucx_came_first;
+/* Has UCX say that it is 1.<minor>; 0 = what it is. */
+static void fake_version(unsigned minor)
+{
+        assert_int_equal(ucx_library_load(NULL), 0);
+        if (!real_get_version)
+                real_get_version = ucp.get_version;
+        fake_minor = minor;
+        ucp.get_version = minor ? fake_get_version : real_get_version;
+}
 
 /* In place of libucs: the older ones have neither function. */
 static int no_route(void)
@@ -312,7 +314,7 @@ void *__wrap_dlsym(void *handle, const char *name);
 
 void *__wrap_dlsym(void *handle, const char *name)
 {
-        if (strncmp(name, "ucs_netlink_", strlen("ucs_netlink_")) == 0 && (handle == RTLD_NEXT || ucx_came_first))
+        if (strncmp(name, "ucs_netlink_", strlen("ucs_netlink_")) == 0 && handle != RTLD_DEFAULT)
                 return (void *)no_route;
         return __real_dlsym(handle, name);
 }
@@ -325,18 +327,16 @@ TEST(ucx_1_20_alone_gets_a_route_over_loopback)
         assert_non_null(interfaces);
         assert_true(if_nametoindex("lo") > 0);
         FOR_EACH (unsigned, minor, 19, 20, 21) {
-                fake_minor = minor;
+                fake_version(minor);
                 for (struct if_nameindex *i = interfaces; i->if_index; i++) {
                         bool yes = minor == 20 && strcmp(i->if_name, "lo") == 0;
 
-                        assert_int_equal(ucs_netlink_route_exists((int)i->if_index, &nowhere, 0), yes);
-                        assert_int_equal(ucs_netlink_is_best_route((int)i->if_index, &nowhere), yes);
+                        assert_int_equal(ucx_route_exists((int)i->if_index, &nowhere, 0), yes);
+                        assert_int_equal(ucx_is_best_route((int)i->if_index, &nowhere), yes);
                 }
         }
-        fake_minor = 0;
+        fake_version(0);
         if_freenameindex(interfaces);
-        assert_ptr_equal(__real_dlsym(RTLD_DEFAULT, "ucs_netlink_route_exists"), ucs_netlink_route_exists);
-        assert_ptr_equal(__real_dlsym(RTLD_DEFAULT, "ucs_netlink_is_best_route"), ucs_netlink_is_best_route);
 }
 
 /* Of each interface: only the one named lo has a route to the address, which is one of loopback. */
@@ -345,14 +345,14 @@ static void assert_only_lo_leads_to(const void *loopback)
         struct if_nameindex *interfaces = if_nameindex();
 
         assert_non_null(interfaces);
-        fake_minor = 21;
+        fake_version(21);
         for (struct if_nameindex *i = interfaces; i->if_index; i++) {
                 bool yes = strcmp(i->if_name, "lo") == 0;
 
-                assert_int_equal(ucs_netlink_route_exists((int)i->if_index, loopback, 0), yes);
-                assert_int_equal(ucs_netlink_is_best_route((int)i->if_index, loopback), yes);
+                assert_int_equal(ucx_route_exists((int)i->if_index, loopback, 0), yes);
+                assert_int_equal(ucx_is_best_route((int)i->if_index, loopback), yes);
         }
-        fake_minor = 0;
+        fake_version(0);
         if_freenameindex(interfaces);
 }
 
@@ -365,18 +365,6 @@ TEST(a_route_that_ucx_does_not_find_is_the_kernels_answer)
         assert_only_lo_leads_to(&four);
         if (bind(fd, (const struct sockaddr *)&six, sizeof(six)) == 0) /* IPv6 is there */
                 assert_only_lo_leads_to(&six);
-}
-
-TEST(loopback_is_refused_where_ucx_1_20_came_before_us)
-{
-        const struct ucx_config config = { .data_listen = "127.0.0.1:0" };
-        struct node node = { 0 };
-
-        fake_minor = 20;
-        ucx_came_first = true;
-        assert_int_equal(node_open_with(&node, &config), -ENOTSUP);
-        ucx_came_first = false;
-        fake_minor = 0;
 }
 
 static int saved_stderr = -1;
@@ -411,15 +399,19 @@ static char *stderr_release(int file)
 TEST(ucx_cannot_flood_the_log)
 {
         static ucs_log_component_config_t component = { .log_level = UCS_LOG_LEVEL_WARN, .name = "TEST" };
+        __typeof__(ucs_log_dispatch) *dispatch;
         size_t lines = 0;
         char *text;
         int file;
 
         log_setup(LOG_INFO, LOG_LOGFMT);
+        assert_int_equal(ucx_library_load(NULL), 0);
+        *(void **)&dispatch = ucx_library_find("ucs_log_dispatch");
+        assert_non_null(dispatch);
         ucx_log_setup();
         stderr_catch(&file);
         for (int i = 0; i < 10000; i++)
-                ucs_log_dispatch(__FILE__, __LINE__, __func__, UCS_LOG_LEVEL_ERROR, &component, "line %d", i);
+                dispatch(__FILE__, __LINE__, __func__, UCS_LOG_LEVEL_ERROR, &component, "line %d", i);
         text = stderr_release(file);
         for (const char *at = text; (at = strstr(at, "text=")); at++)
                 lines++;

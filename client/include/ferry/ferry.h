@@ -143,7 +143,7 @@ struct ferry_worker_info {
         char name[128];
         char epoch[32];
         char version[32];
-        char ucx_version[32];
+        char ucx_version[32]; /* "" = the worker has no network transport, and has not loaded UCX */
         uint64_t uptime_ms;
         char *json; /* the whole answer, with all addresses */
         char started_at[FERRY_TIME_SIZE];

@@ -364,7 +364,8 @@ async function describe() {
   const worker = await json('/v1/worker');
   document.title = worker.name + ' – Ferry';
   say($('name'), worker.name);
-  about = `ferryd ${worker.version}, UCX ${worker.ucx_version}, epoch ${worker.epoch}`;
+  const ucx = worker.ucx_version ? `UCX ${worker.ucx_version}` : 'no UCX';
+  about = `ferryd ${worker.version}, ${ucx}, epoch ${worker.epoch}`;
   started = now() - worker.uptime_ms;
   limits = await json('/v1/limits');
 }

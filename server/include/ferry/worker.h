@@ -27,8 +27,9 @@
  * returns NULL, and may be called after ferry_worker_free. The library copies the strings and arrays that it is given,
  * but not the memory of ferry_worker_region_add.
  *
- * Fork. A worker belongs to the process that made it; a forked child may make one of its own. The child closes what
- * would keep peers from noticing the parent's death, or others from listening where the parent did.
+ * Fork. A worker belongs to the process that made it; a forked child may make one of its own, with "data-listen" only
+ * where the parent had no worker with it. The child closes what would keep peers from noticing the parent's death, or
+ * others from listening where the parent did. Programs that the process starts inherit no descriptor of a worker.
  */
 
 #ifdef __cplusplus

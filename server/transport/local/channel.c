@@ -70,7 +70,7 @@ int channel_new(struct local *local, int fd, uint64_t epoch, struct channel **re
         channel->epoch = epoch;
         r = watch(channel, EPOLL_CTL_ADD, EPOLLIN);
         if (r < 0) {
-                fork_private_close(fd);
+                (void)fork_private_close(fd);
                 free(channel);
                 return r;
         }
@@ -120,7 +120,7 @@ void channel_close(struct channel *channel)
         drop_unread(channel);
         /* Explicitly: a child process may have the socket open, so that closing does not end the watch. */
         (void)watch(channel, EPOLL_CTL_DEL, 0);
-        fork_private_close(channel->fd);
+        (void)fork_private_close(channel->fd);
         channel->fd = -1;
         while (channel->queue)
                 queue_drop(channel);

@@ -131,7 +131,7 @@ void local_listener_close(struct local *local)
                 return;
         directory_unlink(&local->directory);
         (void)watch(local, EPOLL_CTL_DEL, 0);
-        fork_private_close(local->listener);
+        (void)fork_private_close(local->listener);
         /* Explicitly: a child process may have it open, so that closing does not end the watch. */
         (void)epoll_ctl(local->base.fd, EPOLL_CTL_DEL, local->removal, NULL);
         cleanup_close(&local->removal);

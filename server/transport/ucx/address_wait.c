@@ -70,6 +70,7 @@ int ucx_address_wait_new(struct ucx *ucx, const struct ucx_config *config, const
         wait->missing = missing;
         (void)pthread_mutex_init(&wait->lock, NULL);
         wait->config = *config;
+        wait->config.detail = NULL; /* nobody waits for it by then */
         r = listen_to_kernel(wait);
         if (r < 0) {
                 log_event(LOG_ERROR, "network transport not opened", LOG_S("step", "wait for its address"),

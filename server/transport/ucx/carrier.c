@@ -43,7 +43,7 @@ const char *ucx_carrier(struct link *base)
         out = open_memstream(&text, &size);
         if (!out)
                 return "";
-        ucp_ep_print_info(link->endpoint, out);
+        ucp.ep_print_info(link->endpoint, out);
         (void)fclose(out);
         for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
                 for (size_t i = 0; i < FERRY_ARRAY_SIZE(bulk_marks); i++)

@@ -18,7 +18,7 @@ static void close_done(void *request, ucs_status_t status, void *user_data)
         struct ucx_link *link = user_data;
 
         if (link->close_request) /* else ucx_shut_down has freed it */
-                ucp_request_free(link->close_request);
+                ucp.request_free(link->close_request);
         link->close_request = NULL;
         ucx_of_link(link)->sweep_wanted = true;
 }
@@ -34,7 +34,7 @@ static void close_endpoint(struct ucx_link *link, unsigned flags)
         ucs_status_ptr_t request;
 
         link->closing = true;
-        request = link->endpoint ? ucp_ep_close_nbx(link->endpoint, &param) : NULL;
+        request = link->endpoint ? ucp.ep_close_nbx(link->endpoint, &param) : NULL;
         link->endpoint = NULL;
         if (UCS_PTR_IS_PTR(request))
                 link->close_request = request;
@@ -231,7 +231,7 @@ void ucx_shut_down(struct transport *transport, uint64_t deadline_us)
         DL_FOREACH2 (ucx->failing, link, failing_next) {
                 ucx_queue_drop(link);
                 if (link->close_request)
-                        ucp_request_free(link->close_request);
+                        ucp.request_free(link->close_request);
                 link->close_request = NULL;
         }
         while (any(ucx, ucx_link_is_staging)) { /* before UCX's worker is destroyed */

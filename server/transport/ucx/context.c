@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "ucx_internal.h"
@@ -64,9 +65,52 @@ static void apply(ucp_config_t *config, const struct setting *settings, size_t n
                 if (!settings[i].value || (!settings[i].force && getenv(variable)))
                         continue;
                 /* Other versions of UCX may not know a key; that must not be fatal. */
-                if (ucp_config_modify(config, key_of_ucx(settings[i].key), settings[i].value) != UCS_OK)
+                if (ucp.config_modify(config, key_of_ucx(settings[i].key), settings[i].value) != UCS_OK)
                         log_event(LOG_DEBUG, "UCX setting unknown", LOG_S("key", settings[i].key));
         }
+}
+
+/* Whether a variable is one that UCX reads, and no flag overrides. */
+static bool counts(const char *variable, const struct ucx_config *config)
+{
+        return strncmp(variable, "UCX_", strlen("UCX_")) == 0 &&
+               !(config->transports && strncmp(variable, "UCX_TLS=", strlen("UCX_TLS=")) == 0) &&
+               !(config->interfaces && strncmp(variable, "UCX_NET_DEVICES=", strlen("UCX_NET_DEVICES=")) == 0);
+}
+
+char *ucx_environment(const struct ucx_config *config)
+{
+        char *names = NULL;
+        size_t size;
+        FILE *out = open_memstream(&names, &size);
+
+        if (!out)
+                return NULL;
+        for (char **variable = environ; *variable; variable++)
+                if (counts(*variable, config))
+                        (void)fprintf(out, "%s%.*s", ftell(out) ? ", " : "", (int)strcspn(*variable, "="), *variable);
+        (void)fclose(out);
+        if (names && !*names) {
+                free(names);
+                names = NULL;
+        }
+        return names;
+}
+
+int ucx_failed(const struct ucx_config *config, const char *step, ucs_status_t status)
+{
+        FERRY_CLEANUP(cleanup_free) char *environment = ucx_environment(config);
+        const char *reason = ucs.status_string(status);
+        int r = ucx_errno(status);
+
+        log_event(LOG_ERROR, "network transport not opened", LOG_S("step", step), LOG_S("reason", reason),
+                  LOG_S("environment", environment));
+        if (config->detail && environment && r != -EADDRINUSE && r != -ENOMEM)
+                (void)snprintf(config->detail, TRANSPORT_REASON_SIZE,
+                               "UCX cannot open the network transport (%s: %s; the log says more), and the environment "
+                               "changes its settings: unset %.160s",
+                               step, reason, environment);
+        return r;
 }
 
 /* Whether UCX gets a single interface. interfaces: what Ferry has chosen, or NULL. */
@@ -138,8 +182,11 @@ static void configure(const struct ucx *ucx, const struct ucx_config *config, co
                 { "TCP_SNDBUF", ucx->listen.loopback ? "256k" : NULL, false },
                 /* Else a restart cannot bind its port while old connections are in TIME_WAIT. */
                 { "CM_REUSEADDR", "y", false },
-                /* With connections by rdmacm, the deletion of an RDMA link aborts the process. */
-                { "SOCKADDR_TLS_PRIORITY", "tcp", false },
+                /*
+                 * With connections by rdmacm, the deletion of an RDMA link aborts the process, and so does the start
+                 * where there is no RDMA.
+                 */
+                { "SOCKADDR_TLS_PRIORITY", "tcp", !ucx_has_rdma() },
         };
 
         apply(ucp_config, settings, FERRY_ARRAY_SIZE(settings));
@@ -160,13 +207,13 @@ static ucs_status_t init_context(struct ucx *ucx, const ucp_params_t *params, uc
 
         if (ucx_is_before(16) || !ucx_is_before(17)) {
                 apply(config, &with, 1);
-                status = ucp_init(params, config, &ucx->context);
+                status = ucp.init_version(UCP_API_MAJOR, UCP_API_MINOR, params, config, &ucx->context);
                 ucx->cached = status == UCS_OK && !getenv("UCX_RCACHE_ENABLE");
                 if (status == UCS_OK)
                         return status;
         }
         apply(config, &without, 1);
-        return ucp_init(params, config, &ucx->context);
+        return ucp.init_version(UCP_API_MAJOR, UCP_API_MINOR, params, config, &ucx->context);
 }
 
 int ucx_context_open(struct ucx *ucx, const struct ucx_config *config)
@@ -187,16 +234,18 @@ int ucx_context_open(struct ucx *ucx, const struct ucx_config *config)
         if (r < 0)
                 return r;
         ucx->put = put_is_safe();
-        status = ucp_config_read(NULL, NULL, &ucp_config);
+        ucx_redirect();
+        status = ucp.config_read(NULL, NULL, &ucp_config);
         if (status != UCS_OK)
-                return ucx_failed("configuration", status);
+                return ucx_failed(config, "configuration", status);
         configure(ucx, config, interfaces, ucp_config);
         status = init_context(ucx, &params, ucp_config);
-        ucp_config_release(ucp_config);
-        return status == UCS_OK ? 0 : ucx_failed("transports", status);
+        ucp.config_release(ucp_config);
+        ucx_redirect(); /* it has loaded modules */
+        return status == UCS_OK ? 0 : ucx_failed(config, "transports", status);
 }
 
-int ucx_worker_open(struct ucx *ucx, ucp_am_recv_callback_t arrived)
+int ucx_worker_open(struct ucx *ucx, const struct ucx_config *config, ucp_am_recv_callback_t arrived)
 {
         ucp_worker_params_t params = {
                 .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
@@ -211,15 +260,15 @@ int ucx_worker_open(struct ucx *ucx, ucp_am_recv_callback_t arrived)
                 .cb = arrived,
                 .arg = ucx,
         };
-        ucs_status_t status = ucp_worker_create(ucx->context, &params, &ucx->worker);
+        ucs_status_t status = ucp.worker_create(ucx->context, &params, &ucx->worker);
 
         if (status != UCS_OK)
-                return ucx_failed("worker", status);
-        status = ucp_worker_set_am_recv_handler(ucx->worker, &handler);
+                return ucx_failed(config, "worker", status);
+        status = ucp.worker_set_am_recv_handler(ucx->worker, &handler);
         if (status != UCS_OK)
-                return ucx_failed("message handler", status);
-        status = ucp_worker_get_efd(ucx->worker, &ucx->base.fd);
-        return status == UCS_OK ? 0 : ucx_failed("event descriptor", status);
+                return ucx_failed(config, "message handler", status);
+        status = ucp.worker_get_efd(ucx->worker, &ucx->base.fd);
+        return status == UCS_OK ? 0 : ucx_failed(config, "event descriptor", status);
 }
 
 /* ---- memory ---- */
@@ -239,7 +288,7 @@ int ucx_register_memory(struct transport *transport, struct memory *memory)
 
         if (memory->space && (memory->space->only_copied || !ucx_of(transport)->gpudirect))
                 return 0; /* transfers stage it */
-        status = ucp_mem_map(ucx_of(transport)->context, &params, &handle);
+        status = ucp.mem_map(ucx_of(transport)->context, &params, &handle);
         if (status == UCS_OK) {
                 memory->handles[transport->index] = handle;
                 return 0;
@@ -247,18 +296,18 @@ int ucx_register_memory(struct transport *transport, struct memory *memory)
         if (memory->space) {
                 log_event(LOG_INFO, "GPU memory cannot be registered: transfers copy it through host memory",
                           LOG_S("transport", transport->name), LOG_U("size", memory->size),
-                          LOG_S("reason", ucs_status_string(status)));
+                          LOG_S("reason", ucs.status_string(status)));
                 return 0;
         }
         limit = ucx_memlock_limit();
         if (limit != UINT64_MAX && ucx_rdma_ports(NULL, 0)) {
                 log_event(LOG_ERROR, "memory registration failed", LOG_S("transport", transport->name),
-                          LOG_U("size", memory->size), LOG_S("reason", ucs_status_string(status)),
+                          LOG_U("size", memory->size), LOG_S("reason", ucs.status_string(status)),
                           LOG_U("memlock_bytes", limit), LOG_S("advice", UCX_MEMLOCK_ADVICE));
                 return -ENOMEM;
         }
         log_event(LOG_ERROR, "memory registration failed", LOG_S("transport", transport->name),
-                  LOG_U("size", memory->size), LOG_S("reason", ucs_status_string(status)));
+                  LOG_U("size", memory->size), LOG_S("reason", ucs.status_string(status)));
         return ucx_errno(status);
 }
 
@@ -267,7 +316,7 @@ void ucx_deregister_memory(struct transport *transport, struct memory *memory)
         void **handle = &memory->handles[transport->index];
 
         if (*handle)
-                (void)ucp_mem_unmap(ucx_of(transport)->context, *handle);
+                (void)ucp.mem_unmap(ucx_of(transport)->context, *handle);
         *handle = NULL;
 }
 
@@ -301,7 +350,7 @@ void ucx_context_facts(struct ucx *ucx)
         ucx->facts.transports = (const char *const *)ucx->lanes;
         if (!out)
                 return;
-        ucp_context_print_info(ucx->context, out);
+        ucp.context_print_info(ucx->context, out);
         (void)fclose(out);
         for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
                 add_lane(ucx, line);

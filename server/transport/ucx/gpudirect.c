@@ -38,7 +38,7 @@ static bool is_possible(const struct device_ucx *ucx)
 void ucx_gpudirect_open(struct ucx *ucx, const struct ucx_config *config)
 {
         ucp_context_attr_t attr = { .field_mask = UCP_ATTR_FIELD_MEMORY_TYPES };
-        bool cuda = ucp_context_query(ucx->context, &attr) == UCS_OK &&
+        bool cuda = ucp.context_query(ucx->context, &attr) == UCS_OK &&
                     (attr.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
 
         ucx->facts.device = (struct device_ucx){ .open = true,

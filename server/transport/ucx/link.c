@@ -35,7 +35,7 @@ ucs_status_t ucx_link_connect(struct ucx_link *link, ucp_ep_params_t *params)
         params->err_mode = UCP_ERR_HANDLING_MODE_PEER;
         params->err_handler.cb = on_endpoint_error;
         params->err_handler.arg = link;
-        status = ucp_ep_create(ucx->worker, params, &link->endpoint);
+        status = ucp.ep_create(ucx->worker, params, &link->endpoint);
         if (status != UCS_OK) {
                 link->endpoint = NULL;
                 return status;
@@ -79,7 +79,7 @@ void ucx_link_fail(struct ucx_link *link, int error, const char *detail)
 
 void ucx_link_fail_status(struct ucx_link *link, ucs_status_t status)
 {
-        const char *reason = ucs_status_string(status);
+        const char *reason = ucs.status_string(status);
         char address[64], detail[TRANSPORT_DETAIL_SIZE]; /* an IPv6 address with zone and port has 63 */
 
         if (link->base.state == LINK_UP) {

@@ -15,10 +15,10 @@ static void on_connection(ucp_conn_request_h request, void *context)
                 link = NULL;
         }
         if (!link) {
-                (void)ucp_listener_reject(ucx->listener, request);
+                (void)ucp.listener_reject(ucx->listener, request);
                 return;
         }
-        if (ucp_conn_request_query(request, &attr) == UCS_OK)
+        if (ucp.conn_request_query(request, &attr) == UCS_OK)
                 link->peer = attr.client_address;
         ucx_watch_wake(ucx);
         status = ucx_link_connect(link, &params);
@@ -26,7 +26,7 @@ static void on_connection(ucp_conn_request_h request, void *context)
                 ucx_link_fail_status(link, status); /* the engine has the link: it must end like any other */
 }
 
-int ucx_listener_open(struct ucx *ucx)
+int ucx_listener_open(struct ucx *ucx, const struct ucx_config *config)
 {
         ucp_listener_params_t params = {
                 .field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER,
@@ -34,22 +34,22 @@ int ucx_listener_open(struct ucx *ucx)
                 .conn_handler = { .cb = on_connection, .arg = ucx },
         };
         ucp_listener_attr_t attr = { .field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR };
-        ucs_status_t status = ucp_listener_create(ucx->worker, &params, &ucx->listener);
+        ucs_status_t status = ucp.listener_create(ucx->worker, &params, &ucx->listener);
 
         if (status != UCS_OK)
-                return ucx_failed("listener", status);
-        status = ucp_listener_query(ucx->listener, &attr);
+                return ucx_failed(config, "listener", status);
+        status = ucp.listener_query(ucx->listener, &attr);
         if (status != UCS_OK)
-                return ucx_failed("listener address", status);
+                return ucx_failed(config, "listener address", status);
         return ucx_address_format(&attr.sockaddr, ucx->facts.data_address, sizeof(ucx->facts.data_address));
 }
 
 void ucx_listener_close(struct ucx *ucx)
 {
         if (ucx->listener)
-                ucp_listener_destroy(ucx->listener);
+                ucp.listener_destroy(ucx->listener);
         if (ucx->worker)
-                ucp_worker_destroy(ucx->worker);
+                ucp.worker_destroy(ucx->worker);
         ucx->listener = NULL;
         ucx->worker = NULL;
 }

@@ -3,17 +3,13 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <ucs/config/global_opts.h>
-#include <ucs/config/types.h>
-#include <ucs/debug/debug.h>
-#include <ucs/debug/log_def.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "ucx_internal.h"
 
 /*
- * When UCX's library is loaded, before main, it opens its log on standard output and installs handlers of fatal
+ * When UCX's library is loaded, it opens its log on standard output and installs handlers of fatal
  * signals. Its configuration comes too late for that, so both are undone here, by UCX's own functions.
  */
 
@@ -74,14 +70,14 @@ static void setup(void)
         static const int fatal[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE };
         struct sigaction now;
 
-        ucs_log_push_handler(handler);
+        ucs.log_push_handler(handler);
         /* Not from 1.20 on: UCX installs no handlers by default, and warns if told to remove them. */
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(fatal); i++)
                 if (sigaction(fatal[i], NULL, &now) == 0 && now.sa_handler != SIG_DFL)
-                        ucs_debug_disable_signal(fatal[i]);
+                        ucs.debug_disable_signal(fatal[i]);
         /* Before 1.14 UCX's default of 1,024 sockets allows only about 1,020 peers. */
         if (ucx_is_before(14) && !getenv("UCX_ASYNC_MAX_EVENTS") &&
-            ucs_global_opts_set_value("ASYNC_MAX_EVENTS", EVENTS_MAX) != UCS_OK)
+            ucs.global_opts_set_value("ASYNC_MAX_EVENTS", EVENTS_MAX) != UCS_OK)
                 log_event(LOG_DEBUG, "UCX setting unknown", LOG_S("key", "ASYNC_MAX_EVENTS"));
 }
 

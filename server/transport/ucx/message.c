@@ -82,13 +82,13 @@ void ucx_message_finished(struct ucx_message *m, ucs_status_t status)
 
 static void send_callback(void *request, ucs_status_t status, void *user_data)
 {
-        ucp_request_free(request);
+        ucp.request_free(request);
         ucx_message_finished(user_data, status);
 }
 
 static void receive_callback(void *request, ucs_status_t status, size_t length, void *user_data)
 {
-        ucp_request_free(request);
+        ucp.request_free(request);
         ucx_message_finished(user_data, status);
 }
 
@@ -220,7 +220,7 @@ void ucx_message_send_now(struct ucx_message *m)
         wire_encode(&m->base.header, m->header);
         ucx_pace_sent(link_of(m), &m->base.header);
         ucx_watch_wake(ucx_of_link(link_of(m)));
-        started(m, ucp_am_send_nbx(link_of(m)->endpoint, UCX_AM_ID, m->header, WIRE_SIZE, buffer.address, buffer.count,
+        started(m, ucp.am_send_nbx(link_of(m)->endpoint, UCX_AM_ID, m->header, WIRE_SIZE, buffer.address, buffer.count,
                                    &param));
 }
 
@@ -236,10 +236,10 @@ void ucx_message_receive_now(struct ucx_message *m)
 
         enter(m);
         if ((m->base.stream->off_host && !ucx_message_place(m)) || !find_payload(m, &buffer)) {
-                ucp_am_data_release(ucx->worker, m->descriptor);
+                ucp.am_data_release(ucx->worker, m->descriptor);
                 ucx_message_finished(m, UCS_ERR_NO_MEMORY);
                 return;
         }
         set_kind(ucx, &param, &buffer);
-        started(m, ucp_am_recv_data_nbx(ucx->worker, m->descriptor, buffer.address, buffer.count, &param));
+        started(m, ucp.am_recv_data_nbx(ucx->worker, m->descriptor, buffer.address, buffer.count, &param));
 }

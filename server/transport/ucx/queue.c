@@ -172,7 +172,7 @@ void ucx_receive(struct link *base, struct message *message, struct payload *pay
 
 static void refuse(struct ucx *ucx, struct ucx_message *m)
 {
-        ucp_am_data_release(ucx->worker, m->descriptor);
+        ucp.am_data_release(ucx->worker, m->descriptor);
         message_free(&ucx->base, &m->base); /* its link may be gone */
 }
 
@@ -335,7 +335,7 @@ unsigned ucx_worker_progress(struct ucx *ucx)
         unsigned n;
 
         ucx->in_progress = true;
-        n = ucp_worker_progress(ucx->worker);
+        n = ucp.worker_progress(ucx->worker);
         ucx->in_progress = false;
         return n;
 }

@@ -42,7 +42,7 @@ static bool arm(struct transport *transport)
 
         if (!ucx->worker)
                 return true;
-        return !ucx->deferred && !ucx->ready && !ucx->sweep_wanted && ucp_worker_arm(ucx->worker) == UCS_OK;
+        return !ucx->deferred && !ucx->ready && !ucx->sweep_wanted && ucp.worker_arm(ucx->worker) == UCS_OK;
 }
 
 static uint64_t deadline(const struct transport *transport)
@@ -98,7 +98,7 @@ static struct link *connect_link(struct transport *transport, const struct trans
                 return &link->base;
         }
         log_event(LOG_INFO, "endpoint not created", LOG_S("transport", transport->name),
-                  LOG_S("reason", ucs_status_string(status)));
+                  LOG_S("reason", ucs.status_string(status)));
         link_free(&link->base);
         *ret_error = -EHOSTUNREACH;
         return NULL;
@@ -112,7 +112,7 @@ static void fail(struct link *link, int error, const char *detail)
 static void close_context(struct ucx *ucx)
 {
         if (ucx->context)
-                ucp_cleanup(ucx->context);
+                ucp.cleanup(ucx->context);
         ucx->context = NULL;
         for (size_t i = 0; i < ucx->facts.n_transports; i++)
                 free(ucx->lanes[i]);
@@ -161,7 +161,7 @@ static void on_staged(void *context)
 {
         const struct ucx *ucx = context;
 
-        (void)ucp_worker_signal(ucx->worker);
+        (void)ucp.worker_signal(ucx->worker);
 }
 
 static void on_staging_room(void *context)
@@ -210,15 +210,18 @@ static bool has_tcp(const struct ucx *ucx)
  * bytes to its listener aborts the process, and its tcp transport stores incoming bytes at the address that the message
  * names.
  */
-static void warn_of_network(const struct ucx *ucx)
+static void warn_of_network(const struct ucx *ucx, const struct ucx_config *config)
 {
+        FERRY_CLEANUP(cleanup_free) char *environment = ucx_environment(config);
         const char *data = ucx->facts.data_address;
         char version[32];
 
         if (!has_device(ucx))
                 log_event(LOG_WARN, "the network transport cannot move bytes: UCX finds none of its devices",
-                          LOG_S("data", data),
-                          LOG_S("advice", "check --interfaces and --transports, and whether /sys shows this network"));
+                          LOG_S("data", data), LOG_S("environment", environment),
+                          LOG_S("advice", environment ? "unset these variables, or check --interfaces and --transports"
+                                                      : "check --interfaces and --transports, and whether /sys shows "
+                                                        "this network"));
         if (ucx->listen.loopback) {
                 log_event(LOG_INFO,
                           "UCX's listener has no protection: every user of this machine can crash this worker",
@@ -243,14 +246,12 @@ static void warn_of_network(const struct ucx *ucx)
 /* Opens UCX at an address that is up. Leaves nothing behind on failure. */
 static int open_network(struct ucx *ucx, const struct ucx_config *config)
 {
-        int r = ucx_check_loopback(&ucx->listen);
+        int r = ucx_context_open(ucx, config);
 
         if (r == 0)
-                r = ucx_context_open(ucx, config);
+                r = ucx_worker_open(ucx, config, ucx_message_arrived);
         if (r == 0)
-                r = ucx_worker_open(ucx, ucx_message_arrived);
-        if (r == 0)
-                r = ucx_listener_open(ucx);
+                r = ucx_listener_open(ucx, config);
         if (r < 0) {
                 ucx_listener_close(ucx);
                 close_context(ucx);
@@ -258,7 +259,7 @@ static int open_network(struct ucx *ucx, const struct ucx_config *config)
         }
         ucx_context_facts(ucx);
         ucx_gpudirect_open(ucx, config);
-        warn_of_network(ucx);
+        warn_of_network(ucx, config);
         return 0;
 }
 
@@ -278,8 +279,10 @@ int ucx_transport_new(const struct ucx_config *config, const struct transport_ha
                       struct transport **ret_transport)
 {
         struct ucx *ucx;
-        int r;
+        int r = ucx_library_load(config->detail);
 
+        if (r < 0)
+                return r;
         ucx_log_setup();
         ucx = calloc(1, sizeof(*ucx));
         if (!ucx)

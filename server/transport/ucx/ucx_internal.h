@@ -9,6 +9,10 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <ucp/api/ucp.h>
+#include <ucs/config/global_opts.h>
+#include <ucs/config/types.h>
+#include <ucs/debug/debug.h>
+#include <ucs/debug/log_def.h>
 
 #include <uthash.h>
 #include <utlist.h>
@@ -145,13 +149,70 @@ static inline struct ucx_message *ucx_message_of(struct message *message)
         return FERRY_CONTAINER_OF(message, struct ucx_message, base);
 }
 
-/* ---- version.c: the version of the loaded UCX. Any thread ---- */
+/* ---- library.c: UCX's library, its functions and its version. Any thread ---- */
 
+/* Every function of UCX that Ferry calls: the program is not linked to UCX. */
+#define UCP_FUNCTIONS(X)        \
+        X(am_data_release)      \
+        X(am_recv_data_nbx)     \
+        X(am_send_nbx)          \
+        X(cleanup)              \
+        X(config_modify)        \
+        X(config_read)          \
+        X(config_release)       \
+        X(conn_request_query)   \
+        X(context_print_info)   \
+        X(context_query)        \
+        X(ep_close_nbx)         \
+        X(ep_create)            \
+        X(ep_print_info)        \
+        X(get_version)          \
+        X(init_version)         \
+        X(listener_create)      \
+        X(listener_destroy)     \
+        X(listener_query)       \
+        X(listener_reject)      \
+        X(mem_map)              \
+        X(mem_unmap)            \
+        X(request_free)         \
+        X(worker_arm)           \
+        X(worker_create)        \
+        X(worker_destroy)       \
+        X(worker_get_efd)       \
+        X(worker_progress)      \
+        X(worker_set_am_recv_handler) \
+        X(worker_signal)
+#define UCS_FUNCTIONS(X)        \
+        X(debug_disable_signal) \
+        X(global_opts_set_value) \
+        X(log_push_handler)     \
+        X(status_string)
+#define UCP_FIELD(name) __typeof__(ucp_##name) *name;
+#define UCS_FIELD(name) __typeof__(ucs_##name) *name;
+
+/* Filled in once ucx_library_load has returned 0. */
+extern struct ucp_functions {
+        UCP_FUNCTIONS(UCP_FIELD)
+} ucp;
+extern struct ucs_functions {
+        UCS_FUNCTIONS(UCS_FIELD)
+} ucs;
+
+/*
+ * Loads UCX unless it is loaded. 0; -ENOTSUP with a logged reason: it is not installed, too old, of the parent before a
+ * fork(), or would abort the process. detail: TRANSPORT_REASON_SIZE bytes for the reason, or NULL.
+ */
+int ucx_library_load(char *detail);
+/* A function of the loaded UCX by its name, or NULL. */
+void *ucx_library_find(const char *name);
 /* Whether the UCX that is loaded is older than 1.<minor>. */
 bool ucx_is_before(unsigned minor);
 int ucx_errno(ucs_status_t status);
-/* Logs that a step of the start failed; returns its -errno. */
-int ucx_failed(const char *step, ucs_status_t status);
+
+/* ---- log.c ---- */
+
+/* Routes UCX's log through ours and takes its handlers of fatal signals away. Once a process; any thread. */
+void ucx_log_setup(void);
 
 /* ---- address.c: where to listen ---- */
 
@@ -171,8 +232,14 @@ int ucx_address_format(const struct sockaddr_storage *address, char *text, size_
 
 /* ---- route.c: where UCX from 1.20 on connects ---- */
 
-/* 0, or -ENOTSUP, logged, if the address is loopback and this process cannot help UCX 1.20. */
-int ucx_check_loopback(const struct ucx_address *listen);
+/* In place of UCX's functions ucs_netlink_...; option is an int in 1.20.0, and a pointer where only libucs calls it. */
+int ucx_route_exists(int if_index, const struct sockaddr *remote, uintptr_t option);
+int ucx_is_best_route(int if_index, const struct sockaddr *remote);
+
+/* ---- redirect.c: functions that UCX gets from us ---- */
+
+/* To be called whenever UCX may have loaded a further library of its own. */
+void ucx_redirect(void);
 
 /* ---- rdma.c: RDMA devices and locked memory ---- */
 
@@ -202,8 +269,15 @@ int ucx_interfaces_check(const char *list);
 
 /* ---- context.c: settings, ucp_init, the worker ---- */
 
+/*
+ * The names of the UCX_* variables in the environment that count, "UCX_TLS, UCX_NET_DEVICES", or NULL. The caller frees
+ * them.
+ */
+char *ucx_environment(const struct ucx_config *config);
+/* Logs that a step of the start failed, and writes config->detail. Returns -errno. */
+int ucx_failed(const struct ucx_config *config, const char *step, ucs_status_t status);
 int ucx_context_open(struct ucx *ucx, const struct ucx_config *config);
-int ucx_worker_open(struct ucx *ucx, ucp_am_recv_callback_t arrived);
+int ucx_worker_open(struct ucx *ucx, const struct ucx_config *config, ucp_am_recv_callback_t arrived);
 int ucx_register_memory(struct transport *transport, struct memory *memory);
 void ucx_deregister_memory(struct transport *transport, struct memory *memory);
 /* Fills in the transports of ucx->facts. */
@@ -310,7 +384,7 @@ void ucx_address_wait_deregister(struct transport *transport, struct memory *mem
 
 /* ---- listener.c: links that peers open ---- */
 
-int ucx_listener_open(struct ucx *ucx);
+int ucx_listener_open(struct ucx *ucx, const struct ucx_config *config);
 /* Destroys the listener and UCX's worker, where they are. */
 void ucx_listener_close(struct ucx *ucx);
 

@@ -8,11 +8,11 @@
 unsigned fork_generation(void);
 
 /*
- * Registers a socket whose end tells peers that this process has died: a forked child closes it at once. After this
- * only fork_private_close may close it.
+ * Registers a descriptor that must end with this process, such as a socket whose end tells peers that it has died: a
+ * forked child closes it at once. After this only fork_private_close may close it.
  */
 void fork_private(int fd);
-/* Closes it. fd -1 = none. */
-void fork_private_close(int fd);
+/* Closes a descriptor, registered or not; as close(). fd -1 = none. */
+int fork_private_close(int fd);
 
 #endif

@@ -58,7 +58,13 @@ enum {
 /* Each claim takes some KiB, and one operation may serve any number at once. */
 enum { ENGINE_CLAIMS_MAX = 1 << 16 };
 
-enum { ENGINE_TRANSPORT_SIZE = 32, ENGINE_ADDRESS_SIZE = 280, ENGINE_DETAIL_SIZE = 160, ENGINE_SPIN_DEFAULT_US = 500 };
+enum {
+        ENGINE_TRANSPORT_SIZE = 32,
+        ENGINE_ADDRESS_SIZE = 280,
+        ENGINE_DETAIL_SIZE = 160,
+        ENGINE_REASON_SIZE = 400,
+        ENGINE_SPIN_DEFAULT_US = 500,
+};
 
 /* How a transfer ended. */
 struct engine_outcome {
@@ -157,6 +163,9 @@ struct engine_config {
         struct engine_operations operations;
         struct engine_observer observer;
         struct metrics *metrics; /* may be NULL */
+        /* Of ENGINE_REASON_SIZE: why engine_new failed, a sentence for users, where that says more than its error. May be
+         * NULL. */
+        char *reason;
 };
 
 /*
@@ -166,7 +175,7 @@ struct engine_config {
  */
 struct engine_facts {
         atomic_bool network_waits;
-        char ucx_version[32];
+        char ucx_version[32];                   /* "" = the network transport is off, and UCX is not loaded */
         struct device_ucx device;               /* when the network transport is open */
         const char *local_directory;            /* NULL = the local transport is off */
         size_t mappings_max;                    /* memories of local peers that stay mapped while they are idle */
@@ -177,7 +186,8 @@ struct engine_facts {
 
 /*
  * Opens the transports, starts the thread. 0 with *ret_engine; -EADDRINUSE, -EADDRNOTAVAIL, -EINVAL (data_listen,
- * transports, interfaces), -ENODEV (UCX has no such transport), other -errno. The reason is logged.
+ * transports, interfaces), -ENODEV (UCX has no such transport), -ENOTSUP (no UCX that can be loaded), other -errno. The
+ * reason is logged.
  */
 int engine_new(const struct engine_config *config, struct engine **ret_engine);
 

@@ -27,6 +27,7 @@
 enum {
         TRANSPORT_NAME_SIZE = 32,
         TRANSPORT_DETAIL_SIZE = 160,
+        TRANSPORT_REASON_SIZE = 400, /* why a transport cannot be opened */
         TRANSPORT_ADDRESS_SIZE = 280,
         TRANSPORTS_MAX = 3,
         TRANSPORT_WINDOW_DEFAULT = 4,   /* chunks in flight over one link */

@@ -8,6 +8,7 @@
 /*
  * Peers anywhere, by UCX: active messages over ucp_listener endpoints with peer error handling and without
  * UCP_FEATURE_RMA; bulk by rendezvous, over TCP or RDMA. carrier is UCX's name of the lane: "tcp", "rc_verbs", ….
+ * UCX's library is loaded by the first ucx_transport_new of the process, and stays.
  */
 
 /* The strings stay as long as the transport. */
@@ -19,6 +20,7 @@ struct ucx_config {
         enum device_gpudirect gpu_direct;
         uint32_t chunk_size; /* bytes of one rendezvous at most; 0 = by the measured round trip */
         uint32_t window;     /* chunks in flight over one link; 0 = default */
+        char *detail;        /* of TRANSPORT_REASON_SIZE: why it was not opened, a sentence for users; may be NULL */
 };
 
 /* The properties of UCX on this machine. */
@@ -34,7 +36,8 @@ struct ucx_facts {
  * nobody until then, and says so in the log.
  *
  * 0 with *ret_transport; -EADDRINUSE, -EADDRNOTAVAIL, -EINVAL (data_listen, transports, interfaces), -ENODEV (UCX has
- * no such transport), -ENOTSUP (route.c), other -errno. The reason is logged.
+ * no such transport), -ENOTSUP (this system has no UCX that can be loaded), other -errno. The reason is logged; where
+ * config->detail can say more than the error it is filled in, else left alone.
  */
 int ucx_transport_new(const struct ucx_config *config, const struct transport_handlers *handlers, size_t index,
                       struct transport **ret_transport);
@@ -42,10 +45,6 @@ int ucx_transport_new(const struct ucx_config *config, const struct transport_ha
 /* Stays as long as the transport. */
 const struct ucx_facts *ucx_transport_facts(const struct transport *transport);
 
-/* "1.18.1"; text of at least 32 bytes. Any thread. */
+/* "1.18.1"; text of at least 32 bytes. A transport must have been opened. Any thread. */
 void ucx_version(char *text, size_t size);
-
-/* Routes UCX's log through ours and takes its handlers of fatal signals away. Once a process; any thread. */
-void ucx_log_setup(void);
-
 #endif

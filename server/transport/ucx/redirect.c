@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/fork.h"
+#include "base/log.h"
+#include "ucx_internal.h"
+
+/*
+ * Functions that UCX's libraries get from us. UCX opens listeners, connections, epolls and pipes without close-on-exec,
+ * from its own thread as well, so a program that a worker's process starts would inherit them: the port stays bound
+ * after the worker's death, and peers connect to nobody. Nothing but the call itself tells which descriptors are UCX's,
+ * and system() and posix_spawn() run no handler that could close them. So the calls are answered here, which also has
+ * the descriptors closed in a child that only forks. The others mend faults of UCX (route.c).
+ *
+ * A library calls another through a table that the dynamic linker fills in, by the name of the function (ELF, "dynamic
+ * relocations"). This file changes these entries, of UCX's libraries only: no other code of the process is concerned,
+ * also where another UCX is in it.
+ */
+
+/* ---- descriptors ---- */
+
+static int private(int fd)
+{
+        if (fd >= 0)
+                fork_private(fd);
+        return fd;
+}
+
+static int open_socket(int domain, int type, int protocol)
+{
+        return private(socket(domain, type | SOCK_CLOEXEC, protocol));
+}
+
+static int accept_connection(int fd, struct sockaddr *address, socklen_t *length)
+{
+        return private(accept4(fd, address, length, SOCK_CLOEXEC));
+}
+
+static int open_epoll(int size)
+{
+        return private(epoll_create1(EPOLL_CLOEXEC));
+}
+
+static int open_pipe(int fds[2])
+{
+        int r = pipe2(fds, O_CLOEXEC);
+
+        if (r == 0) {
+                (void)private(fds[0]);
+                (void)private(fds[1]);
+        }
+        return r;
+}
+
+static int open_timer(int clock, int flags)
+{
+        return private(timerfd_create(clock, flags | TFD_CLOEXEC));
+}
+
+static const struct redirect {
+        const char *name;
+        void *instead;
+} redirects[] = {
+        { "socket", (void *)open_socket },
+        { "accept", (void *)accept_connection },
+        { "epoll_create", (void *)open_epoll },
+        { "pipe", (void *)open_pipe },
+        { "timerfd_create", (void *)open_timer },
+        { "close", (void *)fork_private_close },
+        { "ucs_netlink_route_exists", (void *)ucx_route_exists },
+        { "ucs_netlink_is_best_route", (void *)ucx_is_best_route },
+};
+
+static void *instead_of(const char *name)
+{
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(redirects); i++)
+                if (strcmp(name, redirects[i].name) == 0)
+                        return redirects[i].instead;
+        return NULL;
+}
+
+/* ---- the entries of one library ---- */
+
+/* Of a library. Relocations with and without an addend begin with the same two fields. */
+struct library {
+        uintptr_t base;
+        uintptr_t read_only, read_only_end; /* what the dynamic linker has made read-only after it filled it in */
+        const ElfW(Sym) *symbols;
+        const char *names;
+        struct {
+                uintptr_t start, size;
+                size_t step;
+        } relocations[3];
+};
+
+#if __ELF_NATIVE_CLASS == 64
+#define SYMBOL_OF(info) ELF64_R_SYM(info)
+#else
+#define SYMBOL_OF(info) ELF32_R_SYM(info)
+#endif
+
+enum { WITH_ADDEND, WITHOUT_ADDEND, OF_CALLS };
+
+static uintptr_t page_size(void)
+{
+        return (uintptr_t)sysconf(_SC_PAGESIZE);
+}
+
+static uintptr_t page_of(uintptr_t address)
+{
+        return address & ~(page_size() - 1);
+}
+
+/* glibc has made these addresses absolute on most machines, musl on none. */
+static uintptr_t absolute(const struct library *library, uintptr_t address)
+{
+        return address < library->base ? library->base + address : address;
+}
+
+static void read_dynamic(struct library *library, const ElfW(Dyn) *dynamic)
+{
+        library->relocations[WITH_ADDEND].step = sizeof(ElfW(Rela));
+        library->relocations[WITHOUT_ADDEND].step = sizeof(ElfW(Rel));
+        for (; dynamic->d_tag != DT_NULL; dynamic++) {
+                uintptr_t value = dynamic->d_un.d_ptr;
+
+                switch (dynamic->d_tag) {
+                case DT_SYMTAB:
+                        library->symbols = (const void *)absolute(library, value);
+                        break;
+                case DT_STRTAB:
+                        library->names = (const void *)absolute(library, value);
+                        break;
+                case DT_RELA:
+                        library->relocations[WITH_ADDEND].start = absolute(library, value);
+                        break;
+                case DT_RELASZ:
+                        library->relocations[WITH_ADDEND].size = value;
+                        break;
+                case DT_REL:
+                        library->relocations[WITHOUT_ADDEND].start = absolute(library, value);
+                        break;
+                case DT_RELSZ:
+                        library->relocations[WITHOUT_ADDEND].size = value;
+                        break;
+                case DT_JMPREL:
+                        library->relocations[OF_CALLS].start = absolute(library, value);
+                        break;
+                case DT_PLTRELSZ:
+                        library->relocations[OF_CALLS].size = value;
+                        break;
+                case DT_PLTREL:
+                        library->relocations[OF_CALLS].step = value == DT_RELA ? sizeof(ElfW(Rela)) : sizeof(ElfW(Rel));
+                        break;
+                default:
+                        break;
+                }
+        }
+}
+
+/* Other threads may call through the entry meanwhile. */
+static void set_entry(const struct library *library, uintptr_t entry, void *function)
+{
+        uintptr_t page = page_of(entry);
+        bool read_only = entry >= library->read_only && entry < library->read_only_end;
+
+        if (*(void *const *)entry == function) /* it was set before */
+                return;
+        if (read_only && mprotect((void *)page, page_size(), PROT_READ | PROT_WRITE) < 0) {
+                log_event(LOG_WARN, "programs that this process starts inherit sockets of UCX: a page is read-only");
+                return;
+        }
+        atomic_store((void *_Atomic *)entry, function);
+        if (read_only)
+                (void)mprotect((void *)page, page_size(), PROT_READ);
+}
+
+static void set_entries(const struct library *library)
+{
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(library->relocations); i++) {
+                uintptr_t start = library->relocations[i].start, end = start + library->relocations[i].size;
+
+                for (uintptr_t at = start; start && at < end; at += library->relocations[i].step) {
+                        const ElfW(Rel) *relocation = (const void *)at;
+                        const char *name = library->names + library->symbols[SYMBOL_OF(relocation->r_info)].st_name;
+                        void *function = *name ? instead_of(name) : NULL;
+
+                        if (function)
+                                set_entry(library, library->base + relocation->r_offset, function);
+                }
+        }
+}
+
+/* ---- UCX's libraries ---- */
+
+/* Whether the path is that of UCX's libraries or, in a folder there, of its modules. */
+static bool is_of_ucx(const char *path, const char *ucp_path)
+{
+        const char *name = strrchr(path, '/'), *end = strrchr(ucp_path, '/');
+
+        return name && end && strncmp(name, "/libuc", strlen("/libuc")) == 0 &&
+               strncmp(path, ucp_path, (size_t)(end - ucp_path) + 1) == 0;
+}
+
+static int look_at_library(struct dl_phdr_info *info, size_t size, void *ucp_path)
+{
+        struct library library = { .base = info->dlpi_addr };
+
+        if (!is_of_ucx(info->dlpi_name, ucp_path))
+                return 0;
+        for (size_t i = 0; i < info->dlpi_phnum; i++) {
+                const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+
+                if (part->p_type == PT_GNU_RELRO) {
+                        library.read_only = page_of(library.base + part->p_vaddr);
+                        library.read_only_end = page_of(library.base + part->p_vaddr + part->p_memsz);
+                } else if (part->p_type == PT_DYNAMIC) {
+                        read_dynamic(&library, (const void *)(library.base + part->p_vaddr));
+                }
+        }
+        if (library.symbols && library.names)
+                set_entries(&library);
+        return 0;
+}
+
+void ucx_redirect(void)
+{
+        Dl_info ucp_library;
+
+        if (dladdr((void *)ucp.get_version, &ucp_library))
+                (void)dl_iterate_phdr(look_at_library, (void *)ucp_library.dli_fname);
+}
