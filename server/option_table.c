@@ -340,7 +340,7 @@ const struct option option_table[] = {
           WORKER(max_regions),
           .min = 1,
           .max = 60000,
-          .help = "Number of regions (default 4096)" },
+          .help = "Number of regions that clients create (default 4096)" },
         { .group = GROUP_LIMITS,
           .flag = "max-operations",
           .argument = "N",

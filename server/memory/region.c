@@ -149,7 +149,7 @@ int region_create(struct region_table *table, const struct region_spec *spec, st
         detail[0] = '\0';
         r = parameters_check(spec, detail);
         if (r == 0)
-                r = region_table_reserve(table, spec->size, &now, detail);
+                r = region_table_reserve(table, spec, spec->size, &now, detail);
         if (r != 0)
                 return r;
         private = private_new(table, spec, true);
@@ -160,7 +160,7 @@ int region_create(struct region_table *table, const struct region_spec *spec, st
         else
                 r = large_create(private);
         if (r != 0) {
-                region_table_cancel(table, spec->size);
+                region_table_cancel(table, spec, spec->size);
                 if (private)
                         region_private_free(private);
                 return r;
@@ -182,7 +182,7 @@ int region_adopt(struct region_table *table, void *address, const struct region_
         if (r == 0 && (!address || __builtin_add_overflow((uintptr_t)address, spec->size - 1, &end)))
                 r = invalid(detail, "No memory has this address and size");
         if (r == 0)
-                r = region_table_reserve(table, 0, &now, detail);
+                r = region_table_reserve(table, spec, 0, &now, detail);
         if (r != 0)
                 return r;
         private = private_new(table, spec, false);
@@ -195,7 +195,7 @@ int region_adopt(struct region_table *table, void *address, const struct region_
                         r = ready_list(private);
         }
         if (r != 0) {
-                region_table_cancel(table, 0);
+                region_table_cancel(table, spec, 0);
                 if (private)
                         region_private_free(private);
                 return r;

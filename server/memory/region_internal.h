@@ -36,6 +36,7 @@ struct region_table {
         struct region **ordered;      /* the same by ascending serial */
         size_t n_regions, capacity;   /* of ordered; capacity >= n_regions + n_pending */
         size_t n_pending;             /* small regions that are being made and not listed yet */
+        size_t n_held;                /* of both, those that the program made */
         uint64_t bytes_listed;        /* of the worker's own memory in listed regions, without the failed ones */
         uint64_t bytes_reserved, bytes_freeing;
         uint64_t bytes_unchecked; /* of small regions since the last check of the system's memory */
@@ -103,8 +104,9 @@ static inline struct region_private *region_of_job(struct maker_job *job)
  * the bytes are free already, nothing must be freed before. Undone by region_table_cancel, or turned into a listed
  * region by region_table_add.
  */
-int region_table_reserve(struct region_table *table, uint64_t bytes, bool *ret_now, char detail[REGION_DETAIL_SIZE]);
-void region_table_cancel(struct region_table *table, uint64_t bytes);
+int region_table_reserve(struct region_table *table, const struct region_spec *spec, uint64_t bytes, bool *ret_now,
+                         char detail[REGION_DETAIL_SIZE]);
+void region_table_cancel(struct region_table *table, const struct region_spec *spec, uint64_t bytes);
 
 /*
  * Whether the limit has room for all reserved bytes: 0 or FERRY_E_NO_SPACE. *ret_freeing: some bytes are being freed,

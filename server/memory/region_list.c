@@ -24,6 +24,7 @@ static void unlist(struct region_table *table, struct region_private *private)
         size_t i = ordered_after(table, private->serial) - 1;
         memmove(&table->ordered[i], &table->ordered[i + 1], (table->n_regions - i - 1) * sizeof(struct region *));
         table->n_regions--;
+        table->n_held -= private->region.held;
         if (region_state(&private->region) != REGION_FAILED)
                 table->bytes_listed -= region_own_bytes(private);
         region_table_publish(table);

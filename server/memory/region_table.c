@@ -112,14 +112,17 @@ static bool limit_holds(const struct region_table *table)
         return table->bytes_reserved <= limit && table->bytes_freeing <= limit - table->bytes_reserved;
 }
 
-int region_table_reserve(struct region_table *table, uint64_t bytes, bool *ret_now, char detail[REGION_DETAIL_SIZE])
+int region_table_reserve(struct region_table *table, const struct region_spec *spec, uint64_t bytes, bool *ret_now,
+                         char detail[REGION_DETAIL_SIZE])
 {
         const struct region_config *config = &table->config;
         int r = 0;
 
         pthread_mutex_lock(&table->lock);
-        if (table->n_regions + table->n_pending >= config->max_regions) {
-                (void)snprintf(detail, REGION_DETAIL_SIZE, "--max-regions is %zu, and as many regions exist",
+        if (!spec->held && table->n_regions + table->n_pending - table->n_held >= config->max_regions) {
+                (void)snprintf(detail, REGION_DETAIL_SIZE,
+                               "--max-regions is %zu, and clients have as many: delete regions, or use one region for "
+                               "several slices",
                                config->max_regions);
                 r = FERRY_E_LIMIT_REACHED;
         } else if (bytes > config->memory_limit || table->bytes_reserved > config->memory_limit - bytes) {
@@ -129,6 +132,7 @@ int region_table_reserve(struct region_table *table, uint64_t bytes, bool *ret_n
         }
         if (r == 0) {
                 table->n_pending++;
+                table->n_held += spec->held;
                 table->bytes_reserved += bytes;
                 *ret_now = limit_holds(table);
         }
@@ -136,10 +140,11 @@ int region_table_reserve(struct region_table *table, uint64_t bytes, bool *ret_n
         return r;
 }
 
-void region_table_cancel(struct region_table *table, uint64_t bytes)
+void region_table_cancel(struct region_table *table, const struct region_spec *spec, uint64_t bytes)
 {
         pthread_mutex_lock(&table->lock);
         table->n_pending--;
+        table->n_held -= spec->held;
         table->bytes_reserved -= bytes;
         pthread_mutex_unlock(&table->lock);
         makers_retry(table->makers);
@@ -212,7 +217,7 @@ void region_table_observe(struct region_table *table, uint64_t id, struct region
 void region_totals(struct region_table *table, size_t *ret_regions, uint64_t *ret_bytes)
 {
         pthread_mutex_lock(&table->lock);
-        *ret_regions = table->n_regions;
+        *ret_regions = table->n_regions - table->n_held;
         *ret_bytes = table->bytes_listed;
         pthread_mutex_unlock(&table->lock);
 }

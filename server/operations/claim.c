@@ -81,8 +81,8 @@ static uint64_t descriptor_handle(uint64_t operation, size_t i)
 {
         uint64_t mixed = operation * UINT64_C(0x9e3779b97f4a7c15);
 
-        _Static_assert(FERRY_METADATA_DESCRIPTORS <= 1 << 16, "an index fits into 16 bits");
-        return ((mixed >> 28) << 16 | (uint64_t)i) + 1;
+        _Static_assert(FERRY_METADATA_DESCRIPTORS <= 1 << 18, "an index fits into 18 bits");
+        return ((mixed >> 30) << 18 | (uint64_t)i) + 1;
 }
 
 static int metadata_new(const struct operation *operation, struct ferry_metadata **ret_metadata)

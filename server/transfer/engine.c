@@ -104,7 +104,7 @@ static int open_local(struct engine *engine, const struct engine_config *config)
         return r;
 }
 
-_Static_assert(ENGINE_REASON_SIZE == TRANSPORT_REASON_SIZE, "a transport's reason is passed on");
+_Static_assert((int)ENGINE_REASON_SIZE == (int)TRANSPORT_REASON_SIZE, "a transport's reason is passed on");
 
 static int open_ucx(struct engine *engine, const struct engine_config *config)
 {

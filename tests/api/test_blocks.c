@@ -5,7 +5,7 @@
 
 /* Blocks of a paged cache: one descriptor, scattered in the order of its list. */
 
-enum { REGION = 4 * STEPS_MIB, SEED = 31, MOST = 65536 };
+enum { REGION = 4 * STEPS_MIB, SEED = 31, MOST = 262144 };
 
 /* One descriptor: where its pieces are, in their order, and how it is written. */
 struct shape {
@@ -120,8 +120,8 @@ ON_EACH_PAIR(blocks_arrive_in_the_order_of_their_list)
 
 ON_PAIR(as_many_blocks_as_there_may_be_are_one_descriptor)
 {
-        struct shape blocks = shape_blocks(0, 64, MOST, 4097), more = shape_blocks(0, 1, MOST + 1, 1);
-        struct shape whole = shape_slice(0, MOST * 64);
+        struct shape blocks = shape_blocks(0, 16, MOST, 4097), more = shape_blocks(0, 1, MOST + 1, 1);
+        struct shape whole = shape_slice(0, MOST * 16);
         struct json_object *operation;
         const char *body;
 

@@ -194,7 +194,7 @@ TEST(one_descriptor_too_many_is_refused)
         for (size_t i = 0; i < n; i++, at += sizeof(item) - 1)
                 memcpy(list + at, item, sizeof(item));
         strcpy(list + at - 1, "]");
-        refuse_with("descriptors", list, "/m/descriptors", "1 to 65536 elements");
+        refuse_with("descriptors", list, "/m/descriptors", "1 to 262144 elements");
         free(list);
 }
 

@@ -150,8 +150,7 @@ enum { FERRY_WORKER_ID_SIZE = 24 }; /* bytes of an id as text, with the NUL */
  * cannot be used by this process's workers again.
  *
  * FERRY_E_INVALID_PARAMETER (no address, size 0, not a name, not memory of that device); FERRY_E_UNKNOWN_DEVICE;
- * FERRY_E_LIMIT_REACHED ("max-regions"); FERRY_E_NO_SPACE (the system will not lock the memory for RDMA); -ENOMEM;
- * another -errno. Not from a callback.
+ * FERRY_E_NO_SPACE (the system will not lock the memory for RDMA); -ENOMEM; another -errno. Not from a callback.
  */
 int ferry_worker_region_add(struct ferry_worker *worker, void *address, size_t size, const char *device,
                             const char *name, char ret_id[FERRY_WORKER_ID_SIZE]);

@@ -95,7 +95,7 @@ struct region {
 
 struct region_config {
         uint64_t memory_limit; /* bytes of all worker-owned regions; 0 = no such region */
-        size_t max_regions;
+        size_t max_regions;    /* those that are held do not count */
         struct region_registrar registrar;
         struct region_observer observer;
         struct loop *loop;       /* times idle_ms; NULL: no region has that */
@@ -230,7 +230,7 @@ bool region_content_allowed(const struct region *region);
  */
 size_t region_page(struct region_table *table, uint64_t *cursor, struct region **page, size_t n);
 
-/* The number of listed regions, and the bytes of theirs that count against the limit. */
+/* What counts against the limits: the number of listed regions that are not held, and the bytes of all. */
 void region_totals(struct region_table *table, size_t *ret_regions, uint64_t *ret_bytes);
 
 #endif
