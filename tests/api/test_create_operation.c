@@ -262,9 +262,10 @@ ON_WORKER(descriptors_are_bounded_in_number)
         const char *region = region_make(w, 1000, 0);
 
         assert_int_equal(json_number(call_json(w, 200, "GET", "/v1/limits", NULL), "descriptors_max"), TOO_MANY - 1);
-        body = text_format("{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\",\"size\":1,\"count\":%d}]}", region,
-                           TOO_MANY);
-        assert_problem(w, "POST", "/v1/operations", body, 400, "invalid-parameter", "/descriptors/0/count");
+        assert_problem(w, "POST", "/v1/operations",
+                       text_format("{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\",\"size\":1,\"count\":%d}]}",
+                                   region, TOO_MANY),
+                       400, "invalid-parameter", "/descriptors/0/count");
         body = many_slices(region, MOST);
         operation = call_json(w, 201, "POST", "/v1/operations", body);
         assert_int_equal(json_number(operation, "bytes_total"), MOST);
