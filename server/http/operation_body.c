@@ -156,8 +156,8 @@ static bool count_pieces(struct resolving *r, uint64_t count, const char *field)
                 return true;
         r->too_many = true;
         return refuse_field(r, FERRY_E_INVALID_PARAMETER, field,
-                            "an operation has at most %llu descriptors, pieces counted one by one: divide the list among "
-                            "several operations",
+                            "an operation has at most %llu descriptors, pieces counted one by one: divide the list "
+                            "among several operations",
                             (unsigned long long)max);
 }
 

@@ -259,11 +259,12 @@ ON_WORKER(descriptors_are_bounded_in_number)
         enum { MOST = 100000, TOO_MANY = 262145 };
         struct json_object *operation;
         char *body;
-        const char *region = region_make(w, 1000, 0);
+        const char *region = region_make(w, TOO_MANY, 0);
 
         assert_int_equal(json_number(call_json(w, 200, "GET", "/v1/limits", NULL), "descriptors_max"), TOO_MANY - 1);
         assert_problem(w, "POST", "/v1/operations",
-                       text_format("{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\",\"size\":1,\"count\":%d}]}",
+                       text_format("{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\",\"size\":1,"
+                                   "\"count\":%d}]}",
                                    region, TOO_MANY),
                        400, "invalid-parameter", "/descriptors/0/count");
         body = many_slices(region, MOST);

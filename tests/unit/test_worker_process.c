@@ -76,8 +76,8 @@ static void move(struct ferry_worker *from, struct ferry_worker *to)
 }
 
 /*
- * Whether it is one of the pair by which libcurl (7.88) wakes itself, and which nobody outside of it can reach or close on
- * exec: a socket that has no name and is connected to this process.
+ * Whether it is one of the pair by which libcurl (7.88) wakes itself, which nobody else can reach or close on exec: a
+ * socket that has no name and is connected to this process.
  */
 static bool is_of_curl(int fd)
 {

@@ -13,8 +13,8 @@
 
 /*
  * UCX is loaded when the network transport is asked for, and stays. A worker without it needs no UCX, and is not
- * exposed to what UCX's constructors do to a process before main: they open a log, install handlers of signals, and, with
- * a host name of 64 characters, abort.
+ * exposed to what UCX's constructors do to a process: they open a log, install handlers of signals, and, with a host
+ * name of 64 characters, abort.
  */
 
 #define LIBRARY "libucp.so.0" /* the same for every UCX 1.x */
@@ -66,8 +66,9 @@ static int load(char *detail)
         handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
         if (!handle) {
                 (void)snprintf(detail, TRANSPORT_REASON_SIZE,
-                               "the network transport (--data-listen) needs UCX, which cannot be loaded: %.160s. Install "
-                               "the package libucx0 (Debian, Ubuntu), ucx (Fedora), openucx (Arch) or libucp0 (openSUSE)",
+                               "the network transport (--data-listen) needs UCX, which cannot be loaded: %.160s. "
+                               "Install the package libucx0 (Debian, Ubuntu), ucx (Fedora), openucx (Arch) or libucp0 "
+                               "(openSUSE)",
                                dlerror());
                 return -ENOTSUP;
         }

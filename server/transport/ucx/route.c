@@ -16,7 +16,8 @@
  *     the kernel is asked;
  *   - 1.20, which Ubuntu 26.04 has, looks on loopback for a route to bytes of the peer's address that are no IP address
  *     (openucx/ucx#11202, in 1.21): loopback, whose peers UCX has just compared by network namespace, has a route.
- * UCX asks a function of its libucs, in 1.20.0 the first of these two, from 1.20.1 on the second; redirect.c gives it ours.
+ * UCX asks a function of its libucs, in 1.20.0 the first of these two, from 1.20.1 on the second; redirect.c gives it
+ * ours.
  */
 
 static bool has_fault(void)
