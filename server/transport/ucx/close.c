@@ -69,9 +69,9 @@ static void close_foreign(struct ucx_link *link)
         ucs_status_ptr_t request;
 
         wire_encode(&answer, bytes);
-        request = ucp_am_send_nbx(link->endpoint, UCX_AM_ID, bytes, sizeof(bytes), NULL, 0, &param);
+        request = ucp.am_send_nbx(link->endpoint, UCX_AM_ID, bytes, sizeof(bytes), NULL, 0, &param);
         if (UCS_PTR_IS_PTR(request))
-                ucp_request_free(request);
+                ucp.request_free(request);
         close_endpoint(link, 0);
 }
 
