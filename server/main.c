@@ -248,6 +248,7 @@ static int run(const struct options *options)
         int signals, r;
 
         log_setup((enum log_level)options->log_level, (enum log_format)options->log_format);
+        options_check_environment();
         raise_file_limit();
         signals = signals_take();
         if (signals < 0)

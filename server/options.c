@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include <ferry/encoding.h>
+#include <ferry/variables.h>
 
 #include "base/log.h"
 #include "base/util.h"
@@ -211,6 +212,17 @@ int options_environment(struct options *options, bool daemon, char message[OPTIO
                         return r;
         }
         return 0;
+}
+
+static void warn_misspelt(const char *wrong, const char *near)
+{
+        log_event(LOG_WARN, "unknown variable in the environment", LOG_S("variable", wrong),
+                  LOG_S("did_you_mean", near));
+}
+
+void options_check_environment(void)
+{
+        ferry_variables_check(warn_misspelt);
 }
 
 const struct option *option_find(const char *flag, size_t length)

@@ -113,6 +113,9 @@ void option_variable(const struct option *option, char text[OPTION_VARIABLE_SIZE
  */
 int options_environment(struct options *options, bool daemon, char message[OPTION_MESSAGE_SIZE]);
 
+/* Logs which unknown names are close to known ones. Any thread. */
+void options_check_environment(void);
+
 /*
  * Parses the environment and argv, which wins. 0 with *ret_options, for options_clear; -EINVAL with a sentence that
  * names the flag and the values it takes; -ENOMEM. Stops at --help or --version.

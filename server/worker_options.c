@@ -39,6 +39,7 @@ int ferry_worker_options_environment(struct ferry_worker_options *options)
         char message[OPTION_MESSAGE_SIZE] = "";
         int r = options_environment(&options->parsed, false, message);
 
+        options_check_environment();
         return report(r, message);
 }
 

@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <ferry/variables.h>
+
 #include "cli.h"
 
 #define AT(field) offsetof(struct cli, field)
@@ -71,46 +73,6 @@ bool cli_option_belongs(const struct cli_option *option, const struct cli_comman
         return command ? option->commands && cli_option_applies(option, command) : !option->commands;
 }
 
-/* ---- what a wrong name may have meant ---- */
-
-enum { SUGGEST_NAME_MAX = 32 };
-
-static size_t suggest_distance(const char *a, const char *b)
-{
-        size_t row[SUGGEST_NAME_MAX + 1], n = strlen(b);
-        if (n > SUGGEST_NAME_MAX)
-                return SIZE_MAX;
-        for (size_t j = 0; j <= n; j++)
-                row[j] = j;
-        for (size_t i = 0; a[i]; i++) {
-                size_t corner = row[0]++;
-                for (size_t j = 0; j < n; j++) {
-                        size_t change = corner + (a[i] != b[j]), least = row[j] < row[j + 1] ? row[j] : row[j + 1];
-                        corner = row[j + 1];
-                        row[j + 1] = change < least + 1 ? change : least + 1;
-                }
-        }
-        return row[n];
-}
-
-/* The closest of n names to a wrong one; the strings are stride bytes apart. NULL = none is close. */
-static const char *suggest(const char *wrong, const char *const *names, size_t n, size_t stride)
-{
-        const char *best = NULL;
-        if (!*wrong)
-                return NULL;
-        size_t least = strlen(wrong) < 4 ? 2 : 3; /* a larger distance means another word */
-        for (size_t i = 0; i < n; i++) {
-                const char *name = *(const char *const *)(const void *)((const char *)names + i * stride);
-                size_t distance = strncmp(name, wrong, strlen(wrong)) == 0 ? 1 : suggest_distance(wrong, name);
-                if (distance < least) {
-                        least = distance;
-                        best = name;
-                }
-        }
-        return best;
-}
-
 /* ---- parsing ---- */
 
 struct parser {
@@ -149,7 +111,7 @@ static int parser_long(struct parser *p, const char *text)
                 if (strlen(cli_options[i].name) == length && strncmp(cli_options[i].name, text, length) == 0)
                         return parser_set(p, &cli_options[i], text[length] ? text + length + 1 : NULL);
         }
-        const char *near = suggest(text, &cli_options[0].name, cli_options_count, sizeof(cli_options[0]));
+        const char *near = ferry_suggest(text, &cli_options[0].name, cli_options_count, sizeof(cli_options[0]));
         return near ? cli_usage_error("no option --%s: did you mean --%s?", text, near)
                     : cli_usage_error("no option --%s (see ferry --help)", text);
 }
@@ -180,8 +142,14 @@ bool cli_option_given(const struct cli *cli, const char *const *field)
         return false;
 }
 
+static void parser_misspelt(const char *wrong, const char *near)
+{
+        (void)cli_problem("the variable %s is unknown: did you mean %s?", wrong, near);
+}
+
 static void parser_environment(struct cli *cli)
 {
+        ferry_variables_check(parser_misspelt);
         for (size_t i = 0; i < cli_options_count; i++) {
                 const struct cli_option *option = &cli_options[i];
                 const char *value = option->environment ? getenv(option->environment) : NULL;
@@ -198,7 +166,7 @@ int cli_command_find(const struct cli *cli, const char *name, const struct cli_c
                         return CLI_OK;
                 }
         }
-        const char *near = suggest(name, &cli->commands[0].name, cli->n_commands, sizeof(cli->commands[0]));
+        const char *near = ferry_suggest(name, &cli->commands[0].name, cli->n_commands, sizeof(cli->commands[0]));
         return near ? cli_usage_error("no command %s: did you mean %s?", name, near)
                     : cli_usage_error("no command %s (see ferry --help)", name);
 }

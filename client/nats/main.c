@@ -6,6 +6,7 @@
 
 #include <ferry/commit.h>
 #include <ferry/util.h>
+#include <ferry/variables.h>
 
 #include "bus.h"
 
@@ -68,8 +69,14 @@ static void set(struct bus_options *options, const struct option *option, const 
                 *(bool *)(void *)target = true;
 }
 
+static void warn_misspelt(const char *wrong, const char *near)
+{
+        (void)bus_fail(BUS_OK, "the variable %s is unknown: did you mean %s?", wrong, near);
+}
+
 static int read_environment(struct bus_options *options)
 {
+        ferry_variables_check(warn_misspelt);
         for (size_t i = 0; i < OPTIONS; i++) {
                 const struct option *o = &options_table[i];
                 const char *value = o->environment ? getenv(o->environment) : NULL;

@@ -204,6 +204,15 @@ ON_WORKER(a_taken_port_is_refused, "--data-listen", "127.0.0.1:0")
         refused(STRINGS("--listen", "127.0.0.1:0", "--data-listen", data), 1, "in use");
 }
 
+WITH_WORKER(a_misspelt_variable_is_warned_of)
+{
+        assert_int_equal(setenv("FERRY_MAX_REGION", "1", 1), 0);
+        worker_start(w, "w", NULL);
+        (void)unsetenv("FERRY_MAX_REGION");
+        worker_expect(w, "unknown variable in the environment");
+        assert_non_null(strstr(worker_log(w), "variable=FERRY_MAX_REGION did_you_mean=FERRY_MAX_REGIONS"));
+}
+
 WITH_WORKER(the_environment_sets_flags_and_the_command_line_wins)
 {
         struct json_object *limits, *ready;

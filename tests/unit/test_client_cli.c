@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ferry command against the scripted server. Its path comes as the first argument. */
+#include <ferry/variables.h>
+
 #include "cli_fixture.h"
 
 #define NO_CONTENT "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
@@ -31,6 +33,38 @@ TEST(help_names_every_command)
                 assert_non_null(end);
                 assert_in_range(end - line, 0, 80);
         }
+}
+
+/* Every name of a variable that the manual has. */
+static void assert_in_table(const char *path)
+{
+        char line[256], name[64];
+        FILE *file = fopen(path, "re");
+        assert_non_null(file);
+        while (fgets(line, sizeof(line), file)) {
+                const char *at = strstr(line, "Ev FERRY_");
+                bool found = !at || sscanf(at, "Ev %63[A-Z_]", name) != 1;
+                for (size_t i = 0; !found && i < ferry_variables_count; i++)
+                        found = strcmp(ferry_variables[i], name) == 0;
+                if (!found)
+                        fail_msg("%s is missing", name);
+        }
+        fclose(file);
+}
+
+TEST(a_misspelt_variable_is_warned_of)
+{
+        static const char page[] = FERRY_MAN_PAGE;
+        char other[sizeof(page) + 32];
+
+        assert_in_table(page);
+        snprintf(other, sizeof(other), "%.*s/nats/ferry-nats.1", (int)(strstr(page, "/cli/") - page), page);
+        assert_in_table(other);
+        setenv("FERRY_TOKEN", "/nonexistent", 1);
+        run(0, NULL, "", "version", NULL);
+        unsetenv("FERRY_TOKEN");
+        assert_string_equal(r.err, "ferry: the variable FERRY_TOKEN is unknown: did you mean FERRY_TOKEN_FILE?\n");
+        assert_string_equal(r.out, "ferry " FERRY_VERSION "\n");
 }
 
 /* The table of commands is the one source: the manual has what it prints, word for word. */

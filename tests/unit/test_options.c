@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <ferry/variables.h>
+
 #include "base/log.h"
 #include "base/util.h"
 #include "options.h"
@@ -75,6 +77,22 @@ TEST_WITH(every_type_of_flag_is_read, setup, teardown)
         assert_int_equal(options.worker.max_operations, 12);
         assert_int_equal(options.log_level, LOG_DEBUG);
         assert_int_equal(options.log_format, LOG_JSON);
+}
+
+/* So that a misspelt one is told by the name of the right one. */
+TEST(the_table_of_variables_has_each_flag)
+{
+        char variable[OPTION_VARIABLE_SIZE];
+
+        for (size_t i = 0; i < option_count; i++) {
+                bool found = option_table[i].not_in_environment;
+
+                option_variable(&option_table[i], variable);
+                for (size_t k = 0; k < ferry_variables_count; k++)
+                        found |= strcmp(ferry_variables[k], variable) == 0;
+                if (!found)
+                        fail_msg("%s is missing", variable);
+        }
 }
 
 TEST_WITH(a_value_may_hold_an_equals_sign, setup, teardown)
