@@ -7,10 +7,13 @@
 
 #include "base/util.h"
 #include "memory/region.h"
+#include "operations/operations.h"
 #include "worker_error.h"
 #include "worker_internal.h"
 
 /* Regions of the program: REST cannot delete them. */
+
+enum { LET_GO_MS = 250 /* as a DELETE of a region waits, but this holds the program's thread */ };
 
 _Static_assert((int)FERRY_WORKER_ID_SIZE == (int)FERRY_ID_TEXT_SIZE, "an id fits");
 
@@ -101,6 +104,10 @@ int ferry_worker_region_remove(struct ferry_worker *worker, const char *id)
         if (!region)
                 return FERRY_E_NOT_FOUND;
         r = region_delete_held(worker->regions, region->id);
+        if (r == FERRY_E_REGION_IN_USE && operation_store_lets_go(worker->operations, region->id)) {
+                region_await_unused(region, LET_GO_MS);
+                r = region_delete_held(worker->regions, region->id);
+        }
         region_unref(region);
         return r ? worker_fail(r, NULL) : 0;
 }

@@ -47,7 +47,8 @@ static void making_end(struct http_request *request)
         making_unref(making);
 }
 
-int making_begin(struct http_request *request, struct region *region, struct region_table *owner)
+static int begin(struct http_request *request, struct region *region, struct region_table *owner,
+                 bool (*wait)(struct region *region, struct region_waiter *waiter))
 {
         struct making *making = calloc(1, sizeof(*making));
 
@@ -58,10 +59,20 @@ int making_begin(struct http_request *request, struct region *region, struct reg
         making->owner = owner;
         making->waiter.wake = on_over;
         atomic_init(&making->references, 2);
-        if (!region_wait(region, &making->waiter))
+        if (!wait(region, &making->waiter))
                 on_over(&making->waiter);
         request_keep(request, making, making_end);
         return 0;
+}
+
+int making_begin(struct http_request *request, struct region *region, struct region_table *owner)
+{
+        return begin(request, region, owner, region_wait);
+}
+
+int making_begin_unused(struct http_request *request, struct region *region)
+{
+        return begin(request, region, NULL, region_wait_unused);
 }
 
 void making_keep(struct making *making)

@@ -10,8 +10,8 @@ struct region;
 struct region_table;
 
 /*
- * A request's wait for a region being prepared. It is the request's state, and ends with it. Other threads touch only
- * the latch.
+ * A request's wait for a region being prepared, or for the end of its uses. It is the request's state, and ends with
+ * it. Other threads touch only the latch.
  */
 struct making;
 
@@ -21,10 +21,13 @@ struct making;
  */
 int making_begin(struct http_request *request, struct region *region, struct region_table *owner);
 
+/* The same until nothing uses a region that is ready. */
+int making_begin_unused(struct http_request *request, struct region *region);
+
 /* The client will have the region. */
 void making_keep(struct making *making);
 
-/* Happens when the region is ready or has failed. */
+/* Happens when the region is ready or has failed, or is unused. */
 struct http_latch *making_over(struct making *making);
 
 struct region *making_region(const struct making *making);

@@ -261,8 +261,10 @@ int region_stream_begin(struct region *region)
 
 void region_stream_end(struct region *region)
 {
-        if (!region->private->owned)
+        if (!region->private->owned) {
                 region_unuse(region);
+                region_tell_unused(region);
+        }
         region_idle_touch(region->private);
         if (atomic_fetch_sub(&region->private->streams, 1) == 1 && region->private->owned && region_deleted(region))
                 region_table_begin_freeing(region->private->table, region->private);
@@ -271,5 +273,5 @@ void region_stream_end(struct region *region)
 
 uint32_t region_in_use(const struct region *region)
 {
-        return atomic_load(&region->private->uses) & ~REGION_DELETED;
+        return atomic_load(&region->private->uses) & REGION_USES;
 }

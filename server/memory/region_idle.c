@@ -30,7 +30,7 @@ uint64_t region_idle_due_us(const struct region *region)
         const struct region_private *private = region->private;
 
         if (!region->idle_ms || atomic_load(&private->state) == REGION_PREPARING ||
-            (atomic_load(&private->uses) & ~REGION_DELETED) || atomic_load(&private->streams) > 0)
+            (atomic_load(&private->uses) & REGION_USES) || atomic_load(&private->streams) > 0)
                 return UINT64_MAX;
         return idle_after(region, atomic_load(&private->found_us));
 }

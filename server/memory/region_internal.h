@@ -43,13 +43,15 @@ struct region_table {
         uint64_t last_serial;
 };
 
-/* Set in region_private.uses when the region was deleted; the other bits count the uses. */
+/* Bits of region_private.uses: the region was deleted; somebody waits until it is unused. The others count the uses. */
 #define REGION_DELETED UINT32_C(0x80000000)
+#define REGION_AWAITED UINT32_C(0x40000000) /* changed under the table's lock */
+#define REGION_USES UINT32_C(0x3fffffff)
 
 struct region_private {
         struct region_table *table; /* holds a reference */
         atomic_size_t references;   /* the table's, the maker's and the callers' */
-        _Atomic uint32_t uses;      /* REGION_DELETED | number of uses */
+        _Atomic uint32_t uses;      /* REGION_DELETED | REGION_AWAITED | number of uses */
         atomic_int state;           /* enum region_state; written under the table's lock */
         uint64_t serial;            /* fixed once listed */
         struct region region;

@@ -103,13 +103,20 @@ struct region *region_named(struct region_table *table, const char *name, struct
         return before && before->id == id ? region_ref(before) : region_find(table, id);
 }
 
+/* Marks a region without a use as deleted. Under the lock. */
+static bool delete_unused(struct region_private *private)
+{
+        uint32_t uses = atomic_load(&private->uses) & REGION_AWAITED;
+
+        return atomic_compare_exchange_strong(&private->uses, &uses, REGION_DELETED | uses);
+}
+
 enum deleter { BY_CLIENT, BY_HOLDER, BY_TIMER };
 
 static int delete_listed(struct region_table *table, uint64_t id, enum deleter by)
 {
         struct region_waiter *waiters = NULL;
         enum after after = AFTER_UNREF;
-        uint32_t unused = 0;
         int r = 0;
 
         pthread_mutex_lock(&table->lock);
@@ -120,7 +127,7 @@ static int delete_listed(struct region_table *table, uint64_t id, enum deleter b
                 r = FERRY_E_REGION_HELD;
         else if (by == BY_TIMER && !region_idle_is_over(private))
                 r = FERRY_E_REGION_IN_USE;
-        else if (!atomic_compare_exchange_strong(&private->uses, &unused, REGION_DELETED))
+        else if (!delete_unused(private))
                 r = FERRY_E_REGION_IN_USE;
         else
                 after = delete_locked(table, private, &waiters);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <assert.h>
+#include <time.h>
 #include <utlist.h>
 
 #include <ferry/error.h>
 
+#include "base/clock.h"
 #include "base/util.h"
 #include "region_internal.h"
 
@@ -135,6 +137,54 @@ bool region_unwait(struct region *region, struct region_waiter *waiter)
                 }
         pthread_mutex_unlock(&private->table->lock);
         return waited;
+}
+
+/* Under the lock. true: region_tell_unused will look for waiters. */
+static bool await_use(struct region_private *private)
+{
+        return (atomic_fetch_or(&private->uses, REGION_AWAITED) & REGION_USES) > 0;
+}
+
+bool region_wait_unused(struct region *region, struct region_waiter *waiter)
+{
+        struct region_private *private = region->private;
+        bool waits;
+
+        pthread_mutex_lock(&private->table->lock);
+        waits = await_use(private);
+        if (waits)
+                DL_APPEND(private->waiters, waiter);
+        pthread_mutex_unlock(&private->table->lock);
+        return waits;
+}
+
+void region_tell_unused(struct region *region)
+{
+        struct region_private *private = region->private;
+        struct region_waiter *waiters = NULL;
+
+        if (!(atomic_load(&private->uses) & REGION_AWAITED))
+                return;
+        pthread_mutex_lock(&private->table->lock);
+        if (!region_in_use(region)) {
+                atomic_fetch_and(&private->uses, ~REGION_AWAITED);
+                waiters = region_waiters_take(private->table, private);
+        }
+        pthread_mutex_unlock(&private->table->lock);
+        region_waiters_wake(waiters);
+}
+
+void region_await_unused(struct region *region, uint64_t ms)
+{
+        struct region_table *table = region->private->table;
+        const uint64_t until_us = clock_now_us() + ms * 1000;
+        const struct timespec until = { .tv_sec = (time_t)(until_us / 1000000),
+                                        .tv_nsec = (long)(until_us % 1000000) * 1000 };
+
+        pthread_mutex_lock(&table->lock);
+        while (await_use(region->private) && pthread_cond_timedwait(&table->changed, &table->lock, &until) == 0)
+                ;
+        pthread_mutex_unlock(&table->lock);
 }
 
 int region_await(struct region *region)

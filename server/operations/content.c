@@ -176,7 +176,8 @@ int operation_content_open(struct operation_store *store, struct operation *oper
                 return -ENOMEM;
         content_lock(store);
         transfer = transfer_find(operation, request);
-        if (!transfer && end_find(operation, request->transfer)) { /* the end came over another connection, and sooner */
+        if (!transfer &&
+            end_find(operation, request->transfer)) { /* the end came over another connection, and sooner */
                 r = FERRY_E_GONE;
                 content_unlock(store);
         } else if (!transfer) {

@@ -147,8 +147,9 @@ struct operation {
         struct operation *stopping_next;                 /* deferred_actions' */
 
         struct content_transfer *contents; /* transfers over HTTP; guarded by the store's content lock */
-        struct content_end *content_ends; /* those that their clients ended, a ring; NULL = none. Owned; the same lock */
-        uint32_t n_content_ends;          /* so far; the same lock */
+        struct content_end
+                *content_ends;   /* those that their clients ended, a ring; NULL = none. Owned; the same lock */
+        uint32_t n_content_ends; /* so far; the same lock */
 
         size_t n_descriptors;
         struct operation_descriptor descriptors[];
@@ -306,7 +307,7 @@ void throughput_get(struct throughput *throughput, uint64_t now_us, struct opera
 int operation_pins_new(const struct operation_slice *slices, size_t n, struct operation_pins **ret_pins);
 /* Gives the uses back. */
 void operation_pins_unuse(struct operation_pins *pins);
-/* Gives the references back; takes NULL, returns NULL. Without the lock. */
+/* Gives the references back, and tells those that wait for the uses; takes NULL, returns NULL. Without the lock. */
 struct operation_pins *operation_pins_free(struct operation_pins *pins);
 
 /* ---- references.c; operation_ref and operation_unref are in operations.h ---- */

@@ -70,8 +70,10 @@ struct operation_pins *operation_pins_free(struct operation_pins *pins)
 {
         if (!pins)
                 return NULL;
-        for (size_t i = 0; i < pins->n_regions; i++)
+        for (size_t i = 0; i < pins->n_regions; i++) {
+                region_tell_unused(pins->regions[i]);
                 (void)region_unref(pins->regions[i]);
+        }
         free(pins);
         return NULL;
 }

@@ -154,3 +154,25 @@ size_t operation_page(struct operation_store *store, const struct operation_filt
         *cursor = page.cursor;
         return page.n;
 }
+
+bool operation_store_lets_go(struct operation_store *store, uint64_t region)
+{
+        const struct operation_filter filter = { .kind = -1, .status = -1, .done = 0, .region = region };
+        struct operation *page[32];
+        uint64_t cursor = 0;
+        bool lets_go = true;
+
+        do {
+                size_t n = operation_page(store, &filter, &cursor, page, FERRY_ARRAY_SIZE(page));
+
+                store_lock(store);
+                for (size_t i = 0; i < n; i++)
+                        lets_go &= operation_terminal(page[i]) ||
+                                   (page[i]->n_active &&
+                                    page[i]->n_active + page[i]->n_completed >= operation_uses_max(page[i]));
+                store_unlock_plain(store);
+                for (size_t i = 0; i < n; i++)
+                        (void)operation_unref(page[i]);
+        } while (cursor && lets_go);
+        return lets_go;
+}

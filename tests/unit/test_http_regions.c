@@ -220,6 +220,57 @@ WITH_HTTP(a_broken_upload_keeps_what_came_and_lets_the_region_go)
         expect_status(http_call(h, "DELETE", text_format("/v1/regions/%s", h->region), "", NULL), 204);
 }
 
+WITH_HTTP(a_delete_looks_again_when_the_transfer_has_ended)
+{
+        FOR_EACH (int, error, 0, FERRY_E_PEER_LOST) {
+                struct operation *operation = make(h->f, FERRY_READABLE), *other;
+                struct engine_claim granted;
+                int fd;
+
+                assert_int_equal(claim(h->f, operation, &granted), 0);
+                if (error)
+                        operation_delete(h->f->store, operation); /* the transfer still uses the memory */
+                fd = http_begin(h, "DELETE", text_format("/v1/regions/%s", h->region), "", NULL);
+                await_parked(h, 1);
+                other = make(h->f, FERRY_READABLE);
+                end_claim(h->f, &granted, error);
+                expect_problem(raw_receive_last(fd), 409, "region-in-use");
+                operation_cancel(h->f->store, other);
+        }
+}
+
+/* The peer's client may have the end of a transfer sooner than this worker. */
+WITH_HTTP(a_delete_waits_for_the_last_use)
+{
+        struct operation *operation = make(h->f, FERRY_READABLE);
+        struct engine_claim granted;
+        int fd;
+
+        assert_int_equal(claim(h->f, operation, &granted), 0);
+        fd = http_begin(h, "DELETE", text_format("/v1/regions/%s", h->region), "", NULL);
+        await_parked(h, 1);
+        end_claim(h->f, &granted, 0);
+        expect_status(raw_receive_last(fd), 204);
+        assert_true(region_deleted(h->f->region));
+}
+
+/* One that no peer has claimed, or that further ones may. */
+WITH_HTTP(a_delete_does_not_wait_for_an_operation_that_goes_on)
+{
+        struct operation *offer = make(h->f, FERRY_WRITABLE), *shared;
+        const char *path = text_format("/v1/regions/%s", h->region);
+        struct engine_claim granted;
+
+        expect_problem(http_call(h, "DELETE", path, "", NULL), 409, "region-in-use");
+        operation_cancel(h->f->store, offer);
+        shared = make_readers(h->f, 2, 0);
+        assert_int_equal(claim(h->f, shared, &granted), 0);
+        expect_problem(http_call(h, "DELETE", path, "", NULL), 409, "region-in-use");
+        end_claim(h->f, &granted, 0);
+        operation_cancel(h->f->store, shared);
+        expect_status(http_call(h, "DELETE", path, "", NULL), 204);
+}
+
 WITH_HTTP(a_region_deleted_during_an_upload_ends_it_as_gone)
 {
         int fd = put(h, "", "Content-Length: 2\r\nExpect: 100-continue\r\n");

@@ -451,8 +451,7 @@ static struct moved *ask(struct peers *peers, const struct asked *asked, unsigne
 
         *moved = (struct moved){ .lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER };
         if (asked->direction < 0) {
-                const char *url =
-                        text_format("http://127.0.0.1:%u/v1/operations/op_0123456789abcdef/metadata", port);
+                const char *url = text_format("http://127.0.0.1:%u/v1/operations/op_0123456789abcdef/metadata", port);
 
                 assert_int_equal(peers_fetch_metadata(peers, url, on_metadata, NULL, moved, detail, sizeof(detail)), 0);
                 return moved;

@@ -248,8 +248,8 @@ WITH_STORE(a_transfer_that_was_ended_claims_nothing_afterwards)
                         assert_int_equal(open_range(f, operation, NULL, 7, 0, TOTAL, &content), FERRY_E_GONE);
                         assert_int_equal(look(f, operation).status, FERRY_INITIALIZED);
                         content = must_open(f, operation, 8, 0, 10);
-                        assert_int_equal(operation_content_end(f->store, operation, NULL, 8, FERRY_E_CANCELLED, &complete),
-                                         0);
+                        assert_int_equal(
+                                operation_content_end(f->store, operation, NULL, 8, FERRY_E_CANCELLED, &complete), 0);
                         assert_ended(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
                         operation_content_close(content, false);
                         test_release(operation);

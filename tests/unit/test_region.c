@@ -300,6 +300,53 @@ TEST_WITH(region_in_use_cannot_be_deleted, setup, teardown)
         region_unref(region);
 }
 
+static void count_wake(struct region_waiter *waiter)
+{
+        *(unsigned *)(void *)(waiter + 1) += 1;
+}
+
+/* Any thread; the use ends, and the wait for it. */
+static void *end_use(void *region)
+{
+        region_unuse(region);
+        region_tell_unused(region);
+        return NULL;
+}
+
+TEST_WITH(a_wait_for_the_last_use_ends_with_it, setup, teardown)
+{
+        struct region *region = create(4096);
+        struct {
+                struct region_waiter waiter;
+                unsigned n;
+        } wait = { .waiter.wake = count_wake };
+        pthread_t thread;
+
+        assert_false(region_wait_unused(region, &wait.waiter));
+        assert_int_equal(region_use(region), 0);
+        assert_int_equal(region_use(region), 0);
+        assert_true(region_wait_unused(region, &wait.waiter));
+        (void)end_use(region);
+        region_unuse(region);
+        assert_int_equal(wait.n, 0);
+        region_tell_unused(region);
+        region_tell_unused(region);
+        assert_int_equal(wait.n, 1);
+        assert_false(region_unwait(region, &wait.waiter));
+
+        assert_int_equal(region_use(region), 0);
+        assert_true(region_wait_unused(region, &wait.waiter));
+        assert_true(region_unwait(region, &wait.waiter));
+        region_await_unused(region, 1);
+        assert_int_equal(region_in_use(region), 1);
+        assert_int_equal(pthread_create(&thread, NULL, end_use, region), 0);
+        region_await_unused(region, WAIT_MS);
+        assert_int_equal(region_delete(table, region->id), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(wait.n, 1);
+        region_unref(region);
+}
+
 TEST_WITH(own_memory_may_be_deleted_under_a_stream_but_foreign_memory_may_not, setup, teardown)
 {
         static char foreign[4096];

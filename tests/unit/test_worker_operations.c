@@ -736,3 +736,34 @@ TEST_WITH(memory_in_use_cannot_be_removed, setup, teardown)
         assert_int_equal(ferry_worker_operation_wait(offer, -1), FERRY_E_CANCELLED);
         assert_int_equal(ferry_worker_region_remove(a.worker, a.region), 0);
 }
+
+/* The reader may have the only message of a short transfer, and be COMPLETE, before the owner knows that it was sent.
+ */
+TEST_WITH(memory_can_be_removed_as_soon_as_one_side_is_complete, setup, teardown)
+{
+        enum { ROUNDS = 100 };
+        static const enum ferry_kind passive[] = { FERRY_READABLE, FERRY_WRITABLE };
+        void *address;
+
+        for (int i = 0; i < ROUNDS * 4; i++) {
+                enum ferry_kind kind = passive[i % 2];
+                struct ferry_worker_operation *offer = create(&a, kind, 64, NULL);
+                struct ferry_worker_operation *move =
+                        create(&b, kind == FERRY_READABLE ? FERRY_READ : FERRY_WRITE, 64, metadata_of(offer));
+                bool owner_first = i / 2 % 2;
+                struct side *removed = owner_first ? &a : &b;
+
+                assert_int_equal(ferry_worker_operation_wait(owner_first ? move : offer, -1), 0);
+                assert_int_equal(ferry_worker_region_remove(removed->worker, removed->region), 0);
+                if (owner_first)
+                        assert_int_equal(ferry_worker_region_alloc(a.worker, SIZE, NULL, NULL, &address, a.region), 0);
+                else
+                        assert_int_equal(ferry_worker_region_add(b.worker, b.memory, SIZE, NULL, "own", b.region), 0);
+                assert_int_equal(ferry_worker_operation_wait(owner_first ? offer : move, -1), 0);
+                test_release(move);
+                test_release(offer);
+        }
+        a.memory = address;
+}
+TEST_AGAIN(memory_can_be_removed_as_soon_as_one_side_is_complete, over_http, setup_http, teardown)
+TEST_AGAIN(memory_can_be_removed_as_soon_as_one_side_is_complete, over_the_network, setup_network, teardown)

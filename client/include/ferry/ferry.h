@@ -339,8 +339,8 @@ FERRY_SIZED int ferry_list_regions(struct ferry *f, unsigned limit, const char *
 
 /*
  * Deletes a region. If the answer to the first request was lost and its repetition finds no region, the call succeeds.
- * Errors: FERRY_E_NOT_FOUND; FERRY_E_REGION_IN_USE: an operation uses it; FERRY_E_REGION_HELD: it is memory of the
- * program that runs the worker.
+ * Errors: FERRY_E_NOT_FOUND; FERRY_E_REGION_IN_USE: an operation uses it, also after the 2 s for which the
+ * worker waits for transfers under way; FERRY_E_REGION_HELD: it is memory of the program that runs the worker.
  */
 int ferry_delete_region(struct ferry *f, const char *id);
 

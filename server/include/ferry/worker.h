@@ -174,7 +174,8 @@ int ferry_worker_region_allow(struct ferry_worker *worker, const char *id, int c
 
 /*
  * Removes a region. After 0 Ferry no longer uses its memory, and the program must not touch that of
- * ferry_worker_region_alloc any more. FERRY_E_REGION_IN_USE (an operation that is not terminal, or a content request);
+ * ferry_worker_region_alloc any more. Waits up to 250 ms for transfers under way: a peer may be COMPLETE a moment
+ * before this worker. FERRY_E_REGION_IN_USE (an operation that is not terminal, or a content request);
  * FERRY_E_NOT_FOUND. Not from a callback.
  */
 int ferry_worker_region_remove(struct ferry_worker *worker, const char *id);

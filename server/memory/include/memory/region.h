@@ -152,6 +152,11 @@ struct region_waiter {
 
 /* false: it is not being prepared, and nothing was registered. wake is never called from inside this function. */
 bool region_wait(struct region *region, struct region_waiter *waiter);
+/*
+ * The same until nothing uses a region that is ready: the holder of a use calls region_tell_unused. false: nothing uses
+ * it.
+ */
+bool region_wait_unused(struct region *region, struct region_waiter *waiter);
 /* true: it was waiting and wake will not be called. false: wake was called, or is being called. */
 bool region_unwait(struct region *region, struct region_waiter *waiter);
 
@@ -188,6 +193,10 @@ int region_check_writable(const struct region *region, uint64_t offset, uint64_t
  */
 int region_use(struct region *region);
 void region_unuse(struct region *region);
+/* Wakes those that wait until the region is unused, if it is. Some time after region_unuse, with no lock held. */
+void region_tell_unused(struct region *region);
+/* Blocks until nothing uses the region, for at most ms. */
+void region_await_unused(struct region *region, uint64_t ms);
 uint32_t region_in_use(const struct region *region);
 
 /*

@@ -45,7 +45,8 @@ struct operation_content_request {
  * Opens a range: claims the operation, or joins the transfer with that id. A client without an id joins a transfer of
  * another such client only if no open range overlaps its own; otherwise it is a second peer. 0 with *ret_content, or
  * FERRY_E_*: NOT_PASSIVE; PEER_REFUSED (wrong key); ALREADY_CLAIMED, EXPIRED, CANCELLED_BY_PEER (over, or another
- * peer's); GONE (the client has ended the transfer); LIMIT_REACHED (more than CONTENT_RANGES_MAX ranges with gaps); -ENOMEM.
+ * peer's); GONE (the client has ended the transfer); LIMIT_REACHED (more than CONTENT_RANGES_MAX ranges with gaps);
+ * -ENOMEM.
  */
 int operation_content_open(struct operation_store *store, struct operation *operation,
                            const struct operation_content_request *request, struct operation_content **ret_content);

@@ -343,4 +343,10 @@ struct operation_filter {
 size_t operation_page(struct operation_store *store, const struct operation_filter *filter, uint64_t *cursor,
                       struct operation **page, size_t n);
 
+/*
+ * Whether each operation that uses the region and can be found is in its last transfer. Its peer may have the last byte
+ * already, and say so to its client, before this worker knows: it is worth a short wait.
+ */
+bool operation_store_lets_go(struct operation_store *store, uint64_t region);
+
 #endif
