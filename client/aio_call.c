@@ -111,7 +111,8 @@ static int aio_wait_ask(struct aio_call *c)
         c->tries = 0;
         c->plain = (struct request){
                 .exchange = { .method = "GET", .path = c->path.text.data, .wait_ms = c->wait.slice_ms },
-                .deadline_ms = limit
+                .deadline_ms = limit,
+                .awaits = true
         };
         return c->path.error;
 }

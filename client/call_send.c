@@ -22,9 +22,23 @@ static uint32_t perform_random(void)
         return getentropy(&random, sizeof(random)) == 0 ? random : 0;
 }
 
+/* Notes the answer of a gateway. Since when there was no other. */
+static uint64_t call_gateway_ms(struct reply *reply, bool gateway)
+{
+        uint64_t now = ferry_clock_ms();
+        if (!gateway)
+                reply->gateway_ms = 0;
+        else if (!reply->gateway_ms)
+                reply->gateway_ms = now;
+        return gateway ? now - reply->gateway_ms : 0;
+}
+
 bool call_retry(struct ferry *f, const struct request *request, struct reply *reply, int result, unsigned tries,
                 uint64_t *ret_delay_ms)
 {
+        bool gateway = result == 0 && problem_is_gateway(reply);
+        if (gateway && request->awaits)
+                return false;
         struct retry_facts facts = {
                 .result = result,
                 .status = reply->status,
@@ -32,11 +46,13 @@ bool call_retry(struct ferry *f, const struct request *request, struct reply *re
                 .allowed = (result == -ECONNREFUSED || request_is_repeatable(request)) && !reply->delivered &&
                            !reply->consumed,
                 .by_status = !request->exchange.no_status_retry,
+                .gateway = gateway,
+                .gateway_ms = call_gateway_ms(reply, gateway),
                 .tries = tries,
                 .retries = f->retries,
                 .has_retry_after = reply->retry_after[0] != '\0',
                 .retry_after_ms = reply->retry_after_ms,
-                .random = result == 0 && reply->status < 400 ? 0 : perform_random(),
+                .random = gateway || (result == 0 && reply->status < 400) ? 0 : perform_random(),
         };
         if (!retry_decide(&facts, ret_delay_ms))
                 return false;

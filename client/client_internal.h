@@ -68,6 +68,7 @@ struct ferry {
 /* A request, with the options that only the library sets. */
 struct request {
         struct ferry_exchange exchange;
+        bool awaits;               /* of a wait, which goes on by itself after an answer of a gateway */
         bool repeatable;           /* a POST that may be repeated although it has no Idempotency-Key */
         int sink_status;           /* the sink takes the body of this status only; 0 = of any 2xx */
         uint64_t deadline_ms;      /* ferry_clock_ms() at which to give up; 0 = the handle's time-outs alone */
@@ -91,6 +92,7 @@ struct reply {
 
         bool delivered;              /* the sink has taken bytes */
         bool consumed;               /* the source has given bytes */
+        uint64_t gateway_ms;         /* ferry_clock_ms() of the first of the latest answers of a gateway; 0 = none */
         bool lost;                   /* an earlier try may have reached the worker, and its answer was lost */
         char fault[CURL_ERROR_SIZE]; /* why there is no answer */
 };
@@ -99,7 +101,7 @@ struct reply {
 
 void reply_clear(struct reply *reply);
 
-/* Empties the reply for the next try; secret and lost stay. */
+/* Empties the reply for the next try; secret, gateway_ms and lost stay. */
 void reply_restart(struct reply *reply);
 
 /* ---- request_head.c ---- */
@@ -154,6 +156,9 @@ void problem_clear(struct ferry *f);
 
 /* Fills f->problem from the outcome of call_send. Pure but for the handle. Returns the result that the caller sees. */
 int problem_classify(struct ferry *f, const struct request *request, const struct reply *reply, int result);
+
+/* Whether 502, 503 or 504 is a gateway's own answer, not a worker's. Pure. */
+bool problem_is_gateway(const struct reply *reply);
 
 /* A problem document, with its error. 0; -EPROTO when it is none, with *ret_field. */
 int problem_decode(struct json_object *json, struct ferry_problem *problem, const char **ret_field);
@@ -269,8 +274,8 @@ int operation_list_give(struct ferry_operation_list *ours, struct ferry_operatio
 int region_call(struct ferry *f, const struct request *request, struct ferry_region *ret_region,
                 const struct ferry_sizes *sizes);
 
-/* ferry_get_operation in our layout, with a time at which to give up, 0 = the handle's own. */
-int operation_fetch(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision, uint64_t deadline_ms,
+/* ferry_get_operation in our layout; of a request the deadline and awaits are taken. */
+int operation_fetch(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision, const struct request *how,
                     struct ferry_operation *ret_operation);
 
 /* A random Idempotency-Key. 0 or -EIO. */

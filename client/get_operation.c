@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client_internal.h"
 
-int operation_fetch(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision, uint64_t deadline_ms,
+int operation_fetch(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision, const struct request *how,
                     struct ferry_operation *ret_operation)
 {
         FERRY_CLEANUP(path_clear) struct path path = { 0 };
@@ -13,7 +13,8 @@ int operation_fetch(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t 
         if (path.error)
                 return path.error;
         struct request request = { .exchange = { .method = "GET", .path = path.text.data, .wait_ms = wait_ms },
-                                   .deadline_ms = deadline_ms };
+                                   .deadline_ms = how->deadline_ms,
+                                   .awaits = how->awaits };
         return operation_get(f, &request, ret_operation);
 }
 
@@ -21,6 +22,6 @@ int ferry_get_operation_sized(struct ferry *f, const char *id, uint64_t wait_ms,
                               struct ferry_operation *ret_operation, const struct ferry_sizes *sizes)
 {
         struct ferry_operation ours = { 0 };
-        int r = operation_fetch(f, id, wait_ms, revision, 0, &ours);
+        int r = operation_fetch(f, id, wait_ms, revision, &(struct request){ 0 }, &ours);
         return r == 0 ? operation_give(&ours, ret_operation, sizes) : r;
 }

@@ -66,6 +66,12 @@ static void problem_take_complaint(struct ferry_problem *p, struct json_object *
         ferry_json_elements_clear(&elements);
 }
 
+bool problem_is_gateway(const struct reply *reply)
+{
+        return (reply->status == 502 || reply->status == 503 || reply->status == 504) &&
+               strncasecmp(reply->content_type, PROBLEM_TYPE, strlen(PROBLEM_TYPE)) != 0;
+}
+
 int problem_decode(struct json_object *json, struct ferry_problem *p, const char **ret_field)
 {
         static const struct decode_field fields[] = {

@@ -9,7 +9,7 @@ void reply_clear(struct reply *reply)
 
 void reply_restart(struct reply *reply)
 {
-        struct reply kept = { .secret = reply->secret, .lost = reply->lost };
+        struct reply kept = { .secret = reply->secret, .gateway_ms = reply->gateway_ms, .lost = reply->lost };
         reply_clear(reply);
         *reply = kept;
 }

@@ -9,8 +9,25 @@ static bool retry_connection_failed(int result)
         return result == -ECONNREFUSED || result == -ECONNRESET;
 }
 
+uint64_t retry_gateway_pause(unsigned n)
+{
+        return n < 6 ? (uint64_t)RETRY_GATEWAY_FIRST_MS << (n - 1) : RETRY_LONGEST_MS;
+}
+
+/* As often as the time allows: how often does not matter to a gateway. */
+static bool retry_gateway(const struct retry_facts *facts, uint64_t *ret_delay_ms)
+{
+        if (!facts->by_status || facts->gateway_ms >= RETRY_GATEWAY_MS ||
+            (facts->has_retry_after && facts->retry_after_ms > RETRY_AFTER_LONGEST_MS))
+                return false;
+        *ret_delay_ms = facts->has_retry_after ? facts->retry_after_ms : retry_gateway_pause(facts->tries);
+        return true;
+}
+
 bool retry_decide(const struct retry_facts *facts, uint64_t *ret_delay_ms)
 {
+        if (facts->gateway && facts->allowed && facts->tries > 0 && facts->retries > 0)
+                return retry_gateway(facts, ret_delay_ms);
         if (!facts->allowed || facts->tries == 0 || facts->tries > facts->retries)
                 return false;
         bool refused = facts->result == 0 && (facts->status == 429 || facts->status == 503);

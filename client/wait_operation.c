@@ -38,7 +38,8 @@ static int watch_ask(struct wait *wait, uint64_t slice_ms, uint64_t limit_ms)
 {
         struct watch *w = (struct watch *)wait;
         struct ferry_operation operation = { 0 };
-        int r = operation_fetch(wait->f, w->id, slice_ms, 0, limit_ms, &operation);
+        const struct request how = { .deadline_ms = limit_ms, .awaits = true };
+        int r = operation_fetch(wait->f, w->id, slice_ms, 0, &how, &operation);
         if (r != 0)
                 return r;
         r = watch_take(w, &operation);

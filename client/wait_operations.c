@@ -26,7 +26,8 @@ static int wait_many_ask(struct wait *wait, uint64_t slice_ms, uint64_t limit_ms
         if (r < 0)
                 return r;
         struct request request = { .exchange = { .method = "GET", .path = path.text.data, .wait_ms = slice_ms },
-                                   .deadline_ms = limit_ms };
+                                   .deadline_ms = limit_ms,
+                                   .awaits = true };
         r = call_send(wait->f, &request, &reply);
         if (r == 0)
                 r = results_decode_page(wait->f, &reply, &results);

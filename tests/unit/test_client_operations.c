@@ -324,6 +324,33 @@ TEST(a_wait_does_not_sleep_as_long_as_a_worker_asks_for)
         ferry_operation_clear(&o);
 }
 
+#define GATEWAY(status)                                                                                                \
+        {                                                                                                              \
+                "HTTP/1.1 " status " No\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\nno", SERVER_KEEP        \
+        }
+
+/* It waits no longer than the gateway does. */
+TEST(a_wait_goes_on_behind_a_gateway_and_asks_for_shorter_waits)
+{
+        START(x, GATEWAY("504"), GATEWAY("502"), GATEWAY("504"), { RUNNING, SERVER_KEEP }, { COMPLETE });
+        static const char *const asked[] = { "30000", "15000", "15000", "7500", "7500" };
+        struct ferry_operation o;
+        assert_int_equal(ferry_wait_operation(x->ferry, "op_1", 3600000, &o), 0);
+        ferry_operation_clear(&o);
+        for (size_t i = 0; i < UNIT_COUNT(asked); i++)
+                sent(x, i, text_format("GET /v1/operations/op_1?wait_ms=%s", asked[i]), "");
+}
+
+/* A create has an Idempotency-Key. */
+TEST(a_call_goes_on_behind_a_gateway)
+{
+        START_WITH(x, NULL, GATEWAY("502"), GATEWAY("503"), GATEWAY("504"), GATEWAY("502"), GATEWAY("502"),
+                   { COMPLETE });
+        struct ferry_operation o;
+        assert_int_equal(ferry_get_operation(x->ferry, "op_1", 0, 0, &o), 0);
+        ferry_operation_clear(&o);
+}
+
 TEST(a_wait_without_time_looks_once)
 {
         START(x, { RUNNING }, { COMPLETE });

@@ -41,6 +41,32 @@ TEST(only_429_and_503_are_tried_again)
         }
 }
 
+/* Not by their number: a gateway that starts its worker anew refuses many requests. */
+TEST(answers_of_a_gateway_are_tried_again_for_a_minute)
+{
+        struct retry_facts facts = refused;
+        uint64_t delay;
+        facts.gateway = true;
+        facts.status = 504;
+        for (unsigned tries = 1; tries < 40; tries++) {
+                facts.tries = tries;
+                assert_true(retry_decide(&facts, &delay));
+                assert_int_equal(delay, tries < 6 ? 100u << (tries - 1) : 2000);
+        }
+        facts.has_retry_after = true;
+        facts.retry_after_ms = 3000;
+        assert_true(retry_decide(&facts, &delay));
+        assert_int_equal(delay, 3000);
+        facts.gateway_ms = RETRY_GATEWAY_MS;
+        assert_false(retry_decide(&facts, &delay));
+        facts.gateway_ms = 0;
+        facts.allowed = false;
+        assert_false(retry_decide(&facts, &delay));
+        facts.allowed = true;
+        facts.retries = 0;
+        assert_false(retry_decide(&facts, &delay));
+}
+
 TEST(a_status_is_final_when_the_caller_says_so)
 {
         struct retry_facts facts = refused;

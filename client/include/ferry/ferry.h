@@ -43,8 +43,10 @@
  * Retries. The library repeats a request that can be repeated without harm (every GET, PUT and DELETE; a POST with an
  * Idempotency-Key, which every create sends; cancel, renew and ferry_connect_peer) when the connection failed or the
  * worker answered 429 or 503. It repeats any request whose connection was refused. It waits as long as Retry-After asks
- * for, else for a growing delay; an answer whose Retry-After exceeds 10 s goes to the caller. The library connects to
- * the worker directly: it ignores the proxies of the environment and follows no redirect.
+ * for, else for a growing delay; an answer whose Retry-After exceeds 10 s goes to the caller. Where a gateway in front
+ * of the worker answers 502, 503 or 504 in its place, the library goes on for as long as the call may take, or for 60
+ * s, with pauses from 0.1 to 2 s, and waits ask for half as long after each 504 (at least 1 s). retries < 0 excludes
+ * that. The library connects to the worker directly: it ignores the proxies of the environment and follows no redirect.
  *
  * Compatibility. Structs grow at their end only. A function marked FERRY_SIZED passes the sizes of the structs that the
  * program was compiled with to the library (<ferry/sizes.h>), so a program runs with any later library of the same
