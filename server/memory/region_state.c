@@ -166,7 +166,7 @@ void region_tell_unused(struct region *region)
         if (!(atomic_load(&private->uses) & REGION_AWAITED))
                 return;
         pthread_mutex_lock(&private->table->lock);
-        if (!region_in_use(region)) {
+        if (!(atomic_load(&private->uses) & REGION_USES)) {
                 atomic_fetch_and(&private->uses, ~REGION_AWAITED);
                 waiters = region_waiters_take(private->table, private);
         }
