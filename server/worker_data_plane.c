@@ -221,6 +221,7 @@ static int start_engine(struct data_plane *data_plane, struct moving *moving)
         struct engine_transfer transfer = moving_transfer(moving, on_engine_ended);
         int r;
 
+        transfer.has_fallback = true;
         transfer.connect_ms_max = CONNECT_MS - CONNECT_HTTP_MS;
         r = engine_transfer_start(data_plane->engine, &transfer);
         explicit_bzero(transfer.key, sizeof(transfer.key));

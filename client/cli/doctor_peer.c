@@ -49,6 +49,40 @@ static void peer_data_port(struct doctor *d, struct json_object *peer)
                             "HTTP reaches the peer, its data port %s does not answer: %s.", data, strerror(-r));
 }
 
+/* Why one transport is not used; the worker tries one that has failed again. */
+static void peer_unused_way(struct doctor *d, struct json_object *way)
+{
+        const char *retry = member_text(way, "retry_at", NULL), *name = member_text(way, "transport", "?");
+        const char *reason = member_text(way, "reason", "no reason known");
+
+        if (retry)
+                doctor_find(
+                        d, FINDING_NOTE, NULL,
+                        "Not by %s: %s. It failed lately: the first transfer after %s tries it again, beside itself.",
+                        name, reason, retry);
+        else
+                doctor_find(d, FINDING_NOTE, NULL, "Not by %s: %s.", name, reason);
+}
+
+/* Why the worker's link to the peer uses nothing better. */
+static void peer_unused(struct doctor *d, const char *epoch)
+{
+        struct json_object *list = NULL, *unused;
+        if (table_get_all(&d->cli->worker, "/v1/peers?limit=1000", "peers", NULL, &list) != CLI_OK)
+                return;
+        for (size_t i = 0; i < json_object_array_length(list); i++) {
+                struct json_object *one = json_object_array_get_idx(list, i);
+                if (strcmp(member_text(one, "epoch", ""), epoch) != 0)
+                        continue;
+                if (strncmp(member_text(one, "transport", ""), "http", 4) == 0)
+                        doctor_find(d, FINDING_NOTE, NULL, "Transfers go by %s meanwhile.",
+                                    member_text(one, "transport", "?"));
+                for (size_t j = 0, n = member_list(one, "unused", &unused); j < n; j++)
+                        peer_unused_way(d, json_object_array_get_idx(unused, j));
+        }
+        json_object_put(list);
+}
+
 static void peer_refused(struct doctor *d, int r, struct json_object *peer)
 {
         const char *fix = "see the peer's log";
@@ -71,25 +105,7 @@ static void peer_refused(struct doctor *d, int r, struct json_object *peer)
         if (r == FERRY_E_PEER_UNREACHABLE)
                 doctor_find(d, FINDING_NOTE, "open the ports of UCX_TCP_PORT_RANGE in both directions",
                             "UCX connects to further ports, from either machine: a firewall may drop that.");
-}
-
-/* Why the worker's link to the peer uses nothing better. */
-static void peer_unused(struct doctor *d, const char *epoch)
-{
-        struct json_object *list = NULL, *unused;
-        if (table_get_all(&d->cli->worker, "/v1/peers?limit=1000", "peers", NULL, &list) != CLI_OK)
-                return;
-        for (size_t i = 0; i < json_object_array_length(list); i++) {
-                struct json_object *one = json_object_array_get_idx(list, i);
-                if (strcmp(member_text(one, "epoch", ""), epoch) != 0)
-                        continue;
-                for (size_t j = 0, n = member_list(one, "unused", &unused); j < n; j++) {
-                        struct json_object *way = json_object_array_get_idx(unused, j);
-                        doctor_find(d, FINDING_NOTE, NULL, "Not by %s: %s.", member_text(way, "transport", "?"),
-                                    member_text(way, "reason", "no reason known"));
-                }
-        }
-        json_object_put(list);
+        peer_unused(d, member_text(peer, "epoch", ""));
 }
 
 /* Two builds that cannot talk; nothing else matters then. */

@@ -27,9 +27,11 @@ static void peers_add_why(struct json_object *peer)
         for (size_t i = 0, n_unused = member_list(peer, "unused", &unused); i < n_unused; i++) {
                 struct json_object *one = json_object_array_get_idx(unused, i);
                 const char *transport = member_text(one, "transport", NULL), *reason = member_text(one, "reason", NULL);
+                const char *retry = member_text(one, "retry_at", NULL);
                 if (!transport || !reason)
                         continue;
-                int n = snprintf(why + used, sizeof(why) - used, "%sno %s: %s", used ? "; " : "", transport, reason);
+                int n = snprintf(why + used, sizeof(why) - used, "%sno %s: %s%s%s", used ? "; " : "", transport, reason,
+                                 retry ? ", tried again after " : "", retry ? retry : "");
                 if (n < 0 || (size_t)n >= sizeof(why) - used)
                         break;
                 used += (size_t)n;

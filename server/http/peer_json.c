@@ -48,6 +48,7 @@ static void add_unused(struct ferry_json_writer *writer, const struct engine_pee
                 ferry_json_begin_object(writer);
                 ferry_json_add_string(writer, "transport", peer->unused[i].transport);
                 ferry_json_add_string(writer, "reason", peer->unused[i].reason);
+                add_time(writer, "retry_at", peer->unused[i].retry_unix_ms);
                 ferry_json_end_object(writer);
         }
         ferry_json_end_array(writer);

@@ -56,6 +56,7 @@ static void came_up(struct peer *peer)
         struct requester *r, *next;
 
         peer->up = true;
+        contact_link_up(peer->contact, peer);
         contact_notify(peer->engine, peer->contact);
         DL_FOREACH_SAFE2 (peer->requesters, r, next, peer_next)
                 requester_link_up(r);

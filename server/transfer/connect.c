@@ -7,17 +7,19 @@
 
 #include "base/clock.h"
 #include "base/util.h"
+#include "command.h"
+#include "contact.h"
 #include "engine_internal.h"
-#include "route.h"
 
 /* One engine_connect. No transport touches its memory, so it may end at any time. */
 struct connect_request {
         struct engine *engine;
         struct engine_connect spec;
         struct route route;
-        uint64_t id;       /* transfer id of the HELLO */
-        struct peer *peer; /* NULL = not connected */
-        bool reused;       /* the link was up already */
+        uint64_t id;              /* transfer id of the HELLO */
+        struct peer *peer;        /* NULL = not connected */
+        bool reused;              /* the link was up already */
+        struct transport *probes; /* tries this one's path alone, for nobody that waits; NULL = an engine_connect */
         uint64_t deadline_us;
         struct connect_request *prev, *next; /* the engine's */
 };
@@ -31,9 +33,27 @@ int connect_request_new(struct engine *engine, const struct engine_connect *spec
         c->engine = engine;
         c->spec = *spec;
         route_init(&c->route, &spec->peer);
+        c->route.insists = true;
         c->id = random_id();
         *ret_connect = c;
         return 0;
+}
+
+static void leave_peer(struct connect_request *c)
+{
+        if (!c->peer)
+                return;
+        c->peer->n_connect_requests--;
+        peer_released(c->peer);
+        c->peer = NULL;
+}
+
+static void end_probe(struct engine *engine, uint64_t epoch, const struct transport *transport)
+{
+        struct contact *contact = contact_find(engine, epoch);
+
+        if (contact)
+                path_end_probe(&contact->paths[transport->index]);
 }
 
 static void end(struct connect_request *c, int error, const char *detail)
@@ -41,6 +61,12 @@ static void end(struct connect_request *c, int error, const char *detail)
         struct engine_connection connection = { .error = error };
 
         DL_DELETE(c->engine->connect_requests, c);
+        if (c->probes) {
+                leave_peer(c);
+                end_probe(c->engine, c->spec.peer.epoch, c->probes);
+                free(c);
+                return;
+        }
         if (error) {
                 (void)snprintf(connection.detail, sizeof(connection.detail), "%s", detail);
         } else {
@@ -51,10 +77,7 @@ static void end(struct connect_request *c, int error, const char *detail)
                 (void)snprintf(connection.transport, sizeof(connection.transport), "%s",
                                link->transport->ops->carrier(link));
         }
-        if (c->peer) {
-                c->peer->n_connect_requests--;
-                peer_released(c->peer);
-        }
+        leave_peer(c);
         c->spec.connected(c->spec.context, &connection);
         free(c);
 }
@@ -89,6 +112,22 @@ void connect_request_begin(struct engine *engine, struct connect_request *c)
                 greet(c);
 }
 
+void connect_probe(struct engine *engine, const struct route *route, struct transport *transport)
+{
+        struct command command = { .type = COMMAND_CONNECT };
+
+        if (connect_request_new(engine, &(struct engine_connect){ .peer = route->peer }, &command.connect) < 0) {
+                end_probe(engine, route->peer.epoch, transport);
+                return;
+        }
+        command.connect->probes = transport;
+        command.connect->route.carriers = transport == engine->local ? ENGINE_CARRIER_SHM : ENGINE_CARRIER_UCX;
+        if (command_post(engine, &command) < 0) {
+                free(command.connect);
+                end_probe(engine, route->peer.epoch, transport);
+        }
+}
+
 void connect_requests_cancel(struct engine *engine)
 {
         struct connect_request *c, *next;
@@ -97,16 +136,32 @@ void connect_requests_cancel(struct engine *engine)
                 end(c, FERRY_E_CANCELLED, "the worker is shutting down");
 }
 
+/* Whether to go on by the network, since the local path has failed. */
+static bool is_left(const struct connect_request *c)
+{
+        const struct link *link = c->peer->link;
+
+        return !c->probes && c->route.insists && link->error == FERRY_E_PEER_UNREACHABLE &&
+               link->transport == c->engine->local && route_has_network(c->engine, &c->route);
+}
+
 void connect_requests_link_ended(struct peer *peer, const char *detail)
 {
+        int error = peer->link->error == FERRY_E_PROTOCOL_MISMATCH ? FERRY_E_PROTOCOL_MISMATCH
+                                                                   : FERRY_E_PEER_UNREACHABLE;
         struct connect_request *c, *next;
 
-        DL_FOREACH_SAFE (peer->engine->connect_requests, c, next)
-                if (c->peer == peer)
-                        end(c,
-                            peer->link->error == FERRY_E_PROTOCOL_MISMATCH ? FERRY_E_PROTOCOL_MISMATCH
-                                                                           : FERRY_E_PEER_UNREACHABLE,
-                            detail);
+        DL_FOREACH_SAFE (peer->engine->connect_requests, c, next) {
+                if (c->peer != peer)
+                        continue;
+                if (is_left(c)) {
+                        leave_peer(c);
+                        c->route.insists = false;
+                        greet(c);
+                } else {
+                        end(c, error, detail);
+                }
+        }
 }
 
 void connect_requests_resolved(struct engine *engine)

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "peer.h"
+#include "route.h"
 #include "transfer/engine.h"
 
 struct connect_request;
@@ -18,6 +19,8 @@ struct connect_request;
 int connect_request_new(struct engine *engine, const struct engine_connect *spec, struct connect_request **ret_connect);
 /* Connects and sends HELLO; ends it on failure. */
 void connect_request_begin(struct engine *engine, struct connect_request *connect);
+/* Tries a path again, for route.probes, beside the transfer, which goes on first. */
+void connect_probe(struct engine *engine, const struct route *route, struct transport *transport);
 /* Ends all: the engine is stopping. */
 void connect_requests_cancel(struct engine *engine);
 /* The link has ended: ends those on it. */

@@ -10,6 +10,9 @@
 #include "peer.h"
 #include "transport/ucx.h"
 
+const char contact_shm_shut[] = "no link to the worker on this machine has come up: its log or this one says why";
+const char contact_ucx_shut[] = "the peer's network address cannot be reached: a firewall, or no route?";
+
 /* ---- life ---- */
 
 /* false: no memory. */
@@ -71,13 +74,25 @@ static struct contact *make(struct engine *engine, uint64_t epoch)
         return contact;
 }
 
-struct contact *contact_get(struct engine *engine, const struct engine_peer *peer)
+struct contact *contact_find(struct engine *engine, uint64_t epoch)
 {
         struct contact *contact;
 
-        HASH_FIND(hh, engine->contacts_by_epoch, &peer->epoch, sizeof(peer->epoch), contact);
-        if (!contact)
-                contact = make(engine, peer->epoch);
+        HASH_FIND(hh, engine->contacts_by_epoch, &epoch, sizeof(epoch), contact);
+        return contact;
+}
+
+static bool has_moved(const struct contact *contact, const char *data)
+{
+        return contact->data && data && data[0] && strcmp(contact->data, data) != 0;
+}
+
+struct contact *contact_get(struct engine *engine, const struct engine_peer *peer)
+{
+        struct contact *contact = contact_find(engine, peer->epoch) ?: make(engine, peer->epoch);
+
+        if (contact && engine->ucx && has_moved(contact, peer->data))
+                path_open(&contact->paths[engine->ucx->index]);
         if (!contact || !note(&contact->name, peer->name) || !note(&contact->url, peer->url) ||
             !note(&contact->data, peer->data))
                 return NULL;
@@ -100,6 +115,12 @@ void contact_add_link(struct contact *contact, struct peer *peer)
         DL_APPEND2(contact->peers, peer, contact_prev, contact_next);
 }
 
+void contact_link_up(struct contact *contact, const struct peer *peer)
+{
+        if (contact && !peer->link->accepted)
+                path_open(&contact->paths[peer->link->transport->index]);
+}
+
 static void set_error(struct contact *contact, int error, const char *detail)
 {
         contact->error = error;
@@ -117,8 +138,8 @@ void contact_remove_link(struct peer *peer, int error, const char *detail)
         set_error(contact, error, detail);
         if ((error == FERRY_E_PEER_LOST || error == FERRY_E_STALE_METADATA) && contact->n_http_transfers == 0)
                 contact->http_carrier = NULL; /* an earlier transfer over HTTP does not keep a dead worker connected */
-        if (error == FERRY_E_PEER_UNREACHABLE && peer->link->transport != peer->engine->local)
-                contact->no_ucx = "the peer's network address cannot be reached: a firewall, or no route?";
+        if (error == FERRY_E_PEER_UNREACHABLE && !peer->link->accepted)
+                path_fail(&contact->paths[peer->link->transport->index]);
         if (!contact->peers)
                 unlinked_add(peer->engine, contact);
         contact_notify(peer->engine, contact);
@@ -248,7 +269,9 @@ static uint64_t unix_ms_of(uint64_t at_us)
         return clock_unix_ms() - (clock_now_us() - at_us) / 1000;
 }
 
-static void add_unused(struct engine_peer_view *view, const char *transport, const char *reason)
+/* path: by which the transport would go. */
+static void add_unused(struct engine_peer_view *view, const char *transport, const struct path *path,
+                       const char *reason)
 {
         struct engine_unused_transport *unused = view->unused;
 
@@ -256,7 +279,31 @@ static void add_unused(struct engine_peer_view *view, const char *transport, con
                 return;
         while (unused->transport)
                 unused++;
-        *unused = (struct engine_unused_transport){ .transport = transport, .reason = reason };
+        *unused = (struct engine_unused_transport){
+                .transport = transport,
+                .reason = reason,
+                .retry_unix_ms = path ? path_retry_unix_ms(path) : 0,
+        };
+}
+
+static const struct path *path_by(const struct contact *contact, const struct transport *transport)
+{
+        return transport ? &contact->paths[transport->index] : NULL;
+}
+
+static bool is_shut(const struct path *path)
+{
+        return path && path->state != PATH_OPEN;
+}
+
+static const char *why_no_link(const struct engine *engine, const struct contact *contact)
+{
+        return is_shut(path_by(contact, engine->local)) ? contact_shm_shut : contact->no_shm;
+}
+
+static const char *why_no_ucx(const struct engine *engine, const struct contact *contact)
+{
+        return is_shut(path_by(contact, engine->ucx)) ? contact_ucx_shut : contact->no_ucx;
 }
 
 static const char *why_not(const struct contact *contact, const char *tried)
@@ -270,25 +317,28 @@ static const char *why_not(const struct contact *contact, const char *tried)
 static void explain_http(const struct engine *engine, const struct contact *contact, struct engine_peer_view *view)
 {
         const char *no_rdma = engine->ucx ? ucx_transport_facts(engine->ucx)->device.no_rdma : NULL;
+        const char *no_ucx = why_no_ucx(engine, contact);
+        const struct path *network = path_by(contact, engine->ucx);
 
-        add_unused(view, "shm", why_not(contact, contact->no_shm));
-        add_unused(view, "rdma", why_not(contact, contact->no_ucx ?: no_rdma));
-        add_unused(view, "tcp", why_not(contact, contact->no_ucx));
+        add_unused(view, "shm", path_by(contact, engine->local), why_not(contact, why_no_link(engine, contact)));
+        add_unused(view, "rdma", network, why_not(contact, no_ucx ?: no_rdma));
+        add_unused(view, "tcp", network, why_not(contact, no_ucx));
 }
 
-static const char *why_no_shm(const struct contact *contact, const struct peer *best)
+static const char *why_no_shm(const struct engine *engine, const struct contact *contact, const struct peer *best)
 {
-        if (best && best->link->accepted && !contact->no_shm)
-                return "the peer chose this link: its GET /v1/peers says why";
-        return contact->no_shm;
+        const char *why = why_no_link(engine, contact);
+
+        return why || !best || !best->link->accepted ? why : "the peer chose this link: its GET /v1/peers says why";
 }
 
 static const char *why_no_rdma(const struct engine *engine, const struct contact *contact, const struct peer *best)
 {
         const char *here = engine->ucx ? ucx_transport_facts(engine->ucx)->device.no_rdma : NULL;
+        const char *no_ucx = best ? NULL : why_no_ucx(engine, contact);
 
-        if (!best && contact->no_ucx)
-                return contact->no_ucx;
+        if (no_ucx)
+                return no_ucx;
         if (here)
                 return here;
         return best ? "UCX found no RDMA path between the two workers" : NULL;
@@ -297,15 +347,17 @@ static const char *why_no_rdma(const struct engine *engine, const struct contact
 static void explain(const struct engine *engine, const struct contact *contact, const struct peer *best,
                     struct engine_peer_view *view)
 {
+        const struct path *network = path_by(contact, engine->ucx);
+
         if (best && best->link->transport == engine->local)
                 return;
         if (!best && view->error == FERRY_E_PEER_LOST) /* which says it; the reasons are those of earlier transfers */
                 return;
-        add_unused(view, "shm", why_no_shm(contact, best));
+        add_unused(view, "shm", path_by(contact, engine->local), why_no_shm(engine, contact, best));
         if (!best || strcmp(view->transport, "tcp") == 0)
-                add_unused(view, "rdma", why_no_rdma(engine, contact, best));
+                add_unused(view, "rdma", network, why_no_rdma(engine, contact, best));
         if (!best)
-                add_unused(view, "tcp", contact->no_ucx);
+                add_unused(view, "tcp", network, why_no_ucx(engine, contact));
 }
 
 static void look_at_link(struct link *link, struct engine_peer_view *view)
@@ -340,7 +392,7 @@ static void look_at_end(const struct contact *contact, struct engine_peer_view *
 static void look(const struct engine *engine, const struct contact *contact, struct engine_peer_view *view)
 {
         const struct peer *best = best_of(contact);
-        bool by_http = !best && moves_by_http(contact, clock_now_us());
+        bool by_http = (!best || best->link->state != LINK_UP) && moves_by_http(contact, clock_now_us());
 
         *view = (struct engine_peer_view){ .epoch = contact->epoch,
                                            .n_transfers = count_transfers(contact),
@@ -349,10 +401,10 @@ static void look(const struct engine *engine, const struct contact *contact, str
         (void)text_copy(view->name, sizeof(view->name), contact->name);
         (void)text_copy(view->url, sizeof(view->url), contact->url);
         (void)text_copy(view->data, sizeof(view->data), contact->data);
-        if (best)
-                look_at_link(best->link, view);
-        else if (by_http)
+        if (by_http) /* a link may be tried beside it */
                 look_at_http(contact, view);
+        else if (best)
+                look_at_link(best->link, view);
         else
                 look_at_end(contact, view);
         if (by_http)

@@ -6,14 +6,16 @@
 #include <stdint.h>
 #include <uthash.h>
 
+#include "path.h"
 #include "transfer/engine.h"
+#include "transport/transport.h"
 
 struct engine;
 struct peer;
 
 /*
  * A worker as GET /v1/peers shows it, with its links (struct peer is one link): while there is a link, and for a while
- * afterwards. For display only: no decision depends on it. Thread: the holder of the progress lock.
+ * afterwards. Routes depend on its paths, all else is for display. Thread: the holder of the progress lock.
  */
 struct contact {
         uint64_t epoch;
@@ -22,6 +24,7 @@ struct contact {
         const char *no_shm; /* why the latest route that did not use shared memory did not; NULL = there was none */
         const char *no_ucx; /* why it does not use the network transport; NULL = it does, or that is tried */
         struct peer *peers; /* utlist; its links */
+        struct path paths[TRANSPORTS_MAX];
         uint64_t n_completed, bytes;
         /* Transfers over HTTP (engine_note_http): */
         const char *http_carrier; /* of the latest; NULL = none, or that found no peer */
@@ -38,12 +41,19 @@ struct contact {
         UT_hash_handle hh;                             /* contacts_by_epoch */
 };
 
+/* Why a path that is shut is not used. */
+extern const char contact_shm_shut[], contact_ucx_shut[];
+
 /* Finds or makes the contact of a peer, and updates its addresses. NULL: no memory. */
 struct contact *contact_get(struct engine *engine, const struct engine_peer *peer);
+/* NULL: not known (any more). */
+struct contact *contact_find(struct engine *engine, uint64_t epoch);
 /* Sets the name, unless it is known from metadata or HTTP. contact may be NULL. */
 void contact_set_name(struct contact *contact, const char *name);
 /* Adds a link to the contact, which may be NULL. */
 void contact_add_link(struct contact *contact, struct peer *peer);
+/* The peer has answered over a link that was opened here. contact may be NULL. */
+void contact_link_up(struct contact *contact, const struct peer *peer);
 /* Tells the observer if the contact is connected now. contact may be NULL. */
 void contact_notify(struct engine *engine, struct contact *contact);
 /* Removes a link that has ended; error 0 = closed, because it was not used. */

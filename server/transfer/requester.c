@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/util.h"
+#include "connect.h"
 #include "contact.h"
 #include "engine_internal.h"
 #include "requester.h"
@@ -27,6 +28,7 @@ int requester_new(struct engine *engine, const struct engine_transfer *spec, str
         }
         route_init(&r->route, &spec->peer);
         r->route.carriers = spec->carriers;
+        r->route.has_fallback = spec->has_fallback;
         *ret_requester = r;
         return 0;
 }
@@ -96,6 +98,14 @@ static void use_peer(struct requester *r, struct peer *peer)
         }
 }
 
+static void start_probes(struct requester *r)
+{
+        for (size_t i = 0; i < r->engine->n_transports; i++)
+                if (r->route.probes & (1u << i))
+                        connect_probe(r->engine, &r->route, r->engine->transports[i]);
+        r->route.probes = 0;
+}
+
 static void take_route(struct requester *r)
 {
         char reason[sizeof(r->detail)];
@@ -112,6 +122,7 @@ static void take_route(struct requester *r)
                 requester_fail(r, FERRY_E_PEER_UNREACHABLE, "%s", reason);
                 break;
         }
+        start_probes(r);
 }
 
 static uint64_t connect_us(const struct requester *r)

@@ -30,6 +30,8 @@ static const char *local_reason(int error)
                 return "the local transport is off (--local)";
         case -EPERM:
                 return "\"transports\" allows no shared memory";
+        case -EHOSTDOWN:
+                return contact_shm_shut;
         case -EMFILE:
         case -ENFILE:
                 return "no file descriptor is left for a local link";
@@ -61,7 +63,27 @@ static struct peer *open_peer(struct transport *transport, const struct route *r
         return peer;
 }
 
-static struct peer *take_local(struct engine *engine, const struct route *route, int *ret_error)
+static bool is_up(const struct peer *peer)
+{
+        return peer && peer->link->state == LINK_UP;
+}
+
+/* Whether to leave out a transport, since its path has failed lately. Notes that it is time to try that again. */
+static bool avoids(struct engine *engine, struct route *route, const struct transport *transport)
+{
+        struct contact *contact = route->insists ? NULL : contact_find(engine, route->peer.epoch);
+        struct path *path = contact ? &contact->paths[transport->index] : NULL;
+
+        if (!path || path->state == PATH_OPEN)
+                return false;
+        if (contact_get(engine, &route->peer) && path->state == PATH_OPEN) /* it has another address */
+                return false;
+        if (path_begin_probe(path))
+                route->probes |= 1u << transport->index;
+        return true;
+}
+
+static struct peer *take_local(struct engine *engine, struct route *route, bool others, int *ret_error)
 {
         struct peer *peer;
 
@@ -69,8 +91,16 @@ static struct peer *take_local(struct engine *engine, const struct route *route,
                 *ret_error = -EPERM;
                 return NULL;
         }
+        if (!engine->local)
+                return NULL;
         peer = peer_find_epoch(engine, route->peer.epoch);
-        if (peer || !engine->local)
+        if (is_up(peer))
+                return peer;
+        if (others && avoids(engine, route, engine->local)) {
+                *ret_error = -EHOSTDOWN;
+                return NULL;
+        }
+        if (peer)
                 return peer;
         peer = open_peer(engine->local, route, ret_error);
         if (peer)
@@ -108,6 +138,12 @@ static struct peer *take_ucx(struct engine *engine, struct route *route, const c
         int error = 0;
 
         *ret_why = NULL;
+        if (is_up(peer))
+                return peer;
+        if (route->has_fallback && avoids(engine, route, engine->ucx)) {
+                *ret_why = contact_ucx_shut;
+                return NULL;
+        }
         if (peer)
                 return peer;
         if (route->resolved.length == 0)
@@ -138,6 +174,11 @@ static const char *why_not_ucx(const struct engine *engine, const struct route *
         return NULL;
 }
 
+bool route_has_network(const struct engine *engine, const struct route *route)
+{
+        return !why_not_ucx(engine, route);
+}
+
 /* A restriction by "transports" is no reason where a better one is known. contact may be NULL. */
 static void note_reasons(struct contact *contact, const struct route *route, const char *no_shm, const char *no_ucx)
 {
@@ -155,13 +196,12 @@ enum route_result route_take(struct engine *engine, struct route *route, struct 
                              size_t reason_size)
 {
         struct contact *contact;
-        const char *why;
+        const char *why = why_not_ucx(engine, route);
         int local = -ENODEV;
 
-        *ret_peer = take_local(engine, route, &local);
+        *ret_peer = take_local(engine, route, !why || route->has_fallback, &local);
         if (*ret_peer)
                 return ROUTE_FOUND;
-        why = why_not_ucx(engine, route);
         if (!why)
                 *ret_peer = take_ucx(engine, route, &why);
         contact = *ret_peer ? (*ret_peer)->contact : contact_get(engine, &route->peer);
@@ -177,5 +217,9 @@ enum route_result route_take(struct engine *engine, struct route *route, struct 
 
 void route_timed_out(struct engine *engine, const struct route *route, const char *detail)
 {
-        contact_fail(engine, contact_get(engine, &route->peer), FERRY_E_PEER_UNREACHABLE, detail);
+        struct contact *contact = contact_get(engine, &route->peer);
+
+        if (contact && engine->ucx)
+                path_fail(&contact->paths[engine->ucx->index]);
+        contact_fail(engine, contact, FERRY_E_PEER_UNREACHABLE, detail);
 }

@@ -10,10 +10,14 @@
 struct engine;
 struct peer;
 
-/* The addresses of a worker, from which a link is chosen: local if its socket is on this host, else UCX. */
+/* The addresses of a worker, from which a link is chosen: local if its socket is on this host, else UCX; but not by a
+ * path that has failed lately, where another one is left. */
 struct route {
         struct engine_peer peer; /* with the strings that follow */
         unsigned carriers;       /* of enum engine_carrier; 0 = all */
+        bool has_fallback;       /* HTTP is left where no link is found */
+        bool insists;            /* tries also what has failed lately */
+        unsigned probes; /* bits by a transport's index, which route_take sets: to be tried again now (connect_probe) */
         char data[ENGINE_ADDRESS_SIZE], name[64], url[512];
         struct resolved resolved; /* data */
 };
@@ -28,6 +32,8 @@ void route_init(struct route *route, const struct engine_peer *peer);
 /* Takes a link to the peer, an open one or a new one. Thread: the holder of the progress lock. */
 enum route_result route_take(struct engine *engine, struct route *route, struct peer **ret_peer, char *reason,
                              size_t reason_size);
+/* Whether the network transport may be tried. */
+bool route_has_network(const struct engine *engine, const struct route *route);
 /* Records that its name was not resolved in time. */
 void route_timed_out(struct engine *engine, const struct route *route, const char *detail);
 

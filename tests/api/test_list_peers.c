@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "steps.h"
 
@@ -295,6 +301,58 @@ WITH_PAIR(a_network_address_that_cannot_be_reached_is_the_reason_for_http)
         assert_reason(peer, "tcp", "the peer's network address cannot be reached: a firewall, or no route?");
         ferry_operation_clear(&offer);
         ferry_operation_clear(&active);
+}
+
+/* Takes connections for a's data port, and says nothing, as behind a firewall that drops. */
+static int silent_at(const char *host, const struct worker *a)
+{
+        struct sockaddr_in address = { .sin_family = AF_INET };
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+        assert_int_equal(inet_pton(AF_INET, host, &address.sin_addr), 1);
+        address.sin_port = htons((uint16_t)strtoul(strrchr(a->data, ':') + 1, NULL, 10));
+        assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+        assert_int_equal(listen(fd, 5), 0);
+        return fd;
+}
+
+/* How long a read by b took, in ms, which went over HTTP. */
+static uint64_t read_over_http_ms(struct pair *p)
+{
+        OPERATION offer, active, end;
+        uint64_t begun_ms;
+
+        offer_make(&p->a, FERRY_READABLE, region_make(&p->a, SIZE, 7), &offer);
+        begun_ms = now_ms();
+        begin_make(&p->b, FERRY_READ, region_make(&p->b, SIZE, 0), offer.metadata, &active);
+        operation_assert_end(&p->b, active.id, FERRY_COMPLETE, &end);
+        assert_string_equal(end.transport, "http");
+        return now_ms() - begun_ms;
+}
+
+/* The time to connect is 3.5 s. */
+WITH_PAIR(only_the_first_transfer_waits_for_a_data_port_that_does_not_answer)
+{
+        enum { WAITED_MS = 3000 };
+        static const char *const network[] = { "--data-listen", "127.0.0.1:0", "--local", "off", NULL };
+        struct json_object *unused;
+        int fd;
+
+        worker_start_plain(&p->a, "a",
+                           STRINGS("--listen", "127.0.0.10:0", "--advertise", "127.0.0.10", "--data-listen",
+                                   "127.0.0.1:0", "--local", "off"));
+        assert_int_equal(ferry_new(p->a.url, NULL, &p->a.client), 0);
+        fd = silent_at("127.0.0.10", &p->a);
+        worker_start(&p->b, "b", network);
+        assert_in_range(read_over_http_ms(p), WAITED_MS, 60000);
+        for (int i = 0; i < 5; i++)
+                assert_in_range(read_over_http_ms(p), 0, WAITED_MS - 1);
+        unused = json_member(only_peer(&p->b), "unused");
+        assert_string_equal(unused_of(only_peer(&p->b)), "shm rdma tcp");
+        assert_int_equal(strlen(json_text(json_object_array_get_idx(unused, 2), "retry_at")),
+                         strlen("2026-11-20T11:01:52.123Z"));
+        assert_unreachable(p, "[\"tcp\"]", "no answer within the connect time"); /* which is tried, and waited for */
+        (void)close(fd);
 }
 
 WITH_PAIR(pages_give_each_peer_once)

@@ -312,6 +312,15 @@ class Files(Case):
         self.assertIn("go by tcp", text)
         self.assertIn(f"data port {d.ready['data']} takes connections", text)
 
+    def test_doctor_says_when_a_path_that_failed_is_tried_again(self):
+        network = ("--data-listen", "127.0.0.1:0", "--local", "off", "--transports", "tcp,self")
+        c = self.worker("c", *network)
+        d = self.worker("d", *network, "--advertise", "127.0.0.11", listen=("127.0.0.11:0",))  # where no data port is
+        findings = json.loads(self.ferry("doctor", d.url, "--json", "-u", c.url, status=1)[0])
+        tcp = [one["finding"] for one in findings if one["finding"].startswith("Not by tcp")]
+        self.assertEqual(len(tcp), 1, findings)
+        self.assertRegex(tcp[0], r"cannot be reached.*the first transfer after 20\S+Z tries it again")
+
     def test_doctor_finds_no_fault_in_a_peer_on_a_unix_socket(self):
         c = self.worker("c", listen=(f"unix:{self.directory}/c.sock",))
         findings = json.loads(self.ferry("doctor", c.url, "--json", "-u", self.a.url)[0])

@@ -29,10 +29,10 @@ static int grant(void *context, const struct engine_claim_request *request, stru
 void end_start(struct end *end, bool local, bool network, size_t size)
 {
         struct engine_config config = {
-                .epoch = end->epoch = random_id(),
+                .epoch = end->epoch = end->data_listen ? end->epoch : random_id(),
                 .name = end->name,
                 .local = local ? local_directory() : NULL,
-                .data_listen = network ? "127.0.0.1:0" : NULL,
+                .data_listen = network ? end->data_listen ?: "127.0.0.1:0" : NULL,
                 .transports = network ? "tcp,self" : NULL,
                 .grace_ms = 500,
                 .connect_ms = CONNECT_MS,
@@ -154,6 +154,7 @@ void start_move(struct world *w, enum engine_direction direction, const char *da
         struct engine_transfer transfer = {
                 .id = random_id(),
                 .direction = direction,
+                .has_fallback = w->has_fallback,
                 .peer.epoch = w->ends[1].epoch,
                 .peer.data = data,
                 .remote_operation = 1,

@@ -13,6 +13,7 @@ enum { CONNECT_MS = 1500, SIZE = 4096, LARGE = 4 << 20 };
 
 struct end {
         uint64_t epoch;
+        const char *data_listen; /* NULL = any port; else the epoch stays as it is */
         const char *name;
         struct engine *engine;
         struct memory *registered;
@@ -24,6 +25,7 @@ struct world {
         pthread_mutex_t lock;
         pthread_cond_t changed;
         uint64_t started_us, ended_us;
+        bool has_fallback;    /* of the transfers that are started */
         int connected, ended; /* how often, and what was said last: */
         struct engine_connection connection;
         struct engine_outcome outcome;

@@ -3,6 +3,7 @@
 
 #include "contact.h"
 #include "engine_internal.h"
+#include "moved_clock.h"
 #include "peer.h"
 #include "unit.h"
 
@@ -102,4 +103,61 @@ TEST(a_lost_link_ends_the_minute_after_a_transfer_over_http)
 TEST(the_end_of_the_last_transfer_over_http_after_a_lost_link_is_told)
 {
         assert_death_is_told(true);
+}
+
+/* ---- its paths ---- */
+
+TEST(the_pauses_of_a_path_that_fails_grow_to_a_minute)
+{
+        struct path path = { 0 };
+
+        for (int i = 0; i < 12; i++) {
+                uint64_t pause_us = UINT64_C(1000000) << (i < 6 ? i : 6);
+
+                path_fail(&path);
+                path_fail(&path); /* the same attempt, told twice */
+                assert_in_range(path.retry_us - clock_now_us(), pause_us - 500000, pause_us);
+                assert_false(path_begin_probe(&path));
+                later_us += pause_us;
+                assert_true(path_begin_probe(&path));
+                assert_false(path_begin_probe(&path)); /* one at a time */
+        }
+        path_open(&path);
+        assert_int_equal(path_retry_unix_ms(&path), 0);
+        path_fail(&path);
+        assert_in_range(path.retry_us - clock_now_us(), 500000, 1000000);
+}
+
+TEST(a_probe_that_ends_without_a_link_has_failed)
+{
+        struct path path = { 0 };
+
+        path_fail(&path);
+        later_us += 1000001;
+        assert_true(path_begin_probe(&path));
+        path_end_probe(&path);
+        assert_int_equal(path.state, PATH_SHUT);
+        path_open(&path);
+        path_end_probe(&path);
+        assert_int_equal(path.state, PATH_OPEN);
+}
+
+/* It opened a link, which says nothing of the way there, and its end nothing either. */
+TEST(a_link_that_the_peer_opened_is_no_attempt_of_this_worker)
+{
+        static const struct transport_ops ops = { .carrier = carrier };
+        struct engine engine = { 0 };
+        struct transport transport = { .ops = &ops };
+        struct link link = { .transport = &transport, .state = LINK_FAILED, .accepted = true };
+        struct peer peer = { .engine = &engine, .link = &link };
+        struct contact *contact = contact_get(&engine, &(struct engine_peer){ .epoch = EPOCH });
+
+        engine.local = &transport;
+        contact_add_link(contact, &peer);
+        contact_remove_link(&peer, FERRY_E_PEER_UNREACHABLE, "it does not greet");
+        assert_int_equal(contact->paths[0].state, PATH_OPEN);
+        path_fail(&contact->paths[0]);
+        contact_link_up(contact, &peer);
+        assert_int_equal(contact->paths[0].state, PATH_SHUT);
+        contacts_clear(&engine);
 }

@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <ferry/error.h>
@@ -10,13 +11,15 @@
 #include "base/util.h"
 #include "connect_fixture.h"
 #include "faulty_transport.h"
+#include "local_directory.h"
+#include "moved_clock.h"
 
 static const char *const transports[2] = { "shm", "tcp" };
 
 /* Peers that cannot be reached are remembered, the latest ones, and not without end. */
 TEST(those_that_are_not_reached_are_remembered_within_bounds)
 {
-        enum { ASKED = 300, KEPT = 256, PAGE = 100 };
+        enum { ASKED = 1100, KEPT = 1024, PAGE = 100 };
         struct world *w = world_new(true, false);
         struct engine_peer_view *page = calloc(PAGE, sizeof(*page));
         uint64_t cursor = 0, next = 1000 + ASKED - KEPT;
@@ -248,6 +251,152 @@ TEST(a_peer_that_is_gone_is_not_reused)
                 connect_to(w, first, network ? data_of(&w->ends[1]) : "");
                 assert_int_equal(w->connection.error, network ? FERRY_E_STALE_METADATA : FERRY_E_PEER_UNREACHABLE);
         }
+}
+
+/* ---- a path that has failed ---- */
+
+/* Starts a transfer to that address, and returns how long it took, in ms, to find nobody. */
+static uint64_t miss_ms(struct world *w, const char *data)
+{
+        uint64_t start_us = clock_now_us();
+        int before = w->ended;
+
+        start_move(w, ENGINE_READ, data);
+        await(w, w->connected, before + 1);
+        assert_int_equal(w->outcome.error, FERRY_E_PEER_UNREACHABLE);
+        return (clock_now_us() - start_us) / 1000;
+}
+
+/* The only peer of the first end. */
+static struct engine_peer_view view_of_peer(struct world *w)
+{
+        struct engine_peer_view view;
+        uint64_t cursor = 0;
+
+        assert_int_equal(engine_peers_page(w->ends[0].engine, &cursor, &view, 1), 1);
+        return view;
+}
+
+static uint64_t retry_of(struct world *w, const char *transport)
+{
+        const struct engine_peer_view view = view_of_peer(w);
+
+        for (size_t i = 0; i < UNIT_COUNT(view.unused) && view.unused[i].transport; i++)
+                if (strcmp(view.unused[i].transport, transport) == 0)
+                        return view.unused[i].retry_unix_ms;
+        return 0;
+}
+
+enum { AT_ONCE_MS = CONNECT_MS / 2 };
+
+TEST(only_the_first_transfer_waits_for_a_path_that_fails)
+{
+        const char *data = silent_address();
+        struct world *w = world_new(false, true);
+
+        w->has_fallback = true;
+        assert_in_range(miss_ms(w, data), AT_ONCE_MS, 10 * CONNECT_MS);
+        for (int i = 0; i < 10; i++)
+                assert_in_range(miss_ms(w, data), 0, AT_ONCE_MS);
+        assert_in_range(retry_of(w, "tcp"), clock_unix_ms() - CONNECT_MS, clock_unix_ms() + 1000);
+        later_us += 1000000; /* it is tried again beside them */
+        for (int i = 0; i < 10; i++)
+                assert_in_range(miss_ms(w, data), 0, AT_ONCE_MS);
+        assert_int_equal(view_of_peer(w).state, ENGINE_PEER_CONNECTING);
+        w->has_fallback = false; /* nothing is left that it could go by */
+        assert_in_range(miss_ms(w, data), 1, 10 * CONNECT_MS);
+        assert_in_range(miss_ms(w, data), AT_ONCE_MS, 10 * CONNECT_MS);
+}
+
+TEST(a_path_that_works_again_is_used_after_a_pause)
+{
+        struct world *w = world_new(false, true);
+        uint64_t epoch = w->ends[1].epoch;
+        const char *data = text_format("%s", data_of(&w->ends[1]));
+
+        w->ends[1].data_listen = data;
+        end_stop(&w->ends[1]);
+        w->has_fallback = true;
+        (void)miss_ms(w, data);
+        end_start(&w->ends[1], false, true, SIZE);
+        assert_int_equal(w->ends[1].epoch, epoch);
+        assert_in_range(miss_ms(w, data), 0, AT_ONCE_MS); /* not before the pause is over */
+        later_us += 1000001;
+        (void)miss_ms(w, data);
+        WAIT_UNTIL(view_of_peer(w).state == ENGINE_PEER_CONNECTED);
+        assert_int_equal(retry_of(w, "tcp"), 0);
+        move(w, ENGINE_READ);
+        assert_string_equal(w->outcome.transport, "tcp");
+        assert_int_equal(w->outcome.connect_us, 0); /* the link is there */
+}
+
+TEST(connecting_tries_a_path_that_has_failed_now)
+{
+        struct world *w = world_new(false, true);
+        const char *data = text_format("%s", data_of(&w->ends[1]));
+
+        w->ends[1].data_listen = data;
+        end_stop(&w->ends[1]);
+        w->has_fallback = true;
+        (void)miss_ms(w, data);
+        end_start(&w->ends[1], false, true, SIZE);
+        connect_to(w, w->ends[1].epoch, data);
+        assert_int_equal(w->connection.error, 0);
+        move(w, ENGINE_READ);
+}
+
+TEST(another_address_of_the_peer_is_tried_at_once)
+{
+        const char *data = silent_address();
+        struct world *w = world_new(false, true);
+
+        w->has_fallback = true;
+        (void)miss_ms(w, data);
+        move(w, ENGINE_READ);
+}
+
+/* Takes no connection from its queue. */
+static void take_the_place_of(const struct world *w, int *ret_fd)
+{
+        struct sockaddr_un address = { .sun_family = AF_UNIX };
+        int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+        (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s/%016llx.sock", local_directory(),
+                       (unsigned long long)w->ends[1].epoch);
+        assert_int_equal(unlink(address.sun_path), 0);
+        assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+        assert_int_equal(listen(fd, 5), 0);
+        *ret_fd = fd;
+}
+
+/* A local socket that leads nowhere: the network is left, also for transfers that have nothing else. */
+TEST(a_local_path_that_fails_leaves_the_network)
+{
+        struct world *w = world_new(true, true);
+        int fd;
+
+        take_the_place_of(w, &fd);
+        (void)miss_ms(w, data_of(&w->ends[1]));
+        for (int i = 0; i < 3; i++) {
+                move(w, ENGINE_READ);
+                assert_string_equal(w->outcome.transport, "tcp");
+        }
+        assert_in_range(retry_of(w, "shm"), 1, UINT64_MAX);
+        (void)close(fd);
+}
+
+TEST(connecting_goes_on_by_the_network_where_the_local_path_fails)
+{
+        struct world *w = world_new(true, true);
+        int fd;
+
+        take_the_place_of(w, &fd);
+        ask(w, w->ends[1].epoch, data_of(&w->ends[1]));
+        WAIT_UNTIL(view_of_peer(w).state == ENGINE_PEER_CONNECTING);
+        (void)close(fd); /* with the connection in its queue */
+        await(w, 1, 0);
+        assert_int_equal(w->connection.error, 0);
+        assert_string_equal(w->connection.transport, "tcp");
 }
 
 /* ---- HELLO ---- */

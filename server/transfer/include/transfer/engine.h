@@ -250,6 +250,9 @@ struct engine_transfer {
         uint64_t total;
         bool verify;       /* checksum of every chunk */
         unsigned carriers; /* of enum engine_carrier; nothing else carries the bytes. 0 = whatever both sides have */
+        /* The caller moves the bytes by HTTP where this ends with PEER_UNREACHABLE: it does so at once where the paths
+         * to the peer have failed lately, and they are tried again beside it. */
+        bool has_fallback;
         uint32_t connect_ms_max; /* how long a first answer may take at most; 0 = the default */
         /*
          * The caller has nothing else to do until the end, and holds no lock: a short transfer, and whatever else
@@ -312,8 +315,9 @@ enum engine_peer_state {
 
 /* A better transport than the one in use, and why it is not used. */
 struct engine_unused_transport {
-        const char *transport; /* "shm", "rdma", "tcp" */
-        const char *reason;    /* for people */
+        const char *transport;  /* "shm", "rdma", "tcp" */
+        const char *reason;     /* for people */
+        uint64_t retry_unix_ms; /* it failed lately: the first transfer after this time has it tried again; else 0 */
 };
 
 /* A worker with a link to this one, or one that this one has tried to connect to, or moved bytes with over HTTP,
