@@ -100,6 +100,18 @@ class Browser:
                 raise AssertionError(f"not within {seconds} s: {expression}\n{text}\n{self.complaints()}")
             time.sleep(LOOK_S)
 
+    def point(self, selector, press=False):
+        """Moves the mouse over the middle of an element, and clicks there. Returns the place."""
+        place = self.eval(f"""(element => {{
+            element.scrollIntoView({{ block: 'nearest' }});
+            const r = element.getBoundingClientRect();
+            return {{ x: r.x + r.width / 2, y: r.y + r.height / 2 }};
+        }})(document.querySelector({json.dumps(selector)}))""")
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", **place)
+        for kind in ("mousePressed", "mouseReleased") if press else ():
+            self.call("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **place)
+        return place
+
     def complaints(self):
         """Exceptions of the page and what its console has about errors, the policy among them."""
         out = []

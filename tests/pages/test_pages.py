@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.error
 import urllib.request
 
@@ -77,6 +78,13 @@ def transfers(worker, n, size=1 << 20):
     return made
 
 
+def end(worker, made):
+    """Ends those of one call of transfers()."""
+    for operation in made:
+        worker.call("POST", f"/v1/operations/{operation['id']}/cancel")
+    worker.call("DELETE", "/v1/regions/" + made[0]["descriptors"][0]["region"])
+
+
 def failures(here, there, n):
     """Reads with metadata that another has used."""
     source, target = there.region(4096), here.region(4096)
@@ -103,6 +111,7 @@ class Scene:
             stack.callback(self.b.stop)
             self.browser = browser.Browser(browser.find())
             stack.callback(self.browser.close)
+            self.browser.look(*SIZES["wide"], False)
             self.ends = stack.pop_all()
 
     def close(self):
@@ -158,23 +167,125 @@ def the_token_opens_the_page_and_stays_in_memory(scene):
     assert TOKEN not in page.eval("location.href + document.documentElement.outerHTML")
 
 
-def transfers_appear_and_are_cancelled(scene):
+ROWS = "[...document.querySelectorAll('#transfers tbody tr')]"
+
+
+def status_of(worker, operation):
+    return worker.call("GET", "/v1/operations/" + operation["id"])["status"]
+
+
+def transfers_appear_and_are_cancelled_when_that_is_confirmed(scene):
     page, made = scene.browser, transfers(scene.a, 2)
-    rows = "[...document.querySelectorAll('#transfers tbody tr')]"
-    page.wait(f"{rows}.length === 2")
+    page.wait(f"{ROWS}.length === 2")
     page.wait("(b => b.value > 0.04 * b.max && b.value < 0.07 * b.max)(document.querySelector('#transfers progress'))")
-    page.eval(f"{rows}[0].querySelector('button').click()")
-    page.wait(f"{rows}.length === 1")
-    assert scene.a.call("GET", "/v1/operations/" + made[0]["id"])["status"] == "CANCELLED"
+    page.point("#transfers tbody button", press=True)
+    page.wait("document.getElementById('ask').open")
+    text = page.eval("document.getElementById('ask').textContent")
+    assert made[0]["id"] in text and "weights/layer-000" in text and "readable" in text, text
+    scene.shoot("ask")
+    page.point("#ask button[value=no]", press=True)
+    page.wait("!document.getElementById('ask').open")
+    page.eval("askToCancel(operations.values().next().value)")
+    page.call("Input.dispatchKeyEvent", type="keyDown", key="Escape", code="Escape", windowsVirtualKeyCode=27)
+    page.wait("!document.getElementById('ask').open")
+    assert status_of(scene.a, made[0]) == "IN_PROGRESS"
+    page.point("#transfers tbody button", press=True)
+    page.wait("document.getElementById('ask').open")
+    page.point("#ask button[value=yes]", press=True)
+    page.point("h1")
+    page.wait(f"{ROWS}.length === 1")
+    assert status_of(scene.a, made[0]) == "CANCELLED"
     scene.a.call("POST", f"/v1/operations/{made[1]['id']}/cancel")
-    page.wait(f"{rows}.length === 0")
+    page.wait(f"{ROWS}.length === 0")
+
+
+def rows_stay_under_the_pointer(scene):
+    page, made = scene.browser, transfers(scene.a, 3)
+    page.wait(f"{ROWS}.length === 3")
+    place = page.point("#transfers tbody tr:nth-child(2) button")
+    there = f"document.elementFromPoint({place['x']}, {place['y']}).closest('tr').innerText"
+    assert made[1]["id"] in page.eval(there)
+    page.wait("over")
+    scene.a.call("POST", f"/v1/operations/{made[0]['id']}/cancel")
+    page.wait("document.querySelector('#transfers tbody tr').className === 'gone'")
+    more = transfers(scene.a, 1)
+    page.wait(f"operations.has('{more[0]['id']}')")
+    page.wait("!dirty")  # it has been shown since
+    assert made[1]["id"] in page.eval(there)
+    assert page.eval(f"{ROWS}.length") == 3
+    page.eval("askToCancel(operations.values().next().value)")  # the dialog holds them as well
+    page.point("h1")
+    page.wait("!over && !dirty")
+    assert page.eval(f"{ROWS}.length") == 3
+    page.eval("document.getElementById('ask').close()")
+    page.wait(f"{ROWS}.length === 3 && !{ROWS}.some(row => row.innerText.includes('{made[0]['id']}'))")
+    end(scene.a, made)
+    end(scene.a, more)
+    page.wait(f"{ROWS}.length === 0")
+
+
+def a_refused_cancel_says_why_in_its_row(scene):
+    page, made = scene.browser, transfers(scene.a, 2)
+    page.wait(f"{ROWS}.length === 2")
+    page.eval("window.real = fetch; window.fetch = (path, options) => !path.endsWith('/cancel') ? real(path, options)"
+              " : Promise.resolve(new Response(JSON.stringify({ detail: 'not with this token' }), { status: 409 }))")
+    page.point("#transfers tbody button", press=True)
+    page.point("#ask button[value=yes]", press=True)
+    page.wait(f"{ROWS}[0].innerText.includes('Not cancelled: not with this token')")
+    page.eval("window.fetch = real")
+    # One that ends before it is confirmed is told, too, and stays until that was seen.
+    page.point("#transfers tbody tr:nth-child(2) button", press=True)
+    page.wait("document.getElementById('ask').open")
+    key = made[1]["metadata"]["notification_key"]
+    scene.a.call("GET", f"/v1/operations/{made[1]['id']}/content", Authorization="Bearer " + key)
+    assert scene.a.call("GET", f"/v1/operations/{made[1]['id']}?wait_ms=20000")["status"] == "COMPLETE"
+    page.point("#ask button[value=yes]", press=True)
+    page.point("h1")
+    page.wait(f"{ROWS}.some(row => row.innerText.includes('{made[1]['id']}')"
+              " && row.innerText.includes('It had already ended: COMPLETE'))")
+    scene.shoot("refused")
+    page.eval("refusals.clear()")
+    end(scene.a, made)
+    page.wait(f"{ROWS}.length === 0")
+
+
+def what_moved_before_the_page_was_opened_is_in_the_graph(scene):
+    page, size = scene.browser, 3 << 20
+    page.open("about:blank")
+    source, target = scene.b.region(size), scene.a.region(size)
+    offer = scene.b.call("POST", "/v1/operations?include=metadata",
+                         {"kind": "readable", "descriptors": [{"region": source}]})
+    scene.a.call("POST", "/v1/operations", {"kind": "read", "descriptors": [{"region": target}],
+                                            "remote_metadata": offer["metadata"]}, Prefer="wait=20")
+    page.open(scene.a.url + "/")
+    enter(page, TOKEN)
+    page.wait(f"throughput.received.reduce((a, b) => a + b, 0) === {size}")
+    page.wait("!/peak.0.B/.test(document.getElementById('peak').textContent)")
+    page.wait("document.getElementById('since').textContent === 'known since ' + clock(throughput.since)")
+    scene.shoot("history")
+    for worker, region in ((scene.b, source), (scene.a, target)):
+        worker.call("DELETE", "/v1/regions/" + region)
+
+
+def the_graph_has_a_scale_a_unit_and_a_beginning(scene):
+    drawn = scene.browser.eval("""(() => {
+        throughput = { since: '2026-05-04T10:00:00.250Z', received: [0, 3 << 20, 0], sent: [0, 0, 4096] };
+        draw();
+        const text = (id) => document.getElementById(id).textContent.replaceAll('\\u00a0', ' ');
+        const path = (way) => document.querySelector('#graph .' + way).getAttribute('d');
+        return [...['scale-top', 'scale-half', 'peak', 'received', 'sent'].map(text), path('received'), path('sent'),
+                document.querySelector('#graph .unknown').getAttribute('width')];
+    })()""")
+    assert drawn == ["4.0 MiB/s", "2.0 MiB/s", "peak 3.0 MiB/s", "received 0 B/s", "sent 4.0 KiB/s",
+                     "M298 59.0L299 15.5L300 59.0", "M298 59.0L299 59.0L300 58.9", "297"], drawn
 
 
 def every_use_of_an_offer_is_counted(scene):
-    page, size, sent = scene.browser, 5000, "moved.sent.reduce((a, b) => a + b)"
+    page, size, sent = scene.browser, 5000, "throughput.sent.reduce((a, b) => a + b, 0)"
     region = scene.a.region(size)
     offer = scene.a.call("POST", "/v1/operations?include=metadata",
                          {"kind": "readable", "uses": 3, "descriptors": [{"region": region}]})
+    page.wait(f"Date.parse(throughput.since) + 1000 * throughput.sent.length > {time.time() * 1000}")
     before = page.eval(sent)
     for use in (1, 2):
         scene.a.call("GET", f"/v1/operations/{offer['id']}/content",
@@ -298,7 +409,9 @@ def the_death_of_the_worker_is_seen(scene):
 
 
 TESTS = (a_wrong_token_is_asked_for_again, the_token_opens_the_page_and_stays_in_memory,
-         transfers_appear_and_are_cancelled, every_use_of_an_offer_is_counted, what_a_client_names_is_text,
+         transfers_appear_and_are_cancelled_when_that_is_confirmed, rows_stay_under_the_pointer,
+         a_refused_cancel_says_why_in_its_row, what_moved_before_the_page_was_opened_is_in_the_graph,
+         the_graph_has_a_scale_a_unit_and_a_beginning, every_use_of_an_offer_is_counted, what_a_client_names_is_text,
          a_failure_after_the_stream_has_begun_leaves_no_stream_behind, a_stream_that_falls_silent_is_taken_for_cut,
          an_answer_that_stalls_is_asked_for_again,
          near_limits_are_told_until_they_are_cleared, many_transfers_stay_readable, the_interface_is_a_page_without_a_script)

@@ -5,14 +5,16 @@
  */
 'use strict';
 const $ = (id) => document.getElementById(id);
-const SECONDS = 300, FAILURES = 20, SOON_MS = 60000, PASSIVE = { readable: true, writable: true };
-const RECEIVES = { read: true, writable: true };
+const SECONDS = 300, FAILURES = 20, SOON_MS = 60000, REFUSED_MS = 15000, PASSIVE = { readable: true, writable: true };
+const RECEIVES = { read: true, writable: true }, WAYS = ['received', 'sent'];
 
 let silentMs = 40000; /* the stream has a beat every 10 s */
 let stream = new AbortController(); /* ends with its stream, and all requests with it */
 let token = null, skew = 0, dirty = false, about = '', started = 0;
 let operations = new Map(), peers = [], failures = [], metrics = new Map(), limits = {};
-const moved = { received: new Array(SECONDS).fill(0), sent: new Array(SECONDS).fill(0), second: 0 };
+let throughput = { since: '', received: [], sent: [] }; /* as GET /v1/throughput has it */
+const cancelling = new Set(), refusals = new Map(); /* ids; by id, what was refused to cancel, why, and until when it is told */
+let asked = null, over = false; /* the operation that the dialog names; whether the pointer is over a table */
 
 /* ---- asking ---- */
 
@@ -53,13 +55,6 @@ async function all(path, name) {
 
 const now = () => Date.now() + skew;
 
-function count(operation, bytes) {
-  const second = Math.floor(Date.now() / 1000);
-  for (; moved.second < second; moved.second++)
-    for (const way of ['received', 'sent']) moved[way][(moved.second + 1) % SECONDS] = 0;
-  moved[RECEIVES[operation.kind] ? 'received' : 'sent'][second % SECONDS] += bytes;
-}
-
 /* Of all uses: bytes_done is that of the furthest. */
 const movedBy = (operation) => Math.max(operation.bytes_done, (operation.uses_done || 0) * operation.bytes_total);
 
@@ -68,7 +63,6 @@ function take(operation, at) {
   const old = operations.get(operation.id);
   const known = old ? movedBy(old) : at ? 0 : movedBy(operation);
   const more = Math.max(0, movedBy(operation) - known);
-  if (at && more) count(operation, more);
   operation.rate = old ? old.rate : 0;
   operation.at = at || now();
   if (old && more && operation.at > old.at) {
@@ -96,6 +90,7 @@ async function list() {
   operations = new Map();
   for (const operation of running) take(operation, 0);
   failures = failed.operations;
+  throughput = await json('/v1/throughput');
   await look();
 }
 
@@ -211,15 +206,19 @@ function element(name, className, ...children) {
   return made;
 }
 
-/* A table whose rows are kept: columns make and fill their cell; each [name, class, make(), fill(parts, item)]. */
+/*
+ * A table whose rows are kept: columns make and fill their cell; each [name, class, make(), fill(parts, item)]. While
+ * it is held no row comes, goes or moves: what somebody is about to press stays where it is.
+ */
 function table(id, columns, keyOf) {
   const body = $(id).tBodies[0], rows = new Map();
-  return (items) => {
+  return (items, held) => {
     const left = new Set(rows.keys());
     let at = body.firstElementChild;
     for (const item of items) {
       const key = keyOf(item);
       let row = rows.get(key);
+      if (!row && held) continue;
       if (!row) {
         row = { tr: element('tr'), parts: columns.map(([name, className, make]) => {
           const cell = element('td', className), parts = make ? make(item) : {};
@@ -231,12 +230,17 @@ function table(id, columns, keyOf) {
         rows.set(key, row);
       }
       left.delete(key);
+      row.tr.className = '';
       columns.forEach(([, , , fill], i) => fill(row.parts[i], item));
+      if (held) continue;
       if (row.tr !== at) body.insertBefore(row.tr, at);
       else at = at.nextElementSibling;
     }
-    for (const key of left) { rows.get(key).tr.remove(); rows.delete(key); }
-    $(id).classList.toggle('none', items.length === 0);
+    for (const key of left) {
+      if (held) rows.get(key).tr.className = 'gone';
+      else { rows.get(key).tr.remove(); rows.delete(key); }
+    }
+    $(id).classList.toggle('none', rows.size === 0);
   };
 }
 
@@ -249,25 +253,51 @@ const fillNamed = (part, operation) => {
   say(part.id, operation.id);
 };
 
+const isOffer = (operation) => PASSIVE[operation.kind] && operation.status === 'INITIALIZED';
+const movedText = (o) => `${size(o.bytes_done)} of ${size(o.bytes_total)}` + (o.uses > 1 ? `, use ${o.uses_done} of ${o.uses}` : '');
+
+/* Asks before it cancels, by a dialog that names what the button stood for when it was pressed. */
+function askToCancel(operation) {
+  const noun = isOffer(operation) ? 'offer' : 'transfer', peer = peerOf(operation);
+  asked = operation;
+  say($('ask-title'), `Cancel this ${noun}?`);
+  say($('ask-label'), operation.label || '');
+  say($('ask-id'), operation.id);
+  say($('ask-what'), `${operation.kind}${peer && `, ${RECEIVES[operation.kind] ? 'from' : 'to'} ${peer}`}, ${movedText(operation)}`);
+  say($('ask-yes'), `Cancel the ${noun}`);
+  $('ask').returnValue = '';
+  $('ask').showModal();
+}
+
+function refuse(operation, why) {
+  refusals.set(operation.id, { operation, why, until: Date.now() + REFUSED_MS });
+}
+
+async function cancel(operation) {
+  cancelling.add(operation.id);
+  refusals.delete(operation.id);
+  dirty = true;
+  try {
+    const end = await ask('/v1/operations/' + operation.id + '/cancel', { method: 'POST' }, (answer) => answer.json());
+    if (end.done && end.status !== 'CANCELLED') refuse(operation, `It had already ended: ${end.status}.`);
+  } catch (error) {
+    refuse(operation, error instanceof Refused ? error.message : 'No answer from the worker.');
+  }
+  cancelling.delete(operation.id);
+  dirty = true;
+}
+
 function cancelButton(operation) {
-  const button = element('button', '', 'Cancel');
+  const button = element('button', '', 'Cancel'), why = element('span', 'bad why');
   button.type = 'button';
-  button.addEventListener('click', async () => {
-    button.disabled = true;
-    try {
-      await ask('/v1/operations/' + operation.id + '/cancel', { method: 'POST' });
-    } catch (error) {
-      button.disabled = false;
-      button.title = error.message;
-      button.textContent = 'Again';
-    }
-  });
-  return { children: [button], button };
+  button.addEventListener('click', () => askToCancel(operations.get(operation.id) || operation));
+  return { children: [button, why], button, why };
 }
 const fillCancel = (part, operation) => {
-  if (!operation.cancel_requested) return;
-  part.button.disabled = true;
-  say(part.button, 'Cancelling');
+  const refusal = refusals.get(operation.id);
+  part.button.disabled = Boolean(operation.cancel_requested || cancelling.has(operation.id));
+  say(part.button, part.button.disabled ? 'Cancelling' : 'Cancel');
+  say(part.why, refusal ? 'Not cancelled: ' + refusal.why : '');
 };
 
 function progress() {
@@ -277,18 +307,18 @@ function progress() {
 const fillProgress = (part, o) => {
   part.bar.max = o.bytes_total;
   part.bar.value = o.bytes_done;
-  say(part.text, `${size(o.bytes_done)} of ${size(o.bytes_total)}` + (o.uses > 1 ? `, use ${o.uses_done} of ${o.uses}` : ''));
+  say(part.text, movedText(o));
 };
 const words = (text) => [undefined, (part, item) => say(part.cell, text(item))];
 
 const showTransfers = table('transfers', [
   ['', 'plain', named, fillNamed], ['', 'plain tight', ...words((o) => o.kind)], ['from or to', '', ...words(peerOf)],
   ['', 'plain grow', progress, fillProgress], ['', 'plain tight', ...words((o) => size(rateOf(o)) + '/s')],
-  ['for', 'tight', ...words((o) => span(now() - Date.parse(o.created_at)))], ['', 'plain tight', cancelButton, fillCancel],
+  ['for', 'tight', ...words((o) => span(now() - Date.parse(o.created_at)))], ['', 'plain act', cancelButton, fillCancel],
 ], (o) => o.id);
 const showOffers = table('offers', [
   ['', 'plain', named, fillNamed], ['', 'plain tight', ...words((o) => o.kind)], ['', 'plain tight', ...words((o) => size(o.bytes_total))],
-  ['in', 'tight', ...words((o) => span(Date.parse(o.expires_at) - now()))], ['', 'plain tight', cancelButton, fillCancel],
+  ['in', 'tight', ...words((o) => span(Date.parse(o.expires_at) - now()))], ['', 'plain act', cancelButton, fillCancel],
 ], (o) => o.id);
 const showPeers = table('peers', [
   ['', 'plain', ...words((p) => p.worker || p.epoch)],
@@ -303,51 +333,61 @@ const showFailures = table('failures', [
   ['', 'plain whole', named, fillNamed], ['with', 'whole', ...words(peerOf)], ['', 'plain grow', ...words((o) => o.error.detail)],
 ], (o) => o.id);
 
-function draw() {
-  const second = Math.floor(Date.now() / 1000), sums = { received: 0, sent: 0 };
-  count({ kind: 'read' }, 0);
-  let top = 1024;
-  for (const way of ['received', 'sent']) top = Math.max(top, ...moved[way]);
-  $('graph').replaceChildren(...['received', 'sent'].map((way) => {
-    const path = document.createElementNS('http://www.w3.org/2000/svg', 'path');
-    let line = '';
-    /* The second that runs is not whole yet. */
-    for (let i = SECONDS - 1; i >= 1; i--)
-      line += `${line ? 'L' : 'M'}${SECONDS - i} ${(59 - 58 * moved[way][(second - i + SECONDS) % SECONDS] / top).toFixed(1)}`;
-    path.setAttribute('d', line);
-    path.setAttribute('class', way);
-    sums[way] = moved[way][(second - 1 + SECONDS) % SECONDS];
-    return path;
-  }));
-  for (const way of ['received', 'sent']) say($(way), `${way} ${size(sums[way])}/s`);
-  say($('peak'), `peak\u00a0${size(Math.max(...moved.received, ...moved.sent))}/s`);
+function svg(name, className, attributes) {
+  const made = document.createElementNS('http://www.w3.org/2000/svg', name);
+  made.setAttribute('class', className);
+  for (const [attribute, value] of Object.entries(attributes)) made.setAttribute(attribute, value);
+  return made;
 }
 
+/* A second is a unit of x, of which the last whole one is at 300; y is 1 at the top of the scale and 59 at 0. */
+function draw() {
+  const n = throughput.received.length, peak = Math.max(0, ...throughput.received, ...throughput.sent);
+  const top = 2 ** Math.max(10, Math.ceil(Math.log2(peak || 1)));
+  const lines = WAYS.map((way) => svg('path', way, { d: throughput[way].map((bytes, i) =>
+    `${i ? 'L' : 'M'}${SECONDS - n + 1 + i} ${(59 - 58 * bytes / top).toFixed(1)}`).join('') }));
+  const grid = svg('path', 'grid', { d: 'M0 1H300M0 30H300' + [60, 120, 180, 240].map((x) => `M${x} 0V60`).join('') });
+  $('graph').replaceChildren(svg('rect', 'unknown', { x: 0, y: 0, width: SECONDS - n, height: 60 }), grid, ...lines);
+  say($('scale-top'), size(top) + '/s');
+  say($('scale-half'), size(top / 2) + '/s');
+  for (const way of WAYS) say($(way), `${way} ${size(throughput[way].at(-1) || 0)}/s`);
+  say($('peak'), `peak\u00a0${size(peak)}/s`);
+  say($('since'), `known since ${clock(throughput.since)}`);
+  $('graph').setAttribute('aria-label', `Bytes a second: ${WAYS.map((way) => $(way).textContent).join(', ')}, ${$('peak').textContent}`);
+}
+
+/* While rows are held, nothing else is shown anew either whose text might need another line: that would move them. */
 function show() {
+  const held = over || $('ask').open;
+  if (!held)
+    for (const [id, refusal] of refusals) if (Date.now() > refusal.until) refusals.delete(id);
   const live = [...operations.values()];
+  for (const { operation } of refusals.values()) if (!operations.has(operation.id)) live.push(operation);
   const transfers = live.filter((o) => o.status === 'IN_PROGRESS' || !PASSIVE[o.kind]);
-  const offers = live.filter((o) => PASSIVE[o.kind] && o.status === 'INITIALIZED');
-  const soon = offers.filter((o) => o.expires_at && Date.parse(o.expires_at) - now() < SOON_MS)
+  const offers = live.filter(isOffer);
+  const soon = offers.filter((o) => refusals.has(o.id) || (o.expires_at && Date.parse(o.expires_at) - now() < SOON_MS))
     .sort((a, b) => Date.parse(a.expires_at) - Date.parse(b.expires_at)).slice(0, 50);
-  const codes = new Map();
-  for (const o of failures) codes.set(o.error.code, (codes.get(o.error.code) || 0) + 1);
+  $('held').hidden = !held;
+  showTransfers(transfers, held);
+  showOffers(soon, held);
+  showPeers(peers, held);
+  showFailures(failures, held);
+  if (held) return;
   say($('n-transfers'), transfers.length ? `${transfers.length} running, ${size(transfers.reduce((s, o) => s + rateOf(o), 0))}/s` : '');
-  say($('n-failures'), failures.length ? `the last ${failures.length}` : '');
-  $('codes').replaceChildren(...[...codes].map(([code, n]) => element('li', '', `${code} × ${n}`)));
-  showTransfers(transfers);
-  showOffers(soon);
-  showPeers(peers);
-  showFailures(failures);
   const used = metric('ferry_region_bytes'), limit = metric('ferry_memory_limit_bytes');
-  $('memory').textContent = `${size(used)} of ${size(limit)} in ${counted(metric('ferry_regions'), 'region')}`;
+  say($('memory'), `${size(used)} of ${size(limit)} in ${counted(metric('ferry_regions'), 'region')}`);
   $('memory-bar').style.width = (limit ? Math.min(100, 100 * used / limit) : 0) + '%';
   $('memory-bar').classList.toggle('full', limit > 0 && used >= 0.9 * limit);
   say($('counts'), [counted(transfers.length, 'transfer'), counted(offers.length, 'offer'),
     counted(metric('ferry_http_waiters'), 'parked request'), counted(metric('ferry_event_readers'), 'event reader')].join(', '));
+  say($('about'), `${about}, up ${span(now() - started)}`);
+  const codes = new Map();
+  for (const o of failures) codes.set(o.error.code, (codes.get(o.error.code) || 0) + 1);
+  $('codes').replaceChildren(...[...codes].map(([code, n]) => element('li', '', `${code} × ${n}`)));
+  say($('n-failures'), failures.length ? `the last ${failures.length}` : '');
   const near = Object.keys(limits).filter((name) => metric(`ferry_limit_near{limit="${name}"}`));
   const most = (name) => name === 'memory_limit' ? size(limits[name]) : limits[name];
   say($('limits'), near.map((name) => `${name} (${most(name)}) is nearly used up`).join(', '), 'warn');
-  say($('about'), `${about}, up ${span(now() - started)}`);
 }
 
 function tick(again) {
@@ -372,6 +412,8 @@ async function describe() {
 
 function login(error) {
   $('main').hidden = true;
+  $('ask').close();
+  over = false;
   $('login').hidden = false;
   say($('refused'), token === null ? '' : error.status === 403 ? error.message : 'That is not the token of this worker.');
   token = null;
@@ -388,13 +430,28 @@ $('login').addEventListener('submit', (event) => {
   state('', 'connecting');
   follow();
 });
+$('ask').addEventListener('close', () => {
+  if ($('ask').returnValue === 'yes') cancel(asked);
+  dirty = true;
+});
+for (const frame of document.querySelectorAll('.scroll')) {
+  frame.addEventListener('pointerenter', () => { over = true; dirty = true; });
+  frame.addEventListener('pointerleave', () => { over = false; dirty = true; });
+}
+/* A browser may keep a page that was left, to come back to, and its stream with it. follow() goes on then. */
+window.addEventListener('pagehide', () => stream.abort());
 setInterval(() => tick(false), 250);
+
+/* Calls ask every so often while the page follows the worker and can be seen; not before the last call has ended. */
+function every(ms, ask) {
+  let asking = false;
+  setInterval(() => {
+    if (document.body.className !== 'live' || document.hidden || asking) return;
+    asking = true;
+    ask().catch(() => {}).finally(() => { asking = false; });
+  }, ms);
+}
 setInterval(() => tick(true), 1000);
-let refreshing = false;
-setInterval(() => {
-  if (document.body.className !== 'live' || refreshing) return;
-  refreshing = true;
-  refresh().catch(() => {}).finally(() => { refreshing = false; });
-}, 3000);
-moved.second = Math.floor(Date.now() / 1000);
+every(1000, async () => { throughput = await json('/v1/throughput'); });
+every(3000, refresh);
 follow();
