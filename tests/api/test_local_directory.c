@@ -118,7 +118,7 @@ WITH_SHARED(one_that_is_not_writable_is_refused)
                 if (status != 77) {
                         assert_int_equal(status, 1);
                         assert_string_equal(output, "");
-                        assert_told(errors, closed, "it is not writable");
+                        assert_told(errors, closed, "mount a writable directory there, or --local off");
                 }
         }
 }

@@ -43,11 +43,11 @@ static void assert_in_table(const char *path)
         assert_non_null(file);
         while (fgets(line, sizeof(line), file)) {
                 const char *at = strstr(line, "Ev FERRY_");
-                bool found = !at || sscanf(at, "Ev %63[A-Z_]", name) != 1;
+                bool found = !at || sscanf(at, "Ev FERRY_%63[A-Z_]", name) != 1;
                 for (size_t i = 0; !found && i < ferry_variables_count; i++)
-                        found = strcmp(ferry_variables[i], name) == 0;
+                        found = strcmp(ferry_variables[i] + strlen("FERRY_"), name) == 0;
                 if (!found)
-                        fail_msg("%s is missing", name);
+                        fail_msg("FERRY_%s is missing", name);
         }
         fclose(file);
 }

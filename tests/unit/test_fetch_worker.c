@@ -7,7 +7,8 @@
 #include "fetch.h"
 #include "unit.h"
 
-#define WORKER(more) "{\"name\":\"w\",\"epoch\":\"00000000000000a5\",\"uptime_ms\":3" more "}"
+#define SPEAKS "{\"protocol\":5,"
+#define WORKER(more) SPEAKS "\"name\":\"w\",\"epoch\":\"00000000000000a5\",\"uptime_ms\":3" more "}"
 
 static int classify(const char *text, struct ferry_metadata **ret_metadata)
 {
@@ -39,11 +40,13 @@ TEST(what_is_no_worker_is_refused)
         struct ferry_metadata *m;
 
         FOR_EACH_TEXT (
-                item, "{}", "[]", "7", "{\"name\":\"w\"}", "{\"name\":\"w\",\"epoch\":5}",
-                "{\"name\":\"w\",\"epoch\":\"a5\"}", "{\"name\":\"w\",\"epoch\":\"00000000000000A5\"}",
-                "{\"name\":\"w\",\"epoch\":\"0000000000000000\"}", "{\"name\":\"w\",\"epoch\":\"00000000000000a5a\"}",
-                "{\"name\":\"\",\"epoch\":\"00000000000000a5\"}", "{\"name\":\"w\\nw\",\"epoch\":\"00000000000000a5\"}",
-                "{\"name\":\"0123456789012345678901234567890123456789012345678901234567890123\","
+                item, "{}", "[]", "7", SPEAKS "\"name\":\"w\"}", SPEAKS "\"name\":\"w\",\"epoch\":5}",
+                SPEAKS "\"name\":\"w\",\"epoch\":\"a5\"}", SPEAKS "\"name\":\"w\",\"epoch\":\"00000000000000A5\"}",
+                SPEAKS "\"name\":\"w\",\"epoch\":\"0000000000000000\"}",
+                SPEAKS "\"name\":\"w\",\"epoch\":\"00000000000000a5a\"}",
+                SPEAKS "\"name\":\"\",\"epoch\":\"00000000000000a5\"}",
+                SPEAKS "\"name\":\"w\\nw\",\"epoch\":\"00000000000000a5\"}",
+                SPEAKS "\"name\":\"0123456789012345678901234567890123456789012345678901234567890123\","
                 "\"epoch\":\"00000000000000a5\"}",
                 WORKER(",\"addresses\":{\"data\":1}"), WORKER(",\"addresses\":{\"data\":\"\"}"),
                 WORKER(",\"addresses\":{\"data\":\"a b:1\"}"))
