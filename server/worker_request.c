@@ -87,8 +87,10 @@ int ferry_worker_request_add_blocks(struct ferry_worker_request *request, const 
         int r;
 
         if (!size || !blocks || !n_blocks || n_blocks > FERRY_METADATA_DESCRIPTORS)
-                return worker_fail(FERRY_E_INVALID_PARAMETER, "A list has 1 to %d blocks, of one byte or more: divide a longer one among several operations",
-                                   FERRY_METADATA_DESCRIPTORS);
+                return worker_fail(
+                        FERRY_E_INVALID_PARAMETER,
+                        "A list has 1 to %d blocks, of one byte or more: divide a longer one among several operations",
+                        FERRY_METADATA_DESCRIPTORS);
         slice.blocks = malloc(n_blocks * sizeof(*blocks));
         if (!slice.blocks)
                 return worker_fail(-ENOMEM, NULL);

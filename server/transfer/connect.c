@@ -147,8 +147,8 @@ static bool is_left(const struct connect_request *c)
 
 void connect_requests_link_ended(struct peer *peer, const char *detail)
 {
-        int error = peer->link->error == FERRY_E_PROTOCOL_MISMATCH ? FERRY_E_PROTOCOL_MISMATCH
-                                                                   : FERRY_E_PEER_UNREACHABLE;
+        int error =
+                peer->link->error == FERRY_E_PROTOCOL_MISMATCH ? FERRY_E_PROTOCOL_MISMATCH : FERRY_E_PEER_UNREACHABLE;
         struct connect_request *c, *next;
 
         DL_FOREACH_SAFE (peer->engine->connect_requests, c, next) {

@@ -68,7 +68,8 @@ void fuzz_decode_metadata(const char *text, size_t size)
         int r = ferry_metadata_decode(text, size, "/remote_metadata", &m, &errors);
 
         if (r != 0) {
-                FUZZ_CHECK((r == FERRY_E_INVALID_METADATA || r == FERRY_E_PROTOCOL_MISMATCH) && errors.error == r && !m);
+                FUZZ_CHECK((r == FERRY_E_INVALID_METADATA || r == FERRY_E_PROTOCOL_MISMATCH) && errors.error == r &&
+                           !m);
                 fuzz_check_errors(&errors);
                 return;
         }

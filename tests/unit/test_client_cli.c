@@ -64,7 +64,7 @@ TEST(a_misspelt_variable_is_warned_of)
         run(0, NULL, "", "version", NULL);
         unsetenv("FERRY_TOKEN");
         assert_string_equal(r.err, "ferry: the variable FERRY_TOKEN is unknown: did you mean FERRY_TOKEN_FILE?\n");
-        assert_string_equal(r.out, "ferry " FERRY_VERSION "\n");
+        assert_int_equal(strncmp(r.out, "ferry " FERRY_VERSION, strlen("ferry " FERRY_VERSION)), 0);
 }
 
 /* The table of commands is the one source: the manual has what it prints, word for word. */

@@ -47,13 +47,13 @@ TEST(a_value_that_is_not_of_its_kind_is_told)
                 const char *kind, *value;
                 bool good;
         } values[] = {
-                { "N", "17", true },        { "N", "0", false },          { "N", "", false },
-                { "N", "1x", false },       { "N", "-1", false },         { "N", "9007199254740992", false },
-                { "SIZE", "1.5K", true },   { "SIZE", "0", false },       { "SIZE", "0x10", false },
-                { "SIZE", "4194304T", false }, { "SIZE", "4194303T", true },
-                { "SIZE", "1Q", false },    { "TIME", "2m", true },       { "TIME", "s", false },
-                { "TIME", "1d", false },    { "NAME", "\xc3\xa4", true }, { "NAME", "", true },
-                { "LABEL", "\xc3", false }, { "FILE", "\xff", true },     { "FILE", "", false },
+                { "N", "17", true },           { "N", "0", false },          { "N", "", false },
+                { "N", "1x", false },          { "N", "-1", false },         { "N", "9007199254740992", false },
+                { "SIZE", "1.5K", true },      { "SIZE", "0", false },       { "SIZE", "0x10", false },
+                { "SIZE", "4194304T", false }, { "SIZE", "4194303T", true }, { "SIZE", "1Q", false },
+                { "TIME", "2m", true },        { "TIME", "s", false },       { "TIME", "1d", false },
+                { "NAME", "\xc3\xa4", true },  { "NAME", "", true },         { "LABEL", "\xc3", false },
+                { "FILE", "\xff", true },      { "FILE", "", false },
         };
 
         for (size_t i = 0; i < UNIT_COUNT(values); i++)

@@ -39,17 +39,17 @@ TEST(what_is_no_worker_is_refused)
 {
         struct ferry_metadata *m;
 
-        FOR_EACH_TEXT (
-                item, "{}", "[]", "7", SPEAKS "\"name\":\"w\"}", SPEAKS "\"name\":\"w\",\"epoch\":5}",
-                SPEAKS "\"name\":\"w\",\"epoch\":\"a5\"}", SPEAKS "\"name\":\"w\",\"epoch\":\"00000000000000A5\"}",
-                SPEAKS "\"name\":\"w\",\"epoch\":\"0000000000000000\"}",
-                SPEAKS "\"name\":\"w\",\"epoch\":\"00000000000000a5a\"}",
-                SPEAKS "\"name\":\"\",\"epoch\":\"00000000000000a5\"}",
-                SPEAKS "\"name\":\"w\\nw\",\"epoch\":\"00000000000000a5\"}",
-                SPEAKS "\"name\":\"0123456789012345678901234567890123456789012345678901234567890123\","
-                "\"epoch\":\"00000000000000a5\"}",
-                WORKER(",\"addresses\":{\"data\":1}"), WORKER(",\"addresses\":{\"data\":\"\"}"),
-                WORKER(",\"addresses\":{\"data\":\"a b:1\"}"))
+        FOR_EACH_TEXT (item, "{}", "[]", "7", SPEAKS "\"name\":\"w\"}", SPEAKS "\"name\":\"w\",\"epoch\":5}",
+                       SPEAKS "\"name\":\"w\",\"epoch\":\"a5\"}",
+                       SPEAKS "\"name\":\"w\",\"epoch\":\"00000000000000A5\"}",
+                       SPEAKS "\"name\":\"w\",\"epoch\":\"0000000000000000\"}",
+                       SPEAKS "\"name\":\"w\",\"epoch\":\"00000000000000a5a\"}",
+                       SPEAKS "\"name\":\"\",\"epoch\":\"00000000000000a5\"}",
+                       SPEAKS "\"name\":\"w\\nw\",\"epoch\":\"00000000000000a5\"}",
+                       SPEAKS "\"name\":\"0123456789012345678901234567890123456789012345678901234567890123\","
+                              "\"epoch\":\"00000000000000a5\"}",
+                       WORKER(",\"addresses\":{\"data\":1}"), WORKER(",\"addresses\":{\"data\":\"\"}"),
+                       WORKER(",\"addresses\":{\"data\":\"a b:1\"}"))
                 assert_int_equal(classify(item, &m), FERRY_E_INVALID_METADATA);
 }
 

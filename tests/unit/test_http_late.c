@@ -89,6 +89,7 @@ static int setup(void **state)
         http_stop(h);
         h->config.threads = 1;
         h->config.limits.connections_max = 2;
+        h->config.limits.wait_ms_max = 600000;
         http_start(h);
         return 0;
 }
@@ -144,17 +145,22 @@ CASE(a_descriptor_that_comes_again_replaces_the_lost_connection)
         close(second);
 }
 
+/* The other slot is a request's that waits: an idle connection would make room. */
 CASE(a_lost_connection_gives_its_slot_back)
 {
-        int kept = raw_dial(h->port), late;
+        struct operation *operation = make(h->f, FERRY_READABLE);
+        char id[FERRY_ID_TEXT_SIZE];
+        int waiting, late;
 
-        http_ping(kept);
+        ferry_id_format("op_", look(h->f, operation).id, id);
+        waiting = http_begin(h, "GET", text_format("/v1/operations/%s?wait_ms=600000", id), "", NULL);
+        await_parked(h, 1);
         connect_in_vain(h);
         late = http_begin(h, "GET", "/livez", "", NULL);
-        later_us = UINT64_C(3600) * 1000000;
-        http_ping(kept);
+        later_us = UINT64_C(120) * 1000000;
         expect_status(raw_receive_last(late), 200);
-        close(kept);
+        operation_cancel(h->f->store, operation);
+        expect_status(raw_receive_last(waiting), 200);
 }
 
 CASE(a_server_that_ends_forgets_lost_connections)

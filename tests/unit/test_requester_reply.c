@@ -30,10 +30,14 @@ TEST(an_answer_of_another_or_to_another_question_changes_nothing)
                 bool other_peer;
                 uint32_t seq; /* of the chunk that had the same place before */
         } answers[] = {
-                { ENGINE_READ, WIRE_DATA, EPOCH, true },      { ENGINE_READ, WIRE_DATA, EPOCH + 1, false },
-                { ENGINE_READ, WIRE_ACK, EPOCH, false },      { ENGINE_READ, WIRE_DONE_ACK, EPOCH, false },
-                { ENGINE_WRITE, WIRE_DATA, EPOCH, false },    { ENGINE_WRITE, WIRE_ACK, EPOCH, true },
-                { ENGINE_WRITE, WIRE_ACK, EPOCH + 1, false }, { ENGINE_WRITE, WIRE_DONE_ACK, EPOCH, false },
+                { ENGINE_READ, WIRE_DATA, EPOCH, true },
+                { ENGINE_READ, WIRE_DATA, EPOCH + 1, false },
+                { ENGINE_READ, WIRE_ACK, EPOCH, false },
+                { ENGINE_READ, WIRE_DONE_ACK, EPOCH, false },
+                { ENGINE_WRITE, WIRE_DATA, EPOCH, false },
+                { ENGINE_WRITE, WIRE_ACK, EPOCH, true },
+                { ENGINE_WRITE, WIRE_ACK, EPOCH + 1, false },
+                { ENGINE_WRITE, WIRE_DONE_ACK, EPOCH, false },
                 { ENGINE_READ, WIRE_DATA, EPOCH, false, ENGINE_WINDOW_MAX },
                 { ENGINE_WRITE, WIRE_ACK, EPOCH, false, ENGINE_WINDOW_MAX },
         };

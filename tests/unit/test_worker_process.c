@@ -270,8 +270,9 @@ TEST(a_forked_child_may_have_no_network_of_its_own_beside_its_parents)
         pid_t child = fork();
 
         if (child == 0)
-                _exit(WORKER_NEW(&other, "data-listen", "127.0.0.1:0") != 0 && strstr(ferry_worker_error(), "fork") ? 0
-                                                                                                                 : 1);
+                _exit(WORKER_NEW(&other, "data-listen", "127.0.0.1:0") != 0 && strstr(ferry_worker_error(), "fork")
+                              ? 0
+                              : 1);
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_int_equal(status, 0);
         (void)ferry_worker_free(worker);

@@ -30,8 +30,8 @@ static unsigned library_generation; /* of base/fork.h: the process that has load
 /* Fills in both tables. Returns the name of a function that the library lacks, or NULL. */
 static const char *find_functions(void *handle)
 {
-#define FIND(table, prefix, name)                                              \
-        if (!(*(void **)&(table).name = dlsym(handle, #prefix "_" #name)))     \
+#define FIND(table, prefix, name)                                                                                      \
+        if (!(*(void **)&(table).name = dlsym(handle, #prefix "_" #name)))                                             \
                 return #prefix "_" #name;
 #define FIND_UCP(name) FIND(ucp, ucp, name)
 #define FIND_UCS(name) FIND(ucs, ucs, name)

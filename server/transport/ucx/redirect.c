@@ -94,7 +94,7 @@ static void *instead_of(const char *name)
 struct library {
         uintptr_t base;
         uintptr_t read_only, read_only_end; /* what the dynamic linker has made read-only after it filled it in */
-        const ElfW(Sym) *symbols;
+        const ElfW(Sym) * symbols;
         const char *names;
         struct {
                 uintptr_t start, size;
@@ -126,7 +126,7 @@ static uintptr_t absolute(const struct library *library, uintptr_t address)
         return address < library->base ? library->base + address : address;
 }
 
-static void read_dynamic(struct library *library, const ElfW(Dyn) *dynamic)
+static void read_dynamic(struct library *library, const ElfW(Dyn) * dynamic)
 {
         library->relocations[WITH_ADDEND].step = sizeof(ElfW(Rela));
         library->relocations[WITHOUT_ADDEND].step = sizeof(ElfW(Rel));

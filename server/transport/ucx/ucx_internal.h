@@ -152,40 +152,40 @@ static inline struct ucx_message *ucx_message_of(struct message *message)
 /* ---- library.c: UCX's library, its functions and its version. Any thread ---- */
 
 /* Every function of UCX that Ferry calls: the program is not linked to UCX. */
-#define UCP_FUNCTIONS(X)        \
-        X(am_data_release)      \
-        X(am_recv_data_nbx)     \
-        X(am_send_nbx)          \
-        X(cleanup)              \
-        X(config_modify)        \
-        X(config_read)          \
-        X(config_release)       \
-        X(conn_request_query)   \
-        X(context_print_info)   \
-        X(context_query)        \
-        X(ep_close_nbx)         \
-        X(ep_create)            \
-        X(ep_print_info)        \
-        X(get_version)          \
-        X(init_version)         \
-        X(listener_create)      \
-        X(listener_destroy)     \
-        X(listener_query)       \
-        X(listener_reject)      \
-        X(mem_map)              \
-        X(mem_unmap)            \
-        X(request_free)         \
-        X(worker_arm)           \
-        X(worker_create)        \
-        X(worker_destroy)       \
-        X(worker_get_efd)       \
-        X(worker_progress)      \
-        X(worker_set_am_recv_handler) \
+#define UCP_FUNCTIONS(X)                                                                                               \
+        X(am_data_release)                                                                                             \
+        X(am_recv_data_nbx)                                                                                            \
+        X(am_send_nbx)                                                                                                 \
+        X(cleanup)                                                                                                     \
+        X(config_modify)                                                                                               \
+        X(config_read)                                                                                                 \
+        X(config_release)                                                                                              \
+        X(conn_request_query)                                                                                          \
+        X(context_print_info)                                                                                          \
+        X(context_query)                                                                                               \
+        X(ep_close_nbx)                                                                                                \
+        X(ep_create)                                                                                                   \
+        X(ep_print_info)                                                                                               \
+        X(get_version)                                                                                                 \
+        X(init_version)                                                                                                \
+        X(listener_create)                                                                                             \
+        X(listener_destroy)                                                                                            \
+        X(listener_query)                                                                                              \
+        X(listener_reject)                                                                                             \
+        X(mem_map)                                                                                                     \
+        X(mem_unmap)                                                                                                   \
+        X(request_free)                                                                                                \
+        X(worker_arm)                                                                                                  \
+        X(worker_create)                                                                                               \
+        X(worker_destroy)                                                                                              \
+        X(worker_get_efd)                                                                                              \
+        X(worker_progress)                                                                                             \
+        X(worker_set_am_recv_handler)                                                                                  \
         X(worker_signal)
-#define UCS_FUNCTIONS(X)        \
-        X(debug_disable_signal) \
-        X(global_opts_set_value) \
-        X(log_push_handler)     \
+#define UCS_FUNCTIONS(X)                                                                                               \
+        X(debug_disable_signal)                                                                                        \
+        X(global_opts_set_value)                                                                                       \
+        X(log_push_handler)                                                                                            \
         X(status_string)
 #define UCP_FIELD(name) __typeof__(ucp_##name) *name;
 #define UCS_FIELD(name) __typeof__(ucs_##name) *name;

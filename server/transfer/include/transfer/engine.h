@@ -163,8 +163,8 @@ struct engine_config {
         struct engine_operations operations;
         struct engine_observer observer;
         struct metrics *metrics; /* may be NULL */
-        /* Of ENGINE_REASON_SIZE: why engine_new failed, a sentence for users, where that says more than its error. May be
-         * NULL. */
+        /* Of ENGINE_REASON_SIZE: why engine_new failed, a sentence for users, where that says more than its error. May
+         * be NULL. */
         char *reason;
 };
 
