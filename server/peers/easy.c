@@ -169,6 +169,12 @@ static curl_socket_t on_socket(void *context, curlsocktype purpose, struct curl_
         return made->fd;
 }
 
+static void forget(struct easy_multi *multi, struct easy_socket *gone)
+{
+        DL_DELETE(multi->sockets, gone);
+        free(gone);
+}
+
 static int on_close(void *context, curl_socket_t fd)
 {
         struct easy_multi *multi = context;
@@ -176,9 +182,25 @@ static int on_close(void *context, curl_socket_t fd)
 
         DL_SEARCH_SCALAR(multi->sockets, closed, fd, fd);
         if (closed)
-                DL_DELETE(multi->sockets, closed);
-        free(closed);
+                forget(multi, closed);
         return close(fd);
+}
+
+/*
+ * A request is over: the socket kept, if any, is one that others may use. The other ones are closed. They are forgotten
+ * here, since libcurl 7.88 does not say so of a socket that could not connect.
+ */
+static void leave_sockets(struct easy *easy, curl_socket_t kept)
+{
+        struct easy_socket *used, *next;
+
+        DL_FOREACH_SAFE (easy->multi->sockets, used, next) {
+                if (used->user != easy)
+                        continue;
+                used->user = NULL;
+                if (used->fd != kept)
+                        forget(easy->multi, used);
+        }
 }
 
 static int port_of(curl_socket_t fd)
@@ -306,7 +328,11 @@ bool easy_multi_init(struct easy_multi *multi)
 
 void easy_multi_clear(struct easy_multi *multi)
 {
+        struct easy_socket *left, *next;
+
         (void)curl_multi_cleanup(FERRY_STEAL(multi->curl));
+        DL_FOREACH_SAFE (multi->sockets, left, next)
+                forget(multi, left);
 }
 
 static bool easy_send(struct easy_multi *multi, struct easy *easy)
@@ -328,15 +354,16 @@ bool easy_start(struct easy_multi *multi, struct easy *easy)
         return easy_send(multi, easy);
 }
 
-void easy_stop(struct easy *easy)
+static void easy_leave(struct easy *easy, curl_socket_t kept)
 {
-        struct easy_socket *used;
-
         (void)curl_multi_remove_handle(easy->multi->curl, easy->curl);
         easy->multi->n_running--;
-        DL_FOREACH (easy->multi->sockets, used)
-                if (used->user == easy)
-                        used->user = NULL;
+        leave_sockets(easy, kept);
+}
+
+void easy_stop(struct easy *easy)
+{
+        easy_leave(easy, CURL_SOCKET_BAD);
 }
 
 static bool kept_was_dead(const struct easy *easy, CURLcode result)
@@ -366,14 +393,16 @@ void easy_multi_run(struct easy_multi *multi)
         (void)curl_multi_perform(multi->curl, &left);
         while ((message = curl_multi_info_read(multi->curl, &left))) {
                 CURLcode result = message->data.result;
+                curl_socket_t kept = CURL_SOCKET_BAD;
                 char *private = NULL;
                 struct easy *easy;
 
                 if (message->msg != CURLMSG_DONE)
                         continue;
                 (void)curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &private);
+                (void)curl_easy_getinfo(message->easy_handle, CURLINFO_ACTIVESOCKET, &kept);
                 easy = (struct easy *)(void *)private;
-                easy_stop(easy);
+                easy_leave(easy, kept);
                 if (!easy_repeat(easy, result))
                         easy->done(easy, result);
         }

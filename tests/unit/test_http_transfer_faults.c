@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -6,6 +7,7 @@
 
 #include "base/space.h"
 #include "http_moved.h"
+#include "peers_internal.h"
 #include "wire/stream.h"
 
 /* Peers that send too little, too much or nonsense, and memory that fails. */
@@ -634,4 +636,27 @@ TEST(a_connection_that_breaks_before_the_claim_is_made_anew)
                 assert_int_equal(moved.outcome.error, 0);
                 (void)close(fd);
         }
+}
+
+/* Its number is the next one that the process gives to another file. */
+TEST(a_socket_that_did_not_connect_is_forgotten)
+{
+        struct sockaddr_in nobody = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        socklen_t size = sizeof(nobody);
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); /* bound, and no listener */
+        struct kept kept = { 0 };
+
+        assert_int_equal(bind(fd, (struct sockaddr *)&nobody, size), 0);
+        assert_int_equal(getsockname(fd, (struct sockaddr *)&nobody, &size), 0);
+        assert_int_equal(allowlist_new(NULL, 0, false, &kept.allowlist), 0);
+        assert_int_equal(peers_new(&(struct peers_config){ .allowlist = kept.allowlist }, &kept.peers), 0);
+        for (size_t i = 0; i < UNIT_COUNT(all_asked); i++) {
+                struct moved *moved = ask(kept.peers, &all_asked[i], ntohs(nobody.sin_port));
+
+                await_end(moved);
+                assert_int_not_equal(moved->outcome.error, 0);
+                assert_null(kept.peers->threads[0].multi.sockets);
+        }
+        close(fd);
+        kept_free(&kept);
 }
