@@ -26,6 +26,7 @@ enum {
         DEAD_MS = 5000,          /* closes a connection whose peer does not acknowledge sent bytes for so long … */
         PROBE_S = 1,             /* … or does not answer probes, while only the peer has to send */
         KEPT = 16,               /* connections without a request */
+        OPEN = 64,               /* that libcurl closes one above when it is idle; by itself, four a running request */
         KEPT_S = 30,             /* a worker ends an idle one after 60 s; a proxy or a NAT may be sooner */
 };
 
@@ -229,7 +230,7 @@ static void end_kept_to(const struct easy *easy)
                         end_kept(kept);
 }
 
-/* Requests that have just started may take as many. libcurl by itself keeps four for each. */
+/* Requests that have just started may take as many. libcurl closes what is ended here with its next request. */
 static void end_surplus(struct easy_multi *multi)
 {
         struct easy_socket *kept;
@@ -323,7 +324,7 @@ bool easy_prepare(struct easy *easy)
 bool easy_multi_init(struct easy_multi *multi)
 {
         multi->curl = curl_multi_init();
-        return multi->curl;
+        return multi->curl && curl_multi_setopt(multi->curl, CURLMOPT_MAXCONNECTS, (long)OPEN) == CURLM_OK;
 }
 
 void easy_multi_clear(struct easy_multi *multi)
