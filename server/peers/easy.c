@@ -267,8 +267,8 @@ static int on_request(void *context, char *ip, char *local_ip, int port, int loc
         if (easy->fresh)
                 return CURL_PREREQFUNC_OK;
         DL_FOREACH (easy->multi->sockets, kept)
-                if (!kept->user && kept->host == easy->host && port_of(kept->fd) == local_port)
-                        kept->user = easy;
+                if (kept->host == easy->host && port_of(kept->fd) == local_port)
+                        kept->user = easy; /* also where easy_leave of the request before is still to come */
         return repeated ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
 }
 
