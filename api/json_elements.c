@@ -84,7 +84,7 @@ static const char *string_end(const char *at)
         const char *quote = at, *before; /* the backslashes before the quote */
 
         do { /* by the library: most of what a batch holds is long strings */
-                quote = rawmemchr(quote + 1, '"');
+                quote = strchr(quote + 1, '"');
                 for (before = quote; before[-1] == '\\'; before--)
                         ;
         } while ((quote - before) % 2 != 0);

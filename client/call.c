@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/random.h>
+#include <unistd.h>
 
 #include <ferry/json.h>
 

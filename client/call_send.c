@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <string.h>
-#include <sys/random.h>
+#include <unistd.h>
 
 #include <ferry/clock.h>
 

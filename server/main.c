@@ -197,7 +197,7 @@ static int serve(int signals, struct ferry_worker *worker, uint64_t drain_timeou
                 (void)poll(fds, 1, -1);
                 number = signal_read(signals, worker);
         } while (number == 0);
-        log_event(LOG_INFO, "stopping", LOG_S("signal", sigabbrev_np(number)));
+        log_event(LOG_INFO, "stopping", LOG_S("signal", number == SIGINT ? "INT" : "TERM"));
         manager_told(notify_stopping(drain_timeout_ms + END_MS));
         if (done < 0 || pthread_create(&thread, NULL, end_worker, &ending) != 0) {
                 (void)end_worker(&ending);

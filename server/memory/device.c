@@ -112,10 +112,9 @@ int device_inventory_new(const struct device_ucx *ucx, const struct device_sourc
         if (r == 0) {
                 r = source->fill(source->context, inventory);
                 if (r < 0 && r != -ENOMEM) {
-                        char text[64];
                         if (inventory->rdma_error[0] == '\0')
                                 (void)snprintf(inventory->rdma_error, sizeof(inventory->rdma_error), "%s",
-                                               strerror_r(-r, text, sizeof(text)));
+                                               strerror(-r));
                         r = 0;
                 }
         }

@@ -91,9 +91,7 @@ static int nic_fill(struct ibv_device *device, struct device_nic *nic)
 
 static void error_set(struct device_inventory *inventory, const char *what, int error)
 {
-        char text[64];
-        (void)snprintf(inventory->rdma_error, sizeof(inventory->rdma_error), "%s: %s", what,
-                       strerror_r(error, text, sizeof(text)));
+        (void)snprintf(inventory->rdma_error, sizeof(inventory->rdma_error), "%s: %s", what, strerror(error));
 }
 
 int device_nics_fill(void *context, struct device_inventory *inventory)

@@ -41,6 +41,14 @@ int __wrap_open64(const char *path, int flags, ...)
         return -1;
 }
 
+/* What open() is where it is fortified and has no mode. */
+int __real___open64_2(const char *path, int flags);
+int __wrap___open64_2(const char *path, int flags);
+int __wrap___open64_2(const char *path, int flags)
+{
+        return no_proc ? __wrap_open64(path, flags, 0) : __real___open64_2(path, flags);
+}
+
 static size_t page;
 
 static char *map(size_t pages, int protection, int flags, int fd)
