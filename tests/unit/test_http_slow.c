@@ -144,8 +144,9 @@ static int ask_for_much(struct http_fixture *h, const struct region *region)
 
 CASE(a_reader_must_read)
 {
-        static char memory[64 << 20]; /* more than the kernel keeps for two sockets */
-        const struct region_spec spec = { .size = sizeof(memory), .device = "cpu", .held = true };
+        enum { SIZE = 64 << 20 }; /* more than the kernel keeps for two sockets */
+        const struct region_spec spec = { .size = SIZE, .device = "cpu", .held = true };
+        char *memory = test_keep(calloc(1, SIZE), free); /* a static one may begin in a page of the program's file */
         char detail[REGION_DETAIL_SIZE];
         struct region *region;
         int fd;

@@ -265,6 +265,9 @@ TEST(a_program_that_is_started_inherits_nothing)
 
 TEST(a_forked_child_may_have_no_network_of_its_own_beside_its_parents)
 {
+#if defined(__SANITIZE_THREAD__) && __GNUC__ < 13
+        skip(); /* its runtime takes the child's threads for the parent's */
+#endif
         struct ferry_worker *worker = worker_with_both(), *other = NULL;
         int status;
         pid_t child = fork();

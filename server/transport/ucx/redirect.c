@@ -173,7 +173,7 @@ static void set_entry(const struct library *library, uintptr_t entry, void *func
         uintptr_t page = page_of(entry);
         bool read_only = entry >= library->read_only && entry < library->read_only_end;
 
-        if (*(void *const *)entry == function) /* it was set before */
+        if (atomic_load((void *_Atomic *)entry) == function) /* it was set before */
                 return;
         if (read_only && mprotect((void *)page, page_size(), PROT_READ | PROT_WRITE) < 0) {
                 log_event(LOG_WARN, "programs that this process starts inherit sockets of UCX: a page is read-only");
