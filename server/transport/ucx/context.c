@@ -105,6 +105,8 @@ int ucx_failed(const struct ucx_config *config, const char *step, ucs_status_t s
 
         log_event(LOG_ERROR, "network transport not opened", LOG_S("step", step), LOG_S("reason", reason),
                   LOG_S("environment", environment));
+        if (r == -ENODEV && (config->transports || config->interfaces))
+                return r; /* the flags that choose are at fault, which the caller names */
         if (config->detail && environment && r != -EADDRINUSE && r != -ENOMEM)
                 (void)snprintf(config->detail, TRANSPORT_REASON_SIZE,
                                "UCX cannot open the network transport (%s: %s; the log says more), and the environment "
