@@ -6,6 +6,7 @@
 #include <ferry/clock.h>
 
 #include "client_internal.h"
+#include "http.h"
 #include "retry.h"
 
 static bool request_is_repeatable(const struct request *request)
@@ -22,15 +23,15 @@ static uint32_t perform_random(void)
         return getentropy(&random, sizeof(random)) == 0 ? random : 0;
 }
 
-/* Notes the answer of a gateway. Since when there was no other. */
-static uint64_t call_gateway_ms(struct reply *reply, bool gateway)
+/* Notes the answer of a gateway. For how long none but such have come, beside what the worker was asked to wait. */
+static uint64_t call_gateway_ms(struct reply *reply, bool gateway, uint64_t wait_ms)
 {
         uint64_t now = ferry_clock_ms();
         if (!gateway)
                 reply->gateway_ms = 0;
         else if (!reply->gateway_ms)
                 reply->gateway_ms = now;
-        return gateway ? now - reply->gateway_ms : 0;
+        return gateway && now - reply->gateway_ms > wait_ms ? now - reply->gateway_ms - wait_ms : 0;
 }
 
 bool call_retry(struct ferry *f, const struct request *request, struct reply *reply, int result, unsigned tries,
@@ -47,7 +48,7 @@ bool call_retry(struct ferry *f, const struct request *request, struct reply *re
                            !reply->consumed,
                 .by_status = !request->exchange.no_status_retry,
                 .gateway = gateway,
-                .gateway_ms = call_gateway_ms(reply, gateway),
+                .gateway_ms = call_gateway_ms(reply, gateway, request->exchange.wait_ms),
                 .tries = tries,
                 .retries = f->retries,
                 .has_retry_after = reply->retry_after[0] != '\0',
@@ -78,6 +79,6 @@ int call_send(struct ferry *f, const struct request *request, struct reply *ret_
                 int r = http_try_once(f, request, ret_reply);
                 if (!call_retry(f, request, ret_reply, r, tries, &delay))
                         return problem_classify(f, request, ret_reply, r);
-                http_try_pause(f, delay);
+                http_pause(f, delay);
         }
 }

@@ -15,7 +15,6 @@
 
 #include "url.h"
 
-struct http_try;
 struct json_object;
 
 static inline void cleanup_secret(char **secret)
@@ -33,33 +32,23 @@ enum {
         CLIENT_PROBLEM_BODY_MAX = 1024 * 1024, /* bytes of a refusal, whatever answer_max says */
 };
 
-enum connection_state { CONNECTION_CLOSED, CONNECTION_CONNECTING, CONNECTION_OPEN };
-
 /* All fields belong to the one thread that uses the handle, except for those that ferry_abort uses. */
 struct ferry {
         unsigned generation; /* see handle_is_ours; constant */
         atomic_bool aborted; /* any thread */
-        int wake; /* an eventfd, readable once it is aborted; -1 = none: it belongs to a ferry_aio; constant */
+        int wake;            /* an eventfd, readable once it is aborted; constant */
 
-        /* connection.c */
+        /* http.c */
         CURLM *multi;
-        bool multi_shared; /* it belongs to a ferry_aio */
         CURL *easy;
-        CURLU *url; /* base, taken apart */
-        enum connection_state connection;
-        curl_socket_t socket; /* of an open connection */
-        uint64_t used_ms;     /* ferry_clock_ms() at the end of its last request */
-        unsigned look_skips;  /* so many calls do not look for their answer before they sleep */
-        int socket_error;     /* errno of the last socket that could not be made */
+        uint64_t wait_max_ms;     /* what is asked of a worker whose gateway had no answer in time … */
+        uint64_t wait_max_end_ms; /* … until then */
 
-        char *base;         /* "http://host:port/prefix", without a final slash */
-        const char *prefix; /* within it: what every path begins with, or "" */
-        char *host;         /* the header's value */
-        bool tls;
-        char *unix_socket; /* NULL = TCP */
+        char *base;     /* "http://host:port/prefix", without a final slash */
+        bool tls;       /* by https */
+        bool by_socket; /* a Unix socket's */
         char *authorization;
-        char *ca_file, *cert_file, *key_file;
-        unsigned connect_timeout_ms, timeout_ms, retries;
+        unsigned timeout_ms, retries;
         size_t answer_max;
         struct ferry_problem problem;
         char message[CLIENT_MESSAGE_SIZE];
@@ -104,22 +93,11 @@ void reply_clear(struct reply *reply);
 /* Empties the reply for the next try; secret, gateway_ms and lost stay. */
 void reply_restart(struct reply *reply);
 
-/* ---- request_head.c ---- */
+/* Takes a line of the head, not NUL-terminated, if it has one of the headers of a reply. */
+void reply_take_header(struct reply *reply, const char *line, size_t size);
 
-/* Request line, headers and the empty line behind them. 0; -EINVAL: they are too long; -ENOMEM. */
-int request_head(const struct ferry *f, const struct request *request, struct ferry_buffer *ret_head);
-
-/* Whether a request asks for "100 Continue": a long source, which cannot give its bytes again for a repetition. Pure.
- */
-bool request_asks_consent(const struct ferry_exchange *e);
-
-/* ---- http_try.c: one try ---- */
-
-/* Sends once. 0 when an answer came, of any status; -errno as in ferry.h, reply->fault says why. */
-int http_try_once(struct ferry *f, const struct request *request, struct reply *reply);
-
-/* Waits; the connections stay. Ends early when the handle is aborted. */
-void http_try_pause(struct ferry *f, uint64_t ms);
+/* Empties what reply_take_header has filled. */
+void reply_forget_head(struct reply *reply);
 
 /* ---- handle.c ---- */
 
@@ -130,8 +108,9 @@ bool handle_is_ours(const struct ferry *f);
 /* The header that carries a token, a secret. 0; -EKEYREJECTED when it has a character that no token has; -ENOMEM. */
 int handle_authorization(const char *token, char **ret_header);
 
-/* A handle for the same worker in another multi handle. 0; -ENOMEM. */
-int handle_clone(const struct ferry *f, CURLM *multi, struct ferry **ret_ferry);
+/* A handle for the same worker, with connections of its own, of which it keeps so many. 0; -ENOMEM; -EMFILE, -ENFILE.
+ */
+int handle_clone(const struct ferry *f, long connections, struct ferry **ret_ferry);
 
 /* ---- call_send.c: tries, problems ---- */
 

@@ -1,5 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+#include <strings.h>
+
 #include "client_internal.h"
+
+/* clang-format off */
+#define HEADER(name, field) { name, sizeof(name) - 1, offsetof(struct reply, field), sizeof(((struct reply *)0)->field) }
+/* clang-format on */
+
+static const struct {
+        const char *name;
+        size_t name_size, offset, size;
+} reply_headers[] = {
+        HEADER("content-type", content_type),
+        HEADER("etag", etag),
+        HEADER("location", location),
+        HEADER("request-id", request_id),
+        HEADER("content-range", content_range),
+        HEADER("retry-after", retry_after),
+        HEADER("content-digest", content_digest),
+#undef HEADER
+};
+
+void reply_forget_head(struct reply *reply)
+{
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(reply_headers); i++)
+                *((char *)reply + reply_headers[i].offset) = '\0';
+}
+
+void reply_take_header(struct reply *reply, const char *line, size_t size)
+{
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(reply_headers); i++) {
+                size_t n = reply_headers[i].name_size;
+                if (size <= n || line[n] != ':' || strncasecmp(line, reply_headers[i].name, n) != 0)
+                        continue;
+                for (n++; n < size && (line[n] == ' ' || line[n] == '\t'); n++)
+                        ;
+                while (size > n && strchr(" \t\r\n", line[size - 1]))
+                        size--;
+                size_t room = reply_headers[i].size - 1, length = size - n < room ? size - n : room;
+                *((char *)mempcpy((char *)reply + reply_headers[i].offset, line + n, length)) = '\0';
+                return;
+        }
+}
 
 void reply_clear(struct reply *reply)
 {

@@ -2,8 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <ferry/encoding.h>
-
 #include "client_internal.h"
 #include "sizes.h"
 
@@ -20,17 +18,6 @@ static void answer_fill(struct reply *reply, struct ferry_answer *answer)
         }
 }
 
-/* How long the path asks the worker to wait. */
-static uint64_t request_path_wait(const char *path)
-{
-        static const char name[] = "wait_ms=";
-        uint64_t wait_ms = 0;
-        const char *at = path ? strchr(path, '?') : NULL;
-        while (at && strncmp(at + 1, name, strlen(name)) != 0)
-                at = strchr(at + 1, '&');
-        return at && ferry_uint_read(at + 1 + strlen(name), &wait_ms) ? wait_ms : 0;
-}
-
 int ferry_exchange_perform_sized(struct ferry *f, const struct ferry_exchange *exchange,
                                  struct ferry_answer *ret_answer, const struct ferry_sizes *sizes)
 {
@@ -41,7 +28,9 @@ int ferry_exchange_perform_sized(struct ferry *f, const struct ferry_exchange *e
         int r = sizes_take(f, &request.exchange, sizeof(request.exchange), exchange, sizes->exchange);
         if (r < 0)
                 return r;
-        uint64_t wait_ms = request_path_wait(request.exchange.path);
+        uint64_t wait_ms = 0;
+        if (request.exchange.path)
+                (void)path_wait(request.exchange.path, &wait_ms);
         if (request.exchange.wait_ms < wait_ms)
                 request.exchange.wait_ms = wait_ms;
         r = call_send(f, &request, &reply);

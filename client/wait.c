@@ -5,16 +5,16 @@
 
 #include <ferry/clock.h>
 
+#include "http.h"
 #include "retry.h"
 
 #define WAIT_LONGEST_MS (UINT64_MAX / 4) /* from here on it is forever */
 
 enum {
-        WAIT_ANSWER_MS = 1000,   /* how late the last answer may be */
-        WAIT_AWAY_MS = 60000,    /* a worker that cannot be reached for so long is given up */
-        WAIT_PAUSE_MS = 200,     /* between tries to reach it, beside those of call_retry */
-        WAIT_SHORTEST_MS = 1000, /* after a gateway had no answer in time */
-        WAIT_EARLY_MS = 50,      /* a worker that does not wait is asked no more often than this */
+        WAIT_ANSWER_MS = 1000, /* how late the last answer may be */
+        WAIT_AWAY_MS = 60000,  /* a worker that cannot be reached for so long is given up */
+        WAIT_PAUSE_MS = 200,   /* between tries to reach it, beside those of call_retry */
+        WAIT_EARLY_MS = 50,    /* a worker that does not wait is asked no more often than this */
 };
 
 void wait_start(struct wait_time *t, uint64_t timeout_ms)
@@ -33,8 +33,6 @@ uint64_t wait_ask(struct wait_time *t, uint64_t most_ms)
         t->asked_ms = ferry_clock_ms();
         uint64_t left = wait_left(t, t->asked_ms);
         t->slice_ms = most_ms < left ? most_ms : left;
-        if (t->most_ms && t->most_ms < t->slice_ms)
-                t->slice_ms = t->most_ms;
         return t->deadline_ms == UINT64_MAX ? 0 : t->deadline_ms + WAIT_ANSWER_MS;
 }
 
@@ -52,11 +50,9 @@ static bool wait_may_reconnect(const struct ferry *f, int result)
         }
 }
 
-/* A gateway has answered in the worker's place: the pause until the next request, which waits for a shorter time. */
+/* A gateway has answered in the worker's place: the pause until the next request. */
 static uint64_t wait_gateway(struct wait_time *t, const struct ferry *f)
 {
-        if (f->problem.http_status == 504)
-                t->most_ms = t->slice_ms / 2 > WAIT_SHORTEST_MS ? t->slice_ms / 2 : WAIT_SHORTEST_MS;
         t->n_gateway++;
         uint64_t asked_ms = f->problem.retry_after_ms;
         return asked_ms && asked_ms < RETRY_LONGEST_MS ? asked_ms : retry_gateway_pause(t->n_gateway);
@@ -92,7 +88,7 @@ int wait_run(struct wait *w, uint64_t timeout_ms)
                 int r = w->ask(w, w->time.slice_ms, limit);
                 if (w->over || !wait_goes_on(&w->time, w->f, &r, &pause))
                         return r;
-                http_try_pause(w->f, pause);
+                http_pause(w->f, pause);
                 most = w->interval_ms ? w->interval_ms : WAIT_REQUEST_MS;
         }
 }

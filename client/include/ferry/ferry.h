@@ -26,7 +26,8 @@
  *   -ECONNREFUSED  nothing listens there, or the unix socket does not exist
  *   -EHOSTUNREACH  the host name is unknown, or the host cannot be reached, by a proxy either
  *   -ETIMEDOUT     no connection, no answer, or no end within the time limit, of a proxy either
- *   -ECONNRESET    the connection broke before the answer was complete
+ *   -ECONNRESET    the connection broke before the answer was complete, or a success came before the whole body had
+ *                  gone out
  *   -EPROTO        the answer is not a worker's (HTML, not JSON, a required field is missing)
  *   -EMSGSIZE      the answer is larger than answer_max
  *   -EACCES        TLS failed (certificate, CA, client certificate), or the unix socket may not be opened
@@ -37,16 +38,17 @@
  * "Errors:" at a call lists what it can return beside these.
  *
  * Threads. A handle is used by one thread at a time, except for ferry_abort(); different handles are independent. A
- * call looks for its answer for up to 50 us, yielding its core, before it sleeps, as long as such answers come in that
- * time.
+ * forked child makes handles of its own: those of its parent fail with -ECHILD, and their connections stay the
+ * parent's. The library changes no signal's disposition, and no call raises SIGPIPE.
  *
  * Retries. The library repeats a request that can be repeated without harm (every GET, PUT and DELETE; a POST with an
  * Idempotency-Key, which every create sends; cancel, renew and ferry_connect_peer) when the connection failed or the
  * worker answered 429 or 503. It repeats any request whose connection was refused. It waits as long as Retry-After asks
  * for, else for a growing delay; an answer whose Retry-After exceeds 10 s goes to the caller. Where a gateway in front
  * of the worker answers 502, 503 or 504 in its place, the library goes on for as long as the call may take, or for 60
- * s, with pauses from 0.1 to 2 s, and waits ask for half as long after each 504 (at least 1 s). retries < 0 excludes
- * that. The library connects to the worker directly: it ignores the proxies of the environment and follows no redirect.
+ * s, with pauses from 0.1 to 2 s. After each 504 the next ten minutes' GETs ask the worker to wait for half as long (at
+ * least 1 s). retries < 0 excludes the repetitions, but not those of ferry_wait_operation() and the like. The library
+ * connects to the worker directly: it ignores the proxies of the environment and follows no redirect.
  *
  * Compatibility. Structs grow at their end only. A function marked FERRY_SIZED passes the sizes of the structs that the
  * program was compiled with to the library (<ferry/sizes.h>), so a program runs with any later library of the same
