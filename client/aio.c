@@ -13,7 +13,6 @@
 #include "decode.h"
 #include "http.h"
 #include "sigpipe.h"
-#include "sizes.h"
 #include "wait.h"
 
 enum {
@@ -27,7 +26,7 @@ enum {
 /* The document in a 2xx answer. */
 enum aio_answer { AIO_NOTHING, AIO_OPERATION, AIO_BATCH, AIO_PAGE };
 
-/* The decoded answer of a call, in our layout. */
+/* The decoded answer of a call. */
 struct aio_outcome {
         struct ferry_operation operation;
         struct ferry_operation_results results;
@@ -47,8 +46,6 @@ struct aio_call {
         struct path path;
         struct reply reply;
         enum aio_answer answer;
-        /* Sizes in bytes of the structs that the program was compiled with. */
-        size_t descriptor_size, operation_size, result_size;
         char *awaited; /* until it is done: the path of what is waited for; NULL = the call is no wait */
         struct wait_time wait;
         size_t n_many;
@@ -223,7 +220,7 @@ static bool aio_wait_goes_on(struct aio_call *c, int *r, bool done)
 
 /* ---- answers ---- */
 
-/* Decodes a 2xx answer, in our layout. */
+/* Decodes a 2xx answer. */
 static int aio_decode(struct aio_call *c, struct aio_outcome *outcome, bool *ret_done)
 {
         struct ferry *f = c->aio->f;
@@ -243,30 +240,6 @@ static int aio_decode(struct aio_call *c, struct aio_outcome *outcome, bool *ret
         return r;
 }
 
-/* Calls back with the program's layout of what came. */
-static void aio_give(struct aio_call *c, int r, struct aio_outcome *outcome)
-{
-        struct ferry_sizes sizes = ferry_sizes_here;
-        struct aio_outcome given = { 0 };
-        sizes.descriptor = c->descriptor_size;
-        sizes.operation = c->operation_size;
-        sizes.operation_result = c->result_size;
-        int made = 0;
-        if (outcome->has_operation) {
-                made = operation_give_descriptors(&outcome->operation, sizes.descriptor);
-                given.has_operation = made == 0;
-                given.operation = outcome->operation;
-                outcome->operation = (struct ferry_operation){ 0 };
-        } else if (outcome->has_results) {
-                made = results_give(&outcome->results, &given.results, &sizes);
-                given.has_results = made == 0;
-        }
-        r = made < 0 ? made : r;
-        aio_call_back(c, r, &given);
-        ferry_operation_clear(&given.operation);
-        ferry_operation_results_clear_sized(&given.results, &sizes);
-}
-
 static void aio_finish(struct aio_call *c, int r)
 {
         struct aio_outcome outcome = { 0 };
@@ -279,7 +252,7 @@ static void aio_finish(struct aio_call *c, int r)
                 r = 0;
         }
         if (!c->awaited || !aio_wait_goes_on(c, &r, done))
-                aio_give(c, r, &outcome);
+                aio_call_back(c, r, &outcome);
         ferry_operation_clear(&outcome.operation);
         ferry_operation_results_clear(&outcome.results);
 }
@@ -462,17 +435,7 @@ static int aio_start(struct aio_call *c, int r)
         return 0;
 }
 
-static void aio_expect(struct aio_call *c, enum aio_answer answer, const struct ferry_sizes *sizes)
-{
-        c->answer = answer;
-        c->descriptor_size = sizes->descriptor;
-        c->operation_size = sizes->operation;
-        if (answer == AIO_BATCH || answer == AIO_PAGE)
-                c->result_size = sizes->operation_result;
-}
-
-static int aio_create(struct ferry_aio *aio, const struct operation_specs *specs, ferry_aio_done done, void *context,
-                      const struct ferry_sizes *sizes)
+static int aio_create(struct ferry_aio *aio, const struct operation_specs *specs, ferry_aio_done done, void *context)
 {
         struct aio_call *c;
         int r = aio_call_new(aio, done, context, &c);
@@ -480,20 +443,20 @@ static int aio_create(struct ferry_aio *aio, const struct operation_specs *specs
                 return r;
         c->request = &c->create.request;
         c->n_many = specs->n;
-        aio_expect(c, specs->batch ? AIO_BATCH : AIO_OPERATION, sizes);
-        return aio_start(c, operation_request_make(aio->f, specs, sizes, &c->create));
+        c->answer = specs->batch ? AIO_BATCH : AIO_OPERATION;
+        return aio_start(c, operation_request_make(aio->f, specs, &c->create));
 }
 
-int ferry_aio_create_operation_sized(struct ferry_aio *aio, const struct ferry_operation_spec *spec,
-                                     ferry_aio_done done, void *context, const struct ferry_sizes *sizes)
+int ferry_aio_create_operation(struct ferry_aio *aio, const struct ferry_operation_spec *spec, ferry_aio_done done,
+                               void *context)
 {
-        return aio_create(aio, &(struct operation_specs){ spec, 1, false }, done, context, sizes);
+        return aio_create(aio, &(struct operation_specs){ spec, 1, false }, done, context);
 }
 
-int ferry_aio_create_operations_sized(struct ferry_aio *aio, const struct ferry_operation_spec *specs, size_t n,
-                                      ferry_aio_done done, void *context, const struct ferry_sizes *sizes)
+int ferry_aio_create_operations(struct ferry_aio *aio, const struct ferry_operation_spec *specs, size_t n,
+                                ferry_aio_done done, void *context)
 {
-        return aio_create(aio, &(struct operation_specs){ specs, n, true }, done, context, sizes);
+        return aio_create(aio, &(struct operation_specs){ specs, n, true }, done, context);
 }
 
 /* Starts a wait for what is at the path; r: the result of making it. */
@@ -506,28 +469,27 @@ static int aio_wait_start(struct aio_call *c, struct path *path, int r, uint64_t
         return aio_start(c, r);
 }
 
-int ferry_aio_wait_operation_sized(struct ferry_aio *aio, const char *id, uint64_t timeout_ms, ferry_aio_done done,
-                                   void *context, const struct ferry_sizes *sizes)
+int ferry_aio_wait_operation(struct ferry_aio *aio, const char *id, uint64_t timeout_ms, ferry_aio_done done,
+                             void *context)
 {
         FERRY_CLEANUP(path_clear) struct path path = { 0 };
         struct aio_call *c;
         int r = aio_call_new(aio, done, context, &c);
         if (r < 0)
                 return r;
-        aio_expect(c, AIO_OPERATION, sizes);
+        c->answer = AIO_OPERATION;
         return aio_wait_start(c, &path, call_path(aio->f, "/v1/operations/", id, "", &path), timeout_ms);
 }
 
-int ferry_aio_wait_operations_sized(struct ferry_aio *aio, const char *const *ids, size_t n,
-                                    enum ferry_wait_for wait_for, uint64_t timeout_ms, ferry_aio_done done,
-                                    void *context, const struct ferry_sizes *sizes)
+int ferry_aio_wait_operations(struct ferry_aio *aio, const char *const *ids, size_t n, enum ferry_wait_for wait_for,
+                              uint64_t timeout_ms, ferry_aio_done done, void *context)
 {
         FERRY_CLEANUP(path_clear) struct path path = { 0 };
         struct aio_call *c;
         int r = aio_call_new(aio, done, context, &c);
         if (r < 0)
                 return r;
-        aio_expect(c, AIO_PAGE, sizes);
+        c->answer = AIO_PAGE;
         c->n_many = n;
         c->wait_for = wait_for;
         return aio_wait_start(c, &path, results_path(aio->f, ids, n, wait_for, &path), timeout_ms);
@@ -535,26 +497,24 @@ int ferry_aio_wait_operations_sized(struct ferry_aio *aio, const char *const *id
 
 /* A request without a body. */
 static int aio_simple(struct ferry_aio *aio, const char *method, const char *id, const char *suffix,
-                      const struct ferry_sizes *sizes, ferry_aio_done done, void *context)
+                      enum aio_answer answer, ferry_aio_done done, void *context)
 {
         struct aio_call *c;
         int r = aio_call_new(aio, done, context, &c);
         if (r < 0)
                 return r;
         r = call_path(aio->f, "/v1/operations/", id, suffix, &c->path);
-        if (sizes)
-                aio_expect(c, AIO_OPERATION, sizes);
+        c->answer = answer;
         c->plain = (struct request){ .exchange = { .method = method, .path = c->path.text.data }, .repeatable = true };
         return aio_start(c, r);
 }
 
-int ferry_aio_cancel_operation_sized(struct ferry_aio *aio, const char *id, ferry_aio_done done, void *context,
-                                     const struct ferry_sizes *sizes)
+int ferry_aio_cancel_operation(struct ferry_aio *aio, const char *id, ferry_aio_done done, void *context)
 {
-        return aio_simple(aio, "POST", id, "/cancel", sizes, done, context);
+        return aio_simple(aio, "POST", id, "/cancel", AIO_OPERATION, done, context);
 }
 
 int ferry_aio_delete_operation(struct ferry_aio *aio, const char *id, ferry_aio_done done, void *context)
 {
-        return aio_simple(aio, "DELETE", id, "", NULL, done, context);
+        return aio_simple(aio, "DELETE", id, "", AIO_NOTHING, done, context);
 }

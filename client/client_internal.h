@@ -148,6 +148,15 @@ int problem_protocol(struct ferry *f, const char *why, const char *what);
 /* Records wrong arguments. Returns -EINVAL. */
 int problem_argument(struct ferry *f, const char *why);
 
+/*
+ * Records that an argument is missing (reserved is NULL), or that its reserved room, of size bytes, has a field of a
+ * later version. 0; -EINVAL; -ENOTSUP. f NULL = no handle to tell why.
+ */
+int problem_reserved(struct ferry *f, const void *reserved, size_t size);
+
+#define ARGUMENT_CHECK(f, argument)                                                                                    \
+        problem_reserved(f, (argument) ? (argument)->reserved : NULL, sizeof((argument)->reserved))
+
 /* Records that the handle is not ours. Returns -ECHILD. */
 int problem_forked(struct ferry *f);
 
@@ -213,23 +222,12 @@ struct operation_specs {
 };
 
 /* 0; -errno with f->problem set. operation_request_clear in any case. */
-int operation_request_make(struct ferry *f, const struct operation_specs *specs, const struct ferry_sizes *sizes,
-                           struct operation_request *ret_request);
+int operation_request_make(struct ferry *f, const struct operation_specs *specs, struct operation_request *ret_request);
 void operation_request_clear(struct operation_request *request);
 
-/* Turns the descriptors into those that the program knows, of size bytes each. 0; -ENOMEM. */
-int operation_give_descriptors(struct ferry_operation *ours, size_t size);
-
-/* Gives an operation in our layout to the program, ours is empty then. 0; -ENOMEM. */
-int operation_give(struct ferry_operation *ours, struct ferry_operation *theirs, const struct ferry_sizes *sizes);
-
-/* ferry_operation_results in our layout: of the answer to a batch, and of a page of ids. 0; -errno. */
+/* ferry_operation_results of the answer to a batch, and of a page of ids. 0; -errno. */
 int results_decode_batch(struct ferry *f, const struct reply *reply, struct ferry_operation_results *ret_results);
 int results_decode_page(struct ferry *f, const struct reply *reply, struct ferry_operation_results *ret_results);
-
-/* Gives results in our layout to the program, ours are empty then. 0; -ENOMEM. */
-int results_give(struct ferry_operation_results *ours, struct ferry_operation_results *theirs,
-                 const struct ferry_sizes *sizes);
 
 /* Whether a wait for them is over. */
 bool results_are_done(const struct ferry_operation_results *results, enum ferry_wait_for wait_for);
@@ -241,19 +239,13 @@ int results_path(struct ferry *f, const char *const *ids, size_t n, enum ferry_w
 int operation_decode_reply(struct ferry *f, const struct reply *reply, struct ferry_operation *ret_operation);
 int operation_get(struct ferry *f, const struct request *request, struct ferry_operation *ret_operation);
 
-/* A request that is answered with an operation, which is given to the program; ret_operation NULL = not wanted. */
-int operation_call(struct ferry *f, const struct request *request, struct ferry_operation *ret_operation,
-                   const struct ferry_sizes *sizes);
+/* A request that is answered with an operation; ret_operation NULL = not wanted. */
+int operation_call(struct ferry *f, const struct request *request, struct ferry_operation *ret_operation);
 
-/* The same for a page. */
-int operation_list_give(struct ferry_operation_list *ours, struct ferry_operation_list *theirs,
-                        const struct ferry_sizes *sizes);
+/* A request that is answered with a region. */
+int region_call(struct ferry *f, const struct request *request, struct ferry_region *ret_region);
 
-/* A request that is answered with a region, which is given to the program. */
-int region_call(struct ferry *f, const struct request *request, struct ferry_region *ret_region,
-                const struct ferry_sizes *sizes);
-
-/* ferry_get_operation in our layout; of a request the deadline and awaits are taken. */
+/* ferry_get_operation; of a request the deadline and awaits are taken. */
 int operation_fetch(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision, const struct request *how,
                     struct ferry_operation *ret_operation);
 

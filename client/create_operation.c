@@ -10,7 +10,6 @@
 
 #include "client_internal.h"
 #include "decode.h"
-#include "sizes.h"
 
 enum { OPERATION_WAIT_MAX_MS = 3600 * 1000 }; /* far beyond any worker's cap */
 
@@ -27,15 +26,14 @@ static int operation_add_blocks(struct ferry_json_writer *writer, const struct f
         return 0;
 }
 
-/* Each descriptor takes size bytes in the program. */
 static int operation_add_descriptors(struct ferry *f, struct ferry_json_writer *writer,
-                                     const struct ferry_operation_spec *spec, size_t size)
+                                     const struct ferry_operation_spec *spec)
 {
         int r = 0;
         ferry_json_open_array(writer, "descriptors");
         for (size_t i = 0; r == 0 && i < spec->n_descriptors; i++) {
-                struct ferry_descriptor ours, *d = &ours;
-                r = sizes_take(f, d, sizeof(*d), (const char *)spec->descriptors + i * size, size);
+                const struct ferry_descriptor *d = &spec->descriptors[i];
+                r = ARGUMENT_CHECK(f, d);
                 ferry_json_begin_object(writer);
                 ferry_json_add_string(writer, "region", d->region ? d->region : "");
                 if (d->offset)
@@ -87,8 +85,7 @@ static int operation_add_metadata(struct ferry_json_writer *writer, const char *
         return 0;
 }
 
-static int operation_add(struct ferry *f, struct ferry_json_writer *writer, const struct ferry_operation_spec *spec,
-                         size_t descriptor_size)
+static int operation_add(struct ferry *f, struct ferry_json_writer *writer, const struct ferry_operation_spec *spec)
 {
         const char *kind = ferry_kind_name((int)spec->kind), *layout = ferry_layout_name((int)spec->layout);
         if (!kind || !layout || (spec->n_descriptors && !spec->descriptors))
@@ -119,7 +116,7 @@ static int operation_add(struct ferry *f, struct ferry_json_writer *writer, cons
         operation_add_transports(writer, spec->transports);
         if (spec->remote_url)
                 ferry_json_add_string(writer, "remote_url", spec->remote_url);
-        int r = operation_add_descriptors(f, writer, spec, descriptor_size);
+        int r = operation_add_descriptors(f, writer, spec);
         if (r == 0)
                 r = operation_add_metadata(writer, spec->remote_metadata);
         ferry_json_end_object(writer);
@@ -128,25 +125,27 @@ static int operation_add(struct ferry *f, struct ferry_json_writer *writer, cons
 
 /* The body of n specs, one object for a batch. *ret_request gets the options of the whole request: include_metadata of
  * any spec, the longest wait_ms, the first idempotency_key. */
-static int operation_body(struct ferry *f, const struct operation_specs *specs, const struct ferry_sizes *sizes,
+static int operation_body(struct ferry *f, const struct operation_specs *specs,
                           struct ferry_operation_spec *ret_request, char **ret_text)
 {
         struct ferry_json_writer writer = { 0 };
-        struct ferry_operation_spec ours = { 0 }, request = { 0 };
+        struct ferry_operation_spec request = { 0 };
         int r = specs->n ? 0 : -EINVAL;
         if (specs->batch) {
                 ferry_json_begin_object(&writer);
                 ferry_json_open_array(&writer, "operations");
         }
         for (size_t i = 0; r == 0 && i < specs->n; i++) {
-                const char *theirs = (const char *)specs->items + i * sizes->operation_spec;
-                r = sizes_take(f, &ours, sizeof(ours), theirs, sizes->operation_spec);
+                const struct ferry_operation_spec *spec = &specs->items[i];
+                r = specs->items ? ARGUMENT_CHECK(f, spec) : problem_argument(f, "an argument is missing");
                 if (r == 0)
-                        r = operation_add(f, &writer, &ours, sizes->descriptor);
+                        r = operation_add(f, &writer, spec);
+                if (r < 0)
+                        break;
                 if (i == 0)
-                        request.idempotency_key = ours.idempotency_key;
-                request.include_metadata |= ours.include_metadata;
-                request.wait_ms = ours.wait_ms > request.wait_ms ? ours.wait_ms : request.wait_ms;
+                        request.idempotency_key = spec->idempotency_key;
+                request.include_metadata |= spec->include_metadata;
+                request.wait_ms = spec->wait_ms > request.wait_ms ? spec->wait_ms : request.wait_ms;
         }
         if (r < 0) {
                 ferry_json_writer_clear(&writer);
@@ -161,8 +160,7 @@ static int operation_body(struct ferry *f, const struct operation_specs *specs, 
         return *ret_text ? 0 : -ENOMEM;
 }
 
-int operation_request_make(struct ferry *f, const struct operation_specs *specs, const struct ferry_sizes *sizes,
-                           struct operation_request *ret_request)
+int operation_request_make(struct ferry *f, const struct operation_specs *specs, struct operation_request *ret_request)
 {
         struct operation_request *o = ret_request;
         struct ferry_operation_spec ours;
@@ -170,7 +168,7 @@ int operation_request_make(struct ferry *f, const struct operation_specs *specs,
         *o = (struct operation_request){ 0 };
         int r = call_key(key);
         if (r == 0)
-                r = operation_body(f, specs, sizes, &ours, &o->body);
+                r = operation_body(f, specs, &ours, &o->body);
         if (r != 0)
                 return r == -EINVAL ? problem_argument(
                                               f, "the operation's kind, layout, descriptors or metadata is not valid")
@@ -204,10 +202,10 @@ void operation_request_clear(struct operation_request *request)
         *request = (struct operation_request){ 0 };
 }
 
-int ferry_create_operation_sized(struct ferry *f, const struct ferry_operation_spec *spec,
-                                 struct ferry_operation *ret_operation, const struct ferry_sizes *sizes)
+int ferry_create_operation(struct ferry *f, const struct ferry_operation_spec *spec,
+                           struct ferry_operation *ret_operation)
 {
         FERRY_CLEANUP(operation_request_clear) struct operation_request made;
-        int r = operation_request_make(f, &(struct operation_specs){ spec, 1, false }, sizes, &made);
-        return r == 0 ? operation_call(f, &made.request, ret_operation, sizes) : r;
+        int r = operation_request_make(f, &(struct operation_specs){ spec, 1, false }, &made);
+        return r == 0 ? operation_call(f, &made.request, ret_operation) : r;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client_internal.h"
 
-int ferry_create_operations_sized(struct ferry *f, const struct ferry_operation_spec *specs, size_t n,
-                                  struct ferry_operation_results *ret_results, const struct ferry_sizes *sizes)
+int ferry_create_operations(struct ferry *f, const struct ferry_operation_spec *specs, size_t n,
+                            struct ferry_operation_results *ret_results)
 {
         FERRY_CLEANUP(operation_request_clear) struct operation_request made;
         FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
         struct ferry_operation_results results = { 0 };
-        int r = operation_request_make(f, &(struct operation_specs){ specs, n, true }, sizes, &made);
+        int r = operation_request_make(f, &(struct operation_specs){ specs, n, true }, &made);
         if (r == 0)
                 r = call_send(f, &made.request, &reply);
         if (r == 0)
@@ -16,5 +16,7 @@ int ferry_create_operations_sized(struct ferry *f, const struct ferry_operation_
                 ferry_operation_results_clear(&results);
                 r = problem_protocol(f, "another number of operations was asked for", "");
         }
-        return r == 0 ? results_give(&results, ret_results, sizes) : r;
+        if (r == 0)
+                *ret_results = results;
+        return r;
 }

@@ -6,7 +6,6 @@
 
 #include "client_internal.h"
 #include "decode.h"
-#include "sizes.h"
 
 enum { PEER_WAIT_MS = 30000 }; /* the worker answers by then: it fetches, connects, and has limits for both */
 
@@ -32,8 +31,7 @@ static char *peer_body(const char *url)
         return ferry_json_take(&writer, NULL);
 }
 
-int ferry_connect_peer_sized(struct ferry *f, const char *url, struct ferry_peer *ret_peer,
-                             const struct ferry_sizes *sizes)
+int ferry_connect_peer(struct ferry *f, const char *url, struct ferry_peer *ret_peer)
 {
         FERRY_CLEANUP(cleanup_free) char *body = peer_body(url);
         if (!body)
@@ -50,12 +48,12 @@ int ferry_connect_peer_sized(struct ferry *f, const char *url, struct ferry_peer
         struct ferry_peer peer = { 0 };
         int r = call_decode(f, &request, peer_decode, &peer, &peer.json);
         if (r == 0)
-                sizes_give(ret_peer, sizes->peer, &peer, sizeof(peer));
+                *ret_peer = peer;
         return r;
 }
 
-void ferry_peer_clear_sized(struct ferry_peer *peer, const struct ferry_sizes *sizes)
+void ferry_peer_clear(struct ferry_peer *peer)
 {
         free(peer->json);
-        memset(peer, 0, sizes->peer);
+        *peer = (struct ferry_peer){ 0 };
 }

@@ -5,7 +5,6 @@
 #include <ferry/json_write.h>
 
 #include "client_internal.h"
-#include "sizes.h"
 
 /* 4 s per GiB: the worker's pages may come that slowly where the host has to find them first. */
 enum { BYTES_PER_MS = 1 << 18 };
@@ -27,15 +26,13 @@ static char *region_body(const struct ferry_region_spec *spec)
         return ferry_json_take(&writer, NULL);
 }
 
-int ferry_create_region_sized(struct ferry *f, const struct ferry_region_spec *spec, struct ferry_region *ret_region,
-                              const struct ferry_sizes *sizes)
+int ferry_create_region(struct ferry *f, const struct ferry_region_spec *spec, struct ferry_region *ret_region)
 {
-        struct ferry_region_spec ours;
         char key[CLIENT_KEY_TEXT_SIZE];
-        int r = sizes_take(f, &ours, sizeof(ours), spec, sizes->region_spec);
+        int r = ARGUMENT_CHECK(f, spec);
         if (r < 0)
                 return r;
-        FERRY_CLEANUP(cleanup_free) char *body = region_body(&ours);
+        FERRY_CLEANUP(cleanup_free) char *body = region_body(spec);
         if (!body)
                 return -ENOMEM;
         r = call_key(key);
@@ -47,8 +44,8 @@ int ferry_create_region_sized(struct ferry *f, const struct ferry_region_spec *s
                                            .content_type = "application/json",
                                            .body = body,
                                            .size = strlen(body),
-                                           .idempotency_key = ours.idempotency_key ? ours.idempotency_key : key,
-                                           .wait_ms = ours.size / BYTES_PER_MS,
+                                           .idempotency_key = spec->idempotency_key ? spec->idempotency_key : key,
+                                           .wait_ms = spec->size / BYTES_PER_MS,
                                    } };
-        return region_call(f, &request, ret_region, sizes);
+        return region_call(f, &request, ret_region);
 }

@@ -3,7 +3,6 @@
 
 #include "client_internal.h"
 #include "decode.h"
-#include "sizes.h"
 
 /* clang-format off */
 #define LIMIT(name) DECODE_FIELD(#name, DECODE_UINT, false, struct ferry_limits, name)
@@ -57,18 +56,18 @@ static int limits_decode(struct json_object *json, void *limits, const char **re
         return decode_object(json, limits_fields, FERRY_ARRAY_SIZE(limits_fields), limits, ret_field);
 }
 
-int ferry_get_limits_sized(struct ferry *f, struct ferry_limits *ret_limits, const struct ferry_sizes *sizes)
+int ferry_get_limits(struct ferry *f, struct ferry_limits *ret_limits)
 {
         struct request request = { .exchange = { .method = "GET", .path = "/v1/limits" } };
         struct ferry_limits limits = { 0 };
         int r = call_decode(f, &request, limits_decode, &limits, &limits.json);
         if (r == 0)
-                sizes_give(ret_limits, sizes->limits, &limits, sizeof(limits));
+                *ret_limits = limits;
         return r;
 }
 
-void ferry_limits_clear_sized(struct ferry_limits *limits, const struct ferry_sizes *sizes)
+void ferry_limits_clear(struct ferry_limits *limits)
 {
         free(limits->json);
-        memset(limits, 0, sizes->limits);
+        *limits = (struct ferry_limits){ 0 };
 }

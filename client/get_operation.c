@@ -18,10 +18,8 @@ int operation_fetch(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t 
         return operation_get(f, &request, ret_operation);
 }
 
-int ferry_get_operation_sized(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision,
-                              struct ferry_operation *ret_operation, const struct ferry_sizes *sizes)
+int ferry_get_operation(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision,
+                        struct ferry_operation *ret_operation)
 {
-        struct ferry_operation ours = { 0 };
-        int r = operation_fetch(f, id, wait_ms, revision, &(struct request){ 0 }, &ours);
-        return r == 0 ? operation_give(&ours, ret_operation, sizes) : r;
+        return operation_fetch(f, id, wait_ms, revision, &(struct request){ 0 }, ret_operation);
 }

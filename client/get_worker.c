@@ -8,7 +8,6 @@
 
 #include "client_internal.h"
 #include "decode.h"
-#include "sizes.h"
 
 /* What is decoded at once, and the values that need more than a table. */
 struct worker_answer {
@@ -61,18 +60,18 @@ static int worker_decode(struct json_object *json, void *info, const char **ret_
         return 0;
 }
 
-int ferry_get_worker_sized(struct ferry *f, struct ferry_worker_info *ret_info, const struct ferry_sizes *sizes)
+int ferry_get_worker(struct ferry *f, struct ferry_worker_info *ret_info)
 {
         struct request request = { .exchange = { .method = "GET", .path = "/v1/worker" } };
         struct ferry_worker_info info = { 0 };
         int r = call_decode(f, &request, worker_decode, &info, &info.json);
         if (r == 0)
-                sizes_give(ret_info, sizes->worker_info, &info, sizeof(info));
+                *ret_info = info;
         return r;
 }
 
-void ferry_worker_info_clear_sized(struct ferry_worker_info *info, const struct ferry_sizes *sizes)
+void ferry_worker_info_clear(struct ferry_worker_info *info)
 {
         free(info->json);
-        memset(info, 0, sizes->worker_info);
+        *info = (struct ferry_worker_info){ 0 };
 }

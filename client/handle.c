@@ -9,7 +9,6 @@
 #include "client_internal.h"
 #include "http.h"
 #include "sigpipe.h"
-#include "sizes.h"
 
 static pthread_once_t handle_once = PTHREAD_ONCE_INIT;
 static CURLcode handle_curl = CURLE_FAILED_INIT; /* written once under handle_once */
@@ -99,12 +98,11 @@ static int handle_set_up(struct ferry *f, const char *url, const struct ferry_op
         return f->multi && f->easy ? 0 : -ENOMEM;
 }
 
-int ferry_new_sized(const char *url, const struct ferry_options *options, struct ferry **ret_ferry,
-                    const struct ferry_sizes *sizes)
+int ferry_new(const char *url, const struct ferry_options *options, struct ferry **ret_ferry)
 {
-        struct ferry_options ours = { 0 };
+        static const struct ferry_options defaults;
         struct ferry *f = NULL;
-        int r = options ? sizes_take(NULL, &ours, sizeof(ours), options, sizes->options) : 0;
+        int r = options ? ARGUMENT_CHECK(NULL, options) : 0;
         if (r < 0)
                 return r;
         pthread_once(&handle_once, handle_curl_init);
@@ -113,7 +111,7 @@ int ferry_new_sized(const char *url, const struct ferry_options *options, struct
         r = handle_new(&f);
         if (r < 0)
                 return r;
-        r = handle_set_up(f, url, &ours);
+        r = handle_set_up(f, url, options ? options : &defaults);
         if (r < 0)
                 ferry_free(f);
         else

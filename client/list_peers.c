@@ -5,7 +5,6 @@
 
 #include "client_internal.h"
 #include "decode.h"
-#include "sizes.h"
 
 /* What is decoded at once, and the value that needs more than a table. */
 struct peer_answer {
@@ -49,14 +48,14 @@ static int page_decode(struct json_object *json, void *list, const char **ret_fi
         struct decode_page page;
         int r = decode_page(json, &peer_list, &page, ret_field);
         if (r == 0)
-                *(struct ferry_peer_list *)list = (struct ferry_peer_list){ page.items, page.n, page.next, NULL };
+                *(struct ferry_peer_list *)list =
+                        (struct ferry_peer_list){ .items = page.items, .n = page.n, .next = page.next };
         return r;
 }
 
-int ferry_list_peers_sized(struct ferry *f, unsigned limit, const char *after, struct ferry_peer_list *ret_list,
-                           const struct ferry_sizes *sizes)
+int ferry_list_peers(struct ferry *f, unsigned limit, const char *after, struct ferry_peer_list *ret_list)
 {
-        FERRY_CLEANUP(ferry_peer_list_clear) struct ferry_peer_list list = { 0 };
+        struct ferry_peer_list list = { 0 };
         FERRY_CLEANUP(path_clear) struct path path = { 0 };
         path_add(&path, "/v1/peers");
         path_query_number(&path, "limit", limit);
@@ -66,18 +65,14 @@ int ferry_list_peers_sized(struct ferry *f, unsigned limit, const char *after, s
         struct request request = { .exchange = { .method = "GET", .path = path.text.data } };
         int r = call_decode(f, &request, page_decode, &list, &list.json);
         if (r == 0)
-                r = sizes_give_items((void **)&list.items, list.n, sizes->peer_info, sizeof(*list.items));
-        if (r == 0)
-                sizes_give_up(ret_list, sizes->peer_list, &list, sizeof(list));
+                *ret_list = list;
         return r;
 }
 
-void ferry_peer_list_clear_sized(struct ferry_peer_list *list, const struct ferry_sizes *sizes)
+void ferry_peer_list_clear(struct ferry_peer_list *list)
 {
-        struct ferry_peer_list ours;
-        sizes_give(&ours, sizeof(ours), list, sizes->peer_list);
-        memset(list, 0, sizes->peer_list);
-        free(ours.items);
-        free(ours.next);
-        free(ours.json);
+        free(list->items);
+        free(list->next);
+        free(list->json);
+        *list = (struct ferry_peer_list){ 0 };
 }

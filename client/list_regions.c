@@ -3,12 +3,10 @@
 
 #include "client_internal.h"
 #include "decode.h"
-#include "sizes.h"
 
-int ferry_list_regions_sized(struct ferry *f, unsigned limit, const char *after, struct ferry_region_list *ret_list,
-                             const struct ferry_sizes *sizes)
+int ferry_list_regions(struct ferry *f, unsigned limit, const char *after, struct ferry_region_list *ret_list)
 {
-        FERRY_CLEANUP(ferry_region_list_clear) struct ferry_region_list list = { 0 };
+        struct ferry_region_list list = { 0 };
         FERRY_CLEANUP(path_clear) struct path path = { 0 };
         path_add(&path, "/v1/regions");
         path_query_number(&path, "limit", limit);
@@ -18,8 +16,6 @@ int ferry_list_regions_sized(struct ferry *f, unsigned limit, const char *after,
         struct request request = { .exchange = { .method = "GET", .path = path.text.data } };
         int r = call_decode(f, &request, region_page_decode, &list, NULL);
         if (r == 0)
-                r = sizes_give_items((void **)&list.items, list.n, sizes->region, sizeof(*list.items));
-        if (r == 0)
-                sizes_give_up(ret_list, sizes->region_list, &list, sizeof(list));
+                *ret_list = list;
         return r;
 }

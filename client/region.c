@@ -3,7 +3,6 @@
 
 #include "client_internal.h"
 #include "decode.h"
-#include "sizes.h"
 
 /* What is decoded at once, and the value that needs more than a table. */
 struct region_answer {
@@ -50,25 +49,23 @@ int region_page_decode(struct json_object *json, void *list, const char **ret_fi
         struct decode_page page;
         int r = decode_page(json, &region_list, &page, ret_field);
         if (r == 0)
-                *(struct ferry_region_list *)list = (struct ferry_region_list){ page.items, page.n, page.next };
+                *(struct ferry_region_list *)list =
+                        (struct ferry_region_list){ .items = page.items, .n = page.n, .next = page.next };
         return r;
 }
 
-void ferry_region_list_clear_sized(struct ferry_region_list *list, const struct ferry_sizes *sizes)
+void ferry_region_list_clear(struct ferry_region_list *list)
 {
-        struct ferry_region_list ours;
-        sizes_give(&ours, sizeof(ours), list, sizes->region_list);
-        memset(list, 0, sizes->region_list);
-        free(ours.items);
-        free(ours.next);
+        free(list->items);
+        free(list->next);
+        *list = (struct ferry_region_list){ 0 };
 }
 
-int region_call(struct ferry *f, const struct request *request, struct ferry_region *ret_region,
-                const struct ferry_sizes *sizes)
+int region_call(struct ferry *f, const struct request *request, struct ferry_region *ret_region)
 {
         struct ferry_region ours = { 0 };
         int r = call_decode(f, request, region_decode, &ours, NULL);
         if (r == 0)
-                sizes_give(ret_region, sizes->region, &ours, sizeof(ours));
+                *ret_region = ours;
         return r;
 }

@@ -5,8 +5,7 @@
 
 #include "client_internal.h"
 
-int ferry_renew_operation_sized(struct ferry *f, const char *id, uint64_t ttl_ms, struct ferry_operation *ret_operation,
-                                const struct ferry_sizes *sizes)
+int ferry_renew_operation(struct ferry *f, const char *id, uint64_t ttl_ms, struct ferry_operation *ret_operation)
 {
         FERRY_CLEANUP(path_clear) struct path path = { 0 };
         char body[48];
@@ -20,5 +19,5 @@ int ferry_renew_operation_sized(struct ferry *f, const char *id, uint64_t ttl_ms
                 request.exchange.body = body;
                 request.exchange.size = strlen(body);
         }
-        return operation_call(f, &request, ret_operation, sizes);
+        return operation_call(f, &request, ret_operation);
 }

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "client_internal.h"
-#include "sizes.h"
 
 static void answer_fill(struct reply *reply, struct ferry_answer *answer)
 {
@@ -18,30 +17,28 @@ static void answer_fill(struct reply *reply, struct ferry_answer *answer)
         }
 }
 
-int ferry_exchange_perform_sized(struct ferry *f, const struct ferry_exchange *exchange,
-                                 struct ferry_answer *ret_answer, const struct ferry_sizes *sizes)
+int ferry_exchange_perform(struct ferry *f, const struct ferry_exchange *exchange, struct ferry_answer *ret_answer)
 {
         FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
-        FERRY_CLEANUP(ferry_answer_clear) struct ferry_answer answer = { 0 };
         struct request request = { .secret = true };
-        memset(ret_answer, 0, sizes->answer);
-        int r = sizes_take(f, &request.exchange, sizeof(request.exchange), exchange, sizes->exchange);
+        *ret_answer = (struct ferry_answer){ 0 };
+        int r = ARGUMENT_CHECK(f, exchange);
         if (r < 0)
                 return r;
         uint64_t wait_ms = 0;
+        request.exchange = *exchange;
         if (request.exchange.path)
                 (void)path_wait(request.exchange.path, &wait_ms);
         if (request.exchange.wait_ms < wait_ms)
                 request.exchange.wait_ms = wait_ms;
         r = call_send(f, &request, &reply);
         if (reply.status)
-                answer_fill(&reply, &answer);
-        sizes_give_up(ret_answer, sizes->answer, &answer, sizeof(answer));
+                answer_fill(&reply, ret_answer);
         return r;
 }
 
-int ferry_request_sized(struct ferry *f, const char *method, const char *path, const char *content_type,
-                        const void *body, size_t size, struct ferry_answer *ret_answer, const struct ferry_sizes *sizes)
+int ferry_request(struct ferry *f, const char *method, const char *path, const char *content_type, const void *body,
+                  size_t size, struct ferry_answer *ret_answer)
 {
         struct ferry_exchange exchange = {
                 .method = method,
@@ -50,16 +47,14 @@ int ferry_request_sized(struct ferry *f, const char *method, const char *path, c
                 .body = body,
                 .size = size,
         };
-        struct ferry_sizes ours = ferry_sizes_here;
-        ours.answer = sizes->answer;
-        return ferry_exchange_perform_sized(f, &exchange, ret_answer, &ours);
+        return ferry_exchange_perform(f, &exchange, ret_answer);
 }
 
-void ferry_answer_clear_sized(struct ferry_answer *answer, const struct ferry_sizes *sizes)
+void ferry_answer_clear(struct ferry_answer *answer)
 {
         /* Any answer may be metadata. */
         if (answer->body)
                 explicit_bzero(answer->body, answer->body_size);
         free(answer->body);
-        memset(answer, 0, sizes->answer);
+        *answer = (struct ferry_answer){ 0 };
 }

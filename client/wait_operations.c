@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "sizes.h"
 #include "wait.h"
 
 struct wait_many {
@@ -10,7 +9,7 @@ struct wait_many {
         const char *const *ids;
         size_t n;
         enum ferry_wait_for wait_for;
-        struct ferry_operation_results latest; /* ours */
+        struct ferry_operation_results latest;
 };
 
 static int wait_many_ask(struct wait *wait, uint64_t slice_ms, uint64_t limit_ms)
@@ -43,14 +42,14 @@ static int wait_many_ask(struct wait *wait, uint64_t slice_ms, uint64_t limit_ms
         return 0;
 }
 
-int ferry_wait_operations_sized(struct ferry *f, const char *const *ids, size_t n, enum ferry_wait_for wait_for,
-                                uint64_t timeout_ms, struct ferry_operation_results *ret_results,
-                                const struct ferry_sizes *sizes)
+int ferry_wait_operations(struct ferry *f, const char *const *ids, size_t n, enum ferry_wait_for wait_for,
+                          uint64_t timeout_ms, struct ferry_operation_results *ret_results)
 {
         struct wait_many w = { .wait = { .f = f, .ask = wait_many_ask }, .ids = ids, .n = n, .wait_for = wait_for };
-        int r = wait_run(&w.wait, timeout_ms), given = 0;
+        int r = wait_run(&w.wait, timeout_ms);
         if (r == 0 || r == -ETIMEDOUT)
-                given = results_give(&w.latest, ret_results, sizes);
-        ferry_operation_results_clear(&w.latest);
-        return given < 0 ? given : r;
+                *ret_results = w.latest;
+        else
+                ferry_operation_results_clear(&w.latest);
+        return r;
 }
