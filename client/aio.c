@@ -395,6 +395,8 @@ struct ferry_aio *ferry_aio_free(struct ferry_aio *aio)
         }
         for (size_t i = 0; i < aio->n_idle; i++)
                 curl_easy_cleanup(aio->idle[i]);
+        if (aio->f)
+                curl_multi_setopt(aio->f->multi, CURLMOPT_SOCKETFUNCTION, NULL); /* of connections that it closes now */
         ferry_free(aio->f);
         sigpipe_restore(&guard);
         if (aio->timer >= 0)

@@ -86,7 +86,10 @@ struct reply {
         char fault[CURL_ERROR_SIZE]; /* why there is no answer */
 };
 
-/* ---- reply.c ---- */
+/* ---- request.c: requests and replies, pure ---- */
+
+/* What is wrong with a request before anything is sent, as a sentence; NULL = nothing. */
+const char *request_check(const struct ferry_exchange *e);
 
 void reply_clear(struct reply *reply);
 
@@ -112,7 +115,10 @@ int handle_authorization(const char *token, char **ret_header);
  */
 int handle_clone(const struct ferry *f, long connections, struct ferry **ret_ferry);
 
-/* ---- call_send.c: tries, problems ---- */
+/* ---- retry.c: the tries of a call ---- */
+
+/* Waits; the connections stay. Ends early when the handle is aborted. */
+void call_pause(struct ferry *f, uint64_t ms);
 
 /* Whether to repeat after a try that had the result, and after how long. Prepares the reply for the next one. */
 bool call_retry(struct ferry *f, const struct request *request, struct reply *reply, int result, unsigned tries,
@@ -123,11 +129,6 @@ bool call_retry(struct ferry *f, const struct request *request, struct reply *re
  * Sets f->problem. reply is filled whenever an answer came; the caller clears it in any case.
  */
 int call_send(struct ferry *f, const struct request *request, struct reply *ret_reply);
-
-/* ---- request_check.c ---- */
-
-/* What is wrong with a request before anything is sent, as a sentence; NULL = nothing. Pure. */
-const char *request_check(const struct ferry_exchange *e);
 
 /* ---- problem.c ---- */
 
@@ -185,20 +186,6 @@ int call_plain(struct ferry *f, const struct request *request);
 
 /* A DELETE; see ferry_delete_region. */
 int call_delete(struct ferry *f, const char *collection, const char *id);
-
-/* The bytes of a region or an operation. Borrowed; key NULL = the handle's token. */
-struct content {
-        const char *collection, *id, *key;
-};
-
-/* As ferry_get_region_content_to(), and into memory. */
-int content_get(struct ferry *f, const struct content *content, uint64_t offset, uint64_t size, ferry_sink sink,
-                void *context, uint64_t *ret_size);
-int content_get_buffer(struct ferry *f, const struct content *content, uint64_t offset, void *buffer, size_t size,
-                       size_t *ret_size);
-
-/* A PUT of the request's body. */
-int content_put(struct ferry *f, const struct content *content, uint64_t offset, struct request *request);
 
 /* GET of a JSON object as text, which is wiped wherever it was kept. */
 int call_get_text(struct ferry *f, const char *path, char **ret_json);

@@ -3,20 +3,17 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <ferry/clock.h>
 #include <ferry/encoding.h>
 #include <ferry/http_only.h>
 
 #include "client_internal.h"
-#include "sigpipe.h"
 
 enum {
         HTTP_IDLE_S = 30,        /* a worker ends an idle connection after 60 s; a NAT forgets it without a word */
@@ -26,9 +23,8 @@ enum {
         HTTP_CONSENT_MS = 1000,           /* … for so long: not every server sends it */
         HTTP_HEAD_MAX = 256 * 1024,       /* bytes of all header lines of an answer, interim ones and trailers too */
         HTTP_WAIT_MAX = 24 * 3600 * 1000, /* ms */
-        HTTP_POLL_MS = 1000,
-        HTTP_WAIT_MIN = 1000,           /* ms, of a request, after a gateway had no answer in time */
-        HTTP_WAIT_LEARNED = 10 * 60000, /* ms, for which later waits are as short; then longer ones are tried again */
+        HTTP_WAIT_MIN = 1000,             /* ms, of a request, after a gateway had no answer in time */
+        HTTP_WAIT_LEARNED = 10 * 60000,   /* ms, for which later waits are as short; then longer ones are tried again */
 };
 
 /* ---- handles ---- */
@@ -325,6 +321,22 @@ int http_try_begin(struct http_try *t)
         return http_try_end(t, CURLE_OUT_OF_MEMORY);
 }
 
+uint64_t http_time_left(struct http_try *t)
+{
+        curl_off_t received = 0, sent = 0;
+        uint64_t now = ferry_clock_ms(), end;
+        if (!http_is_streamed(&t->request->exchange))
+                return UINT64_MAX;
+        curl_easy_getinfo(t->easy, CURLINFO_SIZE_DOWNLOAD_T, &received);
+        curl_easy_getinfo(t->easy, CURLINFO_SIZE_UPLOAD_T, &sent);
+        if (received + sent != t->moved) {
+                t->moved = received + sent;
+                t->moved_ms = now;
+        }
+        end = t->moved_ms + http_time_limit(t);
+        return end > now ? end - now : 0;
+}
+
 /* ---- the outcome ---- */
 
 static const struct {
@@ -477,78 +489,4 @@ int http_try_end(struct http_try *t, CURLcode code)
         if (result == 0 && t->reply->retry_after[0])
                 t->reply->retry_after_ms = http_retry_after_ms(t->reply->retry_after);
         return result;
-}
-
-/* ---- the calling thread's ---- */
-
-/*
- * Takes the wake-up of ferry_abort, which sets its flag before. A wake-up without the flag would end every later wait
- * at once: ferry_resume may overtake ferry_abort, and forked children share the descriptor.
- */
-static void http_take_wake(const struct ferry *f, short events)
-{
-        if (events)
-                (void)!read(f->wake, &(uint64_t){ 0 }, sizeof(uint64_t));
-}
-
-/* How long a try may go on without a byte; libcurl itself knows when one that is not streamed has to end. */
-static uint64_t http_time_left(struct http_try *t)
-{
-        curl_off_t received = 0, sent = 0;
-        uint64_t now = ferry_clock_ms(), end;
-        if (!http_is_streamed(&t->request->exchange))
-                return HTTP_POLL_MS;
-        curl_easy_getinfo(t->easy, CURLINFO_SIZE_DOWNLOAD_T, &received);
-        curl_easy_getinfo(t->easy, CURLINFO_SIZE_UPLOAD_T, &sent);
-        if (received + sent != t->moved) {
-                t->moved = received + sent;
-                t->moved_ms = now;
-        }
-        end = t->moved_ms + http_time_limit(t);
-        return end > now ? end - now : 0;
-}
-
-static CURLcode http_try_run(struct http_try *t)
-{
-        struct ferry *f = t->f;
-        int n;
-        for (;;) {
-                if (atomic_load(&f->aborted))
-                        return CURLE_ABORTED_BY_CALLBACK;
-                if (curl_multi_perform(f->multi, &n) != CURLM_OK)
-                        return CURLE_OUT_OF_MEMORY;
-                CURLMsg *m = curl_multi_info_read(f->multi, &n);
-                if (m && m->msg == CURLMSG_DONE)
-                        return m->data.result;
-                uint64_t left = http_time_left(t);
-                if (!left)
-                        return CURLE_OPERATION_TIMEDOUT;
-                struct curl_waitfd wake = { .fd = f->wake, .events = CURL_WAIT_POLLIN };
-                curl_multi_poll(f->multi, &wake, 1, left < HTTP_POLL_MS ? (int)left : HTTP_POLL_MS, NULL);
-                http_take_wake(f, wake.revents);
-        }
-}
-
-int http_try_once(struct ferry *f, const struct request *request, struct reply *reply)
-{
-        struct http_try t = { .f = f, .easy = f->easy, .request = request, .reply = reply };
-        if (atomic_load(&f->aborted))
-                return -ECANCELED;
-        struct sigpipe_guard guard = sigpipe_block(f->tls);
-        int result = http_try_begin(&t);
-        if (result == 0)
-                result = http_try_end(&t, http_try_run(&t));
-        sigpipe_restore(&guard);
-        return result;
-}
-
-void http_pause(struct ferry *f, uint64_t ms)
-{
-        uint64_t end = ferry_clock_ms() + ms;
-        for (uint64_t now = ferry_clock_ms(); now < end && !atomic_load(&f->aborted); now = ferry_clock_ms()) {
-                uint64_t rest = end - now;
-                struct pollfd wake = { .fd = f->wake, .events = POLLIN };
-                (void)poll(&wake, 1, rest < HTTP_POLL_MS ? (int)rest : HTTP_POLL_MS);
-                http_take_wake(f, wake.revents);
-        }
 }

@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 /*
- * One request and its answer by libcurl. libcurl keeps the connections in a multi handle; a call that blocks runs its
- * request there by itself (http_try_once), and ferry_aio runs many in one.
+ * One request and its answer by libcurl, which keeps the connections in a multi handle: of a handle that blocks, for
+ * one request at a time, or of a ferry_aio.
  */
 
 struct ferry;
@@ -51,10 +51,7 @@ int http_try_begin(struct http_try *t);
  * ferry.h, reply->fault says why. */
 int http_try_end(struct http_try *t, CURLcode code);
 
-/* Sends once, and blocks. As http_try_end. */
-int http_try_once(struct ferry *f, const struct request *request, struct reply *reply);
-
-/* Waits; the connections stay. Ends early when the handle is aborted. */
-void http_pause(struct ferry *f, uint64_t ms);
+/* How many ms a try may go on without a byte; UINT64_MAX: libcurl itself knows when it has to end. */
+uint64_t http_time_left(struct http_try *t);
 
 #endif

@@ -5,7 +5,6 @@
 
 #include <ferry/clock.h>
 
-#include "http.h"
 #include "retry.h"
 
 #define WAIT_LONGEST_MS (UINT64_MAX / 4) /* from here on it is forever */
@@ -88,7 +87,7 @@ int wait_run(struct wait *w, uint64_t timeout_ms)
                 int r = w->ask(w, w->time.slice_ms, limit);
                 if (w->over || !wait_goes_on(&w->time, w->f, &r, &pause))
                         return r;
-                http_pause(w->f, pause);
+                call_pause(w->f, pause);
                 most = w->interval_ms ? w->interval_ms : WAIT_REQUEST_MS;
         }
 }
