@@ -187,11 +187,16 @@ int call_plain(struct ferry *f, const struct request *request);
 /* A DELETE; see ferry_delete_region. */
 int call_delete(struct ferry *f, const char *collection, const char *id);
 
-/* GET of a JSON object as text, which is wiped wherever it was kept. */
+/* GET of a JSON object as text, a secret. */
 int call_get_text(struct ferry *f, const char *path, char **ret_json);
 
 /* The path collection + id + suffix. 0, or -EINVAL with f->problem set. */
 int call_path(struct ferry *f, const char *collection, const char *id, const char *suffix, struct path *path);
+
+/* A random Idempotency-Key. 0 or -EIO. */
+int call_key(char key[CLIENT_KEY_TEXT_SIZE]);
+
+/* ---- operations.c ---- */
 
 /* The POST that makes an operation. The request points into the struct, which must not move. */
 struct operation_request {
@@ -212,6 +217,21 @@ struct operation_specs {
 int operation_request_make(struct ferry *f, const struct operation_specs *specs, struct operation_request *ret_request);
 void operation_request_clear(struct operation_request *request);
 
+/* ferry_get_operation; of a request the deadline and awaits are taken. */
+int operation_fetch(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision, const struct request *how,
+                    struct ferry_operation *ret_operation);
+
+/* ---- operation.c ---- */
+
+/* A good answer that is an operation, and a request that has one. 0; as call_decode_reply, as call_decode. */
+int operation_decode_reply(struct ferry *f, const struct reply *reply, struct ferry_operation *ret_operation);
+int operation_get(struct ferry *f, const struct request *request, struct ferry_operation *ret_operation);
+
+/* A request that is answered with an operation; ret_operation NULL = not wanted. */
+int operation_call(struct ferry *f, const struct request *request, struct ferry_operation *ret_operation);
+
+/* ---- results.c ---- */
+
 /* ferry_operation_results of the answer to a batch, and of a page of ids. 0; -errno. */
 int results_decode_batch(struct ferry *f, const struct reply *reply, struct ferry_operation_results *ret_results);
 int results_decode_page(struct ferry *f, const struct reply *reply, struct ferry_operation_results *ret_results);
@@ -221,22 +241,5 @@ bool results_are_done(const struct ferry_operation_results *results, enum ferry_
 
 /* The path of a GET of several operations. 0, or -EINVAL with f->problem set. */
 int results_path(struct ferry *f, const char *const *ids, size_t n, enum ferry_wait_for wait_for, struct path *path);
-
-/* A good answer that is an operation, and a request that has one. 0; as call_decode_reply, as call_decode. */
-int operation_decode_reply(struct ferry *f, const struct reply *reply, struct ferry_operation *ret_operation);
-int operation_get(struct ferry *f, const struct request *request, struct ferry_operation *ret_operation);
-
-/* A request that is answered with an operation; ret_operation NULL = not wanted. */
-int operation_call(struct ferry *f, const struct request *request, struct ferry_operation *ret_operation);
-
-/* A request that is answered with a region. */
-int region_call(struct ferry *f, const struct request *request, struct ferry_region *ret_region);
-
-/* ferry_get_operation; of a request the deadline and awaits are taken. */
-int operation_fetch(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision, const struct request *how,
-                    struct ferry_operation *ret_operation);
-
-/* A random Idempotency-Key. 0 or -EIO. */
-int call_key(char key[CLIENT_KEY_TEXT_SIZE]);
 
 #endif

@@ -3,8 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <ferry/json_write.h>
+
 #include "client_internal.h"
 #include "decode.h"
+
+/* ---- a list ---- */
 
 /* What is decoded at once, and the value that needs more than a table. */
 struct peer_answer {
@@ -75,4 +79,57 @@ void ferry_peer_list_clear(struct ferry_peer_list *list)
         free(list->next);
         free(list->json);
         *list = (struct ferry_peer_list){ 0 };
+}
+
+/* ---- a connection ---- */
+
+enum { PEER_WAIT_MS = 30000 }; /* the worker answers by then: it fetches, connects, and has limits for both */
+
+static const struct decode_field connected_fields[] = {
+        DECODE_FIELD("worker", DECODE_TEXT, true, struct ferry_peer, worker),
+        DECODE_FIELD("epoch", DECODE_LABEL, true, struct ferry_peer, epoch),
+        DECODE_FIELD("transport", DECODE_TEXT, true, struct ferry_peer, transport),
+        DECODE_FIELD("connect_us", DECODE_UINT, true, struct ferry_peer, connect_us),
+        DECODE_FIELD("reused", DECODE_BOOL, true, struct ferry_peer, reused),
+};
+
+static int connected_decode(struct json_object *json, void *peer, const char **ret_field)
+{
+        return decode_object(json, connected_fields, FERRY_ARRAY_SIZE(connected_fields), peer, ret_field);
+}
+
+static char *connect_body(const char *url)
+{
+        struct ferry_json_writer writer = { 0 };
+        ferry_json_begin_object(&writer);
+        ferry_json_add_string(&writer, "url", url ? url : "");
+        ferry_json_end_object(&writer);
+        return ferry_json_take(&writer, NULL);
+}
+
+int ferry_connect_peer(struct ferry *f, const char *url, struct ferry_peer *ret_peer)
+{
+        FERRY_CLEANUP(cleanup_free) char *body = connect_body(url);
+        if (!body)
+                return -ENOMEM;
+        struct request request = { .exchange = {
+                                           .method = "POST",
+                                           .path = "/v1/peers",
+                                           .content_type = "application/json",
+                                           .body = body,
+                                           .size = strlen(body),
+                                           .wait_ms = PEER_WAIT_MS,
+                                   },
+                                   .repeatable = true };
+        struct ferry_peer peer = { 0 };
+        int r = call_decode(f, &request, connected_decode, &peer, &peer.json);
+        if (r == 0)
+                *ret_peer = peer;
+        return r;
+}
+
+void ferry_peer_clear(struct ferry_peer *peer)
+{
+        free(peer->json);
+        *peer = (struct ferry_peer){ 0 };
 }

@@ -11,6 +11,8 @@
 #include "client_internal.h"
 #include "decode.h"
 
+/* ---- creation ---- */
+
 enum { OPERATION_WAIT_MAX_MS = 3600 * 1000 }; /* far beyond any worker's cap */
 
 static int operation_add_blocks(struct ferry_json_writer *writer, const struct ferry_descriptor *d)
@@ -208,4 +210,120 @@ int ferry_create_operation(struct ferry *f, const struct ferry_operation_spec *s
         FERRY_CLEANUP(operation_request_clear) struct operation_request made;
         int r = operation_request_make(f, &(struct operation_specs){ spec, 1, false }, &made);
         return r == 0 ? operation_call(f, &made.request, ret_operation) : r;
+}
+
+int ferry_create_operations(struct ferry *f, const struct ferry_operation_spec *specs, size_t n,
+                            struct ferry_operation_results *ret_results)
+{
+        FERRY_CLEANUP(operation_request_clear) struct operation_request made;
+        FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
+        struct ferry_operation_results results = { 0 };
+        int r = operation_request_make(f, &(struct operation_specs){ specs, n, true }, &made);
+        if (r == 0)
+                r = call_send(f, &made.request, &reply);
+        if (r == 0)
+                r = results_decode_batch(f, &reply, &results);
+        if (r == 0 && results.n != n) {
+                ferry_operation_results_clear(&results);
+                r = problem_protocol(f, "another number of operations was asked for", "");
+        }
+        if (r == 0)
+                *ret_results = results;
+        return r;
+}
+
+/* ---- one that is there ---- */
+
+int operation_fetch(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision, const struct request *how,
+                    struct ferry_operation *ret_operation)
+{
+        FERRY_CLEANUP(path_clear) struct path path = { 0 };
+        int r = call_path(f, "/v1/operations/", id, "", &path);
+        if (r < 0)
+                return r;
+        path_query_number(&path, "wait_ms", wait_ms);
+        path_query_number(&path, "revision", revision);
+        if (path.error)
+                return path.error;
+        struct request request = { .exchange = { .method = "GET", .path = path.text.data, .wait_ms = wait_ms },
+                                   .deadline_ms = how->deadline_ms,
+                                   .awaits = how->awaits };
+        return operation_get(f, &request, ret_operation);
+}
+
+int ferry_get_operation(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision,
+                        struct ferry_operation *ret_operation)
+{
+        return operation_fetch(f, id, wait_ms, revision, &(struct request){ 0 }, ret_operation);
+}
+
+int ferry_get_operation_metadata(struct ferry *f, const char *id, char **ret_json)
+{
+        FERRY_CLEANUP(path_clear) struct path path = { 0 };
+        int r = call_path(f, "/v1/operations/", id, "/metadata", &path);
+        return r < 0 ? r : call_get_text(f, path.text.data, ret_json);
+}
+
+int ferry_cancel_operation(struct ferry *f, const char *id, struct ferry_operation *ret_operation)
+{
+        FERRY_CLEANUP(path_clear) struct path path = { 0 };
+        int r = call_path(f, "/v1/operations/", id, "/cancel", &path);
+        if (r < 0)
+                return r;
+        struct request request = { .exchange = { .method = "POST", .path = path.text.data }, .repeatable = true };
+        return operation_call(f, &request, ret_operation);
+}
+
+int ferry_renew_operation(struct ferry *f, const char *id, uint64_t ttl_ms, struct ferry_operation *ret_operation)
+{
+        FERRY_CLEANUP(path_clear) struct path path = { 0 };
+        char body[48];
+        int r = call_path(f, "/v1/operations/", id, "/renew", &path);
+        if (r < 0)
+                return r;
+        struct request request = { .exchange = { .method = "POST", .path = path.text.data }, .repeatable = true };
+        if (ttl_ms) {
+                snprintf(body, sizeof(body), "{\"ttl_ms\":%" PRIu64 "}", ttl_ms);
+                request.exchange.content_type = "application/json";
+                request.exchange.body = body;
+                request.exchange.size = strlen(body);
+        }
+        return operation_call(f, &request, ret_operation);
+}
+
+int ferry_delete_operation(struct ferry *f, const char *id)
+{
+        return call_delete(f, "/v1/operations/", id);
+}
+
+/* ---- a list ---- */
+
+int ferry_list_operations(struct ferry *f, const struct ferry_operation_query *query,
+                          struct ferry_operation_list *ret_list)
+{
+        FERRY_CLEANUP(path_clear) struct path path = { 0 };
+        static const struct ferry_operation_query all;
+        struct ferry_operation_list list = { 0 };
+        const struct ferry_operation_query *q = query ? query : &all;
+        int r = ARGUMENT_CHECK(f, q);
+        if (r < 0)
+                return r;
+        if (q->done && q->running)
+                return problem_argument(f, "done and running exclude each other");
+        path_add(&path, "/v1/operations");
+        path_query(&path, "kind", q->kind);
+        path_query(&path, "status", q->status);
+        path_query(&path, "region", q->region);
+        path_query(&path, "label", q->label);
+        path_query(&path, "done", q->done ? "true" : q->running ? "false" : NULL);
+        path_query(&path, "order", q->newest ? "newest" : NULL);
+        path_query_number(&path, "limit", q->limit);
+        path_query(&path, "after", q->after);
+        if (path.error)
+                return path.error == -EINVAL ? problem_argument(f, "the query is too long") : path.error;
+        struct request request = { .exchange = { .method = "GET", .path = path.text.data } };
+        r = call_decode(f, &request, operation_page_decode, &list, NULL);
+        if (r == 0)
+                *ret_list = list;
+        return r;
 }
