@@ -30,11 +30,6 @@ enum {
         KEPT_S = 30,             /* a worker ends an idle one after 60 s; a proxy or a NAT may be sooner */
 };
 
-static void cleanup_curl(char **text)
-{
-        curl_free(*text);
-}
-
 /* A digest of host and port. 0, or CURLE_OUT_OF_MEMORY. */
 static CURLUcode take_host(struct easy *easy, const char *host)
 {

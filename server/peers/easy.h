@@ -52,6 +52,11 @@ struct easy {
         void (*done)(struct easy *easy, CURLcode result);
 };
 
+static inline void cleanup_curl(char **text)
+{
+        curl_free(*text);
+}
+
 /*
  * Parses a URL: http or https, without user information. libcurl gets the parsed URL, not the text, so it connects to
  * what was checked. 0; FERRY_E_INVALID_PARAMETER with a sentence in detail; -ENOMEM.

@@ -10,7 +10,7 @@
 
 #include "base/metrics.h"
 #include "base/util.h"
-#include "field.h"
+#include "fetch.h"
 #include "registry_internal.h"
 
 enum { JSON_DEPTH = 16 };
@@ -56,13 +56,15 @@ struct json_object *registry_parse(const char *text, size_t size)
 {
         struct json_tokener *tokener = json_tokener_new_ex(JSON_DEPTH);
         struct json_object *root;
+        bool good;
 
         if (!tokener)
                 return NULL;
-        json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
+        json_tokener_set_flags(tokener, JSON_TOKENER_VALIDATE_UTF8);
         root = json_tokener_parse_ex(tokener, text, (int)size);
+        good = json_object_is_type(root, json_type_object) && json_tokener_get_parse_end(tokener) == size;
         json_tokener_free(tokener);
-        if (json_object_is_type(root, json_type_object))
+        if (good)
                 return root;
         (void)json_object_put(root);
         return NULL;

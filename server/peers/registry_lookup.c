@@ -13,7 +13,7 @@
 
 #include "base/metrics.h"
 #include "base/util.h"
-#include "field.h"
+#include "fetch.h"
 #include "registry_internal.h"
 
 enum {
