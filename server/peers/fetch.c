@@ -177,17 +177,6 @@ static void cleanup_fetch(struct fetch **fetch)
         *fetch = fetch_free(*fetch);
 }
 
-static size_t on_body(char *data, size_t one, size_t size, void *context)
-{
-        struct fetch *fetch = context;
-        int r = ferry_buffer_append(&fetch->body, data, size, fetch->easy.settings->max_body);
-
-        (void)one;
-        fetch->easy.too_large |= r == -EMSGSIZE;
-        fetch->no_memory |= r == -ENOMEM;
-        return r ? 0 : size;
-}
-
 static int locate(struct fetch *fetch, char *detail, size_t detail_size)
 {
         FERRY_CLEANUP(cleanup_curl) char *path = NULL;
@@ -203,11 +192,9 @@ static int locate(struct fetch *fetch, char *detail, size_t detail_size)
 
 static bool prepare(struct fetch *fetch)
 {
-        return easy_prepare(&fetch->easy) &&
+        return easy_prepare(&fetch->easy) && easy_collect(&fetch->easy, fetch->easy.settings->max_body) &&
                curl_easy_setopt(fetch->easy.curl, CURLOPT_TIMEOUT_MS, fetch->easy.settings->timeout_ms) == CURLE_OK &&
-               curl_easy_setopt(fetch->easy.curl, CURLOPT_HTTPHEADER, fetch->easy.settings->headers) == CURLE_OK &&
-               curl_easy_setopt(fetch->easy.curl, CURLOPT_WRITEFUNCTION, on_body) == CURLE_OK &&
-               curl_easy_setopt(fetch->easy.curl, CURLOPT_WRITEDATA, fetch) == CURLE_OK;
+               curl_easy_setopt(fetch->easy.curl, CURLOPT_HTTPHEADER, fetch->easy.settings->headers) == CURLE_OK;
 }
 
 int fetch_new(const struct easy_settings *settings, const struct fetch_document *document, const char *url,
@@ -237,16 +224,15 @@ struct fetch *fetch_free(struct fetch *fetch)
         if (!fetch)
                 return NULL;
         easy_clear(&fetch->easy);
-        ferry_buffer_clear(&fetch->body, true); /* it contained a notification key */
         free(fetch);
         return NULL;
 }
 
 static int classify_body(const struct fetch *fetch, struct ferry_metadata **ret_metadata, char detail[EASY_DETAIL_SIZE])
 {
+        const struct ferry_buffer *body = &fetch->easy.body;
         struct ferry_json_errors errors = { 0 };
-        int r = fetch->document->classify_body(fetch->body.size ? fetch->body.data : "", fetch->body.size, ret_metadata,
-                                               &errors);
+        int r = fetch->document->classify_body(body->data ?: "", body->size, ret_metadata, &errors);
 
         if (r == 0)
                 return 0;
@@ -269,8 +255,6 @@ int fetch_classify(const struct fetch *fetch, CURLcode result, struct ferry_meta
         long status = 0;
 
         detail[0] = '\0';
-        if (fetch->no_memory)
-                result = CURLE_OUT_OF_MEMORY;
         if (result != CURLE_OK)
                 return easy_classify(&fetch->easy, result, fetch->document->name, detail);
         (void)curl_easy_getinfo(fetch->easy.curl, CURLINFO_RESPONSE_CODE, &status);

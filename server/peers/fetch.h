@@ -5,8 +5,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include <ferry/buffer.h>
-
 #include "easy.h"
 #include "peers/peers.h"
 
@@ -34,9 +32,6 @@ struct fetch {
         struct peers *peers;
         struct easy easy;
         const struct fetch_document *document;
-
-        struct ferry_buffer body;
-        bool no_memory;
 
         peers_fetched fetched;
         peers_wanted wanted;

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <utlist.h>
 
-#include <ferry/buffer.h>
 #include <ferry/error.h>
 
 #include "base/metrics.h"
@@ -13,7 +12,10 @@
 #include "fetch.h"
 #include "registry_internal.h"
 
-enum { JSON_DEPTH = 16 };
+enum {
+        JSON_DEPTH = 16,
+        ANSWER_MAX = 64 * 1024, /* of a login, and of a watch, which is searched again with each piece that comes */
+};
 
 struct registry_call {
         struct registry_call *prev, *next; /* of registry->queued, then of registry->calls */
@@ -23,7 +25,6 @@ struct registry_call {
         enum { CALL_LOGIN, CALL_WATCH, CALL_QUESTION } stage; /* what the request is */
         struct easy easy;                                     /* of the current endpoint */
         struct curl_slist *headers;
-        struct ferry_buffer answer;
         size_t endpoint;     /* the current one: concurrent calls may be at different ones */
         size_t n_failed;     /* endpoints */
         bool token_replaced; /* at most once */
@@ -34,7 +35,6 @@ static void call_clear(struct registry_call *call)
 {
         easy_clear(&call->easy);
         easy_free_headers(FERRY_STEAL(call->headers));
-        ferry_buffer_clear(&call->answer, true);
 }
 
 /* Ends a call that is in no list any more. */
@@ -76,21 +76,9 @@ int64_t registry_number(struct json_object *object, const char *name)
 }
 
 /* The first line of a watch says that it has begun. What an event says does not matter: the question comes next. */
-static bool watch_ends(const struct registry_call *call)
+static bool watch_ends(const struct easy *easy)
 {
-        const char *text = call->answer.data ?: "";
-
-        return strstr(text, "\"events\"") || strstr(text, "\"canceled\"");
-}
-
-static size_t on_body(char *data, size_t one, size_t size, void *context)
-{
-        struct registry_call *call = context;
-        int r = ferry_buffer_append(&call->answer, data, size, call->question.answer_max);
-
-        (void)one;
-        call->easy.too_large |= r == -EMSGSIZE;
-        return r || (call->stage == CALL_WATCH && watch_ends(call)) ? 0 : size;
+        return strstr(easy->body.data, "\"events\"") || strstr(easy->body.data, "\"canceled\"");
 }
 
 /* Classifies the answer of one endpoint: 0 with *ret_answer for json_object_put, or FERRY_E_* with a sentence. */
@@ -109,7 +97,7 @@ static int classify(const struct registry_call *call, CURLcode result, struct js
                 return FERRY_E_PEER_UNREACHABLE;
         }
         (void)curl_easy_getinfo(call->easy.curl, CURLINFO_RESPONSE_CODE, &status);
-        answer = registry_parse(call->answer.data ?: "", call->answer.size);
+        answer = registry_parse(call->easy.body.data ?: "", call->easy.body.size);
         if (status == 200 && answer) {
                 *ret_answer = answer;
                 return 0;
@@ -162,10 +150,11 @@ static bool call_send(struct registry_call *call)
         const struct {
                 const char *path, *body;
                 long ms;
+                size_t answer_max;
         } requests[] = {
-                [CALL_LOGIN] = { "/v3/auth/authenticate", registry->credentials, registry->call_ms },
-                [CALL_WATCH] = { "/v3/watch", question->watch, (long)question->watch_ms },
-                [CALL_QUESTION] = { question->path, question->body, registry->call_ms },
+                [CALL_LOGIN] = { "/v3/auth/authenticate", registry->credentials, registry->call_ms, ANSWER_MAX },
+                [CALL_WATCH] = { "/v3/watch", question->watch, (long)question->watch_ms, ANSWER_MAX },
+                [CALL_QUESTION] = { question->path, question->body, registry->call_ms, question->answer_max },
         }, *request = &requests[login ? CALL_LOGIN : question->watch ? CALL_WATCH : CALL_QUESTION];
         char url[REGISTRY_ENDPOINT_SIZE + 32], detail[EASY_DETAIL_SIZE];
 
@@ -176,12 +165,11 @@ static bool call_send(struct registry_call *call)
                 return false;
         call->easy.trusted = true; /* the worker's operator chose this endpoint */
         call->easy.done = on_done;
-        return add_headers(call) && easy_prepare(&call->easy) &&
+        call->easy.enough = call->stage == CALL_WATCH ? watch_ends : NULL;
+        return add_headers(call) && easy_prepare(&call->easy) && easy_collect(&call->easy, request->answer_max) &&
                curl_easy_setopt(call->easy.curl, CURLOPT_TIMEOUT_MS, request->ms) == CURLE_OK &&
                curl_easy_setopt(call->easy.curl, CURLOPT_HTTPHEADER, call->headers) == CURLE_OK &&
                curl_easy_setopt(call->easy.curl, CURLOPT_POSTFIELDS, request->body) == CURLE_OK &&
-               curl_easy_setopt(call->easy.curl, CURLOPT_WRITEFUNCTION, on_body) == CURLE_OK &&
-               curl_easy_setopt(call->easy.curl, CURLOPT_WRITEDATA, call) == CURLE_OK &&
                easy_start(registry->multi, &call->easy);
 }
 

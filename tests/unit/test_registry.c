@@ -440,6 +440,26 @@ TEST(a_token_is_renewed_once_for_a_question)
         assert_int_equal(result.error, FERRY_E_PEER_REFUSED);
 }
 
+/* The wait of 50 s ends, and the list is asked for. */
+TEST(a_watch_that_floods_or_fails_ends)
+{
+        const struct registry_query query = { .limit = 10, .wait_ms = 50000 };
+
+        FOR_EACH_TEXT (start, OK, "HTTP/1.1 500 No\r\nConnection: close\r\n\r\n") {
+                struct answering_peer *liar = answering_peer_new(start);
+                struct result result;
+
+                liar->fill = 1 << 20;
+                liar->later = OK HEADER ",\"more\":false}";
+                struct member *member =
+                        member_at(answering_peer_go(liar), text_format("etcd://127.0.0.1:%u", liar->port), NULL);
+                find(member, &query, &result);
+                assert_int_equal(result.error, FERRY_E_PEER_UNREACHABLE); /* that answer is too long as well */
+                assert_int_equal(atomic_load(&liar->requests), 2);
+                test_release(member);
+        }
+}
+
 TEST(what_is_asked_ends_with_the_worker)
 {
         const struct registry_query query = { .limit = 10, .wait_ms = 50000 };
