@@ -146,7 +146,6 @@ static bool call_send(struct registry_call *call)
 {
         struct registry *registry = call->registry;
         const struct registry_question *question = &call->question;
-        const bool login = registry->credentials && !*registry->token;
         const struct {
                 const char *path, *body;
                 long ms;
@@ -155,11 +154,14 @@ static bool call_send(struct registry_call *call)
                 [CALL_LOGIN] = { "/v3/auth/authenticate", registry->credentials, registry->call_ms, ANSWER_MAX },
                 [CALL_WATCH] = { "/v3/watch", question->watch, (long)question->watch_ms, ANSWER_MAX },
                 [CALL_QUESTION] = { question->path, question->body, registry->call_ms, question->answer_max },
-        }, *request = &requests[login ? CALL_LOGIN : question->watch ? CALL_WATCH : CALL_QUESTION];
+        }, *request;
         char url[REGISTRY_ENDPOINT_SIZE + 32], detail[EASY_DETAIL_SIZE];
 
         call_clear(call);
-        call->stage = (int)(request - requests);
+        call->stage = registry->credentials && !*registry->token ? CALL_LOGIN
+                      : question->watch                          ? CALL_WATCH
+                                                                 : CALL_QUESTION;
+        request = &requests[call->stage];
         (void)snprintf(url, sizeof(url), "%s%s", registry->endpoints[call->endpoint], request->path);
         if (easy_locate(&call->easy, &registry->settings, url, detail, sizeof(detail)) != 0)
                 return false;

@@ -64,7 +64,7 @@ struct registry {
         pthread_cond_t changed;
         struct registry_call *queued;
         size_t n_lookups; /* queued and running */
-        enum { REGISTRY_IDLE, REGISTRY_JOINED, REGISTRY_LEAVING, REGISTRY_STOPPED } phase;
+        enum registry_phase { REGISTRY_IDLE, REGISTRY_JOINED, REGISTRY_LEAVING, REGISTRY_STOPPED } phase;
         enum registry_status status;
         /* With REGISTRY_NAME_TAKEN: the worker that has the name (all "" = not one), and longer than a dead one has it.
          */

@@ -245,7 +245,7 @@ static bool on_revoked(struct registry *registry, struct json_object *answer)
 uint64_t registry_member_run(struct registry *registry, uint64_t now)
 {
         const bool is_due = now >= registry->due;
-        int phase;
+        enum registry_phase phase;
 
         pthread_mutex_lock(&registry->lock);
         phase = registry->phase;
