@@ -311,7 +311,7 @@ static int refuse_valueless(struct ferry_option_base *base, const struct ferry_o
         return ferry_option_refuse(base, "--%s needs a value: %s", option->name, option->accepted ?: option->argument);
 }
 
-/* What getopt_long has refused. Neither a value nor what it may have meant by one is told: it may be a secret. */
+/* Tells what getopt_long has refused, without a value: it may be a secret. */
 static int refuse_argument(struct ferry_option_base *base, const char *text, bool needs_value)
 {
         bool is_long = text[1] == '-';

@@ -5,8 +5,9 @@
 #include <ferry/options.h>
 
 /*
- * The options of a worker and of ferryd, from <ferry/option_table.h>: for those that name a default, 0 lets the layers
- * choose. log_level, log_format and gpu_direct are an enum log_level, an enum log_format and an enum device_gpudirect.
+ * The options of a worker and of ferryd, from <ferry/option_table.h>. One that is not given and has no default there is
+ * 0 or NULL, and its layer chooses. log_level, log_format and gpu_direct are an enum log_level, log_format and
+ * device_gpudirect.
  */
 struct worker_options {
         struct ferry_option_base base;

@@ -55,6 +55,20 @@ TEST_WITH(nothing_given_is_valid_and_leaves_the_defaults, setup, teardown)
         assert_int_equal(options.drain_timeout_ms, 30000);
 }
 
+TEST_WITH(each_default_is_a_value, setup, teardown)
+{
+        assert_int_equal(PARSE(), 0);
+        for (size_t i = 0; i < options.base.n; i++) {
+                const struct ferry_option *option = &options.base.table[i];
+                struct worker_options tried = { 0 };
+
+                worker_options_init(&tried, true);
+                if (option->fallback && ferry_option_set(&tried.base, option, option->name, option->fallback) != 0)
+                        fail_msg("--%s: %s", option->name, option->fallback);
+                ferry_options_clear(&tried.base);
+        }
+}
+
 TEST_WITH(every_type_of_flag_is_read, setup, teardown)
 {
         assert_int_equal(PARSE("--name", "kv-0", "--local=off", "--no-auth", "--window", "7", "--memory-limit=1.5G",
