@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <ferry/variables.h>
+#include <ferry/options.h>
 
 #include <stdint.h>
 #include <string.h>
@@ -11,66 +11,11 @@
 
 /* All that Ferry's programs read, so that none of them takes another's for a mistake. */
 const char *const ferry_variables[] = {
-        /* ferryd: one for each flag */
-        "FERRY_LISTEN",
-        "FERRY_ADVERTISE",
-        "FERRY_ALLOW_HOST",
-        "FERRY_NAME",
-        "FERRY_LOCAL",
-        "FERRY_COPY_THREADS",
-        "FERRY_DATA_LISTEN",
-        "FERRY_TRANSPORTS",
-        "FERRY_INTERFACES",
-        "FERRY_GPU_DIRECT",
-        "FERRY_CHUNK_SIZE",
-        "FERRY_WINDOW",
-        "FERRY_SPIN_US",
-        "FERRY_TOKEN_FILE",
-        "FERRY_PEER_TOKEN_FILE",
-        "FERRY_METRICS_TOKEN_FILE",
-        "FERRY_NO_AUTH",
-        "FERRY_ALLOW_PEER",
-        "FERRY_ALLOW_ORIGIN",
-        "FERRY_TLS_CERT",
-        "FERRY_TLS_KEY",
-        "FERRY_TLS_CLIENT_CA",
-        "FERRY_PEER_CA",
-        "FERRY_PEER_CERT",
-        "FERRY_PEER_KEY",
-        "FERRY_REGISTRY",
-        "FERRY_REGISTRY_PREFIX",
-        "FERRY_REGISTRY_TTL",
-        "FERRY_REGISTRY_CA",
-        "FERRY_REGISTRY_USER_FILE",
-        "FERRY_MEMORY_LIMIT",
-        "FERRY_MAX_REGIONS",
-        "FERRY_MAX_OPERATIONS",
-        "FERRY_MAX_CONNECTIONS",
-        "FERRY_MAX_WAITERS",
-        "FERRY_MAX_LINKS",
-        "FERRY_HTTP_THREADS",
-        "FERRY_TTL",
-        "FERRY_STALL_LIMIT",
-        "FERRY_RETENTION",
-        "FERRY_GRACE",
-        "FERRY_DRAIN_TIMEOUT",
-        "FERRY_LOG_LEVEL",
-        "FERRY_LOG_FORMAT",
-        /* ferry; it and ferry-nats read FERRY_TOKEN_FILE, ferry FERRY_PEER_TOKEN_FILE, too */
-        "FERRY_URL",
-        "FERRY_CA_FILE",
-        "FERRY_CERT",
-        "FERRY_KEY",
-        "FERRY_ANSWER_TIMEOUT",
-        /* ferry-nats */
-        "FERRY_NATS",
-        "FERRY_NATS_CREDS",
-        "FERRY_NATS_USER_FILE",
-        "FERRY_NATS_INBOX",
-        "FERRY_NATS_CA",
-        "FERRY_NATS_CERT",
-        "FERRY_NATS_KEY",
-        "FERRY_NATS_INSECURE",
+#define WORKER(part, letter, name, variable, ...) variable,
+#define FERRYD WORKER
+#define FERRY WORKER
+#define NATS WORKER
+#include <ferry/option_table.h>
         /* the Python module */
         "FERRY_WORKER_LIBRARY",
         /* Kubernetes, where a service has the name ferry; it makes others, which are close to none of these */
@@ -107,6 +52,8 @@ const char *ferry_suggest(const char *wrong, const char *const *names, size_t n,
         size_t least = strlen(wrong) < 4 ? 2 : 3; /* a larger distance means another word */
         for (size_t i = 0; i < n; i++) {
                 const char *name = *(const char *const *)(const void *)((const char *)names + i * stride);
+                if (!name)
+                        continue;
                 size_t distance = strncmp(name, wrong, strlen(wrong)) == 0 ? 1 : suggest_distance(wrong, name);
                 if (distance < least) {
                         least = distance;
@@ -128,7 +75,7 @@ static const char *meant(const char *variable, char *name, size_t size)
         name[length] = '\0';
         near = ferry_suggest(name, ferry_variables, ferry_variables_count, sizeof(ferry_variables[0]));
         for (size_t i = 0; near && i < ferry_variables_count; i++)
-                if (strcmp(ferry_variables[i], name) == 0)
+                if (ferry_variables[i] && strcmp(ferry_variables[i], name) == 0)
                         near = NULL;
         return near;
 }

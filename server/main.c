@@ -229,7 +229,7 @@ static int complain(const char *message, int status)
 }
 
 /* --help and --version: their text is the whole output. */
-static int print_and_exit(const struct options *options)
+static int print_and_exit(const struct worker_options *options)
 {
         if (ready_output >= 0)
                 (void)dup2(ready_output, STDOUT_FILENO);
@@ -242,7 +242,7 @@ static int print_and_exit(const struct options *options)
         return EXIT_SUCCESS;
 }
 
-static int run(const struct options *options)
+static int run(const struct worker_options *options)
 {
         struct ferry_worker *worker = NULL;
         int signals, r;
@@ -257,7 +257,7 @@ static int run(const struct options *options)
                 output_take();
         if (ready_output < 0)
                 return complain(strerror(errno), EXIT_FAILURE);
-        r = worker_new(&options->worker, &worker);
+        r = worker_new(options, &worker);
         if (r < 0)
                 return complain(ferry_worker_error(), r == -EINVAL ? EXIT_USAGE : EXIT_FAILURE);
         r = line_write(ready_output, ferry_worker_ready_line(worker));
@@ -272,16 +272,17 @@ static int run(const struct options *options)
 
 int main(int argc, char **argv)
 {
-        char message[OPTION_MESSAGE_SIZE];
-        struct options options;
+        struct worker_options options;
         int r;
 
         if (!standard_streams_open())
                 return complain("standard output is closed; the ready line is written there", EXIT_FAILURE);
-        r = options_parse(argc, argv, &options, message);
+        r = options_parse(argc, argv, &options);
         if (r < 0)
-                return complain(r == -EINVAL ? message : strerror(-r), r == -EINVAL ? EXIT_USAGE : EXIT_FAILURE);
-        r = options.help || options.version ? print_and_exit(&options) : run(&options);
-        options_clear(&options);
+                r = complain(r == -EINVAL ? options.base.message : strerror(-r),
+                             r == -EINVAL ? EXIT_USAGE : EXIT_FAILURE);
+        else
+                r = options.base.query ? print_and_exit(&options) : run(&options);
+        ferry_options_clear(&options.base);
         return r;
 }

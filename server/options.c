@@ -1,217 +1,102 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <ctype.h>
-#include <errno.h>
-#include <inttypes.h>
-#include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include <ferry/encoding.h>
-#include <ferry/variables.h>
+#include <ferry/metadata.h>
+#include <ferry/util.h>
 
+#include "base/address.h"
 #include "base/log.h"
-#include "base/util.h"
+#include "memory/device.h"
 #include "options.h"
+#include "peers/registry.h"
+#include "transfer/engine.h"
+#include "wire/header.h"
 
-#define SECOND UINT64_C(1000)
-#define LISTEN_DEFAULT "127.0.0.1:9300"
+_Static_assert(LOG_ERROR == 0 && LOG_WARN == 1 && LOG_INFO == 2 && LOG_DEBUG == 3 && LOG_LEVEL_COUNT == 4,
+               "--log-level names them in the order of enum log_level");
+_Static_assert(LOG_LOGFMT == 0 && LOG_JSON == 1, "--log-format names them in the order of enum log_format");
+_Static_assert(DEVICE_GPUDIRECT_AUTO == 0 && DEVICE_GPUDIRECT_ON == 1 && DEVICE_GPUDIRECT_OFF == 2,
+               "--gpu-direct names them in the order of enum device_gpudirect");
 
-void option_variable(const struct option *option, char text[OPTION_VARIABLE_SIZE])
+/* Of a host name, or of an IPv4 address. */
+static bool is_name(const char *text)
 {
-        (void)snprintf(text, OPTION_VARIABLE_SIZE, "FERRY_%s", option->flag);
-        for (char *c = text; *c; c++)
-                *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+        return *text && text[strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._")] == '\0';
 }
 
-/* Formats an error message, and replaces control characters in it. */
-static int complain(char message[OPTION_MESSAGE_SIZE], const char *format, ...) __attribute__((format(printf, 2, 3)));
-static int complain(char message[OPTION_MESSAGE_SIZE], const char *format, ...)
+static bool is_host_port(const char *text)
 {
-        va_list arguments;
+        char host[ADDRESS_HOST_SIZE];
+        uint16_t port;
 
-        va_start(arguments, format);
-        (void)vsnprintf(message, OPTION_MESSAGE_SIZE, format, arguments);
-        va_end(arguments);
-        for (char *c = message; *c; c++)
-                if (iscntrl((unsigned char)*c))
-                        *c = '?';
-        return -EINVAL;
+        return address_split(text, host, &port) && (text[0] == '[' || is_name(host));
 }
 
-static bool duration_parse(const char *text, uint64_t *ret_ms)
+static bool is_listen(const char *text)
 {
-        static const struct {
-                const char *unit;
-                uint64_t ms;
-        } units[] = { { "ms", 1 }, { "s", SECOND }, { "m", 60 * SECOND }, { "h", 3600 * SECOND } };
-        const char *unit;
-        uint64_t n;
+        if (strncmp(text, "unix:", 5) == 0)
+                return text[5] == '/';
+        return strcmp(text, "systemd") == 0 || is_host_port(text);
+}
 
-        unit = ferry_uint_read(text, &n);
-        if (!unit)
+static bool is_local(const char *text)
+{
+        return strcmp(text, "auto") == 0 || strcmp(text, "off") == 0 || text[0] == '/';
+}
+
+/* A host name, an IPv4 address, an IPv6 address with or without brackets. */
+static bool is_host(const char *text)
+{
+        char host[ADDRESS_HOST_SIZE];
+
+        if (text[0] == '[')
+                return text[strlen(text) - 1] == ']' && address_host(text, host);
+        return address_is_literal(text) || is_name(text);
+}
+
+/* The same, or the base URL by which a proxy is reached; a path in front of ours is not supported. */
+static bool is_public(const char *text)
+{
+        const char *scheme = strstr(text, "://");
+
+        if (!scheme)
+                return is_host(text);
+        if (strncmp(text, "http://", 7) != 0 && strncmp(text, "https://", 8) != 0)
                 return false;
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(units); i++)
-                if (strcmp(unit, units[i].unit) == 0)
-                        return !__builtin_mul_overflow(n, units[i].ms, ret_ms);
-        return false;
+        return is_host(scheme + 3) || is_host_port(scheme + 3);
 }
 
-static bool number_parse(const struct option *option, const char *text, uint64_t *ret_value)
+/* What browsers send in Origin; also of their extensions, whose scheme is their own. */
+static bool is_origin(const char *text)
 {
-        bool good;
+        const char *scheme = strstr(text, "://");
 
-        if (option->type == OPTION_SIZE)
-                good = ferry_size_parse(text, ret_value);
-        else if (option->type == OPTION_DURATION)
-                good = duration_parse(text, ret_value);
-        else
-                good = ferry_uint_parse(text, UINT64_MAX, ret_value);
-        return good && *ret_value >= option->min && *ret_value <= option->max;
+        return scheme && scheme != text && (is_host(scheme + 3) || is_host_port(scheme + 3));
 }
 
-static int refuse_number(const struct option *option, const char *source, const char *value,
-                         char message[OPTION_MESSAGE_SIZE])
+/* Those of a worker come first. */
+static const struct ferry_option option_table[] = {
+#define WORKER(...) FERRY_OPTION_ROW(struct worker_options, __VA_ARGS__)
+#include <ferry/option_table.h>
+#define FERRYD(...) FERRY_OPTION_ROW(struct worker_options, __VA_ARGS__)
+#include <ferry/option_table.h>
+};
+_Static_assert(FERRY_ARRAY_SIZE(option_table) <= FERRY_OPTIONS_MAX, "each has a bit");
+
+/* clang-format off */
+enum {
+        WORKER_OPTIONS = 0
+#define WORKER(...) + 1
+#include <ferry/option_table.h>
+};
+/* clang-format on */
+
+void worker_options_init(struct worker_options *options, bool ferryd)
 {
-        switch (option->type) {
-        case OPTION_SIZE:
-                return complain(message,
-                                "%s: \"%s\" is not a size like 64k, 1MiB or 2G, %" PRIu64 " to %" PRIu64 " bytes",
-                                source, value, option->min, option->max);
-        case OPTION_DURATION:
-                return complain(message,
-                                "%s: \"%s\" is not a time like 500ms, 30s, 10m or 2h, %" PRIu64 "ms to %" PRIu64 "s",
-                                source, value, option->min, option->max / SECOND);
-        default:
-                return complain(message, "%s: \"%s\" is not a number from %" PRIu64 " to %" PRIu64, source, value,
-                                option->min, option->max);
-        }
-}
-
-static int refuse_choice(const struct option *option, const char *source, const char *value,
-                         char message[OPTION_MESSAGE_SIZE])
-{
-        return complain(message, "%s: \"%s\" is not one of %s", source, value, option->argument);
-}
-
-const char *option_list_add(struct option_list *list, const char *text)
-{
-        char **items = reallocarray(list->items, list->n + 1, sizeof(*items));
-
-        if (!items)
-                return NULL;
-        list->items = items;
-        items[list->n] = strdup(text);
-        return items[list->n] ? items[list->n++] : NULL;
-}
-
-void option_list_clear(struct option_list *list)
-{
-        for (size_t i = 0; i < list->n; i++)
-                free(list->items[i]);
-        free(list->items);
-        *list = (struct option_list){ 0 };
-}
-
-static int text_check(const struct option *option, const char *source, const char *value,
-                      char message[OPTION_MESSAGE_SIZE])
-{
-        if (!*value)
-                return complain(message, "%s: the value is empty; it takes %s", source,
-                                option->accepted ?: option->argument);
-        if (option->accepts && !option->accepts(value))
-                return complain(message, "%s: \"%s\" is not %s", source, value, option->accepted);
-        return 0;
-}
-
-static int flag_set(void *target, const char *source, const char *value, char message[OPTION_MESSAGE_SIZE])
-{
-        bool on = strcmp(value, "1") == 0 || strcmp(value, "true") == 0;
-
-        if (!on && strcmp(value, "0") != 0 && strcmp(value, "false") != 0)
-                return complain(message, "%s: \"%s\" is not one of 1, true, 0, false", source, value);
-        *(bool *)target = on;
-        return 0;
-}
-
-int option_set(const struct option *option, struct options *options, const char *source, const char *value,
-               char message[OPTION_MESSAGE_SIZE])
-{
-        void *target = (char *)options + option->offset;
-        uint64_t number = 0;
-        int r;
-
-        switch (option->type) {
-        case OPTION_FLAG:
-                return flag_set(target, source, value, message);
-        case OPTION_STRING:
-                r = text_check(option, source, value, message);
-                if (r)
-                        return r;
-                value = option_list_add(&options->kept, value);
-                if (!value)
-                        return -ENOMEM;
-                *(const char **)target = value;
-                return 0;
-        case OPTION_LIST:
-                r = text_check(option, source, value, message);
-                return r ? r : option_list_add(target, value) ? 0 : -ENOMEM;
-        case OPTION_CHOICE:
-                for (unsigned i = 0; option->names[i]; i++)
-                        if (strcmp(option->names[i], value) == 0) {
-                                *(unsigned *)target = i;
-                                return 0;
-                        }
-                return refuse_choice(option, source, value, message);
-        default:
-                if (!number_parse(option, value, &number))
-                        return refuse_number(option, source, value, message);
-                if (option->type == OPTION_UINT32)
-                        *(uint32_t *)target = (uint32_t)number;
-                else
-                        *(uint64_t *)target = number;
-                return 0;
-        }
-}
-
-static int set_list_variable(const struct option *option, struct options *options, const char *variable,
-                             const char *value, char message[OPTION_MESSAGE_SIZE])
-{
-        FERRY_CLEANUP(cleanup_free) char *copy = strdup(value);
-        char *rest = copy, *item;
-        int r;
-
-        if (!copy)
-                return -ENOMEM;
-        while ((item = strsep(&rest, ","))) {
-                item += strspn(item, " ");
-                for (size_t length = strlen(item); length > 0 && item[length - 1] == ' '; length--)
-                        item[length - 1] = '\0';
-                r = option_set(option, options, variable, item, message);
-                if (r)
-                        return r;
-        }
-        return 0;
-}
-
-int options_environment(struct options *options, bool daemon, char message[OPTION_MESSAGE_SIZE])
-{
-        char variable[OPTION_VARIABLE_SIZE];
-
-        for (size_t i = 0; i < option_count; i++) {
-                const struct option *option = &option_table[i];
-                const char *value;
-                int r;
-
-                option_variable(option, variable);
-                value = option->not_in_environment || (option->daemon && !daemon) ? NULL : getenv(variable);
-                if (!value || !*value)
-                        continue;
-                r = option->type == OPTION_LIST ? set_list_variable(option, options, variable, value, message)
-                                                : option_set(option, options, variable, value, message);
-                if (r)
-                        return r;
-        }
-        return 0;
+        options->base = (struct ferry_option_base){ .program = "ferryd",
+                                                    .table = option_table,
+                                                    .n = ferryd ? FERRY_ARRAY_SIZE(option_table) : WORKER_OPTIONS };
+        ferry_options_default(&options->base);
 }
 
 static void warn_misspelt(const char *wrong, const char *near)
@@ -225,110 +110,29 @@ void options_check_environment(void)
         ferry_variables_check(warn_misspelt);
 }
 
-const struct option *option_find(const char *flag, size_t length)
+int options_parse(int argc, char *const *argv, struct worker_options *ret_options)
 {
-        for (size_t i = 0; i < option_count; i++)
-                if (strlen(option_table[i].flag) == length && strncmp(option_table[i].flag, flag, length) == 0)
-                        return &option_table[i];
-        return NULL;
+        *ret_options = (struct worker_options){ 0 };
+        worker_options_init(ret_options, true);
+        return ferry_options_read(&ret_options->base, argc, argv, NULL);
 }
 
-/* "--name" or "-h". */
-static const struct option *argument_find(const char *argument, size_t length)
+void options_help(FILE *file)
 {
-        if (argument[1] == '-')
-                return option_find(argument + 2, length - 2);
-        for (size_t i = 0; length == 2 && i < option_count; i++)
-                if (option_table[i].letter && option_table[i].letter == argument[1])
-                        return &option_table[i];
-        return NULL;
-}
+        const char *part = "";
 
-static int arguments_parse(int argc, char *const *argv, struct options *options, char message[OPTION_MESSAGE_SIZE])
-{
-        bool seen[OPTIONS_MAX] = { false };
-        char source[OPTION_VARIABLE_SIZE];
-
-        for (int i = 1; i < argc; i++) {
-                const char *argument = argv[i];
-                size_t length = strcspn(argument, "=");
-                const char *value = argument[length] ? argument + length + 1 : NULL;
-                const struct option *option;
-                int r;
-
-                if (argument[0] != '-' || length < 2)
-                        return complain(message, "unexpected argument \"%s\"; every value follows a flag", argument);
-                option = argument_find(argument, length);
-                if (!option)
-                        return complain(message, "unknown flag \"%.*s\"; ferryd --help lists all", (int)length,
-                                        argument);
-                (void)snprintf(source, sizeof(source), "--%s", option->flag);
-                if (!option->argument && value)
-                        return complain(message, "%s takes no value", source);
-                if (option->argument && !value) {
-                        if (i + 1 >= argc || strncmp(argv[i + 1], "--", 2) == 0)
-                                return complain(message, "%s needs a value: %s", source,
-                                                option->accepted ?: option->argument);
-                        value = argv[++i];
-                }
-                /* A list on the command line replaces that of the environment; its own elements add up. */
-                if (option->type == OPTION_LIST && !seen[option - option_table])
-                        option_list_clear((struct option_list *)(void *)((char *)options + option->offset));
-                seen[option - option_table] = true;
-                r = option_set(option, options, source, option->argument ? value : "true", message);
-                if (r)
-                        return r;
-                if (options->help || options->version)
-                        return 0;
+        (void)fputs("Usage: ferryd [FLAG]...\n"
+                    "A Ferry worker: moves memory between processes, on one machine or many.\n"
+                    "\n"
+                    "Prints one line of JSON on standard output when it is ready; logs to standard\n"
+                    "error. SIGTERM drains and ends it. Each flag can also be set in the environment,\n"
+                    "as FERRY_<FLAG> (FERRY_DATA_LISTEN=...; lists are comma-separated); the command\n"
+                    "line takes precedence.\n",
+                    file);
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(option_table); i++) {
+                if (strcmp(part, option_table[i].part) != 0)
+                        (void)fprintf(file, "\n%s:\n", option_table[i].part);
+                part = option_table[i].part;
+                ferry_option_help(file, &option_table[i]);
         }
-        return 0;
-}
-
-void options_finish(struct options *options)
-{
-        struct worker_options *worker = &options->worker;
-
-        worker->listen = (const char *const *)options->listen.items;
-        worker->n_listen = options->listen.n;
-        worker->allow_host = (const char *const *)options->allow_host.items;
-        worker->n_allow_host = options->allow_host.n;
-        worker->allow_peer = (const char *const *)options->allow_peer.items;
-        worker->n_allow_peer = options->allow_peer.n;
-        worker->allow_origin = (const char *const *)options->allow_origin.items;
-        worker->n_allow_origin = options->allow_origin.n;
-}
-
-int options_parse(int argc, char *const *argv, struct options *ret_options, char message[OPTION_MESSAGE_SIZE])
-{
-        struct options options = { .log_level = LOG_INFO, .drain_timeout_ms = 30 * SECOND };
-        int r;
-
-        message[0] = '\0';
-        /* First, so that --help works with any environment. */
-        r = arguments_parse(argc, argv, &options, message);
-        if (r == 0 && !options.help && !options.version) {
-                options_clear(&options);
-                options = (struct options){ .log_level = LOG_INFO, .drain_timeout_ms = 30 * SECOND };
-                r = options_environment(&options, true, message);
-                if (r == 0)
-                        r = arguments_parse(argc, argv, &options, message);
-                if (r == 0 && !options.listen.n && !option_list_add(&options.listen, LISTEN_DEFAULT))
-                        r = -ENOMEM;
-        }
-        if (r) {
-                options_clear(&options);
-                return r;
-        }
-        options_finish(&options);
-        *ret_options = options;
-        return 0;
-}
-
-void options_clear(struct options *options)
-{
-        option_list_clear(&options->kept);
-        option_list_clear(&options->listen);
-        option_list_clear(&options->allow_host);
-        option_list_clear(&options->allow_peer);
-        option_list_clear(&options->allow_origin);
 }

@@ -118,12 +118,11 @@ int worker_new(const struct worker_options *options, struct ferry_worker **ret_w
 
 int ferry_worker_new(const struct ferry_worker_options *options, struct ferry_worker **ret_worker)
 {
-        static const struct ferry_worker_options defaults;
-        struct options parsed = options ? options->parsed : defaults.parsed;
+        struct worker_options defaults = { 0 };
         int r;
 
-        options_finish(&parsed);
-        r = worker_new(&parsed.worker, ret_worker);
+        worker_options_init(&defaults, false);
+        r = worker_new(options ? &options->values : &defaults, ret_worker);
         return r == -EINVAL ? FERRY_E_INVALID_PARAMETER : r;
 }
 

@@ -29,7 +29,7 @@ struct worker_origin {
 };
 
 struct ferry_worker_options {
-        struct options parsed;
+        struct worker_options values;
 };
 
 struct ferry_worker {

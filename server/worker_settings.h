@@ -10,12 +10,10 @@
 /* A worker's options, checked and with defaults filled in, and the contents of the files they name. */
 
 struct worker_settings {
-        struct worker_options options; /* strings are owned; the engine's and HTTP's own defaults stay 0; advertise is
-                                          a host */
+        struct worker_options options; /* a copy; advertise is a host, systemd one "systemd:FD" a socket */
         const char *advertise_url;     /* "https://HOST:PORT"; NULL = none was given */
         struct worker_secrets secrets;
         bool beyond_loopback; /* some listener can be reached from other machines */
-        struct option_list owned;
 };
 
 /* 0; -errno, set by worker_fail; -EINVAL: the options' fault. */

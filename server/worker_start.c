@@ -97,11 +97,6 @@ static void on_wake_waiters(void *context)
 
 enum { HTTP_SPIN_PART = 3 }; /* of the engine's spin time, since there are several HTTP threads */
 
-static uint32_t spin_us(const struct worker_options *options)
-{
-        return options->spin_us ? options->spin_us : ENGINE_SPIN_DEFAULT_US;
-}
-
 static int start_metrics(struct ferry_worker *worker)
 {
         int r = metrics_new(&worker->metrics);
@@ -121,8 +116,8 @@ static int start_allowlist(struct ferry_worker *worker)
         const struct worker_settings *settings = worker->settings;
 
         /* A listener beyond loopback: others could make the worker send requests to servers that trust loopback. */
-        return allowlist_new(settings->options.allow_peer, settings->options.n_allow_peer, settings->beyond_loopback,
-                             &worker->allowlist);
+        return allowlist_new((const char *const *)settings->options.allow_peer.items, settings->options.allow_peer.n,
+                             settings->beyond_loopback, &worker->allowlist);
 }
 
 static int start_events(struct ferry_worker *worker)
@@ -139,14 +134,14 @@ static int start_engine(struct ferry_worker *worker)
                 .epoch = worker->epoch,
                 .name = options->name,
                 .local = options->local && strcmp(options->local, "off") == 0 ? NULL : options->local ?: "auto",
-                .copy_threads = options->copy_threads,
+                .copy_threads = (unsigned)options->copy_threads,
                 .data_listen = options->data_listen,
                 .transports = options->transports,
                 .interfaces = options->interfaces,
                 .gpu_direct = (enum device_gpudirect)options->gpu_direct,
                 .chunk_size = (uint32_t)options->chunk_size,
-                .window = options->window,
-                .spin_us = spin_us(options),
+                .window = (uint32_t)options->window,
+                .spin_us = (uint32_t)options->spin_us,
                 .grace_ms = (uint32_t)options->grace_ms,
                 .max_links = (uint32_t)options->max_links,
                 .allowlist = worker->allowlist,
@@ -342,17 +337,17 @@ static int start_http(struct ferry_worker *worker)
         const struct worker_settings *settings = worker->settings;
         const struct worker_options *options = &settings->options;
         const struct http_config config = {
-                .listen = options->listen,
-                .n_listen = options->n_listen,
+                .listen = (const char *const *)options->listen.items,
+                .n_listen = options->listen.n,
                 .advertise = options->advertise,
                 .advertise_url = settings->advertise_url,
                 .secrets = worker_secrets(settings),
-                .allow_host = options->allow_host,
-                .n_allow_host = options->n_allow_host,
-                .allow_origin = options->allow_origin,
-                .n_allow_origin = options->n_allow_origin,
-                .threads = options->http_threads,
-                .spin_us = spin_us(options) / HTTP_SPIN_PART,
+                .allow_host = (const char *const *)options->allow_host.items,
+                .n_allow_host = options->allow_host.n,
+                .allow_origin = (const char *const *)options->allow_origin.items,
+                .n_allow_origin = options->allow_origin.n,
+                .threads = (unsigned)options->http_threads,
+                .spin_us = (uint32_t)options->spin_us / HTTP_SPIN_PART,
                 .worker_name = options->name,
                 .version = FERRY_VERSION,
                 .commit = ferry_commit,
@@ -382,7 +377,7 @@ static int start_http(struct ferry_worker *worker)
                             .idempotency_max = 4096 },
         };
 
-        return options->n_listen ? http_server_new(&config, &worker->http) : 0;
+        return options->listen.n ? http_server_new(&config, &worker->http) : 0;
 }
 
 static int make_ready_line(struct ferry_worker *worker)

@@ -36,7 +36,7 @@ int cli_run_accept(struct cli *cli, int argc, char **argv)
         if (status == CLI_OK && output.fd == STDOUT_FILENO)
                 return cli_usage_error("accept prints the URL on standard output: name a file with -o FILE");
         if (status == CLI_OK)
-                status = accept_run(&job, &output, cli_size(cli->size, 0));
+                status = accept_run(&job, &output, cli->size);
         job_end(&job);
         return status;
 }

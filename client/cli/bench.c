@@ -121,7 +121,7 @@ int cli_run_bench(struct cli *cli, int argc, char **argv)
         if (status == CLI_OK)
                 status = cli_worker_named(cli, argv[1], WORKER_ITSELF, &b->peer);
         if (status == CLI_OK)
-                status = bench_run(b, cli_size(cli->size, bench_largest));
+                status = bench_run(b, cli->size ? cli->size : bench_largest);
         job_end(&b->ours);
         job_end(&b->theirs);
         worker_close(&b->peer);

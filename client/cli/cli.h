@@ -9,11 +9,10 @@
 #include <sys/types.h>
 
 #include <ferry/ferry.h>
+#include <ferry/options.h>
 #include <ferry/util.h>
 
 /* The ferry command: one thread, over libferry. */
-
-#define CLI_DEFAULT_URL "http://127.0.0.1:9300"
 
 /* Exit statuses. */
 enum {
@@ -33,28 +32,19 @@ struct cli_worker {
 
 struct cli_command;
 
-/* What the command line says. Strings are borrowed from it or from the environment. */
+/* What the command line and the environment say. */
 struct cli {
+        struct ferry_option_base base;
+#define FERRY(part, letter, name, variable, kind, field, ...) FERRY_VALUE_##kind field;
+#include <ferry/option_table.h>
         const struct cli_command *commands; /* all there are */
         size_t n_commands;
         const struct cli_command *command; /* NULL = none was given */
-        const char *url, *token_file, *peer_token_file, *ca_file, *cert, *key, *answer_timeout;
-        const char *output, *size, *timeout, *ttl, *idle, *name, *kind, *status, *interval, *count, *label, *uses;
-        bool json, quiet, help, version, verify, mdoc, any, done, running, newest, watch, follow;
+        char **arguments;                  /* the command's name and what it takes */
+        int n_arguments;
         bool left;                /* something that could not be removed: the user was told */
-        uint64_t given;           /* bit i = cli_options[i] is on the command line */
         struct cli_worker worker; /* the one that commands talk to */
 };
-
-/* One option. Its environment variable is used when it is not given. */
-struct cli_option {
-        const char *name, *argument, *environment, *help;
-        char letter;          /* 0 = none */
-        const char *commands; /* "fetch get": which have it; NULL = all */
-        size_t offset;        /* in struct cli: const char *, or bool where argument is NULL */
-};
-extern const struct cli_option cli_options[];
-extern const size_t cli_options_count;
 
 /* One command. help, the man page and the completions come from this table. */
 struct cli_command {
@@ -98,33 +88,18 @@ int cli_run_workers(struct cli *cli, int argc, char **argv);
 /* ---- options.c ---- */
 
 /*
- * Options stand anywhere; "--" ends them. argv becomes the command's name and its arguments, *ret_argc their number (0
- * = no command). CLI_OK or CLI_USAGE.
+ * Options stand anywhere; "--" ends them. Sets the command and its arguments, which take the place of argv. CLI_OK or
+ * CLI_USAGE.
  */
-int cli_options_parse(struct cli *cli, int argc, char **argv, int *ret_argc);
+int cli_options_parse(struct cli *cli, int argc, char **argv);
 
 /* CLI_OK, or CLI_USAGE with a line that says what a wrong name may have meant. */
 int cli_command_find(const struct cli *cli, const char *name, const struct cli_command **ret_command);
-bool cli_option_applies(const struct cli_option *option, const struct cli_command *command);
-/* Whether the manual and the completions show an option with a command; NULL = with what every command has. */
-bool cli_option_belongs(const struct cli_option *option, const struct cli_command *command);
+bool cli_option_applies(const struct ferry_option *option, const struct cli_command *command);
+/* Whether help, the manual and the completions show an option with a command; NULL = with what every command has. */
+bool cli_option_belongs(const struct ferry_option *option, const struct cli_command *command);
 
-/* Whether the command line has the option of a field of struct cli, or the environment at most. */
-bool cli_option_given(const struct cli *cli, const char *const *field);
-
-/* ---- value.c ---- */
-
-/*
- * What the value of an option must be, as "a time such as 30s", where it is not; else NULL. Kinds: TIME ("30s",
- * "500ms", "2m", "1h", "1.5s", a number alone is seconds), SIZE ("4096", "64K", "1.5GiB", powers of 1024, not 0), N
- * (digits, not 0), FILE (not empty), NAME and LABEL (UTF-8); the value of any other one may be anything.
- */
-const char *cli_value_wants(const char *kind, const char *value);
-
-/* The value of a TIME in ms, a SIZE in bytes or an N that was checked; none where it is NULL. */
-uint64_t cli_time(const char *value, uint64_t none);
-uint64_t cli_size(const char *value, uint64_t none);
-uint64_t cli_number(const char *value, uint64_t none);
+/* ---- address.c ---- */
 
 /*
  * Host, IPv6 addresses in their brackets, and port of "HOST:PORT" or of a URL, whose port may be that of its scheme.

@@ -5,20 +5,20 @@
 
 /* Scripts for shells, from the tables of commands and options. */
 
-static void completion_words(const struct cli_command *command)
+static void completion_words(const struct cli *cli, const struct cli_command *command)
 {
-        for (size_t i = 0; i < cli_options_count; i++) {
-                if (cli_option_belongs(&cli_options[i], command))
-                        printf(" --%s", cli_options[i].name);
+        for (size_t i = 0; i < cli->base.n; i++) {
+                if (cli_option_belongs(&cli->base.table[i], command))
+                        printf(" --%s", cli->base.table[i].name);
         }
 }
 
 /* Options with an argument as a pattern of case; files: those alone that take a file. */
-static void completion_pattern(bool files)
+static void completion_pattern(const struct cli *cli, bool files)
 {
         const char *between = "";
-        for (size_t i = 0; i < cli_options_count; i++) {
-                const struct cli_option *option = &cli_options[i];
+        for (size_t i = 0; i < cli->base.n; i++) {
+                const struct ferry_option *option = &cli->base.table[i];
                 if (!option->argument || (files && strcmp(option->argument, "FILE") != 0))
                         continue;
                 printf("%s--%s", between, option->name);
@@ -81,7 +81,7 @@ static void completion_bash(const struct cli *cli)
              "        for ((i = 1; i < ${#words[@]} - 1; i++)); do\n"
              "                case ${words[i]} in");
         fputs("                ", stdout);
-        completion_pattern(false);
+        completion_pattern(cli, false);
         puts(") i=$((i + 1)) ;;\n"
              "                -* | @*) ;;\n"
              "                *) command=${words[i]}; break ;;\n"
@@ -95,9 +95,9 @@ static void completion_bash(const struct cli *cli)
              "        --status) _ferry_words 'INITIALIZED IN_PROGRESS COMPLETE CANCELLED ERRORED'; return ;;\n"
              "        --url | -u) _ferry_workers; return ;;");
         fputs("        ", stdout);
-        completion_pattern(true);
+        completion_pattern(cli, true);
         fputs(") _ferry_files; return ;;\n        ", stdout);
-        completion_pattern(false);
+        completion_pattern(cli, false);
         puts(") return ;;\n"
              "        esac\n"
              "        if [[ $current == @* ]]; then\n"
@@ -105,11 +105,11 @@ static void completion_bash(const struct cli *cli)
              "        elif [[ $current == -* ]]; then\n"
              "                local options");
         fputs("                options='", stdout);
-        completion_words(NULL);
+        completion_words(cli, NULL);
         puts("'\n                case $command in");
         for (size_t i = 0; i < cli->n_commands; i++) {
                 printf("                %s) options+='", cli->commands[i].name);
-                completion_words(&cli->commands[i]);
+                completion_words(cli, &cli->commands[i]);
                 puts("' ;;");
         }
         fputs("                esac\n"
@@ -139,10 +139,10 @@ static void completion_quoted(const char *text, const char *quote)
         }
 }
 
-static void completion_zsh_option(const struct cli_option *option)
+static void completion_zsh_option(const struct ferry_option *option)
 {
         printf(" \\\n                '--%s%s[", option->name, option->argument ? "=" : "");
-        for (const char *c = option->help; *c; c++) {
+        for (const char *c = option->text; *c; c++) {
                 if (*c == '\'')
                         fputs("'\\''", stdout);
                 else if (!strchr("[]", *c))
@@ -165,9 +165,9 @@ static void completion_zsh(const struct cli *cli)
                 puts("'");
         }
         fputs("        )\n        _arguments", stdout);
-        for (size_t i = 0; i < cli_options_count; i++) {
-                if (cli_options[i].offset != offsetof(struct cli, mdoc))
-                        completion_zsh_option(&cli_options[i]);
+        for (size_t i = 0; i < cli->base.n; i++) {
+                if (cli->base.table[i].text)
+                        completion_zsh_option(&cli->base.table[i]);
         }
         puts(" \\\n"
              "                '1:command:{_describe command commands}' \\\n"
@@ -184,19 +184,19 @@ static void completion_fish(const struct cli *cli)
                 completion_quoted(cli->commands[i].help, "\\'");
                 puts("'");
         }
-        for (size_t i = 0; i < cli_options_count; i++) {
-                const struct cli_option *option = &cli_options[i];
-                if (option->offset == offsetof(struct cli, mdoc))
+        for (size_t i = 0; i < cli->base.n; i++) {
+                const struct ferry_option *option = &cli->base.table[i];
+                if (!option->text)
                         continue;
                 printf("complete -c ferry -l %s", option->name);
                 if (option->letter)
                         printf(" -s %c", option->letter);
                 if (option->argument)
                         fputs(strcmp(option->argument, "FILE") == 0 ? " -r -F" : " -x", stdout);
-                if (option->commands)
-                        printf(" -n '__fish_seen_subcommand_from %s'", option->commands);
+                if (option->part)
+                        printf(" -n '__fish_seen_subcommand_from %s'", option->part);
                 fputs(" -d '", stdout);
-                completion_quoted(option->help, "\\'");
+                completion_quoted(option->text, "\\'");
                 puts("'");
         }
 }

@@ -6,14 +6,17 @@
 
 enum { HELP_LEFT = 30, HELP_WIDTH = 80 };
 
-static void help_option(const struct cli_option *option)
+/* The options that belong to a command, after a title if it has any. */
+static void help_options(const struct cli *cli, const struct cli_command *command, const char *title)
 {
-        char left[64], letter[5] = "    ";
-        if (option->letter)
-                snprintf(letter, sizeof(letter), "-%c, ", option->letter);
-        snprintf(left, sizeof(left), "%s--%s %s", letter, option->name, option->argument ? option->argument : "");
-        printf("  %-*s %s%s%s\n", HELP_LEFT, left, option->help, option->environment ? ", $" : "",
-               option->environment ? option->environment : "");
+        for (size_t i = 0; i < cli->base.n; i++) {
+                const struct ferry_option *option = &cli->base.table[i];
+                if (!cli_option_belongs(option, command))
+                        continue;
+                fputs(title, stdout);
+                title = "";
+                ferry_option_help(stdout, option);
+        }
 }
 
 static void help_all(const struct cli *cli)
@@ -26,11 +29,7 @@ static void help_all(const struct cli *cli)
                 snprintf(left, sizeof(left), "%s %s", cli->commands[i].name, cli->commands[i].arguments);
                 printf("  %-*s %s\n", HELP_LEFT, left, cli->commands[i].help);
         }
-        puts("\nOptions of every command (ferry COMMAND --help shows the others):");
-        for (size_t i = 0; i < cli_options_count; i++) {
-                if (!cli_options[i].commands)
-                        help_option(&cli_options[i]);
-        }
+        help_options(cli, NULL, "\nOptions of every command (ferry COMMAND --help shows the others):\n");
         puts("\n@WORKER names a line of ~/.config/ferry/workers: NAME URL [token-file=FILE] [ca-file=FILE] "
              "[cert=FILE]\n"
              "[key=FILE]. Options on the command line apply to the worker of --url or the first @WORKER; for any\n"
@@ -53,20 +52,13 @@ static void help_paragraph(const char *text)
         putchar('\n');
 }
 
-static void help_one(const struct cli_command *command)
+static void help_one(const struct cli *cli, const struct cli_command *command)
 {
         printf("Usage: ferry [@WORKER] %s %s%s[OPTION]...\n%c%s.\n", command->name, command->arguments,
                *command->arguments ? " " : "", toupper((unsigned char)command->help[0]), command->help + 1);
         if (command->text)
                 help_paragraph(command->text);
-        const char *title = "\nOptions:\n";
-        for (size_t i = 0; i < cli_options_count; i++) {
-                if (!cli_options[i].commands || !cli_option_applies(&cli_options[i], command))
-                        continue;
-                fputs(title, stdout);
-                title = "";
-                help_option(&cli_options[i]);
-        }
+        help_options(cli, command, "\nOptions:\n");
         puts("\nferry --help lists the options that every command takes, such as --url and --token-file.");
 }
 
@@ -89,11 +81,11 @@ static void help_mdoc_arguments(const char *arguments)
 }
 
 /* A list of the options that belong to a command, if it has any. */
-static void help_mdoc_options(const struct cli_command *command)
+static void help_mdoc_options(const struct cli *cli, const struct cli_command *command)
 {
         bool any = false;
-        for (size_t i = 0; i < cli_options_count; i++) {
-                const struct cli_option *option = &cli_options[i];
+        for (size_t i = 0; i < cli->base.n; i++) {
+                const struct ferry_option *option = &cli->base.table[i];
                 if (!cli_option_belongs(option, command))
                         continue;
                 fputs(any ? ".It " : ".Bl -tag -width Ds\n.It ", stdout);
@@ -102,9 +94,10 @@ static void help_mdoc_options(const struct cli_command *command)
                         printf("Fl %c , ", option->letter);
                 printf("Fl -%s", option->name);
                 printf(option->argument ? " Ar %s\n" : "\n", option->argument);
-                printf("%c%s.\n", toupper((unsigned char)option->help[0]), option->help + 1);
-                if (option->environment)
-                        printf("Environment:\n.Ev %s .\n", option->environment);
+                printf("%c%s", toupper((unsigned char)option->text[0]), option->text + 1);
+                printf(option->fallback ? " (default %s).\n" : ".\n", option->fallback);
+                if (option->variable)
+                        printf("Environment:\n.Ev %s .\n", option->variable);
         }
         if (any)
                 puts(".El");
@@ -126,7 +119,7 @@ static void help_mdoc_text(const char *text)
 static void help_mdoc(const struct cli *cli)
 {
         puts(".Sh OPTIONS\nOptions may appear anywhere on the command line.");
-        help_mdoc_options(NULL);
+        help_mdoc_options(cli, NULL);
         puts(".Sh COMMANDS\n.Bl -tag -width Ds");
         for (size_t i = 0; i < cli->n_commands; i++) {
                 const struct cli_command *command = &cli->commands[i];
@@ -135,7 +128,7 @@ static void help_mdoc(const struct cli *cli)
                 printf("%c%s.\n", toupper((unsigned char)command->help[0]), command->help + 1);
                 if (command->text)
                         help_mdoc_text(command->text);
-                help_mdoc_options(command);
+                help_mdoc_options(cli, command);
         }
         puts(".El");
 }
@@ -153,6 +146,6 @@ int cli_run_help(struct cli *cli, int argc, char **argv)
         const struct cli_command *command;
         int status = cli_command_find(cli, argv[1], &command);
         if (status == CLI_OK)
-                help_one(command);
+                help_one(cli, command);
         return status;
 }

@@ -17,7 +17,6 @@ enum {
         JOB_LOOK_MS = 1000,   /* without progress: how late a worker that has stopped is noticed */
         JOB_AWAY_MS = 3000,   /* for a worker that restarts; it then has neither region nor operation */
         JOB_CANCEL_MS = 5000, /* for a running transfer to end after a cancel */
-        JOB_IDLE_MS = 5 * 60 * 1000,
 };
 
 /* A worker that did not answer in time is not asked again at the end. */
@@ -75,12 +74,10 @@ void job_watch_region(const struct job *job, uint64_t wait_ms)
 
 int job_make_region(struct job *job, uint64_t size, const char *name)
 {
-        if (job->cli->ttl && !cli_time(job->cli->ttl, 0))
-                return cli_usage_error("--ttl: at least 1ms"); /* 0 would ask for the worker's default */
         struct ferry_region now = { 0 };
         char own[32];
         snprintf(own, sizeof(own), "ferry %s", job->cli->command->name);
-        int r = job_begin_region(job, size, name ? name : own, cli_time(job->cli->idle, JOB_IDLE_MS));
+        int r = job_begin_region(job, size, name ? name : own, job->cli->idle_ms);
         if (r == 0 && !job->region.id[0])
                 return table_nonsense(job->worker, "/v1/regions");
         while (r == 0 && !signals_caught()) {
@@ -101,8 +98,8 @@ int job_make_operation(struct job *job, struct ferry_operation_spec *spec, const
         spec->descriptors = &descriptor;
         spec->n_descriptors = 1;
         spec->verify = job->cli->verify;
-        spec->ttl_ms = cli_time(job->cli->ttl, 0);
-        spec->uses = cli_number(job->cli->uses, 0);
+        spec->ttl_ms = job->cli->ttl_ms;
+        spec->uses = job->cli->uses;
         spec->label = job->cli->label;
         signals_defer();
         int r = ferry_create_operation(job->worker->ferry, spec, &job->operation);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,23 +35,23 @@ int main(int argc, char **argv)
 {
         struct cli cli = { .commands = cli_commands, .n_commands = cli_commands_count };
         main_reserve_streams();
-        int n = 0, status = cli_options_parse(&cli, argc, argv, &n);
-        argv[n] = NULL;
+        int status = cli_options_parse(&cli, argc, argv);
         signals_install();
         if (status == CLI_OK && cli.version)
                 status = cli_run_version(&cli, 1, argv);
-        else if (status == CLI_OK && n)
-                status = main_run(&cli, n, argv);
+        else if (status == CLI_OK && cli.command)
+                status = main_run(&cli, cli.n_arguments, argv);
         else if (status == CLI_OK)
                 status = cli.help ? cli_run_help(&cli, 1, argv) : cli_usage_error("no command (see ferry --help)");
         worker_close(&cli.worker);
+        ferry_options_clear(&cli.base);
         if (status == CLI_OK)
                 status = cli_flush();
         int number = signals_caught();
         if (!number || status == CLI_OK)
                 return status;
         if (number == SIGALRM)
-                return cli_fail(CLI_LATE, "not done within %s: stopped", cli.timeout);
+                return cli_fail(CLI_LATE, "not done within %" PRIu64 " ms: stopped", cli.timeout_ms);
         /* Dies of the signal, so that a shell sees it. */
         if (number != SIGPIPE)
                 fprintf(stderr, "ferry: %s: stopped%s\n", strsignal(number),

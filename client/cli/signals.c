@@ -78,8 +78,8 @@ void signals_install(void)
 
 void signals_limit(const struct cli *cli)
 {
-        if (cli->timeout)
-                signals_alarm(cli_time(cli->timeout, 0));
+        if (ferry_option_given(&cli->base, &cli->timeout_ms))
+                signals_alarm(cli->timeout_ms);
 }
 
 void signals_watch(struct ferry *f)

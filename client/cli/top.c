@@ -12,7 +12,7 @@
 #include "member.h"
 #include "table.h"
 
-enum { TOP_INTERVAL_MS = 1000, TOP_ROWS = 24, TOP_FRAME_LINES = 5 };
+enum { TOP_ROWS = 24, TOP_FRAME_LINES = 5 };
 
 static const struct table_column top_columns[] = {
         { "OPERATION", "id", TABLE_TEXT },        { "KIND", "kind", TABLE_TEXT },
@@ -195,8 +195,8 @@ int cli_run_top(struct cli *cli, int argc, char **argv)
         struct top top = { .cli = cli,
                            .live = cli_draws(STDOUT_FILENO) && !cli->json,
                            .ended = json_object_new_object() };
-        uint64_t interval = cli_time(cli->interval, TOP_INTERVAL_MS);
-        uint64_t left = cli_number(cli->count, top.live ? 0 : 1); /* 0 = no limit */
+        uint64_t interval = cli->interval_ms;
+        uint64_t left = cli->count ? cli->count : top.live ? 0 : 1; /* 0 = no limit */
         int status = cli_connect(cli);
         if (status == CLI_OK)
                 status = top_name(&top);

@@ -59,7 +59,7 @@ static int wait_many(struct cli *cli, int n, char **ids, uint64_t timeout_ms)
         struct ferry_operation_results results = { 0 };
         int r = ferry_wait_operations(cli->worker.ferry, (const char *const *)ids, (size_t)n,
                                       cli->any ? FERRY_WAIT_ANY : FERRY_WAIT_ALL, timeout_ms, &results);
-        bool late = r == -ETIMEDOUT && cli->timeout && results.n;
+        bool late = r == -ETIMEDOUT && timeout_ms != FERRY_FOREVER && results.n;
         int status = r == 0 ? wait_print(cli, n, ids) : late ? CLI_OK : cli_result(&cli->worker, r);
         for (size_t i = 0; status != CLI_UNREACHABLE && i < results.n; i++) {
                 int one = wait_result(cli, &results.items[i], ids[i]);
@@ -72,12 +72,13 @@ static int wait_many(struct cli *cli, int n, char **ids, uint64_t timeout_ms)
 int cli_run_wait(struct cli *cli, int argc, char **argv)
 {
         struct cli_progress progress = cli_progress_make(cli);
-        struct ferry_watch watch = { .timeout_ms = cli_time(cli->timeout, FERRY_FOREVER),
-                                     .interval_ms = WAIT_WATCH_MS };
+        struct ferry_watch watch = { .timeout_ms = FERRY_FOREVER, .interval_ms = WAIT_WATCH_MS };
         struct ferry_operation operation = { 0 };
         int status = cli_connect(cli);
         if (status != CLI_OK)
                 return status;
+        if (ferry_option_given(&cli->base, &cli->timeout_ms))
+                watch.timeout_ms = cli->timeout_ms;
         if (argc > 2)
                 return wait_many(cli, argc - 1, argv + 1, watch.timeout_ms);
         if (progress.stream) {
@@ -86,7 +87,7 @@ int cli_run_wait(struct cli *cli, int argc, char **argv)
         }
         int r = ferry_watch_operation(cli->worker.ferry, argv[1], &watch, &operation);
         cli_progress_end(&progress);
-        if (r == -ETIMEDOUT && cli->timeout && operation.id[0]) {
+        if (r == -ETIMEDOUT && watch.timeout_ms != FERRY_FOREVER && operation.id[0]) {
                 (void)cli_problem("%s is not done yet", operation.id);
                 status = CLI_LATE;
         } else {

@@ -7,11 +7,7 @@
 
 #include "cli.h"
 
-enum {
-        WORKER_TOKEN_MAX = 4096,
-        WORKER_CONNECT_MS = 5000,
-        WORKER_ANSWER_MS = 10000, /* a worker that runs answers within milliseconds; its waits come on top */
-};
+enum { WORKER_TOKEN_MAX = 4096, WORKER_CONNECT_MS = 5000 };
 
 /* ---- the handle ---- */
 
@@ -53,10 +49,8 @@ static int worker_refuse_pem(const struct cli_worker *worker, int error)
 /* Reads the token and makes the handle. */
 static int worker_open(const struct cli *cli, struct cli_worker *worker)
 {
-        uint64_t answer_ms = cli_time(cli->answer_timeout, WORKER_ANSWER_MS);
+        unsigned answer_ms = (unsigned)cli->answer_timeout_ms;
         char *token = NULL;
-        if (answer_ms == 0 || answer_ms > INT32_MAX)
-                return cli_usage_error("--answer-timeout: from 1ms to 24 days");
         if (worker->token_file) {
                 int status = worker_read_token(worker->token_file, &token);
                 if (status != CLI_OK)
@@ -67,8 +61,8 @@ static int worker_open(const struct cli *cli, struct cli_worker *worker)
                 .ca_file = worker->ca_file,
                 .cert_file = worker->cert,
                 .key_file = worker->key,
-                .connect_timeout_ms = answer_ms < WORKER_CONNECT_MS ? (unsigned)answer_ms : WORKER_CONNECT_MS,
-                .timeout_ms = (unsigned)answer_ms,
+                .connect_timeout_ms = answer_ms < WORKER_CONNECT_MS ? answer_ms : WORKER_CONNECT_MS,
+                .timeout_ms = answer_ms,
         };
         int r = ferry_new(worker->url, &options, &worker->ferry);
         ferry_secret_free(token);
@@ -217,17 +211,17 @@ static struct worker_settings worker_settings(const struct cli *cli, bool peer_t
 {
         const char *const *token_file = peer_token ? &cli->peer_token_file : &cli->token_file;
         return (struct worker_settings){
-                .token_file = cli_option_given(cli, token_file) == given ? *token_file : NULL,
-                .ca_file = cli_option_given(cli, &cli->ca_file) == given ? cli->ca_file : NULL,
-                .cert = cli_option_given(cli, &cli->cert) == given ? cli->cert : NULL,
-                .key = cli_option_given(cli, &cli->key) == given ? cli->key : NULL,
+                .token_file = ferry_option_given(&cli->base, token_file) == given ? *token_file : NULL,
+                .ca_file = ferry_option_given(&cli->base, &cli->ca_file) == given ? cli->ca_file : NULL,
+                .cert = ferry_option_given(&cli->base, &cli->cert) == given ? cli->cert : NULL,
+                .key = ferry_option_given(&cli->base, &cli->key) == given ? cli->key : NULL,
         };
 }
 
 int worker_open_with_settings(struct cli *cli, struct cli_worker *worker, enum worker_role role)
 {
         bool own = role != WORKER_OTHER;
-        bool peer_token = !own || (role == WORKER_ITSELF && cli_option_given(cli, &cli->peer_token_file));
+        bool peer_token = !own || (role == WORKER_ITSELF && ferry_option_given(&cli->base, &cli->peer_token_file));
         struct worker_settings options = worker_settings(cli, peer_token, true);
         struct worker_settings environment = worker_settings(cli, peer_token, false);
         int status = worker_take(worker, &options, own);
@@ -251,7 +245,7 @@ int cli_connect(struct cli *cli)
 {
         if (cli->worker.ferry)
                 return CLI_OK;
-        int status = worker_resolve(cli->url ? cli->url : CLI_DEFAULT_URL, &cli->worker);
+        int status = worker_resolve(cli->url, &cli->worker);
         return status == CLI_OK ? worker_open_with_settings(cli, &cli->worker, WORKER_OWN) : status;
 }
 

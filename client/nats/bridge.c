@@ -16,11 +16,10 @@
 enum { BRIDGE_PROBLEM_SIZE = 128, BRIDGE_DRAIN_MS = 5000 };
 
 #define BRIDGE_QUEUE "ferry" /* of several bridges for one worker one answers */
-#define BRIDGE_URL "http://127.0.0.1:9300"
 
 static int bridge_open(const struct bus_options *options, struct ferry **ret_ferry, char name[BUS_NAME_SIZE])
 {
-        const char *url = options->url ? options->url : BRIDGE_URL;
+        const char *url = options->url;
         struct ferry_options how = { .ca_file = options->ca_file,
                                      .cert_file = options->worker_cert,
                                      .key_file = options->worker_key,
@@ -133,7 +132,7 @@ int bridge_run(const struct bus_options *options)
         bridge_block_signals(&signals);
         int status = bridge_open(options, &ferry, name);
         if (status == BUS_OK)
-                status = bus_connect(options, options->nats ? options->nats : NATS_DEFAULT_URL, false, &connection);
+                status = bus_connect(options, options->nats, false, &connection);
         if (status == BUS_OK)
                 status = bridge_serve(connection, ferry, name, &signals, &quiet);
         natsConnection_Destroy(connection);

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include <ferry/options.h>
 #include <nats/nats.h>
 
 /* What the two commands share: options, the connection, subjects. */
@@ -18,11 +19,13 @@ enum {
 
 enum { BUS_NAME_SIZE = 64, BUS_ID_SIZE = 24, BUS_SUBJECT_SIZE = 96, BUS_TIMEOUT_MS = 5000 };
 
-/* Strings are borrowed from the command line or the environment. */
+/* What the command line and the environment say. */
 struct bus_options {
-        const char *nats, *creds, *user_file, *inbox, *ca, *cert, *key;    /* the NATS server */
-        const char *url, *token_file, *ca_file, *worker_cert, *worker_key; /* the worker of the bridge */
-        bool insecure, help, version;
+        struct ferry_option_base base;
+#define NATS(part, letter, name, variable, kind, field, ...) FERRY_VALUE_##kind field;
+#include <ferry/option_table.h>
+        const char *operands[2];
+        size_t n_operands;
 };
 
 /* One line on standard error; returns status. */

@@ -30,11 +30,6 @@ enum {
         KEPT_S = 30,             /* a worker ends an idle one after 60 s; a proxy or a NAT may be sooner */
 };
 
-static void cleanup_curl(char **text)
-{
-        curl_free(*text);
-}
-
 /* A digest of host and port. 0, or CURLE_OUT_OF_MEMORY. */
 static CURLUcode take_host(struct easy *easy, const char *host)
 {
@@ -319,6 +314,24 @@ bool easy_prepare(struct easy *easy)
                set_option(curl, CURLOPT_SSLKEY, settings->key_file);
 }
 
+static size_t on_body(char *data, size_t one, size_t size, void *context)
+{
+        struct easy *easy = context;
+        int r = ferry_buffer_append(&easy->body, data, size, easy->body_max);
+
+        (void)one;
+        easy->too_large |= r == -EMSGSIZE;
+        easy->no_memory |= r == -ENOMEM;
+        return r || (easy->enough && easy->enough(easy)) ? 0 : size;
+}
+
+bool easy_collect(struct easy *easy, size_t max)
+{
+        easy->body_max = max;
+        return curl_easy_setopt(easy->curl, CURLOPT_WRITEFUNCTION, on_body) == CURLE_OK &&
+               curl_easy_setopt(easy->curl, CURLOPT_WRITEDATA, easy) == CURLE_OK;
+}
+
 /* ---- running ---- */
 
 bool easy_multi_init(struct easy_multi *multi)
@@ -340,7 +353,8 @@ static bool easy_send(struct easy_multi *multi, struct easy *easy)
 {
         easy->multi = multi;
         easy->header_bytes = 0;
-        easy->address_refused = easy->address_tried = easy->connected = easy->too_large = easy->fresh = false;
+        easy->address_refused = easy->address_tried = easy->connected = easy->fresh = false;
+        easy->too_large = easy->no_memory = false;
         if (curl_easy_setopt(easy->curl, CURLOPT_FRESH_CONNECT, (long)easy->repeated) != CURLE_OK ||
             curl_easy_setopt(easy->curl, CURLOPT_CLOSESOCKETDATA, multi) != CURLE_OK ||
             curl_multi_add_handle(multi->curl, easy->curl) != CURLM_OK)
@@ -414,6 +428,7 @@ void easy_clear(struct easy *easy)
 {
         curl_easy_cleanup(FERRY_STEAL(easy->curl));
         curl_url_cleanup(FERRY_STEAL(easy->url));
+        ferry_buffer_clear(&easy->body, true);
 }
 
 int easy_classify(const struct easy *easy, CURLcode result, const char *name, char detail[EASY_DETAIL_SIZE])
@@ -424,7 +439,7 @@ int easy_classify(const struct easy *easy, CURLcode result, const char *name, ch
         if (easy->too_large) {
                 error = FERRY_E_INVALID_METADATA;
                 text = "the peer's answer is too large for what was asked";
-        } else if (result == CURLE_OUT_OF_MEMORY) {
+        } else if (easy->no_memory || result == CURLE_OUT_OF_MEMORY) {
                 text = "memory is short";
         } else if (result == CURLE_OPERATION_TIMEDOUT) {
                 error = easy->connected ? FERRY_E_TIMEOUT : FERRY_E_PEER_UNREACHABLE;

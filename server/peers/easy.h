@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <ferry/buffer.h>
+
 /*
  * One HTTP request to another worker or to etcd, by a libcurl easy handle: permitted hosts, rules, meaning of failures.
  * A multi handle runs the requests of one thread and keeps their connections.
@@ -43,14 +45,22 @@ struct easy {
         bool trusted;             /* the allowlist names the host: any address will do */
         size_t header_bytes;
         /* the cause of a failure, which libcurl's codes do not tell */
-        bool address_refused, address_tried, connected, too_large;
-        bool fresh;    /* the connection was made for this request; valid once connected */
-        bool repeated; /* the kept connection that it was sent over first was dead */
+        bool address_refused, address_tried, connected, too_large, no_memory;
+        bool fresh;               /* the connection was made for this request; valid once connected */
+        bool repeated;            /* the kept connection that it was sent over first was dead */
+        struct ferry_buffer body; /* of the answer, after easy_collect */
+        size_t body_max;
+        bool (*enough)(const struct easy *easy); /* whether the body is whole before its end; NULL = never */
         /* Goes back to the first byte of the request's body, which is sent again. NULL = it has no reader. */
         void (*rewind)(struct easy *easy);
         /* The request is over and its handle in no multi handle any more. Thread: the peers'. */
         void (*done)(struct easy *easy, CURLcode result);
 };
+
+static inline void cleanup_curl(char **text)
+{
+        curl_free(*text);
+}
 
 /*
  * Parses a URL: http or https, without user information. libcurl gets the parsed URL, not the text, so it connects to
@@ -64,6 +74,9 @@ int easy_admit(struct easy *easy, char *detail, size_t detail_size);
 
 /* Makes the handle, after easy_admit. The struct must not move from now on. false: memory is short. */
 bool easy_prepare(struct easy *easy);
+
+/* Has the body of the answer collected, of so many bytes at most. After easy_prepare. false: memory is short. */
+bool easy_collect(struct easy *easy, size_t max);
 
 /* Makes a multi handle. false: memory is short. */
 bool easy_multi_init(struct easy_multi *multi);
@@ -92,7 +105,7 @@ void easy_free_headers(struct curl_slist *headers);
 /* Counts a header line of an answer. Returns size, or 0 where the answer has too many. */
 size_t easy_count_header(struct easy *easy, size_t size);
 
-/* Frees the handle and the URL. */
+/* Frees the handle and the URL, and the body, which is wiped: it may contain a token or a key. */
 void easy_clear(struct easy *easy);
 
 /* Classifies a result other than CURLE_OK: FERRY_E_* and a sentence, in which name stands for the document. */

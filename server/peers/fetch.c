@@ -1,33 +1,180 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <json-c/json.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include <ferry/encoding.h>
 #include <ferry/error.h>
 #include <ferry/json.h>
 
 #include "base/util.h"
 #include "fetch.h"
 
+/* ---- members of documents ---- */
+
+const char *field_text(struct json_object *object, const char *name, size_t size)
+{
+        struct json_object *value = json_object_object_get(object, name);
+        const char *text;
+
+        if (!json_object_is_type(value, json_type_string) || (size_t)json_object_get_string_len(value) >= size)
+                return NULL;
+        text = json_object_get_string(value);
+        for (const char *c = text; *c; c++)
+                if (*c <= ' ' || *c >= 0x7f || *c == '"' || *c == '\\')
+                        return NULL;
+        return *text ? text : NULL;
+}
+
+bool field_epoch(struct json_object *object, uint64_t *ret_epoch)
+{
+        const char *text = field_text(object, "epoch", FERRY_ID_TEXT_SIZE);
+
+        return text && ferry_id_parse("", text, ret_epoch);
+}
+
+/* ---- the metadata of one operation; the URL is its own: {base}/v1/operations/{id}/metadata ---- */
+
+static int metadata_locate(CURLU *url, const char *path, const char **ret_why)
+{
+        static const char head[] = "/v1/operations/", tail[] = "/metadata";
+        const char *id = NULL, *next = path;
+        size_t length;
+
+        (void)url;
+        /* A proxy may have added a prefix to the path. */
+        while ((next = strstr(next, head)))
+                id = next = next + strlen(head);
+        length = id ? strcspn(id, "/") : 0;
+        if (length > 0 && strcmp(id + length, tail) == 0)
+                return 0;
+        *ret_why = "the URL must end in /v1/operations/{id}/metadata";
+        return FERRY_E_INVALID_PARAMETER;
+}
+
+static int metadata_classify_status(long status, char detail[EASY_DETAIL_SIZE])
+{
+        switch (status) {
+        case 404:
+        case 410:
+                (void)snprintf(detail, EASY_DETAIL_SIZE, "the peer no longer has this operation (HTTP %ld)", status);
+                return FERRY_E_STALE_METADATA;
+        case 401:
+        case 403:
+                (void)snprintf(detail, EASY_DETAIL_SIZE,
+                               "the peer refused to give its metadata (HTTP %ld); both sides need the same peer token",
+                               status);
+                return FERRY_E_PEER_REFUSED;
+        default:
+                (void)snprintf(detail, EASY_DETAIL_SIZE, "the peer answered HTTP %ld instead of metadata", status);
+                return FERRY_E_TRANSFER_FAILED;
+        }
+}
+
+static int metadata_classify_body(const char *text, size_t size, struct ferry_metadata **ret_metadata,
+                                  struct ferry_json_errors *errors)
+{
+        return ferry_metadata_decode(text, size, "", ret_metadata, errors);
+}
+
+const struct fetch_document fetch_metadata = { "metadata", metadata_locate, metadata_classify_status,
+                                               metadata_classify_body };
+
+/* ---- the description of a worker, {base}/v1/worker; the URL is the base ---- */
+
+static int worker_locate(CURLU *url, const char *path, const char **ret_why)
+{
+        FERRY_CLEANUP(cleanup_free) char *longer = NULL;
+        static const CURLUPart parts[] = { CURLUPART_QUERY, CURLUPART_FRAGMENT };
+        size_t length = strlen(path);
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(parts); i++) {
+                char *text = NULL;
+
+                if (curl_url_get(url, parts[i], &text, 0) != CURLUE_OK)
+                        continue;
+                curl_free(text);
+                *ret_why = "the base URL of a worker has no query and no fragment";
+                return FERRY_E_INVALID_PARAMETER;
+        }
+        while (length > 0 && path[length - 1] == '/')
+                length--;
+        if (asprintf(&longer, "%.*s/v1/worker", (int)length, path) < 0) {
+                longer = NULL;
+                return -ENOMEM;
+        }
+        return curl_url_set(url, CURLUPART_PATH, longer, 0) == CURLUE_OK ? 0 : -ENOMEM;
+}
+
+static int worker_classify_status(long status, char detail[EASY_DETAIL_SIZE])
+{
+        switch (status) {
+        case 401:
+        case 403:
+                (void)snprintf(detail, EASY_DETAIL_SIZE,
+                               "the peer refused to identify itself (HTTP %ld); both sides need the same peer token",
+                               status);
+                return FERRY_E_PEER_REFUSED;
+        default:
+                (void)snprintf(detail, EASY_DETAIL_SIZE, "the server at this URL (HTTP %ld) is not a Ferry worker",
+                               status);
+                return FERRY_E_TRANSFER_FAILED;
+        }
+}
+
+/* Further fields may come from other versions. */
+static int worker_decode(struct json_object *object, struct ferry_metadata **ret_metadata,
+                         struct ferry_json_errors *errors)
+{
+        const char *name = field_text(object, "name", FERRY_METADATA_NAME_SIZE), *data = "";
+        struct json_object *addresses = json_object_object_get(object, "addresses");
+        struct ferry_metadata *metadata;
+        char detail[FERRY_JSON_DETAIL_SIZE];
+        uint64_t protocol = 0;
+
+        (void)ferry_json_get_uint(json_object_object_get(object, "protocol"), &protocol);
+        if (name && ferry_protocol_differs(FERRY_PROTOCOL, protocol, detail, sizeof(detail))) {
+                ferry_json_complain(errors, FERRY_E_PROTOCOL_MISMATCH, "/protocol", "%s", detail);
+                return FERRY_E_PROTOCOL_MISMATCH;
+        }
+        if (json_object_object_get_ex(addresses, "data", NULL))
+                data = field_text(addresses, "data", FERRY_METADATA_ADDRESS_SIZE);
+        metadata = calloc(1, sizeof(*metadata));
+        if (!metadata)
+                return -ENOMEM;
+        if (!name || !data || !field_epoch(object, &metadata->epoch)) {
+                free(metadata);
+                ferry_json_complain(errors, FERRY_E_INVALID_METADATA, "", "name, epoch or address is missing or wrong");
+                return FERRY_E_INVALID_METADATA;
+        }
+        memcpy(metadata->worker, name, strlen(name));
+        memcpy(metadata->data, data, strlen(data));
+        *ret_metadata = metadata;
+        return 0;
+}
+
+static int worker_classify_body(const char *text, size_t size, struct ferry_metadata **ret_metadata,
+                                struct ferry_json_errors *errors)
+{
+        struct ferry_json *json = NULL;
+        int r = ferry_json_parse(text, size, NULL, &json, errors);
+
+        if (r == 0)
+                r = worker_decode(ferry_json_root(json), ret_metadata, errors);
+        (void)ferry_json_free(json);
+        return r;
+}
+
+const struct fetch_document fetch_worker = { "the description of a worker", worker_locate, worker_classify_status,
+                                             worker_classify_body };
+
+/* ---- fetches ---- */
+
 static void cleanup_fetch(struct fetch **fetch)
 {
         *fetch = fetch_free(*fetch);
-}
-
-static void cleanup_curl(char **text)
-{
-        curl_free(*text);
-}
-
-static size_t on_body(char *data, size_t one, size_t size, void *context)
-{
-        struct fetch *fetch = context;
-        int r = ferry_buffer_append(&fetch->body, data, size, fetch->easy.settings->max_body);
-
-        (void)one;
-        fetch->easy.too_large |= r == -EMSGSIZE;
-        fetch->no_memory |= r == -ENOMEM;
-        return r ? 0 : size;
 }
 
 static int locate(struct fetch *fetch, char *detail, size_t detail_size)
@@ -45,11 +192,9 @@ static int locate(struct fetch *fetch, char *detail, size_t detail_size)
 
 static bool prepare(struct fetch *fetch)
 {
-        return easy_prepare(&fetch->easy) &&
+        return easy_prepare(&fetch->easy) && easy_collect(&fetch->easy, fetch->easy.settings->max_body) &&
                curl_easy_setopt(fetch->easy.curl, CURLOPT_TIMEOUT_MS, fetch->easy.settings->timeout_ms) == CURLE_OK &&
-               curl_easy_setopt(fetch->easy.curl, CURLOPT_HTTPHEADER, fetch->easy.settings->headers) == CURLE_OK &&
-               curl_easy_setopt(fetch->easy.curl, CURLOPT_WRITEFUNCTION, on_body) == CURLE_OK &&
-               curl_easy_setopt(fetch->easy.curl, CURLOPT_WRITEDATA, fetch) == CURLE_OK;
+               curl_easy_setopt(fetch->easy.curl, CURLOPT_HTTPHEADER, fetch->easy.settings->headers) == CURLE_OK;
 }
 
 int fetch_new(const struct easy_settings *settings, const struct fetch_document *document, const char *url,
@@ -79,41 +224,37 @@ struct fetch *fetch_free(struct fetch *fetch)
         if (!fetch)
                 return NULL;
         easy_clear(&fetch->easy);
-        ferry_buffer_clear(&fetch->body, true); /* it contained a notification key */
         free(fetch);
         return NULL;
 }
 
-static int classify_body(const struct fetch *fetch, struct ferry_metadata **ret_metadata,
-                         char detail[FETCH_DETAIL_SIZE])
+static int classify_body(const struct fetch *fetch, struct ferry_metadata **ret_metadata, char detail[EASY_DETAIL_SIZE])
 {
+        const struct ferry_buffer *body = &fetch->easy.body;
         struct ferry_json_errors errors = { 0 };
-        int r = fetch->document->classify_body(fetch->body.size ? fetch->body.data : "", fetch->body.size, ret_metadata,
-                                               &errors);
+        int r = fetch->document->classify_body(body->data ?: "", body->size, ret_metadata, &errors);
 
         if (r == 0)
                 return 0;
         if (r < 0) {
-                (void)snprintf(detail, FETCH_DETAIL_SIZE, "memory is short");
+                (void)snprintf(detail, EASY_DETAIL_SIZE, "memory is short");
                 return FERRY_E_TRANSFER_FAILED;
         }
         if (r == FERRY_E_PROTOCOL_MISMATCH) {
-                (void)snprintf(detail, FETCH_DETAIL_SIZE, "%s", errors.items[0].detail);
+                (void)snprintf(detail, EASY_DETAIL_SIZE, "%s", errors.items[0].detail);
                 return r;
         }
-        (void)snprintf(detail, FETCH_DETAIL_SIZE, "the peer's answer is not %s: %s", fetch->document->name,
+        (void)snprintf(detail, EASY_DETAIL_SIZE, "the peer's answer is not %s: %s", fetch->document->name,
                        errors.n ? errors.items[0].detail : ferry_error_title(r));
         return FERRY_E_INVALID_METADATA;
 }
 
 int fetch_classify(const struct fetch *fetch, CURLcode result, struct ferry_metadata **ret_metadata,
-                   char detail[FETCH_DETAIL_SIZE])
+                   char detail[EASY_DETAIL_SIZE])
 {
         long status = 0;
 
         detail[0] = '\0';
-        if (fetch->no_memory)
-                result = CURLE_OUT_OF_MEMORY;
         if (result != CURLE_OK)
                 return easy_classify(&fetch->easy, result, fetch->document->name, detail);
         (void)curl_easy_getinfo(fetch->easy.curl, CURLINFO_RESPONSE_CODE, &status);

@@ -5,16 +5,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include <ferry/buffer.h>
-
 #include "easy.h"
 #include "peers/peers.h"
 
 /* One GET of a peer's document: the request, the body, and what it means. */
 
 struct ferry_json_errors;
-
-enum { FETCH_DETAIL_SIZE = EASY_DETAIL_SIZE };
+struct json_object;
 
 /* A kind of document. */
 struct fetch_document {
@@ -22,7 +19,7 @@ struct fetch_document {
         /* Turns the given URL, whose path is path, into the one to fetch. 0; -ENOMEM; FERRY_E_* with why. */
         int (*locate)(CURLU *url, const char *path, const char **ret_why);
         /* Classifies a status other than 200: FERRY_E_* and a sentence. */
-        int (*classify_status)(long status, char detail[FETCH_DETAIL_SIZE]);
+        int (*classify_status)(long status, char detail[EASY_DETAIL_SIZE]);
         /* Reads a body, which may be any bytes: 0 with *ret_metadata; FERRY_E_* with complaints; -ENOMEM. */
         int (*classify_body)(const char *text, size_t size, struct ferry_metadata **ret_metadata,
                              struct ferry_json_errors *errors);
@@ -35,9 +32,6 @@ struct fetch {
         struct peers *peers;
         struct easy easy;
         const struct fetch_document *document;
-
-        struct ferry_buffer body;
-        bool no_memory;
 
         peers_fetched fetched;
         peers_wanted wanted;
@@ -54,6 +48,17 @@ struct fetch *fetch_free(struct fetch *fetch);
 
 /* Classifies the result: 0 with *ret_metadata, or FERRY_E_* and a sentence. */
 int fetch_classify(const struct fetch *fetch, CURLcode result, struct ferry_metadata **ret_metadata,
-                   char detail[FETCH_DETAIL_SIZE]);
+                   char detail[EASY_DETAIL_SIZE]);
+
+/* ---- members of JSON documents that describe a worker; any thread ---- */
+
+/*
+ * The text of a member, borrowed: not empty, shorter than size, printable ASCII without blanks, quotes and backslashes,
+ * as in metadata. NULL: it is missing or something else.
+ */
+const char *field_text(struct json_object *object, const char *name, size_t size);
+
+/* The member "epoch": 16 lower case hexadecimal digits, not 0. */
+bool field_epoch(struct json_object *object, uint64_t *ret_epoch);
 
 #endif

@@ -95,7 +95,7 @@ static void on_fetch_done(struct easy *easy, CURLcode result)
         struct fetch *fetch = FERRY_CONTAINER_OF(easy, struct fetch, easy);
         struct peers *peers = fetch->peers;
         struct ferry_metadata *metadata = NULL;
-        char detail[FETCH_DETAIL_SIZE];
+        char detail[EASY_DETAIL_SIZE];
         int error;
 
         DL_DELETE(peers->running, fetch);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <ctype.h>
 #include <errno.h>
+#include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include "registry_internal.h"
 
 enum {
-        ENDPOINTS_MAX = 16,
+        HOST_MAX = REGISTRY_ENDPOINT_SIZE - 10, /* and its port, behind "https://" */
         CONNECT_MS = 2000,
         CALL_MIN_MS = 1000,
         CALL_MAX_MS = 5000,
@@ -20,63 +21,35 @@ enum {
 
 /* ---- making ---- */
 
-static const struct {
-        const char *given, *used;
-} schemes[] = { { "etcd://", "http://" }, { "http://", "http://" }, { "https://", "https://" } };
-
-/* Moves *text past its scheme and returns the one to use; NULL = none. */
-static const char *take_scheme(const char **text)
+/* Returns the number of endpoints, and stores them unless endpoints is NULL. -EINVAL: not a list of endpoints. */
+static int endpoints_parse(const char *url, char (*endpoints)[REGISTRY_ENDPOINT_SIZE])
 {
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(schemes); i++) {
-                size_t length = strlen(schemes[i].given);
+        enum { SCHEME = 2, HOST = 3, SEPARATOR = 5, GROUPS };
+        static const char pattern[] = "^((etcd|https?)://)?(([A-Za-z0-9._-]+|\\[[A-Za-z0-9:.%]+]):[0-9]{1,5})/?(,|$)";
+        const char *scheme = NULL;
+        regmatch_t at[GROUPS];
+        regex_t regex;
+        int n = 0, r = -EINVAL;
 
-                if (strncmp(*text, schemes[i].given, length) != 0)
-                        continue;
-                *text += length;
-                return schemes[i].used;
-        }
-        return NULL;
-}
+        if (regcomp(&regex, pattern, REG_EXTENDED) != 0)
+                return -ENOMEM;
+        while (r < 0 && n < REGISTRY_ENDPOINTS_MAX && regexec(&regex, url, GROUPS, at, 0) == 0) {
+                const int size = at[HOST].rm_eo - at[HOST].rm_so;
 
-/* Whether it is HOST:PORT or [IPV6]:PORT. */
-static bool is_host_port(const char *text, size_t size)
-{
-        const char *end = text + size, *colon = memrchr(text, ':', size);
-
-        if (!colon || colon == text || colon + 1 == end || end - colon > 6)
-                return false;
-        for (const char *c = colon + 1; c < end; c++)
-                if (!isdigit((unsigned char)*c))
-                        return false;
-        for (const char *c = text; c < colon; c++)
-                if (!isalnum((unsigned char)*c) && !strchr(*text == '[' ? "[]:.%" : ".-_", *c))
-                        return false;
-        return true;
-}
-
-/* Returns the number of endpoints; stores them unless endpoints is NULL. -EINVAL: not a list of endpoints. */
-static int endpoints_parse(const char *url, char **endpoints)
-{
-        const char *scheme = NULL, *own;
-        int n = 0;
-
-        for (;;) {
-                own = take_scheme(&url);
-                if (own)
-                        scheme = own;
-                size_t size = strcspn(url, ",");
-                size_t bare = size > 0 && url[size - 1] == '/' ? size - 1 : size;
-                if (!scheme || n == ENDPOINTS_MAX || !is_host_port(url, bare))
-                        return -EINVAL;
-                if (endpoints && asprintf(&endpoints[n], "%s%.*s", scheme, (int)bare, url) < 0) {
-                        endpoints[n] = NULL;
-                        return -ENOMEM;
-                }
+                if (at[SCHEME].rm_so >= 0)
+                        scheme = strncmp(url, "https", 5) == 0 ? "https" : "http";
+                if (!scheme || size > HOST_MAX)
+                        break;
+                if (endpoints)
+                        (void)snprintf(endpoints[n], REGISTRY_ENDPOINT_SIZE, "%s://%.*s", scheme, size,
+                                       url + at[HOST].rm_so);
                 n++;
-                if (!url[size])
-                        return n;
-                url += size + 1;
+                if (at[SEPARATOR].rm_so == at[SEPARATOR].rm_eo)
+                        r = n;
+                url += at[0].rm_eo;
         }
+        regfree(&regex);
+        return r;
 }
 
 bool registry_url_is_valid(const char *url)
@@ -133,7 +106,7 @@ static int settings_make(struct registry *registry, const struct registry_config
         settings->key_file = config->key_file;
         settings->user_agent = config->user_agent;
         registry->ttl_ms = ((config->ttl_ms ?: REGISTRY_TTL_DEFAULT_MS) + 999) / 1000 * 1000;
-        if (registry->ttl_ms < REGISTRY_TTL_MIN_MS || registry->ttl_ms / 1000 > ETCD_TTL_MAX_S)
+        if (registry->ttl_ms < REGISTRY_TTL_MIN_MS || registry->ttl_ms / 1000 > REGISTRY_LEASE_MAX_S)
                 return -EINVAL;
         registry->call_ms = (long)registry->ttl_ms / 3;
         if (registry->call_ms < CALL_MIN_MS)
@@ -174,16 +147,11 @@ int registry_new(const struct registry_config *config, struct registry **ret_reg
         pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
         pthread_cond_init(&registry->changed, &attributes);
         pthread_condattr_destroy(&attributes);
-        r = endpoints_parse(config->url, NULL);
-        if (r < 0)
-                return r;
-        registry->endpoints = calloc((size_t)r, sizeof(*registry->endpoints));
-        if (!registry->endpoints)
-                return -ENOMEM;
-        registry->n_endpoints = (size_t)r;
         r = endpoints_parse(config->url, registry->endpoints);
-        if (r > 0)
+        if (r > 0) {
+                registry->n_endpoints = (size_t)r;
                 r = prefix_take(registry, config->prefix ?: REGISTRY_PREFIX_DEFAULT);
+        }
         if (r == 0)
                 r = credentials_make(registry, config->user);
         if (r == 0)
@@ -201,9 +169,8 @@ struct registry *registry_free(struct registry *registry)
 {
         if (!registry)
                 return NULL;
-        for (size_t i = 0; i < registry->n_endpoints; i++)
-                free(registry->endpoints[i]);
-        free(registry->endpoints);
+        free(registry->key);
+        free(registry->value);
         if (registry->credentials)
                 explicit_bzero(registry->credentials, strlen(registry->credentials));
         free(registry->credentials);
@@ -225,16 +192,15 @@ void registry_attach(struct registry *registry, int (*wake)(void *context), void
 uint64_t registry_run(struct registry *registry, struct easy_multi *multi, uint64_t now)
 {
         registry->multi = multi;
-        lookups_take(registry);
-        return member_run(registry, now);
+        registry_calls_run(registry, false);
+        return registry_member_run(registry, now);
 }
 
 void registry_stop(struct registry *registry)
 {
         pthread_mutex_lock(&registry->lock);
-        registry->stopped = true;
+        registry->phase = REGISTRY_STOPPED;
         pthread_cond_broadcast(&registry->changed);
         pthread_mutex_unlock(&registry->lock);
-        registry_calls_cancel(registry);
-        lookups_cancel(registry);
+        registry_calls_run(registry, true);
 }

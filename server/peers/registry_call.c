@@ -1,210 +1,94 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
 
-#include <ferry/buffer.h>
 #include <ferry/error.h>
-#include <ferry/json.h>
 
 #include "base/metrics.h"
 #include "base/util.h"
+#include "fetch.h"
 #include "registry_internal.h"
 
-enum { LINE_MAX_SIZE = 64 * 1024, TOKEN_MAX = REGISTRY_TOKEN_SIZE };
-
-static const char authenticate_path[] = "/v3/auth/authenticate";
-
-struct registry_call {
-        struct registry_call *prev, *next;
-        struct registry *registry;
-        struct registry_question question;
-        registry_called called;
-        void *context;
-
-        struct easy easy; /* of the current endpoint */
-        struct curl_slist *headers;
-        size_t endpoint; /* the current one: concurrent calls may be at different ones */
-        size_t n_tried;  /* endpoints that have failed */
-        bool authenticating, authenticated_anew;
-        struct ferry_buffer answer; /* of a stream: the incomplete line */
-        bool no_memory, changed;
+enum {
+        JSON_DEPTH = 16,
+        ANSWER_MAX = 64 * 1024, /* of a login, and of a watch, which is searched again with each piece that comes */
 };
 
-static void call_free(struct registry_call *call)
+struct registry_call {
+        struct registry_call *prev, *next; /* of registry->queued, then of registry->calls */
+        struct registry *registry;
+        struct registry_question question;
+
+        enum { CALL_LOGIN, CALL_WATCH, CALL_QUESTION } stage; /* what the request is */
+        struct easy easy;                                     /* of the current endpoint */
+        struct curl_slist *headers;
+        size_t endpoint;     /* the current one: concurrent calls may be at different ones */
+        size_t n_failed;     /* endpoints */
+        bool token_replaced; /* at most once */
+};
+
+/* Drops the request to the current endpoint and its answer, which may contain a token. */
+static void call_clear(struct registry_call *call)
 {
         easy_clear(&call->easy);
         easy_free_headers(FERRY_STEAL(call->headers));
-        ferry_buffer_clear(&call->answer, true);
+}
+
+/* Ends a call that is in no list any more. */
+static void finish(struct registry_call *call, int error, const char *detail, struct json_object *answer)
+{
+        const char *result = error ? ferry_error_code(error) : "ok";
+
+        metric_add(metric_get(call->registry->calls_total, &result), 1);
+        call->question.called(call->question.context, error, detail, answer);
+        call_clear(call);
         free(call->question.body);
+        free(call->question.watch);
         free(call);
 }
 
-/* ---- incoming bytes ---- */
+/* ---- answers ---- */
 
-static bool keep(struct registry_call *call, const char *data, size_t size)
+struct json_object *registry_parse(const char *text, size_t size)
 {
-        call->no_memory |= ferry_buffer_append(&call->answer, data, size, SIZE_MAX - 1) < 0;
-        return !call->no_memory;
+        struct json_tokener *tokener = json_tokener_new_ex(JSON_DEPTH);
+        struct json_object *root;
+        bool good;
+
+        if (!tokener)
+                return NULL;
+        json_tokener_set_flags(tokener, JSON_TOKENER_VALIDATE_UTF8);
+        root = json_tokener_parse_ex(tokener, text, (int)size);
+        good = json_object_is_type(root, json_type_object) && json_tokener_get_parse_end(tokener) == size;
+        json_tokener_free(tokener);
+        if (good)
+                return root;
+        (void)json_object_put(root);
+        return NULL;
 }
 
-/* A line that cannot be read ends the watch like a change: the caller asks for the current state anyway. */
-static bool line_changes(const char *text, size_t size)
+int64_t registry_number(struct json_object *object, const char *name)
 {
-        struct ferry_json_errors errors = { 0 };
-        struct ferry_json *json = NULL;
-        bool changed = true;
-
-        if (ferry_json_parse(text, size, NULL, &json, &errors) != 0 ||
-            !etcd_read_watch(ferry_json_root(json), &changed))
-                changed = true;
-        (void)ferry_json_free(json);
-        return changed;
+        return json_object_get_int64(json_object_object_get(object, name));
 }
 
-static size_t on_stream(struct registry_call *call, const char *data, size_t size)
+/* The first line of a watch says that it has begun. What an event says does not matter: the question comes next. */
+static bool watch_ends(const struct easy *easy)
 {
-        size_t done = 0;
-
-        while (done < size) {
-                const char *end = memchr(data + done, '\n', size - done);
-                size_t length = end ? (size_t)(end - data) - done : size - done;
-
-                if (length > LINE_MAX_SIZE - call->answer.size)
-                        call->changed = true; /* only a change takes so many bytes */
-                else if (!keep(call, data + done, length))
-                        return 0;
-                else if (end && call->answer.size && line_changes(call->answer.data, call->answer.size))
-                        call->changed = true;
-                if (call->changed)
-                        return 0;
-                if (end)
-                        call->answer.size = 0;
-                done += length + (end ? 1 : 0);
-        }
-        return size;
+        return strstr(easy->body.data, "\"events\"") || strstr(easy->body.data, "\"canceled\"");
 }
 
-static size_t on_body(char *data, size_t one, size_t size, void *context)
+/* Classifies the answer of one endpoint: 0 with *ret_answer for json_object_put, or FERRY_E_* with a sentence. */
+static int classify(const struct registry_call *call, CURLcode result, struct json_object **ret_answer,
+                    char detail[EASY_DETAIL_SIZE])
 {
-        struct registry_call *call = context;
-
-        (void)one;
-        if (call->question.watch_ms && !call->authenticating)
-                return on_stream(call, data, size);
-        if (size > call->question.answer_max - call->answer.size) {
-                call->easy.too_large = true;
-                return 0;
-        }
-        return keep(call, data, size) ? size : 0;
-}
-
-/* ---- asking ---- */
-
-static bool headers_make(struct registry_call *call)
-{
-        char line[TOKEN_MAX + 32];
-        bool made;
-
-        easy_free_headers(FERRY_STEAL(call->headers));
-        made = easy_add_header(&call->headers, "Content-Type: application/json");
-        if (made && *call->registry->token && !call->authenticating) {
-                (void)snprintf(line, sizeof(line), "Authorization: %s", call->registry->token);
-                made = easy_add_header(&call->headers, line);
-                explicit_bzero(line, sizeof(line));
-        }
-        return made;
-}
-
-static void on_done(struct easy *easy, CURLcode result);
-
-static bool prepare(struct registry_call *call, const char *path, const char *body)
-{
-        struct registry *registry = call->registry;
-        FERRY_CLEANUP(cleanup_free) char *url = NULL;
-        char detail[EASY_DETAIL_SIZE];
-        long timeout_ms = registry->call_ms;
-
-        easy_clear(&call->easy);
-        if (call->question.watch_ms && !call->authenticating)
-                timeout_ms = (long)call->question.watch_ms;
-        if (asprintf(&url, "%s%s", registry->endpoints[call->endpoint], path) < 0) {
-                url = NULL;
-                return false;
-        }
-        if (easy_locate(&call->easy, &registry->settings, url, detail, sizeof(detail)) != 0)
-                return false;
-        call->easy.trusted = true; /* the worker's operator chose this endpoint */
-        call->easy.done = on_done;
-        return headers_make(call) && easy_prepare(&call->easy) &&
-               curl_easy_setopt(call->easy.curl, CURLOPT_TIMEOUT_MS, timeout_ms) == CURLE_OK &&
-               curl_easy_setopt(call->easy.curl, CURLOPT_HTTPHEADER, call->headers) == CURLE_OK &&
-               curl_easy_setopt(call->easy.curl, CURLOPT_POST, 1L) == CURLE_OK &&
-               curl_easy_setopt(call->easy.curl, CURLOPT_POSTFIELDS, body) == CURLE_OK &&
-               curl_easy_setopt(call->easy.curl, CURLOPT_POSTFIELDSIZE, (long)strlen(body)) == CURLE_OK &&
-               curl_easy_setopt(call->easy.curl, CURLOPT_WRITEFUNCTION, on_body) == CURLE_OK &&
-               curl_easy_setopt(call->easy.curl, CURLOPT_WRITEDATA, call) == CURLE_OK &&
-               easy_start(registry->multi, &call->easy);
-}
-
-/* Sends the question, or the credentials first, to the current endpoint. */
-static bool send_question(struct registry_call *call)
-{
-        struct registry *registry = call->registry;
-
-        call->authenticating = registry->credentials && !*registry->token;
-        return call->authenticating ? prepare(call, authenticate_path, registry->credentials)
-                                    : prepare(call, call->question.path, call->question.body);
-}
-
-static void finish(struct registry_call *call, int error, const char *detail, struct json_object *answer)
-{
-        struct registry *registry = call->registry;
-        const char *result = error ? ferry_error_code(error) : "ok";
-
-        DL_DELETE(registry->calls, call);
-        metric_add(metric_get(registry->calls_total, &result), 1);
-        call->called(call->context, error, detail, answer);
-        call_free(call);
-}
-
-/* ---- results ---- */
-
-/* Etcd's own message of a failure, made printable. */
-static void say_status(long status, const char *text, size_t size, char detail[EASY_DETAIL_SIZE])
-{
-        struct ferry_json_errors errors = { 0 };
-        struct json_object *message = NULL;
-        struct ferry_json *json = NULL;
-
-        (void)snprintf(detail, EASY_DETAIL_SIZE, "it answers HTTP %ld", status);
-        if (ferry_json_parse(text, size, NULL, &json, &errors) != 0)
-                return;
-        if (json_object_is_type(ferry_json_root(json), json_type_object) &&
-            json_object_object_get_ex(ferry_json_root(json), "message", &message) &&
-            json_object_is_type(message, json_type_string)) {
-                (void)snprintf(detail, EASY_DETAIL_SIZE, "it answers HTTP %ld, %.160s", status,
-                               json_object_get_string(message));
-                for (char *c = detail; *c; c++)
-                        if (*c < ' ' || *c >= 0x7f)
-                                *c = '?';
-        }
-        (void)ferry_json_free(json);
-}
-
-/* Classifies an answer to the question or to the credentials: 0, or FERRY_E_* with a sentence; -ENOMEM. */
-static int classify(const struct registry_call *call, CURLcode result, const char *text, size_t size,
-                    struct ferry_json **ret_json, char detail[EASY_DETAIL_SIZE])
-{
-        struct ferry_json_errors errors = { 0 };
+        struct json_object *answer;
+        const char *message;
         long status = 0;
-        int r;
 
-        if (call->no_memory)
-                return -ENOMEM;
         if (result != CURLE_OK) {
                 (void)snprintf(detail, EASY_DETAIL_SIZE, "%s",
                                call->easy.too_large                 ? "its answer is too large"
@@ -213,142 +97,175 @@ static int classify(const struct registry_call *call, CURLcode result, const cha
                 return FERRY_E_PEER_UNREACHABLE;
         }
         (void)curl_easy_getinfo(call->easy.curl, CURLINFO_RESPONSE_CODE, &status);
-        if (status != 200)
-                say_status(status, text, size, detail);
-        if (status == 401 || status == 403)
-                return FERRY_E_PEER_REFUSED;
-        if (status == 404 && memmem(text, size, "lease not found", strlen("lease not found")))
-                return FERRY_E_NOT_FOUND;
-        if (status != 200)
-                return FERRY_E_PEER_UNREACHABLE;
-        r = ferry_json_parse(text, size, NULL, ret_json, &errors);
-        if (r == 0 && !json_object_is_type(ferry_json_root(*ret_json), json_type_object)) {
-                *ret_json = ferry_json_free(*ret_json);
-                r = FERRY_E_INVALID_JSON;
+        answer = registry_parse(call->easy.body.data ?: "", call->easy.body.size);
+        if (status == 200 && answer) {
+                *ret_answer = answer;
+                return 0;
         }
-        if (r > 0) {
+        message = json_object_get_string(json_object_object_get(answer, "message"));
+        if (status == 200)
                 (void)snprintf(detail, EASY_DETAIL_SIZE, "its answer is not one of etcd's JSON gateway");
-                return FERRY_E_PEER_UNREACHABLE;
-        }
-        return r;
+        else
+                (void)snprintf(detail, EASY_DETAIL_SIZE, "it answers HTTP %ld%s%.160s", status, message ? ", " : "",
+                               message ?: "");
+        for (char *c = detail; *c; c++)
+                if (*c < ' ' || *c >= 0x7f)
+                        *c = '?';
+        (void)json_object_put(answer);
+        return status == 401 || status == 403 ? FERRY_E_PEER_REFUSED : FERRY_E_PEER_UNREACHABLE;
 }
 
+/* Takes a token that can be sent as the value of a header. */
 static bool token_take(struct registry *registry, struct json_object *answer)
 {
-        struct json_object *token = NULL;
-        const char *text;
+        const char *token = field_text(answer, "token", sizeof(registry->token));
 
-        if (!json_object_object_get_ex(answer, "token", &token) || !json_object_is_type(token, json_type_string))
-                return false;
-        text = json_object_get_string(token);
-        if (!*text || strlen(text) >= sizeof(registry->token))
-                return false;
-        for (const char *c = text; *c; c++)
-                if (*c <= ' ' || *c >= 0x7f)
-                        return false;
-        memcpy(registry->token, text, strlen(text) + 1);
-        return true;
+        (void)text_copy(registry->token, sizeof(registry->token), token);
+        return token;
 }
 
-/* Asks the next endpoint, or ends the call when all have failed. */
-static void try_next(struct registry_call *call, int error, const char *detail)
+/* ---- asking ---- */
+
+static void on_done(struct easy *easy, CURLcode result);
+
+static bool add_headers(struct registry_call *call)
+{
+        char line[REGISTRY_TOKEN_SIZE + 32];
+        bool added = easy_add_header(&call->headers, "Content-Type: application/json");
+
+        if (!added || call->stage == CALL_LOGIN || !call->registry->credentials)
+                return added;
+        (void)snprintf(line, sizeof(line), "Authorization: %s", call->registry->token);
+        added = easy_add_header(&call->headers, line);
+        explicit_bzero(line, sizeof(line));
+        return added;
+}
+
+/* Sends the next request to the current endpoint. false: memory is short. */
+static bool call_send(struct registry_call *call)
+{
+        struct registry *registry = call->registry;
+        const struct registry_question *question = &call->question;
+        const struct {
+                const char *path, *body;
+                long ms;
+                size_t answer_max;
+        } requests[] = {
+                [CALL_LOGIN] = { "/v3/auth/authenticate", registry->credentials, registry->call_ms, ANSWER_MAX },
+                [CALL_WATCH] = { "/v3/watch", question->watch, (long)question->watch_ms, ANSWER_MAX },
+                [CALL_QUESTION] = { question->path, question->body, registry->call_ms, question->answer_max },
+        }, *request;
+        char url[REGISTRY_ENDPOINT_SIZE + 32], detail[EASY_DETAIL_SIZE];
+
+        call_clear(call);
+        call->stage = registry->credentials && !*registry->token ? CALL_LOGIN
+                      : question->watch                          ? CALL_WATCH
+                                                                 : CALL_QUESTION;
+        request = &requests[call->stage];
+        (void)snprintf(url, sizeof(url), "%s%s", registry->endpoints[call->endpoint], request->path);
+        if (easy_locate(&call->easy, &registry->settings, url, detail, sizeof(detail)) != 0)
+                return false;
+        call->easy.trusted = true; /* the worker's operator chose this endpoint */
+        call->easy.done = on_done;
+        call->easy.enough = call->stage == CALL_WATCH ? watch_ends : NULL;
+        return add_headers(call) && easy_prepare(&call->easy) && easy_collect(&call->easy, request->answer_max) &&
+               curl_easy_setopt(call->easy.curl, CURLOPT_TIMEOUT_MS, request->ms) == CURLE_OK &&
+               curl_easy_setopt(call->easy.curl, CURLOPT_HTTPHEADER, call->headers) == CURLE_OK &&
+               curl_easy_setopt(call->easy.curl, CURLOPT_POSTFIELDS, request->body) == CURLE_OK &&
+               easy_start(registry->multi, &call->easy);
+}
+
+/* Chooses the request after one that has ended. false: the call is over, with the error. */
+static bool goes_on(struct registry_call *call, int error)
 {
         struct registry *registry = call->registry;
 
-        call->n_tried++;
-        call->endpoint = (call->endpoint + 1) % registry->n_endpoints;
-        if (call->n_tried >= registry->n_endpoints)
-                finish(call, error, detail, NULL);
-        else if (!send_question(call))
-                finish(call, FERRY_E_PEER_UNREACHABLE, "memory is short", NULL);
-}
-
-static void on_authenticated(struct registry_call *call, int error, const char *detail, struct json_object *answer)
-{
-        if (!error && !token_take(call->registry, answer)) {
-                error = FERRY_E_PEER_UNREACHABLE;
-                detail = "its answer to the name and password is not one of etcd's";
+        if (call->stage == CALL_WATCH) {
+                free(FERRY_STEAL(call->question.watch)); /* whatever has ended it */
+                return true;
         }
-        if (error)
-                try_next(call, error == FERRY_E_PEER_UNREACHABLE ? error : FERRY_E_PEER_REFUSED, detail);
-        else if (!send_question(call))
-                finish(call, FERRY_E_PEER_UNREACHABLE, "memory is short", NULL);
-}
-
-/* Renews the token once: etcd's tokens expire. */
-static bool authenticate_anew(struct registry_call *call)
-{
-        if (call->authenticating || call->authenticated_anew || !call->registry->credentials)
-                return false;
-        call->authenticated_anew = true;
-        call->registry->token[0] = '\0';
-        return send_question(call);
+        if (!error) {
+                registry->endpoint = call->endpoint;
+                return call->stage == CALL_LOGIN;
+        }
+        if (error == FERRY_E_PEER_REFUSED && call->stage == CALL_QUESTION && registry->credentials &&
+            !call->token_replaced) {
+                registry->token[0] = '\0'; /* etcd's tokens expire */
+                return call->token_replaced = true;
+        }
+        call->endpoint = (call->endpoint + 1) % registry->n_endpoints;
+        return ++call->n_failed < registry->n_endpoints;
 }
 
 /* The handle is in no multi handle any more. Thread: the peers'. */
 static void on_done(struct easy *easy, CURLcode result)
 {
         struct registry_call *call = FERRY_CONTAINER_OF(easy, struct registry_call, easy);
-        bool watched = call->question.watch_ms && !call->authenticating;
-        struct ferry_json *json = NULL; /* points into text, which outlives the call */
-        size_t size = call->answer.size;
-        char *text = FERRY_STEAL(call->answer.data);
-        char detail[EASY_DETAIL_SIZE] = "memory is short";
-        int error;
+        struct registry *registry = call->registry;
+        struct json_object *answer = NULL;
+        char detail[EASY_DETAIL_SIZE] = "";
+        int error = classify(call, result, &answer, detail);
 
-        if (watched && (call->changed || result == CURLE_OPERATION_TIMEDOUT)) {
-                free(text);
-                finish(call, 0, "", NULL);
-                return;
-        }
-        call->answer = (struct ferry_buffer){ 0 };
-        error = classify(call, result, text ?: "", size, &json, detail);
-        if (error < 0)
+        if (!error && call->stage == CALL_LOGIN && !token_take(registry, answer)) {
                 error = FERRY_E_PEER_UNREACHABLE;
-        if (error == 0 || error == FERRY_E_NOT_FOUND)
-                call->registry->endpoint = call->endpoint;
-        if (error == FERRY_E_PEER_REFUSED && authenticate_anew(call))
-                error = 0;
-        else if (call->authenticating)
-                on_authenticated(call, error, detail, json ? ferry_json_root(json) : NULL);
-        else if (error && error != FERRY_E_NOT_FOUND)
-                try_next(call, error, detail);
-        else
-                finish(call, error, detail, json ? ferry_json_root(json) : NULL);
-        (void)ferry_json_free(json);
-        if (text)
-                explicit_bzero(text, size); /* it may contain a token */
-        free(text);
+                (void)snprintf(detail, sizeof(detail), "its answer to the name and password is not one of etcd's");
+        }
+        if (!goes_on(call, error)) {
+                DL_DELETE(registry->calls, call);
+                finish(call, error, detail, answer);
+        } else if (!call_send(call)) {
+                DL_DELETE(registry->calls, call);
+                finish(call, FERRY_E_PEER_UNREACHABLE, "memory is short", NULL);
+        }
+        (void)json_object_put(answer);
 }
 
-int registry_ask(struct registry *registry, const struct registry_question *question, registry_called called,
-                 void *context)
+int registry_ask(struct registry *registry, const struct registry_question *question)
 {
         struct registry_call *call = question->body ? calloc(1, sizeof(*call)) : NULL;
+        int r = call ? 0 : -ENOMEM;
 
-        if (!call) {
-                free(question->body);
-                return -ENOMEM;
+        if (call) {
+                call->registry = registry;
+                call->question = *question;
+                pthread_mutex_lock(&registry->lock);
+                if (registry->phase == REGISTRY_STOPPED)
+                        r = FERRY_E_CANCELLED;
+                else
+                        DL_APPEND(registry->queued, call);
+                pthread_mutex_unlock(&registry->lock);
         }
-        call->registry = registry;
-        call->endpoint = registry->endpoint;
-        call->question = *question;
-        call->called = called;
-        call->context = context;
-        if (!send_question(call)) {
-                call_free(call);
-                return -ENOMEM;
-        }
-        DL_APPEND(registry->calls, call);
-        return 0;
+        if (r == 0)
+                return registry->wake(registry->wake_context);
+        free(question->body);
+        free(question->watch);
+        free(call);
+        return r;
 }
 
-void registry_calls_cancel(struct registry *registry)
+void registry_calls_run(struct registry *registry, bool stop)
 {
-        struct registry_call *call, *next;
+        static const char stopping[] = "the worker is shutting down";
+        struct registry_call *queued, *call, *next;
 
+        pthread_mutex_lock(&registry->lock);
+        queued = FERRY_STEAL(registry->queued);
+        pthread_mutex_unlock(&registry->lock);
+        DL_FOREACH_SAFE (queued, call, next) {
+                DL_DELETE(queued, call);
+                call->endpoint = registry->endpoint;
+                if (stop)
+                        finish(call, FERRY_E_CANCELLED, stopping, NULL);
+                else if (call_send(call))
+                        DL_APPEND(registry->calls, call);
+                else
+                        finish(call, FERRY_E_PEER_UNREACHABLE, "memory is short", NULL);
+        }
+        if (!stop)
+                return;
         DL_FOREACH_SAFE (registry->calls, call, next) {
+                DL_DELETE(registry->calls, call);
                 easy_stop(&call->easy);
-                finish(call, FERRY_E_CANCELLED, "the worker is shutting down", NULL);
+                finish(call, FERRY_E_CANCELLED, stopping, NULL);
         }
 }

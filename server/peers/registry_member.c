@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include <ferry/encoding.h>
 #include <ferry/error.h>
 
 #include "base/clock.h"
@@ -14,331 +17,339 @@
 #include "registry_internal.h"
 
 /*
- * A name belongs to the worker whose lease the key is bound to. A worker that finds its name taken watches the other's
- * lease: a renewal proves that the owner lives, expiry that it died. So a killed worker gets its name back within the
- * TTL, and a second live one hears of the conflict at the first renewal.
+ * This worker's own name. It belongs to the worker whose lease the key is bound to. A worker that finds its name taken
+ * tries again and again: the name of a dead worker is free when its lease expires, so a name that stays taken longer
+ * belongs to a live one.
  */
 
 enum {
-        RENEWALS = 3, /* per TTL */
-        ASK_US = 300 * 1000,
-        BACKOFF_MIN_US = 200 * 1000,
-        BACKOFF_MAX_US = 5 * 1000 * 1000,
-        MARGIN_US = 1000 * 1000, /* etcd rounds to seconds */
+        RENEWALS = 3,           /* of a lease, per TTL */
+        RETRIES = 6,            /* after a failure or while the name is taken, per TTL … */
+        RETRY_MAX_MS = 5000,    /* … and at least after this time */
+        EXPIRY_MS = 1500,       /* etcd counts a TTL in seconds, and looks for expired leases twice a second */
+        ANSWERED_MS = 5000,     /* an unreachable registry delays a worker's start no longer than this … */
+        DECIDED_MS = 15 * 1000, /* … and a name that is taken no longer than this */
         ANSWER_MAX = 64 * 1024,
 };
 
-#define BIT(state) (1u << MEMBER_##state)
-static const unsigned allowed[MEMBER_STATES] = {
-        [MEMBER_OUT] = BIT(GRANTING) | BIT(PUTTING) | BIT(LEAVING) | BIT(LEFT),
-        [MEMBER_GRANTING] = BIT(PUTTING) | BIT(OUT),
-        [MEMBER_PUTTING] = BIT(IN) | BIT(TAKEN) | BIT(OUT),
-        [MEMBER_IN] = BIT(RENEWING) | BIT(LEAVING),
-        [MEMBER_RENEWING] = BIT(IN) | BIT(OUT),
-        [MEMBER_TAKEN] = BIT(ASKING) | BIT(OUT) | BIT(LEAVING) | BIT(LEFT),
-        [MEMBER_ASKING] = BIT(TAKEN) | BIT(OUT),
-        [MEMBER_LEAVING] = BIT(LEFT),
-};
-
-static void set_state(struct registry *registry, enum member_state state)
+const char *registry_status_name(enum registry_status status)
 {
-        struct registry_member *member = &registry->member;
+        static const char *const names[] = {
+                [REGISTRY_REGISTERING] = "registering",
+                [REGISTRY_REGISTERED] = "registered",
+                [REGISTRY_NAME_TAKEN] = "name-taken",
+                [REGISTRY_UNREACHABLE] = "unreachable",
+                [REGISTRY_LEFT] = "left",
+        };
 
-        assert(allowed[member->state] & (1u << state));
-        member->state = state;
-        member->due = 0;
-        metric_set(registry->registered, state == MEMBER_IN || state == MEMBER_RENEWING);
-        if (state == MEMBER_LEFT)
-                registry_set_status(registry, REGISTRY_LEFT);
+        return names[status];
 }
 
-static void start(struct registry *registry, enum member_state state);
-
-/* ---- what the answers mean; false: etcd would not say that ---- */
-
-/* Renewed as often as the operator wants, also where etcd gives more time. */
-static void lease_lasts(struct registry *registry, int64_t ttl_s)
+static uint64_t retry_ms(const struct registry *registry)
 {
-        struct registry_member *member = &registry->member;
-        const uint64_t given = (uint64_t)ttl_s * 1000000, wanted = registry->ttl_ms * 1000;
+        const uint64_t ms = registry->ttl_ms / RETRIES;
 
-        member->renewed = clock_now_us();
-        member->ttl_us = given < wanted ? given : wanted;
+        return ms < RETRY_MAX_MS ? ms : RETRY_MAX_MS;
 }
 
-static bool on_granted(struct registry *registry, int error, struct json_object *answer)
+/* Publishes a status, logs a new one, and wakes the waiting threads. reason: of REGISTRY_UNREACHABLE, else NULL. */
+static void set_status(struct registry *registry, enum registry_status status, const char *reason)
 {
-        struct registry_member *member = &registry->member;
-        int64_t ttl_s;
+        enum registry_status former;
 
-        if (error || !etcd_read_lease(answer, &member->lease, &ttl_s) || ttl_s <= 0)
-                return false;
-        lease_lasts(registry, ttl_s);
-        start(registry, MEMBER_PUTTING);
-        return true;
-}
-
-static void registered(struct registry *registry)
-{
-        set_state(registry, MEMBER_IN);
-        registry->member.due = clock_now_us() + registry->member.ttl_us / RENEWALS;
-        registry_set_status(registry, REGISTRY_REGISTERED);
-        log_event(LOG_INFO, "registered in the registry", LOG_S("worker", registry->self.name),
-                  LOG_S("prefix", registry->prefix), LOG_U("ttl_ms", registry->member.ttl_us / 1000));
-}
-
-static void taken(struct registry *registry, const struct etcd_put *put)
-{
-        struct registry_member *member = &registry->member;
-
-        if (member->rival_lease != put->lease || put->lease == 0) {
-                member->rival_lease = put->lease;
-                member->rival_ttl_s = -1;
-                member->rival_until = 0;
-                member->rival_lives = false;
-                log_event(LOG_INFO, "waiting for the name in the registry", LOG_S("worker", registry->self.name),
-                          LOG_S("holder", put->holder.http));
-        }
         pthread_mutex_lock(&registry->lock);
-        registry->rival = put->holder;
-        registry->contested = true;
+        former = registry->status;
+        registry->status = status;
         pthread_cond_broadcast(&registry->changed);
         pthread_mutex_unlock(&registry->lock);
-        set_state(registry, MEMBER_TAKEN);
-}
-
-static bool on_put(struct registry *registry, int error, struct json_object *answer)
-{
-        struct registry_member *member = &registry->member;
-        struct etcd_put put;
-
-        if (error) /* the lease has expired meanwhile */
-                member->lease = 0;
-        if (error || !etcd_read_put(answer, registry->prefix, &put))
-                return false;
-        /* The name may have been put by a request whose answer was lost. */
-        if (put.put || (put.lease && put.lease == member->lease))
-                registered(registry);
-        else
-                taken(registry, &put);
-        return true;
-}
-
-static bool on_renewed(struct registry *registry, int error, struct json_object *answer)
-{
-        struct registry_member *member = &registry->member;
-        uint64_t lease;
-        int64_t ttl_s = 0;
-
-        if (!error && (!etcd_read_lease(answer, &lease, &ttl_s) || lease != member->lease))
-                return false;
-        if (error || ttl_s <= 0) {
+        metric_set(registry->registered, status == REGISTRY_REGISTERED);
+        if (status == former)
+                return;
+        if (status == REGISTRY_REGISTERED)
+                log_event(LOG_INFO, "registered in the registry", LOG_S("worker", registry->self.name),
+                          LOG_S("prefix", registry->prefix), LOG_U("ttl_ms", registry->lease_us / 1000));
+        else if (status == REGISTRY_NAME_TAKEN)
+                log_event(LOG_WARN, "name taken in the registry, trying again", LOG_S("worker", registry->self.name),
+                          LOG_S("holder", registry->rival.http), LOG_U("retry_ms", retry_ms(registry)));
+        else if (status == REGISTRY_UNREACHABLE)
+                log_event(LOG_WARN, "registry unreachable", LOG_S("endpoint", registry->endpoints[registry->endpoint]),
+                          LOG_S("reason", reason));
+        else if (status == REGISTRY_REGISTERING)
                 log_event(LOG_WARN, "registry lease lost, registering again");
-                member->lease = 0;
-                set_state(registry, MEMBER_OUT);
-                registry_set_status(registry, REGISTRY_REGISTERING);
-                return true;
-        }
-        lease_lasts(registry, ttl_s);
-        set_state(registry, MEMBER_IN);
-        member->due = member->renewed + member->ttl_us / RENEWALS;
-        registry_set_status(registry, REGISTRY_REGISTERED);
-        return true;
 }
 
-/* The other worker lives. Logged once, checked again from time to time. */
-static void give_way(struct registry *registry)
-{
-        struct registry_member *member = &registry->member;
+/* ---- states ---- */
 
-        bool joining;
+static bool on_granted(struct registry *registry, struct json_object *answer);
+static bool on_put(struct registry *registry, struct json_object *answer);
+static bool on_renewed(struct registry *registry, struct json_object *answer);
+static bool on_revoked(struct registry *registry, struct json_object *answer);
 
-        pthread_mutex_lock(&registry->lock);
-        joining = registry->joining; /* registry_join reports it */
-        pthread_mutex_unlock(&registry->lock);
-        if (!member->rival_lives && !joining)
-                log_event(LOG_ERROR, "name in the registry taken by a live worker",
-                          LOG_S("worker", registry->self.name), LOG_S("holder", registry->rival.http));
-        member->rival_lives = true;
-        registry_set_status(registry, REGISTRY_NAME_TAKEN);
-}
-
-static bool on_rival(struct registry *registry, int error, struct json_object *answer)
-{
-        struct registry_member *member = &registry->member;
-        uint64_t lease, now = clock_now_us();
-        int64_t ttl_s = 0;
-
-        if (!error && !etcd_read_lease(answer, &lease, &ttl_s))
-                return false;
-        if (error || ttl_s < 0) { /* its key has expired with it */
-                set_state(registry, MEMBER_OUT);
-                member->due = now + (member->rival_ttl_s < 0 ? ASK_US : 0);
-                member->rival_ttl_s = -1;
-                member->rival_until = 0;
-                return true;
-        }
-        if (!member->rival_until)
-                member->rival_until = now + (uint64_t)ttl_s * 1000000 + MARGIN_US;
-        /*
-         * The owner lives if the remaining time has grown, or is not 0 past the expected end. 0 means that etcd is
-         * about to revoke the lease.
-         */
-        if ((member->rival_ttl_s >= 0 && ttl_s > member->rival_ttl_s) || (ttl_s > 0 && now > member->rival_until))
-                give_way(registry);
-        member->rival_ttl_s = ttl_s;
-        set_state(registry, MEMBER_TAKEN);
-        member->due = now + (member->rival_lives ? registry->ttl_ms * 1000 / RENEWALS : ASK_US);
-        return true;
-}
-
-static bool on_revoked(struct registry *registry, int error, struct json_object *answer)
-{
-        (void)error;
-        (void)answer;
-        registry->member.lease = 0;
-        set_state(registry, MEMBER_LEFT);
-        return true;
-}
-
-/* ---- the questions ---- */
-
-static char *grant_body(struct registry *registry)
-{
-        return etcd_lease_grant(registry->ttl_ms / 1000);
-}
-
-static char *put_body(struct registry *registry)
-{
-        FERRY_CLEANUP(cleanup_free) char *value = registry_entry_encode(&registry->self);
-        char key[REGISTRY_KEY_SIZE];
-
-        etcd_key(registry->prefix, registry->self.name, key);
-        return value ? etcd_put_if_absent(key, value, registry->member.lease) : NULL;
-}
-
-static char *own_lease_body(struct registry *registry)
-{
-        return etcd_lease_name(registry->member.lease);
-}
-
-static char *rival_lease_body(struct registry *registry)
-{
-        return etcd_lease_name(registry->member.rival_lease);
-}
-
-/* Of the states that wait for an answer. back: the state after a failure. */
-static const struct step {
-        const char *path;
-        char *(*body)(struct registry *registry);
-        bool (*answered)(struct registry *registry, int error, struct json_object *answer);
-        enum member_state back;
-} steps[MEMBER_STATES] = {
-        [MEMBER_GRANTING] = { "/v3/lease/grant", grant_body, on_granted, MEMBER_OUT },
-        [MEMBER_PUTTING] = { "/v3/kv/txn", put_body, on_put, MEMBER_OUT },
-        [MEMBER_RENEWING] = { "/v3/lease/keepalive", own_lease_body, on_renewed, MEMBER_IN },
-        [MEMBER_ASKING] = { "/v3/lease/timetolive", rival_lease_body, on_rival, MEMBER_TAKEN },
-        [MEMBER_LEAVING] = { "/v3/lease/revoke", own_lease_body, on_revoked, MEMBER_LEFT },
+#define BIT(state) (1u << MEMBER_##state)
+static const struct {
+        const char *path; /* of the question whose answer the state waits for; NULL = it waits until it is due */
+        /* Goes to the next state. false: etcd would not say that. */
+        bool (*answered)(struct registry *registry, struct json_object *answer);
+        enum member_state failed; /* the state after a failure */
+        unsigned next;            /* the states that may follow */
+} states[MEMBER_STATES] = {
+        [MEMBER_OUT] = { .next = BIT(GRANTING) | BIT(PUTTING) | BIT(LEAVING) | BIT(LEFT) },
+        [MEMBER_GRANTING] = { "/v3/lease/grant", on_granted, MEMBER_OUT, BIT(PUTTING) | BIT(OUT) },
+        [MEMBER_PUTTING] = { "/v3/kv/txn", on_put, MEMBER_OUT, BIT(IN) | BIT(OUT) },
+        [MEMBER_IN] = { .next = BIT(RENEWING) | BIT(LEAVING) },
+        [MEMBER_RENEWING] = { "/v3/lease/keepalive", on_renewed, MEMBER_IN, BIT(IN) | BIT(OUT) },
+        [MEMBER_LEAVING] = { "/v3/lease/revoke", on_revoked, MEMBER_LEFT, BIT(LEFT) },
 };
 
-/* Doubles after each failure, with jitter. */
-static uint64_t backoff_us(const struct registry *registry)
+/* due: UINT64_MAX of a state that waits for an answer, or for nothing. */
+static void set_state(struct registry *registry, enum member_state state, uint64_t due)
 {
-        const struct registry_member *member = &registry->member;
-        uint64_t most = registry->ttl_ms * 1000 / RENEWALS, us = BACKOFF_MIN_US;
-
-        for (unsigned i = 1; i < member->failures && us < BACKOFF_MAX_US; i++)
-                us *= 2;
-        if (most > BACKOFF_MAX_US)
-                most = BACKOFF_MAX_US;
-        if (us > most)
-                us = most;
-        return us / 2 + random_id() % (us / 2 + 1);
+        assert(states[registry->state].next & (1u << state));
+        registry->state = state;
+        registry->due = due;
+        if (state == MEMBER_LEFT)
+                set_status(registry, REGISTRY_LEFT, NULL);
 }
 
-static void on_failed(struct registry *registry, const char *detail)
+/* With jitter, so that not all workers ask an etcd that is there again at once. */
+static uint64_t retry_due(const struct registry *registry)
 {
-        struct registry_member *member = &registry->member;
-        const uint64_t now = clock_now_us();
+        const uint64_t us = retry_ms(registry) * 1000;
 
-        member->failures++;
-        set_state(registry, steps[member->state].back);
-        if (member->state == MEMBER_LEFT)
-                return;
-        member->due = now + backoff_us(registry);
-        if (!registry->away)
-                log_event(LOG_WARN, "registry unreachable", LOG_S("endpoint", registry->endpoints[registry->endpoint]),
-                          LOG_S("reason", detail));
-        registry->away = true;
+        return clock_now_us() + us / 2 + random_id() % (us / 2);
+}
+
+static void on_failed(struct registry *registry, const char *reason)
+{
+        set_state(registry, states[registry->state].failed, retry_due(registry));
         /* While the lease may last, clients that reach the registry find the name. */
-        if (member->state != MEMBER_IN || now > member->renewed + member->ttl_us) {
-                metric_set(registry->registered, 0);
-                registry_set_status(registry, REGISTRY_UNREACHABLE);
-        }
+        if (registry->state == MEMBER_OUT ||
+            (registry->state == MEMBER_IN && clock_now_us() > registry->renewed + registry->lease_us))
+                set_status(registry, REGISTRY_UNREACHABLE, reason);
 }
 
 static void on_called(void *context, int error, const char *detail, struct json_object *answer)
 {
         struct registry *registry = context;
-        struct registry_member *member = &registry->member;
 
-        if (error == FERRY_E_CANCELLED)
-                return;
-        if ((error && error != FERRY_E_NOT_FOUND) || !steps[member->state].answered(registry, error, answer)) {
+        if (error != FERRY_E_CANCELLED && (error || !states[registry->state].answered(registry, answer)))
                 on_failed(registry, error ? detail : "its answer is not one of etcd's");
-                return;
-        }
-        /* A lease alone is no success: etcd may grant it and then refuse to put the name. */
-        if (member->state != MEMBER_IN && member->state != MEMBER_TAKEN)
-                return;
-        if (registry->away)
-                log_event(LOG_INFO, "registry reachable again");
-        registry->away = false;
-        member->failures = 0;
 }
 
-static void start(struct registry *registry, enum member_state state)
+static char *body_of(const struct registry *registry)
 {
-        const struct step *step = &steps[state];
+        char *body = NULL;
+        int r;
 
-        set_state(registry, state);
-        const struct registry_question question = { .path = step->path,
-                                                    .body = step->body(registry),
-                                                    .answer_max = ANSWER_MAX };
-        if (registry_ask(registry, &question, on_called, registry) < 0)
+        if (registry->state == MEMBER_GRANTING)
+                r = asprintf(&body, "{\"TTL\":\"%" PRIu64 "\"}", registry->ttl_ms / 1000);
+        else if (registry->state == MEMBER_PUTTING)
+                r = asprintf(&body,
+                             "{\"compare\":[{\"key\":\"%s\",\"target\":\"CREATE\",\"create_revision\":\"0\"}],"
+                             "\"success\":[{\"request_put\":{\"key\":\"%s\",\"value\":\"%s\",\"lease\":\"%" PRId64
+                             "\"}}],\"failure\":[{\"request_range\":{\"key\":\"%s\"}}]}",
+                             registry->key, registry->key, registry->value, registry->lease, registry->key);
+        else
+                r = asprintf(&body, "{\"ID\":\"%" PRId64 "\"}", registry->lease);
+        return r < 0 ? NULL : body;
+}
+
+static void ask(struct registry *registry, enum member_state state)
+{
+        set_state(registry, state, UINT64_MAX);
+        const struct registry_question question = { .path = states[state].path,
+                                                    .body = body_of(registry),
+                                                    .answer_max = ANSWER_MAX,
+                                                    .called = on_called,
+                                                    .context = registry };
+        if (registry_ask(registry, &question) != 0)
                 on_failed(registry, "memory is short");
 }
 
-uint64_t member_run(struct registry *registry, uint64_t now)
+/* ---- answers ---- */
+
+/* Takes the time that a lease lasts from now on, 0 = it is gone. false: etcd would not say that. */
+static bool take_lease(struct registry *registry, struct json_object *answer)
 {
-        struct registry_member *member = &registry->member;
-        bool joined, leaving;
+        const int64_t lease = registry_number(answer, "ID"), ttl_s = registry_number(answer, "TTL");
+
+        if (lease <= 0 || (registry->lease && lease != registry->lease) || ttl_s > REGISTRY_LEASE_MAX_S)
+                return false;
+        registry->lease = ttl_s > 0 ? lease : 0;
+        registry->lease_us = ttl_s > 0 ? (uint64_t)ttl_s * 1000000 : 0;
+        registry->renewed = clock_now_us();
+        return true;
+}
+
+static bool on_granted(struct registry *registry, struct json_object *answer)
+{
+        registry->lease = 0;
+        if (!take_lease(registry, answer) || !registry->lease)
+                return false;
+        ask(registry, MEMBER_PUTTING);
+        return true;
+}
+
+/* Renews the lease as often as the operator wants, also where etcd gives more time. */
+static void go_in(struct registry *registry)
+{
+        const uint64_t wanted = registry->ttl_ms * 1000, us = registry->lease_us < wanted ? registry->lease_us : wanted;
+
+        set_state(registry, MEMBER_IN, registry->renewed + us / RENEWALS);
+        set_status(registry, REGISTRY_REGISTERED, NULL);
+}
+
+static bool on_put(struct registry *registry, struct json_object *answer)
+{
+        const bool put = json_object_get_boolean(json_object_object_get(answer, "succeeded"));
+        struct json_object *pair = NULL;
+        struct registry_entry rival = { 0 };
+
+        if (!put && json_pointer_get(answer, "/responses/0/response_range/kvs/0", &pair) != 0)
+                return false;
+        /* The name may have been put by a question whose answer was lost. */
+        if (put || registry_number(pair, "lease") == registry->lease) {
+                go_in(registry);
+                return true;
+        }
+        (void)registry_entry_read(pair, registry->prefix, &rival);
+        pthread_mutex_lock(&registry->lock);
+        registry->rival = rival;
+        registry->rival_ms = registry->lease_us / 1000 + retry_ms(registry) + EXPIRY_MS;
+        pthread_mutex_unlock(&registry->lock);
+        set_state(registry, MEMBER_OUT, retry_due(registry));
+        set_status(registry, REGISTRY_NAME_TAKEN, NULL);
+        return true;
+}
+
+static bool on_renewed(struct registry *registry, struct json_object *answer)
+{
+        if (!take_lease(registry, json_object_object_get(answer, "result")))
+                return false;
+        if (registry->lease) {
+                go_in(registry);
+        } else {
+                set_state(registry, MEMBER_OUT, 0);
+                set_status(registry, REGISTRY_REGISTERING, NULL);
+        }
+        return true;
+}
+
+static bool on_revoked(struct registry *registry, struct json_object *answer)
+{
+        (void)answer;
+        set_state(registry, MEMBER_LEFT, UINT64_MAX);
+        return true;
+}
+
+uint64_t registry_member_run(struct registry *registry, uint64_t now)
+{
+        const bool is_due = now >= registry->due;
+        enum registry_phase phase;
 
         pthread_mutex_lock(&registry->lock);
-        joined = registry->joined;
-        leaving = registry->leaving;
+        phase = registry->phase;
         pthread_mutex_unlock(&registry->lock);
-        if ((!joined && !leaving) || member->state == MEMBER_LEFT || steps[member->state].path)
+        if (phase == REGISTRY_IDLE || registry->state == MEMBER_LEFT || states[registry->state].path)
                 return UINT64_MAX;
-        if (leaving) {
-                if (member->lease)
-                        start(registry, MEMBER_LEAVING);
-                else
-                        set_state(registry, MEMBER_LEFT);
-        } else if (now < member->due) {
-                return member->due;
-        } else if (member->state == MEMBER_IN) {
-                start(registry, MEMBER_RENEWING);
-        } else if (member->state == MEMBER_TAKEN && member->rival_lease) {
-                start(registry, MEMBER_ASKING);
-        } else if (member->state == MEMBER_TAKEN) { /* the key has no lease: it stays until it is removed by hand */
-                give_way(registry);
-                set_state(registry, MEMBER_OUT);
-                member->due = now + registry->ttl_ms * 1000;
-        } else {
-                bool fresh = member->lease && now < member->renewed + member->ttl_us / 2;
+        if (phase == REGISTRY_LEAVING && registry->lease)
+                ask(registry, MEMBER_LEAVING);
+        else if (phase == REGISTRY_LEAVING)
+                set_state(registry, MEMBER_LEFT, UINT64_MAX);
+        else if (is_due && registry->state == MEMBER_IN)
+                ask(registry, MEMBER_RENEWING);
+        else if (is_due) /* with the lease, if half of it is left */
+                ask(registry, registry->lease && now < registry->renewed + registry->lease_us / 2 ? MEMBER_PUTTING
+                                                                                                  : MEMBER_GRANTING);
+        return registry->due;
+}
 
-                start(registry, fresh ? MEMBER_PUTTING : MEMBER_GRANTING);
-        }
-        return steps[member->state].path || member->state == MEMBER_LEFT ? UINT64_MAX : member->due;
+/* ---- other threads: they join, leave and wait ---- */
+
+/* Waits for a change, no longer than until so long after the start. false: that time is over. With the lock held. */
+static bool await_change(struct registry *registry, uint64_t start_us, uint64_t ms)
+{
+        const uint64_t us = start_us + ms * 1000;
+        const struct timespec until = { .tv_sec = (time_t)(us / 1000000), .tv_nsec = (long)(us % 1000000) * 1000 };
+
+        return pthread_cond_timedwait(&registry->changed, &registry->lock, &until) != ETIMEDOUT;
+}
+
+/* Waits for the result of the first tries. With the lock held. */
+static int await_name(struct registry *registry, char *message, size_t message_size)
+{
+        const struct registry_entry *rival = &registry->rival;
+        const uint64_t start = clock_now_us();
+        uint64_t ms = ANSWERED_MS;
+
+        do {
+                if (registry->status == REGISTRY_NAME_TAKEN)
+                        ms = registry->rival_ms < DECIDED_MS ? registry->rival_ms : DECIDED_MS;
+                else if (registry->status != REGISTRY_REGISTERING)
+                        return 0;
+        } while (registry->phase == REGISTRY_JOINED && await_change(registry, start, ms));
+        if (registry->status != REGISTRY_NAME_TAKEN || ms < registry->rival_ms)
+                return 0;
+        (void)snprintf(message, message_size,
+                       "the name %s is taken in the registry, by a worker that lives%s%s; give this one another by "
+                       "--name",
+                       registry->self.name, *rival->http ? " at " : "", rival->http);
+        return -EADDRINUSE;
+}
+
+int registry_join(struct registry *registry, const struct registry_entry *self, char *message, size_t message_size)
+{
+        FERRY_CLEANUP(cleanup_free) char *value = registry_entry_encode(self);
+        char key[REGISTRY_KEY_SIZE];
+        int r;
+
+        (void)snprintf(key, sizeof(key), "%s%s", registry->prefix, self->name);
+        registry->key = ferry_base64_encode(key, strlen(key));
+        registry->value = value ? ferry_base64_encode(value, strlen(value)) : NULL;
+        if (!registry->key || !registry->value)
+                return -ENOMEM;
+        pthread_mutex_lock(&registry->lock);
+        registry->self = *self;
+        registry->phase = REGISTRY_JOINED;
+        pthread_mutex_unlock(&registry->lock);
+        r = registry->wake(registry->wake_context);
+        if (r < 0)
+                return r;
+        pthread_mutex_lock(&registry->lock);
+        r = await_name(registry, message, message_size);
+        pthread_mutex_unlock(&registry->lock);
+        return r;
+}
+
+void registry_leave(struct registry *registry)
+{
+        bool joined;
+
+        pthread_mutex_lock(&registry->lock);
+        joined = registry->phase == REGISTRY_JOINED;
+        if (joined)
+                registry->phase = REGISTRY_LEAVING;
+        pthread_mutex_unlock(&registry->lock);
+        if (joined)
+                (void)registry->wake(registry->wake_context);
+}
+
+void registry_await_left(struct registry *registry, unsigned timeout_ms)
+{
+        const uint64_t start = clock_now_us();
+
+        pthread_mutex_lock(&registry->lock);
+        while (registry->phase == REGISTRY_LEAVING && registry->status != REGISTRY_LEFT &&
+               await_change(registry, start, timeout_ms))
+                ;
+        pthread_mutex_unlock(&registry->lock);
+}
+
+void registry_get_view(struct registry *registry, struct registry_view *ret_view)
+{
+        pthread_mutex_lock(&registry->lock);
+        ret_view->status = registry->status;
+        (void)snprintf(ret_view->key, sizeof(ret_view->key), "%s%s", registry->prefix, registry->self.name);
+        pthread_mutex_unlock(&registry->lock);
+        ret_view->ttl_ms = registry->ttl_ms;
 }

@@ -185,7 +185,9 @@ TEST(the_command_line_is_understood_or_told_what_is_wrong_with_it)
                 { { NULL }, 2, "usage: ferry-nats bridge, or ferry-nats metadata URL" },
                 { { "metadata" }, 2, "usage: ferry-nats bridge, or ferry-nats metadata URL" },
                 { { "metadata", URL, "more" }, 2, "too many arguments" },
-                { { "bridge", "--nat=nats://a:secret@h" }, 2, "no option --nat (" },
+                { { "bridge", "--nat=nats://a:secret@h" },
+                  2,
+                  "no option --nat: did you mean --nats? (see ferry-nats --help)" },
                 { { "bridge", "--insecure=1" }, 2, "--insecure takes no value" },
                 { { "bridge", "--nats" }, 2, "--nats needs a value" },
                 { { "bridge", "--url", "http://a:secret@127.0.0.1" }, 2, "nats: --url, or a file for it, is" },
@@ -214,7 +216,7 @@ TEST(insecure_in_the_environment_is_a_truth_value)
                 const char *value, *errors;
         } cases[] = { { "0", "without TLS" },
                       { "false", "without TLS" },
-                      { "no", "FERRY_NATS_INSECURE: no is not one of" } };
+                      { "no", "FERRY_NATS_INSECURE: \"no\" is not one of" } };
 
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
                 assert_int_equal(setenv("FERRY_NATS_INSECURE", cases[i].value, 1), 0);

@@ -165,7 +165,7 @@ class Faults(Case):
     def test_a_time_limit(self):
         process = self.start("offer", self.file("source", 10), "-u", self.a.url, "--timeout", "50ms")
         _, errors = self.finish(process, status=4)
-        self.assertEqual(errors, "ferry: not done within 50ms: stopped\n")
+        self.assertEqual(errors, "ferry: not done within 50 ms: stopped\n")
         self.nothing_left(self.a)
 
     def test_a_time_limit_of_what_waits_for_no_worker(self):
@@ -176,18 +176,18 @@ class Faults(Case):
                         ("accept", "-o", pipe, "--size", "10"), ("spread", pipe, self.a.url)):
             waits = self.start(*command, "-u", self.b.url, "--timeout", "50ms", stdin=-1)
             waits.wait(LIMIT)  # its input stays open
-            self.assertEqual(self.finish(waits, status=4)[1], "ferry: not done within 50ms: stopped\n", command)
+            self.assertEqual(self.finish(waits, status=4)[1], "ferry: not done within 50 ms: stopped\n", command)
         self.nothing_left(self.b)
         offer[0].send_signal(signal.SIGINT)
         self.finish(offer[0], status=-signal.SIGINT)
 
     def test_a_time_limit_of_a_copy_of_a_file(self):
         region = self.region(self.a, 10)
-        for limit in ("50ms", "0"):
-            copy = self.start("copy", "-", region, "-u", self.a.url, "--timeout", limit, stdin=-1)
+        for limit in (50, 0):
+            copy = self.start("copy", "-", region, "-u", self.a.url, "--timeout", f"{limit}ms", stdin=-1)
             copy.wait(LIMIT)  # its input stays open
             _, errors = self.finish(copy, status=4)
-            self.assertEqual(errors, f"ferry: not done within {limit}: stopped\n")
+            self.assertEqual(errors, f"ferry: not done within {limit} ms: stopped\n")
 
     def test_what_a_killed_command_leaves_bears_its_name(self):
         process, _ = self.offer(MIB)
@@ -361,7 +361,7 @@ class Faults(Case):
         self.assertEqual(self.finish(offer, status=-signal.SIGINT)[1], "ferry: Interrupt: stopped, and nothing was left behind\n")
 
     def test_an_offer_that_would_not_wait(self):
-        self.complains("--ttl: at least 1ms", "offer", self.file("source", 10), "-u", self.a.url, "--ttl", "0", status=2)
+        self.complains('--ttl: "0" is not a time such as 500ms, 30s, 2m or 1h, 1 ms or more', "offer", self.file("source", 10), "-u", self.a.url, "--ttl", "0", status=2)
         self.nothing_left(self.a)
 
     def test_ctrl_backslash_cleans_up_too(self):

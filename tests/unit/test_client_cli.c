@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ferry command against the scripted server. Its path comes as the first argument. */
-#include <ferry/variables.h>
+#include <ferry/options.h>
 
 #include "cli_fixture.h"
 
@@ -45,7 +45,7 @@ static void assert_in_table(const char *path)
                 const char *at = strstr(line, "Ev FERRY_");
                 bool found = !at || sscanf(at, "Ev FERRY_%63[A-Z_]", name) != 1;
                 for (size_t i = 0; !found && i < ferry_variables_count; i++)
-                        found = strcmp(ferry_variables[i] + strlen("FERRY_"), name) == 0;
+                        found = ferry_variables[i] && strcmp(ferry_variables[i] + strlen("FERRY_"), name) == 0;
                 if (!found)
                         fail_msg("FERRY_%s is missing", name);
         }

@@ -209,68 +209,6 @@ TEST(base64_reads_no_byte_beyond_the_length)
         free(exact);
 }
 
-TEST(sizes_have_binary_and_decimal_units)
-{
-        static const struct {
-                const char *text;
-                uint64_t size;
-        } good[] = {
-                { "0", 0 },
-                { "64", 64 },
-                { "007", 7 },
-                { "4k", 4096 },
-                { "4K", 4096 },
-                { "4KiB", 4096 },
-                { "4kiB", 4096 },
-                { "1M", 1 << 20 },
-                { "1MiB", 1 << 20 },
-                { "1.5G", UINT64_C(3) << 29 },
-                { "1GiB", 1 << 30 },
-                { "2T", UINT64_C(2) << 40 },
-                { "2TiB", UINT64_C(2) << 40 },
-                { "3kB", 3000 },
-                { "2MB", 2000000 },
-                { "2GB", UINT64_C(2000000000) },
-                { "1TB", UINT64_C(1000000000000) },
-                { "0.5k", 512 },
-                { "1.0001k", 1024 },
-                { "0.000000000001TB", 1 },
-                { "0.0000000000000000001T", 0 },
-                { "9007199254740991", (UINT64_C(1) << 53) - 1 },
-                { "8191.99T", UINT64_C(0x1ffffd70a3d70a) },
-        };
-
-        for (size_t i = 0; i < UNIT_COUNT(good); i++) {
-                uint64_t size = 1;
-
-                assert_true(ferry_size_parse(good[i].text, &size));
-                assert_int_equal(size, good[i].size);
-        }
-}
-
-TEST(other_texts_are_no_size)
-{
-        FOR_EACH_TEXT (text, "", " ", "k", "-1", "+1", "1 ", " 1", "1 k", "1kb", "1mb", "1m", "1g", "1t", "1Ki", "1KIB",
-                       "1B", "1KB", "1P", "1EiB", ".5k", "1.k", "1..5k", "1.5", "1.5.5k", "0x10", "1e3", "1,5k",
-                       "1_000", "1kk", "nan", "inf", "\xd9\xa1", "1\n") {
-                uint64_t size = 7;
-
-                assert_false(ferry_size_parse(text, &size));
-                assert_int_equal(size, 7);
-        }
-}
-
-TEST(sizes_of_2_53_and_above_are_refused)
-{
-        FOR_EACH_TEXT (huge, "9007199254740992", "8192T", "8192TiB", "9008TB", "18446744073709551615",
-                       "18446744073709551616", "18446744073709551615T", "99999999999999999999999999999999999999",
-                       "16777216T", "18014398509481984k") {
-                uint64_t size;
-
-                assert_false(ferry_size_parse(huge, &size));
-        }
-}
-
 TEST(numbers_are_written_in_decimal)
 {
         FOR_EACH (uint64_t, number, 0, 1, 9, 10, 99, 100, 1234567890, UINT64_MAX - 1, UINT64_MAX) {

@@ -89,7 +89,7 @@ TEST(the_path_goes_after_the_base)
 
 TEST(another_status_means_another_server_or_token)
 {
-        char detail[FETCH_DETAIL_SIZE];
+        char detail[EASY_DETAIL_SIZE];
 
         assert_int_equal(fetch_worker.classify_status(401, detail), FERRY_E_PEER_REFUSED);
         assert_int_equal(fetch_worker.classify_status(403, detail), FERRY_E_PEER_REFUSED);

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "unit.h"
 
 #include "answering_peer.h"
+#include "etcd.h"
 
+#include <ferry/encoding.h>
 #include <ferry/error.h>
-#include <ferry/json.h>
 #include <ferry/metadata.h>
 
 #include "base/allowlist.h"
@@ -20,7 +19,8 @@
 #include "name_url.h"
 #include "registry_internal.h"
 
-/* Without a registry: what is said to one, and one that lies. tests/unit/test_registry_etcd.c has a real one. */
+/* Texts; questions to an etcd that the test plays; and a real one. test_registry_member.c has this worker's own name.
+ */
 
 enum { TTL_MS = 2000 };
 
@@ -57,6 +57,19 @@ TEST(a_prefix_is_visible_text)
         assert_false(registry_prefix_is_valid(longest));
 }
 
+/* A pair of a key, below the default prefix, and a value. */
+static bool is_entry(const char *name, const char *value, struct registry_entry *ret_entry)
+{
+        FERRY_CLEANUP(cleanup_free) char *key = ferry_base64_encode(name, strlen(name));
+        FERRY_CLEANUP(cleanup_free) char *base64 = ferry_base64_encode(value, strlen(value));
+        const char *text = text_format("{\"key\":\"%s\",\"value\":\"%s\"}", key, base64);
+        struct json_object *pair = registry_parse(text, strlen(text));
+        bool good = registry_entry_read(pair, "/w/", ret_entry);
+
+        (void)json_object_put(pair);
+        return good;
+}
+
 TEST(an_entry_survives_its_text)
 {
         const struct registry_entry entry = { .name = "a", .epoch = 17, .version = "1", .http = "https://h:1" };
@@ -64,9 +77,10 @@ TEST(an_entry_survives_its_text)
         char *text = registry_entry_encode(&entry);
 
         assert_non_null(text);
-        assert_int_equal(registry_entry_decode(text, strlen(text), "a", &back), 0);
+        assert_true(is_entry("/w/a", text, &back));
         assert_memory_equal(&back, &entry, sizeof(entry));
-        assert_int_equal(registry_entry_decode(text, strlen(text), "b", &back), FERRY_E_INVALID_METADATA);
+        FOR_EACH_TEXT (key, "/w/b", "/w/ab", "/w/", "/v/a", "a", "")
+                assert_false(is_entry(key, text, &back));
         free(text);
 }
 
@@ -76,17 +90,15 @@ TEST(an_entry_is_checked)
         struct registry_entry entry;
 
         FOR_EACH_TEXT (text, "", "[]", "null", "{}", "{\"name\":\"a\"}", "{\"name\":\"a\",\"epoch\":17}",
-                       "{\"name\":\"a\",\"epoch\":\"0000000000000000\"}",
+                       "{\"epoch\":\"00000000000000ab\"}", "{\"name\":\"a\",\"epoch\":\"0000000000000000\"}",
                        "{\"name\":\"a\",\"epoch\":\"00000000000000AB\"}",
                        "{\"name\":\"a\",\"epoch\":\"00000000000000ab\",\"http\":5}",
                        "{\"name\":\"a\",\"epoch\":\"00000000000000ab\",\"http\":[\"http://h\"]}",
                        "{\"name\":\"a\",\"epoch\":\"00000000000000ab\",\"http\":\"http://a b\"}",
                        "{\"name\":\"a\",\"epoch\":\"00000000000000ab\",\"data\":\"\\u0007\"}",
-                       "{\"name\":\"a\",\"name\":\"a\",\"epoch\":\"00000000000000ab\"}",
                        "{\"name\":\"a\",\"epoch\":\"00000000000000ab\"} x")
-                if (registry_entry_decode(text, strlen(text), "a", &entry) != FERRY_E_INVALID_METADATA)
-                        fail_msg("%s", text);
-        assert_int_equal(registry_entry_decode(newer, strlen(newer), "a", &entry), 0);
+                assert_false(is_entry("/w/a", text, &entry));
+        assert_true(is_entry("/w/a", newer, &entry));
         assert_int_equal(entry.epoch, 0xab);
 }
 
@@ -139,33 +151,40 @@ TEST(names_in_urls_are_checked)
 static struct allowlist *loopback;
 
 struct member {
-        struct answering_peer *liar;
+        struct answering_peer *etcd; /* that the test plays; NULL = the real one */
         struct registry *registry;
         struct peers *peers;
 };
 
+/* As a process that is killed: nothing is revoked. */
 static void member_release(void *object)
 {
         struct member *member = object;
 
         (void)peers_free(member->peers);
         (void)registry_free(member->registry);
-        test_release(member->liar);
+        test_release(member->etcd);
         free(member);
 }
 
-/* A worker whose registry is that peer, at the endpoints. Until the end of the test. */
-static struct member *member_new(struct answering_peer *liar, const char *endpoints, const char *user)
+/* A worker with a registry. Until the end of the test. */
+static struct member *member_new(struct answering_peer *etcd, const struct registry_config *config)
 {
-        const struct registry_config config = { .url = endpoints, .ttl_ms = TTL_MS, .user = user };
         struct member *member = calloc(1, sizeof(*member));
 
         assert_non_null(member);
-        member->liar = liar;
-        assert_int_equal(registry_new(&config, &member->registry), 0);
+        member->etcd = etcd;
+        assert_int_equal(registry_new(config, &member->registry), 0);
         const struct peers_config peers = { .allowlist = loopback, .registry = member->registry };
         assert_int_equal(peers_new(&peers, &member->peers), 0);
         return test_keep(member, member_release);
+}
+
+static struct member *member_at(struct answering_peer *etcd, const char *endpoints, const char *user)
+{
+        const struct registry_config config = { .url = endpoints, .ttl_ms = TTL_MS, .user = user };
+
+        return member_new(etcd, &config);
 }
 
 /* A worker whose registry gives that answer, NULL = none, and so many bytes more. Until the end of the test. */
@@ -174,8 +193,27 @@ static struct member *member_of(const char *answer, size_t fill)
         struct answering_peer *liar = answering_peer_new(answer);
 
         liar->fill = fill;
-        return member_new(answering_peer_go(liar), text_format("etcd://127.0.0.1:%u", liar->port), NULL);
+        return member_at(answering_peer_go(liar), text_format("etcd://127.0.0.1:%u", liar->port), NULL);
 }
+
+static int join(struct member *member, const char *name, uint64_t epoch)
+{
+        struct registry_entry self = { .epoch = epoch, .version = "1", .http = "http://127.0.0.1:9300" };
+        char message[256];
+
+        (void)snprintf(self.name, sizeof(self.name), "%s", name);
+        return registry_join(member->registry, &self, message, sizeof(message));
+}
+
+static enum registry_status status_of(struct member *member)
+{
+        struct registry_view view;
+
+        registry_get_view(member->registry, &view);
+        return view.status;
+}
+
+enum { PAGE = 30, MEMBERS = 100 };
 
 struct result {
         pthread_mutex_t lock;
@@ -183,18 +221,30 @@ struct result {
         bool done;
         int error;
         char detail[256];
-        size_t n;
+        struct registry_page page;
+        uint64_t epochs[PAGE];
 };
 
-static void result_set(struct result *result, int error, const char *detail, size_t n)
+static void on_found(void *context, int error, const char *detail, const struct registry_page *page)
 {
+        struct result *result = context;
+
         pthread_mutex_lock(&result->lock);
         result->done = true;
         result->error = error;
-        result->n = n;
         (void)snprintf(result->detail, sizeof(result->detail), "%s", detail ?: "");
+        if (page)
+                result->page = *page;
+        for (size_t i = 0; page && i < page->n; i++)
+                result->epochs[i] = page->entries[i].epoch;
         pthread_cond_signal(&result->changed);
         pthread_mutex_unlock(&result->lock);
+}
+
+static void on_fetched(void *context, int error, const char *detail, struct ferry_metadata *metadata)
+{
+        on_found(context, error, detail, NULL);
+        ferry_metadata_free(metadata);
 }
 
 static void result_await(struct result *result)
@@ -204,16 +254,19 @@ static void result_await(struct result *result)
         pthread_mutex_unlock(&result->lock);
 }
 
-static void on_found(void *context, int error, const char *detail, const struct registry_page *page)
+static void find_begin(struct member *member, const struct registry_query *query, struct result *result)
 {
-        result_set(context, error, detail, page ? page->n : 0);
+        *result = (struct result){ .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+        assert_int_equal(registry_find(member->registry, query, on_found, result), 0);
 }
 
-static void on_fetched(void *context, int error, const char *detail, struct ferry_metadata *metadata)
+static void find(struct member *member, const struct registry_query *query, struct result *result)
 {
-        result_set(context, error, detail, 0);
-        ferry_metadata_free(metadata);
+        find_begin(member, query, result);
+        result_await(result);
 }
+
+static const struct registry_query any = { .limit = 10 };
 
 #define OK "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
 #define HEADER "{\"header\":{\"revision\":\"5\"}"
@@ -251,54 +304,22 @@ static const struct lie {
 TEST(what_a_registry_says_is_not_believed)
 {
         for (size_t i = 0; i < UNIT_COUNT(lies); i++) {
-                const struct registry_query query = { .limit = 10 };
-                struct result result = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0, "", 0 };
                 struct member *member = member_of(lies[i].answer, lies[i].fill);
                 const uint64_t began = clock_now_us();
+                struct result result;
 
-                assert_int_equal(registry_find(member->registry, &query, on_found, &result), 0);
-                result_await(&result);
-                if (result.error != (lies[i].empty ? 0 : FERRY_E_PEER_UNREACHABLE) || result.n != 0)
-                        fail_msg("%s: %d %s, %zu", lies[i].what, result.error, result.detail, result.n);
+                (void)test_row(lies[i].what);
+                find(member, &any, &result);
+                assert_int_equal(result.error, lies[i].empty ? 0 : FERRY_E_PEER_UNREACHABLE);
+                assert_int_equal(result.page.n, 0);
                 if (!lies[i].empty && (!*result.detail || !strstr(result.detail, lies[i].detail ?: "")))
-                        fail_msg("%s: %s", lies[i].what, result.detail);
-                if (clock_now_us() - began > 10000 * 1000)
-                        fail_msg("%s: it took too long", lies[i].what);
+                        fail_msg("%s", result.detail);
+                /* It starts nevertheless. */
+                assert_int_equal(join(member, "a", 17), 0);
+                assert_int_equal(status_of(member), REGISTRY_UNREACHABLE);
+                assert_true(clock_now_us() - began < 10000 * 1000);
                 test_release(member);
         }
-}
-
-TEST(a_worker_starts_whatever_its_registry_says)
-{
-        static const struct registry_entry self = { .name = "a", .epoch = 17 };
-
-        for (size_t i = 0; i < UNIT_COUNT(lies); i++) {
-                struct member *member = member_of(lies[i].answer, lies[i].fill);
-                const uint64_t began = clock_now_us();
-                struct registry_view view;
-                char message[256];
-
-                if (registry_join(member->registry, &self, message, sizeof(message)) != 0)
-                        fail_msg("%s: %s", lies[i].what, message);
-                if (clock_now_us() - began > 10000 * 1000)
-                        fail_msg("%s: it took too long", lies[i].what);
-                registry_get_view(member->registry, &view);
-                if (view.status != REGISTRY_UNREACHABLE)
-                        fail_msg("%s: %s", lies[i].what, registry_status_name(view.status));
-                test_release(member);
-        }
-}
-
-/* A day, says the registry; the name would be lost until then if that were not true. */
-TEST(a_lease_is_renewed_as_often_as_the_operator_wants)
-{
-        static const struct registry_entry self = { .name = "a", .epoch = 17 };
-        struct member *member = member_of(OK "{\"ID\":\"7\",\"TTL\":\"86400\"}", 0);
-        char message[256];
-
-        member->liar->later = OK HEADER ",\"succeeded\":true,\"result\":{\"ID\":\"7\",\"TTL\":\"86400\"}}";
-        assert_int_equal(registry_join(member->registry, &self, message, sizeof(message)), 0);
-        WAIT_UNTIL(atomic_load(&member->liar->requests) > 2);
 }
 
 TEST(an_address_that_the_registry_says_is_checked_as_any)
@@ -317,7 +338,7 @@ TEST(an_address_that_the_registry_says_is_checked_as_any)
         };
 
         for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
-                struct result result = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0, "", 0 };
+                struct result result = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
                 struct member *member = member_of(cases[i].answer, 0);
                 char detail[256];
 
@@ -338,55 +359,27 @@ static int wake_later(void *context)
         return 0;
 }
 
-/* The questions are under way at once, so that each finds the first endpoint dead. */
+/* The questions are under way at once, so that each finds the last endpoint dead, which the first follows. */
 TEST(each_of_several_questions_reaches_the_endpoint_that_lives)
 {
-        enum { QUESTIONS = 5 };
-        const struct registry_query query = { .limit = 10 };
         struct answering_peer *dead = answering_peer_new(""), *lives = answering_peer_start(OK HEADER "}");
         struct member *member =
-                member_new(lives, text_format("etcd://127.0.0.1:%u,127.0.0.1:%u", dead->port, lives->port), NULL);
-        struct result results[QUESTIONS];
-        int (*wake)(void *context);
+                member_at(lives, text_format("etcd://127.0.0.1:%u,127.0.0.1:%u", lives->port, dead->port), NULL);
+        int (*wake)(void *context) = member->registry->wake;
+        struct result results[5];
 
         test_release(dead); /* nobody listens at its port */
-        member->registry->endpoint = 0;
-        wake = member->registry->wake;
+        member->registry->endpoint = 1;
         member->registry->wake = wake_later;
-        for (size_t i = 0; i < QUESTIONS; i++) {
-                results[i] = (struct result){ PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0, "", 0 };
-                assert_int_equal(registry_find(member->registry, &query, on_found, &results[i]), 0);
-        }
+        for (size_t i = 0; i < UNIT_COUNT(results); i++)
+                find_begin(member, &any, &results[i]);
         member->registry->wake = wake;
         assert_int_equal(wake(member->registry->wake_context), 0);
-        for (size_t i = 0; i < QUESTIONS; i++) {
+        for (size_t i = 0; i < UNIT_COUNT(results); i++) {
                 result_await(&results[i]);
-                if (results[i].error)
-                        fail_msg("question %zu: %s", i, results[i].detail);
+                assert_int_equal(results[i].error, 0);
         }
-        assert_int_equal(member->registry->endpoint, 1); /* the next one is asked there */
-}
-
-static void ask(struct member *member, struct result *result)
-{
-        const struct registry_query query = { .limit = 10 };
-
-        *result = (struct result){ PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0, "", 0 };
-        assert_int_equal(registry_find(member->registry, &query, on_found, result), 0);
-}
-
-TEST(the_first_endpoint_follows_the_last)
-{
-        struct answering_peer *dead = answering_peer_new(""), *lives = answering_peer_start(OK HEADER "}");
-        struct member *member =
-                member_new(lives, text_format("etcd://127.0.0.1:%u,127.0.0.1:%u", lives->port, dead->port), NULL);
-        struct result result;
-
-        test_release(dead);
-        member->registry->endpoint = 1;
-        ask(member, &result);
-        result_await(&result);
-        assert_int_equal(result.error, 0);
+        assert_int_equal(member->registry->endpoint, 0); /* the next one is asked there */
 }
 
 /* ---- a registry that wants to know who asks ---- */
@@ -412,12 +405,11 @@ TEST(a_token_that_cannot_be_sent_is_not_taken)
                 struct answering_peer *liar = answering_peer_new(test_row(rows[i].answer));
                 struct result result;
                 struct member *member =
-                        member_new(liar, text_format("etcd://127.0.0.1:%u", liar->port), "name:password");
+                        member_at(liar, text_format("etcd://127.0.0.1:%u", liar->port), "name:password");
 
                 liar->later = OK HEADER "}";
                 (void)answering_peer_go(liar);
-                ask(member, &result);
-                result_await(&result);
+                find(member, &any, &result);
                 assert_int_equal(result.error, rows[i].good ? 0 : FERRY_E_PEER_UNREACHABLE);
                 assert_int_equal(atomic_load(&liar->requests), rows[i].good ? 2 : 1);
                 test_release(member);
@@ -430,10 +422,10 @@ TEST(a_token_is_renewed_once_for_a_question)
         static const char refused[] = "HTTP/1.1 401 No\r\nConnection: close\r\n\r\n";
         const char *const answers[] = { TOKEN("\"a\""), refused, TOKEN("\"b\""), refused };
         struct answering_peer *peer = answering_peer_new(NULL);
-        struct member *member = member_new(peer, text_format("etcd://127.0.0.1:%u", peer->port), "name:password");
+        struct member *member = member_at(peer, text_format("etcd://127.0.0.1:%u", peer->port), "name:password");
         struct result result;
 
-        ask(member, &result);
+        find_begin(member, &any, &result);
         for (size_t i = 0; i < UNIT_COUNT(answers); i++) {
                 int fd = accept(peer->fd, NULL, NULL);
                 char request[REQUEST_SIZE];
@@ -448,56 +440,187 @@ TEST(a_token_is_renewed_once_for_a_question)
         assert_int_equal(result.error, FERRY_E_PEER_REFUSED);
 }
 
+/* The wait of 50 s ends, and the list is asked for. */
+TEST(a_watch_that_floods_or_fails_ends)
+{
+        const struct registry_query query = { .limit = 10, .wait_ms = 50000 };
+
+        FOR_EACH_TEXT (start, OK, "HTTP/1.1 500 No\r\nConnection: close\r\n\r\n") {
+                struct answering_peer *liar = answering_peer_new(start);
+                struct result result;
+
+                liar->fill = 1 << 20;
+                liar->later = OK HEADER ",\"more\":false}";
+                struct member *member =
+                        member_at(answering_peer_go(liar), text_format("etcd://127.0.0.1:%u", liar->port), NULL);
+                find(member, &query, &result);
+                assert_int_equal(result.error, FERRY_E_PEER_UNREACHABLE); /* that answer is too long as well */
+                assert_int_equal(atomic_load(&liar->requests), 2);
+                test_release(member);
+        }
+}
+
 TEST(what_is_asked_ends_with_the_worker)
 {
         const struct registry_query query = { .limit = 10, .wait_ms = 50000 };
-        struct result result = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0, "", 0 };
         struct member *member = member_of(NULL, 0);
+        struct result results[2];
 
-        assert_int_equal(registry_find(member->registry, &query, on_found, &result), 0);
+        find_begin(member, &query, &results[0]);
+        find_begin(member, &any, &results[1]);
         member->peers = peers_free(member->peers);
-        result_await(&result);
-        assert_int_equal(result.error, FERRY_E_CANCELLED);
-        assert_int_equal(registry_find(member->registry, &query, on_found, &result), FERRY_E_CANCELLED);
+        for (size_t i = 0; i < UNIT_COUNT(results); i++) {
+                result_await(&results[i]);
+                assert_int_equal(results[i].error, FERRY_E_CANCELLED);
+        }
+        assert_int_equal(registry_find(member->registry, &query, on_found, &results[0]), FERRY_E_CANCELLED);
+}
+
+/* ---- a real etcd ---- */
+
+static struct etcd etcd;
+static unsigned n_prefixes; /* of the test: what one that failed left behind is not in the way of the next */
+
+#define NEEDS_ETCD()                                                                                                   \
+        do {                                                                                                           \
+                n_prefixes++;                                                                                          \
+                if (!etcd.pid)                                                                                         \
+                        skip();                                                                                        \
+        } while (0)
+
+static struct member *etcd_member(const char *user, uint64_t ttl_ms)
+{
+        const struct registry_config config = {
+                .url = etcd.url, .prefix = text_format("/test/%u", n_prefixes), .ttl_ms = ttl_ms, .user = user
+        };
+
+        return member_new(NULL, &config);
+}
+
+/* A worker that is registered. */
+static struct member *etcd_joined(const char *name, uint64_t epoch, const char *user, uint64_t ttl_ms)
+{
+        struct member *member = etcd_member(user, ttl_ms);
+
+        assert_int_equal(join(member, name, epoch), 0);
+        WAIT_UNTIL(status_of(member) == REGISTRY_REGISTERED);
+        return member;
+}
+
+/* Until etcd, of a busy machine, answers in time. */
+static void find_answered(struct member *member, const struct registry_query *query, struct result *result)
+{
+        WAIT_UNTIL((find(member, query, result), result->error != FERRY_E_PEER_UNREACHABLE));
+        assert_int_equal(result->error, 0);
+}
+
+/* The epoch that a name has; 0 = it is not there. */
+static uint64_t epoch_of(struct member *member, const char *name)
+{
+        const struct registry_query query = { .name = name };
+        struct result result;
+
+        find_answered(member, &query, &result);
+        return result.page.n ? result.epochs[0] : 0;
+}
+
+TEST(the_value_has_no_secret_and_ends_with_the_worker)
+{
+        const char *answer;
+        struct member *a;
+
+        NEEDS_ETCD();
+        a = etcd_joined("a", 17, NULL, 10 * TTL_MS);
+        answer = etcd_ask(&etcd, "/v3/kv/range", "{\"key\":\"AA==\",\"range_end\":\"AA==\"}"); /* all keys */
+        assert_null(strstr(strstr(answer, "\"value\"") + 1, "\"value\""));
+        /* {"epoch":"0000000000000011","name":"a","version":"1","http":"http://127.0.0.1:9300"}: nothing more is ever
+         * there */
+        assert_non_null(strstr(answer,
+                               "\"value\":\"eyJlcG9jaCI6IjAwMDAwMDAwMDAwMDAwMTEiLCJuYW1lIjoiYSIsInZlcnNpb24iOiIx"
+                               "IiwiaHR0cCI6Imh0dHA6Ly8xMjcuMC4wLjE6OTMwMCJ9\""));
+        registry_leave(a->registry);
+        registry_await_left(a->registry, WAIT_MS);
+        assert_int_equal(status_of(a), REGISTRY_LEFT);
+        assert_int_equal(epoch_of(a, "a"), 0);
+}
+
+TEST(a_user_of_etcd_is_let_in_and_nobody_else)
+{
+        static const char *const strangers[] = { NULL, "root:wrong", "nobody:right" };
+        struct result result;
+        struct member *a, *b;
+
+        NEEDS_ETCD();
+        (void)etcd_ask(&etcd, "/v3/auth/user/add", "{\"name\":\"root\",\"password\":\"right\"}");
+        (void)etcd_ask(&etcd, "/v3/auth/user/grant", "{\"user\":\"root\",\"role\":\"root\"}");
+        (void)etcd_ask(&etcd, "/v3/auth/enable", "{}");
+        a = etcd_joined("a", 17, "root:right", TTL_MS);
+        for (size_t i = 0; i < UNIT_COUNT(strangers); i++) {
+                b = etcd_member(strangers[i], TTL_MS);
+                assert_int_equal(join(b, "b", 18), 0);
+                WAIT_UNTIL(status_of(b) == REGISTRY_UNREACHABLE);
+                find(b, &any, &result);
+                assert_int_not_equal(result.error, 0);
+                assert_non_null(strstr(result.detail, "etcdserver: ")); /* in its own words */
+                test_release(b);
+        }
+        etcd_start_again(&etcd, false); /* it has forgotten the tokens that it gave */
+        WAIT_UNTIL(epoch_of(a, "a") == 17);
+        etcd_start_again(&etcd, true);
+}
+
+/* Pages until the last one; each member is there once. */
+static void assert_all_there(struct member *member)
+{
+        struct registry_query query = { .limit = PAGE };
+        bool seen[MEMBERS] = { false };
+        size_t n = 0, pages = 0;
+        struct result result;
+
+        do {
+                find_answered(member, &query, &result);
+                for (size_t i = 0; i < result.page.n; i++, n++) {
+                        uint64_t number = result.epochs[i] - 1;
+
+                        assert_true(number < MEMBERS && !seen[number]);
+                        seen[number] = true;
+                }
+                query.after = result.page.cursor;
+                pages++;
+        } while (query.after);
+        assert_int_equal(n, MEMBERS);
+        assert_int_equal(pages, (MEMBERS + PAGE - 1) / PAGE);
+}
+
+TEST(a_hundred_workers_live_through_a_restart)
+{
+        struct member *members[MEMBERS];
+
+        NEEDS_ETCD();
+        for (size_t i = 0; i < MEMBERS; i++) /* a busy machine may take a while for so many */
+                members[i] = etcd_joined(text_format("w%zu", i), i + 1, NULL, 3 * TTL_MS);
+        assert_all_there(members[0]);
+        etcd_start_again(&etcd, true);
+        for (size_t i = 0; i < MEMBERS; i++)
+                WAIT_UNTIL(epoch_of(members[i], text_format("w%zu", i)) == i + 1);
+        assert_all_there(members[1]);
 }
 
 static int setup(void **state)
 {
         (void)state;
         log_set_level(LOG_ERROR);
+        if (etcd_is_here())
+                etcd_start(&etcd, NULL);
         return allowlist_new(NULL, 0, false, &loopback);
 }
 
 static int teardown(void **state)
 {
         (void)state;
+        etcd_clean(&etcd);
         loopback = allowlist_free(loopback);
         return 0;
 }
 
 TEST_GROUP(setup, teardown)
-
-/* A URL as long as any: the answer of etcd is longer than the lists that the JSON tree of the whole holds. */
-TEST(the_holder_of_a_name_is_read_however_long_its_value_is)
-{
-        struct registry_entry holder = { .name = "a", .epoch = 17, .http = "http://h:1/" };
-        struct ferry_json_errors errors = { 0 };
-        struct ferry_json *json = NULL;
-        struct etcd_put put;
-
-        memset(holder.http + strlen(holder.http), 'x', sizeof(holder.http) - 1 - strlen(holder.http));
-        memset(holder.version, '1', sizeof(holder.version) - 1);
-        memset(holder.data, '9', sizeof(holder.data) - 1);
-        char *value = registry_entry_encode(&holder), *base64 = ferry_base64_encode(value, strlen(value));
-        const char *text = text_format("{\"header\":{},\"responses\":[{\"response_range\":{\"kvs\":[{\"key\":\"cC9h\","
-                                       "\"lease\":\"7\",\"value\":\"%s\"}]}}]}",
-                                       base64);
-        assert_int_equal(ferry_json_parse(text, strlen(text), NULL, &json, &errors), 0);
-        assert_true(etcd_read_put(ferry_json_root(json), "p/", &put));
-        assert_false(put.put);
-        assert_int_equal(put.lease, 7);
-        assert_string_equal(put.holder.http, holder.http);
-        (void)ferry_json_free(json);
-        free(base64);
-        free(value);
-}

@@ -38,6 +38,14 @@ static void write_file(const char *text, size_t size)
         assert_int_equal(chmod(path, 0600), 0);
 }
 
+/* Options with some fields set. */
+#define GIVEN(...) given((struct worker_options){ __VA_ARGS__ })
+static struct worker_options given(struct worker_options options)
+{
+        worker_options_init(&options, false);
+        return options;
+}
+
 /* The error of these options; its sentence must name what is wrong. */
 static int error_of(const struct worker_options *options, const char *names)
 {
@@ -51,13 +59,13 @@ static int error_of(const struct worker_options *options, const char *names)
         return r;
 }
 
-TEST(defaults_take_the_place_of_zeros)
+TEST(what_is_not_given_has_its_default)
 {
-        const struct worker_options options = { 0 };
+        const struct worker_options options = GIVEN(0);
         struct worker_settings *settings = NULL;
 
         assert_int_equal(worker_settings_new(&options, &settings), 0);
-        assert_int_equal(settings->options.n_listen, 0);
+        assert_int_equal(settings->options.listen.n, 0);
         assert_true(settings->options.memory_limit > 0);
         assert_int_equal(settings->options.ttl_ms, 600000);
         assert_int_equal(settings->options.stall_ms, 30000);
@@ -70,8 +78,8 @@ TEST(defaults_take_the_place_of_zeros)
 TEST(strings_are_copied)
 {
         char name[] = "first", local[] = "/a", listen[] = "127.0.0.1:1";
-        const char *const list[] = { listen };
-        const struct worker_options options = { .name = name, .local = local, .listen = list, .n_listen = 1 };
+        char *list[] = { listen };
+        const struct worker_options options = GIVEN(.name = name, .local = local, .listen = { list, 1 });
         struct worker_settings *settings = NULL;
 
         assert_int_equal(worker_settings_new(&options, &settings), 0);
@@ -80,7 +88,7 @@ TEST(strings_are_copied)
         memset(listen, 'x', sizeof(listen) - 1);
         assert_string_equal(settings->options.name, "first");
         assert_string_equal(settings->options.local, "/a");
-        assert_string_equal(settings->options.listen[0], "127.0.0.1:1");
+        assert_string_equal(settings->options.listen.items[0], "127.0.0.1:1");
         worker_settings_free(settings);
 }
 
@@ -109,8 +117,8 @@ TEST(only_this_machines_addresses_are_loopback)
 
 TEST(listening_beyond_loopback_needs_a_token_or_a_word)
 {
-        static const char *const listen[] = { "127.0.0.1:0", "0.0.0.0:0" };
-        struct worker_options options = { .listen = listen, .n_listen = 2 };
+        char loopback[] = "127.0.0.1:0", beyond[] = "0.0.0.0:0", *listen[] = { loopback, beyond };
+        struct worker_options options = GIVEN(.listen = { listen, 2 });
 
         assert_int_equal(error_of(&options, "--token-file"), -EINVAL);
         assert_int_equal(error_of(&options, "0.0.0.0:0"), -EINVAL);
@@ -124,8 +132,8 @@ TEST(listening_beyond_loopback_needs_a_token_or_a_word)
 
 TEST(a_peer_token_alone_does_not_guard_a_worker)
 {
-        static const char *const listen[] = { "0.0.0.0:0" };
-        const struct worker_options options = { .listen = listen, .n_listen = 1, .peer_token_file = path };
+        char beyond[] = "0.0.0.0:0", *listen[] = { beyond };
+        const struct worker_options options = GIVEN(.listen = { listen, 1 }, .peer_token_file = path);
 
         write_file(SECRET "\n", strlen(SECRET "\n"));
         assert_int_equal(error_of(&options, "--token-file"), -EINVAL);
@@ -133,7 +141,7 @@ TEST(a_peer_token_alone_does_not_guard_a_worker)
 
 TEST(a_token_is_one_line_without_its_end)
 {
-        const struct worker_options options = { .token_file = path };
+        const struct worker_options options = GIVEN(.token_file = path);
 
         FOR_EACH_TEXT (text, SECRET, SECRET "\n", SECRET "\r\n", SECRET "\n\n") {
                 struct worker_settings *settings = NULL;
@@ -159,7 +167,7 @@ TEST(token_files_that_hold_no_token_are_refused)
                     { "\xc3\xa4\n", 3 },
                     { "s3cret-of-15-ch\n", 16 } };
         static char large[5000];
-        struct worker_options options = { .token_file = path };
+        struct worker_options options = GIVEN(.token_file = path);
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++) {
                 write_file(bad[i].text, bad[i].size);
@@ -184,7 +192,7 @@ static void count_line(void *context, const char *level, const char *line)
 /* Etcd's password is its own, and may be short. */
 TEST(a_registry_user_is_a_name_and_any_password)
 {
-        const struct worker_options options = { .registry = "etcd://h:1", .registry_user_file = path };
+        const struct worker_options options = GIVEN(.registry = "etcd://h:1", .registry_user_file = path);
         struct worker_settings *settings = NULL;
         int warnings = 0;
 
@@ -201,7 +209,7 @@ TEST(a_registry_user_is_a_name_and_any_password)
 
 TEST(both_tokens_may_not_be_the_same)
 {
-        const struct worker_options options = { .token_file = path, .peer_token_file = path };
+        const struct worker_options options = GIVEN(.token_file = path, .peer_token_file = path);
 
         write_file(SECRET "\n", strlen(SECRET "\n"));
         assert_int_equal(error_of(&options, "same token"), -EINVAL);
@@ -214,7 +222,7 @@ TEST(a_name_that_metadata_cannot_carry_is_refused)
         struct worker_settings *settings;
 
         for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-                struct worker_options options = { .name = names[i] };
+                struct worker_options options = GIVEN(.name = names[i]);
 
                 assert_int_equal(worker_settings_new(&options, &settings), -EINVAL);
                 assert_non_null(strstr(ferry_worker_error(), "name"));
@@ -223,17 +231,17 @@ TEST(a_name_that_metadata_cannot_carry_is_refused)
 
 TEST(certificates_come_with_keys_and_are_pem)
 {
-        struct worker_options options = { .tls_cert = path };
+        struct worker_options options = GIVEN(.tls_cert = path);
 
         write_file(SECRET "\n", strlen(SECRET "\n"));
         assert_int_equal(error_of(&options, "--tls-key"), -EINVAL);
         options.tls_key = path;
         assert_int_equal(error_of(&options, "not a PEM file"), -EINVAL);
-        options = (struct worker_options){ .peer_key = path };
+        options = GIVEN(.peer_key = path);
         assert_int_equal(error_of(&options, "--peer-cert"), -EINVAL);
-        options = (struct worker_options){ .transports = "tcp" };
+        options = GIVEN(.transports = "tcp");
         assert_int_equal(error_of(&options, "--data-listen"), -EINVAL);
-        options = (struct worker_options){ .peer_ca = "/nonexistent/ca" };
+        options = GIVEN(.peer_ca = "/nonexistent/ca");
         assert_int_equal(error_of(&options, "--peer-ca"), -ENOENT);
 }
 

@@ -77,10 +77,4 @@ char *ferry_base64_encode(const void *data, size_t size);
  */
 int ferry_base64_decode(const char *text, size_t length, void **ret_data, size_t *ret_size);
 
-/*
- * "64", "4k", "1MiB", "1.5G", "2GB" in bytes. k/K, M, G, T with or without iB are powers of 1024; "kB", "MB", "GB",
- * "TB" are powers of 1000. false when the text is not a size or does not fit below 2^53.
- */
-bool ferry_size_parse(const char *text, uint64_t *ret_size);
-
 #endif

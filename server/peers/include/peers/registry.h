@@ -73,7 +73,7 @@ struct registry *registry_free(struct registry *registry);
 enum registry_status {
         REGISTRY_REGISTERING,
         REGISTRY_REGISTERED,
-        REGISTRY_NAME_TAKEN,  /* a live worker has the name */
+        REGISTRY_NAME_TAKEN,  /* another worker has the name, or had it when it died; retried */
         REGISTRY_UNREACHABLE, /* no endpoint answers, or none accepts; retried */
         REGISTRY_LEFT,
 };
@@ -83,9 +83,9 @@ const char *registry_status_name(enum registry_status status);
 
 /*
  * Registers self (copied) and keeps it registered until registry_leave. Waits for the result: 0: registered, or the
- * registry does not answer (logged; retried); -EADDRINUSE with a sentence in message: a live worker has the name. The
- * name of a dead worker becomes free with the rest of its lease, for which this waits at most 15 s; after that the
- * peers' thread goes on. Once.
+ * registry does not answer (logged; retried); -EADDRINUSE with a sentence in message: a live worker has the name, which
+ * is taken longer than a dead worker would keep it. Waits at most 15 s for that; after that the peers' thread goes on.
+ * Once.
  */
 int registry_join(struct registry *registry, const struct registry_entry *self, char *message, size_t message_size);
 
