@@ -199,7 +199,7 @@ static bool http_asks_consent(const struct ferry_exchange *e)
 /* Adds a header of up to two parts. false: memory is short. */
 static bool http_add_header(struct http_try *t, const char *name, const char *value)
 {
-        FERRY_CLEANUP(cleanup_free) char *line = NULL;
+        FERRY_CLEANUP(cleanup_secret) char *line = NULL;
         if (asprintf(&line, "%s%s", name, value) < 0) {
                 line = NULL;
                 return false;
