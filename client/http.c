@@ -10,8 +10,8 @@
 #include <time.h>
 
 #include <ferry/clock.h>
+#include <ferry/curl.h>
 #include <ferry/encoding.h>
-#include <ferry/http_only.h>
 
 #include "client_internal.h"
 
@@ -196,18 +196,16 @@ static bool http_asks_consent(const struct ferry_exchange *e)
         return e->source && e->source_size > HTTP_CONSENT_SIZE;
 }
 
-/* Adds a header of up to two parts. false: memory is short. */
+/* Adds a header of up to two parts, which may be a token. false: memory is short. */
 static bool http_add_header(struct http_try *t, const char *name, const char *value)
 {
-        FERRY_CLEANUP(cleanup_secret) char *line = NULL;
-        if (asprintf(&line, "%s%s", name, value) < 0) {
-                line = NULL;
+        char *line;
+        if (asprintf(&line, "%s%s", name, value) < 0)
                 return false;
-        }
-        struct curl_slist *longer = curl_slist_append(t->headers, line);
-        if (longer)
-                t->headers = longer;
-        return longer != NULL;
+        bool added = ferry_header_add(&t->headers, line);
+        explicit_bzero(line, strlen(line));
+        free(line);
+        return added;
 }
 
 /* Where the body ends is told by libcurl, once. */
@@ -477,9 +475,7 @@ int http_try_end(struct http_try *t, CURLcode code)
         (void)curl_multi_remove_handle(t->f->multi, t->easy); /* closes the connection of one that has not ended */
         curl_easy_setopt(t->easy, CURLOPT_ERRORBUFFER, NULL);
         curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, NULL);
-        for (struct curl_slist *header = t->headers; header; header = header->next)
-                explicit_bzero(header->data, strlen(header->data)); /* a token may be among them */
-        curl_slist_free_all(t->headers);
+        ferry_headers_free(t->headers);
         t->headers = NULL;
         http_explain(t, code, result);
         if (result != 0)
