@@ -80,22 +80,12 @@ static void fake_look(void *context)
         pthread_mutex_unlock(&f->data_plane.lock);
 }
 
-static void fake_poll(void *context, uint64_t total)
-{
-        struct fixture *f = context;
-
-        assert_int_equal(total, 4096);
-        f->data_plane.n_polls++;
-        if (f->data_plane.end_in_poll)
-                f->data_plane.transfer.ended(f->data_plane.transfer.context, f->data_plane.end_in_poll);
-}
-
 static void fixture_store(struct fixture *f, const struct operation_limits *limits)
 {
         struct operation_config config = {
                 .epoch = EPOCH,
                 .limits = *limits,
-                .data_plane = { fake_start, fake_cancel, fake_revoke, fake_look, f, .poll = fake_poll },
+                .data_plane = { fake_start, fake_cancel, fake_revoke, fake_look, f },
                 .loop = f->loop,
                 .metrics = f->metrics,
                 .observer = f->observer,
