@@ -45,6 +45,7 @@ struct http_request {
          * memory when it refuses the rest of the request by itself.
          */
         const char *method, *path, *version;
+        const char *target_end; /* where the raw target ended; not to be read (head.h) */
         struct http_headers headers;
         struct http_query query;
         const struct http_route *route;       /* NULL = none */
