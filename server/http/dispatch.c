@@ -93,10 +93,8 @@ static bool find_route(struct http_request *request)
 
         request->route =
                 request->slash_hidden ? NULL : route_find(request->method, request->path, request->resource_id);
-        if (request->route) {
-                request->usual = &request->server->usual[(size_t)(request->route - http_routes) * HTTP_USUAL_COUNT];
+        if (request->route)
                 return true;
-        }
         if (!request->slash_hidden && route_allow(request->path, allow, sizeof(allow))) {
                 request_header(request, "Allow", "%s", allow);
                 request_problem(request, FERRY_E_METHOD_NOT_ALLOWED, "Allowed: %s", allow);

@@ -49,7 +49,6 @@ struct http_request {
         struct http_headers headers;
         struct http_query query;
         const struct http_route *route;       /* NULL = none */
-        _Atomic(struct metric *) *usual;      /* the route's cached metrics (counters.h); NULL = no route */
         char resource_id[FERRY_ID_TEXT_SIZE]; /* the text in place of {id}; "" = none, or longer than any id */
         char id[REQUEST_ID_SIZE];
         bool cross_origin;
