@@ -61,7 +61,7 @@ void peer_unindex(struct peer *peer);
  * others of two windows, and one chunk while fewer than PEER_WINDOWS_MAX are in flight: one alone has one window, and
  * one that stands still, since a GPU of either side does or a followed read is late, leaves room to the others.
  */
-enum { PEER_WINDOWS_MAX = 8 };
+enum { PEER_WINDOWS_MAX = 4 };
 bool peer_has_room(const struct peer *peer, uint64_t own, uint64_t in_flight);
 
 static inline bool peer_is_usable(const struct peer *peer)

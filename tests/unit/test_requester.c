@@ -21,7 +21,7 @@ TEST(a_transfer_leaves_to_the_others_as_much_as_it_has)
         assert_int_equal(asked_beside(0), TOTAL); /* the window */
         assert_int_equal(asked_beside(TOTAL), TOTAL / 2);
         assert_int_equal(asked_beside(2 * TOTAL), 4 * CHUNK); /* one request, whatever the others have … */
-        assert_int_equal(asked_beside(8 * TOTAL), 0);         /* … but for this */
+        assert_int_equal(asked_beside(4 * TOTAL), 0);         /* … but for this */
 }
 
 TEST(a_transfer_that_stands_still_lets_the_next_one_ask)
