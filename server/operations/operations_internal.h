@@ -141,7 +141,7 @@ struct operation {
         struct loop_timer timer;
         uint64_t armed_us;
 
-        struct operation *older, *newer; /* in the store's list in order of creation */
+        struct operation *older, *newer;                 /* in the store's list in order of creation */
         struct operation *terminal_prev, *terminal_next; /* in the store's list while terminal and not deleted */
         struct operation *started_next;                  /* deferred_actions' */
         struct operation *ended_next;                    /* deferred_actions' */
@@ -254,7 +254,7 @@ struct operation_store {
 
         pthread_mutex_t lock;
         struct operation *by_id;
-        struct operation *oldest; /* utlist; all in by_id, in order of creation */
+        struct operation *oldest;   /* utlist; all in by_id, in order of creation */
         struct operation *terminal; /* oldest first */
         size_t n_terminal;
         size_t n_live;   /* with deleted ones that are not quiet yet */
