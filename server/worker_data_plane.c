@@ -299,13 +299,6 @@ void data_plane_held_reads_retry(void *context)
         engine_held_reads_retry(data_plane->engine);
 }
 
-void data_plane_poll(void *context, uint64_t total)
-{
-        struct data_plane *data_plane = context;
-
-        engine_poll(data_plane->engine, total);
-}
-
 /* ---- life ---- */
 
 int data_plane_new(struct engine *engine, struct data_plane **ret_data_plane)

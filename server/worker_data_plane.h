@@ -32,6 +32,5 @@ void data_plane_transfer_cancel(void *data_plane, uint64_t id, int reason);
 void data_plane_note_http(void *data_plane, const struct engine_http_note *note);
 void data_plane_claims_revoke(void *data_plane, uint64_t operation, int reason, int wire_reason);
 void data_plane_held_reads_retry(void *data_plane);
-void data_plane_poll(void *data_plane, uint64_t total);
 
 #endif

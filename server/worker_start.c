@@ -209,7 +209,6 @@ static int start_operations(struct ferry_worker *worker)
                                 .claims_revoke = data_plane_claims_revoke,
                                 .note_http = data_plane_note_http,
                                 .held_reads_retry = data_plane_held_reads_retry,
-                                .poll = data_plane_poll,
                                 .context = worker->data_plane },
                 .observer = { .changed = event_log_operation, .context = worker->events },
                 .loop = worker->loop,

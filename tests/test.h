@@ -92,6 +92,23 @@ uint64_t now_ms(void);
                                 fail_msg("%d s passed without: %s", WAIT_MS / 1000, #condition);                       \
         } while (0)
 
+/* How often something has happened, told by any thread. What a thread wrote before it rings, whoever awaits it sees. */
+struct bell {
+        pthread_mutex_t lock;
+        pthread_cond_t rung;
+        unsigned times;
+};
+
+#define BELL                                                                                                           \
+        (struct bell)                                                                                                  \
+        {                                                                                                              \
+                PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0                                                 \
+        }
+
+void bell_ring(struct bell *bell);
+/* Waits, at most WAIT_MS, until it has been rung so often in all. */
+void bell_await(struct bell *bell, unsigned times);
+
 bool wait_more(uint64_t began_ms);
 bool wait_signal(pthread_cond_t *changed, pthread_mutex_t *lock, uint64_t began_ms);
 

@@ -30,3 +30,18 @@ bool wait_signal(pthread_cond_t *changed, pthread_mutex_t *lock, uint64_t began_
         (void)pthread_mutex_unlock(lock); /* for what the teardown does */
         return false;
 }
+
+void bell_ring(struct bell *bell)
+{
+        pthread_mutex_lock(&bell->lock);
+        bell->times++;
+        pthread_cond_broadcast(&bell->rung);
+        pthread_mutex_unlock(&bell->lock);
+}
+
+void bell_await(struct bell *bell, unsigned times)
+{
+        pthread_mutex_lock(&bell->lock);
+        WAIT_SIGNAL(&bell->rung, &bell->lock, bell->times >= times);
+        pthread_mutex_unlock(&bell->lock);
+}

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "counters.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include <ferry/error.h>
 
@@ -47,7 +45,7 @@ static void count_problems(struct http_server *server)
                 (void)metric_get(server->problems, &codes[i]);
 }
 
-int counters_init(struct http_server *server, size_t n_routes)
+void counters_init(struct http_server *server)
 {
         static const char *const request_labels[] = { "route", "code" };
         struct metrics *metrics = server->config.metrics;
@@ -65,41 +63,20 @@ int counters_init(struct http_server *server, size_t n_routes)
                 metric_single(metrics, METRIC_GAUGE, "ferry_event_readers", "Clients that read a stream of events.");
         server->events_missed = metric_single(metrics, METRIC_COUNTER, "ferry_events_missed_total",
                                               "Events that a reader was too late for, by all readers.");
-        server->usual = calloc(n_routes * HTTP_USUAL_COUNT, sizeof(*server->usual));
-        return server->usual ? 0 : -ENOMEM;
 }
 
-void counters_destroy(struct http_server *server)
+/* route: operationId. */
+static void count_answer(struct http_server *server, const char *route, unsigned status)
 {
-        free(server->usual);
+        char code[12];
+
+        (void)snprintf(code, sizeof(code), "%u", status);
+        metric_add(metric_get(server->requests, (const char *const[]){ route, code }), 1);
 }
 
-/* The cache slot of a status; NULL: not one of the usual ones. */
-static _Atomic(struct metric *) *usual_slot(const struct http_request *request, unsigned status)
-{
-        static const unsigned usual[HTTP_USUAL_COUNT] = { 200, 201, 204 };
-
-        for (size_t i = 0; request->usual && i < HTTP_USUAL_COUNT; i++)
-                if (usual[i] == status)
-                        return &request->usual[i];
-        return NULL;
-}
-
-/* Caches the usual series: a look-up takes a lock that all threads share. */
 void counters_answered(const struct http_request *request, unsigned status)
 {
-        _Atomic(struct metric *) *slot = usual_slot(request, status);
-        struct metric *metric = slot ? atomic_load(slot) : NULL;
-        char code[12];
-        const char *labels[] = { request->route ? request->route->operation_id : "none", code };
-
-        if (!metric) {
-                snprintf(code, sizeof(code), "%u", status);
-                metric = metric_get(request->server->requests, labels);
-                if (slot)
-                        atomic_store(slot, metric);
-        }
-        metric_add(metric, 1);
+        count_answer(request->server, request->route ? request->route->operation_id : "none", status);
 }
 
 void counters_problem(struct http_server *server, int error)
@@ -111,9 +88,6 @@ void counters_problem(struct http_server *server, int error)
 
 void counters_refused(struct http_server *server, int error)
 {
-        char code[12];
-
-        (void)snprintf(code, sizeof(code), "%u", problem_status(error));
         counters_problem(server, error);
-        metric_add(metric_get(server->requests, (const char *const[]){ "none", code }), 1);
+        count_answer(server, "none", problem_status(error));
 }

@@ -2,14 +2,11 @@
 #ifndef HTTP_COUNTERS_H
 #define HTTP_COUNTERS_H
 
-#include <stddef.h>
-
 struct http_request;
 struct http_server;
 
-/* Registers the HTTP metrics. 0 or -ENOMEM. */
-int counters_init(struct http_server *server, size_t n_routes);
-void counters_destroy(struct http_server *server);
+/* Registers the HTTP metrics. */
+void counters_init(struct http_server *server);
 
 /* ---- any thread: */
 

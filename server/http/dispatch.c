@@ -44,13 +44,13 @@ static void read_headers(struct http_request *request)
 {
         struct header_context context = { .request = request };
 
-        head_parts_begin(&context.parts, request->version);
+        head_parts_begin(&context.parts, request->target_end, request->version);
         MHD_get_connection_values_n(request->connection->mhd, MHD_HEADER_KIND, take_header, &context);
         if (!request->server->watch_heads)
                 return;
         const union MHD_ConnectionInfo *size =
                 MHD_get_connection_info(request->connection->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
-        request->head_fault |= !size || !head_parts_end(&context.parts, request->method + size->header_size);
+        request->head_fault = !size || !head_parts_end(&context.parts, request->method + size->header_size);
 }
 
 struct query_context {
@@ -93,10 +93,8 @@ static bool find_route(struct http_request *request)
 
         request->route =
                 request->slash_hidden ? NULL : route_find(request->method, request->path, request->resource_id);
-        if (request->route) {
-                request->usual = &request->server->usual[(size_t)(request->route - http_routes) * HTTP_USUAL_COUNT];
+        if (request->route)
                 return true;
-        }
         if (!request->slash_hidden && route_allow(request->path, allow, sizeof(allow))) {
                 request_header(request, "Allow", "%s", allow);
                 request_problem(request, FERRY_E_METHOD_NOT_ALLOWED, "Allowed: %s", allow);

@@ -32,12 +32,13 @@ enum head_verdict head_classify(const char *bytes, size_t n, int *ret_error, con
 
 /*
  * Checks the heads that only libmicrohttpd sees: later ones of a connection, and all within TLS. libmicrohttpd 0.9
- * splits a head in its buffer: it ends a line's text at a NUL, whatever follows, and at a CR or an LF alone, and
- * appends a folded line to the *name* of the header before. In all these cases the parts that it hands out are not two
- * bytes apart, which is what this checks. Versions from 1.0 on refuse such heads by themselves.
+ * splits a head where it lies: it ends a line's text at a NUL, whatever follows, and at an LF alone, and copies the
+ * *name* of a header before a folded line, with that line, to another place. In all these cases the strings that it
+ * hands out are not as far apart as those of a head without hidden parts. Their distances are all that this looks at,
+ * no byte outside them. Versions from 1.0.0 on refuse such heads by themselves.
  *
- * Of chunks, 0.9 takes a CR or an LF alone for a line's end, too, and hands out nothing by which that could be seen. A
- * request with chunks is therefore the last one of its connection there: what hides in its body stays a body.
+ * Of chunks, 0.9 takes an LF alone for a line's end, too, and hands out nothing by which that could be seen. A request
+ * with chunks is therefore the last one of its connection there: what hides in its body stays a body.
  */
 struct head_parts {
         const char *at; /* the end of the last part */
@@ -46,10 +47,8 @@ struct head_parts {
 
 /* Whether this version of libmicrohttpd (MHD_get_version) needs the check. */
 bool head_parts_needed(const char *library_version);
-/* Whether the protocol version follows the target directly; target: from MHD_OPTION_URI_LOG_CALLBACK. */
-bool head_target_whole(const char *target);
-/* Starts after the request line, which ends with version. */
-void head_parts_begin(struct head_parts *parts, const char *version);
+/* Starts with the request line. target_end: where the target ended in MHD_OPTION_URI_LOG_CALLBACK. */
+void head_parts_begin(struct head_parts *parts, const char *target_end, const char *version);
 /* Takes the headers in their order. */
 void head_parts_add(struct head_parts *parts, const char *name, const char *value);
 /* Whether the head, which ends at end, consists of these parts alone. */

@@ -35,8 +35,6 @@ struct http_listener {
         const char *authority; /* host:port in url, the usual Host header; not of a Unix socket */
 };
 
-enum { HTTP_USUAL_COUNT = 3 };
-
 /* Why a connection was ended: the head, the body or the reading of the answer took too long. */
 enum http_slow { HTTP_SLOW_HEAD, HTTP_SLOW_BODY, HTTP_SLOW_READER, HTTP_SLOW_COUNT };
 
@@ -58,7 +56,6 @@ struct http_server {
         struct idempotency *idempotency; /* has its own lock */
         struct metric_family *requests;  /* {route, code} */
         struct metric_family *problems;  /* {code} */
-        _Atomic(struct metric *) *usual; /* cache of counters, by route and usual status; NULL = not looked up yet */
         atomic_size_t body_bytes;        /* counts against bodies_max */
         struct metric *bodies;
         struct metric *slow[HTTP_SLOW_COUNT], *refused_head, *evicted,

@@ -17,7 +17,6 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "body.h"
-#include "head.h"
 #include "http_internal.h"
 #include "memory/region.h"
 #include "operation_json.h"
@@ -42,7 +41,7 @@ struct http_request *request_new(struct http_server *server, struct http_connect
                 request->note->started_us = clock_now_us();
         request->target_hash = XXH3_64bits(target, strlen(target));
         request->target_fault = strstr(target, "%00") != NULL;
-        request->head_fault = server->watch_heads && !head_target_whole(target);
+        request->target_end = target + strlen(target);
         const char *slash = strcasestr(target, "%2f"), *query = strchr(target, '?');
         request->slash_hidden = slash && (!query || slash < query);
         return request;

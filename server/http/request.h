@@ -45,10 +45,10 @@ struct http_request {
          * memory when it refuses the rest of the request by itself.
          */
         const char *method, *path, *version;
+        const char *target_end; /* where the raw target ended; not to be read (head.h) */
         struct http_headers headers;
         struct http_query query;
         const struct http_route *route;       /* NULL = none */
-        _Atomic(struct metric *) *usual;      /* the route's cached metrics (counters.h); NULL = no route */
         char resource_id[FERRY_ID_TEXT_SIZE]; /* the text in place of {id}; "" = none, or longer than any id */
         char id[REQUEST_ID_SIZE];
         bool cross_origin;

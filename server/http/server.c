@@ -115,9 +115,8 @@ int http_server_new(const struct http_config *config, struct http_server **ret_s
         life_init(&server->life);
         credentials_source_init(&server->credentials);
         event_log_limits(config->events, &config->limits, config->operation_limits);
-        int error = counters_init(server, http_routes_count);
-        if (!error)
-                error = waits_new(&server->waits);
+        counters_init(server);
+        int error = waits_new(&server->waits);
         if (!error)
                 error = copier_new(on_copied, server, &server->copier);
         if (!error)
@@ -207,7 +206,6 @@ struct http_server *http_server_free(struct http_server *server)
         credentials_source_destroy(&server->credentials);
         waits_free(server->waits);
         life_destroy(&server->life);
-        counters_destroy(server);
         free(server->threads);
         free(server->listeners);
         free(server);

@@ -141,6 +141,7 @@ struct operation {
         struct loop_timer timer;
         uint64_t armed_us;
 
+        struct operation *older, *newer;                 /* in the store's list in order of creation */
         struct operation *terminal_prev, *terminal_next; /* in the store's list while terminal and not deleted */
         struct operation *started_next;                  /* deferred_actions' */
         struct operation *ended_next;                    /* deferred_actions' */
@@ -206,24 +207,6 @@ int slices_check_writable(const struct operation_slice *slices, size_t n, char d
 size_t slices_count_blocks(const struct operation_slice *slices, size_t n);
 void slices_copy_blocks(const struct operation_slice *slices, size_t n, uint64_t *to);
 
-/* ---- order.c: the operations in order of creation; guarded by the store's lock ---- */
-
-struct order_entry {
-        uint64_t serial;
-        struct operation *operation; /* NULL = removed */
-};
-
-struct creation_order {
-        struct order_entry *entries; /* ascending serials */
-        size_t n, n_removed, capacity;
-};
-
-/* 0 or -ENOMEM. */
-int order_append(struct creation_order *order, struct operation *operation);
-void order_remove(struct creation_order *order, const struct operation *operation);
-/* Index of the first entry with a higher serial. */
-size_t order_seek(const struct creation_order *order, uint64_t serial);
-
 /* ---- gone_ids.c: the last deleted ids, answered by 410 Gone; guarded by the store's lock ---- */
 
 struct gone_entry {
@@ -271,7 +254,7 @@ struct operation_store {
 
         pthread_mutex_t lock;
         struct operation *by_id;
-        struct creation_order order;
+        struct operation *oldest;   /* utlist; all in by_id, in order of creation */
         struct operation *terminal; /* oldest first */
         size_t n_terminal;
         size_t n_live;   /* with deleted ones that are not quiet yet */

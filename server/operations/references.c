@@ -16,7 +16,6 @@ void store_unref(struct operation_store *store)
 {
         if (atomic_fetch_sub_explicit(&store->refs, 1, memory_order_acq_rel) != 1)
                 return;
-        free(store->order.entries);
         gone_ids_clear(&store->gone_ids);
         (void)pthread_mutex_destroy(&store->lock);
         (void)pthread_mutex_destroy(&store->arrival_lock);

@@ -7,7 +7,7 @@
 /* The operations of a store: by id, and by pages in order of creation. */
 
 enum {
-        PAGE_STRIDE = 1024, /* entries that are looked at in one go */
+        PAGE_STRIDE = 1024, /* operations that are looked at in one go */
         BUCKETS_EACH = 4,
 };
 
@@ -23,24 +23,19 @@ int store_insert(struct operation_store *store, struct operation *operation)
 {
         int r;
 
-        operation->serial = ++store->last_serial;
-        r = order_append(&store->order, operation);
-        if (r < 0)
-                return r;
         HASH_ADD(hh, store->by_id, id, sizeof(operation->id), operation);
-        if (!operation->hh.tbl) {
-                order_remove(&store->order, operation);
+        if (!operation->hh.tbl)
                 return -ENOMEM;
-        }
         /* Else the buckets double whenever one is long by chance, again and again. */
         if (store->by_id->hh.tbl->num_buckets / BUCKETS_EACH >= store->config.limits.operations_max)
                 store->by_id->hh.tbl->noexpand = 1;
         r = deadline_arm(operation);
         if (r < 0) {
                 HASH_DELETE(hh, store->by_id, operation);
-                order_remove(&store->order, operation);
                 return r;
         }
+        operation->serial = ++store->last_serial;
+        DL_APPEND2(store->oldest, operation, older, newer);
         (void)operation_ref(operation);
         store->n_live++;
         store_count_pieces(store, operation, true);
@@ -53,7 +48,7 @@ void store_remove(struct operation *operation)
 
         HASH_DELETE(hh, store->by_id, operation);
         operation->hh.tbl = NULL;
-        order_remove(&store->order, operation);
+        DL_DELETE2(store->oldest, operation, older, newer);
         gone_ids_add(&store->gone_ids, operation->id);
         (void)operation_unref(operation);
 }
@@ -97,42 +92,51 @@ struct page {
         const struct operation_filter *filter;
         struct operation **items;
         size_t n, size;
-        uint64_t serial; /* of the last entry looked at; 0 = none */
-        uint64_t cursor; /* of the next page; 0 = this is the last */
+        uint64_t serial;      /* of the last operation looked at; 0 = none */
+        uint64_t cursor;      /* of the next page; 0 = this is the last */
+        struct operation *at; /* a reference; where the walk goes on, unless it has been removed; NULL = at the start */
 };
 
-/* How many entries follow serial in the page's order; *ret_next: index of the first of them. */
-static size_t page_left(const struct creation_order *order, const struct page *page, size_t *ret_next)
+/* The next one in the page's order; operation NULL: the first one. NULL: none. */
+static struct operation *page_next(const struct operation_store *store, const struct page *page,
+                                   const struct operation *operation)
 {
-        if (page->filter->newest) {
-                size_t n = page->serial ? order_seek(order, page->serial - 1) : order->n;
-
-                *ret_next = n - 1;
-                return n;
-        }
-        *ret_next = order_seek(order, page->serial);
-        return order->n - *ret_next;
+        if (!page->filter->newest)
+                return operation ? operation->newer : store->oldest;
+        if (!operation)
+                return store->oldest ? store->oldest->older : NULL; /* utlist: the last one */
+        return operation == store->oldest ? NULL : operation->older;
 }
 
-/* Looks at PAGE_STRIDE entries. true: the page is full and another one follows, or it is the last. */
-static bool page_fill(const struct creation_order *order, struct page *page)
+/* Whether the page, or one before it, has looked at the operation. */
+static bool page_is_past(const struct page *page, const struct operation *operation)
 {
-        size_t next, left = page_left(order, page, &next);
-
-        for (size_t i = 0; left > 0 && i < PAGE_STRIDE; i++, left--) {
-                const struct order_entry *entry = &order->entries[next];
-
-                next += page->filter->newest ? SIZE_MAX : 1;
-                page->serial = entry->serial;
-                if (entry->operation && page_wants(entry->operation, page->filter)) {
-                        if (page->n == page->size)
-                                return true;
-                        page->items[page->n++] = operation_ref(entry->operation);
-                        page->cursor = entry->serial;
-                }
-        }
-        if (left > 0)
+        if (!page->serial)
                 return false;
+        return page->filter->newest ? operation->serial >= page->serial : operation->serial <= page->serial;
+}
+
+/* Looks at PAGE_STRIDE operations. true: the page is full and another one follows, or it is the last. */
+static bool page_fill(struct operation_store *store, struct page *page)
+{
+        struct operation *operation = page->at && page->at->hh.tbl ? page->at : page_next(store, page, NULL);
+
+        page->at = operation_unref(page->at);
+        for (size_t i = 0; operation && i < PAGE_STRIDE; i++, operation = page_next(store, page, operation)) {
+                if (page_is_past(page, operation))
+                        continue;
+                page->serial = operation->serial;
+                if (!page_wants(operation, page->filter))
+                        continue;
+                if (page->n == page->size)
+                        return true;
+                page->items[page->n++] = operation_ref(operation);
+                page->cursor = operation->serial;
+        }
+        if (operation) {
+                page->at = operation_ref(operation);
+                return false;
+        }
         page->cursor = 0;
         return true;
 }
@@ -148,7 +152,7 @@ size_t operation_page(struct operation_store *store, const struct operation_filt
 
         while (!done) {
                 store_lock(store);
-                done = page_fill(&store->order, &page);
+                done = page_fill(store, &page);
                 store_unlock_plain(store);
         }
         *cursor = page.cursor;

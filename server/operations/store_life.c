@@ -36,23 +36,28 @@ static bool is_idle(const struct operation *operation)
         return ferry_kind_is_passive((int)operation->kind) && !operation->n_active;
 }
 
+/* From there on, the first one in order of creation that has not ended. NULL = none. */
+static struct operation *first_live(struct operation *operation)
+{
+        while (operation && operation_terminal(operation))
+                operation = operation->newer;
+        return operation;
+}
+
 /* Stops all operations, or the idle ones. With the lock held. Returns how many were live. */
 static size_t store_stop(struct operation_store *store, bool only_idle, struct deferred_actions *deferred)
 {
+        struct operation *operation = first_live(store->oldest), *next;
         size_t n_live = store->n_live;
 
         store->draining = true;
-        /* By serial, because retention may evict meanwhile and compact the order. */
-        for (uint64_t serial = 0;;) {
-                size_t i = order_seek(&store->order, serial);
-                struct operation *operation;
-
-                if (i == store->order.n)
-                        break;
-                serial = store->order.entries[i].serial;
-                operation = store->order.entries[i].operation;
-                if (operation && (!only_idle || is_idle(operation)))
+        for (; operation; operation = next) {
+                next = first_live(operation->newer);
+                if (!only_idle || is_idle(operation))
                         operation_stop(operation, FERRY_E_CANCELLED, deferred);
+                /* A follower ends with its source, and retention may have removed it; deferred has a reference. */
+                if (next && !next->hh.tbl)
+                        next = first_live(store->oldest);
         }
         return n_live;
 }

@@ -7,28 +7,14 @@ bool operation_wakes(const struct operation *operation, const struct operation_w
                (revision && operation->revision > revision);
 }
 
-static bool is_past(struct operation_store *store, struct operation *operation, uint64_t revision, bool *ret_runs)
+bool operation_is_past(struct operation_store *store, struct operation *operation, uint64_t revision)
 {
         bool past;
 
         store_lock(store);
         past = operation_wakes(operation, NULL, revision);
-        *ret_runs = operation->status == FERRY_IN_PROGRESS;
         store_unlock_plain(store);
         return past;
-}
-
-bool operation_is_past(struct operation_store *store, struct operation *operation, uint64_t revision)
-{
-        const struct data_plane_ops *data_plane = &store->config.data_plane;
-        bool runs;
-
-        if (is_past(store, operation, revision, &runs))
-                return true;
-        if (!runs || !data_plane->poll)
-                return false;
-        data_plane->poll(data_plane->context, operation->bytes_total);
-        return is_past(store, operation, revision, &runs);
 }
 
 bool operation_wait(struct operation_store *store, struct operation *operation, uint64_t revision,

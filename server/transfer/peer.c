@@ -166,24 +166,11 @@ void peer_fail(struct peer *peer, int error, const char *detail)
                 peer->link->transport->ops->fail(peer->link, error, detail);
 }
 
-bool peer_has_room(struct peer *peer, const struct flow *flow)
+bool peer_has_room(const struct peer *peer, uint64_t own, uint64_t in_flight)
 {
-        if (flow->in_flight < peer->link->transport->ops->window(peer->link))
-                return true;
-        engine_tick_before(peer->engine, flow_next_look_us(flow));
-        return false;
-}
+        uint64_t window = peer->link->transport->ops->window(peer->link);
 
-bool peer_set_aside(struct peer *peer, struct flow *flow, struct flow_share *share, bool still, bool waited,
-                    uint64_t now_us)
-{
-        if (flow_set_aside(flow, share, still, peer->link->transport->ops->window(peer->link), now_us)) {
-                peer_ready(peer);
-                return true;
-        }
-        if (waited && share->bytes > 0 && !share->aside)
-                (void)peer_has_room(peer, flow);
-        return false;
+        return own + in_flight < 2 * window || (own == 0 && in_flight < PEER_WINDOWS_MAX * window);
 }
 
 void peer_ready(struct peer *peer)

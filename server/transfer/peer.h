@@ -6,7 +6,6 @@
 #include <stdint.h>
 #include <uthash.h>
 
-#include "flow.h"
 #include "transfer/engine.h"
 #include "transport/transport.h"
 
@@ -31,10 +30,10 @@ struct peer {
         uint64_t last_used_us;
         uint64_t moved_us; /* when bytes last moved */
 
-        struct flow requested;     /* chunks of the requesters */
+        uint64_t requested;        /* bytes of the requesters' chunks in flight */
         struct requester *waiting; /* utlist; those with more to request, round-robin */
         struct requester *requesters;
-        struct flow served;        /* sends of the responders */
+        uint64_t served;           /* bytes of the responders' sends in flight */
         struct responder *pending; /* utlist; those with READs to answer, round-robin */
         struct responder *responders;
         size_t n_transfers;        /* requesters and responders */
@@ -57,11 +56,13 @@ struct peer *peer_find_address(struct engine *engine, const char *address);
 /* Removes it from both tables. */
 void peer_unindex(struct peer *peer);
 
-/* Whether a flow of the link has room in its window. If not, the next deadline looks for what stands still. */
-bool peer_has_room(struct peer *peer, const struct flow *flow);
-/* At that deadline, for each transfer: as flow_set_aside. waited: other transfers wait for room. */
-bool peer_set_aside(struct peer *peer, struct flow *flow, struct flow_share *share, bool still, bool waited,
-                    uint64_t now_us);
+/*
+ * Whether a transfer that has own bytes of the link's in_flight may begin more. It may have as many as it leaves to the
+ * others of two windows, and one chunk while fewer than PEER_WINDOWS_MAX are in flight: one alone has one window, and
+ * one that stands still, since a GPU of either side does or a followed read is late, leaves room to the others.
+ */
+enum { PEER_WINDOWS_MAX = 4 };
+bool peer_has_room(const struct peer *peer, uint64_t own, uint64_t in_flight);
 
 static inline bool peer_is_usable(const struct peer *peer)
 {

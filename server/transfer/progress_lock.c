@@ -98,17 +98,12 @@ static void run_inline(struct engine *engine, uint64_t id)
         }
 }
 
-static bool is_short(const struct engine *engine, uint64_t total)
-{
-        return total <= INLINE_BYTES_MAX && engine->spin_us >= INLINE_PART;
-}
-
 /* Whether to try inline progress. Concurrent calls may miscount, which is harmless. */
 static bool is_worth_it(struct engine *engine, uint64_t total)
 {
         unsigned skips = atomic_load_explicit(&engine->inline_skips, memory_order_relaxed);
 
-        if (!is_short(engine, total))
+        if (total > INLINE_BYTES_MAX || engine->spin_us < INLINE_PART)
                 return false;
         if (skips > 0)
                 atomic_store_explicit(&engine->inline_skips, skips - 1, memory_order_relaxed);
@@ -132,17 +127,4 @@ int progress_start_inline(struct engine *engine, const struct command *command, 
                 run_inline(engine, id);
         progress_unlock(engine);
         return 0;
-}
-
-void engine_poll(struct engine *engine, uint64_t total)
-{
-        uint64_t now_us;
-
-        if (!is_short(engine, total) || !try_lock(engine, INLINE_TRIES))
-                return;
-        /* A thread that sleeps is about to be woken; bulk would be copied here. */
-        if (!engine->ended && engine->sleep_until_us == 0 && !atomic_load(&engine->commands_waiting) &&
-            clock_now_us() >= engine->bulk_us + engine->spin_us)
-                (void)pass_run(engine, &now_us);
-        progress_unlock(engine);
 }

@@ -237,8 +237,6 @@ void requester_tick(struct requester *r, uint64_t now_us)
         static const char unresolved[] = "its name was not resolved within the connect time";
         bool connecting = r->state == REQUESTER_ROUTING || (r->peer && r->peer->link->state == LINK_CONNECTING);
 
-        if (r->peer && peer_set_aside(r->peer, &r->peer->requested, &r->share, r->held, r->peer->waiting, now_us))
-                requester_dequeue(r);
         if (r->grace_deadline_us) {
                 engine_tick_before(r->engine, r->grace_deadline_us > now_us ? r->grace_deadline_us : 0);
                 if (now_us < r->grace_deadline_us)
@@ -326,8 +324,6 @@ static void end_when_quiet(struct requester *r)
 
 static void move(struct requester *r)
 {
-        if (r->share.aside)
-                return;
         if (r->next < r->spec.total) {
                 bool at_once = r->next == 0 && r->spec.total <= WIRE_INLINE_MAX; /* inline in one message */
 

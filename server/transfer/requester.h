@@ -43,12 +43,11 @@ struct requester {
         bool peer_knows;       /* the responder has ended, or was told of the end */
         bool expects_done_ack; /* the responder ended its lease; a DONE_ACK with the reason follows */
         bool waiting;          /* listed in peer->waiting: has more to request */
-        bool held;             /* the peer waits for the bytes of a READ, too; nothing has moved since */
         bool marked;
         enum gpu_path gpu_path; /* the worst of its messages */
         int error;              /* 0, or why it is being ended */
         char detail[ENGINE_DETAIL_SIZE];
-        struct flow_share share;      /* of peer->requested; aside: it requests nothing */
+        uint64_t in_flight;           /* bytes of its chunks, a part of peer->requested */
         uint64_t connect_deadline_us; /* for the peer's first message over a link that was not up */
         uint64_t grace_deadline_us;   /* 0 = none */
         struct requester *waiting_prev, *waiting_next;
@@ -71,8 +70,6 @@ void requester_note_started(struct requester *requester);
 void requester_report_progress(struct requester *requester);
 /* A message of it has ended: notes its GPU path, and fails if this worker is short of memory or cannot copy its own. */
 void requester_note_message(struct requester *requester, const struct message *message, enum message_result result);
-/* Its bytes have moved, as peer_note_moved was told. bytes: as of flow_note_moved. */
-void requester_note_moved(struct requester *requester, uint64_t bytes);
 /* Counts bytes moved and checked. */
 void requester_count_done(struct requester *requester, uint64_t bytes);
 

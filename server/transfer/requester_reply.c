@@ -120,7 +120,7 @@ static void part_received(struct message *message)
         struct requester *r = message->owner;
 
         r->copying += peer_count_copied(r->peer, message);
-        requester_note_moved(r, 0);
+        r->moved = true;
         requester_report_progress(r);
 }
 
@@ -199,7 +199,6 @@ void requester_on_held(struct peer *peer, const struct wire_header *h)
         if (!r || r->peer != peer || r->spec.direction != ENGINE_READ || r->next == 0 || r->state != REQUESTER_MOVING ||
             r->error || h->status || h->from_epoch != r->spec.peer.epoch)
                 return;
-        r->held = true;
         requester_report_progress(r); /* not a stall: the peer waits for the bytes, too */
 }
 

@@ -41,7 +41,8 @@ static struct chunk *take_chunk(struct requester *r, uint64_t length)
         if (!chunk)
                 return NULL;
         r->next += length;
-        flow_add(&r->peer->requested, &r->share, length);
+        r->in_flight += length;
+        r->peer->requested += length;
         if (r->peer->link->state == LINK_UP)
                 requester_note_started(r);
         return chunk;
@@ -197,10 +198,8 @@ void requesters_send(struct peer *peer)
         while (peer_is_usable(peer) && (r = peer->waiting) && r != first) {
                 bool requested;
 
-                if (!peer_has_room(peer, &peer->requested))
-                        return;
                 requester_dequeue(r);
-                requested = requester_request_next(r);
+                requested = peer_has_room(peer, r->in_flight, peer->requested) && requester_request_next(r);
                 if (r->error || r->next == r->spec.total)
                         continue;
                 if (!requested && r->window.n_taken == ENGINE_WINDOW_MAX)
@@ -209,7 +208,7 @@ void requesters_send(struct peer *peer)
                 DL_APPEND2(peer->waiting, r, waiting_prev, waiting_next);
                 if (requested)
                         first = NULL;
-                else if (!first) /* the transport has no room for it: it says when (handlers.room) */
+                else if (!first) /* the next of its chunks that ends makes room, or the transport (handlers.room) */
                         first = r;
         }
 }

@@ -104,23 +104,11 @@ void requester_report_progress(struct requester *r)
         r->spec.progress(r->spec.context, bytes);
 }
 
-void requester_note_moved(struct requester *r, uint64_t bytes)
-{
-        struct flow *flow = &r->peer->requested;
-
-        r->moved = true;
-        if (r->held) /* the pause says nothing of the link */
-                flow->moved_us = r->peer->moved_us;
-        r->held = false;
-        if (flow_note_moved(flow, &r->share, bytes, r->peer->moved_us))
-                requester_mark(r);
-}
-
 void requester_count_done(struct requester *r, uint64_t bytes)
 {
         r->done += bytes;
         peer_note_moved(r->peer, bytes);
-        requester_note_moved(r, bytes);
+        r->moved = true;
         requester_report_progress(r);
 }
 
@@ -145,7 +133,8 @@ void requester_enqueue(struct requester *r)
 
 void requester_release_chunk(struct requester *r, struct chunk *chunk)
 {
-        flow_remove(&r->peer->requested, &r->share, chunk->length);
+        r->in_flight -= chunk->length;
+        r->peer->requested -= chunk->length;
         window_release(&r->window, chunk);
         if (r->peer->waiting)
                 peer_ready(r->peer);

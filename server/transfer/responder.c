@@ -170,7 +170,6 @@ bool responders_step(struct engine *engine)
 
 void responder_tick(struct responder *r, uint64_t now_us)
 {
-        (void)peer_set_aside(r->peer, &r->peer->served, &r->share, false, r->peer->pending, now_us);
         if (r->held) { /* what fills the memory has a stall limit of its own */
                 responder_report_progress(r);
                 if (now_us >= r->held_us + ENGINE_TICK_MS * UINT64_C(500)) /* each regular tick */

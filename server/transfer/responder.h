@@ -46,7 +46,7 @@ struct responder {
         uint64_t part_start, part_end; /* part_end 0 = none */
         unsigned in_flight;            /* sends and receives whose memory a transport may touch */
         unsigned n_receives;           /* WRITEs whose bytes a transport fetches, or will */
-        struct flow_share share;       /* of peer->served: its sends; aside: it sends no more */
+        uint64_t sending;              /* bytes of its sends, a part of peer->served */
         uint64_t held_us;              /* when the requester was last told that a READ is held */
         struct responder_read *reads;  /* ring of ENGINE_WINDOW_MAX; NULL = none has waited yet */
         unsigned first_read, n_reads;
@@ -81,9 +81,9 @@ struct wire_header responder_header(const struct responder *responder, enum wire
 void responder_report_progress(struct responder *responder);
 /* A message of it has ended: notes its GPU path, and fails if this worker is short of memory or cannot copy its own. */
 void responder_note_message(struct responder *responder, const struct message *message, enum message_result result);
-/* A send begins, and ends. moved: its bytes have left. */
+/* A send of so many bytes begins, and ends. */
 void responder_sends(struct responder *responder, uint64_t length);
-void responder_sent(struct responder *responder, uint64_t length, bool moved);
+void responder_sent(struct responder *responder, uint64_t length);
 /* Counts moved bytes. */
 void responder_add_progress(struct responder *responder, uint64_t bytes);
 /* Takes it off peer->pending: it has no READ left. */

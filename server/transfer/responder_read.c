@@ -10,7 +10,7 @@ static void data_sent(struct message *message, enum message_result result)
 
         bool untold = result != MESSAGE_OK && result != MESSAGE_LOST; /* the peer never gets it */
 
-        responder_sent(r, message->length, result == MESSAGE_OK);
+        responder_sent(r, message->length);
         if (untold && (message->header.flags & WIRE_FINAL) && r->state == RESPONDER_SERVED)
                 responder_set_state(r, r->error ? RESPONDER_FAILING : RESPONDER_SERVING);
         responder_note_message(r, message, result);
@@ -82,7 +82,7 @@ static void answer_reads(struct responder *r)
                 bool force_inline = false;
                 uint64_t part;
 
-                if (r->share.aside || (read->sent == 0 && is_full(r)) || !peer_has_room(r->peer, &r->peer->served))
+                if ((read->sent == 0 && is_full(r)) || !peer_has_room(r->peer, r->sending, r->peer->served))
                         return;
                 part = ready_bytes(r, read);
                 responder_set_held(r, part == 0);

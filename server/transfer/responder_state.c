@@ -130,15 +130,15 @@ void responder_stop_pending(struct responder *r)
 void responder_sends(struct responder *r, uint64_t length)
 {
         r->in_flight++;
-        flow_add(&r->peer->served, &r->share, length);
+        r->sending += length;
+        r->peer->served += length;
 }
 
-void responder_sent(struct responder *r, uint64_t length, bool moved)
+void responder_sent(struct responder *r, uint64_t length)
 {
         r->in_flight--;
-        if (moved)
-                (void)flow_note_moved(&r->peer->served, &r->share, length, clock_now_us());
-        flow_remove(&r->peer->served, &r->share, length);
+        r->sending -= length;
+        r->peer->served -= length;
         if (r->peer->pending)
                 peer_ready(r->peer);
 }

@@ -6,6 +6,9 @@
 #include <string.h>
 #include <utlist.h>
 
+#include <ferry/error.h>
+#include <ferry/protocol.h>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/util.h"
@@ -90,6 +93,16 @@ bool link_fail(struct link *link, int error, const char *detail)
         link->error = error;
         (void)snprintf(link->detail, sizeof(link->detail), "%s", detail);
         return true;
+}
+
+void link_fail_protocol(struct link *link, unsigned protocol)
+{
+        char detail[TRANSPORT_DETAIL_SIZE];
+
+        if (!ferry_protocol_differs(FERRY_PROTOCOL, protocol, detail, sizeof(detail)))
+                return;
+        log_event(LOG_WARN, "peer refused", LOG_S("transport", link->transport->name), LOG_S("reason", detail));
+        link->transport->ops->fail(link, FERRY_E_PROTOCOL_MISMATCH, detail);
 }
 
 void link_note_message(struct link *link)

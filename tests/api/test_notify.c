@@ -50,6 +50,16 @@ static void manager_hears(const struct manager *m, const char *line)
         assert_string_equal(text, line);
 }
 
+static void reload_and_stop(struct worker *w, struct manager *m)
+{
+        assert_int_equal(kill(w->pid, SIGHUP), 0);
+        manager_hears(m, "RELOADING=1");
+        manager_hears(m, "READY=1");
+        worker_stop(w);
+        manager_hears(m, "STOPPING=1");
+        manager_close(m);
+}
+
 WITH_WORKER(a_manager_hears_of_start_reload_and_stop)
 {
         struct manager m;
@@ -58,12 +68,7 @@ WITH_WORKER(a_manager_hears_of_start_reload_and_stop)
         worker_start(w, "w", NULL);
         manager_hears(&m, "READY=1");
         assert_int_equal(ferry_get_readyz(w->client), 0);
-        assert_int_equal(kill(w->pid, SIGHUP), 0);
-        manager_hears(&m, "RELOADING=1");
-        manager_hears(&m, "READY=1");
-        worker_stop(w);
-        manager_hears(&m, "STOPPING=1");
-        manager_close(&m);
+        reload_and_stop(w, &m);
 }
 
 /* A reload that fails is one that has ended, too: systemctl must not wait for it. */
@@ -81,12 +86,7 @@ WITH_WORKER(a_manager_hears_of_the_end_of_a_reload_that_failed)
         manager_hears(&m, "READY=1");
         assert_int_equal(unlink(token), 0);
         worker_expect(w, "reloading tokens and certificates failed");
-        assert_int_equal(kill(w->pid, SIGHUP), 0);
-        manager_hears(&m, "RELOADING=1");
-        manager_hears(&m, "READY=1");
-        worker_stop(w);
-        manager_hears(&m, "STOPPING=1");
-        manager_close(&m);
+        reload_and_stop(w, &m);
 }
 
 WITH_WORKER(a_manager_that_is_gone_stops_no_worker)

@@ -11,13 +11,12 @@
 #include <ferry/ferry.h>
 
 /*
- * What the measurements share. One thread (main) starts and ends processes; the rest may be called from any. A failure
- * of any kind ends the program with exit status 1 after ending its processes: half a benchmark is none.
+ * What the measurements share. They run in one thread. A failure of any kind ends the program with exit status 1 after
+ * ending its processes: half a benchmark is none.
  *
  * Standard output is for bench.py, one line each:
  *   S SERIES UNIT VALUE    a sample; the nth of one series was measured right beside the nth of another
  *   R TEXT                 a round begins: bench.py drops the samples of a round that others disturbed
- *   P TEXT                 what is being done, outside of rounds
  *   N TEXT                 a note for the reader of the result
  */
 
@@ -25,14 +24,13 @@
 #define MIB (KIB * KIB)
 #define GIB (KIB * MIB)
 
-extern bool bench_full; /* else quick */
-
 _Noreturn void bench_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Ends the program when a call of libferry failed. */
 void bench_check(struct ferry *f, int result, const char *what);
+/* asprintf() that ends the program without memory. For free(). */
+char *bench_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void sample(const char *unit, double value, const char *series, ...) __attribute__((format(printf, 3, 4)));
 void begin_round(const char *format, ...) __attribute__((format(printf, 1, 2)));
-void progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 uint64_t now_ns(void);
@@ -42,15 +40,19 @@ double gigabytes_per_second(uint64_t bytes, double seconds);
 double median(double *values, size_t n);
 /* The mean of the middle half, for values of two kinds, between which a median jumps. Sorts values. */
 double midmean(double *values, size_t n);
-/* quick or full, as asked for. */
-unsigned rounds(unsigned quick, unsigned full);
+/* One of two numbers, as --quick or --full asks. */
+size_t quick_or_full(size_t quick, size_t full);
 
 /* ---- processes (process.c) ---- */
+
+/* Makes the signals that end us end our processes, too. */
+void processes_init(void);
+/* Ends and reaps every process; async-signal-safe. */
+void processes_end(void);
 
 struct worker {
         pid_t pid;
         int out; /* its standard output: closing tells of its end */
-        double start_s;
         char url[256];
         struct ferry *client;
 };
@@ -58,29 +60,25 @@ struct worker {
 /* flags: ended by NULL; NULL = none. */
 void worker_start(struct worker *w, const char *const *flags);
 void worker_stop(struct worker *w);
-struct ferry *worker_connect(const struct worker *w);
-struct region;
-/* sim_owner, whose region is size bytes that the program owns. */
-void worker_start_owner(struct worker *w, uint64_t size, struct region *ret_region);
 
+extern const char *const transport_names[2]; /* "local", "network" */
+
+/* Two workers with a region each. */
 struct pair {
         struct worker a, b; /* a is passive, b active */
+        struct ferry_region at_a, at_b;
 };
-/* network: UCX's TCP on loopback, else the local transport. */
-void pair_start(struct pair *p, bool network, const char *const *flags);
+/* network: UCX's TCP on loopback, else the local transport. size: of both regions. */
+void pair_start(struct pair *p, bool network, const char *const *flags, uint64_t size);
+/* a is sim_owner, whose region is memory that the program owns. */
+void pair_start_owner(struct pair *p, uint64_t size);
 void pair_stop(struct pair *p);
 
-/* From now on this program and those that it starts run on one processor. */
-void share_one_processor(void);
+void region_create(struct worker *w, uint64_t size, struct ferry_region *ret_region);
+/* Writes value to every byte, by a mapping of the region's file. */
+void region_fill(const struct ferry_region *region, int value);
 
-uint64_t process_anonymous_bytes(pid_t pid);
-uint64_t process_resident_bytes(pid_t pid);
-uint64_t process_cpu_ns(pid_t pid);
-uint64_t memory_available(void);
-
-/* ---- other programs (command.c) ---- */
-
-/* A reference: a program next to this one that reads a command a line and answers each with its seconds. */
+/* A program next to this one that reads a command a line and answers each with its seconds. */
 struct reference {
         pid_t pid;
         FILE *in, *out;
@@ -89,59 +87,29 @@ void reference_start(struct reference *r, const char *name, const char *const *a
 /* Its next line, without the end of line; valid until the next call. */
 const char *reference_line(struct reference *r);
 double reference_run(struct reference *r, uint64_t size);
-/* Of one that answers "ready" before it runs; its seconds are the line after that. */
-void reference_begin(struct reference *r, uint64_t size);
 void reference_stop(struct reference *r);
 
-bool command_exists(const char *name);
-/*
- * Runs server, then client until it ends, then ends the server; both see a network of their own that has nothing but
- * loopback, because foreign servers listen everywhere. server may be NULL: then client runs in our network. The
- * client's output, for free(); NULL when it failed.
- */
-char *command_run(const char *const *server, const char *const *client);
+/* The path of a program next to this one, for free(). */
+char *program_path(const char *name);
+/* Runs a program until its end, which must be a good one, without its output: its seconds. */
+double program_run(const char *const *arguments);
 
-/* ---- a whole transfer through REST (move.c) ---- */
+/* From now on this program and those that it starts run on one processor. */
+void share_one_processor(void);
 
-struct region {
-        struct ferry_region info;
-        uint8_t *memory; /* mapped; NULL until region_map */
-};
-void region_create(struct ferry *f, uint64_t size, struct region *ret_region);
-void region_map(struct region *region);
-
-struct slices {
-        const struct ferry_descriptor *items;
-        size_t n;
-};
-/* n slices of size bytes, each stride bytes after the one before. For free(). */
-struct ferry_descriptor *slices_new(const struct region *region, size_t n, uint64_t size, uint64_t stride);
-
-struct move {
-        struct ferry *a, *b; /* kept-alive connections of the passive and the active side */
-        enum ferry_kind passive;
-        struct slices at_a, at_b;
-};
-
-struct timing {
-        double cycle_s;    /* create passive with metadata, create active with Prefer: wait, wait for passive */
-        double post_s;     /* the second of these calls alone */
-        double transfer_s; /* the active operation's own duration_us */
-};
-void move_run(const struct move *m, struct timing *ret_timing);
-/* One slice of size bytes at the start of both regions. */
-void move_simple(struct ferry *a, struct ferry *b, enum ferry_kind passive, const struct region *at_a,
-                 const struct region *at_b, uint64_t size, struct timing *ret_timing);
+uint64_t process_anonymous_bytes(pid_t pid);
+uint64_t process_resident_bytes(pid_t pid);
+uint64_t process_cpu_ns(pid_t pid);
+/* size, halved as often as the memory that is free asks for: times sizes of it must be there. */
+uint64_t size_that_fits(uint64_t size, double times);
 
 /* ---- raw HTTP (http.c) ---- */
 
 /* One kept-alive connection without a library in the way. Blocking. */
 struct http {
         int fd;
-        bool prefer_wait;  /* bodies are sent with Prefer: wait */
-        bool stamped;      /* http_stamp was called */
-        uint64_t stamp_ns; /* when the kernel got the end of the latest answer (CLOCK_REALTIME); 0 = it does not tell */
-        size_t n, room;    /* of buffer */
+        bool prefer_wait; /* bodies are sent with Prefer: wait */
+        size_t n, room;   /* of buffer */
         char *buffer;
         int status;
         char *body; /* in buffer, NUL-terminated; valid until the next call */
@@ -149,94 +117,63 @@ struct http {
 };
 void http_open(struct http *h, const char *url);
 void http_close(struct http *h);
-/* From now on answers have a stamp_ns. On loopback an answer arrives in the system call that sends it. */
-void http_stamp(struct http *h);
 void http_send(struct http *h, const char *method, const char *target, const char *body);
 void http_receive(struct http *h);
-/* Both; ends the program when the status is not expected (0 = any). */
+/* Both; ends the program when the status is not expected. */
 void http_call(struct http *h, const char *method, const char *target, const char *body, int expected);
 /* The string value of a top-level "id" in the latest body. */
 void http_take_id(const struct http *h, char ret_id[FERRY_ID_SIZE]);
 
-/*
- * Requests a second that connections kept-alive clients get served together, one thread driving them. create NULL: GET
- * target again and again; else a POST of create to target and a DELETE of what it made, in turn.
- */
-double http_load(const char *url, unsigned connections, double seconds, const char *target, const char *create);
+/* ---- the three calls of a transfer (calls.c) ---- */
 
-/* ---- a whole transfer on raw connections (raw.c) ---- */
+struct timing {
+        double cycle_s;    /* create passive with metadata, create active with Prefer: wait, wait for passive */
+        double transfer_s; /* the active operation's own duration_us */
+};
 
+/* By libferry: the first size bytes of both regions. passive: FERRY_READABLE or FERRY_WRITABLE. */
+struct timing pair_move(struct pair *p, enum ferry_kind passive, uint64_t size);
+
+/* By raw sockets, with bodies that are written beforehand but for the metadata. */
 struct raw {
-        struct http a, b; /* of the passive and the active worker */
-        struct region at_a, at_b;
-        char *offer, *read; /* bodies, written beforehand but for the metadata, which read gets behind read_fixed */
+        struct http a, b;   /* of the passive and the active worker */
+        char *offer, *read; /* the bodies; read gets the metadata behind read_fixed */
         size_t read_fixed;
-        char id[FERRY_ID_SIZE], wait_path[128]; /* of the passive operation */
+        char wait_path[128]; /* of the passive operation */
 };
-
-/* A region of size bytes at both ends, which is what moves. */
-void raw_open(struct raw *r, const struct pair *p, uint64_t size);
+void raw_open(struct raw *r, const char *url_a, const char *url_b);
 void raw_close(struct raw *r);
-/* Moves what these descriptors say (JSON, without the brackets) instead; NULL = the whole region. */
+/* Moves what these descriptors say (JSON, without the brackets). */
 void raw_describe(struct raw *r, const char *at_a, const char *at_b);
-/* Creates the readable; then read is the whole body with which b is told to read it. */
+/* Creates the readable; then read and wait_path are of it. */
 void raw_offer(struct raw *r);
-void raw_assert_complete(const struct http *h);
-/* Of the latest body; -1 = not there. */
-double raw_number(const struct http *h, const char *field);
+struct timing raw_move(struct raw *r);
+/* A descriptor of the whole region, for raw_describe(). For free(). */
+char *raw_whole(const struct ferry_region *region);
 
-struct raw_timing {
-        double offer_s, read_s, wait_s; /* the three calls */
-        double cycle_s;                 /* all of them */
-        double transfer_s, connect_s;   /* as the active operation tells; connect_s < 0: it does not */
-};
-void raw_cycle(struct raw *r, struct raw_timing *ret_timing);
-
-/* ---- when memory is written (probe.c) ---- */
-
-enum { PROBE_THREADS_MAX = 32 };
-
-/* Watchpoints of the processor: exact, and without a thread that looks. */
-struct probe {
-        size_t n;
-        struct {
-                int fd;
-                struct perf_event_mmap_page *page;
-        } threads[PROBE_THREADS_MAX];
-};
-/*
- * Watches the 8 bytes at offset (a multiple of 8) of the file at path, written by any thread that pid has now. false:
- * the kernel does not let us.
- */
-bool probe_open(struct probe *probe, pid_t pid, const char *path, uint64_t offset);
-void probe_close(struct probe *probe);
-/* When (CLOCK_MONOTONIC, ns) they were last written since the latest call; 0 = they were not. */
-uint64_t probe_take(struct probe *probe);
+/* By bare libcurl and json-c, as a program without libferry makes them (bare.c). */
+struct bare;
+struct bare *bare_new(const struct pair *p);
+struct bare *bare_free(struct bare *bare);
+/* The whole regions of the pair. */
+struct timing bare_move(struct bare *bare);
 
 /* ---- the measurements ---- */
 
 void bench_bulk(void);
-void bench_sizes(void);
-void bench_bytes(void);
+void bench_own(void);
 void bench_writes(void);
 void bench_threads(void);
-void bench_own(void);
+void bench_bytes(void);
 void bench_small(void);
 void bench_inside(void);
 void bench_nixl(void);
-void bench_wait(void);
+void bench_batch(void);
 void bench_scatter(void);
 void bench_scale(void);
-void bench_peers(void);
-void bench_many(void);
-void bench_batch(void);
-void bench_interference(void);
-void bench_control(void);
 void bench_idle(void);
-void bench_start(void);
-void bench_regions(void);
 void bench_fetch(void);
 void bench_content(void);
-void bench_references(void);
+void bench_regions(void);
 
 #endif

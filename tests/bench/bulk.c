@@ -1,107 +1,59 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-
 #include "bench.h"
 
-/* Throughput. Everything is on reused connections and regions, and each sample stands beside its reference's. */
+/* Throughput, and the bytes alone. Everything is on reused connections and regions. */
 
-static const char *const side_names[] = { "local", "network" };
 static const enum ferry_kind passives[] = { FERRY_READABLE, FERRY_WRITABLE };
-static const char *const direction_names[] = { "read", "write" };
 
-/* By the side. */
-static const unsigned reference_counts[] = { 1, 2 };
-static const char *const reference_names[2][2] = { { "memcpy" }, { "rendezvous.tcp", "get" } };
+/* ---- 256 MiB, the whole cycle ---- */
 
-enum { WARM_UPS = 2, KINDS_MAX = 4 /* read, write, references */ };
+enum { SIZE = 256 << 20, WARM_UPS = 2, KINDS = 3 /* read, write, reference */, GROUP = 6 /* rounds a process */ };
 
-/* Two workers, a region each, and what they are compared with. */
+static const char size_text[] = "268435456";
+
 struct bulk {
-        bool network;
-        const char *side;
         struct pair pair;
-        struct region at_a, at_b;
-        unsigned n_references;
-        struct reference references[2]; /* memcpy; rendezvous, get */
+        struct reference reference; /* memcpy; a bare rendezvous by UCX */
 };
 
-static void bulk_open(struct bulk *b, bool network, uint64_t size)
+static void bulk_open(struct bulk *b, bool network)
 {
-        char text[32];
-
-        (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)size);
-        b->side = side_names[network];
-        b->network = network;
-        b->n_references = reference_counts[network];
-        pair_start(&b->pair, network, NULL);
-        region_create(b->pair.a.client, size, &b->at_a);
-        region_create(b->pair.b.client, size, &b->at_b);
-        if (network) {
-                reference_start(&b->references[0], "ref_rendezvous", (const char *const[]){ "tcp", text, NULL });
-                reference_start(&b->references[1], "ref_get", (const char *const[]){ "tcp", text, NULL });
-        } else {
-                reference_start(&b->references[0], "ref_memcpy", (const char *const[]){ text, NULL });
-        }
+        pair_start(&b->pair, network, NULL, SIZE);
+        if (network)
+                reference_start(&b->reference, "ref_pair", (const char *const[]){ "tcp", size_text, NULL });
+        else
+                reference_start(&b->reference, "ref_memory", (const char *const[]){ "copy", size_text, NULL });
 }
 
 static void bulk_close(struct bulk *b)
 {
-        for (unsigned i = b->n_references; i-- > 0;)
-                reference_stop(&b->references[i]);
+        reference_stop(&b->reference);
         pair_stop(&b->pair);
 }
 
-static unsigned bulk_kinds(const struct bulk *b)
-{
-        return 2 + b->n_references;
-}
-
 /* Seconds of a cycle, or of a reference. */
-static double bulk_run(struct bulk *b, unsigned kind, uint64_t size)
+static double bulk_run(struct bulk *b, unsigned kind)
 {
-        struct timing t;
-
-        if (kind >= 2)
-                return reference_run(&b->references[kind - 2], size);
-        move_simple(b->pair.a.client, b->pair.b.client, passives[kind], &b->at_a, &b->at_b, size, &t);
-        return t.cycle_s;
+        return kind < 2 ? pair_move(&b->pair, passives[kind], SIZE).cycle_s : reference_run(&b->reference, SIZE);
 }
 
-/* "local.read", "memcpy" */
-static const char *bulk_name(const struct bulk *b, unsigned kind)
+static void bulk_group(size_t first, size_t end, size_t n)
 {
-        static char name[32];
-
-        if (kind >= 2)
-                return reference_names[b->network][kind - 2];
-        (void)snprintf(name, sizeof(name), "%s.%s", b->side, direction_names[kind]);
-        return name;
-}
-
-enum { GROUP = 6 }; /* rounds between new processes */
-
-static void bulk_group(unsigned first, unsigned end, unsigned n)
-{
-        enum { SIZE = 256 << 20 };
+        static const char *const names[KINDS] = { "read", "write", "reference" };
         struct bulk sides[2];
 
         for (int network = 0; network < 2; network++) {
-                struct bulk *b = &sides[network];
-
-                bulk_open(b, network, SIZE);
-                for (unsigned i = 0; i < WARM_UPS * bulk_kinds(b); i++)
-                        (void)bulk_run(b, i % bulk_kinds(b), SIZE);
+                bulk_open(&sides[network], network);
+                for (unsigned i = 0; i < WARM_UPS * KINDS; i++)
+                        (void)bulk_run(&sides[network], i % KINDS);
         }
-        for (unsigned i = first; i < end; i++) {
-                begin_round("round %u of %u", i + 1, n);
-                for (int network = 0; network < 2; network++) {
-                        struct bulk *b = &sides[network];
+        for (size_t i = first; i < end; i++) {
+                begin_round("round %zu of %zu", i + 1, n);
+                for (unsigned j = 0; j < 2 * KINDS; j++) { /* each kind is behind each other as often */
+                        unsigned network = j / KINDS, kind = (unsigned)(i + j) % KINDS;
 
-                        for (unsigned j = 0; j < bulk_kinds(b); j++) { /* each kind is behind each other as often */
-                                unsigned kind = (i + j) % bulk_kinds(b);
-
-                                sample("GB/s", gigabytes_per_second(SIZE, bulk_run(b, kind, SIZE)), "bulk.%s",
-                                       bulk_name(b, kind));
-                        }
+                        sample("GB/s", gigabytes_per_second(SIZE, bulk_run(&sides[network], kind)), "bulk.%s.%s",
+                               transport_names[network], names[kind]);
                 }
         }
         bulk_close(&sides[1]);
@@ -112,46 +64,90 @@ static void bulk_group(unsigned first, unsigned end, unsigned n)
  * then. */
 void bench_bulk(void)
 {
-        unsigned n = rounds(6, 60);
+        size_t n = quick_or_full(6, 60);
 
-        for (unsigned first = 0; first < n; first += GROUP)
-                bulk_group(first, first + GROUP < n ? first + GROUP : n, n);
+        for (size_t first = 0; first < n; first += GROUP)
+                bulk_group(first, first + GROUP, n);
 }
 
-/* ---- over size ---- */
-
-static void size_run(struct bulk *b, uint64_t size)
+/* Out of memory that an embedding program owns. */
+void bench_own(void)
 {
-        unsigned repeats = (unsigned)(256 * MIB / size);
-        double seconds[KINDS_MAX][32];
+        size_t n = quick_or_full(6, 30);
+        struct bulk b;
 
-        repeats = repeats < 1 ? 1 : repeats > 32 ? 32 : repeats;
-        for (unsigned i = 0; i < repeats; i++)
-                for (unsigned kind = 0; kind < bulk_kinds(b); kind++)
-                        seconds[kind][i] = bulk_run(b, kind, size);
-        for (unsigned kind = 0; kind < bulk_kinds(b); kind++)
-                sample("GB/s", gigabytes_per_second(size, median(seconds[kind], repeats)), "sizes.%s.%llu",
-                       bulk_name(b, kind), (unsigned long long)size);
-}
+        pair_start_owner(&b.pair, SIZE);
+        reference_start(&b.reference, "ref_memory", (const char *const[]){ "copy", size_text, NULL });
+        for (size_t i = 0; i < WARM_UPS + n; i++) {
+                double memcpy_s, own_s;
 
-void bench_sizes(void)
-{
-        /* Four memories of the largest size are there at once, on the network transport six. */
-        uint64_t size_max = !bench_full ? 64 * MIB : memory_available() > 12 * GIB ? GIB : 256 * MIB;
-        unsigned n = rounds(1, 5);
-
-        if (bench_full && size_max < GIB)
-                note("sizes end at 256 MiB: less than 12 GiB of memory are free");
-        for (int network = 0; network < 2; network++) {
-                struct bulk b;
-
-                bulk_open(&b, network, size_max);
-                size_run(&b, size_max < GIB ? size_max : GIB / 4);
-                for (unsigned i = 0; i < n; i++) {
-                        begin_round("%s, round %u of %u", b.side, i + 1, n);
-                        for (uint64_t size = 4 * KIB; size <= size_max; size *= 4)
-                                size_run(&b, size);
-                }
-                bulk_close(&b);
+                if (i >= WARM_UPS)
+                        begin_round("round %zu of %zu", i - WARM_UPS + 1, n);
+                memcpy_s = bulk_run(&b, 2);
+                own_s = bulk_run(&b, 0);
+                if (i < WARM_UPS)
+                        continue;
+                sample("GB/s", gigabytes_per_second(SIZE, memcpy_s), "own.memcpy");
+                sample("GB/s", gigabytes_per_second(SIZE, own_s), "own.read");
         }
+        bulk_close(&b);
+}
+
+/* ---- one beside another, the bytes alone ---- */
+
+enum { REPEATS_MAX = 64 };
+
+struct contender {
+        const char *series;
+        struct pair *pair;
+        enum ferry_kind passive;
+};
+
+static void compare_in_turn(const struct contender contenders[2], const uint64_t sizes[2])
+{
+        size_t n = quick_or_full(4, 15);
+
+        for (int i = 0; i < 2 * WARM_UPS; i++)
+                (void)pair_move(contenders[i % 2].pair, contenders[i % 2].passive, SIZE);
+        for (size_t i = 0; i < n; i++) {
+                begin_round("round %zu of %zu", i + 1, n);
+                for (int s = 0; s < 2; s++) {
+                        size_t repeats = 128 * MIB / sizes[s];
+                        double seconds[2][REPEATS_MAX];
+
+                        repeats = repeats < 1 ? 1 : repeats > REPEATS_MAX ? REPEATS_MAX : repeats;
+                        for (size_t j = 0; j < 2 * repeats; j++) {
+                                const struct contender *c = &contenders[(i + j) % 2];
+
+                                seconds[(i + j) % 2][j / 2] = pair_move(c->pair, c->passive, sizes[s]).transfer_s;
+                        }
+                        for (int c = 0; c < 2; c++)
+                                sample("GB/s", gigabytes_per_second(sizes[s], median(seconds[c], repeats)), "%s.%zu",
+                                       contenders[c].series, (size_t)sizes[s]);
+                }
+        }
+}
+
+void bench_writes(void)
+{
+        struct pair p;
+
+        pair_start(&p, true, NULL, SIZE);
+        compare_in_turn(
+                (struct contender[]){ { "writes.read", &p, FERRY_READABLE }, { "writes.write", &p, FERRY_WRITABLE } },
+                (uint64_t[]){ 64 * KIB, 16 * MIB });
+        pair_stop(&p);
+}
+
+void bench_threads(void)
+{
+        struct pair none, two;
+
+        pair_start(&none, false, NULL, SIZE);
+        pair_start(&two, false, (const char *const[]){ "--copy-threads", "2", NULL }, SIZE);
+        compare_in_turn((struct contender[]){ { "threads.none", &none, FERRY_READABLE },
+                                              { "threads.two", &two, FERRY_READABLE } },
+                        (uint64_t[]){ MIB, SIZE });
+        pair_stop(&two);
+        pair_stop(&none);
 }

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <linux/errqueue.h>
-#include <linux/net_tstamp.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bench.h"
@@ -111,44 +107,13 @@ static bool answer_whole(struct http *h)
         return h->n >= (size_t)(h->body - h->buffer) + h->body_size;
 }
 
-void http_stamp(struct http *h)
-{
-        int flags = SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
-
-        h->stamped = setsockopt(h->fd, SOL_SOCKET, SO_TIMESTAMPING, &flags, sizeof(flags)) == 0;
-}
-
-static ssize_t receive_stamped(struct http *h)
-{
-        union {
-                char space[CMSG_SPACE(sizeof(struct scm_timestamping))];
-                struct cmsghdr align;
-        } control;
-        struct iovec data = { h->buffer + h->n, h->room - h->n - 1 };
-        struct msghdr message = {
-                .msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)
-        };
-        ssize_t n = recvmsg(h->fd, &message, 0);
-
-        h->stamp_ns = 0;
-        for (struct cmsghdr *c = n > 0 ? CMSG_FIRSTHDR(&message) : NULL; c; c = CMSG_NXTHDR(&message, c)) {
-                struct scm_timestamping stamps;
-
-                if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_TIMESTAMPING)
-                        continue;
-                memcpy(&stamps, CMSG_DATA(c), sizeof(stamps));
-                h->stamp_ns = (uint64_t)stamps.ts[0].tv_sec * 1000000000 + (uint64_t)stamps.ts[0].tv_nsec;
-        }
-        return n;
-}
-
 void http_receive(struct http *h)
 {
         while (!answer_whole(h)) {
                 ssize_t n;
 
                 make_room(h);
-                n = h->stamped ? receive_stamped(h) : recv(h->fd, h->buffer + h->n, h->room - h->n - 1, 0);
+                n = recv(h->fd, h->buffer + h->n, h->room - h->n - 1, 0);
                 if (n <= 0)
                         bench_fail("a connection broke: %s", n ? strerror(errno) : "closed by the server");
                 h->n += (size_t)n;
@@ -160,7 +125,7 @@ void http_call(struct http *h, const char *method, const char *target, const cha
 {
         http_send(h, method, target, body);
         http_receive(h);
-        if (expected && h->status != expected)
+        if (h->status != expected)
                 bench_fail("%s %s: %d %.300s", method, target, h->status, h->body);
 }
 
@@ -170,87 +135,4 @@ void http_take_id(const struct http *h, char ret_id[FERRY_ID_SIZE])
 
         if (!id || sscanf(id + strlen("\"id\":\""), "%39[^\"]", ret_id) != 1)
                 bench_fail("no id in %.300s", h->body);
-}
-
-/* ---- load ---- */
-
-struct load {
-        const char *target, *create;
-        uint64_t answered;
-};
-
-/* Sends what comes next on a connection, given its latest answer (none at first). */
-static void load_next(struct load *load, struct http *h)
-{
-        char path[256], id[FERRY_ID_SIZE];
-
-        if (!load->create) {
-                http_send(h, "GET", load->target, NULL);
-        } else if (h->status == 201) {
-                http_take_id(h, id);
-                (void)snprintf(path, sizeof(path), "%s/%s", load->target, id);
-                http_send(h, "DELETE", path, NULL);
-        } else {
-                http_send(h, "POST", load->target, load->create);
-        }
-        h->status = 0;
-}
-
-static void load_answer(struct load *load, struct http *h, bool go_on)
-{
-        ssize_t n;
-
-        make_room(h);
-        n = recv(h->fd, h->buffer + h->n, h->room - h->n - 1, MSG_DONTWAIT);
-        if (n < 0 && (errno == EAGAIN || errno == EINTR))
-                return;
-        if (n <= 0)
-                bench_fail("a connection broke under load");
-        h->n += (size_t)n;
-        if (!answer_whole(h))
-                return;
-        h->body[h->body_size] = '\0';
-        if (h->status / 100 != 2)
-                bench_fail("under load: %d %.300s", h->status, h->body);
-        load->answered++;
-        if (go_on || (load->create && h->status == 201)) /* leave nothing that was created */
-                load_next(load, h);
-        else
-                h->n = 0;
-}
-
-double http_load(const char *url, unsigned connections, double seconds, const char *target, const char *create)
-{
-        struct http *all = calloc(connections, sizeof(*all));
-        struct load load = { .target = target, .create = create };
-        int epoll = epoll_create1(EPOLL_CLOEXEC), n;
-        uint64_t start, in_time = 0;
-        double elapsed = 0;
-
-        for (unsigned i = 0; i < connections; i++) {
-                http_open(&all[i], url);
-                (void)epoll_ctl(epoll, EPOLL_CTL_ADD, all[i].fd,
-                                &(struct epoll_event){ .events = EPOLLIN, .data.ptr = &all[i] });
-        }
-        start = now_ns();
-        for (unsigned i = 0; i < connections; i++)
-                load_next(&load, &all[i]);
-        for (;;) {
-                struct epoll_event events[64];
-
-                n = epoll_wait(epoll, events, 64, elapsed < seconds ? 1000 : 50);
-                if (n == 0 && elapsed >= seconds)
-                        break;
-                for (int i = 0; i < n; i++)
-                        load_answer(&load, events[i].data.ptr, elapsed < seconds);
-                if (elapsed < seconds) {
-                        elapsed = seconds_since(start);
-                        in_time = load.answered;
-                }
-        }
-        for (unsigned i = 0; i < connections; i++)
-                http_close(&all[i]);
-        (void)close(epoll);
-        free(all);
-        return (double)in_time / elapsed;
 }

@@ -3,12 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "bench.h"
-#include "bench_internal.h"
 
-bool bench_full;
+/* The table of measurements, what a measurement tells bench.py, and the little arithmetic that all of them need. */
 
 static const struct {
         const char *name;
@@ -16,31 +16,25 @@ static const struct {
         const char *what;
 } measurements[] = {
         { "bulk", bench_bulk, "256 MiB through the whole REST cycle, beside memcpy and bare UCX" },
-        { "sizes", bench_sizes, "throughput over size, for the plot" },
-        { "bytes", bench_bytes, "4 KiB on one host, the bytes alone, beside a bare Unix socket" },
         { "own", bench_own, "256 MiB out of memory that an embedding program owns, beside memcpy" },
-        { "writes", bench_writes, "network writes beside reads, the bytes alone, over size" },
-        { "threads", bench_threads, "local copies with --copy-threads 2 beside none" },
-        { "small", bench_small, "4 KiB: three HTTP calls beside one GET /livez" },
+        { "writes", bench_writes, "network writes beside reads, the bytes alone" },
+        { "threads", bench_threads, "local copies with --copy-threads 2 beside none, the bytes alone" },
+        { "bytes", bench_bytes, "4 KiB on one host, the bytes alone, beside a bare Unix socket" },
+        { "small", bench_small, "4 KiB through three HTTP calls, beside the bare libraries" },
         { "inside", bench_inside, "4 KiB between programs with a worker inside, from C and from asyncio" },
         { "nixl", bench_nixl, "4 KiB and 256 MiB on one host beside NIXL, where its wheel is installed" },
-        { "wait", bench_wait, "from the last byte to the answer of who waits" },
+        { "batch", bench_batch, "64 reads of 4 KiB by one call" },
         { "scatter", bench_scatter, "many descriptors beside one" },
         { "scale", bench_scale, "many live operations and parked waits: time and memory" },
-        { "peers", bench_peers, "endpoints of many peers: a small transfer, a first connection, memory" },
-        { "many", bench_many, "64 transfers at once: fairness, and throughput beside one" },
-        { "batch", bench_batch, "64 reads of 4 KiB by one batch, beside two calls for each" },
-        { "interference", bench_interference, "a small operation during a bulk transfer" },
-        { "control", bench_control, "requests a second beside a bare libmicrohttpd" },
-        { "idle", bench_idle, "CPU time of workers that have nothing to do" },
-        { "start", bench_start, "time to the ready line, idle memory, the first transfer beside later ones" },
-        { "regions", bench_regions, "large regions beside bare page faults, and what other clients notice" },
+        { "idle", bench_idle, "processor time and memory of workers that have nothing to do" },
         { "fetch", bench_fetch, "ferry fetch of 1 GiB into a file in memory beside cp" },
         { "content", bench_content, "an operation's bytes over HTTP beside a download from a bare libmicrohttpd" },
-        { "references", bench_references, "bare UCX beside ucx_perftest and iperf3: are the references good?" },
+        { "regions", bench_regions, "making a large region beside bare page faults" },
 };
 
-void bench_fail(const char *format, ...)
+static bool full;
+
+_Noreturn void bench_fail(const char *format, ...)
 {
         va_list arguments;
 
@@ -50,7 +44,8 @@ void bench_fail(const char *format, ...)
         (void)vfprintf(stderr, format, arguments);
         va_end(arguments);
         (void)fputc('\n', stderr);
-        _exit(processes_end());
+        processes_end();
+        _exit(EXIT_FAILURE);
 }
 
 void bench_check(struct ferry *f, int result, const char *what)
@@ -59,9 +54,105 @@ void bench_check(struct ferry *f, int result, const char *what)
                 bench_fail("%s: %s (%d)", what, ferry_last_message(f), result);
 }
 
-unsigned rounds(unsigned quick, unsigned full)
+char *bench_text(const char *format, ...)
 {
-        return bench_full ? full : quick;
+        va_list arguments;
+        char *text;
+
+        va_start(arguments, format);
+        if (vasprintf(&text, format, arguments) < 0)
+                bench_fail("out of memory");
+        va_end(arguments);
+        return text;
+}
+
+/* ---- lines for bench.py ---- */
+
+void sample(const char *unit, double value, const char *series, ...)
+{
+        va_list arguments;
+
+        (void)fputs("S ", stdout);
+        va_start(arguments, series);
+        (void)vprintf(series, arguments);
+        va_end(arguments);
+        (void)printf(" %s %.9g\n", unit, value);
+        (void)fflush(stdout);
+}
+
+static void say(char kind, const char *format, va_list arguments)
+{
+        (void)printf("%c ", kind);
+        (void)vprintf(format, arguments);
+        (void)putchar('\n');
+        (void)fflush(stdout);
+}
+
+void begin_round(const char *format, ...)
+{
+        va_list arguments;
+
+        va_start(arguments, format);
+        say('R', format, arguments);
+        va_end(arguments);
+}
+
+void note(const char *format, ...)
+{
+        va_list arguments;
+
+        va_start(arguments, format);
+        say('N', format, arguments);
+        va_end(arguments);
+}
+
+/* ---- arithmetic ---- */
+
+uint64_t now_ns(void)
+{
+        struct timespec t;
+
+        (void)clock_gettime(CLOCK_MONOTONIC, &t);
+        return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+double seconds_since(uint64_t start_ns)
+{
+        return (double)(now_ns() - start_ns) / 1e9;
+}
+
+double gigabytes_per_second(uint64_t bytes, double seconds)
+{
+        return (double)bytes / seconds / 1e9;
+}
+
+static int compare(const void *a, const void *b)
+{
+        double x = *(const double *)a, y = *(const double *)b;
+
+        return (x > y) - (x < y);
+}
+
+double median(double *values, size_t n)
+{
+        qsort(values, n, sizeof(*values), compare);
+        return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+double midmean(double *values, size_t n)
+{
+        size_t from = n / 4, to = n - n / 4;
+        double sum = 0;
+
+        qsort(values, n, sizeof(*values), compare);
+        for (size_t i = from; i < to; i++)
+                sum += values[i];
+        return sum / (double)(to - from);
+}
+
+size_t quick_or_full(size_t quick, size_t full_value)
+{
+        return full ? full_value : quick;
 }
 
 int main(int argc, char **argv)
@@ -76,7 +167,7 @@ int main(int argc, char **argv)
         }
         if (argc != 3 || (strcmp(argv[2], "quick") != 0 && strcmp(argv[2], "full") != 0))
                 bench_fail("usage: ferry-bench MEASUREMENT quick|full; ferry-bench --list");
-        bench_full = strcmp(argv[2], "full") == 0;
+        full = strcmp(argv[2], "full") == 0;
         if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
                 files.rlim_cur = files.rlim_max;
                 (void)setrlimit(RLIMIT_NOFILE, &files);

@@ -15,6 +15,7 @@ import time
 answers = os.fdopen(os.dup(1), "w", buffering=1)
 os.dup2(2, 1)
 os.environ.setdefault("NIXL_LOG_LEVEL", "ERROR")
+os.environ["UCX_POSIX_ERROR_HANDLING"] = "y"  # without it UCX offers NIXL no shared memory
 os.environ.setdefault("UCX_LOG_LEVEL", "error")
 
 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -1,20 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""As sim_inside, from asyncio with ferry.nixl_connect: FOLDER-OF-THE-MODULE LIBRARY. Without them its messages alone."""
+"""As sim_inside, from asyncio with ferry.nixl_connect: FOLDER-OF-THE-MODULE LIBRARY."""
 import asyncio
 import os
 import socket
 import sys
 import time
 
-FERRY = len(sys.argv) == 3
-if FERRY:
-    sys.path.insert(0, sys.argv[1])
-    os.environ["FERRY_WORKER_LIBRARY"] = sys.argv[2]
-    from ferry import nixl_connect as connect
+sys.path.insert(0, sys.argv[1])
+os.environ["FERRY_WORKER_LIBRARY"] = sys.argv[2]
+from ferry import nixl_connect as connect  # noqa: E402
 
 SIZE = 4096
-METADATA = b"x" * 600  # as long as those of one descriptor
 
 
 def start():
@@ -45,27 +42,9 @@ async def offer(peer):
         print(f"{time.perf_counter() - begin:.9f}", flush=True)
 
 
-async def serve_nothing(peer):
-    loop = asyncio.get_running_loop()
-    await loop.sock_sendall(peer, b"ready")
-    while await loop.sock_recv(peer, 4096):
-        await loop.sock_sendall(peer, b"seen")
-
-
-async def offer_nothing(peer):
-    loop = asyncio.get_running_loop()
-    await loop.sock_recv(peer, 64)
-    while sys.stdin.readline():
-        begin = time.perf_counter()
-        await loop.sock_sendall(peer, METADATA)
-        await loop.sock_recv(peer, 64)
-        print(f"{time.perf_counter() - begin:.9f}", flush=True)
-
-
-server, client = (serve, offer) if FERRY else (serve_nothing, offer_nothing)
 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 child = os.fork()
 mine = theirs if child == 0 else ours
 (ours if child == 0 else theirs).close()
 mine.setblocking(False)
-asyncio.run((server if child == 0 else client)(mine))
+asyncio.run((serve if child == 0 else offer)(mine))

@@ -3,10 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <ferry/worker.h>
+
+#include "ref.h"
 
 /*
  * "sim_inside": two processes with a worker inside each, and no HTTP. Answers each line with the seconds of one
@@ -24,6 +25,8 @@ struct side {
         int peer;
         char text[TEXT_SIZE];
 };
+
+static struct side ours;
 
 static void side_start(struct side *side, enum ferry_kind kind)
 {
@@ -73,45 +76,39 @@ static int serve(struct side *side)
         return EXIT_SUCCESS;
 }
 
-static double transfer(struct side *side)
+static double transfer(uint64_t unused)
 {
         struct ferry_worker_operation *offer;
-        struct timespec start, end;
         const char *metadata;
+        double start = ref_now(), seconds;
 
-        (void)clock_gettime(CLOCK_MONOTONIC, &start);
-        CHECK(ferry_worker_operation_create(side->worker, side->request, NULL, &offer));
+        CHECK(ferry_worker_operation_create(ours.worker, ours.request, NULL, &offer));
         CHECK(ferry_worker_operation_metadata(offer, &metadata));
-        tell(side, metadata);
+        tell(&ours, metadata);
         CHECK(ferry_worker_operation_wait(offer, -1));
-        if (!hear(side))
+        if (!hear(&ours))
                 exit(EXIT_FAILURE);
-        (void)clock_gettime(CLOCK_MONOTONIC, &end);
+        seconds = ref_now() - start;
         (void)ferry_worker_operation_free(offer);
-        return (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) / 1e9;
+        return seconds;
 }
 
 int main(void)
 {
-        struct side side = { 0 };
-        char line[64];
         int pair[2];
         pid_t child;
 
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
                 return EXIT_FAILURE;
         child = fork();
-        side.peer = pair[child != 0];
+        ours.peer = pair[child != 0];
         (void)close(pair[child == 0]);
         if (child <= 0)
-                return child < 0 ? EXIT_FAILURE : serve(&side);
-        side_start(&side, FERRY_READABLE);
-        if (!hear(&side))
+                return child < 0 ? EXIT_FAILURE : serve(&ours);
+        side_start(&ours, FERRY_READABLE);
+        if (!hear(&ours))
                 return EXIT_FAILURE;
-        while (fgets(line, sizeof(line), stdin)) {
-                (void)printf("%.9f\n", transfer(&side));
-                (void)fflush(stdout);
-        }
-        side_stop(&side);
+        ref_answer(transfer);
+        side_stop(&ours);
         return EXIT_SUCCESS;
 }

@@ -1,233 +1,205 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench.h"
 
 /*
- * Three calls (create a readable with its metadata, read it with Prefer: wait, wait for the readable) beside GET
- * /livez.
- *
- * A core that has slept answers late, so that a GET right after another to the same process costs less than one after a
- * call to another. Hence each /livez of the comparison is one of three in the rhythm of the cycle, on the same
- * connections: the passive worker, the active one, the passive one again. A row of such triples comes before a row of
- * cycles. Between cycles a /livez is cheaper than in a row of its own, because data planes that look for more keep the
- * cores awake: that is measured as well, for information.
+ * 4 KiB on one host. Which threads share a processor decides much about times of this size, and stays as it fell when
+ * the programs started: so new ones are started in each round.
  */
 
-/* Of series, by whether there is one processor for all, and by the side. */
-static const char *const side_names[2][2] = { { "local", "network" }, { "one.local", "one.network" } };
+enum { SIZE = 4096 };
 
-enum { CALLS = 3, REPEATS = 100 };
+/* ---- the bytes alone, beside a bare Unix socket ---- */
 
-static double livez_seconds(struct ferry *a, struct ferry *b)
+void bench_bytes(void)
 {
-        struct ferry *const turns[CALLS] = { a, b, a };
-        uint64_t start = now_ns();
+        static const enum ferry_kind passives[] = { FERRY_READABLE, FERRY_WRITABLE };
+        static const char *const names[] = { "read", "write" };
+        enum { REPEATS = 400 };
+        size_t n = quick_or_full(5, 21);
+        double seconds[2][REPEATS];
 
-        for (int i = 0; i < CALLS; i++)
-                bench_check(turns[i], ferry_get_livez(turns[i]), "GET /livez");
-        return seconds_since(start) / CALLS;
-}
+        for (size_t i = 0; i < n; i++) {
+                struct reference socket;
+                struct pair p;
 
-static double raw_livez_seconds(struct raw *r)
-{
-        struct http *const turns[CALLS] = { &r->a, &r->b, &r->a };
-        uint64_t start = now_ns();
-
-        for (int i = 0; i < CALLS; i++)
-                http_call(turns[i], "GET", "/livez", NULL, 200);
-        return seconds_since(start) / CALLS;
-}
-
-static void sample_median(double *seconds, const char *side, const char *what)
-{
-        sample("us", median(seconds, REPEATS) * 1e6, "small.%s.%s", side, what);
-}
-
-static void library_round(struct raw *r, const struct pair *p, const char *side)
-{
-        double livez[REPEATS], cycle[REPEATS], transfer[REPEATS];
-
-        for (int i = 0; i < REPEATS; i++)
-                livez[i] = livez_seconds(p->a.client, p->b.client);
-        for (int i = 0; i < REPEATS; i++) {
-                struct timing t;
-
-                move_simple(p->a.client, p->b.client, FERRY_READABLE, &r->at_a, &r->at_b, r->at_a.info.size, &t);
-                cycle[i] = t.cycle_s;
-                transfer[i] = t.transfer_s;
+                begin_round("workers %zu of %zu", i + 1, n);
+                pair_start(&p, false, NULL, SIZE);
+                reference_start(&socket, "ref_pair", (const char *const[]){ "socket", "4096", NULL });
+                (void)reference_run(&socket, SIZE);
+                for (int j = -REPEATS / 4; j < REPEATS; j++)
+                        for (int d = 0; d < 2; d++)
+                                seconds[d][j < 0 ? 0 : j] = pair_move(&p, passives[d], SIZE).transfer_s;
+                /* duration_us is a whole number: a mean tells more of it than a median. */
+                for (int d = 0; d < 2; d++)
+                        sample("us", midmean(seconds[d], REPEATS) * 1e6, "bytes.%s", names[d]);
+                sample("us", reference_run(&socket, SIZE) * 1e6, "bytes.socket");
+                reference_stop(&socket);
+                pair_stop(&p);
         }
-        sample_median(livez, side, "livez");
-        sample_median(cycle, side, "cycle");
-        sample_median(transfer, side, "transfer");
 }
 
-static void raw_round(struct raw *r, const char *side)
-{
-        double livez[REPEATS], cycle[REPEATS], offer[REPEATS], read[REPEATS], wait[REPEATS], between[REPEATS];
-        struct raw_timing t;
+/* ---- three calls ---- */
 
-        for (int i = 0; i < REPEATS; i++)
-                livez[i] = raw_livez_seconds(r);
-        for (int i = 0; i < REPEATS; i++) {
-                raw_cycle(r, &t);
-                cycle[i] = t.cycle_s;
-                offer[i] = t.offer_s;
-                read[i] = t.read_s;
-                wait[i] = t.wait_s;
+/*
+ * The three calls of a transfer: by libferry beside bare libcurl and json-c, which call the same workers in turn; and
+ * by raw sockets beside two processes of a bare libmicrohttpd, which pass the documents that the workers gave.
+ */
+
+enum { CALLS = 100 };
+
+static void sample_median(double *seconds, const char *series)
+{
+        sample("us", median(seconds, CALLS) * 1e6, "small.%s", series);
+}
+
+static void library_round(struct pair *p)
+{
+        double bare_s[CALLS], ferry_s[CALLS];
+        struct bare *bare = bare_new(p);
+
+        for (int i = -CALLS / 2; i < CALLS; i++) {
+                bare_s[i < 0 ? 0 : i] = bare_move(bare).cycle_s;
+                ferry_s[i < 0 ? 0 : i] = pair_move(p, FERRY_READABLE, SIZE).cycle_s;
         }
-        for (int i = 0; i < REPEATS; i++) {
-                raw_cycle(r, &t);
-                between[i] = raw_livez_seconds(r);
-        }
-        sample_median(between, side, "raw_between");
-        sample_median(livez, side, "raw_livez");
-        sample_median(cycle, side, "raw_cycle");
-        sample_median(offer, side, "raw_offer");
-        sample_median(read, side, "raw_read");
-        sample_median(wait, side, "raw_wait");
+        bare = bare_free(bare);
+        sample_median(bare_s, "libcurl");
+        sample_median(ferry_s, "libferry");
 }
 
-/* ---- the same three calls on nothing but the libraries ---- */
-
-static char *copy_body(const struct http *h)
+static void raw_row(struct raw *r, const char *series)
 {
-        char *copy = strdup(h->body);
+        double seconds[CALLS];
 
-        if (!copy)
-                bench_fail("out of memory");
-        return copy;
+        for (int i = -CALLS; i < CALLS; i++)
+                seconds[i < 0 ? 0 : i] = raw_move(r).cycle_s;
+        sample_median(seconds, series);
 }
 
-/* ref_calls answers what the workers did, byte by byte, so that its client does the same work. */
-static void bare_start(struct reference *reference, struct raw *r, bool network)
+/* The workers' answers to the three calls, for free(). */
+static void take_answers(struct raw *r, char *ret_answers[3])
 {
-        const char *arguments[] = { network ? "tcp" : "socket", "4096", NULL, NULL, NULL, NULL };
-        char *offer, *read, *wait;
-
         raw_offer(r);
-        offer = copy_body(&r->a);
+        ret_answers[0] = strdup(r->a.body);
         http_call(&r->b, "POST", "/v1/operations", r->read, 201);
-        read = copy_body(&r->b);
+        ret_answers[1] = strdup(r->b.body);
         http_call(&r->a, "GET", r->wait_path, NULL, 200);
-        wait = copy_body(&r->a);
-        arguments[2] = offer;
-        arguments[3] = read;
-        arguments[4] = wait;
-        reference_start(reference, "ref_calls", arguments);
-        free(offer);
-        free(read);
-        free(wait);
+        ret_answers[2] = strdup(r->a.body);
 }
 
-/* What the calls go to: the passive one tells its URL before they connect, the active one as well, in any order. */
-static void bare_urls(struct reference *reference, struct worker *a, struct worker *b)
+static void raw_round(struct pair *p)
 {
-        static const char active[] = "active ";
+        char *at_a = raw_whole(&p->at_a), *at_b = raw_whole(&p->at_b), *answers[3], url_a[128], url_b[128];
+        struct reference server;
+        struct raw ours, bare;
 
-        for (int i = 0; i < 2; i++) {
-                const char *line = reference_line(reference);
-                struct worker *w = strncmp(line, active, strlen(active)) == 0 ? b : a;
-
-                (void)snprintf(w->url, sizeof(w->url), "%s", strchr(line, ' ') + 1);
-        }
-}
-
-static void bare_raw(struct raw *bare, const char *side)
-{
-        double cycle[REPEATS], read[REPEATS];
-        struct raw_timing t;
-
-        for (int i = -REPEATS; i < REPEATS; i++) {
-                raw_cycle(bare, &t);
-                if (i < 0)
-                        continue;
-                cycle[i] = t.cycle_s;
-                read[i] = t.read_s;
-        }
-        sample_median(cycle, side, "bare_cycle");
-        sample_median(read, side, "bare_read");
-}
-
-static void bare_library(const struct raw *r, const struct worker *a, const struct worker *b, const char *side)
-{
-        struct ferry *at_a = worker_connect(a), *at_b = worker_connect(b);
-        double cycle[REPEATS];
-        struct timing t;
-
-        for (int i = -REPEATS; i < REPEATS; i++) {
-                move_simple(at_a, at_b, FERRY_READABLE, &r->at_a, &r->at_b, r->at_a.info.size, &t);
-                if (i >= 0)
-                        cycle[i] = t.cycle_s;
-        }
-        sample_median(cycle, side, "bare_library_cycle");
-        (void)ferry_free(at_a);
-        (void)ferry_free(at_b);
-}
-
-static void bare_round(struct raw *r, bool network, const char *side)
-{
-        struct raw bare = *r; /* its bodies, until they are made anew */
-        struct worker a = { 0 }, b = { 0 };
-        struct reference reference;
-
-        bare.offer = bare.read = NULL;
-        raw_describe(&bare, NULL, NULL);
-        bare_start(&reference, r, network);
-        bare_urls(&reference, &a, &b);
-        http_open(&bare.a, a.url);
-        http_open(&bare.b, b.url);
-        bare.b.prefer_wait = true;
-        reference_begin(&reference, 4 * KIB);
-        bare_raw(&bare, side);
-        bare_library(r, &a, &b, side);
-        http_call(&bare.b, "DELETE", "/", NULL, 200);
-        (void)reference_line(&reference);
+        raw_open(&ours, p->a.url, p->b.url);
+        raw_describe(&ours, at_a, at_b);
+        raw_row(&ours, "worker");
+        take_answers(&ours, answers);
+        reference_start(&server, "ref_http",
+                        (const char *const[]){ "calls", answers[0], answers[1], answers[2], NULL });
+        (void)snprintf(url_a, sizeof(url_a), "%s", reference_line(&server));
+        (void)snprintf(url_b, sizeof(url_b), "%s", reference_line(&server));
+        raw_open(&bare, url_a, url_b);
+        raw_describe(&bare, at_a, at_b);
+        raw_row(&bare, "libmicrohttpd");
         raw_close(&bare);
-        reference_stop(&reference);
+        raw_close(&ours);
+        reference_stop(&server);
+        for (int i = 0; i < 3; i++)
+                free(answers[i]);
+        free(at_a);
+        free(at_b);
 }
 
-static void small_pair(bool network, const char *side)
+void bench_small(void)
 {
-        struct raw_timing t;
-        struct timing warm;
-        struct pair p;
-        struct raw r;
+        size_t n = quick_or_full(5, 41);
 
-        pair_start(&p, network, NULL);
-        raw_open(&r, &p, 4 * KIB);
-        for (int i = 0; i < REPEATS; i++) {
-                raw_cycle(&r, &t);
-                (void)raw_livez_seconds(&r);
-                move_simple(p.a.client, p.b.client, FERRY_READABLE, &r.at_a, &r.at_b, 4 * KIB, &warm);
-                (void)livez_seconds(p.a.client, p.b.client);
+        for (size_t i = 0; i < n; i++) {
+                struct pair p;
+
+                begin_round("workers %zu of %zu", i + 1, n);
+                pair_start(&p, false, NULL, SIZE);
+                library_round(&p);
+                raw_round(&p);
+                pair_stop(&p);
         }
-        raw_round(&r, side);
-        bare_round(&r, network, side);
-        library_round(&r, &p, side);
-        raw_close(&r);
+}
+
+/* ---- between programs with a worker inside ---- */
+
+/* No HTTP: from create to both ends seen. */
+enum { TRANSFERS = 200, BULK = 256 << 20 };
+
+static void measure(struct reference *program, const char *series)
+{
+        double seconds[TRANSFERS];
+
+        (void)reference_run(program, SIZE); /* connects */
+        for (int i = 0; i < TRANSFERS; i++)
+                seconds[i] = reference_run(program, SIZE);
+        sample("us", median(seconds, TRANSFERS) * 1e6, "%s", series);
+}
+
+static void measure_new(const char *name, const char *const *arguments, const char *series)
+{
+        struct reference program;
+
+        reference_start(&program, name, arguments);
+        measure(&program, series);
+        reference_stop(&program);
+}
+
+void bench_inside(void)
+{
+        static const char *const python[] = { FERRY_PYTHON_MODULE, FERRY_WORKER_LIBRARY, NULL };
+        size_t n = quick_or_full(5, 21);
+
+        for (size_t i = 0; i < n; i++) {
+                begin_round("round %zu of %zu", i + 1, n);
+                measure_new("sim_inside", NULL, "inside.c");
+                measure_new("sim_asyncio", python, "inside.asyncio");
+        }
+}
+
+/* ---- beside NIXL ---- */
+
+/*
+ * From making the operation to both ends knowing of its end. Both ends of NIXL poll meanwhile. 4 KiB between programs
+ * that have their worker inside, as NIXL has its agent; 256 MiB through REST.
+ */
+static void nixl_rounds(struct reference *nixl)
+{
+        size_t n = quick_or_full(3, 15);
+        struct pair p;
+
+        pair_start(&p, false, NULL, BULK);
+        for (size_t i = 0; i <= n; i++) {
+                double theirs_s = reference_run(nixl, BULK), ours_s = pair_move(&p, FERRY_READABLE, BULK).cycle_s;
+
+                if (i == 0) /* connects */
+                        continue;
+                begin_round("round %zu of %zu", i, n);
+                sample("GB/s", gigabytes_per_second(BULK, ours_s), "nixl.bulk.ours");
+                sample("GB/s", gigabytes_per_second(BULK, theirs_s), "nixl.bulk.theirs");
+                measure_new("sim_inside", NULL, "nixl.small.ours");
+                measure(nixl, "nixl.small.theirs");
+        }
         pair_stop(&p);
 }
 
-static void small_rounds(unsigned n, bool one_processor)
+void bench_nixl(void)
 {
-        for (unsigned i = 0; i < n; i++) {
-                begin_round("workers %u of %u%s", i + 1, n, one_processor ? ", on one processor" : "");
-                for (int network = 0; network < 2; network++)
-                        small_pair(network, side_names[one_processor][network]);
-        }
-}
+        struct reference nixl;
 
-/*
- * Which threads share a processor decides much about times of this size, and stays as it fell when the workers started:
- * so new ones are started again and again. On one processor there is nothing to decide and none that has to wake up:
- * what is computed is all.
- */
-void bench_small(void)
-{
-        small_rounds(rounds(5, 41), false);
-        share_one_processor();
-        small_rounds(rounds(2, 9), true);
+        reference_start(&nixl, "ref_nixl", (const char *const[]){ "268435456", NULL });
+        if (strcmp(reference_line(&nixl), "ready") == 0)
+                nixl_rounds(&nixl);
+        else
+                note("nixl: the wheel nixl does not start for python3: left out");
+        reference_stop(&nixl);
 }

@@ -8,12 +8,14 @@ import unittest
 sys.dont_write_bytecode = True  # beside the sources
 
 import machine  # noqa: E402
-import plot  # noqa: E402
 import report  # noqa: E402
 
+COST = report.figure("m", "what it costs", "a", ("<=", 4))
+SHARE = report.ratio("m", "its share", "a", "b", "the whole", (">=", 0.9))
 
-def measured(row, samples):
-    return report.evaluate("m", row, samples, {"a": "ms"})
+
+def measured(row, **series):
+    return report.evaluate(row, {f"m.{name}": values for name, values in series.items()}, {"m.a": "ms"})
 
 
 class Ratios(unittest.TestCase):
@@ -25,12 +27,11 @@ class Ratios(unittest.TestCase):
 
     def test_a_reference_of_nothing_is_left_out(self):
         self.assertEqual(report.ratios([1, 2], [0, 2]), [1])
-        self.assertIsNone(measured(report.ratio("r", "a", "b"), {"a": [1], "b": [0]}))
+        self.assertIsNone(measured(SHARE._replace(mark=None), a=[1], b=[0]))
 
     def test_a_drifting_machine_does_not_move_the_ratio(self):
         theirs = [1, 2, 3, 4, 5, 6, 7]
-        row = report.ratio("r", "a", "b", (">=", 0.5), "b")
-        self.assertEqual(measured(row, {"a": [x / 2 for x in theirs], "b": theirs})["ratio"]["median"], 0.5)
+        self.assertEqual(measured(SHARE, a=[x / 2 for x in theirs], b=theirs)["ratio"]["median"], 0.5)
 
 
 class Host(unittest.TestCase):
@@ -47,43 +48,29 @@ class Host(unittest.TestCase):
 
 class Marks(unittest.TestCase):
     def test_a_ratio_is_judged_by_its_median(self):
-        row = report.ratio("r", "a", "b", (">=", 0.9), "b")
-        self.assertTrue(measured(row, {"a": [1, 9, 10], "b": [10, 10, 10]})["holds"])
-        self.assertFalse(measured(row, {"a": [8, 8.9, 10], "b": [10, 10, 10]})["holds"])
+        self.assertTrue(measured(SHARE, a=[1, 9, 10], b=[10, 10, 10])["holds"])
+        self.assertFalse(measured(SHARE, a=[8, 8.9, 10], b=[10, 10, 10])["holds"])
 
     def test_a_mark_may_be_an_upper_bound(self):
-        row = report.figure("f", "a", ("<=", 4))
-        self.assertTrue(measured(row, {"a": [1, 4, 9]})["holds"])
-        self.assertFalse(measured(row, {"a": [1, 4.1, 9]})["holds"])
-
-    def test_a_mark_that_is_missed_stands_beside_the_least_that_is_possible(self):
-        row = report.ratio("r", "a", "b", ("<=", 4), "b", least="c")
-        samples = {"a": [5], "b": [1], "c": [3.5]}
-        self.assertEqual(report.cells(measured(row, samples))[-1], "**no** (bare libraries: 3.5)")
-        self.assertEqual(report.cells(measured(row, dict(samples, a=[4])))[-1], "yes")
+        self.assertTrue(measured(COST, a=[1, 4, 9])["holds"])
+        self.assertFalse(measured(COST, a=[1, 4.1, 9])["holds"])
 
     def test_a_mark_that_was_not_measured_is_told(self):
-        result = measured(report.figure("f", "a", ("<=", 4)), {})
+        result = measured(COST)
         self.assertNotIn("holds", result)
-        self.assertEqual(report.cells(result)[1], "not measured")
+        self.assertEqual(report.found(result), "not measured")
 
     def test_a_line_without_mark_that_was_not_measured_is_left_out(self):
-        self.assertIsNone(measured(report.figure("f", "a"), {}))
+        self.assertIsNone(measured(COST._replace(mark=None)))
 
-    def test_marks_are_counted(self):
-        rows = [report.figure("f", "a", ("<=", limit)) for limit in (1, 5)] + [report.figure("f", "b", ("<=", 1))]
-        self.assertEqual(report.count_marks([measured(row, {"a": [3]}) for row in rows]), (1, 2, 1))
+    def test_all_that_must_hold_has_a_mark(self):
+        marked = {row.measurement for row in report.TABLE if row.mark}
+        self.assertEqual(marked, {"bulk", "own", "writes", "threads", "bytes", "small", "inside", "batch", "scatter",
+                                  "scale", "idle", "fetch", "content", "regions"})
 
-    def test_every_measurement_that_the_issues_mark_has_a_mark(self):
-        marked = {name for name, rows in report.table().items() if any(row.mark for row in rows)}
-        self.assertEqual(marked, {"bulk", "bytes", "own", "writes", "threads", "small", "inside", "wait", "scatter",
-                                  "scale", "peers", "many", "batch", "interference", "control", "idle", "start",
-                                  "regions", "fetch", "content"})
-
-    def test_no_two_lines_of_a_measurement_are_the_same(self):
-        for name, rows in report.table().items():
-            lines = [(row.label, row.against) for row in rows]
-            self.assertEqual(len(lines), len(set(lines)), name)
+    def test_no_two_lines_are_the_same(self):
+        lines = [(row.measurement, report.label(row)) for row in report.TABLE]
+        self.assertEqual(len(lines), len(set(lines)))
 
 
 class Rounds(unittest.TestCase):
@@ -101,36 +88,34 @@ class Rounds(unittest.TestCase):
         self.assertEqual(samples, {"a": [0, 3, 4], "b": [0, -3, -4]})
 
 
-class Derived(unittest.TestCase):
-    def test_what_bulk_adds_is_never_negative(self):
-        samples = {"interference.local.alone.operation": [10, 30], "interference.local.busy.operation": [25, 20]}
-        report.derive(samples)
-        self.assertEqual(samples["interference.local.added"], [15, 0])
-
-    def test_nothing_is_made_of_nothing(self):
-        samples = {}
-        report.derive(samples)
-        self.assertEqual(samples, {})
-
-
 class Text(unittest.TestCase):
+    def setUp(self):
+        self.table, report.TABLE = report.TABLE, (COST, SHARE)
+
+    def tearDown(self):
+        report.TABLE = self.table
+
     def page(self, *values):
-        row = report.figure("what it costs", "a", ("<=", 4))
-        runs = [{"date": "today", "notes": ["hm"], "results": [measured(row, {"a": [value]} if value else {})]}
+        runs = [{"date": "today", "notes": ["hm"], "results": [measured(COST, **({"a": [value]} if value else {}))]}
                 for value in values]
         return report.markdown({"mode": "full", "machine": {}, "versions": {}, "state": "quiet",
-                                "descriptions": {"m": "it"}, "runs": runs}, None)
+                                "descriptions": {"m": "it"}, "runs": runs})
 
     def test_the_page_shows_each_run(self):
-        self.assertIn("| what it costs | ≤ 4 ms | 1 ms | 2 ms | 3 ms | yes |", self.page(1, 2, 3))
+        self.assertIn("| what it costs | ≤ 4 ms | 1 [1–1] ms | 2 [2–2] ms | 3 [3–3] ms | yes |", self.page(1, 2, 3))
+
+    def test_a_ratio_stands_before_what_it_is_made_of(self):
+        self.assertEqual(report.found(measured(SHARE, a=[1, 2, 3], b=[2, 4, 4])), "0.5 [0.5–0.625]: 2 ms beside 4")
 
     def test_a_mark_holds_when_it_held_in_every_run(self):
         text = self.page(1, 9, 3)
-        self.assertIn("| what it costs | ≤ 4 ms | 1 ms | 9 ms | 3 ms | **no** |", text)
+        self.assertIn("| 9 [9–9] ms | 3 [3–3] ms | **no** |", text)
         self.assertIn("0 of 1 marks hold in every run.", text)
 
     def test_a_mark_missed_by_a_run_is_not_said_to_hold(self):
-        self.assertIn("| 1 ms | not measured | – |", self.page(1, None))
+        text = self.page(1, None)
+        self.assertIn("| 1 [1–1] ms | not measured | not measured |", text)
+        self.assertIn("0 of 0 marks hold in every run; 1 more were not measured.", text)
 
     def test_what_gpu_check_wrote_stays(self):
         gpus = [f"\n## Memory on a GPU: {name}\n\n| bytes |\n" for name in ("one", "another")]
@@ -143,24 +128,11 @@ class Text(unittest.TestCase):
                          ["0", "0.123", "12.3", "123", "12,346"])
 
     def test_columns_are_aligned(self):
+        report.TABLE = tuple(COST._replace(label=text) for text in ("x", "a long one"))
         out = io.StringIO()
-        report.print_rows([measured(report.figure(name, "a"), {"a": [1]}) for name in ("x", "a long one")], out)
+        report.print_lines(report.lines_of([{"results": [measured(row, a=[1]) for row in report.TABLE]}]), out)
         heads, *lines = out.getvalue().splitlines()
-        self.assertEqual({line.index("1 ms") for line in lines}, {heads.index("measured")})
-
-
-class Plot(unittest.TestCase):
-    def test_a_curve_has_its_medians_in_order_of_size(self):
-        samples = {"sizes.memcpy.65536": [3, 1, 2], "sizes.memcpy.4096": [7], "sizes.get.4096": [1]}
-        self.assertEqual(plot.curve_points(samples, "sizes.memcpy"), [(4096, 7), (65536, 2)])
-
-    def test_without_samples_there_is_no_plot(self):
-        self.assertIsNone(plot.script({}, "x.svg"))
-
-    def test_only_what_was_measured_is_plotted(self):
-        text = plot.script({"sizes.memcpy.4096": [1]}, "x.svg")
-        self.assertIn("memcpy", text)
-        self.assertNotIn("ucp", text)
+        self.assertEqual({line.index("1 [1–1] ms") for line in lines}, {heads.index("measured")})
 
 
 if __name__ == "__main__":

@@ -80,22 +80,12 @@ static void fake_look(void *context)
         pthread_mutex_unlock(&f->data_plane.lock);
 }
 
-static void fake_poll(void *context, uint64_t total)
-{
-        struct fixture *f = context;
-
-        assert_int_equal(total, 4096);
-        f->data_plane.n_polls++;
-        if (f->data_plane.end_in_poll)
-                f->data_plane.transfer.ended(f->data_plane.transfer.context, f->data_plane.end_in_poll);
-}
-
 static void fixture_store(struct fixture *f, const struct operation_limits *limits)
 {
         struct operation_config config = {
                 .epoch = EPOCH,
                 .limits = *limits,
-                .data_plane = { fake_start, fake_cancel, fake_revoke, fake_look, f, .poll = fake_poll },
+                .data_plane = { fake_start, fake_cancel, fake_revoke, fake_look, f },
                 .loop = f->loop,
                 .metrics = f->metrics,
                 .observer = f->observer,
@@ -274,40 +264,14 @@ void end_transfer(struct fixture *f, int error)
 }
 
 struct signal {
-        pthread_mutex_t lock;
-        pthread_cond_t raised_cond;
-        bool raised;
+        struct bell bell;
         struct operation_waiter waiter;
         struct loop_timer timer;
 };
 
-static void signal_init(struct signal *signal)
-{
-        *signal = (struct signal){ 0 };
-        pthread_mutex_init(&signal->lock, NULL);
-        pthread_cond_init(&signal->raised_cond, NULL);
-}
-
-static void signal_raise(struct signal *signal)
-{
-        pthread_mutex_lock(&signal->lock);
-        signal->raised = true;
-        pthread_cond_signal(&signal->raised_cond);
-        pthread_mutex_unlock(&signal->lock);
-}
-
-static void signal_await(struct signal *signal)
-{
-        pthread_mutex_lock(&signal->lock);
-        WAIT_SIGNAL(&signal->raised_cond, &signal->lock, signal->raised);
-        pthread_mutex_unlock(&signal->lock);
-        pthread_cond_destroy(&signal->raised_cond);
-        pthread_mutex_destroy(&signal->lock);
-}
-
 static void waiter_woken(struct operation_waiter *waiter)
 {
-        signal_raise(FERRY_CONTAINER_OF(waiter, struct signal, waiter));
+        bell_ring(&FERRY_CONTAINER_OF(waiter, struct signal, waiter)->bell);
 }
 
 long series_value(struct fixture *f, const char *series)
@@ -324,27 +288,23 @@ long series_value(struct fixture *f, const char *series)
 
 void await(struct fixture *f, struct operation *operation, uint64_t revision)
 {
-        struct signal signal;
+        struct signal signal = { .bell = BELL, .waiter.wake = waiter_woken };
 
-        signal_init(&signal);
-        signal.waiter.wake = waiter_woken;
         if (operation_wait(f->store, operation, revision, &signal.waiter))
-                signal_await(&signal);
+                bell_await(&signal.bell, 1);
 }
 
 static void timer_passed(struct loop_timer *timer)
 {
-        signal_raise(FERRY_CONTAINER_OF(timer, struct signal, timer));
+        bell_ring(&FERRY_CONTAINER_OF(timer, struct signal, timer)->bell);
 }
 
 void await_loop(struct fixture *f, uint64_t at_us)
 {
-        struct signal signal;
+        struct signal signal = { .bell = BELL, .timer.fired = timer_passed };
 
-        signal_init(&signal);
-        signal.timer.fired = timer_passed;
         assert_int_equal(loop_timer_start(f->loop, &signal.timer, at_us), 0);
-        signal_await(&signal);
+        bell_await(&signal.bell, 1);
 }
 
 static void await_count(struct fixture *f, const unsigned *count, unsigned n)

@@ -35,8 +35,6 @@ struct fake_data_plane {
         uint64_t revoked;
         int revoke_reason, revoke_wire;
         unsigned n_looks;
-        const struct engine_outcome *end_in_poll; /* a poll finds that the transfer has ended */
-        unsigned n_polls;
 };
 
 struct fixture {

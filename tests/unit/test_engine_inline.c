@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <sched.h>
 
 #include <ferry/error.h>
 
@@ -34,32 +33,6 @@ TEST(a_short_transfer_runs_inline_on_the_callers_thread)
                         world_free(w);
                 }
         }
-}
-
-/* On one processor, the engine's thread that could take the last message waits while another one polls. */
-TEST(a_poll_takes_the_end_before_the_engines_thread)
-{
-        cpu_set_t all, one;
-        struct world *w;
-        int ended = 0;
-
-        CPU_ZERO(&one);
-        assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
-        CPU_SET(sched_getcpu(), &one);
-        assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0); /* inherited by the engines' threads */
-        w = world_new_with(BOUNCED, SMALL, (struct world_knobs){ .spin_us = PATIENT_US });
-        w->may_run_inline = true;
-        world_offer(w, ENGINE_READ);
-        do {
-                w->active.progress = 0;
-                (void)world_start(w, ENGINE_READ, false);
-                engine_poll(w->engine[1], SMALL);
-                end_wait(&w->active, ++ended);
-                end_wait(&w->passive, ended);
-        } while (!pthread_equal(w->passive.thread, pthread_self()) && ended < 1000);
-        assert_true(pthread_equal(w->passive.thread, pthread_self()));
-        world_free(w);
-        assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
 }
 
 static void read_without_inline(struct world *w)

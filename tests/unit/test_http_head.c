@@ -212,15 +212,14 @@ static bool parts_are_whole(const char *head, size_t size)
         line = cut_line(&next, end);
         char *target = strchr(line, ' ') + 1, *version = (char *)memrchr(line, ' ', (size_t)(next - line)) + 1;
         version[-1] = '\0';
-        whole = head_target_whole(target);
-        head_parts_begin(&parts, version);
+        head_parts_begin(&parts, target + strlen(target), version);
         for (line = cut_line(&next, end); *line; line = cut_line(&next, end)) {
                 char *colon = strchr(line, ':');
 
                 *colon++ = '\0';
                 head_parts_add(&parts, line, colon + strspn(colon, " \t"));
         }
-        whole &= head_parts_end(&parts, end);
+        whole = head_parts_end(&parts, end);
         free(copy);
         return whole;
 }

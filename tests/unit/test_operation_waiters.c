@@ -105,25 +105,6 @@ WITH_STORE(the_waiters_of_an_operation_are_woken_in_their_order)
                 assert_int_equal(waiters[i].turn, i);
 }
 
-WITH_STORE(a_transfer_that_runs_is_polled_before_anybody_waits)
-{
-        struct operation *operation = make(f, FERRY_READ);
-        const struct engine_outcome outcome = { .bytes = 4096 };
-
-        assert_false(operation_is_past(f->store, operation, 0));
-        begin(f, operation);
-        assert_false(operation_is_past(f->store, operation, 0));
-        assert_int_equal(f->data_plane.n_polls, 0);
-        f->data_plane.transfer.started(f->data_plane.transfer.context);
-        assert_false(operation_is_past(f->store, operation, 0));
-        assert_int_equal(f->data_plane.n_polls, 1);
-        f->data_plane.end_in_poll = &outcome;
-        assert_true(operation_is_past(f->store, operation, 0));
-        assert_true(operation_is_past(f->store, operation, 0));
-        assert_int_equal(f->data_plane.n_polls, 2);
-        operation_store_wake_waiters(f->store);
-}
-
 WITH_STORE(nobody_waits_for_what_holds_already)
 {
         struct operation *operation = make(f, FERRY_READ), *deleted = make(f, FERRY_READ);

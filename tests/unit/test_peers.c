@@ -25,9 +25,7 @@
 
 struct result {
         atomic_bool unwanted;
-        pthread_mutex_t lock;
-        pthread_cond_t done;
-        unsigned calls;
+        struct bell calls;
         int error;
         char detail[256];
         struct ferry_metadata *metadata;
@@ -38,8 +36,6 @@ static void result_free(void *object)
         struct result *result = object;
 
         ferry_metadata_free(result->metadata);
-        pthread_cond_destroy(&result->done);
-        pthread_mutex_destroy(&result->lock);
         free(result);
 }
 
@@ -47,8 +43,7 @@ static struct result *result_new(void)
 {
         struct result *result = test_keep(calloc(1, sizeof(*result)), result_free);
 
-        pthread_mutex_init(&result->lock, NULL);
-        pthread_cond_init(&result->done, NULL);
+        result->calls = BELL;
         return result;
 }
 
@@ -56,21 +51,16 @@ static void on_fetched(void *context, int error, const char *detail, struct ferr
 {
         struct result *result = context;
 
-        pthread_mutex_lock(&result->lock);
-        result->calls++;
         result->error = error;
         (void)snprintf(result->detail, sizeof(result->detail), "%s", detail ?: "");
         result->metadata = metadata;
-        pthread_cond_signal(&result->done);
-        pthread_mutex_unlock(&result->lock);
+        bell_ring(&result->calls);
 }
 
 static void result_wait(struct result *result)
 {
-        pthread_mutex_lock(&result->lock);
-        WAIT_SIGNAL(&result->done, &result->lock, result->calls);
-        pthread_mutex_unlock(&result->lock);
-        assert_int_equal(result->calls, 1);
+        bell_await(&result->calls, 1);
+        assert_int_equal(result->calls.times, 1);
         assert_true((result->error == 0) == (result->metadata != NULL));
         assert_true(result->error == 0 || result->detail[0]);
 }
@@ -330,7 +320,7 @@ TEST(hosts_that_are_not_admitted_are_refused_before_anything_is_sent)
                        "http://localhost.example" METADATA_PATH, "https://3221225985" METADATA_PATH)
                 assert_int_equal(fetch_url(peers, url, result), FERRY_E_FORBIDDEN);
         test_release(peers);
-        assert_int_equal(result->calls, 0);
+        assert_int_equal(result->calls.times, 0);
 }
 
 TEST(urls_that_are_not_a_workers_metadata_are_refused)
@@ -349,7 +339,7 @@ TEST(urls_that_are_not_a_workers_metadata_are_refused)
                 "http://127.0.0.1\r\nX: y" METADATA_PATH)
                 assert_int_equal(fetch_url(peers, url, result), FERRY_E_INVALID_PARAMETER);
         test_release(peers);
-        assert_int_equal(result->calls, 0);
+        assert_int_equal(result->calls.times, 0);
 }
 
 /* "localhost" is admitted by ::1, but leads to 127.0.0.1 as well, which is not. */
@@ -404,8 +394,8 @@ TEST(fetches_at_the_same_time_are_bounded)
         assert_int_equal(fetch_from(peers, "127.0.0.1", peer->port, results[1]), 0);
         assert_int_equal(fetch_from(peers, "127.0.0.1", peer->port, results[2]), FERRY_E_LIMIT_REACHED);
         test_release(peers);
-        assert_int_equal(results[0]->calls + results[1]->calls, 2);
-        assert_int_equal(results[2]->calls, 0);
+        assert_int_equal(results[0]->calls.times + results[1]->calls.times, 2);
+        assert_int_equal(results[2]->calls.times, 0);
 }
 
 TEST(ending_cancels_what_still_runs)
@@ -434,7 +424,7 @@ TEST(a_fetch_that_nobody_wants_any_more_ends)
         peers_transfer_cancel(peers, 1, FERRY_E_CANCELLED);
         result_wait(result);
         assert_int_equal(result->error, FERRY_E_CANCELLED);
-        assert_int_equal(other->calls, 0);
+        assert_int_equal(other->calls.times, 0);
         test_release(peers);
         result_wait(other);
 }

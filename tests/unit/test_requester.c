@@ -3,49 +3,39 @@
 
 /* What a requester sends, and how it ends. */
 
-static void tell_held(struct scene *s)
-{
-        const struct wire_header h = { .type = WIRE_HELLO_ACK, .from_epoch = EPOCH, .transfer = TRANSFER_ID };
-
-        requester_on_held(&s->peer, &h);
-}
-
-TEST(a_read_that_its_peer_holds_leaves_the_window_at_the_next_look)
+/* How many bytes the requester asks for while others have so many in flight. */
+static uint64_t asked_beside(uint64_t others)
 {
         struct scene *s = scene_new(ENGINE_READ);
-        struct requester *r = &s->requester;
-        uint64_t now_us = clock_now_us();
 
-        assert_true(requester_request_next(r));
-        requester_tick(r, now_us);
-        assert_false(r->share.aside); /* it may only be slow */
-        tell_held(s);
-        requester_tick(r, now_us);
-        assert_true(r->share.aside);
-        assert_int_equal(s->peer.requested.in_flight, 0);
-        assert_int_equal(s->peer.requested.aside, 4 * CHUNK);
+        s->peer.requested = others;
+        requester_enqueue(&s->requester);
+        requesters_send(&s->peer);
+        assert_int_equal(s->peer.requested, others + s->requester.in_flight);
+        assert_int_equal(s->requester.waiting, s->requester.next < TOTAL);
+        return s->requester.in_flight;
 }
 
-TEST(a_held_read_that_moves_comes_back_and_says_nothing_of_the_link)
+TEST(a_transfer_leaves_to_the_others_as_much_as_it_has)
+{
+        assert_int_equal(asked_beside(0), TOTAL); /* the window */
+        assert_int_equal(asked_beside(TOTAL), TOTAL / 2);
+        assert_int_equal(asked_beside(2 * TOTAL), 4 * CHUNK); /* one request, whatever the others have … */
+        assert_int_equal(asked_beside(4 * TOTAL), 0);         /* … but for this */
+}
+
+TEST(a_transfer_that_stands_still_lets_the_next_one_ask)
 {
         struct scene *s = scene_new(ENGINE_READ);
-        struct requester *r = &s->requester;
+        struct requester still = s->requester;
 
-        assert_true(requester_request_next(r));
-        tell_held(s);
-        requester_tick(r, clock_now_us());
-        s->peer.moved_us = clock_now_us() + 800 * 1000; /* its peer has waited so long */
-        requester_note_moved(r, 0);
-        assert_false(r->share.aside);
-        assert_int_equal(s->peer.requested.in_flight, 4 * CHUNK);
-        assert_int_equal(s->peer.requested.aside, 0);
-        tell_held(s); /* again, and nobody has looked before it moves */
-        s->peer.moved_us += 800 * 1000;
-        requester_note_moved(r, 0);
-        assert_int_equal(s->peer.requested.pause_us, 0);
-        s->peer.moved_us += 800 * 1000;
-        requester_note_moved(r, 0);
-        assert_int_equal(s->peer.requested.pause_us, 800 * 1000); /* nobody held it */
+        still.in_flight = s->peer.requested = TOTAL;
+        requester_enqueue(&still);
+        requester_enqueue(&s->requester);
+        requesters_send(&s->peer);
+        assert_int_equal(still.in_flight, TOTAL);
+        assert_int_equal(s->requester.in_flight, TOTAL / 2);
+        assert_true(still.waiting);
 }
 
 TEST(a_request_whose_next_part_finds_no_room_fails)
@@ -146,7 +136,7 @@ TEST(an_idle_link_that_fails_at_once_leaves_the_second_all_its_time)
         end_link(s, &s->link, FERRY_E_PEER_LOST);
         assert_int_equal(s->requester.next, 0);   /* it asks for the first bytes again */
         assert_int_equal(s->peer.n_transfers, 0); /* the first link can be released */
-        assert_int_equal(s->peer.requested.in_flight, 0);
+        assert_int_equal(s->peer.requested, 0);
         assert_second_lasts(s, CONNECT_US);
 }
 

@@ -65,9 +65,7 @@ struct scene {
         struct allowlist *allowlist;
         struct engine *engine;
         uint64_t epoch;
-        pthread_mutex_t lock;
-        pthread_cond_t changed;
-        bool connected;
+        struct bell connected;
         struct engine_connection connection;
 };
 
@@ -86,8 +84,6 @@ static void scene_start(struct scene *s, const char *const *entries, size_t n)
                 .operations = { .claim = grant_nothing },
         };
 
-        (void)pthread_mutex_init(&s->lock, NULL);
-        (void)pthread_cond_init(&s->changed, NULL);
         assert_int_equal(allowlist_new(entries, n, false, &s->allowlist), 0);
         config.allowlist = s->allowlist;
         assert_int_equal(engine_new(&config, &s->engine), 0);
@@ -98,19 +94,14 @@ static void scene_stop(struct scene *s)
 {
         engine_free(s->engine);
         allowlist_free(s->allowlist);
-        (void)pthread_cond_destroy(&s->changed);
-        (void)pthread_mutex_destroy(&s->lock);
 }
 
 static void on_connected(void *context, const struct engine_connection *connection)
 {
         struct scene *s = context;
 
-        (void)pthread_mutex_lock(&s->lock);
         s->connection = *connection;
-        s->connected = true;
-        (void)pthread_cond_broadcast(&s->changed);
-        (void)pthread_mutex_unlock(&s->lock);
+        bell_ring(&s->connected);
 }
 
 /* Connects to the engine's own port at host. */
@@ -122,7 +113,7 @@ static void connect_begin(struct scene *s, const char *host)
 
         (void)snprintf(data, sizeof(data), "%s%s", host, port);
         spec.peer.data = data;
-        s->connected = false;
+        s->connected = BELL;
         assert_int_equal(engine_connect(s->engine, &spec), 0);
 }
 
@@ -130,9 +121,7 @@ static void connect_begin(struct scene *s, const char *host)
 static void connect_to(struct scene *s, const char *host)
 {
         connect_begin(s, host);
-        (void)pthread_mutex_lock(&s->lock);
-        WAIT_SIGNAL(&s->changed, &s->lock, s->connected);
-        (void)pthread_mutex_unlock(&s->lock);
+        bell_await(&s->connected, 1);
 }
 
 static void assert_refused(struct scene *s)
@@ -198,14 +187,10 @@ TEST(a_name_that_is_resolved_while_another_is_handed_out_is_not_lost)
         atomic_store(&n_posted, 0);
         assert_int_equal(sem_init(&late_turn, 0, 0), 0);
         late = (struct scene){ .engine = s.engine, .epoch = s.epoch };
-        (void)pthread_mutex_init(&late.lock, NULL);
-        (void)pthread_cond_init(&late.changed, NULL);
         connect_begin(&late, late_name);
         connect_to(&s, "first.test");
         assert_int_equal(s.connection.error, 0);
-        (void)pthread_mutex_lock(&late.lock);
-        WAIT_SIGNAL(&late.changed, &late.lock, late.connected);
-        (void)pthread_mutex_unlock(&late.lock);
+        bell_await(&late.connected, 1);
         assert_int_equal(late.connection.error, 0);
         late_name = NULL;
         scene_stop(&s);

@@ -268,7 +268,7 @@ TEST(memory_that_is_read_only_is_sent_and_does_not_receive)
                         strstr(ferry_worker_error(), "Descriptor 0: the program has mapped the memory read-only"));
                 refused.operation = NULL;
                 end_free(&refused);
-                /* What is writable of it receives. */
+                /* The writable part can be the destination of a read. */
                 const struct memory rest = { .address = m.address + LONG / 2, .size = LONG / 2 };
                 assert_int_equal(end_start(&refused, s.a, FERRY_WRITABLE, &rest, NULL, false), 0);
                 ferry_worker_operation_cancel(refused.operation);

@@ -11,22 +11,10 @@
 
 /* Workers that start before their network is up: that of a namespace of this program's own. */
 
-struct news {
-        pthread_mutex_t lock;
-        pthread_cond_t changed;
-        int opened;
-};
-
 static void take_line(void *context, const char *level, const char *line)
 {
-        struct news *news = context;
-
-        if (!strstr(line, "network transport opened"))
-                return;
-        pthread_mutex_lock(&news->lock);
-        news->opened++;
-        pthread_cond_signal(&news->changed);
-        pthread_mutex_unlock(&news->lock);
+        if (strstr(line, "network transport opened"))
+                bell_ring(context);
 }
 
 static void loopback_up(void)
@@ -67,19 +55,17 @@ static struct ferry_worker_operation *create(struct ferry_worker *worker, enum f
 
 TEST(metadata_name_the_network_that_has_opened_meanwhile)
 {
-        struct news news = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0 };
+        struct bell opened = BELL;
         char from[4] = "abc", to[4] = "";
         const char *metadata;
 
         if (unshare(CLONE_NEWNET) < 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
                 skip();
-        assert_int_equal(ferry_worker_log("info", take_line, &news), 0);
+        assert_int_equal(ferry_worker_log("info", take_line, &opened), 0);
         struct ferry_worker *a = worker_of_the_network(), *b = worker_of_the_network();
-        assert_int_equal(news.opened, 0);
+        assert_int_equal(opened.times, 0);
         loopback_up();
-        pthread_mutex_lock(&news.lock);
-        WAIT_SIGNAL(&news.changed, &news.lock, news.opened == 2);
-        pthread_mutex_unlock(&news.lock);
+        bell_await(&opened, 2);
 
         struct ferry_worker_operation *offer = create(a, FERRY_READABLE, from, NULL);
         assert_int_equal(ferry_worker_operation_metadata(offer, &metadata), 0);

@@ -469,33 +469,20 @@ TEST_WITH(blocks_move_in_the_order_in_which_they_are_named, setup, teardown)
 
 /* ---- hearing of ends ---- */
 
-struct bell {
-        pthread_mutex_t lock;
-        pthread_cond_t rung;
-        int times;
-};
-
 static void ring(void *context)
 {
-        struct bell *bell = context;
-
-        pthread_mutex_lock(&bell->lock);
-        bell->times++;
-        pthread_cond_signal(&bell->rung);
-        pthread_mutex_unlock(&bell->lock);
+        bell_ring(context);
 }
 
 TEST_WITH(a_callback_tells_of_the_end_once, setup, teardown)
 {
-        struct bell bell = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0 };
+        struct bell bell = BELL;
         struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, SIZE, NULL), *active_operation;
 
         assert_int_equal(ferry_worker_operation_notify(offer, ring, &bell), 0);
         assert_int_equal(bell.times, 0);
         active_operation = create(&b, FERRY_READ, SIZE, metadata_of(offer));
-        pthread_mutex_lock(&bell.lock);
-        WAIT_SIGNAL(&bell.rung, &bell.lock, bell.times != 0);
-        pthread_mutex_unlock(&bell.lock);
+        bell_await(&bell, 1);
         assert_int_equal(ferry_worker_operation_result(offer), 0);
         assert_int_equal(ferry_worker_operation_notify(offer, ring, &bell), 0); /* at once */
         assert_int_equal(bell.times, 2);
@@ -505,7 +492,7 @@ TEST_WITH(a_callback_tells_of_the_end_once, setup, teardown)
 /* Which transports allows none of what the metadata of a have. */
 static void read_by_nothing(const char *transports)
 {
-        struct bell bell = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0 };
+        struct bell bell = BELL;
         const char *metadata = metadata_of(create(&a, FERRY_READABLE, 64, NULL));
         struct ferry_worker_request *request = request_of(&b, FERRY_READ, 64);
         struct ferry_worker_operation *read;
@@ -520,9 +507,7 @@ static void read_by_nothing(const char *transports)
         const char *answer =
                 text_format("HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n%s", strlen(metadata), metadata);
         raw_send(fd, answer, strlen(answer));
-        pthread_mutex_lock(&bell.lock);
-        WAIT_SIGNAL(&bell.rung, &bell.lock, bell.times != 0);
-        pthread_mutex_unlock(&bell.lock);
+        bell_await(&bell, 1);
         assert_int_equal(ferry_worker_operation_result(read), FERRY_E_PEER_UNREACHABLE);
         assert_non_null(strstr(ferry_worker_error(), "no URL"));
         (void)close(fd);
@@ -683,7 +668,7 @@ TEST_WITH(a_queue_may_be_freed_before_the_operations_end, setup, teardown)
 
 TEST_WITH(memory_is_quiet_after_the_worker_is_freed, setup, teardown)
 {
-        struct bell bell = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0 };
+        struct bell bell = BELL;
         struct ferry_worker_operation *offers[8], *reads[8];
         struct ferry_worker_queue *queue = NULL;
         void *context = NULL;

@@ -96,17 +96,6 @@ static const char *on_mapped_message(struct channel *channel, const struct frame
         return NULL;
 }
 
-/* Ends the link to another build. This worker has greeted, so that the peer can tell the same to its user. */
-static void part_by_protocol(struct channel *channel, unsigned protocol)
-{
-        char detail[TRANSPORT_DETAIL_SIZE];
-
-        if (!ferry_protocol_differs(FERRY_PROTOCOL, protocol, detail, sizeof(detail)))
-                return;
-        log_event(LOG_WARN, "local peer refused", LOG_S("reason", detail));
-        channel_fail(channel, FERRY_E_PROTOCOL_MISMATCH, detail);
-}
-
 static const char *on_message(struct channel *channel, const struct frame *frame, struct datagram *datagram)
 {
         const uint8_t *rest = datagram->bytes + FRAME_PAYLOAD;
@@ -120,7 +109,7 @@ static const char *on_message(struct channel *channel, const struct frame *frame
         case WIRE_INVALID:
                 return "its message does not follow the protocol";
         case WIRE_OTHER_PROTOCOL:
-                part_by_protocol(channel, protocol);
+                link_fail_protocol(&channel->link, protocol);
                 return NULL;
         }
         if (frame->number != 0)
@@ -209,8 +198,8 @@ static const char *handle(struct channel *channel, struct datagram *datagram)
         enum frame_verdict verdict = frame_decode(datagram->bytes, datagram->size, datagram->n_fds, &frame);
 
         if (verdict == FRAME_OTHER_PROTOCOL) {
-                (void)channel_greet(channel);
-                part_by_protocol(channel, frame.protocol);
+                (void)channel_greet(channel); /* so that the peer can tell the same to its user */
+                link_fail_protocol(&channel->link, frame.protocol);
                 return NULL;
         }
         if (datagram->cut)

@@ -2,17 +2,6 @@
 #include "base/log.h"
 #include "ucx_internal.h"
 
-/* Fails the link to another build; close.c tells the peer. */
-static void part_by_protocol(struct ucx_link *link, unsigned protocol)
-{
-        char detail[TRANSPORT_DETAIL_SIZE];
-
-        if (!ferry_protocol_differs(FERRY_PROTOCOL, protocol, detail, sizeof(detail)))
-                return;
-        log_event(LOG_WARN, "network peer refused", LOG_S("reason", detail));
-        ucx_link_fail(link, FERRY_E_PROTOCOL_MISMATCH, detail);
-}
-
 static void handle(struct ucx *ucx, struct ucx_link *link, const void *bytes, size_t size, struct payload *payload)
 {
         struct wire_header header;
@@ -23,7 +12,7 @@ static void handle(struct ucx *ucx, struct ucx_link *link, const void *bytes, si
                 log_event(LOG_WARN, "unknown message dropped", LOG_S("transport", ucx->base.name), LOG_U("size", size));
                 break;
         case WIRE_OTHER_PROTOCOL:
-                part_by_protocol(link, protocol);
+                link_fail_protocol(&link->base, protocol); /* close.c tells the peer */
                 break;
         case WIRE_OK:
                 if (link->base.state == LINK_CONNECTING) {

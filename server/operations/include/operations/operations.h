@@ -76,7 +76,6 @@ struct data_plane_ops {
         void (*held_reads_retry)(void *context);
         void *context;
         void (*note_http)(void *context, const struct engine_http_note *note); /* of transfers over HTTP; may be NULL */
-        void (*poll)(void *context, uint64_t total);                           /* may be NULL */
 };
 
 /*
@@ -314,7 +313,7 @@ struct operation_waiter {
         uint64_t revision;                        /* the store's */
 };
 
-/* Whether operation_wait would return false. For the end of a transfer that runs, it polls the data plane first. */
+/* Whether operation_wait would return false. */
 bool operation_is_past(struct operation_store *store, struct operation *operation, uint64_t revision);
 
 /*

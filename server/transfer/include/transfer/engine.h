@@ -23,10 +23,10 @@ struct space;
  * messages and bytes: local (a Unix socket and mapped memory) and UCX.
  *
  * One thread at a time runs the engine: its own, or for a moment a thread that waits for the end of a short transfer
- * (inline progress: may_run_inline and engine_poll, below). The functions below may be called from any other thread;
- * those that concern transfers, links and peers queue a command and wake the engine's thread. Callbacks run on the
- * thread that runs the engine, without the caller's locks, and must not block; they may call engine_transfer_start,
- * engine_transfer_cancel, engine_claims_revoke and engine_held_reads_retry.
+ * (inline progress: may_run_inline, below). The functions below may be called from any other thread; those that concern
+ * transfers, links and peers queue a command and wake the engine's thread. Callbacks run on the thread that runs the
+ * engine, without the caller's locks, and must not block; they may call engine_transfer_start, engine_transfer_cancel,
+ * engine_claims_revoke and engine_held_reads_retry.
  */
 
 struct engine;
@@ -377,11 +377,5 @@ void engine_claims_revoke(struct engine *engine, uint64_t operation, int reason,
 
 /* More bytes of a followed read have arrived: retries the held READs. Never fails. */
 void engine_held_reads_retry(struct engine *engine);
-
-/*
- * The caller is about to wait for the end of a transfer of so many bytes, which may have come already, with the
- * engine's thread waiting for this core: runs the engine for one round, unless the transfer or what else runs is long.
- */
-void engine_poll(struct engine *engine, uint64_t total);
 
 #endif

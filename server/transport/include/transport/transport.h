@@ -281,6 +281,8 @@ void link_free(struct link *link);
 void link_set_state(struct link *link, enum link_state state);
 /* Makes the link LINK_FAILED, for the first reason given. false: it has failed already. */
 bool link_fail(struct link *link, int error, const char *detail);
+/* Fails a link whose peer speaks another protocol, and logs which worker is older. */
+void link_fail_protocol(struct link *link, unsigned protocol);
 /* Notes that a message came, which makes a connecting link LINK_UP. */
 void link_note_message(struct link *link);
 /* Whether new messages may be sent over it. */
