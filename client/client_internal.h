@@ -258,8 +258,7 @@ bool results_are_done(const struct ferry_operation_results *results, enum ferry_
 /* The path of a GET of several operations. 0, or -EINVAL with f->problem set. */
 int results_path(struct ferry *f, const char *const *ids, size_t n, enum ferry_wait_for wait_for, struct path *path);
 
-/* A good answer that is an operation, and a request that has one. 0; as call_decode_reply, as call_decode. */
-int operation_decode_reply(struct ferry *f, const struct reply *reply, struct ferry_operation *ret_operation);
+/* A request that is answered with an operation. As call_decode. */
 int operation_get(struct ferry *f, const struct request *request, struct ferry_operation *ret_operation);
 
 /* A request that is answered with an operation, which is given to the program; ret_operation NULL = not wanted. */
