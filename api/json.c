@@ -2,15 +2,21 @@
 #include <ferry/json.h>
 
 #include <errno.h>
+#include <json-c/json.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include <ferry/encoding.h>
 #include <ferry/error.h>
 
-#include "json_check.h"
-#include "json_document.h"
+/*
+ * Bytes of memory that json-c takes, at most, with glibc on 64 bits: for each byte of a text (keys and strings, while
+ * they are copied), each object with its first member, each array with its first element, and each comma, which has
+ * another member or element behind it.
+ */
+enum { ROOM_BYTE = 4, ROOM_OBJECT = 896, ROOM_ARRAY = 448, ROOM_COMMA = 256 };
 
 /* A text that did not fit its buffer may end within a character; then the buffer ends before it. */
 static void drop_half_character(char *text)
@@ -45,53 +51,108 @@ void ferry_json_complain(struct ferry_json_errors *errors, int error, const char
         drop_half_character(item->detail);
 }
 
-static int complain_of_length(struct ferry_json_errors *errors)
+/* Bytes that no JSON text has, and NULs, which C strings cannot hold: json-c takes them. NULL: none; *ret_at: where. */
+static const char *find_fault(const char *text, size_t length, size_t *ret_at)
 {
-        ferry_json_complain(errors, FERRY_E_INVALID_JSON, "", "the text is too long");
+        static const bool plain[256] = {
+                ['\t'] = true, ['\n'] = true, ['\r'] = true, [' ' ... '['] = true, [']' ... 0x7f] = true
+        };
+        uint32_t character;
+        size_t n;
+
+        for (size_t at = 0; at < length; at += n) {
+                n = 1;
+                if (plain[(unsigned char)text[at]])
+                        continue;
+                *ret_at = at;
+                if (text[at] == '\\') {
+                        if (length - at > 5 && memcmp(text + at + 1, "u0000", 5) == 0)
+                                return "\\u0000 is not accepted";
+                        n += length - at > 1 && text[at + 1] == '\\';
+                } else if ((unsigned char)text[at] < ' ') {
+                        return "a control character must be escaped";
+                } else {
+                        n = ferry_utf8_length(text + at, length - at, &character);
+                        if (!n)
+                                return "not UTF-8";
+                }
+        }
+        return NULL;
+}
+
+static int complain_of_text(struct ferry_json_errors *errors, size_t at, const char *what)
+{
+        ferry_json_complain(errors, FERRY_E_INVALID_JSON, "", "byte %zu: %s", at + 1, what);
         return FERRY_E_INVALID_JSON;
 }
 
-static void complain_of_fault(struct ferry_json_errors *errors, const struct json_fault *fault)
+static bool is_short_of_memory(enum json_tokener_error error)
 {
-        ferry_json_complain(errors, FERRY_E_INVALID_JSON, "", "line %zu, column %zu: %s", fault->line, fault->column,
-                            fault->what);
+#if JSON_C_VERSION_NUM >= (18 << 8)
+        return error == json_tokener_error_memory;
+#else
+        return false;
+#endif
 }
 
-int ferry_json_check(const char *text, size_t length, struct ferry_json_errors *errors)
+/*
+ * What a parser that has ended before the end of the text came upon: something behind the value, or, before json-c
+ * 0.17, which then tells of no error, a lack of memory within the value.
+ */
+static int classify_rest(const char *text, size_t at, struct ferry_json_errors *errors)
 {
-        struct json_outline outline = { 0 };
-        struct json_fault fault;
-        int r;
+        struct ferry_json_errors unused = { 0 };
+        struct json_object *value;
 
-        if (length > INT_MAX)
-                return complain_of_length(errors);
-        r = json_check(length ? text : "", length, &outline, &fault);
-        json_outline_clear(&outline);
-        if (r > 0)
-                complain_of_fault(errors, &fault);
-        return r;
-}
-
-int ferry_json_parse(const char *text, size_t length, const char *kept, struct ferry_json **ret_json,
-                     struct ferry_json_errors *errors)
-{
-        struct ferry_json *json;
-        struct json_fault fault;
-        int r;
-
-        if (length > INT_MAX)
-                return complain_of_length(errors);
-        json = json_document_new();
-        if (!json)
+        if (ferry_json_parse(text, at, &value, &unused) != 0)
                 return -ENOMEM;
-        json->outline.kept = kept;
-        r = json_document_read(json, length ? text : "", length, &fault);
-        if (r == 0) {
-                *ret_json = json;
+        json_object_put(value);
+        return complain_of_text(errors, at, "something follows the value");
+}
+
+int ferry_json_parse(const char *text, size_t length, struct json_object **ret_root, struct ferry_json_errors *errors)
+{
+        struct json_tokener *tokener;
+        struct json_object *root;
+        enum json_tokener_error error;
+        const char *fault;
+        size_t at;
+
+        if (length > INT_MAX)
+                return complain_of_text(errors, INT_MAX, "the text is too long");
+        fault = find_fault(text, length, &at);
+        if (fault)
+                return complain_of_text(errors, at, fault);
+        /* json-c counts what is within the innermost brackets as a level. */
+        tokener = json_tokener_new_ex(FERRY_JSON_DEPTH + 1);
+        if (!tokener)
+                return -ENOMEM;
+        root = json_tokener_parse_ex(tokener, text, (int)length);
+        at = json_tokener_get_parse_end(tokener);
+        if (json_tokener_get_error(tokener) == json_tokener_continue)
+                root = json_tokener_parse_ex(tokener, " ", 1); /* a number that is the root ends there */
+        error = json_tokener_get_error(tokener);
+        json_tokener_free(tokener);
+        if (error == json_tokener_success && at == length) {
+                *ret_root = root;
                 return 0;
         }
-        (void)ferry_json_free(json);
-        if (r > 0)
-                complain_of_fault(errors, &fault);
-        return r;
+        json_object_put(root);
+        if (error == json_tokener_success)
+                return classify_rest(text, at, errors);
+        if (is_short_of_memory(error))
+                return -ENOMEM;
+        return complain_of_text(errors, at, at == length ? "the text ends too early" : json_tokener_error_desc(error));
+}
+
+size_t ferry_json_room(const char *text, size_t length)
+{
+        size_t objects = 0, arrays = 0, commas = 0;
+
+        for (size_t i = 0; i < length; i++) {
+                objects += text[i] == '{';
+                arrays += text[i] == '[';
+                commas += text[i] == ',';
+        }
+        return ROOM_BYTE * length + ROOM_OBJECT * objects + ROOM_ARRAY * arrays + ROOM_COMMA * commas;
 }

@@ -61,6 +61,25 @@ __attribute__((format(printf, 3, 4))) static void complain(const struct place *p
         ferry_json_complain(place->errors, error, pointer, "%s", detail);
 }
 
+bool ferry_json_get_uint(const struct json_object *value, uint64_t *ret_number)
+{
+        /* Asked for as unsigned, a negative number is 0. */
+        if (!json_object_is_type(value, json_type_int) || json_object_get_int64(value) < 0)
+                return false;
+        *ret_number = json_object_get_uint64(value);
+        return true;
+}
+
+size_t ferry_json_get_uints(const struct json_object *array, uint64_t numbers[])
+{
+        size_t n = json_object_array_length(array), i = 0;
+
+        while (i < n && ferry_json_get_uint(json_object_array_get_idx(array, i), &numbers[i]) &&
+               numbers[i] <= FERRY_JSON_INTEGER_MAX)
+                i++;
+        return i;
+}
+
 /* Never beyond what a JSON integer holds exactly, so that a saturated one is out of range in every table. */
 static uint64_t upper_bound(const struct ferry_json_field *field)
 {
@@ -129,21 +148,15 @@ static bool decode_bool(struct json_object *value, const struct ferry_json_field
         return true;
 }
 
-/* An empty array stands for the kept object; the text tells it from a real array. */
-static bool decode_kept(struct json_object *value, const struct ferry_json_field *field, const struct place *place)
+static bool decode_object(struct json_object *value, const struct ferry_json_field *field, const struct place *place)
 {
-        size_t size;
-        const char *text = ferry_json_text(value, &size);
-
-        if (!text || *text != '{')
-                return REFUSE(place, "expected an object");
         *(struct json_object **)place->target = value;
         return true;
 }
 
 static bool decode_array(struct json_object *value, const struct ferry_json_field *field, const struct place *place)
 {
-        size_t n = ferry_json_count(value);
+        size_t n = json_object_array_length(value);
         char bounds[48];
 
         if (n < field->min || n > upper_bound(field))
@@ -160,7 +173,7 @@ static const struct {
         [FERRY_JSON_STRING] = { json_type_string, "a string", decode_string },
         [FERRY_JSON_UINT] = { json_type_int, "an integer", decode_uint },
         [FERRY_JSON_BOOL] = { json_type_boolean, "true or false", decode_bool },
-        [FERRY_JSON_KEPT] = { json_type_array, "an object", decode_kept },
+        [FERRY_JSON_OBJECT] = { json_type_object, "an object", decode_object },
         [FERRY_JSON_ARRAY] = { json_type_array, "an array", decode_array },
 };
 

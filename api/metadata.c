@@ -13,7 +13,6 @@
 #include <ferry/util.h>
 
 #include "metadata_blob.h"
-#include "metadata_scan.h"
 
 enum { FOREIGN_KEY_MAX = 256 /* bytes; longer than ours, so that the blob tells whose the metadata are */ };
 
@@ -186,59 +185,47 @@ static int decode_descriptor(struct json_object *object, const char *list, size_
 static int decode_descriptors(struct json_object *array, const char *prefix, struct ferry_metadata *m,
                               struct ferry_json_errors *errors)
 {
-        struct ferry_json_elements elements = ferry_json_elements(array);
         char list[FERRY_JSON_POINTER_SIZE];
-        struct json_object *element;
-        int result = 0, more = 1;
+        int result = 0;
 
         (void)snprintf(list, sizeof(list), "%s/descriptors", prefix);
-        m->n_descriptors = ferry_json_count(array);
+        m->n_descriptors = json_object_array_length(array);
         m->descriptors = calloc(m->n_descriptors, sizeof(*m->descriptors));
         if (!m->descriptors)
                 return -ENOMEM;
-        for (size_t i = 0; errors->n < FERRY_JSON_ERRORS; i++) {
-                more = ferry_json_next(&elements, &element);
-                if (more <= 0)
-                        break;
-                int r = decode_descriptor(element, list, i, m, errors);
+        for (size_t i = 0; i < m->n_descriptors && errors->n < FERRY_JSON_ERRORS; i++) {
+                int r = decode_descriptor(json_object_array_get_idx(array, i), list, i, m, errors);
 
                 result = result ?: r;
         }
-        ferry_json_elements_clear(&elements);
-        if (more < 0)
-                return more;
         if (!result && !is_total_exact(m))
                 return refuse(errors, prefix, "/descriptors", "the sizes add up to more than 2^53 - 1");
         return result;
 }
 
-static int check_protocol(struct json_object *object, const char *prefix, struct ferry_json_errors *errors)
-{
-        struct json_object *blob = json_object_object_get(object, "nixl_metadata");
-        char detail[FERRY_JSON_DETAIL_SIZE];
-        int r = json_object_is_type(blob, json_type_string)
-                        ? metadata_blob_check_protocol(json_object_get_string(blob), detail)
-                        : 0;
-
-        return r > 0 ? refuse_as(r, errors, prefix, "/nixl_metadata", detail) : r;
-}
-
+/* The blob is read before anything else, for its protocol; what else is wrong with it is said last. */
 static int decode(struct json_object *object, const char *prefix, struct ferry_metadata *m,
                   struct ferry_json_errors *errors)
 {
+        struct json_object *blob = json_object_object_get(object, "nixl_metadata");
         struct document d = { 0 };
-        char detail[FERRY_JSON_DETAIL_SIZE];
-        int r = check_protocol(object, prefix, errors);
+        char detail[FERRY_JSON_DETAIL_SIZE] = "";
+        uint64_t digest = 0;
+        int r, blob_r = FERRY_E_INVALID_METADATA;
 
-        if (r)
-                return r;
+        if (json_object_is_type(blob, json_type_string))
+                blob_r = metadata_blob_read(json_object_get_string(blob), m, &digest, detail);
+        if (blob_r == FERRY_E_PROTOCOL_MISMATCH)
+                return refuse_as(blob_r, errors, prefix, "/nixl_metadata", detail);
+        if (blob_r < 0)
+                return blob_r;
         if (!ferry_json_decode(object, document_fields, FERRY_ARRAY_SIZE(document_fields), &d, prefix, errors))
                 return FERRY_E_INVALID_METADATA;
         m->operation_kind = (int)d.operation_kind;
         r = decode_descriptors(d.descriptors, prefix, m, errors);
         if (r)
                 return r;
-        r = metadata_blob_decode(d.nixl_metadata, m, detail);
+        r = blob_r ?: metadata_blob_compare(d.nixl_metadata, m, digest, detail);
         if (r)
                 return r > 0 ? refuse(errors, prefix, "/nixl_metadata", detail) : r;
         if (!ferry_key_parse(d.notification_key, m->key))
@@ -246,34 +233,8 @@ static int decode(struct json_object *object, const char *prefix, struct ferry_m
         return 0;
 }
 
-/* The slow path: json-c takes the members in any order, and complaints name the error. */
-static int decode_text(const char *text, size_t size, const char *prefix, struct ferry_metadata *m,
-                       struct ferry_json_errors *errors)
-{
-        struct ferry_json *json = NULL;
-        int r = ferry_json_parse(text, size, NULL, &json, errors);
-
-        if (r == 0)
-                r = decode(ferry_json_root(json), prefix, m, errors);
-        (void)ferry_json_free(json);
-        return r;
-}
-
-/* The fast path, for the form that workers write. 0; -EINVAL: decode_text() must decide; -ENOMEM. */
-static int scan(const char *text, size_t size, struct ferry_metadata *m)
-{
-        char detail[FERRY_JSON_DETAIL_SIZE], *blob;
-        int r;
-
-        if (!metadata_scan(text, size, m, &blob))
-                return -EINVAL;
-        r = metadata_blob_decode(blob, m, detail);
-        free(blob);
-        return r < 0 ? r : r == 0 && is_valid(m) ? 0 : -EINVAL;
-}
-
-int ferry_metadata_decode(const char *text, size_t size, const char *pointer_prefix,
-                          struct ferry_metadata **ret_metadata, struct ferry_json_errors *errors)
+int ferry_metadata_read(struct json_object *object, const char *pointer_prefix, struct ferry_metadata **ret_metadata,
+                        struct ferry_json_errors *errors)
 {
         /* A list of its own: whatever is wrong, to the caller it is the metadata that is not valid. */
         struct ferry_json_errors own = { 0 };
@@ -282,21 +243,29 @@ int ferry_metadata_decode(const char *text, size_t size, const char *pointer_pre
 
         if (!m)
                 return -ENOMEM;
-        r = scan(text, size, m);
-        if (r == -EINVAL) {
-                free(m->descriptors);
-                *m = (struct ferry_metadata){ 0 };
-                r = decode_text(text, size, pointer_prefix, m, &own);
-        }
+        r = decode(object, pointer_prefix, m, &own);
         if (r == 0) {
                 *ret_metadata = m;
                 return 0;
         }
         (void)ferry_metadata_free(m);
-        if (r > 0 && r != FERRY_E_PROTOCOL_MISMATCH)
-                r = FERRY_E_INVALID_METADATA;
         for (size_t i = 0; i < own.n; i++)
                 ferry_json_complain(errors, r > 0 ? r : FERRY_E_INVALID_METADATA, own.items[i].pointer, "%s",
                                     own.items[i].detail);
+        return r;
+}
+
+int ferry_metadata_decode(const char *text, size_t size, const char *pointer_prefix,
+                          struct ferry_metadata **ret_metadata, struct ferry_json_errors *errors)
+{
+        struct ferry_json_errors own = { 0 };
+        struct json_object *object = NULL;
+        int r = ferry_json_parse(text, size, &object, &own);
+
+        if (r > 0)
+                return refuse(errors, "", "", own.items[0].detail);
+        if (r == 0)
+                r = ferry_metadata_read(object, pointer_prefix, ret_metadata, errors);
+        json_object_put(object);
         return r;
 }

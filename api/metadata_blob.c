@@ -13,7 +13,6 @@
 
 #include <ferry/error.h>
 #include <ferry/json_write.h>
-#include <ferry/scan.h>
 #include <ferry/util.h>
 
 /*
@@ -236,22 +235,8 @@ static bool take_fields(struct json_object *document, struct ferry_metadata *m, 
         return metadata_blob_valid(m);
 }
 
-static int explain_document(struct json_object *document, struct ferry_metadata *m, char detail[FERRY_JSON_DETAIL_SIZE])
-{
-        uint64_t said;
-
-        if (!json_object_is_type(document, json_type_object))
-                return refuse(detail, FOREIGN);
-        if (!take_fields(document, m, &said))
-                return refuse(detail, FOREIGN);
-        if (said != digest(m))
-                return refuse(detail,
-                              "the blob and the rest do not belong together: pass metadata on as it was fetched");
-        return refuse(detail, "the blob is not as a Ferry worker writes it: pass it on as it was fetched");
-}
-
-/* 0 with *ret_document for ferry_json_free(). */
-static int open_document(const char *text, struct ferry_json **ret_document, char detail[FERRY_JSON_DETAIL_SIZE])
+/* 0 with *ret_document for json_object_put(). */
+static int open_document(const char *text, struct json_object **ret_document, char detail[FERRY_JSON_DETAIL_SIZE])
 {
         struct ferry_json_errors errors = { 0 };
         char *json;
@@ -260,95 +245,45 @@ static int open_document(const char *text, struct ferry_json **ret_document, cha
 
         if (r)
                 return r;
-        r = ferry_json_parse(json, size, NULL, ret_document, &errors);
+        r = ferry_json_parse(json, size, ret_document, &errors);
         if (r > 0)
                 r = refuse(detail, memmem(json, size, nixl_mark, strlen(nixl_mark)) ? FOREIGN_NIXL : FOREIGN);
         free(json);
         return r;
 }
 
-static int explain(const char *text, struct ferry_metadata *m, char detail[FERRY_JSON_DETAIL_SIZE])
+int metadata_blob_read(const char *text, struct ferry_metadata *m, uint64_t *ret_digest,
+                       char ret_detail[FERRY_JSON_DETAIL_SIZE])
 {
-        struct ferry_json *document = NULL;
-        int r = open_document(text, &document, detail);
-
-        if (r == 0)
-                r = explain_document(ferry_json_root(document), m, detail);
-        (void)ferry_json_free(document);
-        return r;
-}
-
-int metadata_blob_check_protocol(const char *text, char ret_detail[FERRY_JSON_DETAIL_SIZE])
-{
-        struct ferry_json *document = NULL;
+        struct json_object *document = NULL;
         uint64_t protocol;
         int r = open_document(text, &document, ret_detail);
 
         if (r)
-                return r > 0 ? 0 : r;
-        if (ferry_json_get_uint(json_object_object_get(ferry_json_root(document), "protocol"), &protocol) &&
+                return r;
+        if (ferry_json_get_uint(json_object_object_get(document, "protocol"), &protocol) &&
             ferry_protocol_differs(FERRY_PROTOCOL, protocol, ret_detail, FERRY_JSON_DETAIL_SIZE))
                 r = FERRY_E_PROTOCOL_MISMATCH;
-        (void)ferry_json_free(document);
+        else if (!take_fields(document, m, ret_digest))
+                r = refuse(ret_detail, FOREIGN);
+        json_object_put(document);
         return r;
 }
 
-/* ---- decoding ---- */
-
-static bool take_id(struct scan *s, uint64_t *ret_id)
+int metadata_blob_compare(const char *text, const struct ferry_metadata *m, uint64_t said,
+                          char ret_detail[FERRY_JSON_DETAIL_SIZE])
 {
-        char text[FERRY_ID_TEXT_SIZE];
+        char *again = metadata_blob_encode(m);
+        bool same;
 
-        return scan_text(s, text, sizeof(text)) && ferry_id_parse("", text, ret_id);
-}
-
-/* Fills m from what is in a blob, if it is one stored block. What does not follow the format may be taken for something
- * else. */
-static bool scan_stream(const char *stream, size_t size, struct ferry_metadata *m)
-{
-        struct scan s;
-        uint64_t protocol;
-
-        if (size <= ZLIB_FRAME || size - ZLIB_FRAME >= DOCUMENT_SIZE)
-                return false;
-        s = (struct scan){ stream + ZLIB_HEAD, stream + size };
-        if (!SCAN_KEY(&s, '{', "protocol") || !scan_number(&s, &protocol) || !SCAN_KEY(&s, ',', "worker") ||
-            !scan_text(&s, m->worker, sizeof(m->worker)) || !SCAN_KEY(&s, ',', "epoch") || !take_id(&s, &m->epoch) ||
-            !SCAN_KEY(&s, ',', "operation") || !take_id(&s, &m->operation) || !SCAN_KEY(&s, ',', "data") ||
-            !scan_text(&s, m->data, sizeof(m->data)) || !SCAN_KEY(&s, ',', "http") ||
-            !scan_text(&s, m->http, sizeof(m->http)) || !SCAN_KEY(&s, ',', "expires") ||
-            !scan_number(&s, &m->expires_ms))
-                return false;
-        m->protocol = (uint32_t)protocol;
-        return metadata_blob_valid(m);
-}
-
-/* What was scanned is right if it makes the same bytes again: that covers frame, checksum and digest, and base64 has
- * one form. 0; -EINVAL; -ENOMEM. */
-static int decode_stream(const char *stream, size_t size, struct ferry_metadata *m)
-{
-        uint8_t again[DOCUMENT_SIZE + ZLIB_FRAME];
-        size_t n;
-
-        if (!scan_stream(stream, size, m))
-                return -EINVAL;
-        n = make_stream(m, again);
-        if (!n)
+        if (!again)
                 return -ENOMEM;
-        return n == size && memcmp(again, stream, n) == 0 ? 0 : -EINVAL;
-}
-
-/* JSON and zlib are needed only to explain why a blob is refused. */
-int metadata_blob_decode(const char *text, struct ferry_metadata *m, char ret_detail[FERRY_JSON_DETAIL_SIZE])
-{
-        size_t n = strlen(prefix), size;
-        void *stream;
-        int r = strncmp(text, prefix, n) == 0 ? ferry_base64_decode(text + n, strlen(text + n), &stream, &size)
-                                              : -EINVAL;
-
-        if (r == 0) {
-                r = decode_stream(stream, size, m);
-                free(stream);
-        }
-        return r == -EINVAL ? explain(text, m, ret_detail) : r;
+        same = strcmp(again, text) == 0;
+        free(again);
+        if (same)
+                return 0;
+        if (said != digest(m))
+                return refuse(ret_detail,
+                              "the blob and the rest do not belong together: pass metadata on as it was fetched");
+        return refuse(ret_detail, "the blob is not as a Ferry worker writes it: pass it on as it was fetched");
 }

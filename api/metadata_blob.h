@@ -14,16 +14,19 @@ bool metadata_blob_valid(const struct ferry_metadata *m);
 char *metadata_blob_encode(const struct ferry_metadata *m);
 
 /*
- * Looks at nothing but the blob's protocol number: another build's metadata may differ in all else. 0, also for what is
- * no blob; FERRY_E_PROTOCOL_MISMATCH with ret_detail, a text for the caller; -ENOMEM.
+ * Fills m from a blob's text. 0 with the digest that stands in it; FERRY_E_PROTOCOL_MISMATCH, which is looked at first,
+ * because another build's metadata may differ in all else; FERRY_E_INVALID_METADATA; both with ret_detail, a text for
+ * the caller; -ENOMEM.
  */
-int metadata_blob_check_protocol(const char *text, char ret_detail[FERRY_JSON_DETAIL_SIZE]);
+int metadata_blob_read(const char *text, struct ferry_metadata *m, uint64_t *ret_digest,
+                       char ret_detail[FERRY_JSON_DETAIL_SIZE]);
 
 /*
- * Fills m from a blob's text. m's own members, descriptors and kind, are set before: the blob must be, to the last
- * character, the one that metadata_blob_encode() makes of all of it, or something was changed on the way.
- * 0; FERRY_E_INVALID_METADATA with ret_detail, a text for the caller; -ENOMEM.
+ * Whether m, read from the blob, with its descriptors and its kind, is what the blob was made of: that must be, to the
+ * last character, the one that metadata_blob_encode() makes of it, or something was changed on the way.
+ * 0; FERRY_E_INVALID_METADATA with ret_detail; -ENOMEM.
  */
-int metadata_blob_decode(const char *text, struct ferry_metadata *m, char ret_detail[FERRY_JSON_DETAIL_SIZE]);
+int metadata_blob_compare(const char *text, const struct ferry_metadata *m, uint64_t said,
+                          char ret_detail[FERRY_JSON_DETAIL_SIZE]);
 
 #endif

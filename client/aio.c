@@ -226,7 +226,7 @@ static int aio_decode(struct aio_call *c, struct aio_outcome *outcome, bool *ret
         struct ferry *f = c->aio->f;
         int r = 0;
         if (c->answer == AIO_OPERATION) {
-                r = operation_decode_reply(f, &c->reply, &outcome->operation);
+                r = call_decode_reply(f, &c->reply, operation_decode, &outcome->operation);
                 outcome->has_operation = r == 0;
                 *ret_done = outcome->operation.done;
         } else if (c->answer != AIO_NOTHING) {

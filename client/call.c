@@ -17,16 +17,6 @@ static bool call_type_is(const struct reply *reply, const char *type)
                (reply->content_type[length] == '\0' || strchr("; \t", reply->content_type[length]));
 }
 
-/* Turns the result of parsing a body into that of the call. */
-static int call_check_body(struct ferry *f, int r, const struct ferry_json_errors *errors, bool is_object)
-{
-        if (r > 0)
-                return problem_protocol(f, "the body is not JSON", errors->n ? errors->items[0].detail : "");
-        if (r == 0 && !is_object)
-                return problem_protocol(f, "the body is not a JSON object", "");
-        return r;
-}
-
 int call_check_type(struct ferry *f, const struct reply *reply)
 {
         if (call_type_is(reply, "application/json"))
@@ -34,34 +24,36 @@ int call_check_type(struct ferry *f, const struct reply *reply)
         return problem_protocol(f, "the content type is not application/json", reply->content_type);
 }
 
-/* Parses the reply's body in place: the body must outlive *ret_json. Metadata are passed on unread. */
-static int call_parse(struct ferry *f, const struct reply *reply, struct ferry_json **ret_json)
+/* The body is parsed, and is an object. 0 with *ret_json for json_object_put(). */
+static int call_parse(struct ferry *f, const struct reply *reply, struct json_object **ret_json)
 {
         struct ferry_json_errors errors = { 0 };
-        struct ferry_json *json = NULL;
+        struct json_object *json = NULL;
         int r = call_check_type(f, reply);
-        if (r != 0)
-                return r;
-        r = ferry_json_parse(reply->body.data, reply->body.size, "metadata", &json, &errors);
-        r = call_check_body(f, r, &errors, r == 0 && json_object_is_type(ferry_json_root(json), json_type_object));
+        if (r == 0)
+                r = ferry_json_parse(reply->body.data, reply->body.size, &json, &errors);
+        if (r > 0)
+                return problem_protocol(f, "the body is not JSON", errors.items[0].detail);
+        if (r == 0 && !json_object_is_type(json, json_type_object)) {
+                json_object_put(json);
+                return problem_protocol(f, "the body is not a JSON object", "");
+        }
         if (r == 0)
                 *ret_json = json;
-        else
-                (void)ferry_json_free(json);
         return r;
 }
 
 int call_decode_reply(struct ferry *f, const struct reply *reply, call_decoder decode, void *target)
 {
-        struct ferry_json *json = NULL;
+        struct json_object *json = NULL;
         const char *field = "";
         int r = call_parse(f, reply, &json);
         if (r != 0)
                 return r;
-        r = decode(ferry_json_root(json), target, &field);
+        r = decode(json, target, &field);
         if (r == -EPROTO)
                 (void)problem_protocol(f, "a field is missing or wrong", field);
-        (void)ferry_json_free(json);
+        json_object_put(json);
         return r;
 }
 
@@ -79,17 +71,14 @@ int call_decode(struct ferry *f, const struct request *request, call_decoder dec
 int call_get_text(struct ferry *f, const char *path, char **ret_json)
 {
         FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
-        struct ferry_json_errors errors = { 0 };
         struct request request = { .exchange = { .method = "GET", .path = path }, .secret = true };
+        struct json_object *json = NULL;
         int r = call_send(f, &request, &reply);
         if (r == 0)
-                r = call_check_type(f, &reply);
-        if (r != 0)
-                return r;
-        r = ferry_json_check(reply.body.data, reply.body.size, &errors);
-        r = call_check_body(f, r, &errors, r == 0 && reply.body.data[strspn(reply.body.data, " \t\r\n")] == '{');
+                r = call_parse(f, &reply, &json);
         if (r == 0)
                 *ret_json = ferry_buffer_take(&reply.body);
+        json_object_put(json);
         return r;
 }
 

@@ -223,8 +223,7 @@ int operation_fetch(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t 
 
 /* ---- operation.c ---- */
 
-/* A good answer that is an operation, and a request that has one. 0; as call_decode_reply, as call_decode. */
-int operation_decode_reply(struct ferry *f, const struct reply *reply, struct ferry_operation *ret_operation);
+/* A request that is answered with an operation. As call_decode. */
 int operation_get(struct ferry *f, const struct request *request, struct ferry_operation *ret_operation);
 
 /* A request that is answered with an operation; ret_operation NULL = not wanted. */

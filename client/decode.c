@@ -10,7 +10,6 @@
 #include <ferry/error.h>
 #include <ferry/ferry.h>
 #include <ferry/json.h>
-#include <ferry/scan.h>
 #include <ferry/status.h>
 #include <ferry/util.h>
 
@@ -108,77 +107,6 @@ int decode_object(struct json_object *json, const struct decode_field *fields, s
         return 0;
 }
 
-/* ---- without json-c ---- */
-
-static bool scan_bool(struct scan *s, bool *target)
-{
-        scan_space(s);
-        *target = s->at < s->end && *s->at == 't';
-        return scan_word(s, *target ? "true" : "false");
-}
-
-static bool scan_value(struct scan *s, const struct decode_field *field, void *target)
-{
-        char *at = (char *)target + field->offset, name[32];
-        switch (field->type) {
-        case DECODE_TEXT:
-        case DECODE_LABEL:
-        case DECODE_PROSE:
-                return scan_text(s, at, field->size);
-        case DECODE_UINT:
-                return scan_number(s, (uint64_t *)(void *)at);
-        case DECODE_BOOL:
-                return scan_bool(s, (bool *)(void *)at);
-        case DECODE_KIND:
-        case DECODE_STATUS:
-        case DECODE_LAYOUT:
-                if (!scan_text(s, name, sizeof(name)))
-                        return false;
-                *(int *)(void *)at = decode_name(field->type, name);
-                return true;
-        case DECODE_VALUE:
-                return field->scan && field->scan(s, target);
-        }
-        return false;
-}
-
-/* The key of a field, and the colon: first of all of the one that is likely to come. n: it is another key. */
-static size_t scan_field(struct scan *s, const struct decode_field *fields, size_t n, size_t next)
-{
-        if (!scan_character(s, '"'))
-                return n;
-        size_t left = (size_t)(s->end - s->at);
-        for (size_t tries = 0; tries < n; tries++) {
-                const struct decode_field *f = &fields[next];
-                if (f->name_size < left && s->at[f->name_size] == '"' && memcmp(s->at, f->name, f->name_size) == 0) {
-                        s->at += f->name_size + 1;
-                        return scan_character(s, ':') ? next : n;
-                }
-                next = next + 1 < n ? next + 1 : 0;
-        }
-        return n;
-}
-
-bool decode_scan(struct scan *s, const struct decode_field *fields, size_t n, void *target)
-{
-        uint64_t seen = 0;
-        size_t next = 0;
-        if (!scan_character(s, '{'))
-                return false;
-        do {
-                size_t i = scan_field(s, fields, n, next);
-                if (i == n || seen >> i & 1 || !scan_value(s, &fields[i], target))
-                        return false;
-                seen |= UINT64_C(1) << i;
-                next = i + 1 < n ? i + 1 : 0;
-        } while (scan_character(s, ','));
-        for (size_t i = 0; i < n; i++) {
-                if (fields[i].required && !(seen >> i & 1))
-                        return false;
-        }
-        return scan_character(s, '}');
-}
-
 int decode_error(struct json_object *json, struct decode_error *error, const char **ret_field)
 {
         static const struct decode_field fields[] = {
@@ -223,19 +151,15 @@ int decode_page(struct json_object *json, const struct decode_list *list, struct
         *ret_field = list->key;
         if (!json_object_is_type(items, json_type_array))
                 return -EPROTO;
-        page.items = calloc(ferry_json_count(items) ?: 1, list->item_size);
+        size_t n = json_object_array_length(items);
+        page.items = calloc(n ?: 1, list->item_size);
         if (!page.items)
                 return -ENOMEM;
-        struct ferry_json_elements elements = ferry_json_elements(items);
-        struct json_object *item;
-        int r;
-        while ((r = ferry_json_next(&elements, &item)) > 0) {
-                r = list->decode(item, (char *)page.items + page.n * list->item_size, ret_field);
-                if (r < 0)
-                        break;
-                page.n++;
+        int r = 0;
+        for (; r == 0 && page.n < n; page.n += r == 0) {
+                char *item = (char *)page.items + page.n * list->item_size;
+                r = list->decode(json_object_array_get_idx(items, page.n), item, ret_field);
         }
-        ferry_json_elements_clear(&elements);
         if (r == 0) {
                 *ret_field = "next";
                 r = decode_page_next(json, &page);

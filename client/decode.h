@@ -5,9 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct ferry_operation;
 struct json_object;
-struct scan;
 
 /* Answers into structs, by tables. Unknown fields are skipped, so that newer workers can be understood. Pure. */
 
@@ -27,18 +25,15 @@ enum { DECODE_FIELDS_MAX = 48 }; /* most in one table */
 
 struct decode_field {
         const char *name;
-        size_t name_size;
         enum decode_type type;
         bool required;
         size_t offset, size; /* in the target */
-        /* Reads a DECODE_VALUE for decode_scan; NULL = is left to decode_object. */
-        bool (*scan)(struct scan *s, void *target);
 };
 
-/* clang-format off */
-#define DECODE_FIELD(name, type, required, target, field, ...)                                                         \
-        { name, sizeof(name) - 1, type, required, offsetof(target, field), sizeof(((target *)0)->field), ##__VA_ARGS__ }
-/* clang-format on */
+#define DECODE_FIELD(name, type, required, target, field)                                                              \
+        {                                                                                                              \
+                name, type, required, offsetof(target, field), sizeof(((target *)0)->field)                            \
+        }
 
 /*
  * 0; -EPROTO with *ret_field naming what is wrong, the first in the order of the table. Absent fields (and null) leave
@@ -46,13 +41,6 @@ struct decode_field {
  */
 int decode_object(struct json_object *json, const struct decode_field *fields, size_t n, void *target,
                   const char **ret_field);
-
-/*
- * Reads an object from its text, written as workers write it: no escape, no field that the table lacks or has twice,
- * every value as its field wants it. False, with the target as far as that went, for any other one: json-c and
- * decode_object then read it, or find what is wrong.
- */
-bool decode_scan(struct scan *s, const struct decode_field *fields, size_t n, void *target);
 
 /* {"code":…,"detail":…}, why something failed. json NULL leaves it untouched. As decode_object. */
 struct decode_error {
@@ -85,11 +73,5 @@ int region_decode(struct json_object *json, void *region, const char **ret_field
 int region_page_decode(struct json_object *json, void *list, const char **ret_field);
 int operation_decode(struct json_object *json, void *operation, const char **ret_field);
 int operation_page_decode(struct json_object *json, void *list, const char **ret_field);
-
-/* Passes by metadata of one descriptor, as workers write them; false, anywhere, for any other text. */
-bool scan_metadata(struct scan *s);
-
-/* As operation_decode, by decode_scan. */
-bool operation_scan(const char *text, size_t size, struct ferry_operation *ret_operation);
 
 #endif

@@ -5,7 +5,6 @@
 
 #include <ferry/ferry.h>
 #include <ferry/json.h>
-#include <ferry/scan.h>
 
 #include "client_internal.h"
 #include "decode.h"
@@ -47,58 +46,6 @@ static void operation_point(struct ferry_descriptor *descriptors, size_t n, char
         }
 }
 
-/* ---- as workers write it ---- */
-
-static bool operation_scan_peer(struct scan *s, void *operation)
-{
-        return decode_scan(s, operation_peer_fields, FERRY_ARRAY_SIZE(operation_peer_fields), operation);
-}
-
-/* One descriptor, which is a slice: most have no other. */
-static bool operation_scan_descriptors(struct scan *s, void *operation)
-{
-        struct ferry_operation *o = operation;
-        struct operation_slice slice = { .count = 1 };
-        if (!scan_character(s, '[') ||
-            !decode_scan(s, operation_slice_fields, FERRY_ARRAY_SIZE(operation_slice_fields), &slice) ||
-            !scan_character(s, ']'))
-                return false;
-        o->descriptors = calloc(1, sizeof(*o->descriptors) + FERRY_ID_SIZE);
-        if (!o->descriptors)
-                return false;
-        o->n_descriptors = 1;
-        *o->descriptors = (struct ferry_descriptor){
-                .offset = slice.offset, .size = slice.size, .count = slice.count, .stride = slice.stride
-        };
-        memcpy(o->descriptors + 1, slice.region, FERRY_ID_SIZE);
-        operation_point(o->descriptors, 1, (char *)(o->descriptors + 1));
-        return true;
-}
-
-bool scan_metadata(struct scan *s)
-{
-        const char *text;
-        uint64_t number;
-        size_t n;
-        return SCAN_KEY(s, '{', "descriptors") && scan_character(s, '[') && SCAN_KEY(s, '{', "device") &&
-               scan_string(s, &text, &n, FERRY_ID_SIZE) && SCAN_KEY(s, ',', "ptr") && scan_number(s, &number) &&
-               SCAN_KEY(s, ',', "size") && scan_number(s, &number) && scan_character(s, '}') &&
-               scan_character(s, ']') && SCAN_KEY(s, ',', "nixl_metadata") && scan_string(s, &text, &n, SIZE_MAX) &&
-               SCAN_KEY(s, ',', "notification_key") && scan_string(s, &text, &n, SIZE_MAX) &&
-               SCAN_KEY(s, ',', "operation_kind") && scan_number(s, &number) && scan_character(s, '}');
-}
-
-static bool operation_scan_metadata(struct scan *s, void *operation)
-{
-        struct ferry_operation *o = operation;
-        scan_space(s);
-        const char *start = s->at;
-        if (!scan_metadata(s))
-                return false;
-        o->metadata = strndup(start, (size_t)(s->at - start));
-        return o->metadata != NULL;
-}
-
 /* In the order in which workers write them. */
 static const struct decode_field operation_fields[] = {
         DECODE_FIELD("id", DECODE_TEXT, true, struct operation_answer, o.id),
@@ -109,8 +56,7 @@ static const struct decode_field operation_fields[] = {
         DECODE_FIELD("revision", DECODE_UINT, true, struct operation_answer, o.revision),
         DECODE_FIELD("bytes_total", DECODE_UINT, true, struct operation_answer, o.bytes_total),
         DECODE_FIELD("bytes_done", DECODE_UINT, true, struct operation_answer, o.bytes_done),
-        DECODE_FIELD("descriptors", DECODE_VALUE, false, struct operation_answer, descriptors,
-                     operation_scan_descriptors),
+        DECODE_FIELD("descriptors", DECODE_VALUE, false, struct operation_answer, descriptors),
         DECODE_FIELD("layout", DECODE_LAYOUT, false, struct operation_answer, o.layout),
         DECODE_FIELD("uses", DECODE_UINT, false, struct operation_answer, o.uses),
         DECODE_FIELD("uses_done", DECODE_UINT, false, struct operation_answer, o.uses_done),
@@ -129,11 +75,11 @@ static const struct decode_field operation_fields[] = {
         DECODE_FIELD("ended_at", DECODE_TEXT, false, struct operation_answer, o.ended_at),
         DECODE_FIELD("duration_us", DECODE_UINT, false, struct operation_answer, o.duration_us),
         DECODE_FIELD("bytes_prefix", DECODE_UINT, false, struct operation_answer, o.bytes_prefix),
-        DECODE_FIELD("peer", DECODE_VALUE, false, struct operation_answer, peer, operation_scan_peer),
+        DECODE_FIELD("peer", DECODE_VALUE, false, struct operation_answer, peer),
         DECODE_FIELD("transport", DECODE_TEXT, false, struct operation_answer, o.transport),
         DECODE_FIELD("connect_us", DECODE_UINT, false, struct operation_answer, o.connect_us),
         DECODE_FIELD("error", DECODE_VALUE, false, struct operation_answer, error),
-        DECODE_FIELD("metadata", DECODE_VALUE, false, struct operation_answer, metadata, operation_scan_metadata),
+        DECODE_FIELD("metadata", DECODE_VALUE, false, struct operation_answer, metadata),
 };
 _Static_assert(FERRY_ARRAY_SIZE(operation_fields) <= DECODE_FIELDS_MAX, "too long a table");
 
@@ -180,17 +126,15 @@ static int operation_decode_blocks(struct json_object *list, struct ferry_operat
                 return 0;
         if (!json_object_is_type(list, json_type_array))
                 return -EPROTO;
-        size_t n = ferry_json_count(list), got = 0;
+        size_t n = json_object_array_length(list);
         struct ferry_descriptor *grown = realloc(o->descriptors, *size + n * sizeof(uint64_t));
         if (!grown)
                 return -ENOMEM;
         o->descriptors = grown;
-        int r = ferry_json_get_uints(list, (uint64_t *)(void *)((char *)grown + *size), &got);
-        if (r == 0 && got < n)
-                r = -EPROTO;
+        uint64_t *numbers = (uint64_t *)(void *)((char *)grown + *size);
         *size += n * sizeof(uint64_t);
         *ret_n_blocks = n;
-        return r;
+        return ferry_json_get_uints(list, numbers) == n ? 0 : -EPROTO;
 }
 
 /* One allocation: the descriptors, the texts that they point to, the numbers of their blocks. */
@@ -201,20 +145,18 @@ static int operation_decode_descriptors(struct json_object *list, struct ferry_o
         *ret_field = "descriptors";
         if (!json_object_is_type(list, json_type_array))
                 return -EPROTO;
-        size_t n = ferry_json_count(list);
+        size_t n = json_object_array_length(list);
         if (n == 0)
                 return 0;
         size_t size = n * (sizeof(*o->descriptors) + FERRY_ID_SIZE);
         o->descriptors = calloc(1, size);
         if (!o->descriptors)
                 return -ENOMEM;
-        struct ferry_json_elements elements = ferry_json_elements(list);
-        struct json_object *item;
-        int r;
-        while ((r = ferry_json_next(&elements, &item)) > 0) {
+        int r = 0;
+        while (o->n_descriptors < n) {
                 struct operation_slice slice = { .count = 1 };
-                r = decode_object(item, operation_slice_fields, FERRY_ARRAY_SIZE(operation_slice_fields), &slice,
-                                  ret_field);
+                r = decode_object(json_object_array_get_idx(list, o->n_descriptors), operation_slice_fields,
+                                  FERRY_ARRAY_SIZE(operation_slice_fields), &slice, ret_field);
                 struct ferry_descriptor d = {
                         .offset = slice.offset, .size = slice.size, .count = slice.count, .stride = slice.stride
                 };
@@ -225,7 +167,6 @@ static int operation_decode_descriptors(struct json_object *list, struct ferry_o
                 memcpy((char *)(o->descriptors + n) + o->n_descriptors * FERRY_ID_SIZE, slice.region, FERRY_ID_SIZE);
                 o->descriptors[o->n_descriptors++] = d;
         }
-        ferry_json_elements_clear(&elements);
         operation_point(o->descriptors, n, (char *)(o->descriptors + n));
         return r;
 }
@@ -234,42 +175,21 @@ static int operation_decode_metadata(struct json_object *metadata, struct ferry_
 {
         if (!metadata)
                 return 0;
-        size_t size;
-        const char *text = ferry_json_text(metadata, &size);
         *ret_field = "metadata";
-        if (text && *text != '{')
+        if (!json_object_is_type(metadata, json_type_object))
                 return -EPROTO;
+        size_t size;
+        const char *text = json_object_to_json_string_length(
+                metadata, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, &size);
         o->metadata = text ? strndup(text, size) : NULL;
         return o->metadata ? 0 : -ENOMEM;
-}
-
-bool operation_scan(const char *text, size_t size, struct ferry_operation *ret_operation)
-{
-        struct operation_answer answer = { 0 };
-        struct scan s = { text, text + size };
-        bool good = decode_scan(&s, operation_fields, FERRY_ARRAY_SIZE(operation_fields), &answer);
-        scan_space(&s);
-        good = good && s.at == s.end;
-        if (good)
-                *ret_operation = answer.o;
-        else
-                ferry_operation_clear(&answer.o);
-        return good;
-}
-
-int operation_decode_reply(struct ferry *f, const struct reply *reply, struct ferry_operation *ret_operation)
-{
-        int r = call_check_type(f, reply);
-        if (r < 0 || (reply->body.size && operation_scan(reply->body.data, reply->body.size, ret_operation)))
-                return r;
-        return call_decode_reply(f, reply, operation_decode, ret_operation);
 }
 
 int operation_get(struct ferry *f, const struct request *request, struct ferry_operation *ret_operation)
 {
         FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
         int r = call_send(f, request, &reply);
-        return r == 0 ? operation_decode_reply(f, &reply, ret_operation) : r;
+        return r == 0 ? call_decode_reply(f, &reply, operation_decode, ret_operation) : r;
 }
 
 int operation_decode(struct json_object *json, void *operation, const char **ret_field)

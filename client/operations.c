@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <inttypes.h>
+#include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <ferry/json.h>
 #include <ferry/json_write.h>
-#include <ferry/scan.h>
 
 #include "client_internal.h"
 #include "decode.h"
@@ -75,11 +75,12 @@ static void operation_add_transports(struct ferry_json_writer *writer, const cha
 static int operation_add_metadata(struct ferry_json_writer *writer, const char *metadata)
 {
         struct ferry_json_errors errors = { 0 };
+        struct json_object *json = NULL;
         if (!metadata)
                 return 0;
         size_t size = strlen(metadata);
-        struct scan s = { metadata, metadata + size };
-        int r = scan_metadata(&s) && s.at == s.end ? 0 : ferry_json_check(metadata, size, &errors);
+        int r = ferry_json_parse(metadata, size, &json, &errors);
+        json_object_put(json);
         if (r != 0)
                 return r > 0 ? -EINVAL : r;
         ferry_json_key(writer, "remote_metadata");

@@ -73,14 +73,12 @@ static void problem_take_complaint(struct ferry_problem *p, struct json_object *
         static const struct decode_field fields[] = {
                 DECODE_FIELD("pointer", DECODE_PROSE, false, struct ferry_problem, pointer),
         };
-        struct json_object *errors = json_object_object_get(json, "errors"), *first;
+        struct json_object *errors = json_object_object_get(json, "errors");
         const char *field;
         if (!json_object_is_type(errors, json_type_array))
                 return;
-        struct ferry_json_elements elements = ferry_json_elements(errors);
-        if (ferry_json_next(&elements, &first) > 0)
-                (void)decode_object(first, fields, 1, p, &field);
-        ferry_json_elements_clear(&elements);
+        if (json_object_array_length(errors) > 0)
+                (void)decode_object(json_object_array_get_idx(errors, 0), fields, 1, p, &field);
 }
 
 bool problem_is_gateway(const struct reply *reply)
@@ -110,14 +108,14 @@ int problem_decode(struct json_object *json, struct ferry_problem *p, const char
 static bool problem_take(struct ferry_problem *p, const struct reply *reply)
 {
         struct ferry_json_errors errors = { 0 };
-        struct ferry_json *json = NULL;
+        struct json_object *json = NULL;
         const char *field;
         if (strncasecmp(reply->content_type, PROBLEM_TYPE, strlen(PROBLEM_TYPE)) != 0 || !reply->body.data)
                 return false;
-        if (ferry_json_parse(reply->body.data, reply->body.size, NULL, &json, &errors) != 0)
+        if (ferry_json_parse(reply->body.data, reply->body.size, &json, &errors) != 0)
                 return false;
-        bool ok = problem_decode(ferry_json_root(json), p, &field) == 0;
-        (void)ferry_json_free(json);
+        bool ok = problem_decode(json, p, &field) == 0;
+        json_object_put(json);
         return ok;
 }
 

@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <ferry/json.h>
-
 #include "client_internal.h"
 #include "decode.h"
 
@@ -47,17 +45,12 @@ static int worker_decode(struct json_object *json, void *info, const char **ret_
                 r = -EPROTO;
         if (r < 0)
                 return r;
-        FERRY_CLEANUP(ferry_json_elements_clear) struct ferry_json_elements urls = { 0 };
-        if (answer.http)
-                urls = ferry_json_elements(answer.http);
-        struct json_object *item;
-        while (!answer.info.url[0] && (r = ferry_json_next(&urls, &item)) > 0) {
-                const char *url = json_object_get_string(item);
+        size_t n = answer.http ? json_object_array_length(answer.http) : 0;
+        for (size_t i = 0; i < n && !answer.info.url[0]; i++) {
+                const char *url = json_object_get_string(json_object_array_get_idx(answer.http, i));
                 if (url && strncmp(url, "http", 4) == 0)
                         snprintf(answer.info.url, sizeof(answer.info.url), "%s", url);
         }
-        if (r < 0)
-                return r;
         *(struct ferry_worker_info *)info = answer.info;
         return 0;
 }

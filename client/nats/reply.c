@@ -34,15 +34,14 @@ static bool read_code(struct json_object *root, char code[REPLY_CODE_SIZE])
 enum reply reply_read(const char *data, size_t size, char code[REPLY_CODE_SIZE])
 {
         struct ferry_json_errors errors = { 0 };
-        struct ferry_json *json = NULL;
+        struct json_object *root = NULL;
         enum reply reply = REPLY_NONSENSE;
-        if (size > REPLY_MAX || ferry_json_parse(data, size, NULL, &json, &errors) != 0)
+        if (size > REPLY_MAX || ferry_json_parse(data, size, &root, &errors) != 0)
                 return REPLY_NONSENSE;
-        struct json_object *root = ferry_json_root(json);
         if (json_object_is_type(root, json_type_object) && is_metadata(root))
                 reply = REPLY_METADATA;
         else if (json_object_is_type(root, json_type_object) && read_code(root, code))
                 reply = REPLY_PROBLEM;
-        ferry_json_free(json);
+        json_object_put(root);
         return reply;
 }

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "body.h"
 
+#include <json-c/json.h>
+
 #include <ferry/buffer.h>
 #include <ferry/error.h>
+#include <ferry/json.h>
 
 #include "base/metrics.h"
 #include "http_internal.h"
@@ -50,4 +53,30 @@ void body_drop(struct http_server *server, struct ferry_buffer *body)
 {
         give_room(server, charge(body->capacity));
         ferry_buffer_clear(body, true); /* it may have held a notification key */
+}
+
+int body_parse(struct http_server *server, const struct ferry_buffer *body, struct json_object **ret_json,
+               size_t *ret_room, struct ferry_json_errors *errors)
+{
+        const size_t own = charge(body->capacity), room = own ? ferry_json_room(body->data, body->size) : 0;
+        int r;
+
+        if (room > server->config.limits.bodies_max - own) {
+                ferry_json_complain(errors, FERRY_E_INVALID_JSON, "", "more values than any document has");
+                return FERRY_E_INVALID_JSON;
+        }
+        if (!take_room(server, room))
+                return FERRY_E_LIMIT_REACHED;
+        r = ferry_json_parse(body->data, body->size, ret_json, errors);
+        if (r)
+                give_room(server, room);
+        else
+                *ret_room = room;
+        return r;
+}
+
+void body_drop_json(struct http_server *server, struct json_object *json, size_t room)
+{
+        json_object_put(json);
+        give_room(server, room);
 }

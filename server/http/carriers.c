@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "carriers.h"
 
-#include <json.h>
+#include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,11 +13,9 @@
 
 bool carriers_decode(struct json_object *list, unsigned *ret_carriers, struct ferry_json_errors *errors)
 {
-        struct ferry_json_elements elements = ferry_json_elements(list);
-        struct json_object *element;
-
         *ret_carriers = 0;
-        for (size_t i = 0; ferry_json_next(&elements, &element) > 0; i++) {
+        for (size_t i = 0; i < json_object_array_length(list); i++) {
+                struct json_object *element = json_object_array_get_idx(list, i);
                 const char *name =
                         json_object_is_type(element, json_type_string) ? json_object_get_string(element) : "";
                 unsigned carrier = engine_carrier_from_name(name, strlen(name));
@@ -31,7 +29,6 @@ bool carriers_decode(struct json_object *list, unsigned *ret_carriers, struct fe
                 }
                 *ret_carriers |= carrier;
         }
-        ferry_json_elements_clear(&elements);
         return errors->n == 0;
 }
 

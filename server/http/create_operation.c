@@ -51,9 +51,8 @@ static void make(struct http_request *request)
         struct refusal refusal = { 0 };
         uint64_t id;
 
-        request->operation =
-                operation_make(request, request->body.data, request->body.size,
-                               query_has(&request->query, HTTP_PARAMETER_INCLUDE), request_waits(request), &refusal);
+        request->operation = operation_make(request, request->json, query_has(&request->query, HTTP_PARAMETER_INCLUDE),
+                                            request_waits(request), &refusal);
         if (!request->operation) {
                 refusal_answer(&refusal, request);
                 return;

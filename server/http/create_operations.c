@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A batch: several operations by one request. Its set of results is the request's state. */
 #include <errno.h>
+#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -43,10 +44,10 @@ static void answer_in_time(struct http_request *request)
 }
 
 /* Makes operation i of the batch. Returns its id; 0 = refused. */
-static uint64_t make_result(struct http_request *request, size_t i, const char *text, size_t size)
+static uint64_t make_result(struct http_request *request, size_t i, struct json_object *body)
 {
         struct refusal refusal = { 0 };
-        struct operation *operation = operation_make(request, text, size, false, false, &refusal);
+        struct operation *operation = operation_make(request, body, false, false, &refusal);
         char pointer[40];
 
         if (!operation) {
@@ -59,19 +60,18 @@ static uint64_t make_result(struct http_request *request, size_t i, const char *
         return operation_id(operation);
 }
 
-/* text: of the array of bodies. ids: made earlier with the same Idempotency-Key; 0 = not. */
-static void make(struct http_request *request, const char *text, uint64_t *ids)
+/* ids: made earlier with the same Idempotency-Key; 0 = not. */
+static void make(struct http_request *request, struct json_object *bodies, uint64_t *ids)
 {
+        size_t n = json_object_array_length(bodies), n_made = 0;
         char id[FERRY_ID_TEXT_SIZE];
-        size_t size, n_made = 0;
-        const char *body;
 
-        for (size_t i = 0; ferry_json_next_text(&text, &body, &size); i++) {
+        for (size_t i = 0; i < n; i++) {
                 if (ids[i]) {
                         ferry_id_format("op_", ids[i], id);
                         operation_set_find(request->state, i, id);
                 } else {
-                        ids[i] = make_result(request, i, body, size);
+                        ids[i] = make_result(request, i, json_object_array_get_idx(bodies, i));
                 }
                 n_made += ids[i] != 0;
         }
@@ -89,7 +89,7 @@ static struct json_object *take_bodies(struct http_request *request)
         struct ferry_json_errors errors = { 0 };
         struct json_object *bodies = NULL;
 
-        if (ferry_json_decode(ferry_json_root(request->json), fields, FERRY_ARRAY_SIZE(fields), &bodies, "", &errors))
+        if (ferry_json_decode(request->json, fields, FERRY_ARRAY_SIZE(fields), &bodies, "", &errors))
                 return bodies;
         request_problem_body(request, &errors);
         return NULL;
@@ -99,18 +99,16 @@ void create_operations(struct http_request *request)
 {
         struct json_object *bodies = take_bodies(request);
         FERRY_CLEANUP(cleanup_free) uint64_t *ids = NULL;
-        const char *text;
-        size_t n, size;
+        size_t n;
         int error;
 
         if (!bodies)
                 return;
-        n = ferry_json_count(bodies);
-        text = ferry_json_text(bodies, &size);
+        n = json_object_array_length(bodies);
         ids = calloc(n, sizeof(ids[0]));
-        error = ids && text ? operation_set_begin(request, n) : -ENOMEM;
+        error = ids ? operation_set_begin(request, n) : -ENOMEM;
         if (error)
                 request_problem(request, error, NULL);
         else if (replay_begin(request, ids, n) != REPLAY_ANSWERED)
-                make(request, text, ids);
+                make(request, bodies, ids);
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <json-c/json.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +33,8 @@ struct connecting {
         /* fixed */
         struct http_connector connector;
         uint64_t own_epoch;
-        char url[FERRY_METADATA_URL_SIZE]; /* "" = it was too long to keep */
+        char asked[URL_SIZE_MAX + 1];      /* the request's URL */
+        char url[FERRY_METADATA_URL_SIZE]; /* the same, or that of ferry://NAME; "" = it was too long to keep */
         atomic_uint references;
         struct http_latch over;
         /* written by the work until over */
@@ -116,6 +116,7 @@ static int connecting_begin(const struct http_config *config, const char *url, s
                 return -ENOMEM;
         c->connector = config->connector;
         c->own_epoch = config->epoch;
+        (void)snprintf(c->asked, sizeof(c->asked), "%s", url);
         if (strlen(url) < sizeof(c->url))
                 strcpy(c->url, url);
         atomic_init(&c->references, 2);
@@ -137,7 +138,7 @@ static bool decode(struct http_request *request, const char **ret_url)
         static const struct ferry_json_field field = { "url", FERRY_JSON_STRING, true, 0, 1, URL_SIZE_MAX, NULL };
         struct ferry_json_errors errors = { 0 };
 
-        if (ferry_json_decode(ferry_json_root(request->json), &field, 1, ret_url, "", &errors))
+        if (ferry_json_decode(request->json, &field, 1, ret_url, "", &errors))
                 return true;
         request_problem_body(request, &errors);
         return false;
@@ -169,11 +170,10 @@ static void answer_error(struct http_request *request, int error, const char *de
 
 static void answer_connected(struct http_request *request, const struct connecting *c)
 {
-        struct json_object *url = json_object_object_get(ferry_json_root(request->json), "url");
         struct ferry_json_writer writer = { 0 };
 
         ferry_json_begin_object(&writer);
-        ferry_json_add_string(&writer, "url", json_object_get_string(url));
+        ferry_json_add_string(&writer, "url", c->asked);
         ferry_json_add_string(&writer, "worker", c->worker);
         ferry_json_add_id(&writer, "epoch", "", c->epoch);
         ferry_json_add_string(&writer, "transport", c->connection.transport);

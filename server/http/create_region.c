@@ -41,7 +41,7 @@ static bool decode(struct http_request *request, struct region_body *body)
         };
         struct ferry_json_errors errors = { 0 };
 
-        ferry_json_decode(ferry_json_root(request->json), fields, FERRY_ARRAY_SIZE(fields), body, "", &errors);
+        ferry_json_decode(request->json, fields, FERRY_ARRAY_SIZE(fields), body, "", &errors);
         for (const char *c = body->name; *c; c++) {
                 if ((unsigned char)*c >= 0x20 && *c != 0x7f)
                         continue;

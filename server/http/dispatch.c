@@ -135,7 +135,6 @@ static bool check_body(struct http_request *request)
                 refuse_type(request, "application/octet-stream");
                 return false;
         case HTTP_BODY_JSON:
-        case HTTP_BODY_JSON_TEXT:
         case HTTP_BODY_OPTIONAL_JSON:
                 if (some && !headers_media_type_is(headers->content_type, "application/json")) {
                         refuse_type(request, "application/json");
@@ -216,7 +215,7 @@ static bool take_data(struct http_request *request, const char *data, size_t siz
                 } else if ((error = body_append(request->server, &request->body, data, size))) {
                         const struct http_limits *limits = &request->server->config.limits;
                         request_problem(request, error,
-                                        error == FERRY_E_LIMIT_REACHED ? "bodies_max is %llu, which other requests need"
+                                        error == FERRY_E_LIMIT_REACHED ? BODY_FULL
                                                                        : "The body may have at most %llu bytes",
                                         (unsigned long long)(error == FERRY_E_LIMIT_REACHED ? limits->bodies_max
                                                                                             : limits->body_max));
@@ -229,8 +228,7 @@ static bool take_data(struct http_request *request, const char *data, size_t siz
 
 static bool takes_json(const struct http_route *route)
 {
-        return route->body == HTTP_BODY_JSON || route->body == HTTP_BODY_JSON_TEXT ||
-               route->body == HTTP_BODY_OPTIONAL_JSON;
+        return route->body == HTTP_BODY_JSON || route->body == HTTP_BODY_OPTIONAL_JSON;
 }
 
 /* Takes the body of a JSON route. false: the request has been answered. */
@@ -245,7 +243,7 @@ static bool take_body(struct http_request *request)
         if (request->headers.idempotency_key)
                 request->idempotency_hash =
                         XXH3_64bits_withSeed(request->body.data, request->body.size, request->target_hash);
-        return request->route->body == HTTP_BODY_JSON_TEXT || request_parse_body(request);
+        return request_parse_body(request);
 }
 
 /* The last call: the request has arrived whole, or was parked and is resumed. */
@@ -265,6 +263,7 @@ static void end(struct http_request *request)
                 resume(request);
         } else if (!takes_json(request->route) || take_body(request)) {
                 request->route->handler(request);
+                request_drop_json(request);
         }
         if (!request->resume)
                 replay_abort(request); /* now: the key is borrowed from the connection until the answer is queued */

@@ -2,6 +2,7 @@
 #include "operation_body.h"
 
 #include <errno.h>
+#include <json-c/json.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,6 @@
 #include <ferry/encoding.h>
 #include <ferry/error.h>
 #include <ferry/json.h>
-#include <ferry/scan.h>
 #include <ferry/status.h>
 
 #include "base/util.h"
@@ -62,7 +62,7 @@ static bool decode_raw(const struct http_config *config, struct json_object *doc
                 { "verify", FERRY_JSON_BOOL, false, offsetof(struct raw_body, verify), 0, 0, NULL },
                 { "relay", FERRY_JSON_BOOL, false, offsetof(struct raw_body, relay), 0, 0, NULL },
                 { "transports", FERRY_JSON_ARRAY, false, offsetof(struct raw_body, transports), 1, CARRIERS_MAX, NULL },
-                { "remote_metadata", FERRY_JSON_KEPT, false, offsetof(struct raw_body, remote_metadata), 0, 0, NULL },
+                { "remote_metadata", FERRY_JSON_OBJECT, false, offsetof(struct raw_body, remote_metadata), 0, 0, NULL },
                 { "remote_url", FERRY_JSON_STRING, false, offsetof(struct raw_body, remote_url), 1,
                   FERRY_METADATA_URL_SIZE, NULL },
         };
@@ -165,7 +165,7 @@ static bool count_pieces(struct resolving *r, uint64_t count, const char *field)
 static bool resolve_blocks(struct resolving *r, const struct raw_descriptor *raw, struct operation_slice *slice,
                            uint64_t room)
 {
-        size_t n = ferry_json_count(raw->blocks), n_read;
+        size_t n = json_object_array_length(raw->blocks), n_read;
         uint64_t *blocks;
 
         if (raw->count || raw->stride)
@@ -176,9 +176,11 @@ static bool resolve_blocks(struct resolving *r, const struct raw_descriptor *raw
                 return false;
         slice->blocks = blocks = malloc(n * sizeof(blocks[0]));
         slice->count = n;
-        r->error = blocks ? ferry_json_get_uints(raw->blocks, blocks, &n_read) : -ENOMEM;
-        if (r->error)
+        if (!blocks) {
+                r->error = -ENOMEM;
                 return false;
+        }
+        n_read = ferry_json_get_uints(raw->blocks, blocks);
         if (n_read < n)
                 return refuse_block(r, FERRY_E_INVALID_PARAMETER, n_read, "expected the number of a block");
         for (size_t i = 0; i < n; i++)
@@ -239,47 +241,34 @@ static bool decode_descriptor(struct resolving *r, struct json_object *document,
                resolve_descriptor(r, &raw, slice, before);
 }
 
-static bool make_slices(struct operation_body *body, size_t n)
-{
-        body->slices = calloc(n, sizeof(*body->slices));
-        if (!body->slices)
-                return false;
-        body->spec.slices = body->slices;
-        body->spec.n_slices = n;
-        return true;
-}
-
 /* Goes on after an error, so that one answer names many; stops when the list of errors is full. */
 static int decode_descriptors(const struct http_config *config, struct json_object *list, struct operation_body *body,
                               struct ferry_json_errors *errors)
 {
-        struct ferry_json_elements elements = ferry_json_elements(list);
         struct resolving r = { .config = config, .errors = errors };
-        size_t n = ferry_json_count(list);
+        size_t n = json_object_array_length(list);
         struct region *before = NULL;
-        struct json_object *element;
-        int more = 1;
 
-        if (!make_slices(body, n))
+        body->slices = calloc(n, sizeof(*body->slices));
+        if (!body->slices)
                 return -ENOMEM;
-        for (; !r.too_many && !r.error && errors->n < FERRY_JSON_ERRORS; r.i++) {
-                more = ferry_json_next(&elements, &element);
-                if (more <= 0)
-                        break;
-                (void)decode_descriptor(&r, element, &body->slices[r.i], before);
+        body->spec.slices = body->slices;
+        body->spec.n_slices = n;
+        for (; r.i < n && !r.too_many && !r.error && errors->n < FERRY_JSON_ERRORS; r.i++) {
+                (void)decode_descriptor(&r, json_object_array_get_idx(list, r.i), &body->slices[r.i], before);
                 if (body->slices[r.i].region)
                         before = body->slices[r.i].region;
         }
-        ferry_json_elements_clear(&elements);
-        return more < 0 ? more : r.error;
+        return r.error;
 }
 
-static int decode_body(const struct http_config *config, struct json_object *document, struct operation_body *body,
-                       struct ferry_json_errors *errors)
+int operation_body_read(const struct http_config *config, struct json_object *json, struct operation_body *body,
+                        struct ferry_json_errors *errors)
 {
         struct raw_body raw = { .layout = "pairwise" };
 
-        if (!decode_raw(config, document, &raw, errors))
+        memset(body, 0, sizeof(*body));
+        if (!decode_raw(config, json, &raw, errors))
                 return errors->error;
         body->spec.kind = (enum ferry_kind)ferry_kind_from_name(raw.kind);
         body->spec.layout = (enum ferry_layout)ferry_layout_from_name(raw.layout);
@@ -298,104 +287,9 @@ static int decode_body(const struct http_config *config, struct json_object *doc
         if (raw.follow && !errors->n)
                 find_follow(config, raw.follow, body, errors);
         int error = decode_descriptors(config, raw.descriptors, body, errors);
-        if (!error && !errors->n && raw.remote_metadata) {
-                size_t size;
-                const char *text = ferry_json_text(raw.remote_metadata, &size);
-
-                error = ferry_metadata_decode(text, size, "/remote_metadata", &body->metadata, errors);
-        }
+        if (!error && !errors->n && raw.remote_metadata)
+                error = ferry_metadata_read(raw.remote_metadata, "/remote_metadata", &body->metadata, errors);
         return error < 0 ? error : errors->error;
-}
-
-/* ---- the usual form, without json-c ---- */
-
-/* What libferry writes to move one slice. */
-struct usual_body {
-        char kind[16], region[FERRY_ID_TEXT_SIZE];
-        struct raw_descriptor descriptor;
-        const char *metadata; /* NULL = none */
-        size_t metadata_size;
-};
-
-/* A number that may be left out. One beyond its field's range is beyond the region as well. */
-static bool scan_field(struct scan *s, const char *key, uint64_t least, uint64_t *ret_number)
-{
-        struct scan before = *s;
-
-        if (!scan_key(s, ',', key, strlen(key))) {
-                *s = before;
-                return true;
-        }
-        return scan_number(s, ret_number) && *ret_number >= least;
-}
-
-/* The metadata, up to the last bracket, are taken as they are: decoding them tells whether they are one object. */
-static bool scan_metadata(struct scan *s, struct usual_body *ret_body)
-{
-        const char *end = s->end;
-
-        if (!SCAN_KEY(s, ',', "remote_metadata"))
-                return false;
-        while (end > s->at && memchr(" \t\r\n", end[-1], 4))
-                end--;
-        if (end == s->at)
-                return false;
-        ret_body->metadata = s->at;
-        ret_body->metadata_size = (size_t)(end - 1 - s->at);
-        s->at = end - 1;
-        return true;
-}
-
-static bool scan_body(const char *text, size_t size, struct usual_body *ret_body)
-{
-        struct raw_descriptor *descriptor = &ret_body->descriptor;
-        struct scan s = { text, text + size };
-
-        descriptor->region = ret_body->region;
-        if (!SCAN_KEY(&s, '{', "kind") || !scan_text(&s, ret_body->kind, sizeof(ret_body->kind)) ||
-            !SCAN_KEY(&s, ',', "descriptors") || !scan_character(&s, '[') || !SCAN_KEY(&s, '{', "region") ||
-            !scan_text(&s, ret_body->region, sizeof(ret_body->region)) ||
-            !scan_field(&s, "offset", 0, &descriptor->offset) || !scan_field(&s, "size", 1, &descriptor->size) ||
-            !scan_character(&s, '}') || !scan_character(&s, ']'))
-                return false;
-        scan_space(&s);
-        if (s.at < s.end && *s.at == ',' && !scan_metadata(&s, ret_body))
-                return false;
-        if (!scan_character(&s, '}'))
-                return false;
-        scan_space(&s);
-        return s.at == s.end;
-}
-
-/* false, with body and errors as far as that went: it is not in the usual form, or something is wrong with it. */
-static bool read_usual(const struct http_config *config, const char *text, size_t size, struct operation_body *body,
-                       struct ferry_json_errors *errors)
-{
-        struct resolving r = { .config = config, .errors = errors };
-        struct usual_body usual = { 0 };
-
-        if (!scan_body(text, size, &usual))
-                return false;
-        int kind = ferry_kind_from_name(usual.kind);
-        if (kind < 0 || ferry_kind_is_passive(kind) == (usual.metadata != NULL) || !make_slices(body, 1))
-                return false;
-        body->spec.kind = (enum ferry_kind)kind;
-        return resolve_descriptor(&r, &usual.descriptor, body->slices, NULL) &&
-               (!usual.metadata || ferry_metadata_decode(usual.metadata, usual.metadata_size, "/remote_metadata",
-                                                         &body->metadata, errors) == 0);
-}
-
-int operation_body_read(const struct http_config *config, const char *text, size_t size, struct operation_body *body,
-                        struct ferry_json_errors *errors)
-{
-        memset(body, 0, sizeof(*body));
-        if (read_usual(config, text, size, body, errors))
-                return 0;
-        operation_body_clear(body);
-        errors->n = 0;
-        errors->error = 0;
-        int error = ferry_json_parse(text, size, "remote_metadata", &body->json, errors);
-        return error ? error : decode_body(config, ferry_json_root(body->json), body, errors);
 }
 
 void operation_body_clear(struct operation_body *body)
@@ -407,6 +301,5 @@ void operation_body_clear(struct operation_body *body)
         free(body->slices);
         operation_unref(body->spec.follow);
         ferry_metadata_free(body->metadata);
-        ferry_json_free(body->json);
         memset(body, 0, sizeof(*body));
 }

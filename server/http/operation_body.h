@@ -6,24 +6,23 @@
 
 #include "operations/operations.h"
 
-struct ferry_json;
 struct ferry_json_errors;
 struct http_config;
+struct json_object;
 
 /* The decoded body of POST /v1/operations. */
 struct operation_body {
         struct operation_spec spec;      /* its slices are the ones below */
         struct operation_slice *slices;  /* owned, with a reference on each region and its blocks */
         struct ferry_metadata *metadata; /* owned; NULL = passive, or remote_url */
-        struct ferry_json *json;         /* owned; NULL = it was not needed */
-        const char *remote_url;          /* of json; NULL = passive, or remote_metadata */
+        const char *remote_url;          /* of the JSON; NULL = passive, or remote_metadata */
 };
 
 /*
- * Reads a body and finds its regions. 0; FERRY_E_* with details in errors, which must be zeroed; -ENOMEM. Call
- * operation_body_clear in any case. text must outlive the body.
+ * Decodes a body and finds its regions. 0; FERRY_E_* with details in errors, which must be zeroed; -ENOMEM. Call
+ * operation_body_clear in any case. json must outlive the body.
  */
-int operation_body_read(const struct http_config *config, const char *text, size_t size, struct operation_body *body,
+int operation_body_read(const struct http_config *config, struct json_object *json, struct operation_body *body,
                         struct ferry_json_errors *errors);
 
 void operation_body_clear(struct operation_body *body);

@@ -92,7 +92,7 @@ static void refuse_creation(const struct operation_spec *spec, int error, const 
                 (void)refuse(refusal, error, error == FERRY_E_DRAINING ? PROBLEM_DRAINING : *detail ? detail : NULL);
 }
 
-struct operation *operation_make(struct http_request *request, const char *text, size_t size, bool passive,
+struct operation *operation_make(struct http_request *request, struct json_object *json, bool passive,
                                  bool may_run_inline, struct refusal *refusal)
 {
         FERRY_CLEANUP(operation_body_clear) struct operation_body body = { 0 };
@@ -101,7 +101,7 @@ struct operation *operation_make(struct http_request *request, const char *text,
         struct operation *operation;
         int error;
 
-        error = operation_body_read(config, text, size, &body, &refusal->errors);
+        error = operation_body_read(config, json, &body, &refusal->errors);
         if (!error && !check(config, &body, passive, refusal))
                 return NULL;
         body.spec.request_id = request->id;

@@ -79,7 +79,6 @@ struct http_request *request_free(struct http_request *request)
         free(request->note);
         if (request->deferred)
                 MHD_destroy_response(request->deferred);
-        request->json = ferry_json_free(request->json);
         body_drop(request->server, &request->body);
         request_drop(request);
         headers_clear(&request->headers);
@@ -216,13 +215,22 @@ uint64_t request_wait_ms(struct http_request *request)
 bool request_parse_body(struct http_request *request)
 {
         struct ferry_json_errors errors = { 0 };
-        int error = ferry_json_parse(request->body.data, request->body.size, NULL, &request->json, &errors);
+        int error = body_parse(request->server, &request->body, &request->json, &request->json_room, &errors);
 
-        if (error < 0)
+        if (error == FERRY_E_LIMIT_REACHED)
+                request_problem(request, error, BODY_FULL,
+                                (unsigned long long)request->server->config.limits.bodies_max);
+        else if (error < 0)
                 request_problem(request, error, NULL);
         else if (error)
                 request_problem_body(request, &errors);
         return !error;
+}
+
+void request_drop_json(struct http_request *request)
+{
+        body_drop_json(request->server, FERRY_STEAL(request->json), request->json_room);
+        request->json_room = 0;
 }
 
 void request_answer_operation(struct http_request *request, unsigned status)

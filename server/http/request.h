@@ -14,11 +14,11 @@
 #include "query.h"
 
 struct MHD_Response;
-struct ferry_json;
 struct ferry_json_errors;
 struct ferry_json_writer;
 struct http_connection;
 struct idempotency_entry;
+struct json_object;
 struct metric;
 struct operation;
 struct region;
@@ -69,8 +69,10 @@ struct http_request {
         /* The body. */
         uint64_t content_length; /* 0 when chunked */
         uint64_t discarded;
-        struct ferry_buffer body; /* of a JSON route; json points into it */
-        struct ferry_json *json;  /* owned; NULL = not parsed, or it was empty, as HTTP_BODY_OPTIONAL_JSON allows */
+        struct ferry_buffer body; /* of a JSON route */
+        size_t json_room;         /* of bodies_max, for json */
+        struct json_object
+                *json; /* owned, until the handler returns; NULL = null, or as HTTP_BODY_OPTIONAL_JSON empty */
 
         /* The handler's; released when the request ends. */
         struct operation *operation;                 /* a reference */
@@ -151,6 +153,9 @@ void request_problem_at(struct http_request *request, int error, const char *poi
 
 /* Parses the body, which is JSON. false: answered with what is wrong with it. */
 bool request_parse_body(struct http_request *request);
+
+/* Frees what it was parsed into. */
+void request_drop_json(struct http_request *request);
 
 /* Answers with a problem about the body; errors->error is its code. */
 void request_problem_body(struct http_request *request, const struct ferry_json_errors *errors);

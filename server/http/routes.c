@@ -15,7 +15,7 @@ const struct http_route http_routes[] = {
         { "GET", "/v1/operations", "listOperations", HTTP_AUTH_FULL, HTTP_BODY_NONE, list_operations,
           P(LIMIT) | P(AFTER) | P(KIND) | P(STATUS) | P(DONE) | P(REGION) | P(LABEL) | P(ORDER) | P(IDS) | P(WAIT_MS) |
                   P(WAIT_FOR) },
-        { "POST", "/v1/operations", "createOperation", HTTP_AUTH_FULL, HTTP_BODY_JSON_TEXT, create_operation,
+        { "POST", "/v1/operations", "createOperation", HTTP_AUTH_FULL, HTTP_BODY_JSON, create_operation,
           P(INCLUDE) | P(WAIT_MS) },
         { "POST", "/v1/operations/batch", "createOperations", HTTP_AUTH_FULL, HTTP_BODY_JSON, create_operations,
           P(INCLUDE) | P(WAIT_MS) },

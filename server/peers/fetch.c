@@ -158,12 +158,12 @@ static int worker_decode(struct json_object *object, struct ferry_metadata **ret
 static int worker_classify_body(const char *text, size_t size, struct ferry_metadata **ret_metadata,
                                 struct ferry_json_errors *errors)
 {
-        struct ferry_json *json = NULL;
-        int r = ferry_json_parse(text, size, NULL, &json, errors);
+        struct json_object *json = NULL;
+        int r = ferry_json_parse(text, size, &json, errors);
 
         if (r == 0)
-                r = worker_decode(ferry_json_root(json), ret_metadata, errors);
-        (void)ferry_json_free(json);
+                r = worker_decode(json, ret_metadata, errors);
+        json_object_put(json);
         return r;
 }
 

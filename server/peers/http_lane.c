@@ -200,16 +200,14 @@ static int on_seek(void *context, curl_off_t offset, int origin)
 int lane_answer(const struct http_lane *lane, const char *member, char code[64])
 {
         struct ferry_json_errors errors = { 0 };
-        struct ferry_json *json = NULL;
-        struct json_object *value;
+        struct json_object *json = NULL, *value;
 
         code[0] = '\0';
-        if (ferry_json_parse(lane->text, lane->n_text, NULL, &json, &errors))
+        if (ferry_json_parse(lane->text, lane->n_text, &json, &errors))
                 return -1;
-        if (json_object_object_get_ex(ferry_json_root(json), member, &value) &&
-            json_object_is_type(value, json_type_string))
+        if (json_object_object_get_ex(json, member, &value) && json_object_is_type(value, json_type_string))
                 (void)snprintf(code, 64, "%s", json_object_get_string(value));
-        (void)ferry_json_free(json);
+        json_object_put(json);
         return ferry_error_from_code(code, 0);
 }
 

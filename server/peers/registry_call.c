@@ -6,16 +6,14 @@
 #include <utlist.h>
 
 #include <ferry/error.h>
+#include <ferry/json.h>
 
 #include "base/metrics.h"
 #include "base/util.h"
 #include "fetch.h"
 #include "registry_internal.h"
 
-enum {
-        JSON_DEPTH = 16,
-        ANSWER_MAX = 64 * 1024, /* of a login, and of a watch, which is searched again with each piece that comes */
-};
+enum { ANSWER_MAX = 64 * 1024 /* of a login, and of a watch, which is searched again with each piece that comes */ };
 
 struct registry_call {
         struct registry_call *prev, *next; /* of registry->queued, then of registry->calls */
@@ -54,17 +52,10 @@ static void finish(struct registry_call *call, int error, const char *detail, st
 
 struct json_object *registry_parse(const char *text, size_t size)
 {
-        struct json_tokener *tokener = json_tokener_new_ex(JSON_DEPTH);
-        struct json_object *root;
-        bool good;
+        struct ferry_json_errors errors = { 0 };
+        struct json_object *root = NULL;
 
-        if (!tokener)
-                return NULL;
-        json_tokener_set_flags(tokener, JSON_TOKENER_VALIDATE_UTF8);
-        root = json_tokener_parse_ex(tokener, text, (int)size);
-        good = json_object_is_type(root, json_type_object) && json_tokener_get_parse_end(tokener) == size;
-        json_tokener_free(tokener);
-        if (good)
+        if (ferry_json_parse(text, size, &root, &errors) == 0 && json_object_is_type(root, json_type_object))
                 return root;
         (void)json_object_put(root);
         return NULL;

@@ -172,7 +172,7 @@ ON_WORKER(fields_that_are_wrong_are_named)
                 { "readable", ",\"ttl_ms\":1.5", "invalid-parameter", "/ttl_ms" },
                 { "readable", ",\"ttl_ms\":9007199254740991", "invalid-parameter", "/ttl_ms" },
                 { "readable", ",\"layout\":\"heap\"", "invalid-parameter", "/layout" },
-                { "readable", ",\"kind\":\"read\"", "invalid-json", "" },
+                { "readable", ",\"kind\":\"heap\"", "invalid-parameter", "/kind" },
         };
         struct ferry_operation_list list;
         const char *region = region_make(w, SIZE, 0);

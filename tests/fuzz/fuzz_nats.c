@@ -11,11 +11,13 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
         struct ferry_json_errors errors = { 0 };
+        struct json_object *json = NULL;
         char code[REPLY_CODE_SIZE] = "?";
 
         switch (reply_read((const char *)data, size, code)) {
         case REPLY_METADATA:
-                FUZZ_CHECK(ferry_json_check((const char *)data, size, &errors) == 0);
+                FUZZ_CHECK(ferry_json_parse((const char *)data, size, &json, &errors) == 0);
+                json_object_put(json);
                 FUZZ_CHECK(memmem(data, size, "notification_key", 16) || memchr(data, '\\', size));
                 for (size_t i = 0; i < size; i++)
                         FUZZ_CHECK(data[i] >= ' ' || data[i] == '\n' || data[i] == '\r' || data[i] == '\t');

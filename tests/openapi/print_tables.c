@@ -14,8 +14,9 @@ static const char *const auth_names[] = {
 };
 
 static const char *const body_names[] = {
-        [HTTP_BODY_NONE] = "none",      [HTTP_BODY_JSON] = "json",
-        [HTTP_BODY_JSON_TEXT] = "json", [HTTP_BODY_OPTIONAL_JSON] = "optional-json",
+        [HTTP_BODY_NONE] = "none",
+        [HTTP_BODY_JSON] = "json",
+        [HTTP_BODY_OPTIONAL_JSON] = "optional-json",
         [HTTP_BODY_STREAM] = "stream",
 };
 

@@ -52,7 +52,7 @@ int http_setup(void **state)
                 .loop = h->f->loop,
                 .metrics = h->f->metrics,
                 .limits = { .body_max = 65536,
-                            .bodies_max = 2 * 65536,
+                            .bodies_max = 64 * 65536,
                             .batch_max = 16,
                             .ids_max = 16,
                             .descriptors_max = 16,

@@ -80,7 +80,7 @@ TEST(a_field_of_a_later_version_is_refused_where_it_is_used)
              "\"remote_metadata\":{}}");
 }
 
-TEST(a_passive_operation_brings_its_metadata_as_they_came)
+TEST(a_passive_operation_brings_its_metadata)
 {
         START(x, { JSON("201", OPERATION("INITIALIZED", "false", ",\"metadata\":{ \"a\" : [1.50] , \"\\u0062\":[]}")) },
               { JSON("201", OPERATION("IN_PROGRESS", "false", "")) });
@@ -96,7 +96,7 @@ TEST(a_passive_operation_brings_its_metadata_as_they_came)
                 .idempotency_key = "mine",
         };
         assert_int_equal(ferry_create_operation(x->ferry, &spec, &o), 0);
-        assert_string_equal(o.metadata, "{ \"a\" : [1.50] , \"\\u0062\":[]}");
+        assert_string_equal(o.metadata, "{\"a\":[1.50],\"b\":[]}");
         ferry_operation_clear(&o);
         assert_int_equal(ferry_create_operation(
                                  x->ferry,
@@ -137,7 +137,7 @@ TEST(the_key_takes_the_place_of_the_token)
 TEST(metadata_cannot_break_out_of_the_body)
 {
         START(x, { NULL, SERVER_HANG });
-        static const char *const wrong[] = { "", "{", "{},\"verify\":true", "{} {}", "NaN", "{\"a\":1,\"a\":2}" };
+        static const char *const wrong[] = { "", "{", "{},\"verify\":true", "{} {}", "{}//", "{}/*" };
         struct ferry_operation o;
         for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
                 struct ferry_operation_spec spec = { .kind = FERRY_READ, .remote_metadata = wrong[i] };

@@ -342,6 +342,13 @@ static bool bodies_take(struct http_fixture *h, const char *sample)
         return text && strstr(text, sample);
 }
 
+static void limit_bodies(struct http_fixture *h, uint64_t max)
+{
+        http_stop(h);
+        h->config.limits.bodies_max = max;
+        http_start(h);
+}
+
 /* Two bodies of half the limit; a third one has no room, a short one has, and so has the third when one has gone. */
 WITH_HTTP(bodies_share_a_limit_of_their_own)
 {
@@ -349,6 +356,7 @@ WITH_HTTP(bodies_share_a_limit_of_their_own)
         char *body = unit_alloc(LONG + 1);
         int fds[2];
 
+        limit_bodies(h, 2 * 65536);
         memset(body, ' ', LONG);
         body[LONG] = '\0';
         for (size_t i = 0; i < UNIT_COUNT(fds); i++)
@@ -362,6 +370,55 @@ WITH_HTTP(bodies_share_a_limit_of_their_own)
         expect_problem(http_call(h, "POST", "/v1/regions", "", body), 400, "invalid-json");
         raw_send(fds[1], " ", 1);
         expect_problem(raw_receive_last(fds[1]), 400, "invalid-json");
+        while (!bodies_take(h, "\nferry_http_body_bytes 0\n"))
+                ;
+        free(body);
+}
+
+/* What json-c may take for them is a multiple of what has arrived. */
+WITH_HTTP(bodies_share_the_limit_while_they_are_parsed)
+{
+        enum { LONG = 60000, USED = 50000 };
+        char *body = unit_alloc(LONG + 1);
+        struct raw_answer answer;
+        int fds[4];
+
+        limit_bodies(h, 8 * 65536);
+        memset(body, ' ', LONG);
+        (void)snprintf(body + USED, LONG - USED, "{\"size\":%d}", REGION_SIZE);
+        for (size_t i = 0; i < UNIT_COUNT(fds); i++)
+                fds[i] = hold_body(h, LONG, LONG - 1);
+        while (!bodies_take(h, "\nferry_http_body_bytes 262144\n"))
+                ;
+        answer = http_call(h, "POST", "/v1/regions", "", body);
+        assert_string_equal(raw_header(&answer, "Retry-After"), "1");
+        expect_problem(answer, 429, "limit-reached");
+        expect_problem(http_call(h, "POST", "/v1/regions", "", "{}"), 400, "invalid-parameter");
+        raw_send(fds[0], " ", 1);
+        expect_problem(raw_receive_last(fds[0]), 400, "invalid-json");
+        expect_status(http_call(h, "POST", "/v1/regions", "", body), 201);
+        for (size_t i = 1; i < UNIT_COUNT(fds); i++) {
+                raw_send(fds[i], " ", 1);
+                expect_problem(raw_receive_last(fds[i]), 400, "invalid-json");
+        }
+        while (!bodies_take(h, "\nferry_http_body_bytes 0\n"))
+                ;
+        free(body);
+}
+
+/* Waiting would not help it. */
+WITH_HTTP(a_body_that_the_limit_has_no_room_for_is_refused_for_good)
+{
+        enum { OBJECTS = 10000 };
+        char *body = unit_alloc(OBJECTS * 3 + 2), *at = body;
+        struct raw_answer answer;
+
+        for (size_t i = 0; i < OBJECTS; i++)
+                at = stpcpy(at, i ? ",{}" : "[{}");
+        (void)stpcpy(at, "]");
+        answer = http_call(h, "POST", "/v1/regions", "", body);
+        assert_non_null(strstr(answer.body, "more values than any document has"));
+        expect_problem(answer, 400, "invalid-json");
         while (!bodies_take(h, "\nferry_http_body_bytes 0\n"))
                 ;
         free(body);

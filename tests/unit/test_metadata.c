@@ -157,28 +157,6 @@ TEST(sizes_that_add_up_to_too_much_are_not_encoded)
 
 /* ---- decoding ---- */
 
-static unsigned calls_of_json_c;
-
-struct json_object *__real_json_tokener_parse_ex(struct json_tokener *tokener, const char *text, int size);
-struct json_object *__wrap_json_tokener_parse_ex(struct json_tokener *tokener, const char *text, int size);
-
-struct json_object *__wrap_json_tokener_parse_ex(struct json_tokener *tokener, const char *text, int size)
-{
-        calls_of_json_c++;
-        return __real_json_tokener_parse_ex(tokener, text, size);
-}
-
-/* A thousand descriptors are a thousand trees to it. */
-TEST(what_a_worker_writes_is_read_without_json_c)
-{
-        struct ferry_metadata m = sample();
-        const char *text = encode_text(&m);
-
-        calls_of_json_c = 0;
-        read_back(text, &m);
-        assert_int_equal(calls_of_json_c, 0);
-}
-
 /* Each mark becomes a piece of white space. */
 static void spaced(const char *marked, const struct ferry_metadata *m)
 {

@@ -11,6 +11,7 @@
 
 struct ferry_json_errors;
 struct ferry_json_writer;
+struct json_object;
 
 /*
  * The metadata of a passive operation: upstream's RdmaMetadata, exactly four keys. It is a secret, because
@@ -65,11 +66,15 @@ bool ferry_metadata_is_name(const char *text);
 int ferry_metadata_encode(const struct ferry_metadata *m, struct ferry_json_writer *writer);
 
 /*
- * Decodes a JSON text and checks everything: exactly the four keys, types, ranges, canonical base64, bounded inflate
+ * Decodes a document and checks everything: exactly the four keys, types, ranges, canonical base64, bounded inflate
  * (64 KiB), the blob's own keys, the digest. Does not look at the clock. pointer_prefix ("/remote_metadata") starts the
  * pointers of complaints. 0 with *ret_metadata for ferry_metadata_free(); FERRY_E_PROTOCOL_MISMATCH, which is looked at
  * before anything else, or FERRY_E_INVALID_METADATA, both with complaints; -ENOMEM.
  */
+int ferry_metadata_read(struct json_object *object, const char *pointer_prefix, struct ferry_metadata **ret_metadata,
+                        struct ferry_json_errors *errors);
+
+/* The same for a text, which is FERRY_E_INVALID_METADATA where it is not JSON. */
 int ferry_metadata_decode(const char *text, size_t size, const char *pointer_prefix,
                           struct ferry_metadata **ret_metadata, struct ferry_json_errors *errors);
 

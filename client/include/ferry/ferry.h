@@ -200,7 +200,7 @@ struct ferry_limits {
         uint64_t claims_max;   /* transfers that peers have under way */
         uint64_t lookups_max;  /* requests to the registry at the same time */
         uint64_t pieces_max;   /* of the descriptors of all operations */
-        uint64_t bodies_max;   /* bytes of the JSON bodies of all requests, but for short ones */
+        uint64_t bodies_max;   /* bytes of the JSON bodies of all requests, also while parsed, but for short ones */
         uint64_t mappings_max; /* regions of workers on the same machine that stay mapped while they are idle */
         char *json;            /* the whole answer */
         uint64_t reserved[16];

@@ -26,10 +26,10 @@ struct http_server;
 
 /* Shown by GET /v1/limits, beside the limits of the operations. */
 struct http_limits {
-        uint64_t body_max;        /* bytes of a JSON body */
-        uint64_t bodies_max;      /* bytes of all JSON bodies together, short ones not counted */
-        uint64_t batch_max;       /* operations of one POST */
-        uint64_t ids_max;         /* operations of one GET */
+        uint64_t body_max;   /* bytes of a JSON body */
+        uint64_t bodies_max; /* bytes of all JSON bodies together, and of what they take parsed; not of short ones */
+        uint64_t batch_max;  /* operations of one POST */
+        uint64_t ids_max;    /* operations of one GET */
         uint64_t descriptors_max; /* of one operation */
         uint64_t wait_ms_max;     /* of one parked request */
         uint64_t waiters_max;     /* requests parked at a time */
@@ -153,13 +153,7 @@ struct http_route {
         const char *path;         /* "/v1/operations/{id}/metadata" */
         const char *operation_id; /* of openapi.yaml; the stem of the handler's file in camel case */
         enum http_auth auth;
-        enum {
-                HTTP_BODY_NONE,
-                HTTP_BODY_JSON,
-                HTTP_BODY_JSON_TEXT, /* the handler parses it */
-                HTTP_BODY_OPTIONAL_JSON,
-                HTTP_BODY_STREAM
-        } body;
+        enum { HTTP_BODY_NONE, HTTP_BODY_JSON, HTTP_BODY_OPTIONAL_JSON, HTTP_BODY_STREAM } body;
         void (*handler)(struct http_request *request);
         unsigned parameters;            /* 1u << HTTP_PARAMETER_*, ored */
         bool while_draining;            /* allowed while draining: a POST or PUT that starts nothing */
