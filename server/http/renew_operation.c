@@ -13,7 +13,7 @@ static bool decode(struct http_request *request, uint64_t *ttl_ms)
         uint64_t max = request->server->config.operation_limits->ttl_ms_max;
         const struct ferry_json_field field = { "ttl_ms", FERRY_JSON_UINT, false, 0, 1, max, NULL };
 
-        if (!request->json || ferry_json_decode(request->json, &field, 1, ttl_ms, "", &errors))
+        if (!request->body.size || ferry_json_decode(request->json, &field, 1, ttl_ms, "", &errors))
                 return true;
         request_problem_body(request, &errors);
         return false;

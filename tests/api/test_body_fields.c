@@ -327,6 +327,7 @@ WITH_WORKER(the_body_of_renew_is_checked_too)
                 { "{", 400, "invalid-json", "" },
                 INVALID("{'ttl_ms':0}", "/ttl_ms"),
                 INVALID("[]", ""),
+                INVALID("null", ""),
                 INVALID("{\"ttl_ms\":0}", "/ttl_ms"),
                 INVALID("{\"ttl_ms\":\"5\"}", "/ttl_ms"),
                 INVALID("{\"ttl_ms\":86400001}", "/ttl_ms"),
