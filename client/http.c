@@ -19,7 +19,7 @@ enum {
         HTTP_IDLE_S = 30,        /* a worker ends an idle connection after 60 s; a NAT forgets it without a word */
         HTTP_PIECE = 512 * 1024, /* bytes of a long body that are sent or received at once; libcurl's most */
         HTTP_LONG = 256 * 1024,  /* bytes of a long body */
-        HTTP_CONSENT_SIZE = 1024 * 1024,  /* bytes of a source, from which on it waits for "100 Continue" … */
+        HTTP_CONSENT_SIZE = 1024 * 1024,  /* bytes of a body, from which on it waits for "100 Continue" … */
         HTTP_CONSENT_MS = 1000,           /* … for so long: not every server sends it */
         HTTP_HEAD_MAX = 256 * 1024,       /* bytes of all header lines of an answer, interim ones and trailers too */
         HTTP_WAIT_MAX = 24 * 3600 * 1000, /* ms */
@@ -189,11 +189,11 @@ static bool http_header_is(const char *line, const char *name)
         return strncasecmp(line, name, size) == 0 && line[size] == ':';
 }
 
-/* Whether the body waits for "100 Continue": a long source cannot give its bytes again; memory can, and need not wait.
- */
+/* Whether the body waits for "100 Continue". A server that refuses a long one while it comes may close the connection
+ * before its answer has been read; a source could not even give its bytes again. */
 static bool http_asks_consent(const struct ferry_exchange *e)
 {
-        return e->source && e->source_size > HTTP_CONSENT_SIZE;
+        return (e->source ? e->source_size : e->body ? e->size : 0) > HTTP_CONSENT_SIZE;
 }
 
 /* Adds a header of up to two parts, which may be a token. false: memory is short. */
@@ -404,18 +404,14 @@ static bool http_is_unsent(const struct http_try *t)
 
 static int http_result(const struct http_try *t, CURLcode code)
 {
-        bool broke = code == CURLE_SEND_ERROR || code == CURLE_RECV_ERROR;
         if (t->abort < 0)
                 return t->abort;
         if (code == CURLE_COULDNT_CONNECT)
                 return http_connect_result(t);
-        /* A server that refuses a body may close the connection before it has come: the refusal counts. A success
-         * without the body is a lie, or a worker's that has died. */
-        if (broke && t->reply->status >= 300 && http_is_unsent(t))
-                return 0;
         if (code == CURLE_OK && (t->in_head || t->reply->status < 200)) /* libcurl takes half a head for an answer */
                 return -ECONNRESET;
-        if (code == CURLE_OK && t->reply->status / 100 == 2 && http_is_unsent(t))
+        if (code == CURLE_OK && t->reply->status / 100 == 2 &&
+            http_is_unsent(t)) /* a lie, or a worker's that has died */
                 return -ECONNRESET;
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(http_results); i++) {
                 if (http_results[i].code == code)
