@@ -15,7 +15,6 @@
 
 #include "url.h"
 
-struct http_try;
 struct json_object;
 
 static inline void cleanup_secret(char **secret)
@@ -33,33 +32,23 @@ enum {
         CLIENT_PROBLEM_BODY_MAX = 1024 * 1024, /* bytes of a refusal, whatever answer_max says */
 };
 
-enum connection_state { CONNECTION_CLOSED, CONNECTION_CONNECTING, CONNECTION_OPEN };
-
 /* All fields belong to the one thread that uses the handle, except for those that ferry_abort uses. */
 struct ferry {
         unsigned generation; /* see handle_is_ours; constant */
         atomic_bool aborted; /* any thread */
-        int wake; /* an eventfd, readable once it is aborted; -1 = none: it belongs to a ferry_aio; constant */
+        int wake;            /* an eventfd, readable once it is aborted; constant */
 
-        /* connection.c */
+        /* http.c */
         CURLM *multi;
-        bool multi_shared; /* it belongs to a ferry_aio */
         CURL *easy;
-        CURLU *url; /* base, taken apart */
-        enum connection_state connection;
-        curl_socket_t socket; /* of an open connection */
-        uint64_t used_ms;     /* ferry_clock_ms() at the end of its last request */
-        unsigned look_skips;  /* so many calls do not look for their answer before they sleep */
-        int socket_error;     /* errno of the last socket that could not be made */
+        uint64_t wait_max_ms;     /* what is asked of a worker whose gateway had no answer in time … */
+        uint64_t wait_max_end_ms; /* … until then */
 
-        char *base;         /* "http://host:port/prefix", without a final slash */
-        const char *prefix; /* within it: what every path begins with, or "" */
-        char *host;         /* the header's value */
-        bool tls;
-        char *unix_socket; /* NULL = TCP */
+        char *base;     /* "http://host:port/prefix", without a final slash */
+        bool tls;       /* by https */
+        bool by_socket; /* a Unix socket's */
         char *authorization;
-        char *ca_file, *cert_file, *key_file;
-        unsigned connect_timeout_ms, timeout_ms, retries;
+        unsigned timeout_ms, retries;
         size_t answer_max;
         struct ferry_problem problem;
         char message[CLIENT_MESSAGE_SIZE];
@@ -97,29 +86,21 @@ struct reply {
         char fault[CURL_ERROR_SIZE]; /* why there is no answer */
 };
 
-/* ---- reply.c ---- */
+/* ---- request.c: requests and replies, pure ---- */
+
+/* What is wrong with a request before anything is sent, as a sentence; NULL = nothing. */
+const char *request_check(const struct ferry_exchange *e);
 
 void reply_clear(struct reply *reply);
 
 /* Empties the reply for the next try; secret, gateway_ms and lost stay. */
 void reply_restart(struct reply *reply);
 
-/* ---- request_head.c ---- */
+/* Takes a line of the head, not NUL-terminated, if it has one of the headers of a reply. */
+void reply_take_header(struct reply *reply, const char *line, size_t size);
 
-/* Request line, headers and the empty line behind them. 0; -EINVAL: they are too long; -ENOMEM. */
-int request_head(const struct ferry *f, const struct request *request, struct ferry_buffer *ret_head);
-
-/* Whether a request asks for "100 Continue": a long source, which cannot give its bytes again for a repetition. Pure.
- */
-bool request_asks_consent(const struct ferry_exchange *e);
-
-/* ---- http_try.c: one try ---- */
-
-/* Sends once. 0 when an answer came, of any status; -errno as in ferry.h, reply->fault says why. */
-int http_try_once(struct ferry *f, const struct request *request, struct reply *reply);
-
-/* Waits; the connections stay. Ends early when the handle is aborted. */
-void http_try_pause(struct ferry *f, uint64_t ms);
+/* Empties what reply_take_header has filled. */
+void reply_forget_head(struct reply *reply);
 
 /* ---- handle.c ---- */
 
@@ -130,10 +111,14 @@ bool handle_is_ours(const struct ferry *f);
 /* The header that carries a token, a secret. 0; -EKEYREJECTED when it has a character that no token has; -ENOMEM. */
 int handle_authorization(const char *token, char **ret_header);
 
-/* A handle for the same worker in another multi handle. 0; -ENOMEM. */
-int handle_clone(const struct ferry *f, CURLM *multi, struct ferry **ret_ferry);
+/* A handle for the same worker, with connections of its own, of which it keeps so many. 0; -ENOMEM; -EMFILE, -ENFILE.
+ */
+int handle_clone(const struct ferry *f, long connections, struct ferry **ret_ferry);
 
-/* ---- call_send.c: tries, problems ---- */
+/* ---- retry.c: the tries of a call ---- */
+
+/* Waits; the connections stay. Ends early when the handle is aborted. */
+void call_pause(struct ferry *f, uint64_t ms);
 
 /* Whether to repeat after a try that had the result, and after how long. Prepares the reply for the next one. */
 bool call_retry(struct ferry *f, const struct request *request, struct reply *reply, int result, unsigned tries,
@@ -144,11 +129,6 @@ bool call_retry(struct ferry *f, const struct request *request, struct reply *re
  * Sets f->problem. reply is filled whenever an answer came; the caller clears it in any case.
  */
 int call_send(struct ferry *f, const struct request *request, struct reply *ret_reply);
-
-/* ---- request_check.c ---- */
-
-/* What is wrong with a request before anything is sent, as a sentence; NULL = nothing. Pure. */
-const char *request_check(const struct ferry_exchange *e);
 
 /* ---- problem.c ---- */
 
@@ -168,6 +148,15 @@ int problem_protocol(struct ferry *f, const char *why, const char *what);
 
 /* Records wrong arguments. Returns -EINVAL. */
 int problem_argument(struct ferry *f, const char *why);
+
+/*
+ * Records that an argument is missing (reserved is NULL), or that its reserved room, of size bytes, has a field of a
+ * later version. 0; -EINVAL; -ENOTSUP. f NULL = no handle to tell why.
+ */
+int problem_reserved(struct ferry *f, const void *reserved, size_t size);
+
+#define ARGUMENT_CHECK(f, argument)                                                                                    \
+        problem_reserved(f, (argument) ? (argument)->reserved : NULL, sizeof((argument)->reserved))
 
 /* Records that the handle is not ours. Returns -ECHILD. */
 int problem_forked(struct ferry *f);
@@ -198,25 +187,16 @@ int call_plain(struct ferry *f, const struct request *request);
 /* A DELETE; see ferry_delete_region. */
 int call_delete(struct ferry *f, const char *collection, const char *id);
 
-/* The bytes of a region or an operation. Borrowed; key NULL = the handle's token. */
-struct content {
-        const char *collection, *id, *key;
-};
-
-/* As ferry_get_region_content_to(), and into memory. */
-int content_get(struct ferry *f, const struct content *content, uint64_t offset, uint64_t size, ferry_sink sink,
-                void *context, uint64_t *ret_size);
-int content_get_buffer(struct ferry *f, const struct content *content, uint64_t offset, void *buffer, size_t size,
-                       size_t *ret_size);
-
-/* A PUT of the request's body. */
-int content_put(struct ferry *f, const struct content *content, uint64_t offset, struct request *request);
-
-/* GET of a JSON object as text, which is wiped wherever it was kept. */
+/* GET of a JSON object as text, a secret. */
 int call_get_text(struct ferry *f, const char *path, char **ret_json);
 
 /* The path collection + id + suffix. 0, or -EINVAL with f->problem set. */
 int call_path(struct ferry *f, const char *collection, const char *id, const char *suffix, struct path *path);
+
+/* A random Idempotency-Key. 0 or -EIO. */
+int call_key(char key[CLIENT_KEY_TEXT_SIZE]);
+
+/* ---- operations.c ---- */
 
 /* The POST that makes an operation. The request points into the struct, which must not move. */
 struct operation_request {
@@ -234,50 +214,31 @@ struct operation_specs {
 };
 
 /* 0; -errno with f->problem set. operation_request_clear in any case. */
-int operation_request_make(struct ferry *f, const struct operation_specs *specs, const struct ferry_sizes *sizes,
-                           struct operation_request *ret_request);
+int operation_request_make(struct ferry *f, const struct operation_specs *specs, struct operation_request *ret_request);
 void operation_request_clear(struct operation_request *request);
 
-/* Turns the descriptors into those that the program knows, of size bytes each. 0; -ENOMEM. */
-int operation_give_descriptors(struct ferry_operation *ours, size_t size);
+/* ferry_get_operation; of a request the deadline and awaits are taken. */
+int operation_fetch(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision, const struct request *how,
+                    struct ferry_operation *ret_operation);
 
-/* Gives an operation in our layout to the program, ours is empty then. 0; -ENOMEM. */
-int operation_give(struct ferry_operation *ours, struct ferry_operation *theirs, const struct ferry_sizes *sizes);
+/* ---- operation.c ---- */
 
-/* ferry_operation_results in our layout: of the answer to a batch, and of a page of ids. 0; -errno. */
+/* A request that is answered with an operation. As call_decode. */
+int operation_get(struct ferry *f, const struct request *request, struct ferry_operation *ret_operation);
+
+/* A request that is answered with an operation; ret_operation NULL = not wanted. */
+int operation_call(struct ferry *f, const struct request *request, struct ferry_operation *ret_operation);
+
+/* ---- results.c ---- */
+
+/* ferry_operation_results of the answer to a batch, and of a page of ids. 0; -errno. */
 int results_decode_batch(struct ferry *f, const struct reply *reply, struct ferry_operation_results *ret_results);
 int results_decode_page(struct ferry *f, const struct reply *reply, struct ferry_operation_results *ret_results);
-
-/* Gives results in our layout to the program, ours are empty then. 0; -ENOMEM. */
-int results_give(struct ferry_operation_results *ours, struct ferry_operation_results *theirs,
-                 const struct ferry_sizes *sizes);
 
 /* Whether a wait for them is over. */
 bool results_are_done(const struct ferry_operation_results *results, enum ferry_wait_for wait_for);
 
 /* The path of a GET of several operations. 0, or -EINVAL with f->problem set. */
 int results_path(struct ferry *f, const char *const *ids, size_t n, enum ferry_wait_for wait_for, struct path *path);
-
-/* A request that is answered with an operation. As call_decode. */
-int operation_get(struct ferry *f, const struct request *request, struct ferry_operation *ret_operation);
-
-/* A request that is answered with an operation, which is given to the program; ret_operation NULL = not wanted. */
-int operation_call(struct ferry *f, const struct request *request, struct ferry_operation *ret_operation,
-                   const struct ferry_sizes *sizes);
-
-/* The same for a page. */
-int operation_list_give(struct ferry_operation_list *ours, struct ferry_operation_list *theirs,
-                        const struct ferry_sizes *sizes);
-
-/* A request that is answered with a region, which is given to the program. */
-int region_call(struct ferry *f, const struct request *request, struct ferry_region *ret_region,
-                const struct ferry_sizes *sizes);
-
-/* ferry_get_operation in our layout; of a request the deadline and awaits are taken. */
-int operation_fetch(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision, const struct request *how,
-                    struct ferry_operation *ret_operation);
-
-/* A random Idempotency-Key. 0 or -EIO. */
-int call_key(char key[CLIENT_KEY_TEXT_SIZE]);
 
 #endif

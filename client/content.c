@@ -3,10 +3,16 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <ferry/encoding.h>
 
 #include "client_internal.h"
+
+/* The bytes of a region or an operation. Borrowed; key NULL = the handle's token. */
+struct content {
+        const char *collection, *id, *key;
+};
 
 /* Its path, whole but for the query, and the header that its key needs, if it has one: a secret. 0; -errno. */
 static int content_locate(struct ferry *f, const struct content *content, struct path *path, char **ret_authorization)
@@ -65,8 +71,8 @@ static bool download_range(uint64_t offset, uint64_t size, char *text, size_t te
         return true;
 }
 
-int content_get(struct ferry *f, const struct content *content, uint64_t offset, uint64_t size, ferry_sink sink,
-                void *context, uint64_t *ret_size)
+static int content_get(struct ferry *f, const struct content *content, uint64_t offset, uint64_t size, ferry_sink sink,
+                       void *context, uint64_t *ret_size)
 {
         FERRY_CLEANUP(path_clear) struct path path = { 0 };
         FERRY_CLEANUP(cleanup_secret) char *authorization = NULL;
@@ -105,8 +111,8 @@ static int download_to_buffer(void *context, const void *data, size_t size)
         return 0;
 }
 
-int content_get_buffer(struct ferry *f, const struct content *content, uint64_t offset, void *buffer, size_t size,
-                       size_t *ret_size)
+static int content_get_buffer(struct ferry *f, const struct content *content, uint64_t offset, void *buffer,
+                              size_t size, size_t *ret_size)
 {
         char *next = buffer;
         uint64_t came = 0;
@@ -120,7 +126,7 @@ int content_get_buffer(struct ferry *f, const struct content *content, uint64_t 
 
 /* ---- PUT ---- */
 
-int content_put(struct ferry *f, const struct content *content, uint64_t offset, struct request *request)
+static int content_put(struct ferry *f, const struct content *content, uint64_t offset, struct request *request)
 {
         FERRY_CLEANUP(path_clear) struct path path = { 0 };
         FERRY_CLEANUP(cleanup_secret) char *authorization = NULL;
@@ -135,4 +141,90 @@ int content_put(struct ferry *f, const struct content *content, uint64_t offset,
         request->exchange.content_type = "application/octet-stream";
         request->authorization = authorization;
         return call_plain(f, request);
+}
+
+/* ---- of regions ---- */
+
+int ferry_get_region_content_to(struct ferry *f, const char *id, uint64_t offset, uint64_t size, ferry_sink sink,
+                                void *context, uint64_t *ret_size)
+{
+        return content_get(f, &(struct content){ "/v1/regions/", id, NULL }, offset, size, sink, context, ret_size);
+}
+
+int ferry_get_region_content(struct ferry *f, const char *id, uint64_t offset, void *buffer, size_t size,
+                             size_t *ret_size)
+{
+        return content_get_buffer(f, &(struct content){ "/v1/regions/", id, NULL }, offset, buffer, size, ret_size);
+}
+
+static int download_to_fd(void *context, const void *data, size_t size)
+{
+        const int *fd = context;
+        while (size) {
+                ssize_t n = write(*fd, data, size);
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n <= 0)
+                        return n < 0 ? -errno : -EIO;
+                data = (const char *)data + n;
+                size -= (size_t)n;
+        }
+        return 0;
+}
+
+int ferry_get_region_content_fd(struct ferry *f, const char *id, uint64_t offset, uint64_t size, int fd,
+                                uint64_t *ret_size)
+{
+        return ferry_get_region_content_to(f, id, offset, size, download_to_fd, &fd, ret_size);
+}
+
+int ferry_put_region_content(struct ferry *f, const char *id, uint64_t offset, const void *data, size_t size)
+{
+        struct request request = { .exchange = { .body = data, .size = size } };
+        if (size && !data)
+                return problem_argument(f, "there is no data");
+        return content_put(f, &(struct content){ "/v1/regions/", id, NULL }, offset, &request);
+}
+
+int ferry_put_region_content_from(struct ferry *f, const char *id, uint64_t offset, ferry_source source, void *context,
+                                  uint64_t size)
+{
+        struct request request = { .exchange = { .source = source, .source_context = context, .source_size = size } };
+        if (!source)
+                return problem_argument(f, "there is no source");
+        return content_put(f, &(struct content){ "/v1/regions/", id, NULL }, offset, &request);
+}
+
+static ssize_t upload_from_fd(void *context, void *buffer, size_t size)
+{
+        const int *fd = context;
+        for (;;) {
+                ssize_t n = read(*fd, buffer, size);
+                if (n >= 0)
+                        return n;
+                if (errno != EINTR)
+                        return -errno;
+        }
+}
+
+int ferry_put_region_content_fd(struct ferry *f, const char *id, uint64_t offset, int fd, uint64_t size)
+{
+        return ferry_put_region_content_from(f, id, offset, upload_from_fd, &fd, size);
+}
+
+/* ---- of operations ---- */
+
+int ferry_get_operation_content(struct ferry *f, const char *id, const char *key, uint64_t offset, void *buffer,
+                                size_t size, size_t *ret_size)
+{
+        return content_get_buffer(f, &(struct content){ "/v1/operations/", id, key }, offset, buffer, size, ret_size);
+}
+
+int ferry_put_operation_content(struct ferry *f, const char *id, const char *key, uint64_t offset, const void *data,
+                                size_t size)
+{
+        struct request request = { .exchange = { .body = data, .size = size } };
+        if (!data || !size)
+                return problem_argument(f, "there is no data");
+        return content_put(f, &(struct content){ "/v1/operations/", id, key }, offset, &request);
 }

@@ -3,13 +3,12 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "client_internal.h"
-#include "connection.h"
+#include "http.h"
 #include "sigpipe.h"
-#include "sizes.h"
 
 static pthread_once_t handle_once = PTHREAD_ONCE_INIT;
 static CURLcode handle_curl = CURLE_FAILED_INIT; /* written once under handle_once */
@@ -33,17 +32,6 @@ static void handle_curl_init(void)
         handle_curl = curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
-/* The path of a file that can be read. 0, also for no path at all. */
-static int handle_copy_path(const char *path, char **ret_copy)
-{
-        if (!path)
-                return 0;
-        if (access(path, R_OK) < 0)
-                return -errno;
-        *ret_copy = strdup(path);
-        return *ret_copy ? 0 : -ENOMEM;
-}
-
 int handle_authorization(const char *token, char **ret_header)
 {
         char *header;
@@ -60,95 +48,98 @@ int handle_authorization(const char *token, char **ret_header)
         return 0;
 }
 
-static int handle_set_options(struct ferry *f, const struct ferry_options *o)
+/* Whether the files can be read: libcurl would find out with the first call. 0; the errors of access(2). */
+static int handle_check_files(const struct ferry_options *o)
 {
-        f->connect_timeout_ms = o->connect_timeout_ms ? o->connect_timeout_ms : CLIENT_CONNECT_TIMEOUT_MS;
-        f->timeout_ms = o->timeout_ms ? o->timeout_ms : CLIENT_TIMEOUT_MS;
-        f->retries = o->retries < 0 ? 0 : o->retries ? (unsigned)o->retries : CLIENT_RETRIES;
-        f->answer_max = o->answer_max ? o->answer_max : CLIENT_ANSWER_MAX;
-        const struct {
-                const char *from;
-                char **to;
-        } files[] = { { o->ca_file, &f->ca_file }, { o->cert_file, &f->cert_file }, { o->key_file, &f->key_file } };
+        const char *const files[] = { o->ca_file, o->cert_file, o->key_file };
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(files); i++) {
-                int r = handle_copy_path(files[i].from, files[i].to);
-                if (r < 0)
-                        return r;
+                if (files[i] && access(files[i], R_OK) < 0)
+                        return -errno;
         }
-        return o->token ? handle_authorization(o->token, &f->authorization) : 0;
+        return 0;
 }
 
-static void handle_split_base(struct ferry *f)
+/* Makes a handle without libcurl's. 0; -ENOMEM; -EMFILE, -ENFILE. */
+static int handle_new(struct ferry **ret_ferry)
 {
-        f->tls = strncasecmp(f->base, "https:", 6) == 0;
-        f->prefix = strstr(f->base, "://") + 3;
-        f->prefix += strcspn(f->prefix, "/");
-}
-
-int ferry_new_sized(const char *url, const struct ferry_options *options, struct ferry **ret_ferry,
-                    const struct ferry_sizes *sizes)
-{
-        struct ferry_options ours = { 0 };
-        int r = options ? sizes_take(NULL, &ours, sizeof(ours), options, sizes->options) : 0;
-        if (r < 0)
-                return r;
-        pthread_once(&handle_once, handle_curl_init);
-        if (handle_curl != CURLE_OK)
-                return -ENOMEM;
         struct ferry *f = calloc(1, sizeof(*f));
         if (!f)
                 return -ENOMEM;
         f->generation = handle_generation;
-        f->wake = -1;
-        r = url_parse(url, &f->base, &f->unix_socket);
-        if (r == 0)
-                r = handle_set_options(f, &ours);
-        if (r == 0) {
-                handle_split_base(f);
-                r = connection_init(f);
-        }
-        if (r < 0) {
-                ferry_free(f);
+        f->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (f->wake < 0) {
+                int r = -errno;
+                free(f);
                 return r;
         }
         *ret_ferry = f;
         return 0;
 }
 
-int handle_clone(const struct ferry *f, CURLM *multi, struct ferry **ret_ferry)
+static int handle_set_up(struct ferry *f, const char *url, const struct ferry_options *o)
 {
-        struct ferry *clone = calloc(1, sizeof(*clone));
-        if (!clone)
+        FERRY_CLEANUP(cleanup_free) char *unix_socket = NULL;
+        struct ferry_options ours = *o;
+        int r = url_parse(url, &f->base, &unix_socket);
+        if (r == 0)
+                r = handle_check_files(o);
+        if (r == 0 && o->token)
+                r = handle_authorization(o->token, &f->authorization);
+        if (r < 0)
+                return r;
+        ours.connect_timeout_ms = o->connect_timeout_ms ? o->connect_timeout_ms : CLIENT_CONNECT_TIMEOUT_MS;
+        f->timeout_ms = o->timeout_ms ? o->timeout_ms : CLIENT_TIMEOUT_MS;
+        f->retries = o->retries < 0 ? 0 : o->retries ? (unsigned)o->retries : CLIENT_RETRIES;
+        f->answer_max = o->answer_max ? o->answer_max : CLIENT_ANSWER_MAX;
+        f->tls = strncmp(f->base, "https:", 6) == 0;
+        f->by_socket = unix_socket != NULL;
+        f->multi = http_multi_new(1);
+        f->easy = http_handle_new(&ours, unix_socket);
+        return f->multi && f->easy ? 0 : -ENOMEM;
+}
+
+int ferry_new(const char *url, const struct ferry_options *options, struct ferry **ret_ferry)
+{
+        static const struct ferry_options defaults;
+        struct ferry *f = NULL;
+        int r = options ? ARGUMENT_CHECK(NULL, options) : 0;
+        if (r < 0)
+                return r;
+        pthread_once(&handle_once, handle_curl_init);
+        if (handle_curl != CURLE_OK)
                 return -ENOMEM;
-        const struct {
-                const char *from;
-                char **to;
-        } texts[] = { { f->base, &clone->base },         { f->unix_socket, &clone->unix_socket },
-                      { f->ca_file, &clone->ca_file },   { f->authorization, &clone->authorization },
-                      { f->key_file, &clone->key_file }, { f->cert_file, &clone->cert_file } };
-        int r = 0;
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(texts); i++) {
-                *texts[i].to = texts[i].from ? strdup(texts[i].from) : NULL;
-                if (texts[i].from && !*texts[i].to)
-                        r = -ENOMEM;
-        }
-        clone->connect_timeout_ms = f->connect_timeout_ms;
+        r = handle_new(&f);
+        if (r < 0)
+                return r;
+        r = handle_set_up(f, url, options ? options : &defaults);
+        if (r < 0)
+                ferry_free(f);
+        else
+                *ret_ferry = f;
+        return r;
+}
+
+int handle_clone(const struct ferry *f, long connections, struct ferry **ret_ferry)
+{
+        struct ferry *clone = NULL;
+        int r = handle_new(&clone);
+        if (r < 0)
+                return r;
+        clone->base = strdup(f->base);
+        clone->authorization = f->authorization ? strdup(f->authorization) : NULL;
+        clone->tls = f->tls;
+        clone->by_socket = f->by_socket;
         clone->timeout_ms = f->timeout_ms;
         clone->retries = f->retries;
         clone->answer_max = f->answer_max;
-        clone->generation = handle_generation;
-        clone->multi = multi;
-        clone->multi_shared = true;
-        clone->wake = -1;
-        if (r == 0) {
-                handle_split_base(clone);
-                r = connection_init(clone);
-        }
-        if (r < 0)
+        clone->multi = http_multi_new(connections);
+        clone->easy = curl_easy_duphandle(f->easy);
+        if (!clone->base || (f->authorization && !clone->authorization) || !clone->multi || !clone->easy) {
                 ferry_free(clone);
-        else
-                *ret_ferry = clone;
-        return r;
+                return -ENOMEM;
+        }
+        *ret_ferry = clone;
+        return 0;
 }
 
 struct ferry *ferry_free(struct ferry *f)
@@ -156,15 +147,15 @@ struct ferry *ferry_free(struct ferry *f)
         if (!f)
                 return NULL;
         problem_clear(f);
-        struct sigpipe_guard guard = sigpipe_block(f->tls);
-        connection_free(f, !handle_is_ours(f));
-        sigpipe_restore(&guard);
+        if (handle_is_ours(f)) { /* else the connections are the parent's, which may go on using them */
+                struct sigpipe_guard guard = sigpipe_block(f->tls);
+                curl_easy_cleanup(f->easy);
+                curl_multi_cleanup(f->multi);
+                sigpipe_restore(&guard);
+        }
+        close(f->wake);
         ferry_secret_free(f->authorization);
         free(f->base);
-        free(f->unix_socket);
-        free(f->ca_file);
-        free(f->cert_file);
-        free(f->key_file);
         free(f);
         return NULL;
 }

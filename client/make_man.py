@@ -9,7 +9,7 @@ import re
 import sys
 
 COMMENT = re.compile(r"/\*\n? ?\*? ?(.*?)\s*\*/", re.S)
-DECLARATION = r"(?:FERRY_SIZED )?((?:const )?(?:struct |enum )?\w+ \*?)(ferry_\w+)\(((?:[^;{}]|\n)*?)\);\n"
+DECLARATION = r"((?:const )?(?:struct |enum )?\w+ \*?)(ferry_\w+)\(((?:[^;{}]|\n)*?)\);\n"
 # Several that stand below one comment share a page.
 FUNCTIONS = re.compile(rf"(/\*(?:(?!\*/).)*\*/)\n((?:{DECLARATION})+)", re.S)
 LIBRARIES = {"worker.h": "ferry-worker"}
@@ -29,10 +29,8 @@ def roff(text):
 def calls(header):
     text = open(header).read()
     for comment, declarations, *_ in FUNCTIONS.findall(text):
-        found = [(result, name, " ".join(arguments.split()))
-                 for result, name, arguments in re.findall(DECLARATION, declarations) if not name.endswith("_sized")]
-        if found:
-            yield found, plain(comment)
+        yield ([(result, name, " ".join(arguments.split()))
+                for result, name, arguments in re.findall(DECLARATION, declarations)], plain(comment))
 
 
 def structs(headers):

@@ -8,7 +8,6 @@
 
 #include "client_internal.h"
 #include "decode.h"
-#include "sizes.h"
 
 /* What is decoded at once, and the values that need more than a table. */
 struct operation_answer {
@@ -119,14 +118,6 @@ static int operation_decode_transports(struct json_object *list, struct ferry_op
         return 0;
 }
 
-static size_t operation_count_blocks(const struct ferry_descriptor *descriptors, size_t n)
-{
-        size_t blocks = 0;
-        for (size_t i = 0; i < n; i++)
-                blocks += descriptors[i].n_blocks;
-        return blocks;
-}
-
 /* Adds the numbers of the next descriptor at the end of the allocation, which may move. size: bytes of it so far. */
 static int operation_decode_blocks(struct json_object *list, struct ferry_operation *o, size_t *size,
                                    size_t *ret_n_blocks)
@@ -224,51 +215,21 @@ int operation_decode(struct json_object *json, void *operation, const char **ret
         return r;
 }
 
-void ferry_operation_clear_sized(struct ferry_operation *operation, const struct ferry_sizes *sizes)
+void ferry_operation_clear(struct ferry_operation *operation)
 {
-        struct ferry_operation ours;
-        sizes_give(&ours, sizeof(ours), operation, sizes->operation);
-        memset(operation, 0, sizes->operation);
-        free(ours.descriptors);
-        ferry_secret_free(ours.metadata);
+        free(operation->descriptors);
+        ferry_secret_free(operation->metadata);
+        *operation = (struct ferry_operation){ 0 };
 }
 
-/* The descriptors point into their own allocation: after a copy their pointers are set anew. */
-int operation_give_descriptors(struct ferry_operation *o, size_t size)
-{
-        size_t n = o->n_descriptors;
-        if (size == sizeof(*o->descriptors) || n == 0)
-                return 0;
-        size_t rest = n * FERRY_ID_SIZE + operation_count_blocks(o->descriptors, n) * sizeof(uint64_t);
-        char *theirs = malloc(n * size + rest);
-        if (!theirs)
-                return -ENOMEM;
-        memcpy(theirs + n * size, o->descriptors + n, rest);
-        operation_point(o->descriptors, n, theirs + n * size);
-        for (size_t i = 0; i < n; i++)
-                sizes_give(theirs + i * size, size, &o->descriptors[i], sizeof(o->descriptors[i]));
-        free(o->descriptors);
-        o->descriptors = (struct ferry_descriptor *)(void *)theirs;
-        return 0;
-}
-
-int operation_give(struct ferry_operation *ours, struct ferry_operation *theirs, const struct ferry_sizes *sizes)
-{
-        int r = operation_give_descriptors(ours, sizes->descriptor);
-        if (r == 0)
-                sizes_give_up(theirs, sizes->operation, ours, sizeof(*ours));
-        ferry_operation_clear(ours);
-        return r;
-}
-
-int operation_call(struct ferry *f, const struct request *request, struct ferry_operation *ret_operation,
-                   const struct ferry_sizes *sizes)
+int operation_call(struct ferry *f, const struct request *request, struct ferry_operation *ret_operation)
 {
         struct ferry_operation ours = { 0 };
         int r = operation_get(f, request, &ours);
         if (r == 0 && ret_operation)
-                return operation_give(&ours, ret_operation, sizes);
-        ferry_operation_clear(&ours);
+                *ret_operation = ours;
+        else
+                ferry_operation_clear(&ours);
         return r;
 }
 
@@ -285,31 +246,16 @@ int operation_page_decode(struct json_object *json, void *list, const char **ret
         struct decode_page page;
         int r = decode_page(json, &operation_list, &page, ret_field);
         if (r == 0)
-                *(struct ferry_operation_list *)list = (struct ferry_operation_list){ page.items, page.n, page.next };
+                *(struct ferry_operation_list *)list =
+                        (struct ferry_operation_list){ .items = page.items, .n = page.n, .next = page.next };
         return r;
 }
 
-int operation_list_give(struct ferry_operation_list *ours, struct ferry_operation_list *theirs,
-                        const struct ferry_sizes *sizes)
+void ferry_operation_list_clear(struct ferry_operation_list *list)
 {
-        int r = 0;
-        for (size_t i = 0; r == 0 && i < ours->n; i++)
-                r = operation_give_descriptors(&ours->items[i], sizes->descriptor);
-        if (r == 0)
-                r = sizes_give_items((void **)&ours->items, ours->n, sizes->operation, sizeof(*ours->items));
-        if (r == 0)
-                sizes_give_up(theirs, sizes->operation_list, ours, sizeof(*ours));
-        ferry_operation_list_clear(ours);
-        return r;
-}
-
-void ferry_operation_list_clear_sized(struct ferry_operation_list *list, const struct ferry_sizes *sizes)
-{
-        struct ferry_operation_list ours;
-        sizes_give(&ours, sizeof(ours), list, sizes->operation_list);
-        memset(list, 0, sizes->operation_list);
-        for (size_t i = 0; i < ours.n; i++)
-                ferry_operation_clear_sized((void *)((char *)ours.items + i * sizes->operation), sizes);
-        free(ours.items);
-        free(ours.next);
+        for (size_t i = 0; i < list->n; i++)
+                ferry_operation_clear(&list->items[i]);
+        free(list->items);
+        free(list->next);
+        *list = (struct ferry_operation_list){ 0 };
 }

@@ -27,6 +27,23 @@ int problem_argument(struct ferry *f, const char *why)
         return -EINVAL;
 }
 
+int problem_reserved(struct ferry *f, const void *reserved, size_t size)
+{
+        if (!reserved) {
+                if (f)
+                        (void)problem_argument(f, "an argument is missing");
+                return -EINVAL;
+        }
+        for (size_t i = 0; i < size; i++) {
+                if (!((const char *)reserved)[i])
+                        continue;
+                if (f)
+                        (void)problem_argument(f, "an argument has a field of a later version of libferry");
+                return -ENOTSUP;
+        }
+        return 0;
+}
+
 int problem_forked(struct ferry *f)
 {
         (void)problem_argument(f, "the handle belongs to the process that forked this one; make one here");

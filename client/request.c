@@ -1,76 +1,90 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdio.h>
+/* What is asked, and what came of it. */
 #include <string.h>
-
-#include <ferry/encoding.h>
+#include <strings.h>
 
 #include "client_internal.h"
-#include "sizes.h"
 
-static void answer_fill(struct reply *reply, struct ferry_answer *answer)
+/* No control character may end the line or begin another one. */
+static bool request_text_is_safe(const char *text, unsigned char least)
 {
-        answer->http_status = reply->status;
-        snprintf(answer->content_type, sizeof(answer->content_type), "%s", reply->content_type);
-        snprintf(answer->etag, sizeof(answer->etag), "%s", reply->etag);
-        snprintf(answer->location, sizeof(answer->location), "%s", reply->location);
-        snprintf(answer->content_digest, sizeof(answer->content_digest), "%s", reply->content_digest);
-        if (reply->body.data) {
-                answer->body_size = reply->body.size;
-                answer->body = ferry_buffer_take(&reply->body);
+        for (; text && *text; text++) {
+                if ((unsigned char)*text < least || *text == 0x7f)
+                        return false;
+        }
+        return true;
+}
+
+const char *request_check(const struct ferry_exchange *e)
+{
+        if (!e->method || !*e->method || strspn(e->method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != strlen(e->method))
+                return "the method is not valid";
+        if (!e->path || *e->path != '/' || !request_text_is_safe(e->path, '!') || strchr(e->path, '#'))
+                return "the path is not valid";
+        if (!request_text_is_safe(e->content_type, ' ') || !request_text_is_safe(e->idempotency_key, ' '))
+                return "a header is not valid";
+        for (const char *const *line = e->headers; line && *line; line++) {
+                if (!strchr(*line, ':') || !request_text_is_safe(*line, ' '))
+                        return "a header is not valid";
+        }
+        if (e->body && e->source)
+                return "body and source exclude each other";
+        if (e->source && e->source_size != FERRY_SIZE_UNKNOWN && e->source_size > INT64_MAX)
+                return "the size is not valid";
+        return NULL;
+}
+
+/* ---- replies ---- */
+
+/* clang-format off */
+#define HEADER(name, field) { name, sizeof(name) - 1, offsetof(struct reply, field), sizeof(((struct reply *)0)->field) }
+/* clang-format on */
+
+static const struct {
+        const char *name;
+        size_t name_size, offset, size;
+} reply_headers[] = {
+        HEADER("content-type", content_type),
+        HEADER("etag", etag),
+        HEADER("location", location),
+        HEADER("request-id", request_id),
+        HEADER("content-range", content_range),
+        HEADER("retry-after", retry_after),
+        HEADER("content-digest", content_digest),
+#undef HEADER
+};
+
+void reply_forget_head(struct reply *reply)
+{
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(reply_headers); i++)
+                *((char *)reply + reply_headers[i].offset) = '\0';
+}
+
+void reply_take_header(struct reply *reply, const char *line, size_t size)
+{
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(reply_headers); i++) {
+                size_t n = reply_headers[i].name_size;
+                if (size <= n || line[n] != ':' || strncasecmp(line, reply_headers[i].name, n) != 0)
+                        continue;
+                for (n++; n < size && (line[n] == ' ' || line[n] == '\t'); n++)
+                        ;
+                while (size > n && strchr(" \t\r\n", line[size - 1]))
+                        size--;
+                size_t room = reply_headers[i].size - 1, length = size - n < room ? size - n : room;
+                *((char *)mempcpy((char *)reply + reply_headers[i].offset, line + n, length)) = '\0';
+                return;
         }
 }
 
-/* How long the path asks the worker to wait. */
-static uint64_t request_path_wait(const char *path)
+void reply_clear(struct reply *reply)
 {
-        static const char name[] = "wait_ms=";
-        uint64_t wait_ms = 0;
-        const char *at = path ? strchr(path, '?') : NULL;
-        while (at && strncmp(at + 1, name, strlen(name)) != 0)
-                at = strchr(at + 1, '&');
-        return at && ferry_uint_read(at + 1 + strlen(name), &wait_ms) ? wait_ms : 0;
+        ferry_buffer_clear(&reply->body, reply->secret);
+        *reply = (struct reply){ 0 };
 }
 
-int ferry_exchange_perform_sized(struct ferry *f, const struct ferry_exchange *exchange,
-                                 struct ferry_answer *ret_answer, const struct ferry_sizes *sizes)
+void reply_restart(struct reply *reply)
 {
-        FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
-        FERRY_CLEANUP(ferry_answer_clear) struct ferry_answer answer = { 0 };
-        struct request request = { .secret = true };
-        memset(ret_answer, 0, sizes->answer);
-        int r = sizes_take(f, &request.exchange, sizeof(request.exchange), exchange, sizes->exchange);
-        if (r < 0)
-                return r;
-        uint64_t wait_ms = request_path_wait(request.exchange.path);
-        if (request.exchange.wait_ms < wait_ms)
-                request.exchange.wait_ms = wait_ms;
-        r = call_send(f, &request, &reply);
-        if (reply.status)
-                answer_fill(&reply, &answer);
-        sizes_give_up(ret_answer, sizes->answer, &answer, sizeof(answer));
-        return r;
-}
-
-int ferry_request_sized(struct ferry *f, const char *method, const char *path, const char *content_type,
-                        const void *body, size_t size, struct ferry_answer *ret_answer, const struct ferry_sizes *sizes)
-{
-        struct ferry_exchange exchange = {
-                .method = method,
-                .path = path,
-                .content_type = content_type,
-                .body = body,
-                .size = size,
-        };
-        struct ferry_sizes ours = ferry_sizes_here;
-        ours.answer = sizes->answer;
-        return ferry_exchange_perform_sized(f, &exchange, ret_answer, &ours);
-}
-
-void ferry_answer_clear_sized(struct ferry_answer *answer, const struct ferry_sizes *sizes)
-{
-        /* Any answer may be metadata. */
-        if (answer->body)
-                explicit_bzero(answer->body, answer->body_size);
-        free(answer->body);
-        memset(answer, 0, sizes->answer);
+        struct reply kept = { .secret = reply->secret, .gateway_ms = reply->gateway_ms, .lost = reply->lost };
+        reply_clear(reply);
+        *reply = kept;
 }

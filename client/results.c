@@ -7,29 +7,22 @@
 
 #include "client_internal.h"
 #include "decode.h"
-#include "sizes.h"
 
-static void result_clear(struct ferry_operation_result *result, const struct ferry_sizes *sizes)
+static void result_clear(struct ferry_operation_result *result)
 {
         if (result->operation)
-                ferry_operation_clear_sized(result->operation, sizes);
+                ferry_operation_clear(result->operation);
         free(result->operation);
         free(result->problem);
         *result = (struct ferry_operation_result){ 0 };
 }
 
-void ferry_operation_results_clear_sized(struct ferry_operation_results *results, const struct ferry_sizes *sizes)
+void ferry_operation_results_clear(struct ferry_operation_results *results)
 {
-        struct ferry_operation_results ours;
-        struct ferry_operation_result item;
-        sizes_give(&ours, sizeof(ours), results, sizes->operation_results);
-        memset(results, 0, sizes->operation_results);
-        for (size_t i = 0; i < ours.n; i++) {
-                sizes_give(&item, sizeof(item), (char *)ours.items + i * sizes->operation_result,
-                           sizes->operation_result);
-                result_clear(&item, sizes);
-        }
-        free(ours.items);
+        for (size_t i = 0; i < results->n; i++)
+                result_clear(&results->items[i]);
+        free(results->items);
+        *results = (struct ferry_operation_results){ 0 };
 }
 
 /* An element with a "code" is a problem document; any other is an operation. */
@@ -49,13 +42,13 @@ static int result_decode(struct json_object *json, void *item, const char **ret_
                 r = result->operation ? operation_decode(json, result->operation, ret_field) : -ENOMEM;
         }
         if (r < 0)
-                result_clear(result, &ferry_sizes_here);
+                result_clear(result);
         return r;
 }
 
 static void result_clear_item(void *item)
 {
-        result_clear(item, &ferry_sizes_here);
+        result_clear(item);
 }
 
 static int results_decode(struct json_object *json, const char *key, struct ferry_operation_results *results,
@@ -68,7 +61,7 @@ static int results_decode(struct json_object *json, const char *key, struct ferr
         if (r < 0)
                 return r;
         free(page.next);
-        *results = (struct ferry_operation_results){ page.items, page.n };
+        *results = (struct ferry_operation_results){ .items = page.items, .n = page.n };
         return 0;
 }
 
@@ -90,32 +83,6 @@ int results_decode_page(struct ferry *f, const struct reply *reply, struct ferry
 int results_decode_batch(struct ferry *f, const struct reply *reply, struct ferry_operation_results *ret_results)
 {
         return call_decode_reply(f, reply, results_batch, ret_results);
-}
-
-int results_give(struct ferry_operation_results *ours, struct ferry_operation_results *theirs,
-                 const struct ferry_sizes *sizes)
-{
-        struct ferry_sizes given = ferry_sizes_here; /* of the items before the i-th */
-        size_t i = 0;
-        int r = 0;
-        given.operation = sizes->operation;
-        for (; r == 0 && i < ours->n; i += r == 0) {
-                struct ferry_operation *operation = ours->items[i].operation;
-                if (operation)
-                        r = operation_give_descriptors(operation, sizes->descriptor);
-                if (r == 0 && operation)
-                        r = sizes_give_items((void **)&ours->items[i].operation, 1, sizes->operation,
-                                             sizeof(*operation));
-        }
-        if (r == 0)
-                r = sizes_give_items((void **)&ours->items, ours->n, sizes->operation_result, sizeof(*ours->items));
-        if (r == 0)
-                sizes_give_up(theirs, sizes->operation_results, ours, sizeof(*ours));
-        for (size_t k = 0; r < 0 && k < i; k++)
-                result_clear(&ours->items[k], &given);
-        if (r < 0)
-                ferry_operation_results_clear(ours);
-        return r;
 }
 
 bool results_are_done(const struct ferry_operation_results *results, enum ferry_wait_for wait_for)

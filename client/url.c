@@ -1,22 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "url.h"
 
+#include <curl/curl.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { URL_MAX = 16384 }; /* bytes; room for the ids of the longest ferry_wait_operations() */
+#include <ferry/encoding.h>
 
-static bool url_text_is_plain(const char *text)
-{
-        for (const char *p = text; *p; p++) {
-                if ((unsigned char)*p <= ' ' || *p == 0x7f)
-                        return false;
-        }
-        return true;
-}
+enum { URL_MAX = 16384 }; /* bytes; room for the ids of the longest ferry_wait_operations() */
 
 static int url_parse_unix(const char *path, char **ret_base, char **ret_socket)
 {
@@ -33,28 +27,63 @@ static int url_parse_unix(const char *path, char **ret_base, char **ret_socket)
         return 0;
 }
 
+/* Whether a URL has that part, or none, where part is NULL. */
+static bool url_has(CURLU *url, CURLUPart which, const char *part)
+{
+        char *found = NULL;
+        CURLUcode code = curl_url_get(url, which, &found, 0);
+        bool has = code == CURLUE_OK ? part && strcmp(found, part) == 0 : !part;
+        curl_free(found);
+        return has;
+}
+
+/* The text of a URL that can be a worker's. */
+static int url_get_base(CURLU *url, char **ret_base)
+{
+        char *text;
+        if (!(url_has(url, CURLUPART_SCHEME, "http") || url_has(url, CURLUPART_SCHEME, "https")) ||
+            !url_has(url, CURLUPART_QUERY, NULL) || !url_has(url, CURLUPART_FRAGMENT, NULL))
+                return -EINVAL;
+        if (curl_url_get(url, CURLUPART_URL, &text, 0) != CURLUE_OK)
+                return -ENOMEM;
+        size_t length = strlen(text);
+        while (text[length - 1] == '/')
+                length--;
+        *ret_base = strndup(text, length);
+        curl_free(text);
+        return *ret_base ? 0 : -ENOMEM;
+}
+
 int url_parse(const char *url, char **ret_base, char **ret_socket)
 {
         if (!url || strlen(url) > URL_MAX)
                 return -EINVAL;
         if (strncmp(url, "unix:", 5) == 0)
                 return url_parse_unix(url + 5, ret_base, ret_socket);
-        const char *host = strstr(url, "://");
-        bool http = strncasecmp(url, "http://", 7) == 0, https = strncasecmp(url, "https://", 8) == 0;
-        if (!host || !(http || https) || !url_text_is_plain(url) || strpbrk(url, "@?#"))
+        const char *host = strstr(url, "://"); /* libcurl takes any number of slashes from one to three */
+        if (!host || host[3] == '/')
                 return -EINVAL;
-        host += 3;
-        if (*host == '\0' || *host == '/' || *host == ':')
-                return -EINVAL;
-        size_t length = strlen(url);
-        while (url[length - 1] == '/')
-                length--;
-        char *base = strndup(url, length);
-        if (!base)
+        CURLU *parsed = curl_url();
+        if (!parsed)
                 return -ENOMEM;
-        *ret_base = base;
-        *ret_socket = NULL;
-        return 0;
+        CURLUcode code = curl_url_set(parsed, CURLUPART_URL, url, CURLU_DISALLOW_USER | CURLU_PATH_AS_IS);
+        int r = code == CURLUE_OUT_OF_MEMORY ? -ENOMEM : code != CURLUE_OK ? -EINVAL : url_get_base(parsed, ret_base);
+        curl_url_cleanup(parsed);
+        if (r == 0)
+                *ret_socket = NULL;
+        return r;
+}
+
+const char *path_wait(const char *path, uint64_t *ret_wait_ms)
+{
+        static const char name[] = "wait_ms=";
+        const char *at = strchr(path, '?');
+        *ret_wait_ms = 0;
+        while (at && strncmp(at + 1, name, strlen(name)) != 0)
+                at = strchr(at + 1, '&');
+        if (!at || !ferry_uint_read(at + 1 + strlen(name), ret_wait_ms))
+                return NULL;
+        return at + 1 + strlen(name);
 }
 
 static void path_append(struct path *p, const char *text, size_t size)

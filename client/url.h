@@ -10,10 +10,14 @@
 /* Pure functions on URLs and paths. */
 
 /*
- * Takes a worker's URL apart: base ("http://host:port", no final slash) and, for "unix:/path", the socket's path (else
- * NULL). Both for free(). Refuses other schemes, user names, queries and fragments. 0; -EINVAL; -ENOMEM.
+ * Takes a worker's URL apart: base ("http://host:port", as libcurl writes it, no final slash) and, for "unix:/path",
+ * the socket's path (else NULL). Both for free(). Refuses other schemes, user names, queries and fragments. 0; -EINVAL;
+ * -ENOMEM.
  */
 int url_parse(const char *url, char **ret_base, char **ret_socket);
+
+/* Where in a path the number of its parameter wait_ms begins, and the number; NULL, and 0: it has none. */
+const char *path_wait(const char *path, uint64_t *ret_wait_ms);
 
 /* A path with its query, in the making. Zero-initialise; the first error sticks. */
 struct path {

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "wait.h"
-
 #include <errno.h>
+#include <string.h>
 
 #include <ferry/clock.h>
 
 #include "retry.h"
+#include "wait.h"
 
 #define WAIT_LONGEST_MS (UINT64_MAX / 4) /* from here on it is forever */
 
 enum {
-        WAIT_ANSWER_MS = 1000,   /* how late the last answer may be */
-        WAIT_AWAY_MS = 60000,    /* a worker that cannot be reached for so long is given up */
-        WAIT_PAUSE_MS = 200,     /* between tries to reach it, beside those of call_retry */
-        WAIT_SHORTEST_MS = 1000, /* after a gateway had no answer in time */
-        WAIT_EARLY_MS = 50,      /* a worker that does not wait is asked no more often than this */
+        WAIT_ANSWER_MS = 1000, /* how late the last answer may be */
+        WAIT_AWAY_MS = 60000,  /* a worker that cannot be reached for so long is given up */
+        WAIT_PAUSE_MS = 200,   /* between tries to reach it, beside those of call_retry */
+        WAIT_EARLY_MS = 50,    /* a worker that does not wait is asked no more often than this */
 };
 
 void wait_start(struct wait_time *t, uint64_t timeout_ms)
@@ -33,8 +32,6 @@ uint64_t wait_ask(struct wait_time *t, uint64_t most_ms)
         t->asked_ms = ferry_clock_ms();
         uint64_t left = wait_left(t, t->asked_ms);
         t->slice_ms = most_ms < left ? most_ms : left;
-        if (t->most_ms && t->most_ms < t->slice_ms)
-                t->slice_ms = t->most_ms;
         return t->deadline_ms == UINT64_MAX ? 0 : t->deadline_ms + WAIT_ANSWER_MS;
 }
 
@@ -52,11 +49,9 @@ static bool wait_may_reconnect(const struct ferry *f, int result)
         }
 }
 
-/* A gateway has answered in the worker's place: the pause until the next request, which waits for a shorter time. */
+/* A gateway has answered in the worker's place: the pause until the next request. */
 static uint64_t wait_gateway(struct wait_time *t, const struct ferry *f)
 {
-        if (f->problem.http_status == 504)
-                t->most_ms = t->slice_ms / 2 > WAIT_SHORTEST_MS ? t->slice_ms / 2 : WAIT_SHORTEST_MS;
         t->n_gateway++;
         uint64_t asked_ms = f->problem.retry_after_ms;
         return asked_ms && asked_ms < RETRY_LONGEST_MS ? asked_ms : retry_gateway_pause(t->n_gateway);
@@ -92,7 +87,117 @@ int wait_run(struct wait *w, uint64_t timeout_ms)
                 int r = w->ask(w, w->time.slice_ms, limit);
                 if (w->over || !wait_goes_on(&w->time, w->f, &r, &pause))
                         return r;
-                http_try_pause(w->f, pause);
+                call_pause(w->f, pause);
                 most = w->interval_ms ? w->interval_ms : WAIT_REQUEST_MS;
         }
+}
+
+/* ---- one operation ---- */
+
+enum { WATCH_PROGRESS_MS = 500 };
+
+struct watch {
+        struct wait wait; /* first */
+        const char *id;
+        const struct ferry_watch *wanted;
+        struct ferry_operation latest;
+};
+
+static int watch_report(const struct watch *w)
+{
+        if (!w->wanted->progress)
+                return 0;
+        int r = w->wanted->progress(w->wanted->context, &w->latest);
+        return r > 0 ? -EIO : r;
+}
+
+static int watch_ask(struct wait *wait, uint64_t slice_ms, uint64_t limit_ms)
+{
+        struct watch *w = (struct watch *)wait;
+        struct ferry_operation operation = { 0 };
+        const struct request how = { .deadline_ms = limit_ms, .awaits = true };
+        int r = operation_fetch(wait->f, w->id, slice_ms, 0, &how, &operation);
+        if (r != 0)
+                return r;
+        ferry_operation_clear(&w->latest);
+        w->latest = operation;
+        r = watch_report(w);
+        wait->over = r < 0 || w->latest.done;
+        return r;
+}
+
+int ferry_watch_operation(struct ferry *f, const char *id, const struct ferry_watch *watch,
+                          struct ferry_operation *ret_operation)
+{
+        int r = ARGUMENT_CHECK(f, watch);
+        if (r < 0)
+                return r;
+        struct watch w = { .wait = { .f = f, .time.away_ms = watch->away_ms, .ask = watch_ask },
+                           .id = id,
+                           .wanted = watch };
+        if (watch->progress)
+                w.wait.interval_ms = watch->interval_ms ? watch->interval_ms : WATCH_PROGRESS_MS;
+        r = wait_run(&w.wait, watch->timeout_ms);
+        if (r == 0 || r == -ETIMEDOUT)
+                *ret_operation = w.latest;
+        else
+                ferry_operation_clear(&w.latest);
+        return r;
+}
+
+int ferry_wait_operation(struct ferry *f, const char *id, uint64_t timeout_ms, struct ferry_operation *ret_operation)
+{
+        return ferry_watch_operation(f, id, &(struct ferry_watch){ .timeout_ms = timeout_ms }, ret_operation);
+}
+
+/* ---- several operations ---- */
+
+struct wait_many {
+        struct wait wait; /* first */
+        const char *const *ids;
+        size_t n;
+        enum ferry_wait_for wait_for;
+        struct ferry_operation_results latest;
+};
+
+static int wait_many_ask(struct wait *wait, uint64_t slice_ms, uint64_t limit_ms)
+{
+        struct wait_many *w = (struct wait_many *)wait;
+        FERRY_CLEANUP(path_clear) struct path path = { 0 };
+        FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
+        struct ferry_operation_results results = { 0 };
+        int r = results_path(wait->f, w->ids, w->n, w->wait_for, &path);
+        path_query_number(&path, "wait_ms", slice_ms);
+        if (r == 0)
+                r = path.error;
+        if (r < 0)
+                return r;
+        struct request request = { .exchange = { .method = "GET", .path = path.text.data, .wait_ms = slice_ms },
+                                   .deadline_ms = limit_ms,
+                                   .awaits = true };
+        r = call_send(wait->f, &request, &reply);
+        if (r == 0)
+                r = results_decode_page(wait->f, &reply, &results);
+        if (r == 0 && results.n != w->n)
+                r = problem_protocol(wait->f, "another number of operations was asked for", "");
+        if (r != 0) {
+                ferry_operation_results_clear(&results);
+                return r;
+        }
+        ferry_operation_results_clear(&w->latest);
+        w->latest = results;
+        wait->over = results_are_done(&results, w->wait_for);
+        return 0;
+}
+
+int ferry_wait_operations(struct ferry *f, const char *const *ids, size_t n, enum ferry_wait_for wait_for,
+                          uint64_t timeout_ms, struct ferry_operation_results *ret_results)
+{
+        struct wait_many w = { .wait = { .f = f, .ask = wait_many_ask }, .ids = ids, .n = n, .wait_for = wait_for };
+        int r = wait_run(&w.wait, timeout_ms);
+        if (r == 0 || r == -ETIMEDOUT)
+                *ret_results = w.latest;
+        else
+                ferry_operation_results_clear(&w.latest);
+        return r;
 }

@@ -10,8 +10,7 @@ struct wait_time {
         uint64_t away_ms;            /* without one: gives up a worker that does not answer for so long; 0 = 60000 */
         uint64_t seen_ms;            /* when the worker last answered */
         uint64_t asked_ms, slice_ms; /* of the latest request: when, and for how long it is parked */
-        uint64_t most_ms;   /* for how long a gateway lets one be parked, as far as it is known; 0 = it is not */
-        unsigned n_gateway; /* answers of a gateway since the worker's last one */
+        unsigned n_gateway;          /* answers of a gateway since the worker's last one */
 };
 
 enum { WAIT_REQUEST_MS = 30000 }; /* of one parked request */

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include <ferry/error.h>
-#include <ferry/http_only.h>
 
 #include <utlist.h>
 #include <xxhash.h>
@@ -86,22 +85,6 @@ int easy_admit(struct easy *easy, char *detail, size_t detail_size)
         }
         easy->trusted = allowlist_names(easy->settings->allowlist, host);
         return 0;
-}
-
-bool easy_add_header(struct curl_slist **headers, const char *header)
-{
-        struct curl_slist *longer = curl_slist_append(*headers, header);
-
-        if (longer)
-                *headers = longer;
-        return longer != NULL;
-}
-
-void easy_free_headers(struct curl_slist *headers)
-{
-        for (struct curl_slist *header = headers; header; header = header->next)
-                explicit_bzero(header->data, strlen(header->data));
-        curl_slist_free_all(headers);
 }
 
 size_t easy_count_header(struct easy *easy, size_t size)

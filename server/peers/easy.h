@@ -2,12 +2,12 @@
 #ifndef PEERS_EASY_H
 #define PEERS_EASY_H
 
-#include <curl/curl.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <ferry/buffer.h>
+#include <ferry/curl.h>
 
 /*
  * One HTTP request to another worker or to etcd, by a libcurl easy handle: permitted hosts, rules, meaning of failures.
@@ -95,12 +95,6 @@ void easy_stop(struct easy *easy);
 
 /* Moves what can be moved, and calls done of the requests that are over. */
 void easy_multi_run(struct easy_multi *multi);
-
-/* Adds a header of a request (copied). false: memory is short. */
-bool easy_add_header(struct curl_slist **headers, const char *header);
-
-/* Frees headers of a request and wipes them: one of them may be a token or a key. Takes NULL. */
-void easy_free_headers(struct curl_slist *headers);
 
 /* Counts a header line of an answer. Returns size, or 0 where the answer has too many. */
 size_t easy_count_header(struct easy *easy, size_t size);

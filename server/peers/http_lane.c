@@ -34,24 +34,24 @@ static bool headers_make(struct http_lane *lane)
         char worker[128], error[64], range[96], digest[48], text[FERRY_DIGEST_TEXT_SIZE];
         uint64_t checksum;
 
-        easy_free_headers(FERRY_STEAL(*headers));
-        if (!easy_add_header(headers, transfer->key_header) || !easy_add_header(headers, transfer->transfer_header) ||
-            !easy_add_header(headers, "Expect:"))
+        ferry_headers_free(FERRY_STEAL(*headers));
+        if (!ferry_header_add(headers, transfer->key_header) || !ferry_header_add(headers, transfer->transfer_header) ||
+            !ferry_header_add(headers, "Expect:"))
                 return false;
         if (settings->worker) {
                 (void)snprintf(worker, sizeof(worker), "Ferry-Worker: %s", settings->worker);
-                if (!easy_add_header(headers, worker))
+                if (!ferry_header_add(headers, worker))
                         return false;
         }
         if (lane->closing) {
                 (void)snprintf(error, sizeof(error), "Ferry-Error: %s", ferry_error_code(transfer->error));
-                return !transfer->error || easy_add_header(headers, error);
+                return !transfer->error || ferry_header_add(headers, error);
         }
         if (transfer->spec.direction == ENGINE_READ)
-                return !transfer->spec.verify || easy_add_header(headers, "Want-Content-Digest: xxh3=10");
+                return !transfer->spec.verify || ferry_header_add(headers, "Want-Content-Digest: xxh3=10");
         (void)snprintf(range, sizeof(range), "Content-Range: bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, lane->first,
                        lane->end - 1, transfer->stream.total);
-        if (!easy_add_header(headers, range) || !easy_add_header(headers, "Content-Type: application/octet-stream"))
+        if (!ferry_header_add(headers, range) || !ferry_header_add(headers, "Content-Type: application/octet-stream"))
                 return false;
         if (!transfer->spec.verify)
                 return true;
@@ -59,7 +59,7 @@ static bool headers_make(struct http_lane *lane)
                 return false;
         ferry_digest_format(checksum, text);
         (void)snprintf(digest, sizeof(digest), "Content-Digest: %s", text);
-        return easy_add_header(headers, digest);
+        return ferry_header_add(headers, digest);
 }
 
 static bool set_method(struct http_lane *lane)
@@ -263,5 +263,5 @@ void lane_clear(struct http_lane *lane)
 {
         lane_stop(lane);
         easy_clear(&lane->easy);
-        easy_free_headers(FERRY_STEAL(lane->headers));
+        ferry_headers_free(FERRY_STEAL(lane->headers));
 }

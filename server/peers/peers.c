@@ -30,7 +30,7 @@ static bool headers_make(const char *token, struct curl_slist **headers)
 {
         FERRY_CLEANUP(cleanup_free) char *authorization = NULL;
 
-        if (!easy_add_header(headers, "Accept: application/json"))
+        if (!ferry_header_add(headers, "Accept: application/json"))
                 return false;
         if (!token)
                 return true;
@@ -38,7 +38,7 @@ static bool headers_make(const char *token, struct curl_slist **headers)
                 authorization = NULL;
                 return false;
         }
-        bool added = easy_add_header(headers, authorization);
+        bool added = ferry_header_add(headers, authorization);
         explicit_bzero(authorization, strlen(authorization));
         return added;
 }
@@ -113,7 +113,7 @@ struct peers *peers_free(struct peers *peers)
         peers_threads_stop(peers);
         while (peers->kept) {
                 struct headers_kept *kept = peers->kept;
-                easy_free_headers(kept->headers);
+                ferry_headers_free(kept->headers);
                 peers->kept = kept->next;
                 free(kept);
         }

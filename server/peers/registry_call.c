@@ -32,7 +32,7 @@ struct registry_call {
 static void call_clear(struct registry_call *call)
 {
         easy_clear(&call->easy);
-        easy_free_headers(FERRY_STEAL(call->headers));
+        ferry_headers_free(FERRY_STEAL(call->headers));
 }
 
 /* Ends a call that is in no list any more. */
@@ -122,12 +122,12 @@ static void on_done(struct easy *easy, CURLcode result);
 static bool add_headers(struct registry_call *call)
 {
         char line[REGISTRY_TOKEN_SIZE + 32];
-        bool added = easy_add_header(&call->headers, "Content-Type: application/json");
+        bool added = ferry_header_add(&call->headers, "Content-Type: application/json");
 
         if (!added || call->stage == CALL_LOGIN || !call->registry->credentials)
                 return added;
         (void)snprintf(line, sizeof(line), "Authorization: %s", call->registry->token);
-        added = easy_add_header(&call->headers, line);
+        added = ferry_header_add(&call->headers, line);
         explicit_bzero(line, sizeof(line));
         return added;
 }

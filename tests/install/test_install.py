@@ -63,7 +63,7 @@ class Installed(unittest.TestCase):
             self.found(f"share/man/{page}")
         for file in ("bash-completion/completions/ferry", "zsh/site-functions/_ferry", "fish/vendor_completions.d/ferry.fish"):
             self.assertIn("fetch", self.found(f"share/{file}")[0].read_text())
-        for header in ("ferry", "sizes", "aio", "error", "status"):
+        for header in ("ferry", "aio", "error", "status"):
             self.found(f"include/ferry/{header}.h")
 
     def test_only_what_pkg_config_can_link_is_installed(self):

@@ -12,7 +12,7 @@ import sys
 declared = set()
 for header in headers:
     text = re.sub(r"/\*.*?\*/", "", open(header).read(), flags=re.S)
-    for line in re.findall(r"^(?!FERRY_SIZED|static|typedef|#)[a-z][^;{}()]*\b(ferry_\w+)\([^;{]*\);", text, flags=re.M):
+    for line in re.findall(r"^(?!static|typedef|#)[a-z][^;{}()]*\b(ferry_\w+)\([^;{]*\);", text, flags=re.M):
         declared.add(line)
 
 exported, bare = set(), []

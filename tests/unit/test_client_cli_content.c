@@ -108,8 +108,7 @@ static struct {
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_time);
 void *__wrap_local_map(const char *url, const struct ferry_region *region, bool writable);
-int __wrap_ferry_get_region_sized(struct ferry *f, const char *id, struct ferry_region *ret_region,
-                                  const struct ferry_sizes *sizes);
+int __wrap_ferry_get_region(struct ferry *f, const char *id, struct ferry_region *ret_region);
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_time)
 {
@@ -125,8 +124,7 @@ void *__wrap_local_map(const char *url, const struct ferry_region *region, bool 
         return worker.map == MAP_FAILED ? NULL : worker.map;
 }
 
-int __wrap_ferry_get_region_sized(struct ferry *f, const char *id, struct ferry_region *ret_region,
-                                  const struct ferry_sizes *sizes)
+int __wrap_ferry_get_region(struct ferry *f, const char *id, struct ferry_region *ret_region)
 {
         return worker.n_asked++ < worker.gone_after ? 0 : FERRY_E_NOT_FOUND;
 }

@@ -40,39 +40,41 @@ TEST(an_active_operation_is_created)
              "[{\"ptr\":9007199254740991}],\"nixl_metadata\":\"b64:eJ/+\"}}");
 }
 
-/* As a program of a later header does, whose structs end in a field that this library lacks. */
+/* As a program of a later header does, which has given reserved room a name. */
 TEST(a_field_of_a_later_version_is_refused_where_it_is_used)
 {
         START(x, { JSON("201", OPERATION("IN_PROGRESS", "false", "")) });
-        struct {
-                struct ferry_descriptor known;
-                uint64_t later;
-        } descriptors[2] = { { .known.region = "rgn_1" }, { .known.region = "rgn_2", .known.size = 8 } };
-        struct {
-                struct ferry_operation_spec known;
-                uint64_t later;
-        } spec = { .known = { .kind = FERRY_READ, .remote_metadata = "{}", .n_descriptors = 2 } };
-        struct {
-                struct ferry_operation known;
-                uint64_t later;
-        } o;
-        struct ferry_sizes sizes = ferry_sizes_here;
-        sizes.descriptor = sizeof(descriptors[0]);
-        sizes.operation_spec = sizeof(spec);
-        sizes.operation = sizeof(o);
-        spec.known.descriptors = &descriptors[0].known;
-        memset(&o, 0xa5, sizeof(o));
-        spec.later = 1;
-        assert_int_equal(ferry_create_operation_sized(x->ferry, &spec.known, &o.known, &sizes), -ENOTSUP);
+        struct ferry_descriptor descriptors[2] = { { .region = "rgn_1" }, { .region = "rgn_2", .size = 8 } };
+        struct ferry_operation_spec spec = {
+                .kind = FERRY_READ, .remote_metadata = "{}", .descriptors = descriptors, .n_descriptors = 2
+        };
+        struct ferry_operation_query query = { .reserved[0] = 1 };
+        struct ferry_region_spec region = { .size = 1, .reserved[1] = 1 };
+        struct ferry_exchange exchange = { .method = "GET", .path = "/", .reserved[2] = 1 };
+        struct ferry_watch watch = { .reserved[3] = 1 };
+        struct ferry_options options = { .reserved[UNIT_COUNT(options.reserved) - 1] = UINT64_C(1) << 63 };
+        struct ferry_operation o;
+        struct ferry *f;
+        spec.reserved[0] = 1;
+        assert_int_equal(ferry_create_operation(x->ferry, &spec, &o), -ENOTSUP);
         assert_non_null(strstr(ferry_last_message(x->ferry), "a later version of libferry"));
-        spec.later = 0;
-        descriptors[1].later = 1;
-        assert_int_equal(ferry_create_operation_sized(x->ferry, &spec.known, &o.known, &sizes), -ENOTSUP);
-        descriptors[1].later = 0;
-        assert_int_equal(ferry_create_operation_sized(x->ferry, &spec.known, &o.known, &sizes), 0);
-        assert_string_equal(o.known.id, "op_1");
-        assert_int_equal(o.later, 0);
-        ferry_operation_clear_sized(&o.known, &sizes);
+        spec.reserved[0] = 0;
+        descriptors[1].reserved[1] = 1;
+        assert_int_equal(ferry_create_operation(x->ferry, &spec, &o), -ENOTSUP);
+        descriptors[1].reserved[1] = 0;
+        const int refused[] = { ferry_list_operations(x->ferry, &query, &(struct ferry_operation_list){ 0 }),
+                                ferry_create_region(x->ferry, &region, &(struct ferry_region){ 0 }),
+                                ferry_exchange_perform(x->ferry, &exchange, &(struct ferry_answer){ 0 }),
+                                ferry_watch_operation(x->ferry, "op_1", &watch, &o),
+                                ferry_new(x->server.url, &options, &f) };
+        for (size_t i = 0; i < UNIT_COUNT(refused); i++)
+                assert_int_equal(refused[i], -ENOTSUP);
+        memset(&o, 0xa5, sizeof(o));
+        assert_int_equal(ferry_create_operation(x->ferry, &spec, &o), 0);
+        assert_string_equal(o.id, "op_1");
+        for (size_t i = 0; i < UNIT_COUNT(o.reserved); i++)
+                assert_int_equal(o.reserved[i], 0);
+        ferry_operation_clear(&o);
         sent(x, 0, "POST /v1/operations",
              "{\"kind\":\"read\",\"descriptors\":[{\"region\":\"rgn_1\"},{\"region\":\"rgn_2\",\"size\":8}],"
              "\"remote_metadata\":{}}");

@@ -19,7 +19,7 @@ TEST(base_urls_are_taken_without_their_final_slash)
 {
         base_of("http://127.0.0.1:9300", "http://127.0.0.1:9300", NULL);
         base_of("http://127.0.0.1:9300/", "http://127.0.0.1:9300", NULL);
-        base_of("HTTPS://worker.example//", "HTTPS://worker.example", NULL);
+        base_of("HTTPS://worker.example//", "https://worker.example", NULL);
         base_of("http://[::1]:9300", "http://[::1]:9300", NULL);
         base_of("http://gate/ferry/a/", "http://gate/ferry/a", NULL);
 }

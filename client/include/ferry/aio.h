@@ -23,13 +23,14 @@ extern "C" {
 
 struct ferry_aio;
 
-/* How a call ended. Allocated by the library, which may add fields; valid during the callback. */
+/* How a call ended. Valid during the callback. */
 struct ferry_aio_result {
         int result;                                    /* 0; FERRY_E_*; -errno */
         const struct ferry_problem *problem;           /* as ferry_last_problem(); never NULL */
         const char *message;                           /* as ferry_last_message(); never NULL */
         const struct ferry_operation *operation;       /* NULL = none came */
         const struct ferry_operation_results *results; /* of a call about several; NULL = none came */
+        uint64_t reserved[4];
 };
 
 /* Takes the result of one call. Must not free the set. */
@@ -65,86 +66,41 @@ int ferry_aio_dispatch(struct ferry_aio *aio, int timeout_ms);
  * Starts ferry_create_operation().
  * Errors: -EINVAL, -ENOTSUP, -ENOMEM, -ECANCELED and -ECHILD as ferry_aio_new() says; then done is not called.
  */
-FERRY_SIZED int ferry_aio_create_operation(struct ferry_aio *aio, const struct ferry_operation_spec *spec,
-                                           ferry_aio_done done, void *context);
+int ferry_aio_create_operation(struct ferry_aio *aio, const struct ferry_operation_spec *spec, ferry_aio_done done,
+                               void *context);
 
 /*
  * Starts ferry_wait_operation().
  * Errors: -EINVAL, -ENOTSUP, -ENOMEM, -ECANCELED and -ECHILD as ferry_aio_new() says; then done is not called.
  */
-FERRY_SIZED int ferry_aio_wait_operation(struct ferry_aio *aio, const char *id, uint64_t timeout_ms,
-                                         ferry_aio_done done, void *context);
+int ferry_aio_wait_operation(struct ferry_aio *aio, const char *id, uint64_t timeout_ms, ferry_aio_done done,
+                             void *context);
 
 /*
  * Starts ferry_create_operations().
  * Errors: -EINVAL, -ENOTSUP, -ENOMEM, -ECANCELED and -ECHILD as ferry_aio_new() says; then done is not called.
  */
-FERRY_SIZED int ferry_aio_create_operations(struct ferry_aio *aio, const struct ferry_operation_spec *specs, size_t n,
-                                            ferry_aio_done done, void *context);
+int ferry_aio_create_operations(struct ferry_aio *aio, const struct ferry_operation_spec *specs, size_t n,
+                                ferry_aio_done done, void *context);
 
 /*
  * Starts ferry_wait_operations().
  * Errors: -EINVAL, -ENOTSUP, -ENOMEM, -ECANCELED and -ECHILD as ferry_aio_new() says; then done is not called.
  */
-FERRY_SIZED int ferry_aio_wait_operations(struct ferry_aio *aio, const char *const *ids, size_t n,
-                                          enum ferry_wait_for wait_for, uint64_t timeout_ms, ferry_aio_done done,
-                                          void *context);
+int ferry_aio_wait_operations(struct ferry_aio *aio, const char *const *ids, size_t n, enum ferry_wait_for wait_for,
+                              uint64_t timeout_ms, ferry_aio_done done, void *context);
 
 /*
  * Starts ferry_cancel_operation().
  * Errors: -EINVAL, -ENOTSUP, -ENOMEM, -ECANCELED and -ECHILD as ferry_aio_new() says; then done is not called.
  */
-FERRY_SIZED int ferry_aio_cancel_operation(struct ferry_aio *aio, const char *id, ferry_aio_done done, void *context);
+int ferry_aio_cancel_operation(struct ferry_aio *aio, const char *id, ferry_aio_done done, void *context);
 
 /*
  * Starts ferry_delete_operation().
  * Errors: -EINVAL, -ENOTSUP, -ENOMEM, -ECANCELED and -ECHILD as ferry_aio_new() says; then done is not called.
  */
 int ferry_aio_delete_operation(struct ferry_aio *aio, const char *id, ferry_aio_done done, void *context);
-
-/* ---- the exported symbols of FERRY_SIZED functions, see <ferry/sizes.h> ---- */
-
-int ferry_aio_create_operation_sized(struct ferry_aio *aio, const struct ferry_operation_spec *spec,
-                                     ferry_aio_done done, void *context, const struct ferry_sizes *sizes);
-int ferry_aio_wait_operation_sized(struct ferry_aio *aio, const char *id, uint64_t timeout_ms, ferry_aio_done done,
-                                   void *context, const struct ferry_sizes *sizes);
-int ferry_aio_create_operations_sized(struct ferry_aio *aio, const struct ferry_operation_spec *specs, size_t n,
-                                      ferry_aio_done done, void *context, const struct ferry_sizes *sizes);
-int ferry_aio_wait_operations_sized(struct ferry_aio *aio, const char *const *ids, size_t n,
-                                    enum ferry_wait_for wait_for, uint64_t timeout_ms, ferry_aio_done done,
-                                    void *context, const struct ferry_sizes *sizes);
-int ferry_aio_cancel_operation_sized(struct ferry_aio *aio, const char *id, ferry_aio_done done, void *context,
-                                     const struct ferry_sizes *sizes);
-
-FERRY_SIZED int ferry_aio_create_operation(struct ferry_aio *aio, const struct ferry_operation_spec *spec,
-                                           ferry_aio_done done, void *context)
-{
-        return ferry_aio_create_operation_sized(aio, spec, done, context, &ferry_sizes_here);
-}
-
-FERRY_SIZED int ferry_aio_wait_operation(struct ferry_aio *aio, const char *id, uint64_t timeout_ms,
-                                         ferry_aio_done done, void *context)
-{
-        return ferry_aio_wait_operation_sized(aio, id, timeout_ms, done, context, &ferry_sizes_here);
-}
-
-FERRY_SIZED int ferry_aio_create_operations(struct ferry_aio *aio, const struct ferry_operation_spec *specs, size_t n,
-                                            ferry_aio_done done, void *context)
-{
-        return ferry_aio_create_operations_sized(aio, specs, n, done, context, &ferry_sizes_here);
-}
-
-FERRY_SIZED int ferry_aio_wait_operations(struct ferry_aio *aio, const char *const *ids, size_t n,
-                                          enum ferry_wait_for wait_for, uint64_t timeout_ms, ferry_aio_done done,
-                                          void *context)
-{
-        return ferry_aio_wait_operations_sized(aio, ids, n, wait_for, timeout_ms, done, context, &ferry_sizes_here);
-}
-
-FERRY_SIZED int ferry_aio_cancel_operation(struct ferry_aio *aio, const char *id, ferry_aio_done done, void *context)
-{
-        return ferry_aio_cancel_operation_sized(aio, id, done, context, &ferry_sizes_here);
-}
 
 #pragma GCC visibility pop
 

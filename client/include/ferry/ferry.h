@@ -26,7 +26,8 @@
  *   -ECONNREFUSED  nothing listens there, or the unix socket does not exist
  *   -EHOSTUNREACH  the host name is unknown, or the host cannot be reached, by a proxy either
  *   -ETIMEDOUT     no connection, no answer, or no end within the time limit, of a proxy either
- *   -ECONNRESET    the connection broke before the answer was complete
+ *   -ECONNRESET    the connection broke before the answer was complete, or a success came before the whole body had
+ *                  gone out
  *   -EPROTO        the answer is not a worker's (HTML, not JSON, a required field is missing)
  *   -EMSGSIZE      the answer is larger than answer_max
  *   -EACCES        TLS failed (certificate, CA, client certificate), or the unix socket may not be opened
@@ -37,20 +38,21 @@
  * "Errors:" at a call lists what it can return beside these.
  *
  * Threads. A handle is used by one thread at a time, except for ferry_abort(); different handles are independent. A
- * call looks for its answer for up to 50 us, yielding its core, before it sleeps, as long as such answers come in that
- * time.
+ * forked child makes handles of its own: those of its parent fail with -ECHILD, and their connections stay the
+ * parent's. The library changes no signal's disposition, and no call raises SIGPIPE.
  *
  * Retries. The library repeats a request that can be repeated without harm (every GET, PUT and DELETE; a POST with an
  * Idempotency-Key, which every create sends; cancel, renew and ferry_connect_peer) when the connection failed or the
  * worker answered 429 or 503. It repeats any request whose connection was refused. It waits as long as Retry-After asks
  * for, else for a growing delay; an answer whose Retry-After exceeds 10 s goes to the caller. Where a gateway in front
  * of the worker answers 502, 503 or 504 in its place, the library goes on for as long as the call may take, or for 60
- * s, with pauses from 0.1 to 2 s, and waits ask for half as long after each 504 (at least 1 s). retries < 0 excludes
- * that. The library connects to the worker directly: it ignores the proxies of the environment and follows no redirect.
+ * s, with pauses from 0.1 to 2 s. After each 504 the next ten minutes' GETs ask the worker to wait for half as long (at
+ * least 1 s). retries < 0 excludes the repetitions, but not those of ferry_wait_operation() and the like. The library
+ * connects to the worker directly: it ignores the proxies of the environment and follows no redirect.
  *
- * Compatibility. Structs grow at their end only. A function marked FERRY_SIZED passes the sizes of the structs that the
- * program was compiled with to the library (<ferry/sizes.h>), so a program runs with any later library of the same
- * soversion. Zero-initialise every struct that a call reads: zero means the default.
+ * Compatibility. New fields are taken only from the reserved room at the end of a struct, so its size and the places of
+ * its fields stay; any other change raises the soversion. Zero-initialise every struct that a call reads: zero means
+ * the default, and reserved room that is not zero, a field of a later version, is refused with -ENOTSUP.
  */
 
 #ifdef __cplusplus
@@ -58,9 +60,6 @@ extern "C" {
 #endif
 
 #pragma GCC visibility push(default)
-
-/* Marks a function that <ferry/sizes.h> defines; the exported symbol has the name that stands there. */
-#define FERRY_SIZED static inline
 
 #define FERRY_FOREVER UINT64_MAX      /* as timeout_ms of a wait */
 #define FERRY_SIZE_UNKNOWN UINT64_MAX /* as size of a source: until its end */
@@ -85,6 +84,7 @@ struct ferry_options {
         unsigned timeout_ms; /* for an answer, beside the wait asked for; for content, longest silence; 0 = 30000 */
         int retries;         /* how often a request is repeated; 0 = 4, negative = never */
         size_t answer_max;   /* bytes of an answer kept in memory; 0 = 64 MiB */
+        uint64_t reserved[8];
 };
 
 /*
@@ -94,7 +94,7 @@ struct ferry_options {
  * carry; -ENOENT, -EACCES and other errors of open(2) a PEM file cannot be read; -EMFILE, -ENFILE no descriptor is
  * left; -ENOTSUP an option of a later version; -ENOMEM memory is short, or libcurl cannot start.
  */
-FERRY_SIZED int ferry_new(const char *url, const struct ferry_options *options, struct ferry **ret_ferry);
+int ferry_new(const char *url, const struct ferry_options *options, struct ferry **ret_ferry);
 
 /* Closes the connections. Accepts NULL; returns NULL. */
 struct ferry *ferry_free(struct ferry *f);
@@ -111,7 +111,7 @@ void ferry_resume(struct ferry *f);
 /* Version of the library, "0.1.0". Any thread. */
 const char *ferry_version(void);
 
-/* The error of the latest call on a handle. Allocated by the library, which may add fields. */
+/* The error of the latest call on a handle. */
 struct ferry_problem {
         int http_status; /* 0 = there was no answer */
         int error;       /* FERRY_E_*; 0 = not a worker's problem */
@@ -124,6 +124,7 @@ struct ferry_problem {
         char request_id[128]; /* of the latest answer, also after success */
         char *body;           /* the answer as it came, NUL-terminated; NULL = none */
         size_t body_size;
+        uint64_t reserved[8];
 };
 
 /*
@@ -155,12 +156,13 @@ struct ferry_worker_info {
         char data[128];    /* HOST:PORT of the network transport; "" = not open */
         char commit[48];   /* that was built; "" = not known */
         uint64_t protocol; /* workers of two numbers cannot exchange bytes; 0 = an early build, which names none */
+        uint64_t reserved[8];
 };
 /* Frees what the struct owns and zeroes it. Any thread. */
-FERRY_SIZED void ferry_worker_info_clear(struct ferry_worker_info *info);
+void ferry_worker_info_clear(struct ferry_worker_info *info);
 
 /* Name, epoch and versions of the worker. ret_info goes to ferry_worker_info_clear(). Errors: the common ones. */
-FERRY_SIZED int ferry_get_worker(struct ferry *f, struct ferry_worker_info *ret_info);
+int ferry_get_worker(struct ferry *f, struct ferry_worker_info *ret_info);
 
 /* The worker's links as JSON text, for free(). Errors: the common ones. */
 int ferry_get_root(struct ferry *f, char **ret_json);
@@ -201,12 +203,13 @@ struct ferry_limits {
         uint64_t bodies_max;   /* bytes of the JSON bodies of all requests, also while parsed, but for short ones */
         uint64_t mappings_max; /* regions of workers on the same machine that stay mapped while they are idle */
         char *json;            /* the whole answer */
+        uint64_t reserved[16];
 };
 /* Frees what the struct owns and zeroes it. Any thread. */
-FERRY_SIZED void ferry_limits_clear(struct ferry_limits *limits);
+void ferry_limits_clear(struct ferry_limits *limits);
 
 /* The worker's limits and timeouts. ret_limits goes to ferry_limits_clear(). Errors: the common ones. */
-FERRY_SIZED int ferry_get_limits(struct ferry *f, struct ferry_limits *ret_limits);
+int ferry_get_limits(struct ferry *f, struct ferry_limits *ret_limits);
 
 /*
  * Lists the events that follow the event with the id after ("next" of an earlier answer; NULL = from the oldest that
@@ -238,9 +241,10 @@ struct ferry_peer {
         uint64_t connect_us; /* 0 = reused */
         bool reused;         /* the connection was there already */
         char *json;          /* the whole answer */
+        uint64_t reserved[8];
 };
 /* Frees what the struct owns and zeroes it. Any thread. */
-FERRY_SIZED void ferry_peer_clear(struct ferry_peer *peer);
+void ferry_peer_clear(struct ferry_peer *peer);
 
 /*
  * Connects the worker to the one whose HTTP server is at url ("http://host:port") before the first transfer needs it.
@@ -248,7 +252,7 @@ FERRY_SIZED void ferry_peer_clear(struct ferry_peer *peer);
  * Errors: FERRY_E_PEER_UNREACHABLE; FERRY_E_PEER_REFUSED; FERRY_E_FORBIDDEN: --allow-peer of the worker does not admit
  * the address; FERRY_E_INVALID_PARAMETER: url; FERRY_E_PROTOCOL_MISMATCH: last_message says which worker is older.
  */
-FERRY_SIZED int ferry_connect_peer(struct ferry *f, const char *url, struct ferry_peer *ret_peer);
+int ferry_connect_peer(struct ferry *f, const char *url, struct ferry_peer *ret_peer);
 
 /* A worker that the worker of a handle is connected to, or tried to connect to lately. */
 struct ferry_peer_info {
@@ -264,6 +268,7 @@ struct ferry_peer_info {
         int error; /* why it is disconnected: FERRY_E_*; FERRY_E_OTHER = see error_code; 0 = none */
         char error_code[64];
         char error_detail[512];
+        uint64_t reserved[8];
 };
 
 struct ferry_peer_list {
@@ -271,15 +276,16 @@ struct ferry_peer_list {
         size_t n;
         char *next; /* after of the next page; NULL = this was the last */
         char *json; /* the whole answer, with addresses and the reasons why no better transport is in use */
+        uint64_t reserved[4];
 };
 /* Frees what the list owns and zeroes it. Any thread. */
-FERRY_SIZED void ferry_peer_list_clear(struct ferry_peer_list *list);
+void ferry_peer_list_clear(struct ferry_peer_list *list);
 
 /*
  * A page of at most limit peers (0 = the worker's default), from the start (after NULL) or after an earlier page's
  * next. ret_list goes to ferry_peer_list_clear(). Errors: FERRY_E_INVALID_PARAMETER: after; FERRY_E_DRAINING.
  */
-FERRY_SIZED int ferry_list_peers(struct ferry *f, unsigned limit, const char *after, struct ferry_peer_list *ret_list);
+int ferry_list_peers(struct ferry *f, unsigned limit, const char *after, struct ferry_peer_list *ret_list);
 
 /* ---- regions ---- */
 
@@ -299,6 +305,7 @@ struct ferry_region {
         char error_detail[512];
         uint64_t idle_ms;                 /* as in ferry_region_spec */
         char expires_at[FERRY_TIME_SIZE]; /* when that is over if nothing uses it; "" = never, or in use */
+        uint64_t reserved[8];
 };
 
 struct ferry_region_spec {
@@ -308,15 +315,17 @@ struct ferry_region_spec {
         const char *idempotency_key; /* NULL = a random one */
         bool sealed;                 /* nobody but the worker shall write it */
         uint64_t idle_ms;            /* the worker deletes it after so long without use; 0 = never */
+        uint64_t reserved[8];
 };
 
 struct ferry_region_list {
         struct ferry_region *items;
         size_t n;
         char *next; /* after of the next page; NULL = this was the last */
+        uint64_t reserved[4];
 };
 /* Frees what the list owns and zeroes it. Any thread. */
-FERRY_SIZED void ferry_region_list_clear(struct ferry_region_list *list);
+void ferry_region_list_clear(struct ferry_region_list *list);
 
 /*
  * Allocates a region. Returns when the region is ready; the time limit is timeout_ms plus 4 s per GiB.
@@ -326,18 +335,16 @@ FERRY_SIZED void ferry_region_list_clear(struct ferry_region_list *list);
  * Errors: FERRY_E_INVALID_PARAMETER; FERRY_E_UNKNOWN_DEVICE; FERRY_E_NO_SPACE; FERRY_E_IDEMPOTENCY_CONFLICT;
  * FERRY_E_GONE: the region was deleted meanwhile, or the one that idempotency_key has made.
  */
-FERRY_SIZED int ferry_create_region(struct ferry *f, const struct ferry_region_spec *spec,
-                                    struct ferry_region *ret_region);
+int ferry_create_region(struct ferry *f, const struct ferry_region_spec *spec, struct ferry_region *ret_region);
 
 /* A region as it is now. Errors: FERRY_E_NOT_FOUND. */
-FERRY_SIZED int ferry_get_region(struct ferry *f, const char *id, struct ferry_region *ret_region);
+int ferry_get_region(struct ferry *f, const char *id, struct ferry_region *ret_region);
 
 /*
  * A page of at most limit regions (0 = the worker's default), from the start (after NULL) or after an earlier page's
  * next. ret_list goes to ferry_region_list_clear(). Errors: FERRY_E_INVALID_PARAMETER: after.
  */
-FERRY_SIZED int ferry_list_regions(struct ferry *f, unsigned limit, const char *after,
-                                   struct ferry_region_list *ret_list);
+int ferry_list_regions(struct ferry *f, unsigned limit, const char *after, struct ferry_region_list *ret_list);
 
 /*
  * Deletes a region. If the answer to the first request was lost and its repetition finds no region, the call succeeds.
@@ -407,6 +414,7 @@ struct ferry_descriptor {
                           */
         const uint64_t *blocks; /* slices of size bytes at offset + number × size, in this order; NULL = none */
         size_t n_blocks;
+        uint64_t reserved[2];
 };
 
 struct ferry_operation {
@@ -442,9 +450,10 @@ struct ferry_operation {
         char follow[FERRY_ID_SIZE];           /* the read that it follows, or has followed; "" = none */
         uint64_t bytes_prefix;                /* of a failed read: how many bytes from the start on are in place */
         bool relay;                           /* other operations may follow it */
+        uint64_t reserved[16];
 };
 /* Frees what the operation owns, wipes the metadata, and zeroes the struct. Any thread. */
-FERRY_SIZED void ferry_operation_clear(struct ferry_operation *operation);
+void ferry_operation_clear(struct ferry_operation *operation);
 
 struct ferry_operation_spec {
         enum ferry_kind kind;
@@ -465,6 +474,7 @@ struct ferry_operation_spec {
         const char *transports;      /* active: the only ones that may carry the bytes, "shm,tcp"; NULL = any */
         const char *follow; /* readable: the id of a read that fills its descriptors; NULL = all bytes are there */
         bool relay;         /* read: other operations will follow it */
+        uint64_t reserved[8];
 };
 
 /* NULL or zero = any. Names as ferry_kind_name and ferry_status_name give them. */
@@ -476,15 +486,17 @@ struct ferry_operation_query {
         bool done;    /* only those that are done … */
         bool running; /* … or only the others; both are -EINVAL */
         bool newest;  /* the newest first */
+        uint64_t reserved[8];
 };
 
 struct ferry_operation_list {
         struct ferry_operation *items;
         size_t n;
         char *next; /* after of the next page; NULL = this was the last */
+        uint64_t reserved[4];
 };
 /* Frees what the list owns and zeroes it. Any thread. */
-FERRY_SIZED void ferry_operation_list_clear(struct ferry_operation_list *list);
+void ferry_operation_list_clear(struct ferry_operation_list *list);
 
 /*
  * Offers memory, or starts a transfer. ret_operation goes to ferry_operation_clear(); its former content is
@@ -495,22 +507,24 @@ FERRY_SIZED void ferry_operation_list_clear(struct ferry_operation_list *list);
  * FERRY_E_IDEMPOTENCY_CONFLICT; FERRY_E_GONE: the operation of follow was deleted, or the one that idempotency_key has
  * made.
  */
-FERRY_SIZED int ferry_create_operation(struct ferry *f, const struct ferry_operation_spec *spec,
-                                       struct ferry_operation *ret_operation);
+int ferry_create_operation(struct ferry *f, const struct ferry_operation_spec *spec,
+                           struct ferry_operation *ret_operation);
 
 /* The result for one of several operations. */
 struct ferry_operation_result {
         int result;                        /* 0 = operation; FERRY_E_* = problem */
         struct ferry_operation *operation; /* owned; NULL = none */
-        struct ferry_problem *problem;     /* owned, allocated by the library, which may add fields; NULL = none */
+        struct ferry_problem *problem;     /* owned; NULL = none */
+        uint64_t reserved[4];
 };
 
 struct ferry_operation_results {
         struct ferry_operation_result *items;
         size_t n;
+        uint64_t reserved[4];
 };
 /* Frees what the results own, wipes metadata, and zeroes the struct. Any thread. */
-FERRY_SIZED void ferry_operation_results_clear(struct ferry_operation_results *results);
+void ferry_operation_results_clear(struct ferry_operation_results *results);
 
 /*
  * ferry_create_operation() of n operations by one request. ret_results, one for each spec in their order, goes to
@@ -521,8 +535,8 @@ FERRY_SIZED void ferry_operation_results_clear(struct ferry_operation_results *r
  * FERRY_E_IDEMPOTENCY_CONFLICT. All others of ferry_create_operation() are in the results; the pointer of such a
  * problem begins with "/operations/" and the number of the spec.
  */
-FERRY_SIZED int ferry_create_operations(struct ferry *f, const struct ferry_operation_spec *specs, size_t n,
-                                        struct ferry_operation_results *ret_results);
+int ferry_create_operations(struct ferry *f, const struct ferry_operation_spec *specs, size_t n,
+                            struct ferry_operation_results *ret_results);
 
 /*
  * Gets an operation. wait_ms 0 returns its present state. Otherwise the worker answers once the operation is done, or
@@ -530,8 +544,8 @@ FERRY_SIZED int ferry_create_operations(struct ferry *f, const struct ferry_oper
  * transfer is not an error of this call: see status and error. ret_operation goes to ferry_operation_clear().
  * Errors: FERRY_E_NOT_FOUND; FERRY_E_GONE: it was deleted, or ended long ago.
  */
-FERRY_SIZED int ferry_get_operation(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision,
-                                    struct ferry_operation *ret_operation);
+int ferry_get_operation(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision,
+                        struct ferry_operation *ret_operation);
 
 /*
  * Waits until the operation is done, at most timeout_ms milliseconds, with as many requests as that takes. Reconnects
@@ -539,8 +553,7 @@ FERRY_SIZED int ferry_get_operation(struct ferry *f, const char *id, uint64_t wa
  * ferry_operation_clear().
  * Errors: as ferry_get_operation(); after -ETIMEDOUT *ret_operation has the latest state, zero if none was seen.
  */
-FERRY_SIZED int ferry_wait_operation(struct ferry *f, const char *id, uint64_t timeout_ms,
-                                     struct ferry_operation *ret_operation);
+int ferry_wait_operation(struct ferry *f, const char *id, uint64_t timeout_ms, struct ferry_operation *ret_operation);
 
 /* When ferry_wait_operations() ends. */
 enum ferry_wait_for {
@@ -555,8 +568,8 @@ enum ferry_wait_for {
  * Errors: FERRY_E_INVALID_PARAMETER: n is beyond the worker's ids_max; after -ETIMEDOUT *ret_results has the latest
  * states, none if none were seen.
  */
-FERRY_SIZED int ferry_wait_operations(struct ferry *f, const char *const *ids, size_t n, enum ferry_wait_for wait_for,
-                                      uint64_t timeout_ms, struct ferry_operation_results *ret_results);
+int ferry_wait_operations(struct ferry *f, const char *const *ids, size_t n, enum ferry_wait_for wait_for,
+                          uint64_t timeout_ms, struct ferry_operation_results *ret_results);
 
 /* How to watch an operation. progress borrows the operation during the call. */
 struct ferry_watch {
@@ -565,21 +578,22 @@ struct ferry_watch {
         int (*progress)(void *context, const struct ferry_operation *operation); /* 0; -errno ends the wait */
         void *context;
         unsigned away_ms; /* with FERRY_FOREVER: give up a worker that does not answer for so long; 0 = 60000 */
+        uint64_t reserved[8];
 };
 
 /*
  * ferry_wait_operation() that calls progress at the start, every interval_ms and at the end.
  * Errors: as ferry_wait_operation(), and what progress returns.
  */
-FERRY_SIZED int ferry_watch_operation(struct ferry *f, const char *id, const struct ferry_watch *watch,
-                                      struct ferry_operation *ret_operation);
+int ferry_watch_operation(struct ferry *f, const char *id, const struct ferry_watch *watch,
+                          struct ferry_operation *ret_operation);
 
 /*
  * A page of operations. query may be NULL. ret_list goes to ferry_operation_list_clear().
  * Errors: FERRY_E_INVALID_PARAMETER: query.
  */
-FERRY_SIZED int ferry_list_operations(struct ferry *f, const struct ferry_operation_query *query,
-                                      struct ferry_operation_list *ret_list);
+int ferry_list_operations(struct ferry *f, const struct ferry_operation_query *query,
+                          struct ferry_operation_list *ret_list);
 
 /*
  * Cancels and deletes an operation. A lost answer is treated as in ferry_delete_region().
@@ -592,15 +606,14 @@ int ferry_delete_operation(struct ferry *f, const char *id);
  * which may be NULL, goes to ferry_operation_clear().
  * Errors: FERRY_E_NOT_FOUND; FERRY_E_GONE.
  */
-FERRY_SIZED int ferry_cancel_operation(struct ferry *f, const char *id, struct ferry_operation *ret_operation);
+int ferry_cancel_operation(struct ferry *f, const char *id, struct ferry_operation *ret_operation);
 
 /*
  * Restarts the time to live of a passive operation, in milliseconds; ttl_ms 0 = as at its creation. ret_operation,
  * which may be NULL, goes to ferry_operation_clear().
  * Errors: FERRY_E_NOT_FOUND; FERRY_E_GONE; FERRY_E_NOT_PASSIVE; FERRY_E_INVALID_PARAMETER: ttl_ms.
  */
-FERRY_SIZED int ferry_renew_operation(struct ferry *f, const char *id, uint64_t ttl_ms,
-                                      struct ferry_operation *ret_operation);
+int ferry_renew_operation(struct ferry *f, const char *id, uint64_t ttl_ms, struct ferry_operation *ret_operation);
 
 /*
  * The metadata of a passive operation as JSON text, a secret, for ferry_secret_free().
@@ -637,9 +650,10 @@ struct ferry_answer {
         char *body; /* NUL-terminated; NULL = none, or the sink took it */
         size_t body_size;
         char content_digest[128];
+        uint64_t reserved[8];
 };
 /* Wipes and frees what the answer owns and zeroes it. Any thread. */
-FERRY_SIZED void ferry_answer_clear(struct ferry_answer *answer);
+void ferry_answer_clear(struct ferry_answer *answer);
 
 /* A request. */
 struct ferry_exchange {
@@ -657,6 +671,7 @@ struct ferry_exchange {
         const char *idempotency_key; /* sent, and lets a POST be repeated; NULL = none */
         uint64_t wait_ms;            /* how long the worker may take beyond timeout_ms; at least the wait_ms in path */
         bool no_status_retry;        /* hand a 429 or 503 over at once */
+        uint64_t reserved[8];
 };
 
 /*
@@ -664,17 +679,14 @@ struct ferry_exchange {
  * proxy's answer; -EPROTO for any other, as a redirect. *ret_answer is set whenever an answer came, also with a problem
  * (else zero), and goes to ferry_answer_clear(). Errors: every FERRY_E_*, and what sink and source return.
  */
-FERRY_SIZED int ferry_exchange_perform(struct ferry *f, const struct ferry_exchange *exchange,
-                                       struct ferry_answer *ret_answer);
+int ferry_exchange_perform(struct ferry *f, const struct ferry_exchange *exchange, struct ferry_answer *ret_answer);
 
 /*
  * ferry_exchange_perform() of a request without options. A POST is repeated only if the connection was refused.
  * Errors: every FERRY_E_*.
  */
-FERRY_SIZED int ferry_request(struct ferry *f, const char *method, const char *path, const char *content_type,
-                              const void *body, size_t size, struct ferry_answer *ret_answer);
-
-#include <ferry/sizes.h>
+int ferry_request(struct ferry *f, const char *method, const char *path, const char *content_type, const void *body,
+                  size_t size, struct ferry_answer *ret_answer);
 
 #pragma GCC visibility pop
 

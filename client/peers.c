@@ -3,9 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <ferry/json_write.h>
+
 #include "client_internal.h"
 #include "decode.h"
-#include "sizes.h"
+
+/* ---- a list ---- */
 
 /* What is decoded at once, and the value that needs more than a table. */
 struct peer_answer {
@@ -49,14 +52,14 @@ static int page_decode(struct json_object *json, void *list, const char **ret_fi
         struct decode_page page;
         int r = decode_page(json, &peer_list, &page, ret_field);
         if (r == 0)
-                *(struct ferry_peer_list *)list = (struct ferry_peer_list){ page.items, page.n, page.next, NULL };
+                *(struct ferry_peer_list *)list =
+                        (struct ferry_peer_list){ .items = page.items, .n = page.n, .next = page.next };
         return r;
 }
 
-int ferry_list_peers_sized(struct ferry *f, unsigned limit, const char *after, struct ferry_peer_list *ret_list,
-                           const struct ferry_sizes *sizes)
+int ferry_list_peers(struct ferry *f, unsigned limit, const char *after, struct ferry_peer_list *ret_list)
 {
-        FERRY_CLEANUP(ferry_peer_list_clear) struct ferry_peer_list list = { 0 };
+        struct ferry_peer_list list = { 0 };
         FERRY_CLEANUP(path_clear) struct path path = { 0 };
         path_add(&path, "/v1/peers");
         path_query_number(&path, "limit", limit);
@@ -66,18 +69,67 @@ int ferry_list_peers_sized(struct ferry *f, unsigned limit, const char *after, s
         struct request request = { .exchange = { .method = "GET", .path = path.text.data } };
         int r = call_decode(f, &request, page_decode, &list, &list.json);
         if (r == 0)
-                r = sizes_give_items((void **)&list.items, list.n, sizes->peer_info, sizeof(*list.items));
-        if (r == 0)
-                sizes_give_up(ret_list, sizes->peer_list, &list, sizeof(list));
+                *ret_list = list;
         return r;
 }
 
-void ferry_peer_list_clear_sized(struct ferry_peer_list *list, const struct ferry_sizes *sizes)
+void ferry_peer_list_clear(struct ferry_peer_list *list)
 {
-        struct ferry_peer_list ours;
-        sizes_give(&ours, sizeof(ours), list, sizes->peer_list);
-        memset(list, 0, sizes->peer_list);
-        free(ours.items);
-        free(ours.next);
-        free(ours.json);
+        free(list->items);
+        free(list->next);
+        free(list->json);
+        *list = (struct ferry_peer_list){ 0 };
+}
+
+/* ---- a connection ---- */
+
+enum { PEER_WAIT_MS = 30000 }; /* the worker answers by then: it fetches, connects, and has limits for both */
+
+static const struct decode_field connected_fields[] = {
+        DECODE_FIELD("worker", DECODE_TEXT, true, struct ferry_peer, worker),
+        DECODE_FIELD("epoch", DECODE_LABEL, true, struct ferry_peer, epoch),
+        DECODE_FIELD("transport", DECODE_TEXT, true, struct ferry_peer, transport),
+        DECODE_FIELD("connect_us", DECODE_UINT, true, struct ferry_peer, connect_us),
+        DECODE_FIELD("reused", DECODE_BOOL, true, struct ferry_peer, reused),
+};
+
+static int connected_decode(struct json_object *json, void *peer, const char **ret_field)
+{
+        return decode_object(json, connected_fields, FERRY_ARRAY_SIZE(connected_fields), peer, ret_field);
+}
+
+static char *connect_body(const char *url)
+{
+        struct ferry_json_writer writer = { 0 };
+        ferry_json_begin_object(&writer);
+        ferry_json_add_string(&writer, "url", url ? url : "");
+        ferry_json_end_object(&writer);
+        return ferry_json_take(&writer, NULL);
+}
+
+int ferry_connect_peer(struct ferry *f, const char *url, struct ferry_peer *ret_peer)
+{
+        FERRY_CLEANUP(cleanup_free) char *body = connect_body(url);
+        if (!body)
+                return -ENOMEM;
+        struct request request = { .exchange = {
+                                           .method = "POST",
+                                           .path = "/v1/peers",
+                                           .content_type = "application/json",
+                                           .body = body,
+                                           .size = strlen(body),
+                                           .wait_ms = PEER_WAIT_MS,
+                                   },
+                                   .repeatable = true };
+        struct ferry_peer peer = { 0 };
+        int r = call_decode(f, &request, connected_decode, &peer, &peer.json);
+        if (r == 0)
+                *ret_peer = peer;
+        return r;
+}
+
+void ferry_peer_clear(struct ferry_peer *peer)
+{
+        free(peer->json);
+        *peer = (struct ferry_peer){ 0 };
 }

@@ -9,7 +9,9 @@
 #include <ferry/json_write.h>
 
 #include "client_internal.h"
-#include "sizes.h"
+#include "decode.h"
+
+/* ---- creation ---- */
 
 enum { OPERATION_WAIT_MAX_MS = 3600 * 1000 }; /* far beyond any worker's cap */
 
@@ -26,15 +28,14 @@ static int operation_add_blocks(struct ferry_json_writer *writer, const struct f
         return 0;
 }
 
-/* Each descriptor takes size bytes in the program. */
 static int operation_add_descriptors(struct ferry *f, struct ferry_json_writer *writer,
-                                     const struct ferry_operation_spec *spec, size_t size)
+                                     const struct ferry_operation_spec *spec)
 {
         int r = 0;
         ferry_json_open_array(writer, "descriptors");
         for (size_t i = 0; r == 0 && i < spec->n_descriptors; i++) {
-                struct ferry_descriptor ours, *d = &ours;
-                r = sizes_take(f, d, sizeof(*d), (const char *)spec->descriptors + i * size, size);
+                const struct ferry_descriptor *d = &spec->descriptors[i];
+                r = ARGUMENT_CHECK(f, d);
                 ferry_json_begin_object(writer);
                 ferry_json_add_string(writer, "region", d->region ? d->region : "");
                 if (d->offset)
@@ -87,8 +88,7 @@ static int operation_add_metadata(struct ferry_json_writer *writer, const char *
         return 0;
 }
 
-static int operation_add(struct ferry *f, struct ferry_json_writer *writer, const struct ferry_operation_spec *spec,
-                         size_t descriptor_size)
+static int operation_add(struct ferry *f, struct ferry_json_writer *writer, const struct ferry_operation_spec *spec)
 {
         const char *kind = ferry_kind_name((int)spec->kind), *layout = ferry_layout_name((int)spec->layout);
         if (!kind || !layout || (spec->n_descriptors && !spec->descriptors))
@@ -119,7 +119,7 @@ static int operation_add(struct ferry *f, struct ferry_json_writer *writer, cons
         operation_add_transports(writer, spec->transports);
         if (spec->remote_url)
                 ferry_json_add_string(writer, "remote_url", spec->remote_url);
-        int r = operation_add_descriptors(f, writer, spec, descriptor_size);
+        int r = operation_add_descriptors(f, writer, spec);
         if (r == 0)
                 r = operation_add_metadata(writer, spec->remote_metadata);
         ferry_json_end_object(writer);
@@ -128,25 +128,27 @@ static int operation_add(struct ferry *f, struct ferry_json_writer *writer, cons
 
 /* The body of n specs, one object for a batch. *ret_request gets the options of the whole request: include_metadata of
  * any spec, the longest wait_ms, the first idempotency_key. */
-static int operation_body(struct ferry *f, const struct operation_specs *specs, const struct ferry_sizes *sizes,
+static int operation_body(struct ferry *f, const struct operation_specs *specs,
                           struct ferry_operation_spec *ret_request, char **ret_text)
 {
         struct ferry_json_writer writer = { 0 };
-        struct ferry_operation_spec ours = { 0 }, request = { 0 };
+        struct ferry_operation_spec request = { 0 };
         int r = specs->n ? 0 : -EINVAL;
         if (specs->batch) {
                 ferry_json_begin_object(&writer);
                 ferry_json_open_array(&writer, "operations");
         }
         for (size_t i = 0; r == 0 && i < specs->n; i++) {
-                const char *theirs = (const char *)specs->items + i * sizes->operation_spec;
-                r = sizes_take(f, &ours, sizeof(ours), theirs, sizes->operation_spec);
+                const struct ferry_operation_spec *spec = &specs->items[i];
+                r = specs->items ? ARGUMENT_CHECK(f, spec) : problem_argument(f, "an argument is missing");
                 if (r == 0)
-                        r = operation_add(f, &writer, &ours, sizes->descriptor);
+                        r = operation_add(f, &writer, spec);
+                if (r < 0)
+                        break;
                 if (i == 0)
-                        request.idempotency_key = ours.idempotency_key;
-                request.include_metadata |= ours.include_metadata;
-                request.wait_ms = ours.wait_ms > request.wait_ms ? ours.wait_ms : request.wait_ms;
+                        request.idempotency_key = spec->idempotency_key;
+                request.include_metadata |= spec->include_metadata;
+                request.wait_ms = spec->wait_ms > request.wait_ms ? spec->wait_ms : request.wait_ms;
         }
         if (r < 0) {
                 ferry_json_writer_clear(&writer);
@@ -161,8 +163,7 @@ static int operation_body(struct ferry *f, const struct operation_specs *specs, 
         return *ret_text ? 0 : -ENOMEM;
 }
 
-int operation_request_make(struct ferry *f, const struct operation_specs *specs, const struct ferry_sizes *sizes,
-                           struct operation_request *ret_request)
+int operation_request_make(struct ferry *f, const struct operation_specs *specs, struct operation_request *ret_request)
 {
         struct operation_request *o = ret_request;
         struct ferry_operation_spec ours;
@@ -170,7 +171,7 @@ int operation_request_make(struct ferry *f, const struct operation_specs *specs,
         *o = (struct operation_request){ 0 };
         int r = call_key(key);
         if (r == 0)
-                r = operation_body(f, specs, sizes, &ours, &o->body);
+                r = operation_body(f, specs, &ours, &o->body);
         if (r != 0)
                 return r == -EINVAL ? problem_argument(
                                               f, "the operation's kind, layout, descriptors or metadata is not valid")
@@ -204,10 +205,126 @@ void operation_request_clear(struct operation_request *request)
         *request = (struct operation_request){ 0 };
 }
 
-int ferry_create_operation_sized(struct ferry *f, const struct ferry_operation_spec *spec,
-                                 struct ferry_operation *ret_operation, const struct ferry_sizes *sizes)
+int ferry_create_operation(struct ferry *f, const struct ferry_operation_spec *spec,
+                           struct ferry_operation *ret_operation)
 {
         FERRY_CLEANUP(operation_request_clear) struct operation_request made;
-        int r = operation_request_make(f, &(struct operation_specs){ spec, 1, false }, sizes, &made);
-        return r == 0 ? operation_call(f, &made.request, ret_operation, sizes) : r;
+        int r = operation_request_make(f, &(struct operation_specs){ spec, 1, false }, &made);
+        return r == 0 ? operation_call(f, &made.request, ret_operation) : r;
+}
+
+int ferry_create_operations(struct ferry *f, const struct ferry_operation_spec *specs, size_t n,
+                            struct ferry_operation_results *ret_results)
+{
+        FERRY_CLEANUP(operation_request_clear) struct operation_request made;
+        FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
+        struct ferry_operation_results results = { 0 };
+        int r = operation_request_make(f, &(struct operation_specs){ specs, n, true }, &made);
+        if (r == 0)
+                r = call_send(f, &made.request, &reply);
+        if (r == 0)
+                r = results_decode_batch(f, &reply, &results);
+        if (r == 0 && results.n != n) {
+                ferry_operation_results_clear(&results);
+                r = problem_protocol(f, "another number of operations was asked for", "");
+        }
+        if (r == 0)
+                *ret_results = results;
+        return r;
+}
+
+/* ---- one that is there ---- */
+
+int operation_fetch(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision, const struct request *how,
+                    struct ferry_operation *ret_operation)
+{
+        FERRY_CLEANUP(path_clear) struct path path = { 0 };
+        int r = call_path(f, "/v1/operations/", id, "", &path);
+        if (r < 0)
+                return r;
+        path_query_number(&path, "wait_ms", wait_ms);
+        path_query_number(&path, "revision", revision);
+        if (path.error)
+                return path.error;
+        struct request request = { .exchange = { .method = "GET", .path = path.text.data, .wait_ms = wait_ms },
+                                   .deadline_ms = how->deadline_ms,
+                                   .awaits = how->awaits };
+        return operation_get(f, &request, ret_operation);
+}
+
+int ferry_get_operation(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision,
+                        struct ferry_operation *ret_operation)
+{
+        return operation_fetch(f, id, wait_ms, revision, &(struct request){ 0 }, ret_operation);
+}
+
+int ferry_get_operation_metadata(struct ferry *f, const char *id, char **ret_json)
+{
+        FERRY_CLEANUP(path_clear) struct path path = { 0 };
+        int r = call_path(f, "/v1/operations/", id, "/metadata", &path);
+        return r < 0 ? r : call_get_text(f, path.text.data, ret_json);
+}
+
+int ferry_cancel_operation(struct ferry *f, const char *id, struct ferry_operation *ret_operation)
+{
+        FERRY_CLEANUP(path_clear) struct path path = { 0 };
+        int r = call_path(f, "/v1/operations/", id, "/cancel", &path);
+        if (r < 0)
+                return r;
+        struct request request = { .exchange = { .method = "POST", .path = path.text.data }, .repeatable = true };
+        return operation_call(f, &request, ret_operation);
+}
+
+int ferry_renew_operation(struct ferry *f, const char *id, uint64_t ttl_ms, struct ferry_operation *ret_operation)
+{
+        FERRY_CLEANUP(path_clear) struct path path = { 0 };
+        char body[48];
+        int r = call_path(f, "/v1/operations/", id, "/renew", &path);
+        if (r < 0)
+                return r;
+        struct request request = { .exchange = { .method = "POST", .path = path.text.data }, .repeatable = true };
+        if (ttl_ms) {
+                snprintf(body, sizeof(body), "{\"ttl_ms\":%" PRIu64 "}", ttl_ms);
+                request.exchange.content_type = "application/json";
+                request.exchange.body = body;
+                request.exchange.size = strlen(body);
+        }
+        return operation_call(f, &request, ret_operation);
+}
+
+int ferry_delete_operation(struct ferry *f, const char *id)
+{
+        return call_delete(f, "/v1/operations/", id);
+}
+
+/* ---- a list ---- */
+
+int ferry_list_operations(struct ferry *f, const struct ferry_operation_query *query,
+                          struct ferry_operation_list *ret_list)
+{
+        FERRY_CLEANUP(path_clear) struct path path = { 0 };
+        static const struct ferry_operation_query all;
+        struct ferry_operation_list list = { 0 };
+        const struct ferry_operation_query *q = query ? query : &all;
+        int r = ARGUMENT_CHECK(f, q);
+        if (r < 0)
+                return r;
+        if (q->done && q->running)
+                return problem_argument(f, "done and running exclude each other");
+        path_add(&path, "/v1/operations");
+        path_query(&path, "kind", q->kind);
+        path_query(&path, "status", q->status);
+        path_query(&path, "region", q->region);
+        path_query(&path, "label", q->label);
+        path_query(&path, "done", q->done ? "true" : q->running ? "false" : NULL);
+        path_query(&path, "order", q->newest ? "newest" : NULL);
+        path_query_number(&path, "limit", q->limit);
+        path_query(&path, "after", q->after);
+        if (path.error)
+                return path.error == -EINVAL ? problem_argument(f, "the query is too long") : path.error;
+        struct request request = { .exchange = { .method = "GET", .path = path.text.data } };
+        r = call_decode(f, &request, operation_page_decode, &list, NULL);
+        if (r == 0)
+                *ret_list = list;
+        return r;
 }

@@ -1,7 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#include "client_internal.h"
-
-int ferry_get_devices(struct ferry *f, char **ret_json)
-{
-        return call_get_text(f, "/v1/devices", ret_json);
-}

@@ -1,7 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#include "client_internal.h"
-
-int ferry_get_root(struct ferry *f, char **ret_json)
-{
-        return call_get_text(f, "/", ret_json);
-}
