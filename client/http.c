@@ -352,6 +352,9 @@ static const struct {
         { CURLE_WEIRD_SERVER_REPLY, -EPROTO },
         { CURLE_UNSUPPORTED_PROTOCOL, -EPROTO },
         { CURLE_FILESIZE_EXCEEDED, -EPROTO },
+#if CURL_AT_LEAST_VERSION(8, 6, 0)
+        { CURLE_TOO_LARGE, -EPROTO }, /* more header lines than libcurl takes */
+#endif
         { CURLE_BAD_CONTENT_ENCODING, -EPROTO },
         { CURLE_WRITE_ERROR, -EPROTO }, /* beside what the callbacks tell: a body that cannot be decoded */
         { CURLE_URL_MALFORMAT, -EINVAL },

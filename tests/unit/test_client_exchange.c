@@ -384,14 +384,14 @@ static int upload_to_early(struct early *early)
         return r;
 }
 
-/* A long body waits for "100 Continue". */
+/* A long body waits for "100 Continue". A success in its place ends the request of libcurl 7.88; 8.x sends the body. */
 TEST(an_early_success_needs_the_whole_upload)
 {
         FOR_EACH (int, by_source, false, true) {
                 struct early *early = test_keep(unit_alloc(sizeof(*early)), early_release);
                 *early = (struct early){ .fd = -1, .by_source = by_source };
-                assert_int_equal(upload_to_early(early), -ECONNRESET);
-                assert_true(early->taken < EARLY_SIZE);
+                int r = upload_to_early(early);
+                assert_int_equal(r, early->taken == EARLY_SIZE ? 0 : -ECONNRESET);
         }
 }
 
