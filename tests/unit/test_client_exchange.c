@@ -391,7 +391,7 @@ TEST(an_early_success_needs_the_whole_upload)
                 struct early *early = test_keep(unit_alloc(sizeof(*early)), early_release);
                 *early = (struct early){ .fd = -1, .by_source = by_source };
                 int r = upload_to_early(early);
-                assert_int_equal(r, early->taken == EARLY_SIZE ? 0 : -ECONNRESET);
+                assert_int_equal(r, early->taken >= EARLY_SIZE ? 0 : -ECONNRESET);
         }
 }
 

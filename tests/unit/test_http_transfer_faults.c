@@ -529,12 +529,15 @@ static size_t kept_next(struct kept *kept, const struct answering_peer *peer)
         }
 }
 
-static void kept_make(struct kept *kept, const struct asked *asked, const struct answering_peer *peer)
+/* Makes n connections at once, KEPT_MADE at most, and answers over all of them. */
+static void kept_make(struct kept *kept, size_t n, const struct asked *asked, const struct answering_peer *peer)
 {
         struct moved *moved[KEPT_MADE];
         char request[REQUEST_SIZE];
 
-        *kept = (struct kept){ .n = KEPT_MADE };
+        *kept = (struct kept){ .n = n };
+        for (size_t i = n; i <= KEPT_MADE; i++)
+                kept->fds[i] = -1;
         assert_int_equal(allowlist_new(NULL, 0, false, &kept->allowlist), 0);
         assert_int_equal(peers_new(&(struct peers_config){ .allowlist = kept->allowlist }, &kept->peers), 0);
         for (size_t i = 0; i < kept->n; i++)
@@ -560,7 +563,10 @@ static void kept_free(struct kept *kept)
         allowlist_free(kept->allowlist);
 }
 
-/* More than five: libcurl by itself tries a request over so many dead ones, and a write over one. */
+/*
+ * More than five: libcurl by itself tries a request over so many dead ones, and a write over one. No more than are
+ * kept: libcurl 8.23 takes one that was ended a moment ago for alive.
+ */
 TEST(of_dead_kept_connections_one_is_tried_and_the_others_go_with_it)
 {
         for (size_t i = 0; i < UNIT_COUNT(all_asked); i++) {
@@ -573,8 +579,7 @@ TEST(of_dead_kept_connections_one_is_tried_and_the_others_go_with_it)
 
                 test_row(asked->name);
                 assert_int_equal(listen(peer->fd, KEPT_MADE), 0);
-                kept_make(&kept, asked, peer);
-                WAIT_UNTIL(kept_count(&kept) <= KEPT_MAX);
+                kept_make(&kept, KEPT_MAX, asked, peer);
                 assert_true(kept_count(&kept) > 5);
                 moved = ask(kept.peers, asked, peer->port);
                 at = kept_next(&kept, peer);
@@ -582,13 +587,14 @@ TEST(of_dead_kept_connections_one_is_tried_and_the_others_go_with_it)
                 take_request(kept.fds[at], request);
                 wire_reset(kept.fds[at]);
                 kept.fds[at] = -1;
-                kept.fds[kept.n++] = accept(peer->fd, NULL, NULL);
+                kept.fds[kept.n] = accept(peer->fd, NULL, NULL);
                 do {
-                        take_whole(kept.fds[KEPT_MADE], request);
-                        answer_asked(kept.fds[KEPT_MADE], request);
+                        take_whole(kept.fds[kept.n], request);
+                        answer_asked(kept.fds[kept.n], request);
                 } while (asked->direction >= 0 && strncmp(request, "DELETE", 6) != 0);
                 await_end(moved);
                 assert_int_equal(moved->outcome.error, asked->direction < 0 ? FERRY_E_STALE_METADATA : 0);
+                kept.n++;
                 assert_int_equal(kept_count(&kept), 1);
                 kept_free(&kept);
         }
@@ -600,7 +606,7 @@ TEST(few_connections_are_kept)
         struct kept kept;
 
         assert_int_equal(listen(peer->fd, KEPT_MADE), 0);
-        kept_make(&kept, &all_asked[0], peer);
+        kept_make(&kept, KEPT_MADE, &all_asked[0], peer);
         WAIT_UNTIL(kept_count(&kept) <= KEPT_MAX); /* the last operation ends a moment before its connection is idle */
         assert_in_range(kept_count(&kept), 1, KEPT_MAX);
         kept_free(&kept);
