@@ -120,6 +120,10 @@ int ferry_json_parse(const char *text, size_t length, struct json_object **ret_r
 
         if (length > INT_MAX)
                 return complain_of_text(errors, INT_MAX, "the text is too long");
+        if (ferry_json_room(text, length) > FERRY_JSON_ROOM_MAX) {
+                ferry_json_complain(errors, FERRY_E_INVALID_JSON, "", FERRY_JSON_TOO_MANY);
+                return FERRY_E_INVALID_JSON;
+        }
         fault = find_fault(text, length, &at);
         if (fault)
                 return complain_of_text(errors, at, fault);

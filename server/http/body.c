@@ -62,7 +62,7 @@ int body_parse(struct http_server *server, const struct ferry_buffer *body, stru
         int r;
 
         if (room > server->config.limits.bodies_max - own) {
-                ferry_json_complain(errors, FERRY_E_INVALID_JSON, "", "more values than any document has");
+                ferry_json_complain(errors, FERRY_E_INVALID_JSON, "", FERRY_JSON_TOO_MANY);
                 return FERRY_E_INVALID_JSON;
         }
         if (!take_room(server, room))

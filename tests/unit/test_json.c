@@ -239,6 +239,24 @@ static size_t memory_used(void)
         return info.uordblks + info.hblkhd;
 }
 
+/* Before it is parsed: 2 MB of this would take 500. */
+TEST(a_text_that_would_take_too_much_memory_is_refused)
+{
+        enum { OBJECTS = 700000 };
+        size_t size = 3 * OBJECTS + 1;
+        char *text = unit_alloc(size);
+        struct ferry_json_errors errors = { 0 };
+        struct json_object *json = NULL;
+
+        for (size_t i = 0; i < OBJECTS; i++)
+                memcpy(text + 3 * i, i ? ",{}" : "[{}", 3);
+        text[size - 1] = ']';
+        assert_int_equal(ferry_json_parse(text, size, &json, &errors), FERRY_E_INVALID_JSON);
+        assert_string_equal(errors.items[0].detail, FERRY_JSON_TOO_MANY);
+        assert_null(json);
+        free(text);
+}
+
 /* The densest forms: an element of such a list has so few bytes of text for what json-c makes of it. */
 TEST(no_text_takes_more_room_than_is_told)
 {

@@ -20,6 +20,8 @@ enum {
         FERRY_JSON_POINTER_SIZE = 96,
 };
 
+#define FERRY_JSON_ROOM_MAX ((size_t)512 << 20) /* bytes of memory that one text may need, by ferry_json_room() */
+#define FERRY_JSON_TOO_MANY "more values than any document has"
 #define FERRY_JSON_INTEGER_MAX ((UINT64_C(1) << 53) - 1) /* what JavaScript and jq keep exact */
 
 /* One complaint about a body: where (RFC 6901 pointer, "" = the whole) and what. */
@@ -42,9 +44,9 @@ void ferry_json_complain(struct ferry_json_errors *errors, int error, const char
 /*
  * Parses one JSON text. json-c takes more than RFC 8259 has: single quotes, NaN, comments, a comma too many; the last
  * of several members of one name counts. Not in its strict mode, which is another one in each version: that of 0.18
- * refuses whatever is not ASCII. Refused besides are texts that are not UTF-8, control characters, and NUL, also as
- * \u0000. Integers saturate at the 64-bit limits. 0 with *ret_root for json_object_put(), NULL = null;
- * FERRY_E_INVALID_JSON with a complaint that gives the byte; -ENOMEM.
+ * refuses whatever is not ASCII. Refused besides are texts that may need more memory than FERRY_JSON_ROOM_MAX, texts
+ * that are not UTF-8, control characters, and NUL, also as \u0000. Integers saturate at the 64-bit limits. 0 with
+ * *ret_root for json_object_put(), NULL = null; FERRY_E_INVALID_JSON with a complaint; -ENOMEM.
  */
 int ferry_json_parse(const char *text, size_t length, struct json_object **ret_root, struct ferry_json_errors *errors);
 
