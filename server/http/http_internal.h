@@ -3,6 +3,7 @@
 #define HTTP_INTERNAL_H
 
 #include <microhttpd.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,7 +13,6 @@
 #include "base/address.h"
 #include "credentials.h"
 #include "http/server.h"
-#include "life.h"
 
 struct copier;
 struct http_thread;
@@ -37,6 +37,18 @@ struct http_listener {
 
 /* Why a connection was ended: the head, the body or the reading of the answer took too long. */
 enum http_slow { HTTP_SLOW_HEAD, HTTP_SLOW_BODY, HTTP_SLOW_READER, HTTP_SLOW_COUNT };
+
+/*
+ * Counts what the end of the server must wait for: requests being answered, and connections that a callback may still
+ * touch. Any thread; own lock, a leaf.
+ */
+struct http_life {
+        pthread_mutex_t lock;
+        pthread_cond_t changed; /* CLOCK_MONOTONIC; a count went to 0 */
+        atomic_size_t n_active; /* requests between their headers and the end of their answer */
+        atomic_bool ending;     /* life_quiet waits, or has waited */
+        size_t n_alive;         /* connections; guarded by lock */
+};
 
 /* libmicrohttpd's callbacks for each request. */
 struct http_dispatch {
