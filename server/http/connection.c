@@ -317,7 +317,7 @@ static uint64_t read_deadline(struct http_connection *connection, uint64_t now)
 uint64_t connection_check(struct http_connection *connection, uint64_t now)
 {
         const struct http_request *request = connection->request;
-        enum http_slow slow = HTTP_SLOW_HEAD;
+        enum http_end slow = HTTP_END_SLOW_HEAD;
         uint64_t deadline;
 
         if (connection->ending || (request && request->resume)) /* a parked request has its own deadline */
@@ -325,20 +325,20 @@ uint64_t connection_check(struct http_connection *connection, uint64_t now)
         if (!request) {
                 uint64_t silent = silence_deadline(connection, now, connection->since_us); /* the last answer's end */
                 deadline = clock_earlier(head_deadline(connection, now), silent);
-                slow = silent && deadline == silent ? HTTP_SLOW_READER : HTTP_SLOW_HEAD;
+                slow = silent && deadline == silent ? HTTP_END_SLOW_READER : HTTP_END_SLOW_HEAD;
         } else if (request->phase == REQUEST_NEW) {
                 deadline = connection->since_us + GATE_HEAD_US;
         } else if (request->phase != REQUEST_END) {
-                slow = HTTP_SLOW_BODY;
+                slow = HTTP_END_SLOW_BODY;
                 deadline =
                         connection->since_us + CONNECTION_BODY_US + connection->body_size * 1000000 / CONNECTION_RATE;
         } else {
-                slow = HTTP_SLOW_READER;
+                slow = HTTP_END_SLOW_READER;
                 deadline = request->answered ? read_deadline(connection, now) : 0;
         }
         if (!deadline || deadline > now)
                 return deadline;
-        metric_add(connection->server->slow[slow], 1);
+        metric_add(connection->server->ended[slow], 1);
         connection_end(connection);
         return 0;
 }

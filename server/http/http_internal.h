@@ -35,8 +35,16 @@ struct http_listener {
         const char *authority; /* host:port in url, the usual Host header; not of a Unix socket */
 };
 
-/* Why a connection was ended: the head, the body or the reading of the answer took too long. */
-enum http_slow { HTTP_SLOW_HEAD, HTTP_SLOW_BODY, HTTP_SLOW_READER, HTTP_SLOW_COUNT };
+/* Why the worker ended a connection. */
+enum http_end {
+        HTTP_END_SLOW_HEAD, /* the head, the body or the reading of the answer took too long */
+        HTTP_END_SLOW_BODY,
+        HTTP_END_SLOW_READER,
+        HTTP_END_REFUSED_HEAD,
+        HTTP_END_EVICTED,
+        HTTP_END_ADDRESS_LIMIT,
+        HTTP_END_COUNT
+};
 
 /*
  * Counts what the end of the server must wait for: requests being answered, and connections that a callback may still
@@ -70,8 +78,7 @@ struct http_server {
         struct metric_family *problems;  /* {code} */
         atomic_size_t body_bytes;        /* counts against bodies_max */
         struct metric *bodies;
-        struct metric *slow[HTTP_SLOW_COUNT], *refused_head, *evicted,
-                *refused_address; /* connections ended by the worker */
+        struct metric *ended[HTTP_END_COUNT]; /* connections */
         bool tls;
         bool watch_heads; /* this libmicrohttpd skips parts of heads and takes a bare LF for a line's end (head.h) */
         struct http_dispatch dispatch;
