@@ -18,23 +18,19 @@
  */
 enum { ROOM_BYTE = 4, ROOM_OBJECT = 896, ROOM_ARRAY = 448, ROOM_COMMA = 256 };
 
-/* A text that did not fit its buffer may end within a character; then the buffer ends before it. */
-static void drop_half_character(char *text)
+/* Keeps what there is room for, cut neither within a character nor within an escape of a pointer. */
+static void keep(char *kept, size_t size, const char *text)
 {
-        size_t n = strlen(text), lead = n;
-        unsigned char byte;
+        size_t n = ferry_utf8_cut(text, size - 1);
 
-        while (lead > 0 && n - lead < 3 && ((unsigned char)text[lead - 1] & 0xc0) == 0x80)
-                lead--;
-        if (lead == 0)
-                return;
-        byte = (unsigned char)text[--lead];
-        if (byte >= 0xc0 && n - lead < (size_t)(byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2))
-                text[lead] = '\0';
+        n -= n > 0 && text[n] && text[n - 1] == '~';
+        memcpy(kept, text, n);
+        kept[n] = '\0';
 }
 
 void ferry_json_complain(struct ferry_json_errors *errors, int error, const char *pointer, const char *format, ...)
 {
+        char detail[FERRY_JSON_DETAIL_SIZE + 4];
         struct ferry_json_complaint *item;
         va_list arguments;
 
@@ -43,12 +39,11 @@ void ferry_json_complain(struct ferry_json_errors *errors, int error, const char
         if (errors->n == FERRY_JSON_ERRORS)
                 return;
         item = &errors->items[errors->n++];
-        (void)snprintf(item->pointer, sizeof(item->pointer), "%s", pointer);
-        drop_half_character(item->pointer);
         va_start(arguments, format);
-        (void)vsnprintf(item->detail, sizeof(item->detail), format, arguments);
+        (void)vsnprintf(detail, sizeof(detail), format, arguments);
         va_end(arguments);
-        drop_half_character(item->detail);
+        keep(item->pointer, sizeof(item->pointer), pointer);
+        keep(item->detail, sizeof(item->detail), detail);
 }
 
 /* Bytes that no JSON text has, and NULs, which C strings cannot hold: json-c takes them. NULL: none; *ret_at: where. */
