@@ -12,7 +12,6 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include <ferry/encoding.h>
 #include <ferry/ferry.h>
 #include <ferry/metadata.h>
 
