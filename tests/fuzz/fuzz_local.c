@@ -11,7 +11,7 @@
 #include "base/util.h"
 #include "fuzz_engines.h"
 #include "fuzz_tape.h"
-#include "link_page.h"
+#include "mailbox.h"
 #include "rights.h"
 
 /*
