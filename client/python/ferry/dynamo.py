@@ -37,7 +37,7 @@ CANNOT_PLACE, CANNOT_RUN, NOT_FOUND = 125, 126, 127
 def main(arguments: list[str]) -> None:
     if not arguments:
         fail(CANNOT_PLACE, "there is no COMMAND (see --help)")
-    if arguments[0] == "--help":
+    if arguments[0] in ("-h", "--help"):
         print(__doc__, end="")
     elif arguments[0] == "--path" and len(arguments) == 1:
         check_place()

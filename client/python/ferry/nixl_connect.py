@@ -517,7 +517,7 @@ class Connector:
 
     @property
     def metadata(self) -> bytes:
-        """None: a peer reaches one operation, by the metadata of that, and nothing else."""
+        """Empty: a peer reaches one operation, by the metadata of that, and nothing else."""
         return b""
 
     def acquire_remote_ref(self, name: str) -> None:
