@@ -105,6 +105,7 @@ static int operation_add(struct ferry *f, struct ferry_json_writer *writer, cons
         } numbers[] = { { "readers", spec->readers },
                         { "uses", spec->uses },
                         { "ttl_ms", spec->ttl_ms },
+                        { "renew_max_ms", spec->renew_max_ms },
                         { "timeout_ms", spec->timeout_ms } };
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(numbers); i++) {
                 if (numbers[i].value)

@@ -32,6 +32,7 @@ void get_operation(struct http_request *request);
 void delete_operation(struct http_request *request);
 void cancel_operation(struct http_request *request);
 void renew_operation(struct http_request *request);
+void decline_operation(struct http_request *request);
 void get_operation_metadata(struct http_request *request);
 void get_operation_content(struct http_request *request);
 void put_operation_content(struct http_request *request);

@@ -173,6 +173,7 @@ struct operation_spec {
         size_t n_slices;
         uint32_t uses;   /* passive; how many transfers it serves; 0 and 1 = one, whose failure is the operation's */
         uint64_t ttl_ms; /* passive; 0 = default */
+        uint64_t renew_max_ms; /* passive; its holders may keep it for so long from its creation on; 0 = they may not */
         uint64_t timeout_ms; /* active; 0 = none */
         bool verify;         /* active */
         unsigned carriers;   /* active; of enum engine_carrier; 0 = whatever both sides have */
@@ -255,9 +256,10 @@ struct operation_view {
         uint64_t bytes_done;            /* never falls; with several uses, how far the furthest transfer came */
         uint64_t bytes_prefix;          /* of a failed read: bytes in place from the first one on */
         uint32_t uses, uses_done;       /* uses 0 = not asked for */
+        uint32_t uses_declined;         /* of several uses */
         const char *label, *request_id; /* borrowed from the operation; "" = none */
         struct operation_peer peer;     /* with several uses, the latest */
-        uint64_t ttl_ms, timeout_ms;
+        uint64_t ttl_ms, timeout_ms, renew_max_ms;
         uint64_t created_unix_ms;
         uint64_t expires_unix_ms; /* passive, not done and no transfer in flight; 0 = does not apply */
         uint64_t ended_unix_ms;
@@ -300,6 +302,25 @@ void operation_delete(struct operation_store *store, struct operation *operation
  * -ENOMEM.
  */
 int operation_renew(struct operation_store *store, struct operation *operation, uint64_t ttl_ms);
+
+/* ---- the holder of its metadata, whose key the caller has checked ---- */
+
+/*
+ * The holder will not use it. An operation with one use ends, CANCELLED with DECLINED; of several, one is used up: the
+ * last one ends the operation, COMPLETE if another has moved its bytes. transfer: the id of the transfer that the holder
+ * gives up; one that was declined before changes nothing, and 0 is none. 0 with *ret_status, also of one that has ended;
+ * FERRY_E_NOT_PASSIVE; FERRY_E_ALREADY_CLAIMED (a peer is moving its bytes, or no use is left).
+ */
+int operation_decline(struct operation_store *store, struct operation *operation, uint64_t transfer,
+                      enum ferry_status *ret_status);
+
+/*
+ * The holder will use it later: moves its expiry to ttl_ms from now (0 = as at creation), but not beyond renew_max_ms
+ * from its creation, and never back. 0 with what it is now, in Unix milliseconds; FERRY_E_NOT_PASSIVE;
+ * FERRY_E_FORBIDDEN (it has no renew_max_ms); FERRY_E_GONE (terminal or being cancelled); -ENOMEM.
+ */
+int operation_keep(struct operation_store *store, struct operation *operation, uint64_t ttl_ms,
+                   uint64_t *ret_expires_unix_ms);
 
 /* ---- waiting ---- */
 

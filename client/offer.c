@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <ferry/ferry.h>
+#include <ferry/json_write.h>
+
+#include "client_internal.h"
+#include "decode.h"
+
+/* What the holder of an offer's metadata says to its worker: that it declines the offer, or asks for more time. */
+
+static const struct decode_field state_fields[] = {
+        DECODE_FIELD("status", DECODE_STATUS, true, struct ferry_offer_state, status),
+        DECODE_FIELD("expires_at", DECODE_TEXT, false, struct ferry_offer_state, expires_at),
+};
+
+static int state_decode(struct json_object *json, void *state, const char **ret_field)
+{
+        return decode_object(json, state_fields, FERRY_ARRAY_SIZE(state_fields), state, ret_field);
+}
+
+static int offer_call(struct ferry *f, struct request *request, struct ferry_offer_state *ret_state)
+{
+        struct ferry_offer_state state = { .status = -1 };
+        request->exchange.method = "POST";
+        request->repeatable = true;
+        int r = call_decode(f, request, state_decode, &state, NULL);
+        if (r == 0 && ret_state)
+                *ret_state = state;
+        return r;
+}
+
+static void offer_body(struct request *request, const char *body)
+{
+        request->exchange.content_type = "application/json";
+        request->exchange.body = body;
+        request->exchange.size = strlen(body);
+}
+
+/* ---- to the worker itself ---- */
+
+/* Sends a request to POST …/{id}{verb} with the key, which is required. */
+static int offer_tell(struct ferry *f, const char *id, const char *key, const char *verb, struct request *request,
+                      struct ferry_offer_state *ret_state)
+{
+        FERRY_CLEANUP(path_clear) struct path path = { 0 };
+        FERRY_CLEANUP(cleanup_secret) char *authorization = NULL;
+        int r = key ? handle_authorization(key, &authorization) : -EKEYREJECTED;
+        if (r == -EKEYREJECTED)
+                return problem_argument(f, "the key is missing, or has a character that a header cannot carry");
+        if (r == 0)
+                r = call_path(f, "/v1/operations/", id, verb, &path);
+        if (r < 0)
+                return r;
+        request->exchange.path = path.text.data;
+        request->authorization = authorization;
+        return offer_call(f, request, ret_state);
+}
+
+int ferry_decline_operation(struct ferry *f, const char *id, const char *key, struct ferry_offer_state *ret_state)
+{
+        char random[CLIENT_KEY_TEXT_SIZE], transfer[64];
+        const char *const headers[] = { transfer, NULL };
+        struct request request = { .exchange = { .headers = headers } };
+        int r = call_key(random);
+        if (r < 0)
+                return r;
+        /* So that a repeated request declines no second use. */
+        snprintf(transfer, sizeof(transfer), "Ferry-Transfer: xfr_%.16s", random);
+        return offer_tell(f, id, key, "/decline", &request, ret_state);
+}
+
+int ferry_renew_by_key(struct ferry *f, const char *id, const char *key, uint64_t ttl_ms,
+                       struct ferry_offer_state *ret_state)
+{
+        struct request request = { 0 };
+        char body[48];
+        if (ttl_ms) {
+                snprintf(body, sizeof(body), "{\"ttl_ms\":%" PRIu64 "}", ttl_ms);
+                offer_body(&request, body);
+        }
+        return offer_tell(f, id, key, "/renew", &request, ret_state);
+}
