@@ -12,6 +12,8 @@
 
 /* What the holder of an offer's metadata says to its worker: that it declines the offer, or asks for more time. */
 
+enum { OFFER_WAIT_MS = 30000 }; /* the worker answers by then: it connects, and may then try HTTP */
+
 static const struct decode_field state_fields[] = {
         DECODE_FIELD("status", DECODE_STATUS, true, struct ferry_offer_state, status),
         DECODE_FIELD("expires_at", DECODE_TEXT, false, struct ferry_offer_state, expires_at),
@@ -83,4 +85,40 @@ int ferry_renew_by_key(struct ferry *f, const char *id, const char *key, uint64_
                 offer_body(&request, body);
         }
         return offer_tell(f, id, key, "/renew", &request, ret_state);
+}
+
+/* ---- through a worker that reaches that one ---- */
+
+/* The metadata are JSON, and stand in the body as they are; ttl_ms 0 = not given. */
+static int offer_tell_remote(struct ferry *f, const char *path, const char *metadata, uint64_t ttl_ms,
+                             struct ferry_offer_state *ret_state)
+{
+        char random[CLIENT_KEY_TEXT_SIZE], transfer[64], ttl[48] = "";
+        const char *const headers[] = { transfer, NULL };
+        struct request request = { .exchange = { .path = path, .headers = headers, .wait_ms = OFFER_WAIT_MS } };
+        FERRY_CLEANUP(cleanup_secret) char *body = NULL;
+        int r = call_key(random);
+        if (r < 0)
+                return r;
+        if (!metadata || !*metadata)
+                return problem_argument(f, "there are no metadata");
+        snprintf(transfer, sizeof(transfer), "Ferry-Transfer: xfr_%.16s", random);
+        if (ttl_ms)
+                snprintf(ttl, sizeof(ttl), ",\"ttl_ms\":%" PRIu64, ttl_ms);
+        if (asprintf(&body, "{\"remote_metadata\":%s%s}", metadata, ttl) < 0) {
+                body = NULL;
+                return -ENOMEM;
+        }
+        offer_body(&request, body);
+        return offer_call(f, &request, ret_state);
+}
+
+int ferry_decline_remote(struct ferry *f, const char *metadata, struct ferry_offer_state *ret_state)
+{
+        return offer_tell_remote(f, "/v1/operations/decline", metadata, 0, ret_state);
+}
+
+int ferry_renew_remote(struct ferry *f, const char *metadata, uint64_t ttl_ms, struct ferry_offer_state *ret_state)
+{
+        return offer_tell_remote(f, "/v1/operations/renew", metadata, ttl_ms, ret_state);
 }

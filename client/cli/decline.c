@@ -61,16 +61,14 @@ static int held_open(struct cli *cli, const char *text, struct held *held)
         ferry_key_format(held->metadata->key, held->key);
         if (held->remote.worker.ferry)
                 return CLI_OK;
-        if (!*held->metadata->http)
-                return cli_problem("the worker %s serves no HTTP, by which the offer could be declined or renewed",
-                                   held->metadata->worker);
-        return cli_worker_named(cli, held->metadata->http, WORKER_ITSELF, &held->worker);
+        return *held->metadata->http ? cli_worker_named(cli, held->metadata->http, WORKER_ITSELF, &held->worker)
+                                     : cli_connect(cli);
 }
 
-/* The worker of the offer. */
+/* The worker of the offer; NULL = its metadata name no URL. */
 static const struct cli_worker *held_worker(const struct held *held)
 {
-        return held->remote.worker.ferry ? &held->remote.worker : &held->worker;
+        return held->remote.worker.ferry ? &held->remote.worker : held->worker.ferry ? &held->worker : NULL;
 }
 
 static int held_print(const struct cli *cli, const struct ferry_offer_state *state)
@@ -97,7 +95,9 @@ int cli_run_decline(struct cli *cli, int argc, char **argv)
         int status = held_open(cli, argv[1], &held);
         if (status == CLI_OK) {
                 const struct cli_worker *worker = held_worker(&held);
-                status = cli_result(worker, ferry_decline_operation(worker->ferry, held.id, held.key, &state));
+                int r = worker ? ferry_decline_operation(worker->ferry, held.id, held.key, &state)
+                               : ferry_decline_remote(cli->worker.ferry, held.remote.metadata, &state);
+                status = cli_result(worker ? worker : &cli->worker, r);
         }
         if (status == CLI_OK)
                 status = held_print(cli, &state);
@@ -112,8 +112,9 @@ int cli_run_renew(struct cli *cli, int argc, char **argv)
         int status = held_open(cli, argv[1], &held);
         if (status == CLI_OK) {
                 const struct cli_worker *worker = held_worker(&held);
-                status = cli_result(worker,
-                                    ferry_renew_by_key(worker->ferry, held.id, held.key, cli->ttl_ms, &state));
+                int r = worker ? ferry_renew_by_key(worker->ferry, held.id, held.key, cli->ttl_ms, &state)
+                               : ferry_renew_remote(cli->worker.ferry, held.remote.metadata, cli->ttl_ms, &state);
+                status = cli_result(worker ? worker : &cli->worker, r);
         }
         if (status == CLI_OK)
                 status = held_print(cli, &state);

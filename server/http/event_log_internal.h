@@ -23,6 +23,7 @@ struct level {
 };
 
 struct event_log {
+        atomic_uint refs;
         uint64_t epoch;
         size_t kept;
         struct metric *published[EVENT_TYPE_COUNT];
@@ -31,8 +32,7 @@ struct event_log {
         pthread_mutex_t lock; /* guards all below */
         struct event *events; /* the ring: kept + 1, one of which is being written */
         uint64_t newest;      /* its number; 0 = none */
-        void (*told)(void *context);
-        void *told_context;
+        struct event_listener *listeners; /* utlist */
 };
 
 /* ---- under the lock: */

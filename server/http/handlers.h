@@ -33,6 +33,8 @@ void delete_operation(struct http_request *request);
 void cancel_operation(struct http_request *request);
 void renew_operation(struct http_request *request);
 void decline_operation(struct http_request *request);
+void decline_remote(struct http_request *request);
+void renew_remote(struct http_request *request); /* in decline_remote.c */
 void get_operation_metadata(struct http_request *request);
 void get_operation_content(struct http_request *request);
 void put_operation_content(struct http_request *request);

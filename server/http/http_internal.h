@@ -11,6 +11,7 @@
 
 #include "base/address.h"
 #include "credentials.h"
+#include "events.h"
 #include "http/server.h"
 #include "life.h"
 
@@ -47,6 +48,7 @@ struct http_dispatch {
 /* Fixed after http_server_new, except atomics and members that have their own lock. */
 struct http_server {
         struct http_config config;
+        struct event_listener listener; /* of the events */
         size_t n_listeners;
         struct http_listener *listeners;
         size_t n_threads;

@@ -61,17 +61,19 @@ static void renew_for_holder(struct http_request *request)
         struct ferry_json_writer writer = { 0 };
         struct operation_view view;
         uint64_t ttl_ms = 0, expires_unix_ms;
+        enum ferry_status status;
 
         if (!content_find(request, &view) || !decode(request, &ttl_ms))
                 return;
-        int error = operation_keep(request->server->config.operations, request->operation, ttl_ms, &expires_unix_ms);
+        int error = operation_keep(request->server->config.operations, request->operation, ttl_ms, &status,
+                                   &expires_unix_ms);
         if (error) {
                 refuse(request, error);
                 return;
         }
         operation_get_view(request->server->config.operations, request->operation, &view);
         (void)request_etag(request, view.revision);
-        operation_json_offer(&writer, view.status, expires_unix_ms);
+        operation_json_offer(&writer, status, expires_unix_ms);
         request_answer_json(request, 200, &writer);
 }
 

@@ -76,7 +76,7 @@ int operation_decline(struct operation_store *store, struct operation *operation
 }
 
 int operation_keep(struct operation_store *store, struct operation *operation, uint64_t ttl_ms,
-                   uint64_t *ret_expires_unix_ms)
+                   enum ferry_status *ret_status, uint64_t *ret_expires_unix_ms)
 {
         struct deferred_actions deferred = { 0 };
         const uint64_t now_us = clock_now_us();
@@ -99,7 +99,42 @@ int operation_keep(struct operation_store *store, struct operation *operation, u
                 r = deadline_arm(operation);
                 operation_bump_often(operation, &deferred);
         }
+        *ret_status = operation->status;
         *ret_expires_unix_ms = operation->expires_unix_ms;
         store_unlock(store, &deferred);
+        return r;
+}
+
+/* ---- over a link ---- */
+
+static int notice_take(struct operation *operation, const struct engine_notice *notice, int *ret_status,
+                       uint64_t *ret_left_ms)
+{
+        enum ferry_status status = operation->status;
+        uint64_t expires_ms = 0, now_ms;
+        int r;
+
+        if (!ferry_kind_is_passive((int)operation->kind))
+                return FERRY_E_STALE_METADATA;
+        if (!ferry_key_equal(notice->key, operation->key))
+                return FERRY_E_PEER_REFUSED;
+        r = notice->renews ? operation_keep(operation->store, operation, notice->ttl_ms, &status, &expires_ms)
+                           : operation_decline(operation->store, operation, notice->transfer, &status);
+        now_ms = clock_unix_ms();
+        *ret_status = (int)status;
+        *ret_left_ms = expires_ms > now_ms ? expires_ms - now_ms : 0;
+        return r;
+}
+
+/* Thread: the engine's. Without the key a peer learns no more than that the operation exists. */
+int operation_store_notice(void *store, const struct engine_notice *notice, int *ret_status, uint64_t *ret_left_ms)
+{
+        struct operation *operation;
+        int r;
+
+        if (operation_find(store, notice->operation, &operation) != OPERATION_FOUND)
+                return FERRY_E_STALE_METADATA;
+        r = notice_take(operation, notice, ret_status, ret_left_ms);
+        (void)operation_unref(operation);
         return r;
 }

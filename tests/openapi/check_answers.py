@@ -213,6 +213,12 @@ def converse(call, a, b):
     call(a, "getOperation", 200, held["id"])
     if call(a, "declineOperation", 200, held["id"], **key) != {"status": "CANCELLED"}:
         call.faults.append("a declined offer goes on")
+    held = call(a, "createOperation", 201, query="?include=metadata", body=dict(offer, renew_max_ms=900000))
+    remote = {"remote_metadata": held["metadata"]}
+    call(b, "renewRemote", 200, body=dict(remote, ttl_ms=800000))
+    call(b, "declineRemote", 200, body=remote)
+    call(b, "renewRemote", 410, body=remote)
+    call(b, "declineRemote", 400, body={"remote_metadata": {}})
     call(b, "createPeer", 200, body={"url": a.url})
     call(a, "listPeers", 200)
     call(b, "listPeers", 200, query="?limit=1")

@@ -73,6 +73,16 @@ class TestOffer(unittest.TestCase):
         self.assertGreaterEqual(ferry.renew(offer.metadata), second)
         self.assertIn("renew_max_ms", self.fails("forbidden", ferry.renew, self.client.offer(self.region)).detail)
 
+    def test_through_a_worker(self):
+        other = support.Daemon()
+        self.addCleanup(other.close)
+        with ferry.Client(other.url) as client:
+            offer = self.client.offer(self.region, ttl_ms=60_000, renew_max_ms=120_000)
+            self.assertEqual(client.renew(offer, 100_000)[:10], self.refresh(offer).body["expires_at"][:10])
+            self.assertEqual(client.decline(offer.metadata), "CANCELLED")
+            self.assertEqual(self.refresh(offer).body["error"]["code"], "declined")
+            self.fails("forbidden", client.renew, self.client.offer(self.region).metadata)
+
     def test_what_is_no_metadata(self):
         good = self.client.offer(self.region).metadata
         for bad in ("", "x", "[]", "{}", b"\xff", 5, dict(good, nixl_metadata="b64:"), dict(good, nixl_metadata=5),

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "connect_fixture.h"
 
+#include <ferry/status.h>
+
 #include "base/clock.h"
 #include "base/util.h"
 #include "local_directory.h"
@@ -26,6 +28,18 @@ static int grant(void *context, const struct engine_claim_request *request, stru
         return 0;
 }
 
+/* Thread: the end's own; the answer makes what it writes visible to the test. */
+static int note(void *context, const struct engine_notice *notice, int *ret_status, uint64_t *ret_left_ms)
+{
+        struct end *end = context;
+
+        end->noticed = *notice;
+        end->n_noticed++;
+        *ret_status = FERRY_CANCELLED;
+        *ret_left_ms = notice->ttl_ms + 5;
+        return end->refuses;
+}
+
 void end_start(struct end *end, bool local, bool network, size_t size)
 {
         struct engine_config config = {
@@ -36,7 +50,7 @@ void end_start(struct end *end, bool local, bool network, size_t size)
                 .transports = network ? "tcp,self" : NULL,
                 .grace_ms = 500,
                 .connect_ms = CONNECT_MS,
-                .operations = { .claim = grant, .context = end },
+                .operations = { .claim = grant, .notice = note, .context = end },
         };
 
         assert_int_equal(engine_new(&config, &end->engine), 0);
@@ -123,7 +137,7 @@ void await(struct world *w, int connected, int ended)
 void ask(struct world *w, uint64_t epoch, const char *data)
 {
         struct engine_connect spec = {
-                .peer.epoch = epoch, .peer.data = data, .context = w, .connected = on_connected
+                .peer.epoch = epoch, .peer.data = data, .notice = w->notice, .context = w, .connected = on_connected
         };
 
         assert_int_equal(engine_connect(w->ends[0].engine, &spec), 0);

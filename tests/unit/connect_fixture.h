@@ -17,6 +17,8 @@ struct end {
         const char *name;
         struct engine *engine;
         struct memory *registered;
+        struct engine_notice noticed; /* the latest that it was told */
+        int n_noticed, refuses;       /* how many, and the error with which it answers */
         struct segment segment;
 };
 
@@ -26,6 +28,7 @@ struct world {
         pthread_cond_t changed;
         uint64_t started_us, ended_us;
         bool has_fallback;    /* of the transfers that are started */
+        struct engine_notice notice; /* of those that are asked to connect; operation 0 = none */
         int connected, ended; /* how often, and what was said last: */
         struct engine_connection connection;
         struct engine_outcome outcome;

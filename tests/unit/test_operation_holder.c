@@ -135,6 +135,13 @@ WITH_STORE(many_declines_are_told_apart)
 
 /* ---- keeping ---- */
 
+static int keep(struct fixture *f, struct operation *operation, uint64_t ttl_ms, uint64_t *ret_expires)
+{
+        enum ferry_status status;
+
+        return operation_keep(f->store, operation, ttl_ms, &status, ret_expires);
+}
+
 /* Milliseconds from its creation to the time at which it expires. */
 static uint64_t life_ms(struct fixture *f, struct operation *operation)
 {
@@ -148,8 +155,8 @@ WITH_STORE(nobody_but_its_owner_keeps_one_without_leave)
         struct operation *operation = make_kept(f, 0);
         uint64_t expires;
 
-        assert_int_equal(operation_keep(f->store, operation, 0, &expires), FERRY_E_FORBIDDEN);
-        assert_int_equal(operation_keep(f->store, make(f, FERRY_READ), 0, &expires), FERRY_E_NOT_PASSIVE);
+        assert_int_equal(keep(f, operation, 0, &expires), FERRY_E_FORBIDDEN);
+        assert_int_equal(keep(f, make(f, FERRY_READ), 0, &expires), FERRY_E_NOT_PASSIVE);
         assert_int_equal(operation_renew(f->store, operation, 2 * TTL_MS), 0);
 }
 
@@ -163,15 +170,15 @@ WITH_STORE(a_holder_moves_the_end_within_its_leave)
         assert_int_equal(metadata->expires_ms, created + RENEW_MAX_MS);
         (void)ferry_metadata_free(metadata);
         assert_in_range(life_ms(f, operation), TTL_MS, TTL_MS + 1000);
-        assert_int_equal(operation_keep(f->store, operation, 1, &expires), 0); /* never back */
+        assert_int_equal(keep(f, operation, 1, &expires), 0); /* never back */
         assert_in_range(expires - created, TTL_MS, TTL_MS + 1000);
-        assert_int_equal(operation_keep(f->store, operation, 2 * TTL_MS, &expires), 0);
+        assert_int_equal(keep(f, operation, 2 * TTL_MS, &expires), 0);
         assert_in_range(expires - created, 2 * TTL_MS, 2 * TTL_MS + 1000);
         assert_int_equal(expires, look(f, operation).expires_unix_ms);
         assert_int_equal(look(f, operation).ttl_ms, TTL_MS);
-        assert_int_equal(operation_keep(f->store, operation, UINT64_MAX, &expires), 0);
+        assert_int_equal(keep(f, operation, UINT64_MAX, &expires), 0);
         assert_in_range(expires - created, RENEW_MAX_MS - 1000, RENEW_MAX_MS + 1);
-        assert_int_equal(operation_keep(f->store, operation, 0, &expires), 0);
+        assert_int_equal(keep(f, operation, 0, &expires), 0);
         assert_int_equal(expires, look(f, operation).expires_unix_ms);
 }
 
@@ -189,15 +196,15 @@ WITH_STORE(a_kept_one_lives_on_and_ends_at_the_latest_time)
         uint64_t expires;
 
         move_clock(f, TTL_MS - 10000);
-        assert_int_equal(operation_keep(f->store, operation, 0, &expires), 0);
+        assert_int_equal(keep(f, operation, 0, &expires), 0);
         move_clock(f, 20000);
         assert_int_equal(look(f, other).error, FERRY_E_EXPIRED);
-        assert_int_equal(operation_keep(f->store, other, 0, &expires), FERRY_E_GONE);
+        assert_int_equal(keep(f, other, 0, &expires), FERRY_E_GONE);
         assert_int_equal(look(f, operation).status, FERRY_INITIALIZED);
         move_clock(f, 35000);
-        assert_int_equal(operation_keep(f->store, operation, 0, &expires), 0);
+        assert_int_equal(keep(f, operation, 0, &expires), 0);
         move_clock(f, 40000); /* of 145 s since its creation, 40 since it was kept */
-        assert_int_equal(operation_keep(f->store, operation, 0, &expires), 0);
+        assert_int_equal(keep(f, operation, 0, &expires), 0);
         assert_int_equal(look(f, operation).status, FERRY_INITIALIZED);
         move_clock(f, 10000);
         assert_int_equal(look(f, operation).status, FERRY_CANCELLED);
@@ -210,7 +217,7 @@ WITH_STORE(a_declined_one_is_not_kept)
         uint64_t expires;
 
         assert_declines(f, operation, 0, 0, FERRY_CANCELLED);
-        assert_int_equal(operation_keep(f->store, operation, 0, &expires), FERRY_E_GONE);
+        assert_int_equal(keep(f, operation, 0, &expires), FERRY_E_GONE);
         assert_int_equal(look(f, operation).error, FERRY_E_DECLINED);
 }
 
@@ -252,7 +259,7 @@ static void *race_keep(void *argument)
         uint64_t expires;
 
         pthread_barrier_wait(&race->barrier);
-        race->kept = operation_keep(race->f->store, race->operation, 1, &expires);
+        race->kept = keep(race->f, race->operation, 1, &expires);
         return NULL;
 }
 

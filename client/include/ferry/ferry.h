@@ -645,6 +645,17 @@ int ferry_renew_by_key(struct ferry *f, const char *id, const char *key, uint64_
                        struct ferry_offer_state *ret_state);
 
 /*
+ * ferry_decline_operation() of another worker's operation, with its metadata as JSON text, for programs that do not
+ * reach that worker: the worker of the handle says it, by its link to that one or over HTTP.
+ * Errors: as ferry_decline_operation(); FERRY_E_INVALID_METADATA; FERRY_E_PROTOCOL_MISMATCH; FERRY_E_PEER_UNREACHABLE;
+ * FERRY_E_PEER_REFUSED: the key; FERRY_E_GONE: also of one that is no longer known.
+ */
+int ferry_decline_remote(struct ferry *f, const char *metadata, struct ferry_offer_state *ret_state);
+
+/* ferry_renew_by_key() in the same way. Errors: as ferry_decline_remote() and ferry_renew_by_key(). */
+int ferry_renew_remote(struct ferry *f, const char *metadata, uint64_t ttl_ms, struct ferry_offer_state *ret_state);
+
+/*
  * The metadata of a passive operation as JSON text, a secret, for ferry_secret_free().
  * Errors: FERRY_E_NOT_FOUND; FERRY_E_GONE: it is terminal; FERRY_E_NOT_PASSIVE.
  */

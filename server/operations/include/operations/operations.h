@@ -161,6 +161,8 @@ struct operation_store *operation_store_free(struct operation_store *store);
 
 /* For struct engine_config: answers the first request of a peer's transfer. context is the store. */
 int operation_store_claim(void *store, const struct engine_claim_request *request, struct engine_claim *ret_claim);
+/* The same: answers a notice of a peer. */
+int operation_store_notice(void *store, const struct engine_notice *notice, int *ret_status, uint64_t *ret_left_ms);
 /* The same: tells of the operations that the engine has started or ended, and wakes their waiters. */
 void operation_store_wake_waiters(void *store);
 
@@ -316,11 +318,11 @@ int operation_decline(struct operation_store *store, struct operation *operation
 
 /*
  * The holder will use it later: moves its expiry to ttl_ms from now (0 = as at creation), but not beyond renew_max_ms
- * from its creation, and never back. 0 with what it is now, in Unix milliseconds; FERRY_E_NOT_PASSIVE;
+ * from its creation, and never back. 0 with its status, and its expiry in Unix milliseconds; FERRY_E_NOT_PASSIVE;
  * FERRY_E_FORBIDDEN (it has no renew_max_ms); FERRY_E_GONE (terminal or being cancelled); -ENOMEM.
  */
 int operation_keep(struct operation_store *store, struct operation *operation, uint64_t ttl_ms,
-                   uint64_t *ret_expires_unix_ms);
+                   enum ferry_status *ret_status, uint64_t *ret_expires_unix_ms);
 
 /* ---- waiting ---- */
 
