@@ -127,10 +127,13 @@ static void answer_error(struct http_request *request, int error, const char *de
         case FERRY_E_DRAINING:
         case FERRY_E_TIMEOUT:
         case FERRY_E_INVALID_PARAMETER: /* its URL */
+        case FERRY_E_INVALID_METADATA:  /* its answer */
         case FERRY_E_TRANSFER_FAILED:
                 error = FERRY_E_PEER_UNREACHABLE;
                 break;
         default:
+                if (!ferry_error_http(error))
+                        error = FERRY_E_PEER_UNREACHABLE;
                 break;
         }
         request_problem(request, error, *detail ? "%s" : NULL, detail);
