@@ -21,7 +21,7 @@ struct ferry_worker_operation {
         struct operation *operation;   /* a reference */
         char id[FERRY_WORKER_ID_SIZE];
 
-        pthread_mutex_t lock; /* guards what follows; before the store's */
+        pthread_mutex_t lock;           /* guards what follows; before the store's */
         struct metadata_text *metadata; /* the latest; NULL = not asked for yet */
         bool metadata_old;              /* it was renewed since */
         /* Texts returned by the getters. */

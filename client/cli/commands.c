@@ -30,8 +30,10 @@ const struct cli_command cli_commands[] = {
           "the bytes.",
           2, COMMAND_MANY, cli_run_spread },
         { "decline", "METADATA", "say that an offer will not be used: it ends at once",
-          "METADATA is a file, - for standard input, or the URL that ferry offer or accept prints. No worker of one's own "
-          "is needed: the worker that the metadata name is asked, with the key in them; if it serves no HTTP, by way of "
+          "METADATA is a file, - for standard input, or the URL that ferry offer or accept prints. No worker of one's "
+          "own "
+          "is needed: the worker that the metadata name is asked, with the key in them; if it serves no HTTP, by way "
+          "of "
           "the worker of --url. Prints what became of the offer: "
           "CANCELLED, or how it had ended before. Of an offer with several uses, one is taken.",
           1, 1, cli_run_decline },

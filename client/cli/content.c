@@ -250,9 +250,9 @@ int content_slurp(const char *name, size_t max, char **ret_data, size_t *ret_siz
         explicit_bzero(piece, sizeof(piece));
         if (n < 0 || total > max) {
                 free(data);
-                return cli_is_silent((int)n) ? CLI_PROBLEM
-                                             : cli_usage_error("%s: %s", input.name,
-                                                               n < 0 ? strerror((int)-n) : "too large");
+                return cli_is_silent((int)n)
+                               ? CLI_PROBLEM
+                               : cli_usage_error("%s: %s", input.name, n < 0 ? strerror((int)-n) : "too large");
         }
         *ret_data = data;
         *ret_size = size;

@@ -23,8 +23,8 @@ int content_open(const char *file, struct content_input *ret_input);
 int content_open_any(const char *file, struct content_input *ret_input);
 void content_close(struct content_input *input);
 
-/* All of a file, "-" = standard input, at most max bytes, for free(), with a NUL behind. CLI_OK or CLI_USAGE; CLI_PROBLEM
- * after a signal. */
+/* All of a file, "-" = standard input, at most max bytes, for free(), with a NUL behind. CLI_OK or CLI_USAGE;
+ * CLI_PROBLEM after a signal. */
 int content_slurp(const char *name, size_t max, char **ret_data, size_t *ret_size);
 
 /*

@@ -16,8 +16,8 @@ int cli_run_post(struct cli *cli, int argc, char **argv)
                 exchange.body = body;
                 exchange.size = strlen(body);
                 if (*body == '@' || strcmp(body, "-") == 0) {
-                        int status = content_slurp(*body == '@' ? body + 1 : body, POST_BODY_MAX, &data,
-                                                   &exchange.size);
+                        int status =
+                                content_slurp(*body == '@' ? body + 1 : body, POST_BODY_MAX, &data, &exchange.size);
                         if (status != CLI_OK)
                                 return status;
                         exchange.body = data;

@@ -28,8 +28,8 @@
 enum { WAIT_MS = 30000 /* longer than connecting, and HTTP after it */ };
 
 /*
- * A notice under way. References: the request's, and that of the work, which is bounded in time, and touches neither the
- * server nor the request.
+ * A notice under way. References: the request's, and that of the work, which is bounded in time, and touches neither
+ * the server nor the request.
  */
 struct telling {
         atomic_uint references;
@@ -67,10 +67,9 @@ static int telling_begin(const struct http_connector *connector, const struct fe
                 return -ENOMEM;
         atomic_init(&telling->references, 2);
         latch_init(&telling->over);
-        spec.peer = (struct engine_peer){ .epoch = metadata->epoch,
-                                          .data = metadata->data,
-                                          .name = metadata->worker,
-                                          .url = metadata->http };
+        spec.peer = (struct engine_peer){
+                .epoch = metadata->epoch, .data = metadata->data, .name = metadata->worker, .url = metadata->http
+        };
         spec.notice.operation = metadata->operation;
         memcpy(spec.notice.key, metadata->key, sizeof(spec.notice.key));
         r = connector->connect(connector->context, &spec);
@@ -92,7 +91,8 @@ struct body {
 };
 
 /* false: answered. */
-static bool decode(struct http_request *request, bool renews, struct ferry_metadata **ret_metadata, uint64_t *ret_ttl_ms)
+static bool decode(struct http_request *request, bool renews, struct ferry_metadata **ret_metadata,
+                   uint64_t *ret_ttl_ms)
 {
         const uint64_t ttl_ms_max = request->server->config.operation_limits->ttl_ms_max;
         const struct ferry_json_field fields[] = {

@@ -29,9 +29,9 @@ struct event_log {
         struct metric *published[EVENT_TYPE_COUNT];
         struct metric_family *near;
         struct level levels[EVENT_LIMIT_COUNT];
-        pthread_mutex_t lock; /* guards all below */
-        struct event *events; /* the ring: kept + 1, one of which is being written */
-        uint64_t newest;      /* its number; 0 = none */
+        pthread_mutex_t lock;             /* guards all below */
+        struct event *events;             /* the ring: kept + 1, one of which is being written */
+        uint64_t newest;                  /* its number; 0 = none */
         struct event_listener *listeners; /* utlist */
 };
 

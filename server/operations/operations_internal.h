@@ -119,7 +119,7 @@ struct operation {
         int stop_reason; /* why the data plane was (or will be) told to end the transfers; 0 = it was not */
         uint32_t n_active;
         uint32_t n_completed;
-        uint32_t n_declined;        /* of several uses */
+        uint32_t n_declined;       /* of several uses */
         struct declined *declined; /* by which transfers; owned; NULL = none */
         uint64_t revision;
         uint64_t told_us;     /* when the observer was last told of frequent changes */

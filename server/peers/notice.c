@@ -31,7 +31,8 @@ static int classify_status(long status, char detail[EASY_DETAIL_SIZE])
                 const char *why;
         } rows[] = {
                 { 401, FERRY_E_PEER_REFUSED, "the peer does not take the key of the metadata" },
-                { 403, FERRY_E_FORBIDDEN, "the key is not that of the operation, or its owner lets no holder renew it" },
+                { 403, FERRY_E_FORBIDDEN,
+                  "the key is not that of the operation, or its owner lets no holder renew it" },
                 { 404, FERRY_E_STALE_METADATA, "the peer no longer has this operation" },
                 { 409, FERRY_E_ALREADY_CLAIMED, "a peer is moving its bytes, or no use of it is left" },
                 { 410, FERRY_E_GONE, "the operation has ended" },
@@ -69,7 +70,8 @@ static int classify_body(const char *text, size_t size, struct ferry_metadata **
 {
         struct json_object *json = NULL;
         int r = ferry_json_parse(text, size, &json, errors);
-        const char *word = r ? NULL : field_text(json, "status", 32), *time = r ? NULL : field_text(json, "expires_at", 64);
+        const char *word = r ? NULL : field_text(json, "status", 32),
+                   *time = r ? NULL : field_text(json, "expires_at", 64);
         int status = word ? ferry_status_from_name(word) : -1;
         struct ferry_metadata *metadata = r || status < 0 ? NULL : calloc(1, sizeof(*metadata));
 

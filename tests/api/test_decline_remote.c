@@ -120,7 +120,8 @@ ON_WORKER(what_a_request_must_have)
                 assert_problem(w, "POST", paths[i], "{\"remote_metadata\":{}}", 400, "invalid-metadata", NULL);
                 assert_problem(w, "POST", paths[i], "{\"remote_metadata\":\"x\"}", 400, "invalid-parameter",
                                "/remote_metadata");
-                assert_problem(w, "POST", paths[i], text_format("%s,\"other\":1}", good), 400, "unknown-field", "/other");
+                assert_problem(w, "POST", paths[i], text_format("%s,\"other\":1}", good), 400, "unknown-field",
+                               "/other");
                 assert_problem(w, "GET", paths[i], NULL, 405, "method-not-allowed", NULL);
                 assert_problem(w, "POST", paths[i], text_format("%s,\"ttl_ms\":0}", good), 400,
                                i ? "invalid-parameter" : "unknown-field", "/ttl_ms");

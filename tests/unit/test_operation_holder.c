@@ -13,9 +13,8 @@ static struct operation *make_kept(struct fixture *f, uint64_t renew_max_ms)
         struct operation *operation = NULL;
 
         assert_int_equal(make_spec(f,
-                                   &(struct operation_spec){ .kind = FERRY_READABLE,
-                                                             .ttl_ms = TTL_MS,
-                                                             .renew_max_ms = renew_max_ms },
+                                   &(struct operation_spec){
+                                           .kind = FERRY_READABLE, .ttl_ms = TTL_MS, .renew_max_ms = renew_max_ms },
                                    &operation),
                          0);
         return operation;
@@ -312,9 +311,8 @@ WITH_STORE(a_renewal_and_the_expiry_agree)
                 struct operation_view v;
 
                 assert_int_equal(make_spec(f,
-                                           &(struct operation_spec){ .kind = FERRY_READABLE,
-                                                                     .ttl_ms = 1 + i % 2,
-                                                                     .renew_max_ms = 5 },
+                                           &(struct operation_spec){
+                                                   .kind = FERRY_READABLE, .ttl_ms = 1 + i % 2, .renew_max_ms = 5 },
                                            &race.operation),
                                  0);
                 race_run(&race, (void *(*const[2])(void *)){ race_keep, race_keep });

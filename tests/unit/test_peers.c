@@ -533,7 +533,8 @@ TEST(a_notice_is_a_post_with_the_key)
         assert_non_null(strstr(request, "POST /base/v1/operations/op_00000000000000ab/decline HTTP/1.1\r\n"));
         assert_non_null(strstr(request, "\r\nAuthorization: Bearer AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE\r\n"));
         assert_non_null(strstr(request, "\r\nFerry-Transfer: xfr_00000000000000cd\r\n"));
-        answer = notice_to(STATE("{\"status\":\"INITIALIZED\",\"expires_at\":\"2999-01-01T00:00:00.000Z\"}"), true, &request);
+        answer = notice_to(STATE("{\"status\":\"INITIALIZED\",\"expires_at\":\"2999-01-01T00:00:00.000Z\"}"), true,
+                           &request);
         assert_int_equal(answer.error, 0);
         assert_int_equal(answer.status, FERRY_INITIALIZED);
         assert_in_range(answer.left_ms, UINT64_C(30000000000000), UINT64_C(31000000000000));

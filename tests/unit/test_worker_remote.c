@@ -132,8 +132,9 @@ TEST_WITH(an_offer_is_kept, setup, teardown)
         assert_int_equal(ferry_worker_renew(b.worker, metadata_of(offer), 7200000, WAIT_MS, &left_ms), 0);
         assert_in_range(left_ms, 3590000, 3600000);
         assert_int_equal(ferry_worker_renew(b.worker, metadata_of(other), 0, WAIT_MS, NULL), FERRY_E_FORBIDDEN);
-        assert_int_equal(ferry_worker_request_set(keep_request(ferry_worker_request_new(FERRY_READ)), "renew_max_ms", "5"),
-                         FERRY_E_INVALID_PARAMETER);
+        assert_int_equal(
+                ferry_worker_request_set(keep_request(ferry_worker_request_new(FERRY_READ)), "renew_max_ms", "5"),
+                FERRY_E_INVALID_PARAMETER);
 }
 
 TEST_WITH(its_owner_renews_it, setup, teardown)

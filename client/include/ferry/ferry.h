@@ -474,8 +474,8 @@ struct ferry_operation_spec {
         const char *label;           /* the client's own, at most 64 bytes; NULL = none */
         uint64_t uses;               /* passive: transfers that it serves; 0 = one */
         const char *transports;      /* active: the only ones that may carry the bytes, "shm,tcp"; NULL = any */
-        const char *follow; /* readable: the id of a read that fills its descriptors; NULL = all bytes are there */
-        bool relay;         /* read: other operations will follow it */
+        const char *follow;    /* readable: the id of a read that fills its descriptors; NULL = all bytes are there */
+        bool relay;            /* read: other operations will follow it */
         uint64_t renew_max_ms; /* passive: how long its holders may keep it; 0 = they may not */
         uint64_t reserved[7];
 };
@@ -635,8 +635,8 @@ struct ferry_offer_state {
 int ferry_decline_operation(struct ferry *f, const char *id, const char *key, struct ferry_offer_state *ret_state);
 
 /*
- * Asks, as the holder of the metadata, for more time: the operation expires ttl_ms milliseconds from now (0 = as many as
- * at its creation), but not later than renew_max_ms after its creation, and not sooner than before. key is the
+ * Asks, as the holder of the metadata, for more time: the operation expires ttl_ms milliseconds from now (0 = as many
+ * as at its creation), but not later than renew_max_ms after its creation, and not sooner than before. key is the
  * notification_key of the metadata. *ret_state (may be NULL) says when it expires.
  * Errors: FERRY_E_FORBIDDEN: key, or the operation has no renew_max_ms; FERRY_E_NOT_FOUND; FERRY_E_GONE;
  * FERRY_E_NOT_PASSIVE; FERRY_E_INVALID_PARAMETER: ttl_ms; FERRY_E_DRAINING.

@@ -143,8 +143,8 @@ int ferry_worker_connect(struct ferry_worker *worker, const char *remote, int ti
 
 /*
  * Says, with the metadata of a peer's operation, that nobody will use it: the operation ends at once, CANCELLED with
- * FERRY_E_DECLINED, and of one with several uses one is taken. One that has ended stays as it is. Goes by the link to the
- * peer, else over HTTP by the rules of "allow-peer". Waits for the answer at most timeout_ms milliseconds (-1 = for
+ * FERRY_E_DECLINED, and of one with several uses one is taken. One that has ended stays as it is. Goes by the link to
+ * the peer, else over HTTP by the rules of "allow-peer". Waits for the answer at most timeout_ms milliseconds (-1 = for
  * ever; 0 = not at all); the attempt ends by itself, within about 15 s.
  *
  * FERRY_E_ALREADY_CLAIMED (a peer is moving its bytes, or no use is left); FERRY_E_PEER_REFUSED and FERRY_E_FORBIDDEN
@@ -155,10 +155,10 @@ int ferry_worker_connect(struct ferry_worker *worker, const char *remote, int ti
 int ferry_worker_decline(struct ferry_worker *worker, const char *metadata, int timeout_ms);
 
 /*
- * Asks in the same way for more time: the operation expires ttl_ms milliseconds from now (0 = as many as at its creation),
- * but not later than its renew_max_ms after its creation, and not sooner than before. *ret_left_ms (may be NULL) is when
- * it expires, in milliseconds from now. Errors as of ferry_worker_decline, and FERRY_E_FORBIDDEN where it has no
- * renew_max_ms.
+ * Asks in the same way for more time: the operation expires ttl_ms milliseconds from now (0 = as many as at its
+ * creation), but not later than its renew_max_ms after its creation, and not sooner than before. *ret_left_ms (may be
+ * NULL) is when it expires, in milliseconds from now. Errors as of ferry_worker_decline, and FERRY_E_FORBIDDEN where it
+ * has no renew_max_ms.
  */
 int ferry_worker_renew(struct ferry_worker *worker, const char *metadata, uint64_t ttl_ms, int timeout_ms,
                        uint64_t *ret_left_ms);
@@ -242,7 +242,8 @@ int ferry_worker_request_add_blocks(struct ferry_worker_request *request, const 
 /*
  * Sets the field of POST /v1/operations with that name: ("ttl_ms", "60000"), ("timeout_ms", "5000"), ("uses", "4"),
  * ("verify", "true"), ("layout", "stream"), ("transports", "shm,tcp"), ("label", "layer 7"), ("relay", "true"),
- * ("renew_max_ms", "120000"), ("follow", ferry_worker_operation_id(read)). FERRY_E_UNKNOWN_FIELD; FERRY_E_INVALID_PARAMETER.
+ * ("renew_max_ms", "120000"), ("follow", ferry_worker_operation_id(read)). FERRY_E_UNKNOWN_FIELD;
+ * FERRY_E_INVALID_PARAMETER.
  */
 int ferry_worker_request_set(struct ferry_worker_request *request, const char *name, const char *value);
 
@@ -366,8 +367,8 @@ struct ferry_worker_queue *ferry_worker_queue_free(struct ferry_worker_queue *qu
 
 /*
  * Watches what happens in the worker: what GET /v1/events tells. after is the id of an event (its "id"), after which it
- * begins; NULL = from now on. May be freed after the worker. FERRY_E_INVALID_PARAMETER (after is no event's id); -EMFILE,
- * -ENFILE, -ENOMEM.
+ * begins; NULL = from now on. May be freed after the worker. FERRY_E_INVALID_PARAMETER (after is no event's id);
+ * -EMFILE, -ENFILE, -ENOMEM.
  */
 int ferry_worker_events_new(struct ferry_worker *worker, const char *after, struct ferry_worker_events **ret_events);
 
@@ -378,8 +379,9 @@ int ferry_worker_events_new(struct ferry_worker *worker, const char *after, stru
 int ferry_worker_events_fd(const struct ferry_worker_events *events);
 
 /*
- * 1 with the next event, a JSON document as of GET /v1/events, valid until the next call; 0: there is none yet. The worker
- * keeps the last 2,048 events: who comes later is told {"type":"missed","missed":N}. -ENOMEM. One thread at a time.
+ * 1 with the next event, a JSON document as of GET /v1/events, valid until the next call; 0: there is none yet. The
+ * worker keeps the last 2,048 events: who comes later is told {"type":"missed","missed":N}. -ENOMEM. One thread at a
+ * time.
  */
 int ferry_worker_events_take(struct ferry_worker_events *events, const char **ret_json);
 

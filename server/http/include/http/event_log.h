@@ -58,8 +58,8 @@ int event_watch_new(struct event_log *log, const char *after, void (*told)(void 
 struct event_watch *event_watch_free(struct event_watch *watch);
 
 /*
- * The next event as GET /v1/events has it, for free(). A gap is {"type":"missed","missed":N}, or {"type":"restarted"} where
- * the id was of an earlier worker. 1; 0: there is none; -ENOMEM. One thread at a time.
+ * The next event as GET /v1/events has it, for free(). A gap is {"type":"missed","missed":N}, or {"type":"restarted"}
+ * where the id was of an earlier worker. 1; 0: there is none; -ENOMEM. One thread at a time.
  */
 int event_watch_take(struct event_watch *watch, char **ret_json);
 

@@ -176,9 +176,9 @@ struct operation_spec {
         uint32_t uses;   /* passive; how many transfers it serves; 0 and 1 = one, whose failure is the operation's */
         uint64_t ttl_ms; /* passive; 0 = default */
         uint64_t renew_max_ms; /* passive; its holders may keep it for so long from its creation on; 0 = they may not */
-        uint64_t timeout_ms; /* active; 0 = none */
-        bool verify;         /* active */
-        unsigned carriers;   /* active; of enum engine_carrier; 0 = whatever both sides have */
+        uint64_t timeout_ms;   /* active; 0 = none */
+        bool verify;           /* active */
+        unsigned carriers;     /* active; of enum engine_carrier; 0 = whatever both sides have */
         /*
          * Readable: a read of the same store that fills all of its bytes. The readable serves the bytes that have
          * arrived there and delays requests for the rest. It ends with the read's error if that fails. NULL = all bytes
@@ -309,9 +309,9 @@ int operation_renew(struct operation_store *store, struct operation *operation, 
 
 /*
  * The holder will not use it. An operation with one use ends, CANCELLED with DECLINED; of several, one is used up: the
- * last one ends the operation, COMPLETE if another has moved its bytes. transfer: the id of the transfer that the holder
- * gives up; one that was declined before changes nothing, and 0 is none. 0 with *ret_status, also of one that has ended;
- * FERRY_E_NOT_PASSIVE; FERRY_E_ALREADY_CLAIMED (a peer is moving its bytes, or no use is left).
+ * last one ends the operation, COMPLETE if another has moved its bytes. transfer: the id of the transfer that the
+ * holder gives up; one that was declined before changes nothing, and 0 is none. 0 with *ret_status, also of one that
+ * has ended; FERRY_E_NOT_PASSIVE; FERRY_E_ALREADY_CLAIMED (a peer is moving its bytes, or no use is left).
  */
 int operation_decline(struct operation_store *store, struct operation *operation, uint64_t transfer,
                       enum ferry_status *ret_status);
