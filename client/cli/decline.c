@@ -71,6 +71,12 @@ static const struct cli_worker *held_worker(const struct held *held)
         return held->remote.worker.ferry ? &held->remote.worker : held->worker.ferry ? &held->worker : NULL;
 }
 
+/* As cli_result(): what is forbidden is so to whoever has the key, and no token would help. */
+static int held_result(const struct cli_worker *worker, int r)
+{
+        return r == FERRY_E_FORBIDDEN ? cli_problem("%s", ferry_last_message(worker->ferry)) : cli_result(worker, r);
+}
+
 static int held_print(const struct cli *cli, const struct ferry_offer_state *state)
 {
         const char *status = state->status < 0 ? "" : ferry_status_name(state->status);
@@ -97,7 +103,7 @@ int cli_run_decline(struct cli *cli, int argc, char **argv)
                 const struct cli_worker *worker = held_worker(&held);
                 int r = worker ? ferry_decline_operation(worker->ferry, held.id, held.key, &state)
                                : ferry_decline_remote(cli->worker.ferry, held.remote.metadata, &state);
-                status = cli_result(worker ? worker : &cli->worker, r);
+                status = held_result(worker ? worker : &cli->worker, r);
         }
         if (status == CLI_OK)
                 status = held_print(cli, &state);
@@ -114,7 +120,7 @@ int cli_run_renew(struct cli *cli, int argc, char **argv)
                 const struct cli_worker *worker = held_worker(&held);
                 int r = worker ? ferry_renew_by_key(worker->ferry, held.id, held.key, cli->ttl_ms, &state)
                                : ferry_renew_remote(cli->worker.ferry, held.remote.metadata, cli->ttl_ms, &state);
-                status = cli_result(worker ? worker : &cli->worker, r);
+                status = held_result(worker ? worker : &cli->worker, r);
         }
         if (status == CLI_OK)
                 status = held_print(cli, &state);

@@ -28,16 +28,39 @@ static int grant(void *context, const struct engine_claim_request *request, stru
         return 0;
 }
 
-/* Thread: the end's own; the answer makes what it writes visible to the test. */
+static pthread_mutex_t notice_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Thread: the end's own. */
 static int note(void *context, const struct engine_notice *notice, int *ret_status, uint64_t *ret_left_ms)
 {
         struct end *end = context;
+        int error;
 
-        end->noticed = *notice;
-        end->n_noticed++;
+        (void)pthread_mutex_lock(&notice_lock);
+        end->heard.last = *notice;
+        end->heard.n++;
+        error = end->refuses;
+        (void)pthread_mutex_unlock(&notice_lock);
         *ret_status = FERRY_CANCELLED;
         *ret_left_ms = notice->ttl_ms + 5;
-        return end->refuses;
+        return error;
+}
+
+struct heard heard_by(const struct end *end)
+{
+        struct heard heard;
+
+        (void)pthread_mutex_lock(&notice_lock);
+        heard = end->heard;
+        (void)pthread_mutex_unlock(&notice_lock);
+        return heard;
+}
+
+void end_refuses(struct end *end, int error)
+{
+        (void)pthread_mutex_lock(&notice_lock);
+        end->refuses = error;
+        (void)pthread_mutex_unlock(&notice_lock);
 }
 
 void end_start(struct end *end, bool local, bool network, size_t size)

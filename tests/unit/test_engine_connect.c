@@ -477,7 +477,7 @@ TEST(a_notice_is_said_and_answered)
         for (int i = 0; i < 8; i++) {
                 bool network = i & 1, renews = i & 2, connected = i & 4;
                 struct world *w = world_new(!network, network);
-                const struct engine_notice *heard = &w->ends[1].noticed;
+                struct heard heard;
 
                 if (connected)
                         connect_to(w, w->ends[1].epoch, data_of(&w->ends[1]));
@@ -487,12 +487,13 @@ TEST(a_notice_is_said_and_answered)
                 assert_string_equal(w->connection.transport, transports[network]);
                 assert_int_equal(w->connection.status, FERRY_CANCELLED);
                 assert_int_equal(w->connection.left_ms, w->notice.ttl_ms + 5);
-                assert_int_equal(w->ends[1].n_noticed, 1);
-                assert_int_equal(heard->operation, 11);
-                assert_int_equal(heard->transfer, w->notice.transfer);
-                assert_int_equal(heard->renews, renews);
-                assert_int_equal(heard->ttl_ms, w->notice.ttl_ms);
-                assert_memory_equal(heard->key, w->notice.key, sizeof(heard->key));
+                heard = heard_by(&w->ends[1]);
+                assert_int_equal(heard.n, 1);
+                assert_int_equal(heard.last.operation, 11);
+                assert_int_equal(heard.last.transfer, w->notice.transfer);
+                assert_int_equal(heard.last.renews, renews);
+                assert_int_equal(heard.last.ttl_ms, w->notice.ttl_ms);
+                assert_memory_equal(heard.last.key, w->notice.key, sizeof(heard.last.key));
         }
 }
 
@@ -514,10 +515,10 @@ TEST(a_refusal_of_a_notice_is_told)
 
         w->notice = notice_of(false);
         for (size_t i = 0; i < UNIT_COUNT(rows); i++) {
-                w->ends[1].refuses = rows[i].answer;
+                end_refuses(&w->ends[1], rows[i].answer);
                 connect_to(w, w->ends[1].epoch, "");
                 assert_int_equal(w->connection.error, rows[i].told);
-                assert_int_equal(w->ends[1].n_noticed, i + 1);
+                assert_int_equal(heard_by(&w->ends[1]).n, i + 1);
         }
 }
 
@@ -530,5 +531,5 @@ TEST(a_notice_for_a_worker_that_is_not_there)
         assert_int_equal(w->connection.error, FERRY_E_STALE_METADATA);
         connect_to(w, w->ends[1].epoch, "");
         assert_int_equal(w->connection.error, FERRY_E_PEER_UNREACHABLE);
-        assert_int_equal(w->ends[1].n_noticed, 0);
+        assert_int_equal(heard_by(&w->ends[1]).n, 0);
 }

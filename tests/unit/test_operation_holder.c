@@ -227,7 +227,8 @@ struct race {
         struct operation *operation;
         struct engine_claim_request request;
         pthread_barrier_t barrier;
-        int declined, claimed, kept;
+        int declined, claimed;
+        _Atomic int kept; /* of the latest */
 };
 
 static void *race_decline(void *argument)

@@ -172,8 +172,8 @@ class Client:
     # ---- operations ----
 
     def offer(self, *memory: Memory, writable: bool = False, **fields: Any) -> Operation:
-        """Offers memory to one read of a peer, or with writable to one write. fields: ttl_ms, uses, label, …; follow, a
-        read of this worker that fills the memory: what has arrived is served while it runs."""
+        """Offers memory to one read of a peer, or with writable to one write. fields: ttl_ms, renew_max_ms, uses, label,
+        …; follow, a read of this worker that fills the memory: what has arrived is served while it runs."""
         return self._create("writable" if writable else "readable", memory, fields, include="metadata")
 
     def read(self, memory: Union[Memory, list[Memory]], remote: Remote, **fields: Any) -> Operation:
