@@ -89,26 +89,37 @@ int ferry_renew_by_key(struct ferry *f, const char *id, const char *key, uint64_
 
 /* ---- through a worker that reaches that one ---- */
 
-/* The metadata are JSON, and stand in the body as they are; ttl_ms 0 = not given. */
+/* ttl_ms 0 = not given. */
+static int offer_body_make(struct ferry *f, const char *metadata, uint64_t ttl_ms, char **ret_body)
+{
+        struct ferry_json_writer writer = { 0 };
+        ferry_json_begin_object(&writer);
+        int r = metadata ? operation_add_metadata(&writer, metadata) : -EINVAL;
+        if (ttl_ms)
+                ferry_json_add_uint(&writer, "ttl_ms", ttl_ms);
+        ferry_json_end_object(&writer);
+        if (r < 0) {
+                ferry_json_writer_clear(&writer);
+                return r == -EINVAL ? problem_argument(f, "the metadata are not JSON") : r;
+        }
+        *ret_body = ferry_json_take(&writer, NULL);
+        return *ret_body ? 0 : -ENOMEM;
+}
+
 static int offer_tell_remote(struct ferry *f, const char *path, const char *metadata, uint64_t ttl_ms,
                              struct ferry_offer_state *ret_state)
 {
-        char random[CLIENT_KEY_TEXT_SIZE], transfer[64], ttl[48] = "";
+        char random[CLIENT_KEY_TEXT_SIZE], transfer[64];
         const char *const headers[] = { transfer, NULL };
         struct request request = { .exchange = { .path = path, .headers = headers, .wait_ms = OFFER_WAIT_MS } };
         FERRY_CLEANUP(cleanup_secret) char *body = NULL;
         int r = call_key(random);
+        if (r == 0)
+                r = offer_body_make(f, metadata, ttl_ms, &body);
         if (r < 0)
                 return r;
-        if (!metadata || !*metadata)
-                return problem_argument(f, "there are no metadata");
+        /* As in ferry_decline_operation. */
         snprintf(transfer, sizeof(transfer), "Ferry-Transfer: xfr_%.16s", random);
-        if (ttl_ms)
-                snprintf(ttl, sizeof(ttl), ",\"ttl_ms\":%" PRIu64, ttl_ms);
-        if (asprintf(&body, "{\"remote_metadata\":%s%s}", metadata, ttl) < 0) {
-                body = NULL;
-                return -ENOMEM;
-        }
         offer_body(&request, body);
         return offer_call(f, &request, ret_state);
 }

@@ -70,9 +70,7 @@ static void operation_add_transports(struct ferry_json_writer *writer, const cha
         ferry_json_end_array(writer);
 }
 
-/* Checks that the metadata are one JSON value, so that they cannot break out of the body. The worker checks the rest.
- */
-static int operation_add_metadata(struct ferry_json_writer *writer, const char *metadata)
+int operation_add_metadata(struct ferry_json_writer *writer, const char *metadata)
 {
         struct ferry_json_errors errors = { 0 };
         struct json_object *json = NULL;
