@@ -5,23 +5,34 @@
 #include <string.h>
 
 #include <ferry/ferry.h>
+#include <ferry/json.h>
 #include <ferry/json_write.h>
 
 #include "client_internal.h"
-#include "decode.h"
 
 /* What the holder of an offer's metadata says to its worker: that it declines the offer, or asks for more time. */
 
 enum { OFFER_WAIT_MS = 30000 }; /* the worker answers by then: it connects, and may then try HTTP */
 
-static const struct decode_field state_fields[] = {
-        DECODE_FIELD("status", DECODE_STATUS, true, struct ferry_offer_state, status),
-        DECODE_FIELD("expires_at", DECODE_TEXT, false, struct ferry_offer_state, expires_at),
+struct state_answer {
+        struct ferry_offer_state s;
+        const char *status; /* borrowed */
 };
 
-static int state_decode(struct json_object *json, void *state, const char **ret_field)
+static const struct ferry_json_field state_fields[] = {
+        FERRY_JSON_FIELD("status", STRING, true, struct state_answer, status),
+        FERRY_JSON_FIELD("expires_at", TEXT, false, struct state_answer, s.expires_at),
+};
+
+static int state_decode(struct json_object *json, void *state, struct ferry_json_errors *errors)
 {
-        return decode_object(json, state_fields, FERRY_ARRAY_SIZE(state_fields), state, ret_field);
+        struct state_answer answer = { 0 };
+        int r = DECODE(json, state_fields, &answer, errors);
+        if (r < 0)
+                return r;
+        answer.s.status = ferry_status_from_name(answer.status);
+        *(struct ferry_offer_state *)state = answer.s;
+        return 0;
 }
 
 static int offer_call(struct ferry *f, struct request *request, struct ferry_offer_state *ret_state)

@@ -110,6 +110,65 @@ static void complains(const char *text, int error, const char *pointer, const ch
         assert_int_equal(thing.count, 77);
 }
 
+/* ---- answers, whose writer may be newer ---- */
+
+struct answer {
+        char text[4], prose[4];
+        const char *name;
+        uint64_t count;
+};
+
+static const struct ferry_json_field answer_fields[] = {
+        FERRY_JSON_FIELD("text", TEXT, false, struct answer, text),
+        FERRY_JSON_FIELD("prose", PROSE, false, struct answer, prose),
+        FERRY_JSON_FIELD("name", STRING, true, struct answer, name),
+        FERRY_JSON_FIELD("count", UINT, false, struct answer, count),
+};
+
+static bool decode_answer(const char *text, bool lenient, struct answer *answer, struct ferry_json_errors *errors)
+{
+        *errors = (struct ferry_json_errors){ .lenient = lenient };
+        *answer = (struct answer){ .text = "x", .count = 77 };
+        return ferry_json_decode(unit_json_parse(text), answer_fields, UNIT_COUNT(answer_fields), answer, "", errors);
+}
+
+TEST(an_answer_may_have_null_and_fields_that_are_new)
+{
+        static const char text[] = "{\"new\":[1],\"name\":\"n\",\"text\":null,\"count\":null,\"newer\":null}";
+        struct ferry_json_errors errors;
+        struct answer answer;
+
+        assert_true(decode_answer(text, true, &answer, &errors));
+        assert_int_equal(errors.n, 0);
+        assert_string_equal(answer.name, "n");
+        assert_string_equal(answer.text, "x");
+        assert_int_equal(answer.count, 77);
+        assert_false(decode_answer(text, false, &answer, &errors));
+        assert_int_equal(errors.n, 4);
+        assert_false(decode_answer("{\"name\":null}", true, &answer, &errors));
+        assert_string_equal(errors.items[0].pointer, "/name");
+        assert_false(decode_answer("{\"name\":\"n\",\"count\":\"7\"}", true, &answer, &errors));
+        assert_string_equal(errors.items[0].pointer, "/count");
+}
+
+TEST(text_fits_or_is_refused_and_prose_is_cut)
+{
+        struct ferry_json_errors errors;
+        struct answer answer;
+
+        assert_true(decode_answer("{\"name\":\"\",\"text\":\"abc\",\"prose\":\"abcd\"}", true, &answer, &errors));
+        assert_string_equal(answer.text, "abc");
+        assert_string_equal(answer.prose, "abc");
+        assert_true(decode_answer("{\"name\":\"\",\"prose\":\"ab\xc3\xa9\"}", true, &answer, &errors));
+        assert_string_equal(answer.prose, "ab");
+        assert_false(decode_answer("{\"name\":\"\",\"text\":\"abcd\"}", true, &answer, &errors));
+        assert_string_equal(errors.items[0].pointer, "/text");
+        assert_string_equal(errors.items[0].detail, "expected a string of at most 3 bytes");
+        assert_string_equal(answer.text, "x");
+}
+
+/* ---- each type ---- */
+
 TEST(a_field_of_each_type_is_stored)
 {
         struct json_object *object = unit_json_parse("{\"name\":\"abc\",\"colour\":\"green\",\"count\":5,\"flag\":true,"

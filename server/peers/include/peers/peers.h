@@ -11,6 +11,8 @@ struct allowlist;
 struct engine_connect;
 struct engine_transfer;
 struct metrics;
+struct operation;
+struct operation_store;
 struct registry;
 
 /*
@@ -89,6 +91,14 @@ int peers_fetch_worker(struct peers *peers, const char *url, peers_fetched fetch
  * CANCELLED. Else FERRY_E_INVALID_PARAMETER, FERRY_E_FORBIDDEN or FERRY_E_LIMIT_REACHED with a sentence, or -errno.
  */
 int peers_notice(struct peers *peers, const struct engine_connect *spec, char *detail, size_t detail_size);
+
+/*
+ * Fetches a peer's metadata, then begins the operation (borrowed; it keeps a reference of its own) or ends it as
+ * ERRORED, on the peers' thread. 0, or an error of peers_fetch_metadata with a sentence in detail, and the operation is
+ * untouched.
+ */
+int remote_begin(struct operation_store *store, struct peers *peers, struct operation *operation, const char *url,
+                 char *detail, size_t detail_size);
 
 /*
  * Moves a transfer over HTTP: ranges of the content of the peer's operation at spec->peer.url, which must be of an
