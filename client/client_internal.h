@@ -17,6 +17,7 @@
 
 #include "url.h"
 
+struct ferry_json_writer;
 struct json_object;
 
 static inline void cleanup_secret(char **secret)
@@ -261,6 +262,12 @@ struct operation_specs {
 /* 0; -errno with f->problem set. operation_request_clear in any case. */
 int operation_request_make(struct ferry *f, const struct operation_specs *specs, struct operation_request *ret_request);
 void operation_request_clear(struct operation_request *request);
+
+/*
+ * Adds the member remote_metadata; none for NULL. Checks that it is one JSON value, so that it cannot break out of the
+ * body; the worker checks the rest. 0; -EINVAL; -ENOMEM.
+ */
+int operation_add_metadata(struct ferry_json_writer *writer, const char *metadata);
 
 /* ferry_get_operation; of a request the deadline and awaits are taken. */
 int operation_fetch(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision, const struct request *how,

@@ -68,9 +68,7 @@ static void operation_add_transports(struct ferry_json_writer *writer, const cha
         ferry_json_end_array(writer);
 }
 
-/* Checks that the metadata are one JSON value, so that they cannot break out of the body. The worker checks the rest.
- */
-static int operation_add_metadata(struct ferry_json_writer *writer, const char *metadata)
+int operation_add_metadata(struct ferry_json_writer *writer, const char *metadata)
 {
         struct ferry_json_errors errors = { 0 };
         struct json_object *json = NULL;
@@ -103,6 +101,7 @@ static int operation_add(struct ferry *f, struct ferry_json_writer *writer, cons
         } numbers[] = { { "readers", spec->readers },
                         { "uses", spec->uses },
                         { "ttl_ms", spec->ttl_ms },
+                        { "renew_max_ms", spec->renew_max_ms },
                         { "timeout_ms", spec->timeout_ms } };
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(numbers); i++) {
                 if (numbers[i].value)

@@ -299,6 +299,76 @@ void data_plane_held_reads_retry(void *context)
         engine_held_reads_retry(data_plane->engine);
 }
 
+/* ---- notices ---- */
+
+/* A notice that goes over HTTP if the engine does not reach the peer. Owned by what carries it. */
+struct telling {
+        struct data_plane *data_plane;
+        struct engine_connect spec; /* as it was given; its peer has the url below alone */
+        char url[FERRY_METADATA_URL_SIZE];
+};
+
+static void telling_free(struct telling *telling)
+{
+        explicit_bzero(telling->spec.notice.key, sizeof(telling->spec.notice.key));
+        free(telling);
+}
+
+/* true: connected will be called. false: detail says why not, as error. */
+static bool tell_http(struct telling *telling, int *error, char *detail, size_t detail_size)
+{
+        struct data_plane *data_plane = telling->data_plane;
+        int r = -ESHUTDOWN;
+
+        (void)snprintf(detail, detail_size, "the worker is shutting down");
+        (void)pthread_rwlock_rdlock(&data_plane->lock);
+        if (data_plane->peers)
+                r = peers_notice(data_plane->peers, &telling->spec, detail, detail_size);
+        (void)pthread_rwlock_unlock(&data_plane->lock);
+        if (r > 0)
+                *error = r;
+        return r == 0;
+}
+
+static void on_engine_told(void *context, const struct engine_connection *connection)
+{
+        struct telling *telling = context;
+        struct engine_connection both = *connection;
+        char detail[sizeof(both.detail)];
+
+        if (both.error != FERRY_E_PEER_UNREACHABLE || !tell_http(telling, &both.error, detail, sizeof(detail))) {
+                if (both.error != connection->error)
+                        (void)snprintf(both.detail, sizeof(both.detail), "%s", detail);
+                telling->spec.connected(telling->spec.context, &both);
+        }
+        telling_free(telling);
+}
+
+int data_plane_connect(void *context, const struct engine_connect *connect)
+{
+        struct data_plane *data_plane = context;
+        struct engine_connect spec = *connect;
+        struct telling *telling;
+        int r;
+
+        if (!connect->notice.operation || !connect->peer.url || !*connect->peer.url)
+                return engine_connect(data_plane->engine, connect);
+        telling = calloc(1, sizeof(*telling));
+        if (!telling)
+                return -ENOMEM;
+        telling->data_plane = data_plane;
+        telling->spec = *connect;
+        (void)snprintf(telling->url, sizeof(telling->url), "%s", connect->peer.url);
+        telling->spec.peer = (struct engine_peer){ .epoch = connect->peer.epoch, .url = telling->url };
+        spec.context = telling;
+        spec.connected = on_engine_told;
+        r = engine_connect(data_plane->engine, &spec);
+        if (r < 0)
+                telling_free(telling);
+        explicit_bzero(spec.notice.key, sizeof(spec.notice.key));
+        return r;
+}
+
 /* ---- life ---- */
 
 int data_plane_new(struct engine *engine, struct data_plane **ret_data_plane)

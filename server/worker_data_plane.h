@@ -33,4 +33,10 @@ void data_plane_note_http(void *data_plane, const struct engine_http_note *note)
 void data_plane_claims_revoke(void *data_plane, uint64_t operation, int reason, int wire_reason);
 void data_plane_held_reads_retry(void *data_plane);
 
+/*
+ * For struct http_connector: engine_connect. A notice goes over HTTP where the engine does not reach the peer, if the
+ * peer has a URL.
+ */
+int data_plane_connect(void *data_plane, const struct engine_connect *connect);
+
 #endif

@@ -147,15 +147,24 @@ int ferry_worker_operation_create(struct ferry_worker *worker, const struct ferr
         return r;
 }
 
+/* Frees the latest text. */
+static void metadata_text_free(struct ferry_worker_operation *handle)
+{
+        struct metadata_text *text = handle->metadata;
+
+        handle->metadata = text->former;
+        explicit_bzero(text->json, strlen(text->json));
+        free(text->json);
+        free(text);
+}
+
 struct ferry_worker_operation *ferry_worker_operation_free(struct ferry_worker_operation *handle)
 {
         if (!handle || !worker_is_ours(handle->generation))
                 return NULL;
         (void)operation_unref(handle->operation);
-        if (handle->metadata) {
-                explicit_bzero(handle->metadata, strlen(handle->metadata));
-                free(handle->metadata);
-        }
+        while (handle->metadata)
+                metadata_text_free(handle);
         (void)pthread_mutex_destroy(&handle->lock);
         free(handle);
         return NULL;
@@ -175,6 +184,7 @@ static int metadata_make(struct ferry_worker_operation *handle)
         struct ferry_worker *worker = handle->worker;
         struct ferry_json_writer writer = { 0 };
         struct worker_origin origin;
+        struct metadata_text *text;
         int r = operation_metadata(handle->store, handle->operation, &metadata);
 
         if (r)
@@ -188,8 +198,20 @@ static int metadata_make(struct ferry_worker_operation *handle)
                 ferry_json_writer_clear(&writer);
                 return r;
         }
-        handle->metadata = ferry_json_take(&writer, NULL);
-        return handle->metadata ? 0 : -ENOMEM;
+        text = calloc(1, sizeof(*text));
+        if (!text) {
+                ferry_json_writer_clear(&writer);
+                return -ENOMEM;
+        }
+        text->json = ferry_json_take(&writer, NULL);
+        if (!text->json) {
+                free(text);
+                return -ENOMEM;
+        }
+        text->former = handle->metadata;
+        handle->metadata = text;
+        handle->metadata_old = false;
+        return 0;
 }
 
 int ferry_worker_operation_metadata(struct ferry_worker_operation *handle, const char **ret_text)
@@ -199,12 +221,12 @@ int ferry_worker_operation_metadata(struct ferry_worker_operation *handle, const
         if (!worker_is_ours(handle->generation))
                 return -ECHILD;
         (void)pthread_mutex_lock(&handle->lock);
-        if (!handle->metadata)
+        if (!handle->metadata || handle->metadata_old)
                 r = metadata_make(handle);
         (void)pthread_mutex_unlock(&handle->lock);
         if (r)
                 return worker_fail(r, NULL);
-        *ret_text = handle->metadata;
+        *ret_text = handle->metadata->json;
         return 0;
 }
 
@@ -214,6 +236,21 @@ void ferry_worker_operation_cancel(struct ferry_worker_operation *handle)
 {
         if (worker_is_ours(handle->generation))
                 operation_cancel(handle->store, handle->operation);
+}
+
+int ferry_worker_operation_renew(struct ferry_worker_operation *handle, uint64_t ttl_ms)
+{
+        int r;
+
+        if (!worker_is_ours(handle->generation))
+                return -ECHILD;
+        r = operation_renew(handle->store, handle->operation, ttl_ms);
+        if (r)
+                return worker_fail(r, NULL);
+        (void)pthread_mutex_lock(&handle->lock);
+        handle->metadata_old = true; /* they name the time at which it expires */
+        (void)pthread_mutex_unlock(&handle->lock);
+        return 0;
 }
 
 struct blocked {

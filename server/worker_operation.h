@@ -28,6 +28,12 @@ void request_objects_clear(struct request_objects *objects);
 
 /* ---- worker_operation.c ---- */
 
+/* The program may have the former texts until it frees the handle. */
+struct metadata_text {
+        char *json;
+        struct metadata_text *former;
+};
+
 struct ferry_worker_operation {
         unsigned generation;           /* of base/fork.h */
         struct ferry_worker *worker;   /* invalid after its end, which ends the operation first */
@@ -35,8 +41,9 @@ struct ferry_worker_operation {
         struct operation *operation;   /* a reference */
         char id[FERRY_WORKER_ID_SIZE];
 
-        pthread_mutex_t lock; /* guards what follows; before the store's */
-        char *metadata;       /* NULL = not asked for yet; then fixed */
+        pthread_mutex_t lock;           /* guards what follows; before the store's */
+        struct metadata_text *metadata; /* the latest; NULL = not asked for yet */
+        bool metadata_old;              /* it was renewed since */
         /* Texts returned by the getters. */
         char transport[OPERATION_TRANSPORT_SIZE];
         char peer[FERRY_METADATA_NAME_SIZE];

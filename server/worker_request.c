@@ -189,6 +189,7 @@ static const struct field {
         { "label", AT(spec.label), ~0u, set_label, "1 to 64 bytes of UTF-8" },
         { "readers", AT(spec.uses), KIND(READABLE), set_uint32, "a number from 1" },
         { "relay", AT(spec.relay), KIND(READ), set_bool, "\"true\" or \"false\"" },
+        { "renew_max_ms", AT(spec.renew_max_ms), KIND(READABLE) | KIND(WRITABLE), set_uint64, "a number from 1" },
         { "timeout_ms", AT(spec.timeout_ms), KIND(READ) | KIND(WRITE), set_uint64, "a number from 1" },
         { "transports", AT(spec.carriers), KIND(READ) | KIND(WRITE), set_carriers,
           "a list of \"shm\", \"tcp\", \"rdma\", \"http\", \"https\", with commas" },

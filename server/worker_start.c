@@ -64,12 +64,16 @@ static unsigned on_gpu(const void *registration)
 
 static int on_connect(void *context, const struct engine_connect *connect)
 {
-        return engine_connect(context, connect);
+        struct ferry_worker *worker = context;
+
+        return data_plane_connect(worker->data_plane, connect);
 }
 
 static ssize_t on_peers_page(void *context, uint64_t *cursor, struct engine_peer_view *page, size_t max)
 {
-        return engine_peers_page(context, cursor, page, max);
+        struct ferry_worker *worker = context;
+
+        return engine_peers_page(worker->engine, cursor, page, max);
 }
 
 /*
@@ -82,6 +86,14 @@ static int on_claim(void *context, const struct engine_claim_request *request, s
         struct operation_store *store = atomic_load(&worker->claims);
 
         return store ? operation_store_claim(store, request, ret_claim) : FERRY_E_STALE_METADATA;
+}
+
+static int on_notice(void *context, const struct engine_notice *notice, int *ret_status, uint64_t *ret_left_ms)
+{
+        struct ferry_worker *worker = context;
+        struct operation_store *store = atomic_load(&worker->claims);
+
+        return store ? operation_store_notice(store, notice, ret_status, ret_left_ms) : FERRY_E_STALE_METADATA;
 }
 
 static void on_wake_waiters(void *context)
@@ -145,7 +157,10 @@ static int start_engine(struct ferry_worker *worker)
                 .grace_ms = (uint32_t)options->grace_ms,
                 .max_links = (uint32_t)options->max_links,
                 .allowlist = worker->allowlist,
-                .operations = { .claim = on_claim, .wake_waiters = on_wake_waiters, .context = worker },
+                .operations = { .claim = on_claim,
+                                .notice = on_notice,
+                                .wake_waiters = on_wake_waiters,
+                                .context = worker },
                 .observer = { .peer_changed = event_log_peer, .context = worker->events },
                 .advertise = options->advertise,
                 .metrics = worker->metrics,
@@ -347,7 +362,7 @@ static int start_http(struct ferry_worker *worker)
                 .regions = worker->regions,
                 .peers = worker->peers,
                 .registry = worker->registry,
-                .connector = { .connect = on_connect, .peers_page = on_peers_page, .context = worker->engine },
+                .connector = { .connect = on_connect, .peers_page = on_peers_page, .context = worker },
                 .events = worker->events,
                 .loop = worker->loop,
                 .metrics = worker->metrics,

@@ -61,9 +61,10 @@ extern const size_t cli_commands_count;
 
 /* What they run, each in the file of its noun. */
 cli_run cli_run_accept, cli_run_bench, cli_run_cancel, cli_run_completion, cli_run_connect, cli_run_copy,
-        cli_run_delete, cli_run_devices, cli_run_doctor, cli_run_fetch, cli_run_get, cli_run_help, cli_run_ls,
-        cli_run_offer, cli_run_peers, cli_run_events, cli_run_post, cli_run_put, cli_run_regions, cli_run_rm,
-        cli_run_send, cli_run_show, cli_run_spread, cli_run_top, cli_run_version, cli_run_wait, cli_run_workers;
+        cli_run_decline, cli_run_delete, cli_run_devices, cli_run_doctor, cli_run_fetch, cli_run_get, cli_run_help,
+        cli_run_ls, cli_run_offer, cli_run_peers, cli_run_events, cli_run_post, cli_run_put, cli_run_regions,
+        cli_run_renew, cli_run_rm, cli_run_send, cli_run_show, cli_run_spread, cli_run_top, cli_run_version,
+        cli_run_wait, cli_run_workers;
 
 /* ---- options.c ---- */
 

@@ -29,6 +29,18 @@ const struct cli_command cli_commands[] = {
           "that fails is left out, and the next one continues from an earlier one. Exits with 1 if any worker lacks "
           "the bytes.",
           2, COMMAND_MANY, cli_run_spread },
+        { "decline", "METADATA", "say that an offer will not be used: it ends at once",
+          "METADATA is a file, - for standard input, or the URL that ferry offer or accept prints. No worker of one's "
+          "own "
+          "is needed: the worker that the metadata name is asked, with the key in them; if it serves no HTTP, by way "
+          "of "
+          "the worker of --url. Prints what became of the offer: "
+          "CANCELLED, or how it had ended before. Of an offer with several uses, one is taken.",
+          1, 1, cli_run_decline },
+        { "renew", "METADATA", "ask for an offer to be kept for longer",
+          "METADATA is as for ferry decline. Prints when the offer will end, which is at most renew_max_ms after its "
+          "creation.",
+          1, 1, cli_run_renew },
         { "ls", "", "list operations", NULL, 0, 0, cli_run_ls },
         { "show", "[ID]", "print an operation, a region, the worker or its limits",
           "ID is op_ID, rgn_ID, worker (the default) or limits.", 0, 1, cli_run_show },

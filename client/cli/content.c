@@ -231,6 +231,33 @@ void content_close(struct content_input *input)
         input->fd = -1;
 }
 
+int content_slurp(const char *name, size_t max, char **ret_data, size_t *ret_size)
+{
+        struct content_input input;
+        char *data = NULL, piece[65536];
+        size_t size = 0, total = 0;
+        int status = content_open_any(name, &input);
+        if (status != CLI_OK)
+                return status;
+        FILE *memory = open_memstream(&data, &size);
+        ssize_t n = memory ? 0 : -ENOMEM;
+        while (memory && (n = cli_read(input.fd, piece, sizeof(piece))) > 0 && total <= max)
+                total += fwrite(piece, 1, (size_t)n, memory);
+        content_close(&input);
+        if (memory && fclose(memory) != 0 && n >= 0)
+                n = -ENOMEM;
+        explicit_bzero(piece, sizeof(piece));
+        if (n < 0 || total > max) {
+                free(data);
+                return cli_is_silent((int)n)
+                               ? CLI_PROBLEM
+                               : cli_usage_error("%s: %s", input.name, n < 0 ? strerror((int)-n) : "too large");
+        }
+        *ret_data = data;
+        *ret_size = size;
+        return CLI_OK;
+}
+
 /* ---- outputs ---- */
 
 /* Continues where a descriptor of ours is. What its link names may not be a file any more, or never was one. */

@@ -23,6 +23,10 @@ int content_open(const char *file, struct content_input *ret_input);
 int content_open_any(const char *file, struct content_input *ret_input);
 void content_close(struct content_input *input);
 
+/* All of a file, "-" = standard input, at most max bytes, for free(), with a NUL behind. CLI_OK or CLI_USAGE;
+ * CLI_PROBLEM after a signal. */
+int content_slurp(const char *name, size_t max, char **ret_data, size_t *ret_size);
+
 /*
  * Called again and again, asks the worker for a region with idle_ms so often that it stays. *last_ms: when it did; 0 at
  * the start. The result of the call.

@@ -99,6 +99,7 @@ int job_make_operation(struct job *job, struct ferry_operation_spec *spec, const
         spec->n_descriptors = 1;
         spec->verify = job->cli->verify;
         spec->ttl_ms = job->cli->ttl_ms;
+        spec->renew_max_ms = job->cli->renew_max_ms;
         spec->uses = job->cli->uses;
         spec->label = job->cli->label;
         signals_defer();

@@ -11,7 +11,10 @@ struct remote {
         uint64_t size;  /* of all descriptors */
 };
 
-/* Fetches the metadata of a passive operation of the kind. An exit status. remote_clear in any case. */
+/*
+ * Fetches the metadata of a passive operation of the kind, FERRY_READABLE or FERRY_WRITABLE, FERRY_KIND_COUNT = either.
+ * An exit status. remote_clear in any case.
+ */
 int remote_fetch(struct cli *cli, const char *text, enum ferry_kind kind, struct remote *ret_remote);
 void remote_clear(struct remote *remote);
 

@@ -27,7 +27,7 @@ void content_refuse(struct http_request *request, int error)
 {
         switch (error) {
         case FERRY_E_NOT_PASSIVE:
-                request_problem(request, error, "Only readable and writable operations have content");
+                request_problem(request, error, "Only readable and writable operations offer memory");
                 break;
         case FERRY_E_PEER_REFUSED:
                 request_problem(request, FERRY_E_FORBIDDEN, "The key is not the notification_key of this operation");
@@ -66,8 +66,16 @@ static const uint8_t *shown_key(struct http_request *request, uint8_t key[FERRY_
         return ferry_key_parse(bearer, key) ? key : NULL;
 }
 
-/* Parses Ferry-Transfer; 0 = no such header. false: answered. */
-static bool read_transfer(struct http_request *request, uint64_t *ret_transfer)
+bool content_shows_key(struct http_request *request)
+{
+        uint8_t key[FERRY_KEY_SIZE];
+        bool shows = shown_key(request, key) != NULL;
+
+        explicit_bzero(key, sizeof(key));
+        return shows;
+}
+
+bool content_transfer(struct http_request *request, uint64_t *ret_transfer)
 {
         *ret_transfer = 0;
         if (!request->headers.ferry_transfer || ferry_id_parse("xfr_", request->headers.ferry_transfer, ret_transfer))
@@ -225,7 +233,7 @@ bool content_open(struct http_request *request, uint64_t first, uint64_t size)
         struct http_connection *connection = request->connection;
         int error;
 
-        if (!read_transfer(request, &wanted.transfer) || (!content.reads && !read_digests(request, &content)))
+        if (!content_transfer(request, &wanted.transfer) || (!content.reads && !read_digests(request, &content)))
                 return false;
         read_worker(request, &wanted);
         connection_watch_peer(connection);
@@ -257,7 +265,7 @@ bool content_end(struct http_request *request, bool *ret_complete)
         uint64_t transfer;
         int error;
 
-        if (!read_transfer(request, &transfer))
+        if (!content_transfer(request, &transfer))
                 return false;
         error = operation_content_end(request->server->config.operations, request->operation, shown, transfer,
                                       read_error(request), ret_complete);

@@ -20,6 +20,18 @@ struct operation_view;
  */
 bool content_find(struct http_request *request, struct operation_view *ret_view);
 
+/* Whether the client has shown a key, and not the full token. */
+bool content_shows_key(struct http_request *request);
+
+/* Parses Ferry-Transfer, by which the client names its transfer; 0 = no such header. */
+bool content_transfer(struct http_request *request, uint64_t *ret_transfer);
+
+/* Whether the client has shown a key, and not the full token. */
+bool content_shows_key(struct http_request *request);
+
+/* Parses Ferry-Transfer, by which the client names its transfer; 0 = no such header. */
+bool content_transfer(struct http_request *request, uint64_t *ret_transfer);
+
 /* Opens bytes [first, first + size) of the operation; they become the request's copying (copying.h). */
 bool content_open(struct http_request *request, uint64_t first, uint64_t size);
 

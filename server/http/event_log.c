@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 #include <ferry/encoding.h>
 #include <ferry/json.h>
@@ -119,6 +120,7 @@ int event_log_new(const struct event_log_config *config, struct event_log **ret_
 
         if (!log)
                 return -ENOMEM;
+        atomic_init(&log->refs, 1);
         log->epoch = config->epoch;
         log->kept = config->kept ? config->kept : EVENTS_KEPT;
         log->events = calloc(log->kept + 1, sizeof(*log->events));
@@ -138,9 +140,15 @@ int event_log_new(const struct event_log_config *config, struct event_log **ret_
         return 0;
 }
 
+struct event_log *event_log_ref(struct event_log *log)
+{
+        atomic_fetch_add(&log->refs, 1);
+        return log;
+}
+
 struct event_log *event_log_free(struct event_log *log)
 {
-        if (!log)
+        if (!log || atomic_fetch_sub(&log->refs, 1) != 1)
                 return NULL;
         for (size_t i = 0; i <= log->kept; i++)
                 free(log->events[i].text);
@@ -150,11 +158,19 @@ struct event_log *event_log_free(struct event_log *log)
         return NULL;
 }
 
-void event_log_listen(struct event_log *log, void (*told)(void *context), void *context)
+void event_log_listen(struct event_log *log, struct event_listener *listener)
 {
         (void)pthread_mutex_lock(&log->lock);
-        log->told = told;
-        log->told_context = context;
+        DL_APPEND(log->listeners, listener);
+        (void)pthread_mutex_unlock(&log->lock);
+}
+
+void event_log_unlisten(struct event_log *log, struct event_listener *listener)
+{
+        (void)pthread_mutex_lock(&log->lock);
+        if (listener->prev)
+                DL_DELETE(log->listeners, listener);
+        listener->prev = NULL;
         (void)pthread_mutex_unlock(&log->lock);
 }
 
@@ -178,10 +194,12 @@ struct event *event_log_next(struct event_log *log, enum event_type type)
 
 void event_log_publish(struct event_log *log, const struct event *event)
 {
+        struct event_listener *listener;
+
         log->newest++;
         metric_add(log->published[event->type], 1);
-        if (log->told)
-                log->told(log->told_context);
+        DL_FOREACH (log->listeners, listener)
+                listener->told(listener->context);
 }
 
 void event_log_publish_object(struct event_log *log, enum event_type type,

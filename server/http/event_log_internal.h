@@ -38,16 +38,16 @@ struct event {
 };
 
 struct event_log {
+        atomic_uint refs;
         uint64_t epoch;
         size_t kept;
         struct metric *published[EVENT_TYPE_COUNT];
         struct metric_family *near;
         struct level levels[EVENT_LIMIT_COUNT];
-        pthread_mutex_t lock; /* guards all below */
-        struct event *events; /* the ring: kept + 1, one of which is being written */
-        uint64_t newest;      /* its number; 0 = none */
-        void (*told)(void *context);
-        void *told_context;
+        pthread_mutex_t lock;             /* guards all below */
+        struct event *events;             /* the ring: kept + 1, one of which is being written */
+        uint64_t newest;                  /* its number; 0 = none */
+        struct event_listener *listeners; /* utlist */
 };
 
 /* ---- under the lock: */

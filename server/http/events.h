@@ -58,8 +58,14 @@ void event_log_limits(struct event_log *log, const struct http_limits *limits,
 /* Reports that so much of a limit is in use. */
 void event_log_used(struct event_log *log, enum event_limit limit, uint64_t used);
 
-/* Sets told, which is called after each event, under the log's lock, by the thread that published it. NULL: none. */
-void event_log_listen(struct event_log *log, void (*told)(void *context), void *context);
+/* Its told is called after each event, under the log's lock, by the thread that published it. */
+struct event_listener {
+        void (*told)(void *context);
+        void *context;
+        struct event_listener *prev, *next; /* the log's; prev NULL = it does not listen */
+};
+void event_log_listen(struct event_log *log, struct event_listener *listener);
+void event_log_unlisten(struct event_log *log, struct event_listener *listener);
 
 struct event_filter {
         unsigned types;    /* 1u << EVENT_*, ored */

@@ -80,6 +80,7 @@ int guard_authorize(const char *authorization, const struct guard_tokens *tokens
         if (need == HTTP_AUTH_NONE || (!tokens->full && need != HTTP_AUTH_KEY))
                 return 0;
         const char *given = guard_bearer(authorization);
+        bool takes_key = need == HTTP_AUTH_KEY || need == HTTP_AUTH_FULL_OR_KEY;
         uint8_t key[FERRY_KEY_SIZE];
         if (!given)
                 return FERRY_E_UNAUTHENTICATED;
@@ -89,7 +90,7 @@ int guard_authorize(const char *authorization, const struct guard_tokens *tokens
         bool metrics = tokens->metrics && ferry_secret_equal(given, tokens->metrics);
         if (full || (peer && need == HTTP_AUTH_PEER) || (metrics && need == HTTP_AUTH_METRICS))
                 return 0;
-        if (need == HTTP_AUTH_KEY && ferry_key_parse(given, key)) {
+        if (takes_key && ferry_key_parse(given, key)) {
                 explicit_bzero(key, sizeof(key));
                 return 0;
         }
@@ -177,7 +178,8 @@ bool guard_authenticate(struct http_request *request)
 
         if (!error) {
                 if (!secrets->token ||
-                    (request->route->auth != HTTP_AUTH_NONE && request->route->auth != HTTP_AUTH_KEY))
+                    (request->route->auth != HTTP_AUTH_NONE && request->route->auth != HTTP_AUTH_KEY &&
+                     request->route->auth != HTTP_AUTH_FULL_OR_KEY))
                         guard_trust(request);
                 return true;
         }
@@ -185,7 +187,7 @@ bool guard_authenticate(struct http_request *request)
         if (error == FERRY_E_FORBIDDEN)
                 request_problem(request, error,
                                 "A peer's token may fetch metadata and /v1/worker only, a metrics token /metrics only");
-        else if (request->route->auth == HTTP_AUTH_KEY)
+        else if (request->route->auth == HTTP_AUTH_KEY || request->route->auth == HTTP_AUTH_FULL_OR_KEY)
                 request_problem(request, error,
                                 "Send the notification_key of the operation's metadata as Authorization: Bearer");
         else if (guard_bearer(request->headers.authorization))

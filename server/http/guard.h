@@ -37,8 +37,8 @@ const char *guard_bearer(const char *authorization);
 /*
  * Checks an Authorization header (or NULL) against the tokens for a route that needs `need`. Where tokens->full is NULL
  * every route is open but those of HTTP_AUTH_KEY. 0; FERRY_E_UNAUTHENTICATED; FERRY_E_FORBIDDEN (the token is for other
- * routes). For HTTP_AUTH_KEY anything in the form of a key passes: the handler compares it. Pure; compares in constant
- * time.
+ * routes). For HTTP_AUTH_KEY and HTTP_AUTH_FULL_OR_KEY anything in the form of a key passes: the handler compares it.
+ * Pure; compares in constant time.
  */
 struct guard_tokens {
         const char *full, *peer, *metrics; /* NULL = none */

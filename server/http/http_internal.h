@@ -12,6 +12,7 @@
 
 #include "base/address.h"
 #include "credentials.h"
+#include "events.h"
 #include "http/server.h"
 
 struct copier;
@@ -67,6 +68,7 @@ struct http_dispatch {
 /* Fixed after http_server_new, except atomics and members that have their own lock. */
 struct http_server {
         struct http_config config;
+        struct event_listener listener; /* of the events */
         size_t n_listeners;
         struct http_listener *listeners;
         size_t n_threads;

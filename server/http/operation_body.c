@@ -24,7 +24,7 @@ enum { CARRIERS_MAX = 8 };
 struct raw_body {
         const char *kind, *label, *layout, *remote_url, *follow;
         struct json_object *descriptors, *remote_metadata, *transports;
-        uint64_t uses, readers, ttl_ms, timeout_ms;
+        uint64_t uses, readers, ttl_ms, renew_max_ms, timeout_ms;
         bool verify, relay;
 };
 
@@ -56,6 +56,8 @@ static bool decode_raw(const struct http_config *config, struct json_object *doc
                 { "uses", FERRY_JSON_UINT, false, offsetof(struct raw_body, uses), 1, limits->uses_max, NULL },
                 { "readers", FERRY_JSON_UINT, false, offsetof(struct raw_body, readers), 1, limits->uses_max, NULL },
                 { "ttl_ms", FERRY_JSON_UINT, false, offsetof(struct raw_body, ttl_ms), 1, limits->ttl_ms_max, NULL },
+                { "renew_max_ms", FERRY_JSON_UINT, false, offsetof(struct raw_body, renew_max_ms), 1,
+                  limits->ttl_ms_max, NULL },
                 { "follow", FERRY_JSON_STRING, false, offsetof(struct raw_body, follow), 0, 0, NULL },
                 { "timeout_ms", FERRY_JSON_UINT, false, offsetof(struct raw_body, timeout_ms), 1,
                   limits->timeout_ms_max, NULL },
@@ -90,6 +92,7 @@ static void check_kind(const struct raw_body *raw, enum ferry_kind kind, struct 
         refuse(raw->follow && kind != FERRY_READABLE, "/follow", "readable", errors);
         refuse(raw->relay && kind != FERRY_READ, "/relay", "read", errors);
         refuse(raw->ttl_ms && !passive, "/ttl_ms", "readable and writable", errors);
+        refuse(raw->renew_max_ms && !passive, "/renew_max_ms", "readable and writable", errors);
         refuse(raw->timeout_ms && passive, "/timeout_ms", "read and write", errors);
         refuse(raw->verify && passive, "/verify", "read and write", errors);
         refuse(raw->transports && passive, "/transports", "read and write", errors);
@@ -277,6 +280,7 @@ int operation_body_read(const struct http_config *config, struct json_object *js
         if (raw.label)
                 (void)stpcpy(body->spec.label, raw.label);
         body->spec.ttl_ms = raw.ttl_ms;
+        body->spec.renew_max_ms = raw.renew_max_ms;
         body->spec.timeout_ms = raw.timeout_ms;
         body->spec.verify = raw.verify;
         body->spec.relay = raw.relay;

@@ -56,6 +56,8 @@ static void add_options(struct ferry_json_writer *writer, const struct operation
                 ferry_json_add_uint(writer, "uses", view->uses);
                 ferry_json_add_uint(writer, "uses_done", view->uses_done);
         }
+        if (view->uses_declined)
+                ferry_json_add_uint(writer, "uses_declined", view->uses_declined);
         if (view->uses && view->kind == FERRY_READABLE) { /* their older names */
                 ferry_json_add_uint(writer, "readers", view->uses);
                 ferry_json_add_uint(writer, "readers_done", view->uses_done);
@@ -64,6 +66,8 @@ static void add_options(struct ferry_json_writer *writer, const struct operation
                 ferry_json_add_id(writer, "follow", "op_", view->follow);
         if (view->ttl_ms && ferry_kind_is_passive((int)view->kind))
                 ferry_json_add_uint(writer, "ttl_ms", view->ttl_ms);
+        if (view->renew_max_ms)
+                ferry_json_add_uint(writer, "renew_max_ms", view->renew_max_ms);
         if (view->timeout_ms)
                 ferry_json_add_uint(writer, "timeout_ms", view->timeout_ms);
         if (view->verify)
@@ -123,6 +127,15 @@ void operation_json_members(struct ferry_json_writer *writer, const struct opera
                 ferry_json_add_string(writer, "request_id", view->request_id);
         add_time(writer, "created_at", view->created_unix_ms);
         add_state(writer, view);
+}
+
+void operation_json_offer(struct ferry_json_writer *writer, enum ferry_status status, uint64_t expires_unix_ms)
+{
+        ferry_json_begin_object(writer);
+        ferry_json_add_string(writer, "status", ferry_status_name((int)status));
+        if (expires_unix_ms)
+                add_time(writer, "expires_at", expires_unix_ms);
+        ferry_json_end_object(writer);
 }
 
 void operation_json_write(struct ferry_json_writer *writer, const struct operation_view *view)

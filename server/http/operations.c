@@ -8,6 +8,8 @@
 #include <ferry/json_write.h>
 
 #include "base/util.h"
+#include "content.h"
+#include "guard.h"
 #include "handlers.h"
 #include "http_internal.h"
 #include "metadata_json.h"
@@ -68,28 +70,74 @@ void get_operation_metadata(struct http_request *request)
         }
 }
 
-void renew_operation(struct http_request *request)
+static void refuse_renewal(struct http_request *request, int error)
 {
-        const uint64_t max = request->server->config.operation_limits->ttl_ms_max;
-        const struct ferry_json_field field = { "ttl_ms", FERRY_JSON_UINT, false, 0, 1, max, NULL };
-        uint64_t ttl_ms = 0;
-
-        if (!request_find_operation(request) || (request->body.size && !request_decode(request, &field, 1, &ttl_ms)))
-                return;
-        int error = operation_renew(request->server->config.operations, request->operation, ttl_ms);
         switch (error) {
-        case 0:
-                request_answer_operation(request, 200);
-                break;
         case FERRY_E_NOT_PASSIVE:
                 request_problem(request, error, "Only readable and writable operations expire");
                 break;
         case FERRY_E_GONE:
                 request_problem(request, error, "The operation has ended");
                 break;
+        case FERRY_E_FORBIDDEN:
+                request_problem(request, error,
+                                "Only its owner can renew this operation: it was created without renew_max_ms");
+                break;
         default:
                 request_problem(request, error, "The time to live cannot be set anew");
         }
+}
+
+static bool decode_ttl(struct http_request *request, uint64_t *ttl_ms)
+{
+        const uint64_t max = request->server->config.operation_limits->ttl_ms_max;
+        const struct ferry_json_field field = { "ttl_ms", FERRY_JSON_UINT, false, 0, 1, max, NULL };
+
+        return !request->body.size || request_decode(request, &field, 1, ttl_ms);
+}
+
+/* The holder of the key learns no more of the operation than that it is kept. */
+static void renew_for_holder(struct http_request *request)
+{
+        struct operation_store *store = request->server->config.operations;
+        struct ferry_json_writer writer = { 0 };
+        struct operation_view view;
+        uint64_t ttl_ms = 0, expires_unix_ms;
+        enum ferry_status status;
+
+        if (!content_find(request, &view) || !decode_ttl(request, &ttl_ms))
+                return;
+        int error = operation_keep(store, request->operation, ttl_ms, &status, &expires_unix_ms);
+        if (error) {
+                refuse_renewal(request, error);
+                return;
+        }
+        operation_get_view(store, request->operation, &view);
+        (void)request_etag(request, view.revision);
+        operation_json_offer(&writer, status, expires_unix_ms);
+        request_answer_json(request, 200, &writer);
+}
+
+static void renew_for_owner(struct http_request *request)
+{
+        uint64_t ttl_ms = 0;
+
+        guard_trust(request);
+        if (!request_check_operation(request) || !decode_ttl(request, &ttl_ms))
+                return;
+        int error = operation_renew(request->server->config.operations, request->operation, ttl_ms);
+        if (error)
+                refuse_renewal(request, error);
+        else
+                request_answer_operation(request, 200);
+}
+
+void renew_operation(struct http_request *request)
+{
+        if (content_shows_key(request))
+                renew_for_holder(request);
+        else if (request_look_up_operation(request))
+                renew_for_owner(request);
 }
 
 void cancel_operation(struct http_request *request)

@@ -132,7 +132,8 @@ int http_server_new(const struct http_config *config, struct http_server **ret_s
                 http_server_free(server);
                 return error;
         }
-        event_log_listen(config->events, tell_readers, server);
+        server->listener = (struct event_listener){ .told = tell_readers, .context = server };
+        event_log_listen(config->events, &server->listener);
         *ret_server = server;
         return 0;
 }
@@ -188,7 +189,7 @@ struct http_server *http_server_free(struct http_server *server)
                 return NULL;
         http_server_unlink(server);
         http_server_drain(server);
-        event_log_listen(server->config.events, NULL, NULL);
+        event_log_unlisten(server->config.events, &server->listener);
         atomic_store(&server->events_stopped, true);
         tell_readers(server);
         /* No connection may be suspended when libmicrohttpd is stopped: it would abort the process. */

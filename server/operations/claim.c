@@ -10,7 +10,8 @@ static int refusal_of_terminal(const struct operation *operation)
                 return FERRY_E_STALE_METADATA;
         if (operation->status != FERRY_CANCELLED)
                 return FERRY_E_ALREADY_CLAIMED;
-        return operation->error == FERRY_E_EXPIRED ? FERRY_E_EXPIRED : FERRY_E_CANCELLED_BY_PEER;
+        return operation->error == FERRY_E_EXPIRED || operation->error == FERRY_E_DECLINED ? operation->error
+                                                                                           : FERRY_E_CANCELLED_BY_PEER;
 }
 
 /* With the lock held. Without the key a peer learns no more than that the operation exists. */
@@ -30,7 +31,7 @@ static int claim_check(const struct operation *operation, const struct engine_cl
                 return FERRY_E_CANCELLED_BY_PEER;
         if (request->total != operation->bytes_total)
                 return FERRY_E_SIZE_MISMATCH;
-        if (operation->stop_reason || operation->n_active + operation->n_completed >= operation_uses_max(operation))
+        if (operation->stop_reason || operation_is_used_up(operation))
                 return FERRY_E_ALREADY_CLAIMED;
         /* Two writers at once would mix their bytes. */
         if (operation->kind == FERRY_WRITABLE && operation->n_active)
@@ -116,7 +117,7 @@ static int metadata_new(const struct operation *operation, struct ferry_metadata
 
 int operation_metadata(struct operation_store *store, struct operation *operation, struct ferry_metadata **ret_metadata)
 {
-        uint64_t expires_ms;
+        uint64_t expires_ms, latest_ms;
         bool ended;
         int r;
 
@@ -126,12 +127,14 @@ int operation_metadata(struct operation_store *store, struct operation *operatio
         ended = operation_terminal(operation) || operation->deleted || operation->stop_reason;
         /* The time to live stands still during a transfer and starts anew after it, at the earliest now. */
         expires_ms = operation->n_active ? clock_unix_ms() + operation->ttl_ms : operation->expires_unix_ms;
+        /* Its holders may put it off, and have no other metadata than these. */
+        latest_ms = operation->created_unix_ms + operation->renew_max_ms;
         store_unlock_plain(store);
         if (ended)
                 return FERRY_E_GONE;
         r = metadata_new(operation, ret_metadata);
         if (!r)
-                (*ret_metadata)->expires_ms = expires_ms;
+                (*ret_metadata)->expires_ms = expires_ms > latest_ms ? expires_ms : latest_ms;
         return r;
 }
 

@@ -25,6 +25,8 @@ static bool spec_valid(const struct operation_limits *limits, const struct opera
                 return false;
         if (spec->ttl_ms && (!passive || spec->ttl_ms > limits->ttl_ms_max))
                 return false;
+        if (spec->renew_max_ms && (!passive || spec->renew_max_ms > limits->ttl_ms_max))
+                return false;
         if (spec->timeout_ms && (passive || spec->timeout_ms > limits->timeout_ms_max))
                 return false;
         if ((spec->verify || spec->carriers) && passive)
@@ -156,6 +158,7 @@ static int operation_new(struct operation_store *store, const struct operation_s
         operation->uses = spec->uses;
         operation->bytes_total = total;
         operation->timeout_ms = spec->timeout_ms;
+        operation->renew_max_ms = spec->renew_max_ms;
         operation->created_us = clock_now_us();
         operation->created_unix_ms = clock_unix_ms();
         operation->timer.fired = on_deadline;
@@ -261,6 +264,7 @@ void operation_get_view(struct operation_store *store, struct operation *operati
                 .label = operation->label,
                 .request_id = operation->request_id,
                 .timeout_ms = operation->timeout_ms,
+                .renew_max_ms = operation->renew_max_ms,
                 .created_unix_ms = operation->created_unix_ms,
                 .descriptors = operation->descriptors,
                 .n_descriptors = operation->n_descriptors,
@@ -274,6 +278,7 @@ void operation_get_view(struct operation_store *store, struct operation *operati
         v->peer = operation->peer;
         v->bytes_done = v->status == FERRY_COMPLETE ? v->bytes_total : atomic_load(&operation->bytes_done);
         v->uses_done = operation->uses ? operation->n_completed : 0;
+        v->uses_declined = operation->n_declined;
         v->ttl_ms = operation->ttl_ms;
         if (!v->done && !operation->n_active)
                 v->expires_unix_ms = operation->expires_unix_ms;

@@ -75,7 +75,7 @@ void operation_transfer_over(struct operation *operation, int error, const char 
                 operation_finish(operation, error, detail, deferred);
                 return;
         }
-        if (!operation->n_active && operation->n_completed == places) {
+        if (!operation->n_active && operation_is_used_up(operation)) {
                 operation_finish(operation, 0, "", deferred);
         } else if (!operation->n_active && operation->stop_reason) {
                 operation_finish(operation, operation->stop_reason, "", deferred);

@@ -89,7 +89,7 @@ struct operation {
         struct operation_transfer *own; /* in the same memory; of active ones */
         uint64_t bytes_total;
         size_t n_pieces; /* of its descriptors */
-        uint64_t ttl_created_ms;
+        uint64_t ttl_created_ms, renew_max_ms;
         uint64_t timeout_ms;
         uint64_t created_us, created_unix_ms;
         uint8_t key[FERRY_KEY_SIZE]; /* of passive ones */
@@ -119,6 +119,8 @@ struct operation {
         int stop_reason; /* why the data plane was (or will be) told to end the transfers; 0 = it was not */
         uint32_t n_active;
         uint32_t n_completed;
+        uint32_t n_declined;       /* of several uses */
+        struct declined *declined; /* by which transfers; owned; NULL = none */
         uint64_t revision;
         uint64_t told_us;     /* when the observer was last told of frequent changes */
         atomic_bool untold;   /* it has started, and the observer was not told yet; cleared without the lock */
@@ -171,6 +173,13 @@ static inline const char *operation_detail(const struct operation *operation)
 static inline uint32_t operation_uses_max(const struct operation *operation)
 {
         return operation->uses > 1 ? operation->uses : 1;
+}
+
+/* Whether each of them is under way, complete or declined. */
+static inline bool operation_is_used_up(const struct operation *operation)
+{
+        return (uint64_t)operation->n_active + operation->n_completed + operation->n_declined >=
+               operation_uses_max(operation);
 }
 
 /* The actions that a change under the lock defers until store_unlock has released it. Zero-initialise. */

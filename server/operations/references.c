@@ -53,6 +53,7 @@ struct operation *operation_unref(struct operation *operation)
         store_unref(operation->store);
         free(operation->detail);
         free(operation->content_ends);
+        free(operation->declined);
         explicit_bzero(operation->key, sizeof(operation->key));
         free(operation);
         return NULL;

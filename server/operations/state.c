@@ -166,6 +166,7 @@ static enum ferry_status status_of_error(const struct operation *operation, int 
         case FERRY_E_CANCELLED:
         case FERRY_E_CANCELLED_BY_PEER:
         case FERRY_E_EXPIRED:
+        case FERRY_E_DECLINED:
                 return FERRY_CANCELLED;
         default:
                 return operation->cancel_requested ? FERRY_CANCELLED : FERRY_ERRORED;

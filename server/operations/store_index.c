@@ -171,9 +171,7 @@ bool operation_store_lets_go(struct operation_store *store, uint64_t region)
 
                 store_lock(store);
                 for (size_t i = 0; i < n; i++)
-                        lets_go &= operation_terminal(page[i]) ||
-                                   (page[i]->n_active &&
-                                    page[i]->n_active + page[i]->n_completed >= operation_uses_max(page[i]));
+                        lets_go &= operation_terminal(page[i]) || (page[i]->n_active && operation_is_used_up(page[i]));
                 store_unlock_plain(store);
                 for (size_t i = 0; i < n; i++)
                         (void)operation_unref(page[i]);

@@ -224,6 +224,7 @@ struct fetch *fetch_free(struct fetch *fetch)
         if (!fetch)
                 return NULL;
         easy_clear(&fetch->easy);
+        ferry_headers_free(fetch->headers);
         free(fetch);
         return NULL;
 }

@@ -32,6 +32,7 @@ struct fetch {
         struct peers *peers;
         struct easy easy;
         const struct fetch_document *document;
+        struct curl_slist *headers; /* its own, owned; NULL = those of documents */
 
         peers_fetched fetched;
         peers_wanted wanted;

@@ -221,6 +221,7 @@ int lane_classify(const struct http_lane *lane, long status, char detail[EASY_DE
         case FERRY_E_ALREADY_CLAIMED:
         case FERRY_E_CANCELLED_BY_PEER:
         case FERRY_E_EXPIRED:
+        case FERRY_E_DECLINED:
         case FERRY_E_KIND_MISMATCH:
         case FERRY_E_CHECKSUM_MISMATCH:
                 return error;

@@ -64,6 +64,9 @@ void peers_threads_stop(struct peers *peers);
 /* Queues the fetch of a document by an http(s) URL. As peers_fetch_metadata. */
 int peers_fetch(struct peers *peers, const struct fetch_document *document, const char *url, peers_fetched fetched,
                 peers_wanted wanted, void *context, char *detail, size_t detail_size);
+/* The same for one that has been made, which it owns in any case. 0; FERRY_E_LIMIT_REACHED. */
+int peers_fetch_queue(struct peers *peers, struct fetch *fetch, peers_fetched fetched, peers_wanted wanted,
+                      void *context, char *detail, size_t detail_size);
 
 /* ---- name_url.c ---- */
 

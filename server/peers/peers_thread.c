@@ -283,20 +283,11 @@ void peers_threads_stop(struct peers *peers)
 
 /* ---- queueing ---- */
 
-int peers_fetch(struct peers *peers, const struct fetch_document *document, const char *url, peers_fetched fetched,
-                peers_wanted wanted, void *context, char *detail, size_t detail_size)
+int peers_fetch_queue(struct peers *peers, struct fetch *fetch, peers_fetched fetched, peers_wanted wanted,
+                      void *context, char *detail, size_t detail_size)
 {
-        struct fetch *fetch;
         bool full;
-        int r;
 
-        if (detail_size)
-                detail[0] = '\0';
-        r = peers_thread_start(peers);
-        if (!r)
-                r = fetch_new(&peers->settings, document, url, &fetch, detail, detail_size);
-        if (r)
-                return r;
         fetch->peers = peers;
         fetch->easy.done = on_fetch_done;
         fetch->fetched = fetched;
@@ -317,6 +308,20 @@ int peers_fetch(struct peers *peers, const struct fetch_document *document, cons
         }
         peers_thread_wake(peers);
         return 0;
+}
+
+int peers_fetch(struct peers *peers, const struct fetch_document *document, const char *url, peers_fetched fetched,
+                peers_wanted wanted, void *context, char *detail, size_t detail_size)
+{
+        struct fetch *fetch;
+        int r;
+
+        if (detail_size)
+                detail[0] = '\0';
+        r = peers_thread_start(peers);
+        if (!r)
+                r = fetch_new(&peers->settings, document, url, &fetch, detail, detail_size);
+        return r ? r : peers_fetch_queue(peers, fetch, fetched, wanted, context, detail, detail_size);
 }
 
 /* That moves the bytes of a stream. */

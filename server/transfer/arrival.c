@@ -7,6 +7,7 @@
 #include "connect.h"
 #include "contact.h"
 #include "engine_internal.h"
+#include "notice.h"
 #include "peer.h"
 #include "requester.h"
 #include "responder.h"
@@ -23,10 +24,12 @@ static const struct {
         void (*handle)(struct peer *peer, const struct wire_header *header, struct payload *payload);
         enum wire_type refusal; /* 0 = the message is an answer: dropped */
 } types[WIRE_TYPE_END] = {
-        [WIRE_READ] = { responder_on_read, WIRE_DATA },      [WIRE_DATA] = { requester_on_data, 0 },
-        [WIRE_WRITE] = { responder_on_write, WIRE_ACK },     [WIRE_ACK] = { requester_on_ack, 0 },
-        [WIRE_DONE] = { responder_on_done, WIRE_DONE_ACK },  [WIRE_DONE_ACK] = { requester_on_done_ack, 0 },
-        [WIRE_HELLO] = { connect_on_hello, WIRE_HELLO_ACK }, [WIRE_HELLO_ACK] = { on_hello_ack, 0 },
+        [WIRE_READ] = { responder_on_read, WIRE_DATA },          [WIRE_DATA] = { requester_on_data, 0 },
+        [WIRE_WRITE] = { responder_on_write, WIRE_ACK },         [WIRE_ACK] = { requester_on_ack, 0 },
+        [WIRE_DONE] = { responder_on_done, WIRE_DONE_ACK },      [WIRE_DONE_ACK] = { requester_on_done_ack, 0 },
+        [WIRE_HELLO] = { connect_on_hello, WIRE_HELLO_ACK },     [WIRE_HELLO_ACK] = { on_hello_ack, 0 },
+        [WIRE_DECLINE] = { notice_on_request, WIRE_NOTICE_ACK }, [WIRE_RENEW] = { notice_on_request, WIRE_NOTICE_ACK },
+        [WIRE_NOTICE_ACK] = { connect_on_notice_ack, 0 },
 };
 
 /* Notes the worker at the other end; another one may have started at the same address. */

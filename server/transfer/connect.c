@@ -4,21 +4,27 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include <ferry/status.h>
 
 #include "base/clock.h"
 #include "base/util.h"
 #include "command.h"
 #include "contact.h"
 #include "engine_internal.h"
+#include "notice.h"
 
 /* One engine_connect. No transport touches its memory, so it may end at any time. */
 struct connect_request {
         struct engine *engine;
         struct engine_connect spec;
         struct route route;
-        uint64_t id;              /* transfer id of the HELLO */
+        uint64_t id;              /* transfer id of the HELLO or the notice */
         struct peer *peer;        /* NULL = not connected */
         bool reused;              /* the link was up already */
+        uint64_t left_ms;         /* answer to the notice */
+        int status;               /* the same */
         struct transport *probes; /* tries this one's path alone, for nobody that waits; NULL = an engine_connect */
         uint64_t deadline_us;
         struct connect_request *prev, *next; /* the engine's */
@@ -34,9 +40,15 @@ int connect_request_new(struct engine *engine, const struct engine_connect *spec
         c->spec = *spec;
         route_init(&c->route, &spec->peer);
         c->route.insists = true;
-        c->id = random_id();
+        c->id = spec->notice.operation ? spec->notice.transfer : random_id();
         *ret_connect = c;
         return 0;
+}
+
+void connect_request_free(struct connect_request *c)
+{
+        explicit_bzero(c->spec.notice.key, sizeof(c->spec.notice.key));
+        free(c);
 }
 
 static void leave_peer(struct connect_request *c)
@@ -72,6 +84,8 @@ static void end(struct connect_request *c, int error, const char *detail)
         } else {
                 struct link *link = c->peer->link;
 
+                connection.status = c->status;
+                connection.left_ms = c->left_ms;
                 connection.reused = c->reused;
                 connection.connect_us = c->reused ? 0 : link->connect_us;
                 (void)snprintf(connection.transport, sizeof(connection.transport), "%s",
@@ -79,7 +93,19 @@ static void end(struct connect_request *c, int error, const char *detail)
         }
         leave_peer(c);
         c->spec.connected(c->spec.context, &connection);
-        free(c);
+        connect_request_free(c);
+}
+
+/* The first message over the link is a HELLO, as of a transfer. */
+static void speak(const struct connect_request *c)
+{
+        if (!c->spec.notice.operation) {
+                peer_send_hello(c->peer, c->spec.peer.epoch, c->id);
+                return;
+        }
+        if (!c->peer->greeted)
+                peer_send_hello(c->peer, c->spec.peer.epoch, random_id());
+        notice_send(c->peer, c->spec.peer.epoch, &c->spec.notice);
 }
 
 /* May free c. */
@@ -91,7 +117,7 @@ static void greet(struct connect_request *c)
         case ROUTE_FOUND:
                 c->peer->n_connect_requests++;
                 c->reused = c->peer->link->state == LINK_UP;
-                peer_send_hello(c->peer, c->spec.peer.epoch, c->id);
+                speak(c);
                 break;
         case ROUTE_RESOLVING:
                 break;
@@ -202,10 +228,29 @@ void connect_on_hello_ack(struct peer *peer, const struct wire_header *header)
         struct connect_request *c;
 
         DL_SEARCH_SCALAR(peer->engine->connect_requests, c, id, header->transfer);
-        if (!c || c->peer != peer)
+        if (!c || c->peer != peer || c->spec.notice.operation)
                 return;
         if (header->from_epoch != c->spec.peer.epoch)
                 end(c, FERRY_E_STALE_METADATA, "another worker answers at this address");
         else if (header->status == 0)
                 end(c, 0, "");
+}
+
+void connect_on_notice_ack(struct peer *peer, const struct wire_header *header, struct payload *payload)
+{
+        struct connect_request *c;
+        int error = notice_error(header->status);
+
+        DL_SEARCH_SCALAR(peer->engine->connect_requests, c, id, header->transfer);
+        if (!c || c->peer != peer || !c->spec.notice.operation)
+                return;
+        if (header->from_epoch != c->spec.peer.epoch) {
+                end(c, FERRY_E_STALE_METADATA, "another worker answers at this address");
+                return;
+        }
+        c->status = (int)header->seq;
+        c->left_ms = header->length;
+        if (!error && !ferry_status_name(c->status))
+                error = FERRY_E_PEER_REFUSED;
+        end(c, error, error ? ferry_error_title(error) : "");
 }

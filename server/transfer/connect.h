@@ -11,12 +11,13 @@
 struct connect_request;
 
 /*
- * engine_connect: opens a link without a transfer. Sends HELLO and waits for its answer, so that the first transfer
- * finds the link up. Thread: the holder of the progress lock, but any for connect_request_new.
+ * engine_connect: opens a link without a transfer. Sends HELLO or a notice and waits for its answer, so that the first
+ * transfer finds the link up. Thread: the holder of the progress lock, but any for connect_request_new.
  */
 
-/* The caller frees it if it is never begun. */
 int connect_request_new(struct engine *engine, const struct engine_connect *spec, struct connect_request **ret_connect);
+/* Frees one that was never begun. */
+void connect_request_free(struct connect_request *connect);
 /* Connects and sends HELLO; ends it on failure. */
 void connect_request_begin(struct engine *engine, struct connect_request *connect);
 /* Tries a path again, for route.probes, beside the transfer, which goes on first. */
@@ -31,5 +32,7 @@ void connect_requests_tick(struct engine *engine, uint64_t now_us);
 
 void connect_on_hello(struct peer *peer, const struct wire_header *header, struct payload *payload);
 void connect_on_hello_ack(struct peer *peer, const struct wire_header *header);
+/* The answer to a notice. */
+void connect_on_notice_ack(struct peer *peer, const struct wire_header *header, struct payload *payload);
 
 #endif

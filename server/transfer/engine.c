@@ -300,7 +300,7 @@ int engine_connect(struct engine *engine, const struct engine_connect *spec)
                 return r;
         r = command_post(engine, &command);
         if (r < 0)
-                free(command.connect);
+                connect_request_free(command.connect);
         return r;
 }
 

@@ -14,6 +14,7 @@ static int error_of_status(uint32_t status)
         case FERRY_E_LIMIT_REACHED:
         case FERRY_E_CANCELLED_BY_PEER:
         case FERRY_E_EXPIRED:
+        case FERRY_E_DECLINED:
         case FERRY_E_TIMEOUT:
         case FERRY_E_STALLED:
         case FERRY_E_CHECKSUM_MISMATCH:

@@ -118,9 +118,9 @@ CASE(metadata_of_the_other_kind_is_refused)
 
 static void story_protocol(struct fixture *f)
 {
-        /* {"protocol":6} */
+        /* {"protocol":7} */
         const char *later = metadata_with(f->passive.metadata, "nixl_metadata",
-                                          json_object_new_string("b64:eAEBDgDx/3sicHJvdG9jb2wiOjZ9KBQFHw=="));
+                                          json_object_new_string("b64:eAEBDgDx/3sicHJvdG9jb2wiOjd9KBYFIA=="));
 
         assert_refused(f, 409, "read", later, "protocol-mismatch");
         assert_refused(f, 409, "write", later, "protocol-mismatch");

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "steps.h"
+#include <string.h>
+
+#include "wire.h"
 
 /* POST /v1/operations/{id}/renew. */
 
@@ -63,4 +65,88 @@ ON_PAIR(only_live_offers_can_be_renewed)
         assert_problem(&p->a, "POST", path, NULL, 410, "gone", NULL);
         path = text_format("/v1/operations/%s/renew", active.id);
         assert_problem(&p->b, "POST", path, NULL, 409, "not-passive", NULL);
+}
+
+/* ---- by the holder of the key ---- */
+
+static void offer_kept(struct worker *w, const char *region, uint64_t renew_max_ms, struct ferry_operation *ret_offer)
+{
+        struct ferry_descriptor descriptor = { .region = region };
+        struct ferry_operation_spec spec = { .kind = FERRY_READABLE,
+                                             .descriptors = &descriptor,
+                                             .n_descriptors = 1,
+                                             .ttl_ms = 2000,
+                                             .renew_max_ms = renew_max_ms,
+                                             .include_metadata = true };
+
+        assert_int_equal(ferry_create_operation(w->client, &spec, ret_offer), 0);
+        assert_int_equal(ret_offer->renew_max_ms, renew_max_ms);
+}
+
+static const char *key_of(const struct ferry_operation *offer)
+{
+        return json_text(json_parse(offer->metadata), "notification_key");
+}
+
+ON_PAIR(its_holder_keeps_an_offer_with_the_metadata_it_has)
+{
+        OPERATION passive, active, now;
+        struct ferry_offer_state state;
+        const char *offered = region_make(&p->a, 100, 4);
+        const char *local = region_make(&p->b, 100, 0);
+
+        offer_kept(&p->a, offered, 60000, &passive);
+        assert_int_equal(ferry_renew_by_key(p->a.client, passive.id, key_of(&passive), 30000, &state), 0);
+        assert_int_equal(state.status, FERRY_INITIALIZED);
+        assert_true(strcmp(state.expires_at, passive.expires_at) > 0);
+        assert_int_equal(ferry_get_operation(p->a.client, passive.id, 2200, 0, &now), 0);
+        assert_int_equal(now.status, FERRY_INITIALIZED);
+        assert_string_equal(now.expires_at, state.expires_at);
+        begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
+        operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
+        operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
+        assert_int_equal(ferry_renew_by_key(p->a.client, passive.id, key_of(&passive), 0, &state), FERRY_E_GONE);
+}
+
+ON_WORKER(a_holder_renews_no_further_than_it_may)
+{
+        OPERATION kept, short_lived, other;
+        struct ferry_offer_state first, second;
+        const char *region = region_make(w, 100, 4);
+        static const char form[] = "POST /v1/operations/%s/renew HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n"
+                                   "Authorization: Bearer %s\r\n\r\n";
+
+        offer_kept(w, region, 3000, &kept);
+        offer_make(w, FERRY_READABLE, region, &other);
+        assert_int_equal(ferry_renew_by_key(w->client, kept.id, key_of(&kept), 3600000, &first), 0);
+        assert_int_equal(ferry_renew_by_key(w->client, kept.id, key_of(&kept), 1, &second), 0);
+        assert_true(strcmp(first.expires_at, second.expires_at) <= 0); /* never back */
+        operation_assert_error(w, kept.id, FERRY_CANCELLED, FERRY_E_EXPIRED);
+        /* Its owner alone, where it gave no leave. */
+        assert_int_equal(ferry_renew_by_key(w->client, other.id, key_of(&other), 0, NULL), FERRY_E_FORBIDDEN);
+        assert_non_null(strstr(ferry_last_message(w->client), "renew_max_ms"));
+        offer_kept(w, region, 60000, &short_lived);
+        wire_refused(w, 403, "forbidden", form, short_lived.id, key_of(&other));
+        assert_int_equal(ferry_renew_by_key(w->client, short_lived.id, key_of(&short_lived), UINT64_MAX, NULL),
+                         FERRY_E_INVALID_PARAMETER);
+        /* The holder learns nothing else of the operation. */
+        const char *headers[] = { text_format("Authorization: Bearer %s", key_of(&short_lived)), NULL };
+        struct json_object *answer = call_json_with(
+                w, 200, "POST", text_format("/v1/operations/%s/renew", short_lived.id), "{\"ttl_ms\":5000}", headers);
+        assert_string_equal(json_names(answer), "status expires_at");
+}
+
+ON_WORKER(only_offers_have_a_time_for_renewals)
+{
+        const char *region = region_make(w, 100, 0);
+        const char *read = text_format("{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],\"renew_max_ms\":5,"
+                                       "\"remote_url\":\"http://127.0.0.1:1/v1/operations/op_1/metadata\"}",
+                                       region);
+
+        assert_problem(w, "POST", "/v1/operations", read, 400, "invalid-parameter", "/renew_max_ms");
+        assert_problem(w, "POST", "/v1/operations", operation_body("readable", region, ",\"renew_max_ms\":0"), 400,
+                       "invalid-parameter", "/renew_max_ms");
+        assert_problem(w, "POST", "/v1/operations",
+                       operation_body("readable", region, ",\"renew_max_ms\":9007199254740991"), 400,
+                       "invalid-parameter", "/renew_max_ms");
 }

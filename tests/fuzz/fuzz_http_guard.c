@@ -47,7 +47,7 @@ static void check_authorization(const char *authorization, unsigned choice)
         bool may = need == HTTP_AUTH_NONE || (!tokens.full && need != HTTP_AUTH_KEY) ||
                    says(authorization, tokens.full) || (need == HTTP_AUTH_PEER && says(authorization, tokens.peer)) ||
                    (need == HTTP_AUTH_METRICS && says(authorization, tokens.metrics)) ||
-                   (need == HTTP_AUTH_KEY && has_form_of_key(authorization));
+                   ((need == HTTP_AUTH_KEY || need == HTTP_AUTH_FULL_OR_KEY) && has_form_of_key(authorization));
 
         FUZZ_CHECK((error == 0) == may);
         FUZZ_CHECK(error == 0 || error == FERRY_E_UNAUTHENTICATED || error == FERRY_E_FORBIDDEN);

@@ -203,6 +203,22 @@ def converse(call, a, b):
     call(a, "putOperationContent", 204, taken["id"], body=b"x" * 4096, **key)
     if call(a, "deleteOperationContent", 200, taken["id"], **key) != {"status": "COMPLETE"}:
         call.faults.append("an upload was not complete")
+    held = call(a, "createOperation", 201, query="?include=metadata", body=dict(offer, renew_max_ms=900000, uses=2))
+    key = {"Authorization": "Bearer " + held["metadata"]["notification_key"]}
+    call(a, "renewOperation", 200, held["id"], body={"ttl_ms": 800000}, **key)
+    call(a, "renewOperation", 403, held["id"], Authorization="Bearer " + "A" * 43)
+    call(a, "declineOperation", 403, held["id"], Authorization="Bearer " + "A" * 43)
+    call(a, "declineOperation", 401, held["id"])
+    call(a, "declineOperation", 200, held["id"], Ferry_Transfer="xfr_00000000000000ab", **key)
+    call(a, "getOperation", 200, held["id"])
+    if call(a, "declineOperation", 200, held["id"], **key) != {"status": "CANCELLED"}:
+        call.faults.append("a declined offer goes on")
+    held = call(a, "createOperation", 201, query="?include=metadata", body=dict(offer, renew_max_ms=900000))
+    remote = {"remote_metadata": held["metadata"]}
+    call(b, "renewRemote", 200, body=dict(remote, ttl_ms=800000))
+    call(b, "declineRemote", 200, body=remote)
+    call(b, "renewRemote", 410, body=remote)
+    call(b, "declineRemote", 400, body={"remote_metadata": {}})
     call(b, "createPeer", 200, body={"url": a.url})
     call(a, "listPeers", 200)
     call(b, "listPeers", 200, query="?limit=1")

@@ -43,11 +43,12 @@ def operations(document):
 
 
 def auth_of(document, operation):
-    names = {name for way in operation.get("security", document["security"]) for name in way}
+    ways = operation.get("security", document["security"])
+    names = {name for way in ways for name in way}
     if not names:
         return "none"
     if "notification_key" in names:
-        return "key"
+        return "full-or-key" if {} in ways else "key"
     return "peer" if "peer_token" in names else "metrics" if "metrics_token" in names else "full"
 
 

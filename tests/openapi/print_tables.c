@@ -9,7 +9,8 @@
 /* Prints the tables that openapi.yaml must agree with, tab-separated, for check_openapi.py. */
 
 static const char *const auth_names[] = {
-        [HTTP_AUTH_NONE] = "none",       [HTTP_AUTH_PEER] = "peer", [HTTP_AUTH_KEY] = "key",
+        [HTTP_AUTH_NONE] = "none",       [HTTP_AUTH_PEER] = "peer",
+        [HTTP_AUTH_KEY] = "key",         [HTTP_AUTH_FULL_OR_KEY] = "full-or-key",
         [HTTP_AUTH_METRICS] = "metrics", [HTTP_AUTH_FULL] = "full",
 };
 

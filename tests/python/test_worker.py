@@ -4,8 +4,10 @@ import asyncio
 import contextlib
 import copy
 import gc
+import json
 import os
 import pickle
+import select
 import signal
 import subprocess
 import sys
@@ -338,6 +340,92 @@ class TestWorker(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("pip install ./client/python", done.stderr)
         self.assertNotIn("AttributeError", done.stderr)
+
+
+class TestPeers(unittest.TestCase):
+    """What a worker says to another one."""
+
+    def setUp(self):
+        self.here, self.there = ferry.Worker(name="here"), ferry.Worker(name="there")
+        self.addCleanup(self.here.close)
+        self.addCleanup(self.there.close)
+
+    def fails(self, code, call, *arguments, **more):
+        with self.assertRaises(ferry.FerryError) as raised:
+            call(*arguments, **more)
+        self.assertEqual(raised.exception.code, code)
+
+    def test_connects_beforehand(self):
+        offer = self.there.create("readable", [b"hello"])
+        self.here.connect(offer.metadata)
+        self.here.connect(json.loads(offer.metadata))
+        asyncio.run(asyncio.to_thread(self.here.connect, offer.metadata))
+        self.fails("peer-unreachable", self.here.connect, "http://127.0.0.1:1")
+        self.fails("invalid-metadata", self.here.connect, "{}")
+        with self.here.create("read", [bytearray(5)], remote=offer.metadata) as read:
+            read.wait(timeout=10)
+        self.assertGreater(read.duration_us, 0)
+
+    def test_declines(self):
+        for form in (lambda text: text, json.loads, str.encode):
+            offer = self.there.create("readable", [b"hello"])
+            self.here.decline(form(offer.metadata))
+            with self.assertRaises(ferry.OperationFailed) as failed:
+                offer.wait(timeout=10)
+            self.assertEqual((failed.exception.code, failed.exception.status_name), ("declined", "CANCELLED"))
+        offer = self.there.create("readable", [b"hello"])
+        self.here.decline(offer.metadata, timeout=0)
+        with self.assertRaises(ferry.OperationFailed):
+            offer.wait(timeout=10)
+
+    def test_keeps_and_renews(self):
+        offer = self.there.create("readable", [b"hello"], ttl_ms=60_000, renew_max_ms=600_000)
+        self.assertAlmostEqual(self.here.renew(offer.metadata, 300_000), 300, delta=10)
+        self.assertAlmostEqual(self.here.renew(offer.metadata, 900_000), 600, delta=10)
+        before = offer.metadata
+        offer.renew(700_000)
+        self.assertNotEqual(offer.metadata, before)
+        self.fails("forbidden", self.here.renew, self.there.create("readable", [b"x"]).metadata)
+        offer.cancel()
+        self.fails("gone", offer.renew)
+
+    def test_ended_operations_without_asyncio(self):
+        before = self.here.create("readable", [b"before"])
+        self.assertEqual(self.here.ended(), [])
+        poll = select.poll()
+        poll.register(self.here.ended_fd, select.POLLIN)
+        self.assertEqual(poll.poll(0), [])
+        offers = [self.here.create("readable", [b"hello"]) for _ in range(5)]
+        before.cancel()
+        for offer in offers[::-1]:
+            self.there.decline(offer.metadata)
+        found = []
+        while len(found) < len(offers):
+            self.assertTrue(poll.poll(10_000))
+            found += self.here.ended()
+        self.assertEqual(found, offers[::-1])
+        self.assertEqual({one.status for one in found}, {"CANCELLED"})
+        self.assertEqual(self.here.ended(), [])
+        self.assertEqual(poll.poll(0), [])
+        self.here.create("readable", [b"x"]).cancel()  # which nobody else keeps
+        self.assertTrue(poll.poll(10_000))
+        self.assertEqual([one.status for one in self.here.ended()], ["CANCELLED"])
+
+    def test_events(self):
+        events = self.here.events()
+        offer = self.here.create("readable", [b"hello"], label="watched")
+        offer.cancel()
+        seen = []
+        while not seen or seen[-1]["type"] != "operation.ended":
+            self.assertTrue(select.select([events], [], [], 10)[0])
+            seen += events.take()
+        self.assertEqual([one["operation"]["id"] for one in seen if one["type"].startswith("operation.")],
+                         [offer.id] * 2)
+        again = self.here.events(after=seen[0]["id"]).take()
+        self.assertEqual([one["id"] for one in again], [one["id"] for one in seen[1:]])
+        self.fails("invalid-parameter", self.here.events, "x")
+        self.here.close()
+        events.take()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "connect_fixture.h"
 
+#include <ferry/status.h>
+
 #include "base/clock.h"
 #include "base/util.h"
 #include "local_directory.h"
@@ -26,6 +28,41 @@ static int grant(void *context, const struct engine_claim_request *request, stru
         return 0;
 }
 
+static pthread_mutex_t notice_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Thread: the end's own. */
+static int note(void *context, const struct engine_notice *notice, int *ret_status, uint64_t *ret_left_ms)
+{
+        struct end *end = context;
+        int error;
+
+        (void)pthread_mutex_lock(&notice_lock);
+        end->heard.last = *notice;
+        end->heard.n++;
+        error = end->refuses;
+        (void)pthread_mutex_unlock(&notice_lock);
+        *ret_status = FERRY_CANCELLED;
+        *ret_left_ms = notice->ttl_ms + 5;
+        return error;
+}
+
+struct heard heard_by(const struct end *end)
+{
+        struct heard heard;
+
+        (void)pthread_mutex_lock(&notice_lock);
+        heard = end->heard;
+        (void)pthread_mutex_unlock(&notice_lock);
+        return heard;
+}
+
+void end_refuses(struct end *end, int error)
+{
+        (void)pthread_mutex_lock(&notice_lock);
+        end->refuses = error;
+        (void)pthread_mutex_unlock(&notice_lock);
+}
+
 void end_start(struct end *end, bool local, bool network, size_t size)
 {
         struct engine_config config = {
@@ -36,7 +73,7 @@ void end_start(struct end *end, bool local, bool network, size_t size)
                 .transports = network ? "tcp,self" : NULL,
                 .grace_ms = 500,
                 .connect_ms = CONNECT_MS,
-                .operations = { .claim = grant, .context = end },
+                .operations = { .claim = grant, .notice = note, .context = end },
         };
 
         assert_int_equal(engine_new(&config, &end->engine), 0);
@@ -123,7 +160,7 @@ void await(struct world *w, int connected, int ended)
 void ask(struct world *w, uint64_t epoch, const char *data)
 {
         struct engine_connect spec = {
-                .peer.epoch = epoch, .peer.data = data, .context = w, .connected = on_connected
+                .peer.epoch = epoch, .peer.data = data, .notice = w->notice, .context = w, .connected = on_connected
         };
 
         assert_int_equal(engine_connect(w->ends[0].engine, &spec), 0);

@@ -11,12 +11,20 @@
 
 enum { CONNECT_MS = 1500, SIZE = 4096, LARGE = 4 << 20 };
 
+/* The notices that an end was told: the latest, and how many. */
+struct heard {
+        struct engine_notice last;
+        int n;
+};
+
 struct end {
         uint64_t epoch;
         const char *data_listen; /* NULL = any port; else the epoch stays as it is */
         const char *name;
         struct engine *engine;
         struct memory *registered;
+        struct heard heard; /* the fixture's lock guards these two */
+        int refuses;        /* error with which it answers notices */
         struct segment segment;
 };
 
@@ -25,8 +33,9 @@ struct world {
         pthread_mutex_t lock;
         pthread_cond_t changed;
         uint64_t started_us, ended_us;
-        bool has_fallback;    /* of the transfers that are started */
-        int connected, ended; /* how often, and what was said last: */
+        bool has_fallback;           /* of the transfers that are started */
+        struct engine_notice notice; /* of those that are asked to connect; operation 0 = none */
+        int connected, ended;        /* how often, and what was said last: */
         struct engine_connection connection;
         struct engine_outcome outcome;
 };
@@ -44,6 +53,9 @@ void await(struct world *w, int connected, int ended);
 void ask(struct world *w, uint64_t epoch, const char *data);
 /* The same, to its end. */
 void connect_to(struct world *w, uint64_t epoch, const char *data);
+struct heard heard_by(const struct end *end);
+/* Has it answer notices with an error from now on. */
+void end_refuses(struct end *end, int error);
 /* Starts to move all that the first end has. */
 void start_move(struct world *w, enum engine_direction direction, const char *data);
 /* The same to the second end, and to its end. */

@@ -188,6 +188,48 @@ TEST(operations_are_fetched_listed_and_ended)
         sent(x, 7, "GET /v1/operations/op_1/metadata", "");
 }
 
+/* ---- offers, by their holder ---- */
+
+TEST(a_holder_declines_and_renews_with_the_key)
+{
+        START(x, { JSON("200", "{\"status\":\"CANCELLED\"}") },
+              { JSON("200", "{\"status\":\"INITIALIZED\",\"expires_at\":\"2030-01-01T00:00:00.000Z\"}") },
+              { JSON("200", "{\"status\":\"NEW\"}") }, { JSON("200", "{\"expires_at\":\"x\"}") });
+        struct ferry_offer_state state;
+        assert_int_equal(ferry_decline_operation(x->ferry, "op_1", "k1", &state), 0);
+        assert_int_equal(state.status, FERRY_CANCELLED);
+        assert_string_equal(state.expires_at, "");
+        assert_int_equal(ferry_renew_by_key(x->ferry, "op_1", "k1", 5000, &state), 0);
+        assert_string_equal(state.expires_at, "2030-01-01T00:00:00.000Z");
+        assert_int_equal(ferry_renew_by_key(x->ferry, "op_1", "k1", 0, &state), 0);
+        assert_int_equal(state.status, -1);
+        assert_int_equal(ferry_decline_operation(x->ferry, "op_1", "k1", NULL), -EPROTO);
+        assert_int_equal(ferry_decline_operation(x->ferry, "op_1", NULL, NULL), -EINVAL);
+        assert_int_equal(ferry_decline_operation(x->ferry, "op_1", "", NULL), -EINVAL);
+        assert_int_equal(ferry_renew_by_key(x->ferry, "", "k1", 0, NULL), -EINVAL);
+        sent(x, 0, "POST /v1/operations/op_1/decline", "");
+        has_header(x, 0, "Authorization: Bearer k1");
+        assert_non_null(strstr(request_of(x, 0), "\r\nFerry-Transfer: xfr_"));
+        sent(x, 1, "POST /v1/operations/op_1/renew", "{\"ttl_ms\":5000}");
+        has_header(x, 1, "Authorization: Bearer k1");
+        sent(x, 2, "POST /v1/operations/op_1/renew", "");
+        assert_int_equal(served(x), 4);
+}
+
+TEST(a_worker_declines_and_renews_with_the_metadata)
+{
+        START(x, { JSON("200", "{\"status\":\"CANCELLED\"}") }, { JSON("200", "{\"status\":\"CANCELLED\"}") });
+        static const char *const wrong[] = { "", "{", "{},\"ttl_ms\":1", "{} {}" };
+        assert_int_equal(ferry_decline_remote(x->ferry, "{\"a\":1}", NULL), 0);
+        assert_int_equal(ferry_renew_remote(x->ferry, "{\"a\":1}", 7, NULL), 0);
+        for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+                assert_int_equal(ferry_decline_remote(x->ferry, wrong[i], NULL), -EINVAL);
+        assert_int_equal(ferry_renew_remote(x->ferry, NULL, 7, NULL), -EINVAL);
+        sent(x, 0, "POST /v1/operations/decline", "{\"remote_metadata\":{\"a\":1}}");
+        sent(x, 1, "POST /v1/operations/renew", "{\"remote_metadata\":{\"a\":1},\"ttl_ms\":7}");
+        assert_int_equal(served(x), 2);
+}
+
 /* ---- waiting ---- */
 
 TEST(lists_are_filtered_by_the_worker)

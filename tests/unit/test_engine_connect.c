@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <ferry/error.h>
+#include <ferry/status.h>
 
 #include "base/clock.h"
 #include "base/util.h"
@@ -458,4 +459,77 @@ TEST(a_link_whose_hello_finds_no_memory_ends)
                 assert_string_equal(w->connection.detail, "out of memory");
                 assert_int_equal(faulty_count(FAULT_NO_MEMORY), 1);
         }
+}
+
+/* ---- notices ---- */
+
+static struct engine_notice notice_of(bool renews)
+{
+        struct engine_notice notice = { .operation = 11, .transfer = random_id(), .renews = renews };
+
+        notice.ttl_ms = renews ? 60000 : 0;
+        memset(notice.key, 7, sizeof(notice.key));
+        return notice;
+}
+
+TEST(a_notice_is_said_and_answered)
+{
+        for (int i = 0; i < 8; i++) {
+                bool network = i & 1, renews = i & 2, connected = i & 4;
+                struct world *w = world_new(!network, network);
+                struct heard heard;
+
+                if (connected)
+                        connect_to(w, w->ends[1].epoch, data_of(&w->ends[1]));
+                w->notice = notice_of(renews);
+                connect_to(w, w->ends[1].epoch, data_of(&w->ends[1]));
+                assert_int_equal(w->connection.error, 0);
+                assert_string_equal(w->connection.transport, transports[network]);
+                assert_int_equal(w->connection.status, FERRY_CANCELLED);
+                assert_int_equal(w->connection.left_ms, w->notice.ttl_ms + 5);
+                heard = heard_by(&w->ends[1]);
+                assert_int_equal(heard.n, 1);
+                assert_int_equal(heard.last.operation, 11);
+                assert_int_equal(heard.last.transfer, w->notice.transfer);
+                assert_int_equal(heard.last.renews, renews);
+                assert_int_equal(heard.last.ttl_ms, w->notice.ttl_ms);
+                assert_memory_equal(heard.last.key, w->notice.key, sizeof(heard.last.key));
+        }
+}
+
+TEST(a_refusal_of_a_notice_is_told)
+{
+        static const struct {
+                int answer, told;
+        } rows[] = {
+                { FERRY_E_ALREADY_CLAIMED, FERRY_E_ALREADY_CLAIMED },
+                { FERRY_E_FORBIDDEN, FERRY_E_FORBIDDEN },
+                { FERRY_E_GONE, FERRY_E_GONE },
+                { FERRY_E_STALE_METADATA, FERRY_E_STALE_METADATA },
+                { FERRY_E_PEER_REFUSED, FERRY_E_PEER_REFUSED },
+                { FERRY_E_CANCELLED_BY_PEER, FERRY_E_CANCELLED_BY_PEER },
+                { -12, FERRY_E_INTERNAL },
+                { 4711, FERRY_E_PEER_REFUSED },
+        };
+        struct world *w = world_new(true, false);
+
+        w->notice = notice_of(false);
+        for (size_t i = 0; i < UNIT_COUNT(rows); i++) {
+                end_refuses(&w->ends[1], rows[i].answer);
+                connect_to(w, w->ends[1].epoch, "");
+                assert_int_equal(w->connection.error, rows[i].told);
+                assert_int_equal(heard_by(&w->ends[1]).n, i + 1);
+        }
+}
+
+TEST(a_notice_for_a_worker_that_is_not_there)
+{
+        struct world *w = world_new(false, true);
+
+        w->notice = notice_of(false);
+        connect_to(w, w->ends[1].epoch + 1, data_of(&w->ends[1]));
+        assert_int_equal(w->connection.error, FERRY_E_STALE_METADATA);
+        connect_to(w, w->ends[1].epoch, "");
+        assert_int_equal(w->connection.error, FERRY_E_PEER_UNREACHABLE);
+        assert_int_equal(heard_by(&w->ends[1]).n, 0);
 }

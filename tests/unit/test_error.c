@@ -97,7 +97,7 @@ TEST(unknown_codes_are_minus_one)
 
 TEST(unknown_numbers_are_internal)
 {
-        FOR_EACH (int, number, 0, -1, -12, 31, 39, 53, 1000000, -2147483647 - 1) {
+        FOR_EACH (int, number, 0, -1, -12, 31, 39, 54, 1000000, -2147483647 - 1) {
                 assert_string_equal(ferry_error_code(number), "internal");
                 assert_true(strlen(ferry_error_title(number)) > 10);
                 assert_int_equal(ferry_error_http(number), 500);
@@ -155,6 +155,7 @@ TEST(numbers_and_codes_stay_what_they_are)
                 { 50, 409, "checksum-mismatch" },
                 { 51, 500, "transfer-failed" },
                 { 52, 409, "protocol-mismatch" },
+                { 53, 410, "declined" },
         };
 
         for (size_t i = 0; i < UNIT_COUNT(known); i++) {

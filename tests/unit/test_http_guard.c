@@ -95,6 +95,12 @@ TEST(without_a_token_all_is_open_but_what_takes_a_key)
         assert_int_equal(guard_authorize(key, &none, HTTP_AUTH_KEY), 0);
         assert_int_equal(guard_authorize(NULL, &none, HTTP_AUTH_KEY), FERRY_E_UNAUTHENTICATED);
         assert_int_equal(guard_authorize("Bearer x", &none, HTTP_AUTH_KEY), FERRY_E_UNAUTHENTICATED);
+        assert_int_equal(guard_authorize(NULL, &none, HTTP_AUTH_FULL_OR_KEY), 0);
+        assert_int_equal(guard_authorize(key, &alone, HTTP_AUTH_FULL_OR_KEY), 0);
+        assert_int_equal(guard_authorize(NULL, &alone, HTTP_AUTH_FULL_OR_KEY), FERRY_E_UNAUTHENTICATED);
+        assert_int_equal(guard_authorize("Bearer x", &alone, HTTP_AUTH_FULL_OR_KEY), FERRY_E_UNAUTHENTICATED);
+        assert_int_equal(guard_authorize("Bearer full", &alone, HTTP_AUTH_FULL_OR_KEY), 0);
+        assert_int_equal(guard_authorize("Bearer peer", &tokens, HTTP_AUTH_FULL_OR_KEY), FERRY_E_FORBIDDEN);
         assert_int_equal(guard_authorize(NULL, &none, HTTP_AUTH_FULL), 0);
         assert_int_equal(guard_authorize("Bearer x", &none, HTTP_AUTH_FULL), 0);
 }

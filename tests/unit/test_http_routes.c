@@ -21,6 +21,7 @@ TEST(paths_lead_to_their_route)
         assert_string_equal(find("POST", "/v1/operations/batch"), "createOperations");
         assert_string_equal(find("PUT", "/v1/regions/rgn_1/content"), "putRegionContent");
         assert_string_equal(find("POST", "/v1/operations/op_1/renew"), "renewOperation");
+        assert_string_equal(find("POST", "/v1/operations/op_1/decline"), "declineOperation");
         assert_string_equal(find("GET", "/openapi.yaml"), "getOpenapi");
 }
 

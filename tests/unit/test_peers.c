@@ -11,11 +11,13 @@
 #include <ferry/error.h>
 #include <ferry/json_write.h>
 #include <ferry/metadata.h>
+#include <ferry/status.h>
 
 #include "base/allowlist.h"
 #include "base/metrics.h"
 #include "base/util.h"
 #include "peers/peers.h"
+#include "transfer/engine.h"
 
 #include "unit.h"
 
@@ -477,6 +479,108 @@ TEST(nothing_runs_before_the_first_fetch)
         assert_int_equal(
                 peers_check_url(peers, "http://127.0.0.1:1/v1/operations/op_1/metadata", detail, sizeof(detail)), 0);
         assert_int_equal(count_threads(), before + 1);
+}
+
+/* ---- notices ---- */
+
+struct told {
+        struct bell calls;
+        struct engine_connection answer;
+};
+
+static void on_told(void *context, const struct engine_connection *answer)
+{
+        struct told *told = context;
+
+        told->answer = *answer;
+        bell_ring(&told->calls);
+}
+
+/* A notice to a peer with this answer: the request goes to *ret_request, which may be NULL. */
+static struct engine_connection notice_to(const char *answer, bool renews, const char **ret_request)
+{
+        struct told *told = test_keep(calloc(1, sizeof(*told)), free);
+        struct answering_peer *peer = answering_peer_start(answer);
+        struct engine_connect spec = { .notice = { .operation = 0xab, .transfer = 0xcd, .renews = renews },
+                                       .context = told,
+                                       .connected = on_told };
+        char detail[256] = "";
+
+        told->calls = BELL;
+        memset(spec.notice.key, 1, sizeof(spec.notice.key));
+        spec.notice.ttl_ms = renews ? 1500 : 0;
+        spec.peer.url = text_format("http://127.0.0.1:%u/base", peer->port);
+        assert_int_equal(peers_notice(make_peers(NULL), &spec, detail, sizeof(detail)), 0);
+        bell_await(&told->calls, 1);
+        assert_true(told->answer.error == 0 || told->answer.detail[0]);
+        if (ret_request)
+                *ret_request = text_format("%s", peer->request);
+        return told->answer;
+}
+
+#define STATE(body) "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n" body
+
+TEST(a_notice_is_a_post_with_the_key)
+{
+        struct engine_connection answer;
+        const char *request;
+
+        answer = notice_to(STATE("{\"status\":\"CANCELLED\"}"), false, &request);
+        assert_int_equal(answer.error, 0);
+        assert_int_equal(answer.status, FERRY_CANCELLED);
+        assert_int_equal(answer.left_ms, 0);
+        assert_string_equal(answer.transport, "http");
+        assert_non_null(strstr(request, "POST /base/v1/operations/op_00000000000000ab/decline HTTP/1.1\r\n"));
+        assert_non_null(strstr(request, "\r\nAuthorization: Bearer AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE\r\n"));
+        assert_non_null(strstr(request, "\r\nFerry-Transfer: xfr_00000000000000cd\r\n"));
+        answer = notice_to(STATE("{\"status\":\"INITIALIZED\",\"expires_at\":\"2999-01-01T00:00:00.000Z\"}"), true,
+                           &request);
+        assert_int_equal(answer.error, 0);
+        assert_int_equal(answer.status, FERRY_INITIALIZED);
+        assert_in_range(answer.left_ms, UINT64_C(30000000000000), UINT64_C(31000000000000));
+        assert_non_null(strstr(request, "/renew HTTP/1.1\r\n"));
+        assert_non_null(strstr(request, "{\"ttl_ms\":1500}"));
+}
+
+TEST(answers_to_a_notice_are_told_apart)
+{
+        static const struct {
+                const char *answer;
+                int error;
+        } cases[] = {
+                { "HTTP/1.1 401 No\r\n" EMPTY, FERRY_E_PEER_REFUSED },
+                { "HTTP/1.1 403 No\r\n" EMPTY, FERRY_E_FORBIDDEN },
+                { "HTTP/1.1 404 No\r\n" EMPTY, FERRY_E_STALE_METADATA },
+                { "HTTP/1.1 409 No\r\n" EMPTY, FERRY_E_ALREADY_CLAIMED },
+                { "HTTP/1.1 410 No\r\n" EMPTY, FERRY_E_GONE },
+                { "HTTP/1.1 503 No\r\n" EMPTY, FERRY_E_DRAINING },
+                { "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\n" EMPTY, FERRY_E_TRANSFER_FAILED },
+                { STATE(""), FERRY_E_INVALID_METADATA },
+                { STATE("[]"), FERRY_E_INVALID_METADATA },
+                { STATE("{}"), FERRY_E_INVALID_METADATA },
+                { STATE("{\"status\":\"GREAT\"}"), FERRY_E_INVALID_METADATA },
+                { STATE("{\"status\":5}"), FERRY_E_INVALID_METADATA },
+                { "", FERRY_E_PEER_LOST },
+        };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(cases); i++)
+                assert_int_equal(notice_to(test_row(cases[i].answer), false, NULL).error, cases[i].error);
+        /* A time that is none: the worker says so, and it does not matter. */
+        assert_int_equal(notice_to(STATE("{\"status\":\"COMPLETE\",\"expires_at\":\"soon\"}"), true, NULL).error, 0);
+}
+
+TEST(a_notice_goes_to_admitted_hosts_alone)
+{
+        struct engine_connect spec = { .notice.operation = 1, .notice.transfer = 1, .connected = on_told };
+        char detail[256] = "";
+
+        FOR_EACH_TEXT (url, "http://192.0.2.1", "http://192.0.2.1:9300/x") {
+                spec.peer.url = url;
+                assert_int_equal(peers_notice(make_peers(NULL), &spec, detail, sizeof(detail)), FERRY_E_FORBIDDEN);
+                assert_true(detail[0]);
+        }
+        spec.peer.url = "ftp://127.0.0.1";
+        assert_int_equal(peers_notice(make_peers(NULL), &spec, detail, sizeof(detail)), FERRY_E_INVALID_PARAMETER);
 }
 
 TEST_GROUP(admit_loopback, forget_loopback)

@@ -57,7 +57,8 @@
         X(STALLED, 49, "stalled", 0, 1, "No byte moved within the stall limit")                                        \
         X(CHECKSUM_MISMATCH, 50, "checksum-mismatch", 409, 1, "The bytes received differ from the bytes sent")         \
         X(TRANSFER_FAILED, 51, "transfer-failed", 500, 1, "The transfer failed")                                       \
-        X(PROTOCOL_MISMATCH, 52, "protocol-mismatch", 409, 0, "The two workers speak different protocols")
+        X(PROTOCOL_MISMATCH, 52, "protocol-mismatch", 409, 0, "The two workers speak different protocols")             \
+        X(DECLINED, 53, "declined", 410, 0, "Its holder declined the operation")
 
 enum ferry_error {
         FERRY_OK = 0,

@@ -172,7 +172,7 @@ FERRYD(PART, 'V', "version", NULL, QUERY, version, NULL, NULL, "Print the versio
 FERRY(NULL, 'u', "url", "FERRY_URL", TEXT, url, "URL", "http://127.0.0.1:9300",
       "worker: http://HOST:PORT, https://HOST:PORT or unix:/PATH")
 FERRY(NULL, 0, "token-file", "FERRY_TOKEN_FILE", TEXT, token_file, "FILE", NULL, "file with the worker's token")
-FERRY("bench copy doctor fetch send spread", 0, "peer-token-file", "FERRY_PEER_TOKEN_FILE", TEXT, peer_token_file,
+FERRY("bench copy decline doctor fetch renew send spread", 0, "peer-token-file", "FERRY_PEER_TOKEN_FILE", TEXT, peer_token_file,
       "FILE", NULL, "file with the other worker's token")
 FERRY(NULL, 0, "ca-file", "FERRY_CA_FILE", TEXT, ca_file, "FILE", NULL,
       "PEM certificates of the authorities that sign the worker's certificate (default: the system's)")
@@ -187,8 +187,10 @@ FERRY("accept fetch get", 'o', "output", NULL, TEXT, output, "FILE", NULL,
 FERRY("accept bench", 's', "size", NULL, SIZE, size, "SIZE", NULL, "number of bytes: 4096, 64K, 1.5GiB", AT_LEAST(1))
 FERRY("accept copy fetch offer send spread wait", 't', "timeout", NULL, TIME, timeout_ms, "TIME", NULL,
       "give up after this time: 500ms, 30s, 2m, 1h")
-FERRY("accept offer", 0, "ttl", NULL, TIME, ttl_ms, "TIME", NULL,
-      "how long the offer waits for its peer (default 10m)", AT_LEAST(1))
+FERRY("accept offer renew", 0, "ttl", NULL, TIME, ttl_ms, "TIME", NULL,
+      "how long the offer waits for its peer (default 10m; of renew, as at its creation)", AT_LEAST(1))
+FERRY("accept offer", 0, "renew-max", NULL, TIME, renew_max_ms, "TIME", NULL,
+      "how long after its creation a peer may keep the offer by ferry renew (default: it may not)", AT_LEAST(1))
 FERRY("accept fetch offer send", 0, "idle", NULL, TIME, idle_ms, "TIME", "5m",
       "if the command is killed or stopped, the worker deletes its region after this time; 0 = never")
 FERRY("accept offer spread", 'n', "name", NULL, TEXT, name, "NAME", NULL, "name of the region",

@@ -450,7 +450,9 @@ struct ferry_operation {
         char follow[FERRY_ID_SIZE];           /* the read that it follows, or has followed; "" = none */
         uint64_t bytes_prefix;                /* of a failed read: how many bytes from the start on are in place */
         bool relay;                           /* other operations may follow it */
-        uint64_t reserved[16];
+        uint64_t renew_max_ms;                /* as asked for; 0 = none */
+        uint64_t uses_declined;               /* of uses */
+        uint64_t reserved[14];
 };
 /* Frees what the operation owns, wipes the metadata, and zeroes the struct. Any thread. */
 void ferry_operation_clear(struct ferry_operation *operation);
@@ -472,9 +474,10 @@ struct ferry_operation_spec {
         const char *label;           /* the client's own, at most 64 bytes; NULL = none */
         uint64_t uses;               /* passive: transfers that it serves; 0 = one */
         const char *transports;      /* active: the only ones that may carry the bytes, "shm,tcp"; NULL = any */
-        const char *follow; /* readable: the id of a read that fills its descriptors; NULL = all bytes are there */
-        bool relay;         /* read: other operations will follow it */
-        uint64_t reserved[8];
+        const char *follow;    /* readable: the id of a read that fills its descriptors; NULL = all bytes are there */
+        bool relay;            /* read: other operations will follow it */
+        uint64_t renew_max_ms; /* passive: how long its holders may keep it; 0 = they may not */
+        uint64_t reserved[7];
 };
 
 /* NULL or zero = any. Names as ferry_kind_name and ferry_status_name give them. */
@@ -614,6 +617,43 @@ int ferry_cancel_operation(struct ferry *f, const char *id, struct ferry_operati
  * Errors: FERRY_E_NOT_FOUND; FERRY_E_GONE; FERRY_E_NOT_PASSIVE; FERRY_E_INVALID_PARAMETER: ttl_ms.
  */
 int ferry_renew_operation(struct ferry *f, const char *id, uint64_t ttl_ms, struct ferry_operation *ret_operation);
+
+/* What the holder of a passive operation's metadata may know of it. */
+struct ferry_offer_state {
+        int status;                       /* enum ferry_status; -1 = one that this library does not know */
+        char expires_at[FERRY_TIME_SIZE]; /* after a renewal: when it ends if no peer has come by then; "" = not told */
+        uint64_t reserved[4];
+};
+
+/*
+ * Says, as the holder of the metadata, that nobody will use a passive operation: it ends at once, CANCELLED with
+ * FERRY_E_DECLINED, and of one with several uses one is taken. One that has ended stays as it is. key is the
+ * notification_key of the metadata. *ret_state (may be NULL) is how the operation stands then.
+ * Errors: FERRY_E_ALREADY_CLAIMED: a peer is moving its bytes, or no use is left; FERRY_E_FORBIDDEN: key;
+ * FERRY_E_NOT_FOUND; FERRY_E_GONE; FERRY_E_NOT_PASSIVE.
+ */
+int ferry_decline_operation(struct ferry *f, const char *id, const char *key, struct ferry_offer_state *ret_state);
+
+/*
+ * Asks, as the holder of the metadata, for more time: the operation expires ttl_ms milliseconds from now (0 = as many
+ * as at its creation), but not later than renew_max_ms after its creation, and not sooner than before. key is the
+ * notification_key of the metadata. *ret_state (may be NULL) says when it expires.
+ * Errors: FERRY_E_FORBIDDEN: key, or the operation has no renew_max_ms; FERRY_E_NOT_FOUND; FERRY_E_GONE;
+ * FERRY_E_NOT_PASSIVE; FERRY_E_INVALID_PARAMETER: ttl_ms; FERRY_E_DRAINING.
+ */
+int ferry_renew_by_key(struct ferry *f, const char *id, const char *key, uint64_t ttl_ms,
+                       struct ferry_offer_state *ret_state);
+
+/*
+ * ferry_decline_operation() of another worker's operation, with its metadata as JSON text, for programs that do not
+ * reach that worker: the worker of the handle says it, by its link to that one or over HTTP.
+ * Errors: as ferry_decline_operation(); FERRY_E_INVALID_METADATA; FERRY_E_PROTOCOL_MISMATCH; FERRY_E_PEER_UNREACHABLE;
+ * FERRY_E_PEER_REFUSED: the key; FERRY_E_GONE: also of one that is no longer known.
+ */
+int ferry_decline_remote(struct ferry *f, const char *metadata, struct ferry_offer_state *ret_state);
+
+/* ferry_renew_by_key() in the same way. Errors: as ferry_decline_remote() and ferry_renew_by_key(). */
+int ferry_renew_remote(struct ferry *f, const char *metadata, uint64_t ttl_ms, struct ferry_offer_state *ret_state);
 
 /*
  * The metadata of a passive operation as JSON text, a secret, for ferry_secret_free().

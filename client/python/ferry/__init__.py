@@ -3,6 +3,7 @@
 
 Client        talks to any worker by its URL, with the standard library alone
 spread        brings a region to many workers, in about the time of one
+decline       says that an offer will not be used, with its metadata alone; renew: that it will be later
 Worker        a worker inside this process (libferry-worker): no HTTP, asyncio by a file descriptor
 nixl_connect  the API of dynamo.nixl_connect on Worker: `from ferry import nixl_connect`
 """
@@ -12,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from .client import Client, Operation, Region
 from .errors import FerryError, OperationFailed, Unreachable
+from .offer import decline, renew
 from .spread import spread
 
 if TYPE_CHECKING:
     from .worker import Worker
 
-__all__ = ["Client", "FerryError", "Operation", "OperationFailed", "Region", "Unreachable", "Worker", "spread"]
+__all__ = ["Client", "FerryError", "Operation", "OperationFailed", "Region", "Unreachable", "Worker", "decline", "renew",
+           "spread"]
 __version__ = "0.1.0"
 
 

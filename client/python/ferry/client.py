@@ -32,6 +32,7 @@ from typing import Any, Union
 from ._http import Http
 from ._memory import buffer_view
 from .errors import FerryError, OperationFailed
+from .offer import metadata_value
 
 _LATE_S = 1  # how late the answer to a wait may come
 _AWAY_S = 60  # a wait without end goes on through so long a time of nothing but errors of a gateway
@@ -171,8 +172,8 @@ class Client:
     # ---- operations ----
 
     def offer(self, *memory: Memory, writable: bool = False, **fields: Any) -> Operation:
-        """Offers memory to one read of a peer, or with writable to one write. fields: ttl_ms, uses, label, …; follow, a
-        read of this worker that fills the memory: what has arrived is served while it runs."""
+        """Offers memory to one read of a peer, or with writable to one write. fields: ttl_ms, renew_max_ms, uses, label,
+        …; follow, a read of this worker that fills the memory: what has arrived is served while it runs."""
         return self._create("writable" if writable else "readable", memory, fields, include="metadata")
 
     def read(self, memory: Union[Memory, list[Memory]], remote: Remote, **fields: Any) -> Operation:
@@ -197,6 +198,18 @@ class Client:
         given = {name: value for name, value in fields.items() if value is not None}
         body = {"kind": kind, "descriptors": [_descriptor(one) for one in memory], **given}
         return Operation(self, self.request("POST", "/v1/operations", body, **query))
+
+    def decline(self, metadata: Any) -> str:
+        """As ferry.decline, through this worker, which reaches the other one by its link or over HTTP."""
+        return self._tell("decline", metadata, {})["status"]
+
+    def renew(self, metadata: Any, ttl_ms: int | None = None) -> str:
+        """As ferry.renew, through this worker."""
+        return self._tell("renew", metadata, {} if ttl_ms is None else {"ttl_ms": ttl_ms})["expires_at"]
+
+    def _tell(self, verb: str, metadata: Any, fields: dict[str, Any]) -> dict[str, Any]:
+        return self.request("POST", f"/v1/operations/{verb}", {"remote_metadata": metadata_value(metadata), **fields},
+                            headers={"Ferry-Transfer": "xfr_" + uuid.uuid4().hex[:16]})
 
     def find_operation(self, id: str) -> Operation:
         return Operation(self, self.request("GET", f"/v1/operations/{id}"))

@@ -21,6 +21,7 @@ import contextlib
 import ctypes
 import errno
 import itertools
+import json
 import math
 import operator
 import os
@@ -34,6 +35,7 @@ from typing import Any, Union
 from ._library import ID_SIZE, library
 from ._memory import buffer_memory
 from .errors import FerryError, OperationFailed
+from .offer import metadata_value
 
 STATUSES = ("UNINITIALIZED", "INITIALIZED", "IN_PROGRESS", "COMPLETE", "CANCELLED", "ERRORED")
 KINDS = {"readable": 0, "read": 1, "writable": 2, "write": 3}
@@ -66,6 +68,10 @@ def _text(value: str) -> bytes:
     if b"\0" in encoded:
         raise ValueError(f"{value!r} has a NUL, which C takes for its end")
     return encoded
+
+
+def _metadata_text(metadata: Any) -> str:
+    return metadata if isinstance(metadata, str) else json.dumps(metadata_value(metadata))
 
 
 def _option(value: Any) -> str:
@@ -288,6 +294,7 @@ class Worker:
         self._lib = self._native.lib
         _living.add(self)
         self._loops: weakref.WeakKeyDictionary[Any, _LoopQueue] = weakref.WeakKeyDictionary()
+        self._ended: _EndedQueue | None = None
 
     @property
     def name(self) -> str:
@@ -377,7 +384,64 @@ class Worker:
         made = ctypes.c_void_p()
         with self._native as pointer:
             _check(self._lib.operation_create(pointer, request.pointer, remote, ctypes.byref(made)))
-        return Operation(self, made.value or 0, request)
+        operation = Operation(self, made.value or 0, request)
+        if self._ended is not None:
+            self._ended.add(operation)
+        return operation
+
+    # ---- ends, for programs without asyncio ----
+
+    @property
+    def ended_fd(self) -> int:
+        """A descriptor for poll and epoll, readable when ended() has an operation to return. From its first use on each
+        operation of this worker is kept until ended() has returned it. The worker owns it: do not read or close it."""
+        with self._native._lock:
+            if self._ended is None:
+                self._ended = _EndedQueue(self._native)
+        return self._ended.fd
+
+    def ended(self) -> list[Operation]:
+        """The operations that have ended since the last call, in the order of their ends; see ended_fd."""
+        return self._ended.take() if self._ended is not None else []
+
+    # ---- other workers ----
+
+    def connect(self, remote: Any, timeout: float | None = 30) -> None:
+        """Connects to a peer before the first transfer needs it: remote is metadata of one of its operations, or its base
+        URL. In asyncio: await asyncio.to_thread(worker.connect, remote)."""
+        text = remote if isinstance(remote, str) and remote.startswith(("http", "ferry:")) else \
+            _metadata_text(remote)
+        self._call("connect", timeout, self._lib.connect, _text(text))
+
+    def decline(self, metadata: Any, timeout: float | None = 10) -> None:
+        """Says that nobody will use a peer's offer: it ends at once, CANCELLED with "declined"; of one with several uses
+        one is taken. By the link to the peer, else over HTTP to hosts that allow_peer admits. timeout 0 does not wait for
+        the answer."""
+        self._call("decline", timeout, self._lib.decline, _text(_metadata_text(metadata)))
+
+    def renew(self, metadata: Any, ttl_ms: int | None = None, timeout: float | None = 10) -> float | None:
+        """Asks in the same way for more time: the offer expires ttl_ms from now (None: as long as it had at first), but
+        not later than its renew_max_ms after its creation. In how many seconds it expires; None with timeout 0."""
+        (ttl,) = _numbers([ttl_ms or 0])
+        left = ctypes.c_uint64()
+        done = self._call("renew", timeout, lambda worker, text, ms: self._lib.renew(
+            worker, text, ttl, ms, ctypes.byref(left)), _text(_metadata_text(metadata)))
+        return left.value / 1000 if done else None
+
+    def _call(self, what: str, timeout: float | None, call: Any, text: bytes) -> bool:
+        """A call of the library that waits. False: it was begun, and timeout is 0."""
+        timeout_ms = -1 if timeout is None else min(math.ceil(timeout * 1000), (1 << 31) - 1)
+        with self._native as pointer:
+            result = call(pointer, text, timeout_ms)
+        if result == -errno.ETIMEDOUT and timeout:
+            raise TimeoutError(f"{what}: the peer has not answered after {timeout} s")
+        if result and result != -errno.ETIMEDOUT:
+            raise _error(result)
+        return not result
+
+    def events(self, after: str | None = None) -> Events:
+        """What happens in this worker from now on, or after the event of that id: what GET /v1/events tells."""
+        return Events(self._native, after)
 
     def _queue(self, loop: asyncio.AbstractEventLoop) -> _LoopQueue:
         queue = self._loops.get(loop)
@@ -475,6 +539,15 @@ class Operation(OfThisProcess):
         """What carried the bytes of a done operation: "shm", "tcp", …"""
         return self._lib.operation_transport(self._pointer).decode()
 
+    @property
+    def duration_us(self) -> int:
+        """How long a done operation took from the first chunk, in microseconds; 0 before."""
+        return self._lib.operation_duration_us(self._pointer)
+
+    def renew(self, ttl_ms: int | None = None) -> None:
+        """Gives an offer ttl_ms from now, or as long as it had at first. metadata then names the new time."""
+        _check(self._lib.operation_renew(self._pointer, *_numbers([ttl_ms or 0])))
+
     def result(self) -> None:
         """Raises OperationFailed when the operation, which is done, is not COMPLETE."""
         if self._complete:
@@ -563,25 +636,88 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-class _LoopQueue:
-    """The ends of operations that one event loop waits for, through one descriptor."""
+class _Queue:
+    """A queue of ended operations in C. Freed with the last reference."""
+
+    pointer: int | None = None
+
+    def __init__(self, native: _Native) -> None:
+        self.lib = native.lib
+        pointer = ctypes.c_void_p()
+        _check(self.lib.queue_new(ctypes.byref(pointer)))
+        self.pointer = pointer.value
+
+    def __del__(self) -> None:
+        self.lib.queue_free(self.pointer)
+
+
+class _EndedQueue(_Queue):
+    """The operations of a worker that ended() has not returned. Any thread."""
+
+    def __init__(self, native: _Native) -> None:
+        super().__init__(native)
+        self._keys = itertools.count(1)
+        self._operations: dict[int, Operation] = {}
+        self.fd: int = self.lib.queue_fd(self.pointer)
+
+    def add(self, operation: Operation) -> None:
+        key = next(self._keys)
+        self._operations[key] = operation
+        _check(self.lib.queue_add(self.pointer, operation._pointer, key))
+
+    def take(self) -> list[Operation]:
+        context, ended = ctypes.c_void_p(), []
+        while self.lib.queue_take(self.pointer, ctypes.byref(context)):
+            operation = self._operations.pop(context.value or 0)
+            operation._request = None  # its memory is quiet
+            ended.append(operation)
+        return ended
+
+
+class Events(OfThisProcess):
+    """Events of a worker, as dicts. fileno() is readable when take() has one: it goes into poll, epoll and add_reader."""
 
     _pointer: int | None = None
 
-    def __init__(self, native: _Native, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, native: _Native, after: str | None) -> None:
         self._lib = native.lib
+        pointer = ctypes.c_void_p()
+        with native as worker:
+            _check(self._lib.events_new(worker, None if after is None else _text(after), ctypes.byref(pointer)))
+        self._pointer = pointer.value
+
+    def fileno(self) -> int:
+        return self._lib.events_fd(self._pointer)
+
+    def take(self) -> list[dict[str, Any]]:
+        """Those that have come since the last call. A gap is an event of type "missed", with how many."""
+        text, events = ctypes.c_char_p(), []
+        while True:
+            result = self._lib.events_take(self._pointer, ctypes.byref(text))
+            if result < 0:
+                raise _error(result)
+            if not result:
+                return events
+            events.append(json.loads(text.value or b""))
+
+    def __del__(self) -> None:
+        self._lib.events_free(self._pointer)
+
+
+class _LoopQueue(_Queue):
+    """The ends of operations that one event loop waits for, through one descriptor."""
+
+    def __init__(self, native: _Native, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(native)
         self._keys = itertools.count(1)
         self._waiters: dict[int, list[asyncio.Future[None]]] = {}  # of each operation
-        pointer = ctypes.c_void_p()
-        _check(self._lib.queue_new(ctypes.byref(pointer)))
-        self._pointer = pointer.value
         self._context = ctypes.c_void_p()
         self._reference = ctypes.byref(self._context)
         # The loop keeps it: the descriptor is open as long as the loop looks at it.
-        loop.add_reader(self._lib.queue_fd(self._pointer), self.take)
+        loop.add_reader(self.lib.queue_fd(self.pointer), self.take)
 
     def take(self) -> None:
-        while self._lib.queue_take(self._pointer, self._reference):
+        while self.lib.queue_take(self.pointer, self._reference):
             for future in self._waiters.pop(self._context.value or 0, ()):
                 if not future.done():
                     future.set_result(None)
@@ -590,7 +726,7 @@ class _LoopQueue:
         queue, waiters = operation._waiters
         if queue is not self:
             key, waiters = next(self._keys), []
-            _check(self._lib.queue_add(self._pointer, operation._pointer, key))
+            _check(self.lib.queue_add(self.pointer, operation._pointer, key))
             self._waiters[key] = waiters
             operation._waiters = self, waiters
         future = asyncio.get_running_loop().create_future()
@@ -599,6 +735,3 @@ class _LoopQueue:
             await future
         finally:
             waiters.remove(future)
-
-    def __del__(self) -> None:
-        self._lib.queue_free(self._pointer)

@@ -48,6 +48,8 @@ struct ferry_worker_request;
 struct ferry_worker_operation;
 /* Reports ended operations through a file descriptor, for programs with an event loop. */
 struct ferry_worker_queue;
+/* Reports what happens in a worker in the same way. */
+struct ferry_worker_events;
 
 /* The version of the library: "0.1.0". */
 const char *ferry_worker_version(void);
@@ -124,6 +126,42 @@ struct ferry_worker *ferry_worker_free(struct ferry_worker *worker);
  * Stops no worker. May run while another thread drains or frees. Not from a signal handler.
  */
 void ferry_worker_abandon(void);
+
+/* ---- other workers ---- */
+
+/*
+ * Connects to a peer before the first transfer needs it. remote is the metadata of one of its operations (the JSON
+ * document), or its base URL ("http://host:port", or "ferry://NAME" of the registry), which is asked by the rules of
+ * "allow-peer". Waits at most timeout_ms milliseconds (-1 = for ever); the attempt ends by itself, within about 15 s.
+ *
+ * FERRY_E_PEER_UNREACHABLE; FERRY_E_INVALID_PARAMETER (no URL, or the worker itself); FERRY_E_INVALID_METADATA;
+ * FERRY_E_PROTOCOL_MISMATCH; FERRY_E_FORBIDDEN ("allow-peer"); FERRY_E_PEER_REFUSED; FERRY_E_STALE_METADATA (another
+ * worker is there); FERRY_E_LIMIT_REACHED; FERRY_E_DRAINING; -ETIMEDOUT (not yet: it goes on); -ENOMEM. Not from a
+ * callback.
+ */
+int ferry_worker_connect(struct ferry_worker *worker, const char *remote, int timeout_ms);
+
+/*
+ * Says, with the metadata of a peer's operation, that nobody will use it: the operation ends at once, CANCELLED with
+ * FERRY_E_DECLINED, and of one with several uses one is taken. One that has ended stays as it is. Goes by the link to
+ * the peer, else over HTTP by the rules of "allow-peer". Waits for the answer at most timeout_ms milliseconds (-1 = for
+ * ever; 0 = not at all); the attempt ends by itself, within about 15 s.
+ *
+ * FERRY_E_ALREADY_CLAIMED (a peer is moving its bytes, or no use is left); FERRY_E_PEER_REFUSED and FERRY_E_FORBIDDEN
+ * (not its key); FERRY_E_STALE_METADATA and FERRY_E_GONE (it is not known any more); FERRY_E_INVALID_METADATA;
+ * FERRY_E_PROTOCOL_MISMATCH; FERRY_E_PEER_UNREACHABLE; FERRY_E_DRAINING; -ETIMEDOUT (not answered yet: it goes on);
+ * -ENOMEM. Not from a callback.
+ */
+int ferry_worker_decline(struct ferry_worker *worker, const char *metadata, int timeout_ms);
+
+/*
+ * Asks in the same way for more time: the operation expires ttl_ms milliseconds from now (0 = as many as at its
+ * creation), but not later than its renew_max_ms after its creation, and not sooner than before. *ret_left_ms (may be
+ * NULL) is when it expires, in milliseconds from now. Errors as of ferry_worker_decline, and FERRY_E_FORBIDDEN where it
+ * has no renew_max_ms.
+ */
+int ferry_worker_renew(struct ferry_worker *worker, const char *metadata, uint64_t ttl_ms, int timeout_ms,
+                       uint64_t *ret_left_ms);
 
 /* ---- regions: memory that takes part in transfers ---- */
 
@@ -204,7 +242,8 @@ int ferry_worker_request_add_blocks(struct ferry_worker_request *request, const 
 /*
  * Sets the field of POST /v1/operations with that name: ("ttl_ms", "60000"), ("timeout_ms", "5000"), ("uses", "4"),
  * ("verify", "true"), ("layout", "stream"), ("transports", "shm,tcp"), ("label", "layer 7"), ("relay", "true"),
- * ("follow", ferry_worker_operation_id(read)). FERRY_E_UNKNOWN_FIELD; FERRY_E_INVALID_PARAMETER.
+ * ("renew_max_ms", "120000"), ("follow", ferry_worker_operation_id(read)). FERRY_E_UNKNOWN_FIELD;
+ * FERRY_E_INVALID_PARAMETER.
  */
 int ferry_worker_request_set(struct ferry_worker_request *request, const char *name, const char *value);
 
@@ -288,6 +327,13 @@ const char *ferry_worker_operation_peer_epoch(struct ferry_worker_operation *ope
  */
 void ferry_worker_operation_cancel(struct ferry_worker_operation *operation);
 
+/*
+ * Restarts the time to live of a readable or writable operation, in milliseconds; ttl_ms 0 = as at its creation. A peer
+ * needs its metadata anew: ferry_worker_operation_metadata has those with the new time.
+ * FERRY_E_NOT_PASSIVE; FERRY_E_GONE (it has ended); FERRY_E_INVALID_PARAMETER (ttl_ms is beyond the maximum); -ENOMEM.
+ */
+int ferry_worker_operation_renew(struct ferry_worker_operation *operation, uint64_t ttl_ms);
+
 /* Frees the handle, not the operation. Not while another thread uses it. Takes NULL; returns NULL. */
 struct ferry_worker_operation *ferry_worker_operation_free(struct ferry_worker_operation *operation);
 
@@ -316,6 +362,31 @@ int ferry_worker_queue_take(struct ferry_worker_queue *queue, void **ret_context
  * callback.
  */
 struct ferry_worker_queue *ferry_worker_queue_free(struct ferry_worker_queue *queue);
+
+/* ---- events ---- */
+
+/*
+ * Watches what happens in the worker: what GET /v1/events tells. after is the id of an event (its "id"), after which it
+ * begins; NULL = from now on. May be freed after the worker. FERRY_E_INVALID_PARAMETER (after is no event's id);
+ * -EMFILE, -ENFILE, -ENOMEM.
+ */
+int ferry_worker_events_new(struct ferry_worker *worker, const char *after, struct ferry_worker_events **ret_events);
+
+/*
+ * An eventfd, readable once ferry_worker_events_take has an event to return, until it returns 0; at times also when it
+ * has none. The events own it; do not read it.
+ */
+int ferry_worker_events_fd(const struct ferry_worker_events *events);
+
+/*
+ * 1 with the next event, a JSON document as of GET /v1/events, valid until the next call; 0: there is none yet. The
+ * worker keeps the last 2,048 events: who comes later is told {"type":"missed","missed":N}. -ENOMEM. One thread at a
+ * time.
+ */
+int ferry_worker_events_take(struct ferry_worker_events *events, const char **ret_json);
+
+/* Not while another thread uses it. Takes NULL; returns NULL. Not from a callback. */
+struct ferry_worker_events *ferry_worker_events_free(struct ferry_worker_events *events);
 
 #pragma GCC visibility pop
 

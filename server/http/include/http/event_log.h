@@ -30,7 +30,10 @@ enum { EVENTS_KEPT = 2048 };
 /* 0 or -ENOMEM. */
 int event_log_new(const struct event_log_config *config, struct event_log **ret_log);
 
-/* After the last call of any other function. Takes NULL; returns NULL. */
+/* A further reference, to be given back by event_log_free. */
+struct event_log *event_log_ref(struct event_log *log);
+
+/* Gives a reference back: nothing may be reported once that of event_log_new is. Takes NULL; returns NULL. */
 struct event_log *event_log_free(struct event_log *log);
 
 /* The callbacks of struct operation_observer, region_observer and engine_observer; log is the context. Any thread. */
@@ -39,5 +42,25 @@ void event_log_operation(void *log, struct operation_store *store, struct operat
 void event_log_region(void *log, struct region_table *table, uint64_t id, struct region *deleted,
                       enum region_change change);
 void event_log_peer(void *log, const struct engine_peer_view *peer);
+
+/* ---- the events for the program around the worker ---- */
+
+struct event_watch;
+
+/*
+ * Watches the events after the one of an id (NULL: from now on). told is called after each event, under the log's lock,
+ * by the thread that published it. 0; -EINVAL: after is not an event's id; -ENOMEM.
+ */
+int event_watch_new(struct event_log *log, const char *after, void (*told)(void *context), void *context,
+                    struct event_watch **ret_watch);
+
+/* Takes NULL; returns NULL. From then on told is not called. */
+struct event_watch *event_watch_free(struct event_watch *watch);
+
+/*
+ * The next event as GET /v1/events has it, for free(). A gap is {"type":"missed","missed":N}, or {"type":"restarted"}
+ * where the id was of an earlier worker. 1; 0: there is none; -ENOMEM. One thread at a time.
+ */
+int event_watch_take(struct event_watch *watch, char **ret_json);
 
 #endif

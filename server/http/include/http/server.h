@@ -112,8 +112,18 @@ struct http_server *http_server_free(struct http_server *server);
 
 /* ---- the route table, also for the test that holds openapi.yaml against it ---- */
 
-/* The token that a route needs. HTTP_AUTH_KEY: the full one, or the operation's own key. */
-enum http_auth { HTTP_AUTH_NONE, HTTP_AUTH_PEER, HTTP_AUTH_KEY, HTTP_AUTH_METRICS, HTTP_AUTH_FULL };
+/*
+ * The token that a route needs. HTTP_AUTH_KEY: the full one, or the operation's own key. HTTP_AUTH_FULL_OR_KEY: the
+ * same, but where the worker has no token, none is needed: the owner and the holder of the key may do different things.
+ */
+enum http_auth {
+        HTTP_AUTH_NONE,
+        HTTP_AUTH_PEER,
+        HTTP_AUTH_KEY,
+        HTTP_AUTH_FULL_OR_KEY,
+        HTTP_AUTH_METRICS,
+        HTTP_AUTH_FULL
+};
 
 struct http_asset;
 struct http_request;

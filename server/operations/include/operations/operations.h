@@ -161,6 +161,8 @@ struct operation_store *operation_store_free(struct operation_store *store);
 
 /* For struct engine_config: answers the first request of a peer's transfer. context is the store. */
 int operation_store_claim(void *store, const struct engine_claim_request *request, struct engine_claim *ret_claim);
+/* The same: answers a notice of a peer. */
+int operation_store_notice(void *store, const struct engine_notice *notice, int *ret_status, uint64_t *ret_left_ms);
 /* The same: tells of the operations that the engine has started or ended, and wakes their waiters. */
 void operation_store_wake_waiters(void *store);
 
@@ -173,9 +175,10 @@ struct operation_spec {
         size_t n_slices;
         uint32_t uses;   /* passive; how many transfers it serves; 0 and 1 = one, whose failure is the operation's */
         uint64_t ttl_ms; /* passive; 0 = default */
-        uint64_t timeout_ms; /* active; 0 = none */
-        bool verify;         /* active */
-        unsigned carriers;   /* active; of enum engine_carrier; 0 = whatever both sides have */
+        uint64_t renew_max_ms; /* passive; its holders may keep it for so long from its creation on; 0 = they may not */
+        uint64_t timeout_ms;   /* active; 0 = none */
+        bool verify;           /* active */
+        unsigned carriers;     /* active; of enum engine_carrier; 0 = whatever both sides have */
         /*
          * Readable: a read of the same store that fills all of its bytes. The readable serves the bytes that have
          * arrived there and delays requests for the rest. It ends with the read's error if that fails. NULL = all bytes
@@ -255,9 +258,10 @@ struct operation_view {
         uint64_t bytes_done;            /* never falls; with several uses, how far the furthest transfer came */
         uint64_t bytes_prefix;          /* of a failed read: bytes in place from the first one on */
         uint32_t uses, uses_done;       /* uses 0 = not asked for */
+        uint32_t uses_declined;         /* of several uses */
         const char *label, *request_id; /* borrowed from the operation; "" = none */
         struct operation_peer peer;     /* with several uses, the latest */
-        uint64_t ttl_ms, timeout_ms;
+        uint64_t ttl_ms, timeout_ms, renew_max_ms;
         uint64_t created_unix_ms;
         uint64_t expires_unix_ms; /* passive, not done and no transfer in flight; 0 = does not apply */
         uint64_t ended_unix_ms;
@@ -300,6 +304,25 @@ void operation_delete(struct operation_store *store, struct operation *operation
  * -ENOMEM.
  */
 int operation_renew(struct operation_store *store, struct operation *operation, uint64_t ttl_ms);
+
+/* ---- the holder of its metadata, whose key the caller has checked ---- */
+
+/*
+ * The holder will not use it. An operation with one use ends, CANCELLED with DECLINED; of several, one is used up: the
+ * last one ends the operation, COMPLETE if another has moved its bytes. transfer: the id of the transfer that the
+ * holder gives up; one that was declined before changes nothing, and 0 is none. 0 with *ret_status, also of one that
+ * has ended; FERRY_E_NOT_PASSIVE; FERRY_E_ALREADY_CLAIMED (a peer is moving its bytes, or no use is left).
+ */
+int operation_decline(struct operation_store *store, struct operation *operation, uint64_t transfer,
+                      enum ferry_status *ret_status);
+
+/*
+ * The holder will use it later: moves its expiry to ttl_ms from now (0 = as at creation), but not beyond renew_max_ms
+ * from its creation, and never back. 0 with its status, and its expiry in Unix milliseconds; FERRY_E_NOT_PASSIVE;
+ * FERRY_E_FORBIDDEN (it has no renew_max_ms); FERRY_E_GONE (terminal or being cancelled); -ENOMEM.
+ */
+int operation_keep(struct operation_store *store, struct operation *operation, uint64_t ttl_ms,
+                   enum ferry_status *ret_status, uint64_t *ret_expires_unix_ms);
 
 /* ---- waiting ---- */
 

@@ -8,6 +8,7 @@
 #include <ferry/metadata.h>
 
 struct allowlist;
+struct engine_connect;
 struct engine_transfer;
 struct metrics;
 struct operation;
@@ -82,6 +83,14 @@ int peers_fetch_metadata(struct peers *peers, const char *url, peers_fetched fet
  */
 int peers_fetch_worker(struct peers *peers, const char *url, peers_fetched fetched, void *context, char *detail,
                        size_t detail_size);
+
+/*
+ * Says the notice of *spec to the worker at spec->peer.url over HTTP, once: as engine_connect, but on the peers'
+ * thread. 0: connected will be called exactly once, also with PEER_UNREACHABLE, TIMEOUT, FORBIDDEN (also where the host
+ * is not admitted), GONE, ALREADY_CLAIMED, STALE_METADATA, PEER_REFUSED, DRAINING, TRANSFER_FAILED (anything else) or
+ * CANCELLED. Else FERRY_E_INVALID_PARAMETER, FERRY_E_FORBIDDEN or FERRY_E_LIMIT_REACHED with a sentence, or -errno.
+ */
+int peers_notice(struct peers *peers, const struct engine_connect *spec, char *detail, size_t detail_size);
 
 /*
  * Fetches a peer's metadata, then begins the operation (borrowed; it keeps a reference of its own) or ends it as

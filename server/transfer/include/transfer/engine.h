@@ -112,6 +112,15 @@ struct engine_claim {
         void (*ended)(void *context, const struct engine_outcome *outcome);
 };
 
+/* What the holder of an operation's metadata says to its worker, without a transfer. */
+struct engine_notice {
+        uint64_t operation;
+        uint64_t transfer; /* random; the same notice, repeated, has the same */
+        bool renews;       /* asks for more time; else declines */
+        uint64_t ttl_ms;   /* of renews: from now; 0 = as at the operation's creation */
+        uint8_t key[FERRY_KEY_SIZE];
+};
+
 struct engine_operations {
         /*
          * Checks key, direction, total and state; claims. 0 with *ret_claim, or the FERRY_E_* that the peer is told:
@@ -119,6 +128,12 @@ struct engine_operations {
          * EXPIRED, CANCELLED_BY_PEER (it was cancelled), … The peer is waiting: leave what can wait to wake_waiters.
          */
         int (*claim)(void *context, const struct engine_claim_request *request, struct engine_claim *ret_claim);
+        /*
+         * A notice of a peer. 0 with the operation's enum ferry_status and, of renews, the milliseconds until it
+         * expires; or the FERRY_E_* that the peer is told: as for claim, FORBIDDEN (its owner lets no holder renew it),
+         * GONE (it cannot be renewed any more). NULL = there is none.
+         */
+        int (*notice)(void *context, const struct engine_notice *notice, int *ret_status, uint64_t *ret_left_ms);
         /*
          * Transfers have started or ended since the last call, and the messages about it were sent: wake their waiters
          * now, which may take this core away. May be NULL.
@@ -284,15 +299,22 @@ int engine_transfer_start(struct engine *engine, const struct engine_transfer *t
 
 /* How an engine_connect ended. */
 struct engine_connection {
-        int error; /* 0; PEER_UNREACHABLE; STALE_METADATA (another worker is there); CANCELLED (this one is stopping) */
+        /*
+         * 0; PEER_UNREACHABLE; STALE_METADATA (another worker is there); CANCELLED (this one is stopping); of a notice
+         * also the answer of the peer
+         */
+        int error;
         char transport[ENGINE_TRANSPORT_SIZE]; /* what bytes will go over */
         uint64_t connect_us;                   /* as in struct engine_outcome; 0 = reused */
         bool reused;                           /* the link was there already */
         char detail[ENGINE_DETAIL_SIZE];       /* for people; may be "" */
+        int status;                            /* of a notice: the operation's enum ferry_status … */
+        uint64_t left_ms;                      /* … and, of renews, milliseconds until it expires */
 };
 
 struct engine_connect {
-        struct engine_peer peer; /* copied */
+        struct engine_peer peer;     /* copied */
+        struct engine_notice notice; /* to be said to the peer; operation 0 = none, only connects */
         void *context;
         /* Exactly once for every successful engine_connect, within the connect time. */
         void (*connected)(void *context, const struct engine_connection *connection);
@@ -301,7 +323,8 @@ struct engine_connect {
 /*
  * Connects to a peer by the route that a transfer would take, and makes sure of it by a message there and back. The
  * link stays for transfers to come: a local one as long as both workers live, one of UCX until it was not used for a
- * minute. *spec is copied. 0 or -errno (-ESHUTDOWN, -ENOMEM); all other faults come through connected.
+ * minute. With a notice, that is the message; a peer that is not reached may have got it nevertheless. *spec is copied.
+ * 0 or -errno (-ESHUTDOWN, -ENOMEM); all other faults come through connected.
  */
 int engine_connect(struct engine *engine, const struct engine_connect *spec);
 

@@ -19,16 +19,20 @@ enum {
 };
 
 enum wire_type {
-        WIRE_READ = 1,  /* requester to responder: send [offset, offset + length) */
-        WIRE_DATA,      /* responder to requester, with payload: the bytes, or status says why not */
-        WIRE_WRITE,     /* requester to responder, with payload: store this at offset */
-        WIRE_ACK,       /* responder to requester: stored, or status says why not */
-        WIRE_DONE,      /* requester to responder: the transfer is over, with status and the bytes moved in length */
-        WIRE_DONE_ACK,  /* responder to requester: DONE was applied; status 0 = the operation is complete. Unasked: it
-                           has failed */
-        WIRE_HELLO,     /* requester to responder, with its worker's name as payload: checks the connection */
-        WIRE_HELLO_ACK, /* responder to requester: confirms it; status: another worker was meant. Unasked: a READ is
-                           held */
+        WIRE_READ = 1,   /* requester to responder: send [offset, offset + length) */
+        WIRE_DATA,       /* responder to requester, with payload: the bytes, or status says why not */
+        WIRE_WRITE,      /* requester to responder, with payload: store this at offset */
+        WIRE_ACK,        /* responder to requester: stored, or status says why not */
+        WIRE_DONE,       /* requester to responder: the transfer is over, with status and the bytes moved in length */
+        WIRE_DONE_ACK,   /* responder to requester: DONE was applied; status 0 = the operation is complete. Unasked: it
+                            has failed */
+        WIRE_HELLO,      /* requester to responder, with its worker's name as payload: checks the connection */
+        WIRE_HELLO_ACK,  /* responder to requester: confirms it; status: another worker was meant. Unasked: a READ is
+                            held */
+        WIRE_DECLINE,    /* of the holder of the metadata, who has no transfer: the operation will not be used */
+        WIRE_RENEW,      /* the same: it will be used later; length = milliseconds from now, 0 = as at its creation */
+        WIRE_NOTICE_ACK, /* the answer to both: status, or seq = the operation's enum ferry_status, and length =
+                            milliseconds until it expires */
         WIRE_TYPE_END
 };
 
@@ -53,7 +57,7 @@ struct wire_header {
         uint64_t length;
         uint64_t total;              /* of the whole transfer */
         uint64_t checksum;           /* XXH3-64 of the payload */
-        uint8_t key[FERRY_KEY_SIZE]; /* in READ, WRITE, DONE; zero in answers */
+        uint8_t key[FERRY_KEY_SIZE]; /* in requests but HELLO; zero in answers */
 };
 
 /* Encodes a header into WIRE_SIZE bytes, little-endian. */

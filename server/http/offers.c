@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ferry/error.h>
+#include <ferry/json.h>
+#include <ferry/json_write.h>
+#include <ferry/metadata.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "content.h"
+#include "handlers.h"
+#include "http_internal.h"
+#include "latch.h"
+#include "operation_json.h"
+#include "operations/operations.h"
+#include "request.h"
+#include "transfer/engine.h"
+#include "wait.h"
+
+/* ---- of this worker ---- */
+
+void decline_operation(struct http_request *request)
+{
+        struct ferry_json_writer writer = { 0 };
+        struct operation_view view;
+        enum ferry_status status;
+        uint64_t transfer;
+
+        if (!content_find(request, &view) || !content_transfer(request, &transfer))
+                return;
+        int error = operation_decline(request->server->config.operations, request->operation, transfer, &status);
+        if (error == FERRY_E_ALREADY_CLAIMED) {
+                request_problem(request, error,
+                                view.uses > 1 ? "No use of the operation is left to decline"
+                                              : "A peer is moving the bytes: its transfer can be cancelled");
+                return;
+        }
+        if (error) {
+                content_refuse(request, error);
+                return;
+        }
+        operation_json_offer(&writer, status, 0);
+        request_answer_json(request, 200, &writer);
+}
+
+/* ---- of another worker: notices that this one says to it for a client ---- */
+
+enum { WAIT_MS = 30000 /* longer than connecting, and HTTP after it */ };
+
+/*
+ * A notice under way. References: the request's, and that of the work, which is bounded in time, and touches neither
+ * the server nor the request.
+ */
+struct telling {
+        atomic_uint references;
+        struct http_latch over;
+        struct engine_connection answer; /* written by the work until over */
+};
+
+static void telling_unref(struct telling *telling)
+{
+        if (atomic_fetch_sub(&telling->references, 1) != 1)
+                return;
+        latch_destroy(&telling->over);
+        free(telling);
+}
+
+/* Thread: the holder of the progress lock, or the peers'. */
+static void on_answered(void *context, const struct engine_connection *answer)
+{
+        struct telling *telling = context;
+
+        telling->answer = *answer;
+        latch_set(&telling->over);
+        telling_unref(telling);
+}
+
+/* 0 with *ret_telling; -errno. */
+static int telling_begin(const struct http_connector *connector, const struct ferry_metadata *metadata,
+                         const struct engine_notice *notice, struct telling **ret_telling)
+{
+        struct telling *telling = calloc(1, sizeof(*telling));
+        struct engine_connect spec = { .notice = *notice, .context = telling, .connected = on_answered };
+        int r;
+
+        if (!telling)
+                return -ENOMEM;
+        atomic_init(&telling->references, 2);
+        latch_init(&telling->over);
+        spec.peer = (struct engine_peer){
+                .epoch = metadata->epoch, .data = metadata->data, .name = metadata->worker, .url = metadata->http
+        };
+        spec.notice.operation = metadata->operation;
+        memcpy(spec.notice.key, metadata->key, sizeof(spec.notice.key));
+        r = connector->connect(connector->context, &spec);
+        explicit_bzero(spec.notice.key, sizeof(spec.notice.key));
+        if (r < 0) {
+                latch_destroy(&telling->over);
+                free(telling);
+                return r;
+        }
+        *ret_telling = telling;
+        return 0;
+}
+
+/* ---- the request ---- */
+
+struct body {
+        struct json_object *metadata;
+        uint64_t ttl_ms;
+};
+
+/* false: answered. */
+static bool decode(struct http_request *request, bool renews, struct ferry_metadata **ret_metadata,
+                   uint64_t *ret_ttl_ms)
+{
+        const uint64_t ttl_ms_max = request->server->config.operation_limits->ttl_ms_max;
+        const struct ferry_json_field fields[] = {
+                { "remote_metadata", FERRY_JSON_OBJECT, true, offsetof(struct body, metadata), 0, 0, NULL },
+                { "ttl_ms", FERRY_JSON_UINT, false, offsetof(struct body, ttl_ms), 1, ttl_ms_max, NULL },
+        };
+        struct ferry_json_errors errors = { 0 };
+        struct body body = { 0 };
+        int r = ferry_json_decode(request->json, fields, renews ? 2 : 1, &body, "", &errors) ? 0 : errors.error;
+
+        if (!r)
+                r = ferry_metadata_read(body.metadata, "/remote_metadata", ret_metadata, &errors);
+        if (r < 0)
+                request_problem(request, r, NULL);
+        else if (r)
+                request_problem_body(request, &errors);
+        *ret_ttl_ms = body.ttl_ms;
+        return r == 0;
+}
+
+/* An error of the other worker, as one that this worker can answer with. */
+static void answer_error(struct http_request *request, int error, const char *detail)
+{
+        switch (error) {
+        case FERRY_E_STALE_METADATA:
+        case FERRY_E_CANCELLED_BY_PEER:
+                error = FERRY_E_GONE;
+                break;
+        case FERRY_E_CANCELLED: /* this worker is shutting down */
+                error = FERRY_E_DRAINING;
+                break;
+        case FERRY_E_DRAINING:
+        case FERRY_E_TIMEOUT:
+        case FERRY_E_INVALID_PARAMETER: /* its URL */
+        case FERRY_E_INVALID_METADATA:  /* its answer */
+        case FERRY_E_TRANSFER_FAILED:
+                error = FERRY_E_PEER_UNREACHABLE;
+                break;
+        default:
+                if (!ferry_error_http(error))
+                        error = FERRY_E_PEER_UNREACHABLE;
+                break;
+        }
+        request_problem(request, error, *detail ? "%s" : NULL, detail);
+}
+
+static void answer(struct http_request *request)
+{
+        struct telling *telling = request->state;
+        struct ferry_json_writer writer = { 0 };
+
+        if (!latch_is_set(&telling->over)) {
+                if (!wait_abandoned(request, "the peer answered"))
+                        request_problem(request, FERRY_E_PEER_UNREACHABLE, "No answer within %d s", WAIT_MS / 1000);
+        } else if (telling->answer.error) {
+                answer_error(request, telling->answer.error, telling->answer.detail);
+        } else {
+                operation_json_offer(&writer, (enum ferry_status)telling->answer.status,
+                                     telling->answer.left_ms ? clock_unix_ms() + telling->answer.left_ms : 0);
+                request_answer_json(request, 200, &writer);
+        }
+}
+
+static void end(struct http_request *request)
+{
+        telling_unref(request->state);
+}
+
+/* Repeated with the same Ferry-Transfer, a decline takes no further use. */
+static void tell(struct http_request *request, bool renews)
+{
+        struct engine_notice notice = { .renews = renews };
+        struct ferry_metadata *metadata;
+        struct telling *telling;
+
+        if (!content_transfer(request, &notice.transfer) || !decode(request, renews, &metadata, &notice.ttl_ms))
+                return;
+        if (!notice.transfer)
+                notice.transfer = random_id();
+        int r = telling_begin(&request->server->config.connector, metadata, &notice, &telling);
+        ferry_metadata_free(metadata);
+        if (r) {
+                request_problem(request, r == -ESHUTDOWN ? FERRY_E_DRAINING : r, NULL);
+                return;
+        }
+        request_keep(request, telling, end);
+        wait_latch_or_answer(request, &telling->over, WAIT_MS, answer);
+}
+
+void decline_remote(struct http_request *request)
+{
+        tell(request, false);
+}
+
+void renew_remote(struct http_request *request)
+{
+        tell(request, true);
+}
