@@ -12,7 +12,8 @@
 /* What is decoded at once, and the values that need more than a table. */
 struct operation_answer {
         struct ferry_operation o;
-        struct json_object *descriptors, *error, *metadata, *peer, *transports; /* borrowed; NULL = none */
+        struct json_object *descriptors, *error, *metadata, *peer, *remote, *transports,
+                *uses; /* borrowed; NULL = none */
 };
 
 static const struct decode_field operation_peer_fields[] = {
@@ -46,6 +47,11 @@ static void operation_point(struct ferry_descriptor *descriptors, size_t n, char
         }
 }
 
+static const struct decode_field operation_range_fields[] = {
+        DECODE_FIELD("offset", DECODE_UINT, true, struct ferry_range, offset),
+        DECODE_FIELD("size", DECODE_UINT, true, struct ferry_range, size),
+};
+
 /* In the order in which workers write them. */
 static const struct decode_field operation_fields[] = {
         DECODE_FIELD("id", DECODE_TEXT, true, struct operation_answer, o.id),
@@ -57,8 +63,9 @@ static const struct decode_field operation_fields[] = {
         DECODE_FIELD("bytes_total", DECODE_UINT, true, struct operation_answer, o.bytes_total),
         DECODE_FIELD("bytes_done", DECODE_UINT, true, struct operation_answer, o.bytes_done),
         DECODE_FIELD("descriptors", DECODE_VALUE, false, struct operation_answer, descriptors),
+        DECODE_FIELD("remote", DECODE_VALUE, false, struct operation_answer, remote),
         DECODE_FIELD("layout", DECODE_LAYOUT, false, struct operation_answer, o.layout),
-        DECODE_FIELD("uses", DECODE_UINT, false, struct operation_answer, o.uses),
+        DECODE_FIELD("uses", DECODE_VALUE, false, struct operation_answer, uses),
         DECODE_FIELD("uses_done", DECODE_UINT, false, struct operation_answer, o.uses_done),
         DECODE_FIELD("readers", DECODE_UINT, false, struct operation_answer, o.readers),
         DECODE_FIELD("readers_done", DECODE_UINT, false, struct operation_answer, o.readers_done),
@@ -171,6 +178,38 @@ static int operation_decode_descriptors(struct json_object *list, struct ferry_o
         return r;
 }
 
+static int operation_decode_remote(struct json_object *list, struct ferry_operation *o, const char **ret_field)
+{
+        if (!list)
+                return 0;
+        *ret_field = "remote";
+        if (!json_object_is_type(list, json_type_array))
+                return -EPROTO;
+        size_t n = json_object_array_length(list);
+        o->remote = n ? calloc(n, sizeof(*o->remote)) : NULL;
+        if (n && !o->remote)
+                return -ENOMEM;
+        int r = 0;
+        while (r == 0 && o->n_remote < n) {
+                r = decode_object(json_object_array_get_idx(list, o->n_remote), operation_range_fields,
+                                  FERRY_ARRAY_SIZE(operation_range_fields), &o->remote[o->n_remote], ret_field);
+                o->n_remote += r == 0;
+        }
+        return r;
+}
+
+/* A number, or "unlimited". */
+static int operation_decode_uses(struct json_object *uses, struct ferry_operation *o, const char **ret_field)
+{
+        if (!uses || ferry_json_get_uint(uses, &o->uses))
+                return 0;
+        *ret_field = "uses";
+        o->uses = FERRY_USES_UNLIMITED;
+        return json_object_is_type(uses, json_type_string) && strcmp(json_object_get_string(uses), "unlimited") == 0
+                       ? 0
+                       : -EPROTO;
+}
+
 static int operation_decode_metadata(struct json_object *metadata, struct ferry_operation *o, const char **ret_field)
 {
         if (!metadata)
@@ -207,6 +246,10 @@ int operation_decode(struct json_object *json, void *operation, const char **ret
         if (r == 0)
                 r = operation_decode_descriptors(answer.descriptors, o, ret_field);
         if (r == 0)
+                r = operation_decode_remote(answer.remote, o, ret_field);
+        if (r == 0)
+                r = operation_decode_uses(answer.uses, o, ret_field);
+        if (r == 0)
                 r = operation_decode_metadata(answer.metadata, o, ret_field);
         if (r < 0)
                 ferry_operation_clear(o);
@@ -218,6 +261,7 @@ int operation_decode(struct json_object *json, void *operation, const char **ret
 void ferry_operation_clear(struct ferry_operation *operation)
 {
         free(operation->descriptors);
+        free(operation->remote);
         ferry_secret_free(operation->metadata);
         *operation = (struct ferry_operation){ 0 };
 }

@@ -11,6 +11,7 @@ struct ferry_worker_request;
 struct request_objects {
         struct operation_slice *slices; /* with a reference on each region */
         size_t n_slices;
+        struct ranges *remote;    /* owned; NULL = all of the offer */
         struct operation *follow; /* with a reference; NULL = none */
 };
 

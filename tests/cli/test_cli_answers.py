@@ -38,9 +38,9 @@ class Answers(Case):
                 self.assertIn(doctor.returncode, (0, 1))
 
     def test_doctor_names_two_builds_that_cannot_talk_and_connects_nothing(self):
-        worker = {"name": "w", "epoch": "00000000000000aa", "version": "0.1.0", "protocol": 5, "transports": ["tcp"],
+        worker = {"name": "w", "epoch": "00000000000000aa", "version": "0.1.0", "protocol": 6, "transports": ["tcp"],
                   "addresses": {"http": []}}
-        for other, older in ((4, "the peer"), (6, "this worker"), (None, "the peer")):
+        for other, older in ((5, "the peer"), (7, "this worker"), (None, "the peer")):
             peer = {**worker, "name": "p", "protocol": other}
             if other is None:
                 del peer["protocol"]

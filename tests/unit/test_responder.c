@@ -137,7 +137,8 @@ TEST(a_write_that_comes_inline_takes_no_place_of_one_that_does_not)
                                                   .operation = OPERATION_ID,
                                                   .transfer = TRANSFER_ID,
                                                   .length = LENGTH,
-                                                  .total = TOTAL };
+                                                  .total = TOTAL,
+                                                  .whole = TOTAL };
         static const uint8_t bytes[LENGTH];
         static const struct space gpu;
         struct scene *s = scene_new();

@@ -505,7 +505,7 @@ TEST_WITH(another_version_of_the_protocol_is_named, hostile_setup, hostile_teard
         RUN_UNTIL(&a, NULL, a.ended);
         assert_int_equal(a.error, FERRY_E_PROTOCOL_MISMATCH);
         assert_string_equal(a.detail,
-                            "the peer speaks protocol 6, this worker protocol 5: upgrade this worker, which is older");
+                            "the peer speaks protocol 7, this worker protocol 6: upgrade this worker, which is older");
 }
 
 /* A listener under some epoch's name that answers as it likes. */
