@@ -36,7 +36,10 @@ static int fetch_prepare(struct job *job, struct content_output *output, uint64_
 
 static int fetch_run(struct job *job, const struct remote *remote, struct content_output *output)
 {
-        struct ferry_operation_spec spec = { .kind = FERRY_READ, .remote_metadata = remote->metadata };
+        struct ferry_operation_spec spec = { .kind = FERRY_READ,
+                                             .remote_metadata = remote->metadata,
+                                             .remote = remote->parts,
+                                             .n_remote = remote->n_parts };
         int status = fetch_prepare(job, output, remote->size);
         spec.layout = FERRY_LAYOUT_STREAM; /* the offer may have several descriptors, the region here has one */
         if (status == CLI_OK)

@@ -9,7 +9,9 @@ static int send_run(struct job *job, const struct remote *remote, const struct c
 {
         struct ferry_operation_spec spec = { .kind = FERRY_WRITE,
                                              .layout = FERRY_LAYOUT_STREAM,
-                                             .remote_metadata = remote->metadata };
+                                             .remote_metadata = remote->metadata,
+                                             .remote = remote->parts,
+                                             .n_remote = remote->n_parts };
         if (remote->size != input->size)
                 return cli_usage_error("%s has %" PRIu64 " bytes, and %" PRIu64
                                        " are accepted: ferry accept --size %" PRIu64,
