@@ -354,18 +354,21 @@ class Worker:
 
         memory is a list of what region() takes. remote is the peer's metadata as JSON, or the URL of it. fields are
         those of POST /v1/operations: ttl_ms, timeout_ms, verify, layout, transports=["shm", "tcp"], follow=read, …; None
-        is left out.
+        is left out. parts=[(offset, size), …] are the parts of the offer to read or write, "remote" there.
         """
         if not isinstance(remote, (str, type(None))):
             raise TypeError("remote is the peer's metadata as JSON, or the URL of it: a str")
         return self.start(self.request(kind, memory, **fields), _text(remote) if remote else None)
 
-    def request(self, kind: str, memory: Iterable[Any], **fields: Any) -> Request:
+    def request(self, kind: str, memory: Iterable[Any], parts: Iterable[tuple[int, int]] | None = None,
+                **fields: Any) -> Request:
         """What create makes of its arguments, for any number of operations by start."""
         if kind not in KINDS:
             raise ValueError(f"{kind!r} is not a kind of operation: {', '.join(KINDS)}")
         receives = kind in ("read", "writable")
         request = Request(self._lib, kind, [self.region(one, receives) for one in memory])
+        if parts is not None:
+            request._add_parts(parts)
         for name, value in fields.items():
             if value is not None:
                 text = ",".join(value) if isinstance(value, (list, tuple)) else _option(value)
@@ -414,6 +417,12 @@ class Request(OfThisProcess):
         self.pointer = lib.request_new(KINDS[kind])
         for region in regions:
             _check(region._add_to(lib, self.pointer))
+
+    def _add_parts(self, parts: Iterable[tuple[int, int]]) -> None:
+        pairs = list(parts)
+        array = ctypes.c_uint64 * len(pairs)
+        offsets, sizes = (array(*_numbers([pair[i] for pair in pairs])) for i in range(2))
+        _check(self._lib.request_add_remote(self.pointer, offsets, sizes, len(pairs)))
 
     def __del__(self) -> None:
         self._lib.request_free(self.pointer)
