@@ -107,6 +107,15 @@ bool ferry_utf8_valid(const char *text)
         return true;
 }
 
+size_t ferry_utf8_cut(const char *text, size_t max)
+{
+        size_t n = strnlen(text, max);
+
+        while (n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80)
+                n--;
+        return n;
+}
+
 bool ferry_id_parse(const char *prefix, const char *text, uint64_t *ret_id)
 {
         size_t n = strlen(prefix);

@@ -18,23 +18,19 @@
  */
 enum { ROOM_BYTE = 4, ROOM_OBJECT = 896, ROOM_ARRAY = 448, ROOM_COMMA = 256 };
 
-/* A text that did not fit its buffer may end within a character; then the buffer ends before it. */
-static void drop_half_character(char *text)
+/* Keeps what there is room for, cut neither within a character nor within an escape of a pointer. */
+static void keep(char *kept, size_t size, const char *text)
 {
-        size_t n = strlen(text), lead = n;
-        unsigned char byte;
+        size_t n = ferry_utf8_cut(text, size - 1);
 
-        while (lead > 0 && n - lead < 3 && ((unsigned char)text[lead - 1] & 0xc0) == 0x80)
-                lead--;
-        if (lead == 0)
-                return;
-        byte = (unsigned char)text[--lead];
-        if (byte >= 0xc0 && n - lead < (size_t)(byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2))
-                text[lead] = '\0';
+        n -= n > 0 && text[n] && text[n - 1] == '~';
+        memcpy(kept, text, n);
+        kept[n] = '\0';
 }
 
 void ferry_json_complain(struct ferry_json_errors *errors, int error, const char *pointer, const char *format, ...)
 {
+        char detail[FERRY_JSON_DETAIL_SIZE + 4];
         struct ferry_json_complaint *item;
         va_list arguments;
 
@@ -43,12 +39,24 @@ void ferry_json_complain(struct ferry_json_errors *errors, int error, const char
         if (errors->n == FERRY_JSON_ERRORS)
                 return;
         item = &errors->items[errors->n++];
-        (void)snprintf(item->pointer, sizeof(item->pointer), "%s", pointer);
-        drop_half_character(item->pointer);
         va_start(arguments, format);
-        (void)vsnprintf(item->detail, sizeof(item->detail), format, arguments);
+        (void)vsnprintf(detail, sizeof(detail), format, arguments);
         va_end(arguments);
-        drop_half_character(item->detail);
+        keep(item->pointer, sizeof(item->pointer), pointer);
+        keep(item->detail, sizeof(item->detail), detail);
+}
+
+enum { BLOCK = 32 };
+
+/* Whether a block of bytes needs no closer look; the compiler makes a few vector instructions of it. */
+static bool is_plain(const char block[BLOCK])
+{
+        unsigned char odd = 0;
+
+        for (size_t i = 0; i < BLOCK; i++)
+                odd |= (unsigned char)((unsigned char)block[i] < ' ') |
+                       (unsigned char)((unsigned char)block[i] > 0x7f) | (unsigned char)(block[i] == '\\');
+        return !odd;
 }
 
 /* Bytes that no JSON text has, and NULs, which C strings cannot hold: json-c takes them. NULL: none; *ret_at: where. */
@@ -61,6 +69,9 @@ static const char *find_fault(const char *text, size_t length, size_t *ret_at)
         size_t n;
 
         for (size_t at = 0; at < length; at += n) {
+                n = BLOCK;
+                if (length - at >= BLOCK && is_plain(text + at))
+                        continue;
                 n = 1;
                 if (plain[(unsigned char)text[at]])
                         continue;

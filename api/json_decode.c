@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 #include <json-c/json.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include <ferry/encoding.h>
 #include <ferry/error.h>
 #include <ferry/json.h>
 
@@ -19,25 +19,28 @@ struct place {
 
 #define NO_INDEX SIZE_MAX
 
-enum { NAME_QUOTED = 64 };
+/* Room for one character more than a complaint keeps, so that it is seen where the complaint may end. */
+enum { NAME_QUOTED = 64, POINTER_ROOM = FERRY_JSON_POINTER_SIZE + 4 };
 
-#define REFUSE(place, ...) (complain(place, FERRY_E_INVALID_PARAMETER, __VA_ARGS__), false)
+#define COMPLAIN(place, error, ...)                                                                                    \
+        ferry_json_complain((place)->errors, error, make_pointer(place, (char[POINTER_ROOM]){ "" }), __VA_ARGS__)
+#define REFUSE(place, ...) (COMPLAIN(place, FERRY_E_INVALID_PARAMETER, __VA_ARGS__), false)
 
 /* prefix + "/" + name, with ~ and / escaped as RFC 6901 has it. Too long a pointer is cut, never within an escape. */
-static void make_pointer(const struct place *place, char pointer[FERRY_JSON_POINTER_SIZE])
+static const char *make_pointer(const struct place *place, char pointer[POINTER_ROOM])
 {
         const char *name = place->name;
         size_t n;
 
         if (place->index == NO_INDEX)
-                n = (size_t)snprintf(pointer, FERRY_JSON_POINTER_SIZE, "%s", place->prefix);
+                n = (size_t)snprintf(pointer, POINTER_ROOM, "%s", place->prefix);
         else
-                n = (size_t)snprintf(pointer, FERRY_JSON_POINTER_SIZE, "%s/%zu", place->prefix, place->index);
-        if (!name || n + 1 >= FERRY_JSON_POINTER_SIZE)
-                return;
+                n = (size_t)snprintf(pointer, POINTER_ROOM, "%s/%zu", place->prefix, place->index);
+        if (!name || n + 1 >= POINTER_ROOM)
+                return pointer;
         pointer[n++] = '/';
         pointer[n] = '\0';
-        for (; *name && n + 2 < FERRY_JSON_POINTER_SIZE; name++) {
+        for (; *name && n + 2 < POINTER_ROOM; name++) {
                 if (*name == '~' || *name == '/') {
                         pointer[n++] = '~';
                         pointer[n++] = *name == '~' ? '0' : '1';
@@ -46,19 +49,7 @@ static void make_pointer(const struct place *place, char pointer[FERRY_JSON_POIN
                 }
                 pointer[n] = '\0';
         }
-}
-
-__attribute__((format(printf, 3, 4))) static void complain(const struct place *place, int error, const char *format,
-                                                           ...)
-{
-        char pointer[FERRY_JSON_POINTER_SIZE], detail[FERRY_JSON_DETAIL_SIZE];
-        va_list arguments;
-
-        make_pointer(place, pointer);
-        va_start(arguments, format);
-        (void)vsnprintf(detail, sizeof(detail), format, arguments);
-        va_end(arguments);
-        ferry_json_complain(place->errors, error, pointer, "%s", detail);
+        return pointer;
 }
 
 bool ferry_json_get_uint(const struct json_object *value, uint64_t *ret_number)
@@ -168,6 +159,19 @@ static bool decode_array(struct json_object *value, const struct ferry_json_fiel
         return true;
 }
 
+/* Into the struct itself. */
+static bool decode_text(struct json_object *value, const struct ferry_json_field *field, const struct place *place)
+{
+        const char *text = json_object_get_string(value);
+        size_t size = ferry_utf8_cut(text, field->max);
+        char bounds[48];
+
+        if (text[size] && field->type == FERRY_JSON_TEXT)
+                return REFUSE(place, "expected a string of %s bytes", range(field, bounds));
+        *(char *)mempcpy(place->target, text, size) = '\0';
+        return true;
+}
+
 static const struct {
         enum json_type type;
         const char *name;
@@ -178,6 +182,8 @@ static const struct {
         [FERRY_JSON_BOOL] = { json_type_boolean, "true or false", decode_bool },
         [FERRY_JSON_OBJECT] = { json_type_object, "an object", decode_object },
         [FERRY_JSON_ARRAY] = { json_type_array, "an array", decode_array },
+        [FERRY_JSON_TEXT] = { json_type_string, "a string", decode_text },
+        [FERRY_JSON_PROSE] = { json_type_string, "a string", decode_text },
 };
 
 /* A name in the place of an integer. */
@@ -198,50 +204,51 @@ static bool decode_field(struct json_object *value, const struct ferry_json_fiel
         return types[field->type].decode(value, field, place);
 }
 
-/* Bytes of a name that a complaint quotes, cut between two characters. */
-static int name_length(const char *name)
+/* Most texts name the fields in the order of the table: the search goes on behind the one before. */
+static const struct ferry_json_field *find_field(const struct ferry_json_field *fields, size_t n, const char *name,
+                                                 size_t *next)
 {
-        size_t n = strnlen(name, NAME_QUOTED);
+        for (size_t tries = 0; tries < n; tries++) {
+                const struct ferry_json_field *field = &fields[*next];
 
-        while (n > 0 && ((unsigned char)name[n] & 0xc0) == 0x80)
-                n--;
-        return (int)n;
-}
-
-static const struct ferry_json_field *find_field(const struct ferry_json_field *fields, size_t n, const char *name)
-{
-        for (size_t i = 0; i < n; i++)
-                if (strcmp(fields[i].name, name) == 0)
-                        return &fields[i];
+                *next = *next + 1 < n ? *next + 1 : 0;
+                if (strcmp(field->name, name) == 0)
+                        return field;
+        }
         return NULL;
 }
 
-static bool decode(struct json_object *object, const struct ferry_json_field *fields, size_t n, void *target,
-                   struct place *place)
+bool ferry_json_decode_element(struct json_object *object, const struct ferry_json_field *fields, size_t n,
+                               void *target, const char *prefix, size_t i, struct ferry_json_errors *errors)
 {
+        struct place place = { .prefix = prefix, .index = i, .errors = errors };
         uint64_t seen = 0;
+        size_t next = 0;
         bool good = true;
 
         if (!json_object_is_type(object, json_type_object))
-                return REFUSE(place, "expected an object");
+                return REFUSE(&place, "expected an object");
         json_object_object_foreach (object, key, value) {
-                const struct ferry_json_field *field = find_field(fields, n, key);
+                const struct ferry_json_field *field = find_field(fields, n, key, &next);
 
-                place->name = key;
+                place.name = key;
+                if (errors->lenient && (!field || !value))
+                        continue;
                 if (field) {
                         seen |= UINT64_C(1) << (field - fields);
-                        place->target = (char *)target + field->offset;
-                        good &= decode_field(value, field, place);
+                        place.target = (char *)target + field->offset;
+                        good &= decode_field(value, field, &place);
                 } else {
-                        complain(place, FERRY_E_UNKNOWN_FIELD, "unknown field \"%.*s\"", name_length(key), key);
+                        COMPLAIN(&place, FERRY_E_UNKNOWN_FIELD, "unknown field \"%.*s\"",
+                                 (int)ferry_utf8_cut(key, NAME_QUOTED), key);
                         good = false;
                 }
         }
-        for (size_t i = 0; i < n; i++) {
-                if (!fields[i].required || seen & UINT64_C(1) << i)
+        for (size_t k = 0; k < n; k++) {
+                if (!fields[k].required || seen & UINT64_C(1) << k)
                         continue;
-                place->name = fields[i].name;
-                good = REFUSE(place, "missing field \"%s\"", fields[i].name);
+                place.name = fields[k].name;
+                good = REFUSE(&place, "missing field \"%s\"", fields[k].name);
         }
         return good;
 }
@@ -249,15 +256,5 @@ static bool decode(struct json_object *object, const struct ferry_json_field *fi
 bool ferry_json_decode(struct json_object *object, const struct ferry_json_field *fields, size_t n, void *target,
                        const char *prefix, struct ferry_json_errors *errors)
 {
-        struct place place = { .prefix = prefix, .index = NO_INDEX, .errors = errors };
-
-        return decode(object, fields, n, target, &place);
-}
-
-bool ferry_json_decode_element(struct json_object *object, const struct ferry_json_field *fields, size_t n,
-                               void *target, const char *prefix, size_t i, struct ferry_json_errors *errors)
-{
-        struct place place = { .prefix = prefix, .index = i, .errors = errors };
-
-        return decode(object, fields, n, target, &place);
+        return ferry_json_decode_element(object, fields, n, target, prefix, NO_INDEX, errors);
 }

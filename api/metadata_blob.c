@@ -191,7 +191,7 @@ static int refuse(char detail[FERRY_JSON_DETAIL_SIZE], const char *text)
 static int unpack(const char *text, char **ret_document, size_t *ret_size, char detail[FERRY_JSON_DETAIL_SIZE])
 {
         size_t n = strlen(prefix), size;
-        uLongf inflated = INFLATED_MAX;
+        uLongf inflated, room;
         uLong used;
         void *stream;
         char *document;
@@ -204,9 +204,16 @@ static int unpack(const char *text, char **ret_document, size_t *ret_size, char 
                 return r;
         if (r)
                 return refuse(detail, "the blob is not base64");
-        document = malloc(INFLATED_MAX);
-        used = size;
-        r = document ? uncompress2((Bytef *)document, &inflated, stream, &used) : Z_MEM_ERROR;
+        /* What is stored, as ours is, has room in as many bytes. */
+        for (room = size < INFLATED_MAX ? size : INFLATED_MAX;; room = INFLATED_MAX) {
+                inflated = room;
+                used = size;
+                document = malloc(room);
+                r = document ? uncompress2((Bytef *)document, &inflated, stream, &used) : Z_MEM_ERROR;
+                if (r != Z_BUF_ERROR || room == INFLATED_MAX)
+                        break;
+                free(document);
+        }
         free(stream);
         if (r == Z_OK && used == size) {
                 *ret_document = document;

@@ -10,9 +10,7 @@
 #include <ferry/clock.h>
 
 #include "client_internal.h"
-#include "decode.h"
 #include "http.h"
-#include "sigpipe.h"
 #include "wait.h"
 
 enum {
@@ -230,10 +228,8 @@ static int aio_decode(struct aio_call *c, struct aio_outcome *outcome, bool *ret
                 outcome->has_operation = r == 0;
                 *ret_done = outcome->operation.done;
         } else if (c->answer != AIO_NOTHING) {
-                r = (c->answer == AIO_BATCH ? results_decode_batch : results_decode_page)(f, &c->reply,
-                                                                                          &outcome->results);
-                if (r == 0 && outcome->results.n != c->n_many)
-                        r = problem_protocol(f, "another number of operations was asked for", "");
+                r = results_decode(f, &c->reply, c->answer == AIO_BATCH ? "results" : "operations", c->n_many,
+                                   &outcome->results);
                 outcome->has_results = r == 0;
                 *ret_done = results_are_done(&outcome->results, c->wait_for);
         }

@@ -6,8 +6,6 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include <ferry/json.h>
-
 #include "client_internal.h"
 
 static bool call_type_is(const struct reply *reply, const char *type)
@@ -24,35 +22,19 @@ int call_check_type(struct ferry *f, const struct reply *reply)
         return problem_protocol(f, "the content type is not application/json", reply->content_type);
 }
 
-/* The body is parsed, and is an object. 0 with *ret_json for json_object_put(). */
-static int call_parse(struct ferry *f, const struct reply *reply, struct json_object **ret_json)
+int call_decode_reply(struct ferry *f, const struct reply *reply, call_decoder decode, void *target)
 {
-        struct ferry_json_errors errors = { 0 };
+        struct ferry_json_errors errors = { .lenient = true };
         struct json_object *json = NULL;
         int r = call_check_type(f, reply);
         if (r == 0)
                 r = ferry_json_parse(reply->body.data, reply->body.size, &json, &errors);
         if (r > 0)
                 return problem_protocol(f, "the body is not JSON", errors.items[0].detail);
-        if (r == 0 && !json_object_is_type(json, json_type_object)) {
-                json_object_put(json);
-                return problem_protocol(f, "the body is not a JSON object", "");
-        }
-        if (r == 0)
-                *ret_json = json;
-        return r;
-}
-
-int call_decode_reply(struct ferry *f, const struct reply *reply, call_decoder decode, void *target)
-{
-        struct json_object *json = NULL;
-        const char *field = "";
-        int r = call_parse(f, reply, &json);
-        if (r != 0)
-                return r;
-        r = decode(json, target, &field);
-        if (r == -EPROTO)
-                (void)problem_protocol(f, "a field is missing or wrong", field);
+        if (r == 0 && !json_object_is_type(json, json_type_object))
+                r = problem_protocol(f, "the body is not a JSON object", "");
+        else if (r == 0 && decode && (r = decode(json, target, &errors)) == -EPROTO)
+                (void)problem_protocol(f, "a field is missing or wrong", errors.items[0].pointer);
         json_object_put(json);
         return r;
 }
@@ -68,18 +50,17 @@ int call_decode(struct ferry *f, const struct request *request, call_decoder dec
         return r;
 }
 
-int call_get_text(struct ferry *f, const char *path, char **ret_json)
+int call_get(struct ferry *f, const char *path, call_decoder decode, void *target, char **ret_text)
 {
-        FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
-        struct request request = { .exchange = { .method = "GET", .path = path }, .secret = true };
-        struct json_object *json = NULL;
-        int r = call_send(f, &request, &reply);
-        if (r == 0)
-                r = call_parse(f, &reply, &json);
-        if (r == 0)
-                *ret_json = ferry_buffer_take(&reply.body);
-        json_object_put(json);
-        return r;
+        const struct request request = { .exchange = { .method = "GET", .path = path }, .secret = !decode };
+        return call_decode(f, &request, decode, target, ret_text);
+}
+
+int call_get_page(struct ferry *f, const struct path *path, struct call_page *page, char **ret_text)
+{
+        if (path->error)
+                return path->error == -EINVAL ? problem_argument(f, "the query is too long") : path->error;
+        return call_get(f, path->text.data, call_decode_page, page, ret_text);
 }
 
 int call_text(struct ferry *f, const char *path, const char *const *types, char **ret_text)
@@ -144,6 +125,67 @@ int call_key(char key[CLIENT_KEY_TEXT_SIZE])
         }
         key[2 * sizeof(random)] = '\0';
         return 0;
+}
+
+/* ---- what several answers have ---- */
+
+int call_decode_error(struct json_object *json, int *error, char code[64], char detail[512],
+                      struct ferry_json_errors *errors)
+{
+        struct failure {
+                char code[64], detail[512];
+        } failure = { 0 };
+        static const struct ferry_json_field fields[] = {
+                FERRY_JSON_FIELD("code", TEXT, true, struct failure, code),
+                FERRY_JSON_FIELD("detail", PROSE, false, struct failure, detail),
+        };
+        if (!json)
+                return 0;
+        int r = DECODE(json, fields, &failure, errors);
+        if (r < 0)
+                return r;
+        int number = ferry_error_from_code(failure.code, 0);
+        *error = number > 0 ? number : FERRY_E_OTHER;
+        memcpy(code, failure.code, sizeof(failure.code));
+        memcpy(detail, failure.detail, sizeof(failure.detail));
+        return 0;
+}
+
+static void page_clear(struct call_page *page)
+{
+        for (size_t i = 0; page->list->clear && i < page->n; i++)
+                page->list->clear((char *)page->items + i * page->list->item_size);
+        free(page->items);
+        free(page->next);
+}
+
+int call_decode_page(struct json_object *json, void *target, struct ferry_json_errors *errors)
+{
+        struct call_page *ret_page = target, page = { .list = ret_page->list };
+        struct page_answer {
+                struct json_object *items;
+                const char *next;
+        } answer = { 0 };
+        const struct ferry_json_field fields[] = {
+                FERRY_JSON_FIELD(page.list->key, ARRAY, true, struct page_answer, items),
+                FERRY_JSON_FIELD("next", STRING, false, struct page_answer, next),
+        };
+        int r = DECODE(json, fields, &answer, errors);
+        if (r < 0)
+                return r;
+        size_t n = json_object_array_length(answer.items);
+        page.items = calloc(n ?: 1, page.list->item_size);
+        page.next = answer.next ? strdup(answer.next) : NULL;
+        if (!page.items || !page.next != !answer.next)
+                r = -ENOMEM;
+        for (; r == 0 && page.n < n; page.n += r == 0)
+                r = page.list->decode(json_object_array_get_idx(answer.items, page.n),
+                                      (char *)page.items + page.n * page.list->item_size, errors);
+        if (r < 0)
+                page_clear(&page);
+        else
+                *ret_page = page;
+        return r;
 }
 
 /* ---- any request ---- */

@@ -3,6 +3,7 @@
 #define CLIENT_INTERNAL_H
 
 #include <curl/curl.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,6 +12,7 @@
 
 #include <ferry/buffer.h>
 #include <ferry/ferry.h>
+#include <ferry/json.h>
 #include <ferry/util.h>
 
 #include "url.h"
@@ -115,6 +117,21 @@ int handle_authorization(const char *token, char **ret_header);
  */
 int handle_clone(const struct ferry *f, long connections, struct ferry **ret_ferry);
 
+/*
+ * Keeps SIGPIPE from the program. TLS libraries send without MSG_NOSIGNAL: a broken connection would kill the program.
+ * The signal's disposition belongs to the program, so the guard blocks the signal in this thread and discards it before
+ * unblocking.
+ */
+struct sigpipe_guard {
+        bool held; /* else there was no need */
+        sigset_t mask;
+        bool pending; /* it was there before: not ours to take away */
+};
+
+/* needed: whether TLS is in use; where it is not, four system calls are saved. */
+struct sigpipe_guard sigpipe_block(bool needed);
+void sigpipe_restore(const struct sigpipe_guard *guard);
+
 /* ---- retry.c: the tries of a call ---- */
 
 /* Waits; the connections stay. Ends early when the handle is aborted. */
@@ -140,8 +157,8 @@ int problem_classify(struct ferry *f, const struct request *request, const struc
 /* Whether 502, 503 or 504 is a gateway's own answer, not a worker's. Pure. */
 bool problem_is_gateway(const struct reply *reply);
 
-/* A problem document, with its error. 0; -EPROTO when it is none, with *ret_field. */
-int problem_decode(struct json_object *json, struct ferry_problem *problem, const char **ret_field);
+/* A call_decoder of a problem document, with its error. */
+int problem_decode(struct json_object *json, void *problem, struct ferry_json_errors *errors);
 
 /* Records that an answer was not a worker's; why is part of a sentence. Returns -EPROTO. */
 int problem_protocol(struct ferry *f, const char *why, const char *what);
@@ -166,11 +183,42 @@ int problem_late(struct ferry *f);
 
 /* ---- call.c: what the calls have in common ---- */
 
-/* Decodes one answer. 0, or -EPROTO with *ret_field naming the field that is wrong, or -ENOMEM. */
-typedef int (*call_decoder)(struct json_object *json, void *target, const char **ret_field);
+/* Decodes one answer, whole or not at all. 0; -EPROTO with a complaint; -ENOMEM. */
+typedef int (*call_decoder)(struct json_object *json, void *target, struct ferry_json_errors *errors);
 
-/* The answer is a JSON object, decoded into target. *ret_text, when wanted, is its text for free(). */
+/* By a table alone. */
+#define DECODE(json, fields, target, errors)                                                                           \
+        (ferry_json_decode(json, fields, FERRY_ARRAY_SIZE(fields), target, "", errors) ? 0 : -EPROTO)
+
+/* {"code":…,"detail":…}, why something failed: FERRY_E_*, FERRY_E_OTHER. json NULL = nothing has. */
+int call_decode_error(struct json_object *json, int *error, char code[64], char detail[512],
+                      struct ferry_json_errors *errors);
+
+/* A list in an answer, {"<key>":[…],"next":"…"}. */
+struct call_list {
+        const char *key;
+        size_t item_size;
+        call_decoder decode;
+        void (*clear)(void *item); /* NULL = items own nothing */
+};
+
+/* What each list of ferry.h has. */
+struct call_page {
+        const struct call_list *list; /* set before */
+        void *items;
+        size_t n;
+        char *next;
+};
+
+/* A call_decoder. */
+int call_decode_page(struct json_object *json, void *page, struct ferry_json_errors *errors);
+
+/* The answer is a JSON object, decoded into target (decode NULL: as it is). *ret_text, when wanted, is its text. */
 int call_decode(struct ferry *f, const struct request *request, call_decoder decode, void *target, char **ret_text);
+
+/* The same for a GET. */
+int call_get(struct ferry *f, const char *path, call_decoder decode, void *target, char **ret_text);
+int call_get_page(struct ferry *f, const struct path *path, struct call_page *page, char **ret_text);
 
 /* Whether an answer is JSON: 0, or -EPROTO with f->problem set. */
 int call_check_type(struct ferry *f, const struct reply *reply);
@@ -186,9 +234,6 @@ int call_plain(struct ferry *f, const struct request *request);
 
 /* A DELETE; see ferry_delete_region. */
 int call_delete(struct ferry *f, const char *collection, const char *id);
-
-/* GET of a JSON object as text, a secret. */
-int call_get_text(struct ferry *f, const char *path, char **ret_json);
 
 /* The path collection + id + suffix. 0, or -EINVAL with f->problem set. */
 int call_path(struct ferry *f, const char *collection, const char *id, const char *suffix, struct path *path);
@@ -223,17 +268,21 @@ int operation_fetch(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t 
 
 /* ---- operation.c ---- */
 
-/* A request that is answered with an operation. As call_decode. */
-int operation_get(struct ferry *f, const struct request *request, struct ferry_operation *ret_operation);
+/* A call_decoder, and the lists of operations. */
+int operation_decode(struct json_object *json, void *operation, struct ferry_json_errors *errors);
+extern const struct call_list operation_list;
 
 /* A request that is answered with an operation; ret_operation NULL = not wanted. */
 int operation_call(struct ferry *f, const struct request *request, struct ferry_operation *ret_operation);
 
-/* ---- results.c ---- */
+/* ---- regions.c ---- */
 
-/* ferry_operation_results of the answer to a batch, and of a page of ids. 0; -errno. */
-int results_decode_batch(struct ferry *f, const struct reply *reply, struct ferry_operation_results *ret_results);
-int results_decode_page(struct ferry *f, const struct reply *reply, struct ferry_operation_results *ret_results);
+int region_decode(struct json_object *json, void *region, struct ferry_json_errors *errors);
+extern const struct call_list region_list;
+
+/* The answer of n operations, listed under key. 0; -errno. */
+int results_decode(struct ferry *f, const struct reply *reply, const char *key, size_t n,
+                   struct ferry_operation_results *ret_results);
 
 /* Whether a wait for them is over. */
 bool results_are_done(const struct ferry_operation_results *results, enum ferry_wait_for wait_for);

@@ -1,24 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <json-c/json.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include <ferry/ferry.h>
-#include <ferry/json.h>
-
 #include "client_internal.h"
-#include "decode.h"
 
 /* What is decoded at once, and the values that need more than a table. */
 struct operation_answer {
         struct ferry_operation o;
-        struct json_object *descriptors, *error, *metadata, *peer, *remote, *transports,
-                *uses; /* borrowed; NULL = none */
+        const char *kind, *status, *layout; /* borrowed, as are these; NULL = none */
+        struct json_object *descriptors, *error, *metadata, *peer, *remote, *transports;
 };
 
-static const struct decode_field operation_peer_fields[] = {
-        DECODE_FIELD("worker", DECODE_PROSE, false, struct ferry_operation, peer),
-        DECODE_FIELD("epoch", DECODE_TEXT, true, struct ferry_operation, peer_epoch),
+static const struct ferry_json_field operation_peer_fields[] = {
+        FERRY_JSON_FIELD("worker", PROSE, false, struct ferry_operation, peer),
+        FERRY_JSON_FIELD("epoch", TEXT, true, struct ferry_operation, peer_epoch),
 };
 
 struct operation_slice {
@@ -27,13 +24,13 @@ struct operation_slice {
         struct json_object *blocks; /* borrowed; NULL = none */
 };
 
-static const struct decode_field operation_slice_fields[] = {
-        DECODE_FIELD("region", DECODE_TEXT, true, struct operation_slice, region),
-        DECODE_FIELD("offset", DECODE_UINT, false, struct operation_slice, offset),
-        DECODE_FIELD("size", DECODE_UINT, true, struct operation_slice, size),
-        DECODE_FIELD("count", DECODE_UINT, false, struct operation_slice, count),
-        DECODE_FIELD("stride", DECODE_UINT, false, struct operation_slice, stride),
-        DECODE_FIELD("blocks", DECODE_VALUE, false, struct operation_slice, blocks),
+static const struct ferry_json_field operation_slice_fields[] = {
+        FERRY_JSON_FIELD("region", TEXT, true, struct operation_slice, region),
+        FERRY_JSON_FIELD("offset", UINT, false, struct operation_slice, offset),
+        FERRY_JSON_FIELD("size", UINT, true, struct operation_slice, size),
+        FERRY_JSON_FIELD("count", UINT, false, struct operation_slice, count),
+        FERRY_JSON_FIELD("stride", UINT, false, struct operation_slice, stride),
+        FERRY_JSON_FIELD("blocks", ARRAY, false, struct operation_slice, blocks),
 };
 
 /* Points the descriptors to their regions' texts, and the numbers of their blocks behind them. */
@@ -47,74 +44,65 @@ static void operation_point(struct ferry_descriptor *descriptors, size_t n, char
         }
 }
 
-static const struct decode_field operation_range_fields[] = {
-        DECODE_FIELD("offset", DECODE_UINT, true, struct ferry_range, offset),
-        DECODE_FIELD("size", DECODE_UINT, true, struct ferry_range, size),
+static const struct ferry_json_field operation_range_fields[] = {
+        FERRY_JSON_FIELD("offset", UINT, true, struct ferry_range, offset),
+        FERRY_JSON_FIELD("size", UINT, true, struct ferry_range, size),
 };
+
+static const char *const operation_unlimited[] = { "unlimited", NULL }; /* FERRY_USES_UNLIMITED */
 
 /* In the order in which workers write them. */
-static const struct decode_field operation_fields[] = {
-        DECODE_FIELD("id", DECODE_TEXT, true, struct operation_answer, o.id),
-        DECODE_FIELD("label", DECODE_PROSE, false, struct operation_answer, o.label),
-        DECODE_FIELD("kind", DECODE_KIND, true, struct operation_answer, o.kind),
-        DECODE_FIELD("status", DECODE_STATUS, true, struct operation_answer, o.status),
-        DECODE_FIELD("done", DECODE_BOOL, true, struct operation_answer, o.done),
-        DECODE_FIELD("revision", DECODE_UINT, true, struct operation_answer, o.revision),
-        DECODE_FIELD("bytes_total", DECODE_UINT, true, struct operation_answer, o.bytes_total),
-        DECODE_FIELD("bytes_done", DECODE_UINT, true, struct operation_answer, o.bytes_done),
-        DECODE_FIELD("descriptors", DECODE_VALUE, false, struct operation_answer, descriptors),
-        DECODE_FIELD("remote", DECODE_VALUE, false, struct operation_answer, remote),
-        DECODE_FIELD("layout", DECODE_LAYOUT, false, struct operation_answer, o.layout),
-        DECODE_FIELD("uses", DECODE_VALUE, false, struct operation_answer, uses),
-        DECODE_FIELD("uses_done", DECODE_UINT, false, struct operation_answer, o.uses_done),
-        DECODE_FIELD("readers", DECODE_UINT, false, struct operation_answer, o.readers),
-        DECODE_FIELD("readers_done", DECODE_UINT, false, struct operation_answer, o.readers_done),
-        DECODE_FIELD("follow", DECODE_TEXT, false, struct operation_answer, o.follow),
-        DECODE_FIELD("ttl_ms", DECODE_UINT, false, struct operation_answer, o.ttl_ms),
-        DECODE_FIELD("timeout_ms", DECODE_UINT, false, struct operation_answer, o.timeout_ms),
-        DECODE_FIELD("verify", DECODE_BOOL, false, struct operation_answer, o.verify),
-        DECODE_FIELD("relay", DECODE_BOOL, false, struct operation_answer, o.relay),
-        DECODE_FIELD("transports", DECODE_VALUE, false, struct operation_answer, transports),
-        DECODE_FIELD("request_id", DECODE_PROSE, false, struct operation_answer, o.request_id),
-        DECODE_FIELD("created_at", DECODE_TEXT, false, struct operation_answer, o.created_at),
-        DECODE_FIELD("cancel_requested", DECODE_BOOL, false, struct operation_answer, o.cancel_requested),
-        DECODE_FIELD("expires_at", DECODE_TEXT, false, struct operation_answer, o.expires_at),
-        DECODE_FIELD("ended_at", DECODE_TEXT, false, struct operation_answer, o.ended_at),
-        DECODE_FIELD("duration_us", DECODE_UINT, false, struct operation_answer, o.duration_us),
-        DECODE_FIELD("bytes_prefix", DECODE_UINT, false, struct operation_answer, o.bytes_prefix),
-        DECODE_FIELD("peer", DECODE_VALUE, false, struct operation_answer, peer),
-        DECODE_FIELD("transport", DECODE_TEXT, false, struct operation_answer, o.transport),
-        DECODE_FIELD("connect_us", DECODE_UINT, false, struct operation_answer, o.connect_us),
-        DECODE_FIELD("error", DECODE_VALUE, false, struct operation_answer, error),
-        DECODE_FIELD("metadata", DECODE_VALUE, false, struct operation_answer, metadata),
+static const struct ferry_json_field operation_fields[] = {
+        FERRY_JSON_FIELD("id", TEXT, true, struct operation_answer, o.id),
+        FERRY_JSON_FIELD("label", PROSE, false, struct operation_answer, o.label),
+        FERRY_JSON_FIELD("kind", STRING, true, struct operation_answer, kind),
+        FERRY_JSON_FIELD("status", STRING, true, struct operation_answer, status),
+        FERRY_JSON_FIELD("done", BOOL, true, struct operation_answer, o.done),
+        FERRY_JSON_FIELD("revision", UINT, true, struct operation_answer, o.revision),
+        FERRY_JSON_FIELD("bytes_total", UINT, true, struct operation_answer, o.bytes_total),
+        FERRY_JSON_FIELD("bytes_done", UINT, true, struct operation_answer, o.bytes_done),
+        FERRY_JSON_FIELD("descriptors", ARRAY, false, struct operation_answer, descriptors),
+        FERRY_JSON_FIELD("remote", ARRAY, false, struct operation_answer, remote),
+        FERRY_JSON_FIELD("layout", STRING, false, struct operation_answer, layout),
+        { "uses", FERRY_JSON_UINT, false, offsetof(struct operation_answer, o.uses), 0, 0, operation_unlimited },
+        FERRY_JSON_FIELD("uses_done", UINT, false, struct operation_answer, o.uses_done),
+        FERRY_JSON_FIELD("readers", UINT, false, struct operation_answer, o.readers),
+        FERRY_JSON_FIELD("readers_done", UINT, false, struct operation_answer, o.readers_done),
+        FERRY_JSON_FIELD("follow", TEXT, false, struct operation_answer, o.follow),
+        FERRY_JSON_FIELD("ttl_ms", UINT, false, struct operation_answer, o.ttl_ms),
+        FERRY_JSON_FIELD("timeout_ms", UINT, false, struct operation_answer, o.timeout_ms),
+        FERRY_JSON_FIELD("verify", BOOL, false, struct operation_answer, o.verify),
+        FERRY_JSON_FIELD("relay", BOOL, false, struct operation_answer, o.relay),
+        FERRY_JSON_FIELD("transports", ARRAY, false, struct operation_answer, transports),
+        FERRY_JSON_FIELD("request_id", PROSE, false, struct operation_answer, o.request_id),
+        FERRY_JSON_FIELD("created_at", TEXT, false, struct operation_answer, o.created_at),
+        FERRY_JSON_FIELD("cancel_requested", BOOL, false, struct operation_answer, o.cancel_requested),
+        FERRY_JSON_FIELD("expires_at", TEXT, false, struct operation_answer, o.expires_at),
+        FERRY_JSON_FIELD("ended_at", TEXT, false, struct operation_answer, o.ended_at),
+        FERRY_JSON_FIELD("duration_us", UINT, false, struct operation_answer, o.duration_us),
+        FERRY_JSON_FIELD("bytes_prefix", UINT, false, struct operation_answer, o.bytes_prefix),
+        FERRY_JSON_FIELD("peer", OBJECT, false, struct operation_answer, peer),
+        FERRY_JSON_FIELD("transport", TEXT, false, struct operation_answer, o.transport),
+        FERRY_JSON_FIELD("connect_us", UINT, false, struct operation_answer, o.connect_us),
+        FERRY_JSON_FIELD("error", OBJECT, false, struct operation_answer, error),
+        FERRY_JSON_FIELD("metadata", OBJECT, false, struct operation_answer, metadata),
 };
-_Static_assert(FERRY_ARRAY_SIZE(operation_fields) <= DECODE_FIELDS_MAX, "too long a table");
 
-static int operation_decode_error(struct json_object *json, struct ferry_operation *o, const char **ret_field)
+static int operation_refuse(struct ferry_json_errors *errors, const char *pointer, const char *detail)
 {
-        struct decode_error error = { 0 };
-        int r = decode_error(json, &error, ret_field);
-        if (r == 0) {
-                o->error = error.number;
-                memcpy(o->error_code, error.code, sizeof(o->error_code));
-                memcpy(o->error_detail, error.detail, sizeof(o->error_detail));
-        }
-        return r;
+        ferry_json_complain(errors, FERRY_E_INVALID_PARAMETER, pointer, "%s", detail);
+        return -EPROTO;
 }
 
 /* "shm,tcp". What is beyond the room is left out: a transport more makes no program wrong. */
-static int operation_decode_transports(struct json_object *list, struct ferry_operation *o, const char **ret_field)
+static int operation_decode_transports(struct json_object *list, struct ferry_operation *o,
+                                       struct ferry_json_errors *errors)
 {
         size_t used = 0;
-        if (!list)
-                return 0;
-        *ret_field = "transports";
-        if (!json_object_is_type(list, json_type_array))
-                return -EPROTO;
-        for (size_t i = 0; i < json_object_array_length(list); i++) {
+        for (size_t i = 0; list && i < json_object_array_length(list); i++) {
                 struct json_object *item = json_object_array_get_idx(list, i);
                 if (!json_object_is_type(item, json_type_string))
-                        return -EPROTO;
+                        return operation_refuse(errors, "/transports", "expected strings");
                 size_t length = (size_t)json_object_get_string_len(item) + (used ? 1 : 0);
                 if (used + length >= sizeof(o->transports))
                         break;
@@ -127,12 +115,10 @@ static int operation_decode_transports(struct json_object *list, struct ferry_op
 
 /* Adds the numbers of the next descriptor at the end of the allocation, which may move. size: bytes of it so far. */
 static int operation_decode_blocks(struct json_object *list, struct ferry_operation *o, size_t *size,
-                                   size_t *ret_n_blocks)
+                                   size_t *ret_n_blocks, struct ferry_json_errors *errors)
 {
         if (!list)
                 return 0;
-        if (!json_object_is_type(list, json_type_array))
-                return -EPROTO;
         size_t n = json_object_array_length(list);
         struct ferry_descriptor *grown = realloc(o->descriptors, *size + n * sizeof(uint64_t));
         if (!grown)
@@ -141,18 +127,14 @@ static int operation_decode_blocks(struct json_object *list, struct ferry_operat
         uint64_t *numbers = (uint64_t *)(void *)((char *)grown + *size);
         *size += n * sizeof(uint64_t);
         *ret_n_blocks = n;
-        return ferry_json_get_uints(list, numbers) == n ? 0 : -EPROTO;
+        return ferry_json_get_uints(list, numbers) == n ? 0 : operation_refuse(errors, "/blocks", "expected integers");
 }
 
 /* One allocation: the descriptors, the texts that they point to, the numbers of their blocks. */
-static int operation_decode_descriptors(struct json_object *list, struct ferry_operation *o, const char **ret_field)
+static int operation_decode_descriptors(struct json_object *list, struct ferry_operation *o,
+                                        struct ferry_json_errors *errors)
 {
-        if (!list)
-                return 0;
-        *ret_field = "descriptors";
-        if (!json_object_is_type(list, json_type_array))
-                return -EPROTO;
-        size_t n = json_object_array_length(list);
+        size_t n = list ? json_object_array_length(list) : 0;
         if (n == 0)
                 return 0;
         size_t size = n * (sizeof(*o->descriptors) + FERRY_ID_SIZE);
@@ -162,13 +144,12 @@ static int operation_decode_descriptors(struct json_object *list, struct ferry_o
         int r = 0;
         while (o->n_descriptors < n) {
                 struct operation_slice slice = { .count = 1 };
-                r = decode_object(json_object_array_get_idx(list, o->n_descriptors), operation_slice_fields,
-                                  FERRY_ARRAY_SIZE(operation_slice_fields), &slice, ret_field);
+                r = DECODE(json_object_array_get_idx(list, o->n_descriptors), operation_slice_fields, &slice, errors);
                 struct ferry_descriptor d = {
                         .offset = slice.offset, .size = slice.size, .count = slice.count, .stride = slice.stride
                 };
                 if (r == 0)
-                        r = operation_decode_blocks(slice.blocks, o, &size, &d.n_blocks);
+                        r = operation_decode_blocks(slice.blocks, o, &size, &d.n_blocks, errors);
                 if (r < 0)
                         break;
                 memcpy((char *)(o->descriptors + n) + o->n_descriptors * FERRY_ID_SIZE, slice.region, FERRY_ID_SIZE);
@@ -178,45 +159,24 @@ static int operation_decode_descriptors(struct json_object *list, struct ferry_o
         return r;
 }
 
-static int operation_decode_remote(struct json_object *list, struct ferry_operation *o, const char **ret_field)
+static int operation_decode_remote(struct json_object *list, struct ferry_operation *o,
+                                   struct ferry_json_errors *errors)
 {
-        if (!list)
-                return 0;
-        *ret_field = "remote";
-        if (!json_object_is_type(list, json_type_array))
-                return -EPROTO;
-        size_t n = json_object_array_length(list);
+        size_t n = list ? json_object_array_length(list) : 0;
         o->remote = n ? calloc(n, sizeof(*o->remote)) : NULL;
         if (n && !o->remote)
                 return -ENOMEM;
         int r = 0;
-        while (r == 0 && o->n_remote < n) {
-                r = decode_object(json_object_array_get_idx(list, o->n_remote), operation_range_fields,
-                                  FERRY_ARRAY_SIZE(operation_range_fields), &o->remote[o->n_remote], ret_field);
-                o->n_remote += r == 0;
-        }
+        for (; r == 0 && o->n_remote < n; o->n_remote++)
+                r = DECODE(json_object_array_get_idx(list, o->n_remote), operation_range_fields,
+                           &o->remote[o->n_remote], errors);
         return r;
 }
 
-/* A number, or "unlimited". */
-static int operation_decode_uses(struct json_object *uses, struct ferry_operation *o, const char **ret_field)
-{
-        if (!uses || ferry_json_get_uint(uses, &o->uses))
-                return 0;
-        *ret_field = "uses";
-        o->uses = FERRY_USES_UNLIMITED;
-        return json_object_is_type(uses, json_type_string) && strcmp(json_object_get_string(uses), "unlimited") == 0
-                       ? 0
-                       : -EPROTO;
-}
-
-static int operation_decode_metadata(struct json_object *metadata, struct ferry_operation *o, const char **ret_field)
+static int operation_decode_metadata(struct json_object *metadata, struct ferry_operation *o)
 {
         if (!metadata)
                 return 0;
-        *ret_field = "metadata";
-        if (!json_object_is_type(metadata, json_type_object))
-                return -EPROTO;
         size_t size;
         const char *text = json_object_to_json_string_length(
                 metadata, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, &size);
@@ -224,33 +184,27 @@ static int operation_decode_metadata(struct json_object *metadata, struct ferry_
         return o->metadata ? 0 : -ENOMEM;
 }
 
-int operation_get(struct ferry *f, const struct request *request, struct ferry_operation *ret_operation)
+int operation_decode(struct json_object *json, void *operation, struct ferry_json_errors *errors)
 {
-        FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
-        int r = call_send(f, request, &reply);
-        return r == 0 ? call_decode_reply(f, &reply, operation_decode, ret_operation) : r;
-}
-
-int operation_decode(struct json_object *json, void *operation, const char **ret_field)
-{
-        struct operation_answer answer = { 0 };
+        struct operation_answer answer = { .layout = "pairwise" };
         struct ferry_operation *o = &answer.o;
-        int r = decode_object(json, operation_fields, FERRY_ARRAY_SIZE(operation_fields), &answer, ret_field);
-        if (r == 0)
-                r = operation_decode_error(answer.error, o, ret_field);
+        int r = DECODE(json, operation_fields, &answer, errors);
+        if (r < 0)
+                return r;
+        o->kind = ferry_kind_from_name(answer.kind);
+        o->status = ferry_status_from_name(answer.status);
+        o->layout = ferry_layout_from_name(answer.layout);
+        r = call_decode_error(answer.error, &o->error, o->error_code, o->error_detail, errors);
         if (r == 0 && answer.peer)
-                r = decode_object(answer.peer, operation_peer_fields, FERRY_ARRAY_SIZE(operation_peer_fields), o,
-                                  ret_field);
+                r = DECODE(answer.peer, operation_peer_fields, o, errors);
         if (r == 0)
-                r = operation_decode_transports(answer.transports, o, ret_field);
+                r = operation_decode_transports(answer.transports, o, errors);
         if (r == 0)
-                r = operation_decode_descriptors(answer.descriptors, o, ret_field);
+                r = operation_decode_descriptors(answer.descriptors, o, errors);
         if (r == 0)
-                r = operation_decode_remote(answer.remote, o, ret_field);
+                r = operation_decode_remote(answer.remote, o, errors);
         if (r == 0)
-                r = operation_decode_uses(answer.uses, o, ret_field);
-        if (r == 0)
-                r = operation_decode_metadata(answer.metadata, o, ret_field);
+                r = operation_decode_metadata(answer.metadata, o);
         if (r < 0)
                 ferry_operation_clear(o);
         else
@@ -269,7 +223,7 @@ void ferry_operation_clear(struct ferry_operation *operation)
 int operation_call(struct ferry *f, const struct request *request, struct ferry_operation *ret_operation)
 {
         struct ferry_operation ours = { 0 };
-        int r = operation_get(f, request, &ours);
+        int r = call_decode(f, request, operation_decode, &ours, NULL);
         if (r == 0 && ret_operation)
                 *ret_operation = ours;
         else
@@ -282,18 +236,8 @@ static void operation_clear_item(void *item)
         ferry_operation_clear(item);
 }
 
-static const struct decode_list operation_list = { "operations", sizeof(struct ferry_operation), operation_decode,
-                                                   operation_clear_item };
-
-int operation_page_decode(struct json_object *json, void *list, const char **ret_field)
-{
-        struct decode_page page;
-        int r = decode_page(json, &operation_list, &page, ret_field);
-        if (r == 0)
-                *(struct ferry_operation_list *)list =
-                        (struct ferry_operation_list){ .items = page.items, .n = page.n, .next = page.next };
-        return r;
-}
+const struct call_list operation_list = { "operations", sizeof(struct ferry_operation), operation_decode,
+                                          operation_clear_item };
 
 void ferry_operation_list_clear(struct ferry_operation_list *list)
 {
@@ -302,4 +246,87 @@ void ferry_operation_list_clear(struct ferry_operation_list *list)
         free(list->items);
         free(list->next);
         *list = (struct ferry_operation_list){ 0 };
+}
+
+/* ---- several, each of which may be a problem instead ---- */
+
+static void result_clear(void *item)
+{
+        struct ferry_operation_result *result = item;
+        if (result->operation)
+                ferry_operation_clear(result->operation);
+        free(result->operation);
+        free(result->problem);
+        *result = (struct ferry_operation_result){ 0 };
+}
+
+void ferry_operation_results_clear(struct ferry_operation_results *results)
+{
+        for (size_t i = 0; i < results->n; i++)
+                result_clear(&results->items[i]);
+        free(results->items);
+        *results = (struct ferry_operation_results){ 0 };
+}
+
+/* An element with a "code" is a problem document; any other is an operation. */
+static int result_decode(struct json_object *json, void *item, struct ferry_json_errors *errors)
+{
+        struct ferry_operation_result *result = item;
+        int r = -ENOMEM;
+        if (json_object_is_type(json, json_type_object) && json_object_object_get_ex(json, "code", NULL)) {
+                result->problem = calloc(1, sizeof(*result->problem));
+                if (!result->problem)
+                        return r;
+                result->problem->http_status = json_object_get_int(json_object_object_get(json, "status"));
+                r = problem_decode(json, result->problem, errors);
+                result->result = result->problem->error;
+        } else {
+                result->operation = calloc(1, sizeof(*result->operation));
+                if (result->operation)
+                        r = operation_decode(json, result->operation, errors);
+        }
+        if (r < 0)
+                result_clear(result);
+        return r;
+}
+
+int results_decode(struct ferry *f, const struct reply *reply, const char *key, size_t n,
+                   struct ferry_operation_results *ret_results)
+{
+        const struct call_list list = { key, sizeof(struct ferry_operation_result), result_decode, result_clear };
+        struct call_page page = { .list = &list };
+        int r = call_decode_reply(f, reply, call_decode_page, &page);
+        if (r != 0)
+                return r;
+        free(page.next);
+        struct ferry_operation_results results = { .items = page.items, .n = page.n };
+        if (results.n != n) {
+                ferry_operation_results_clear(&results);
+                return problem_protocol(f, "another number of operations was asked for", "");
+        }
+        *ret_results = results;
+        return 0;
+}
+
+bool results_are_done(const struct ferry_operation_results *results, enum ferry_wait_for wait_for)
+{
+        size_t done = 0;
+        for (size_t i = 0; i < results->n; i++)
+                done += !results->items[i].operation || results->items[i].operation->done;
+        return wait_for == FERRY_WAIT_ANY ? done > 0 : done == results->n;
+}
+
+int results_path(struct ferry *f, const char *const *ids, size_t n, enum ferry_wait_for wait_for, struct path *path)
+{
+        path_add(path, "/v1/operations?ids=");
+        path->queried = true;
+        if ((n == 0 || !ids) && !path->error)
+                path->error = -EINVAL;
+        for (size_t i = 0; i < n && !path->error; i++) {
+                path_add(path, i ? "," : "");
+                path_add_segment(path, ids[i]);
+        }
+        path_query(path, "wait_for", wait_for == FERRY_WAIT_ANY ? "any" : NULL);
+        return path->error == -EINVAL ? problem_argument(f, "an id is empty, or the ids are none or too many")
+                                      : path->error;
 }

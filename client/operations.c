@@ -5,11 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <ferry/json.h>
 #include <ferry/json_write.h>
 
 #include "client_internal.h"
-#include "decode.h"
 
 /* ---- creation ---- */
 
@@ -241,19 +239,10 @@ int ferry_create_operations(struct ferry *f, const struct ferry_operation_spec *
 {
         FERRY_CLEANUP(operation_request_clear) struct operation_request made;
         FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
-        struct ferry_operation_results results = { 0 };
         int r = operation_request_make(f, &(struct operation_specs){ specs, n, true }, &made);
         if (r == 0)
                 r = call_send(f, &made.request, &reply);
-        if (r == 0)
-                r = results_decode_batch(f, &reply, &results);
-        if (r == 0 && results.n != n) {
-                ferry_operation_results_clear(&results);
-                r = problem_protocol(f, "another number of operations was asked for", "");
-        }
-        if (r == 0)
-                *ret_results = results;
-        return r;
+        return r == 0 ? results_decode(f, &reply, "results", n, ret_results) : r;
 }
 
 /* ---- one that is there ---- */
@@ -272,7 +261,7 @@ int operation_fetch(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t 
         struct request request = { .exchange = { .method = "GET", .path = path.text.data, .wait_ms = wait_ms },
                                    .deadline_ms = how->deadline_ms,
                                    .awaits = how->awaits };
-        return operation_get(f, &request, ret_operation);
+        return operation_call(f, &request, ret_operation);
 }
 
 int ferry_get_operation(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision,
@@ -285,7 +274,7 @@ int ferry_get_operation_metadata(struct ferry *f, const char *id, char **ret_jso
 {
         FERRY_CLEANUP(path_clear) struct path path = { 0 };
         int r = call_path(f, "/v1/operations/", id, "/metadata", &path);
-        return r < 0 ? r : call_get_text(f, path.text.data, ret_json);
+        return r < 0 ? r : call_get(f, path.text.data, NULL, NULL, ret_json);
 }
 
 int ferry_cancel_operation(struct ferry *f, const char *id, struct ferry_operation *ret_operation)
@@ -327,7 +316,7 @@ int ferry_list_operations(struct ferry *f, const struct ferry_operation_query *q
 {
         FERRY_CLEANUP(path_clear) struct path path = { 0 };
         static const struct ferry_operation_query all;
-        struct ferry_operation_list list = { 0 };
+        struct call_page page = { .list = &operation_list };
         const struct ferry_operation_query *q = query ? query : &all;
         int r = ARGUMENT_CHECK(f, q);
         if (r < 0)
@@ -343,11 +332,8 @@ int ferry_list_operations(struct ferry *f, const struct ferry_operation_query *q
         path_query(&path, "order", q->newest ? "newest" : NULL);
         path_query_number(&path, "limit", q->limit);
         path_query(&path, "after", q->after);
-        if (path.error)
-                return path.error == -EINVAL ? problem_argument(f, "the query is too long") : path.error;
-        struct request request = { .exchange = { .method = "GET", .path = path.text.data } };
-        r = call_decode(f, &request, operation_page_decode, &list, NULL);
+        r = call_get_page(f, &path, &page, NULL);
         if (r == 0)
-                *ret_list = list;
+                *ret_list = (struct ferry_operation_list){ .items = page.items, .n = page.n, .next = page.next };
         return r;
 }

@@ -6,7 +6,6 @@
 #include <ferry/json_write.h>
 
 #include "client_internal.h"
-#include "decode.h"
 
 /* ---- a list ---- */
 
@@ -16,60 +15,45 @@ struct peer_answer {
         struct json_object *error; /* borrowed; NULL = none */
 };
 
-static const struct decode_field peer_fields[] = {
-        DECODE_FIELD("worker", DECODE_TEXT, false, struct peer_answer, p.worker),
-        DECODE_FIELD("epoch", DECODE_LABEL, true, struct peer_answer, p.epoch),
-        DECODE_FIELD("status", DECODE_TEXT, true, struct peer_answer, p.status),
-        DECODE_FIELD("transport", DECODE_TEXT, false, struct peer_answer, p.transport),
-        DECODE_FIELD("connected_at", DECODE_TEXT, false, struct peer_answer, p.connected_at),
-        DECODE_FIELD("opened_by", DECODE_TEXT, false, struct peer_answer, p.opened_by),
-        DECODE_FIELD("disconnected_at", DECODE_TEXT, false, struct peer_answer, p.disconnected_at),
-        DECODE_FIELD("error", DECODE_VALUE, false, struct peer_answer, error),
-        DECODE_FIELD("connect_us", DECODE_UINT, false, struct peer_answer, p.connect_us),
-        DECODE_FIELD("transfers", DECODE_UINT, true, struct peer_answer, p.transfers),
+static const struct ferry_json_field peer_fields[] = {
+        FERRY_JSON_FIELD("worker", TEXT, false, struct peer_answer, p.worker),
+        FERRY_JSON_FIELD("epoch", TEXT, true, struct peer_answer, p.epoch),
+        FERRY_JSON_FIELD("status", TEXT, true, struct peer_answer, p.status),
+        FERRY_JSON_FIELD("transport", TEXT, false, struct peer_answer, p.transport),
+        FERRY_JSON_FIELD("connected_at", TEXT, false, struct peer_answer, p.connected_at),
+        FERRY_JSON_FIELD("opened_by", TEXT, false, struct peer_answer, p.opened_by),
+        FERRY_JSON_FIELD("disconnected_at", TEXT, false, struct peer_answer, p.disconnected_at),
+        FERRY_JSON_FIELD("error", OBJECT, false, struct peer_answer, error),
+        FERRY_JSON_FIELD("connect_us", UINT, false, struct peer_answer, p.connect_us),
+        FERRY_JSON_FIELD("transfers", UINT, true, struct peer_answer, p.transfers),
 };
 
-static int peer_decode(struct json_object *json, void *peer, const char **ret_field)
+static int peer_decode(struct json_object *json, void *peer, struct ferry_json_errors *errors)
 {
         struct peer_answer answer = { 0 };
-        struct decode_error error = { 0 };
-        int r = decode_object(json, peer_fields, FERRY_ARRAY_SIZE(peer_fields), &answer, ret_field);
+        struct ferry_peer_info *p = &answer.p;
+        int r = DECODE(json, peer_fields, &answer, errors);
         if (r == 0)
-                r = decode_error(answer.error, &error, ret_field);
-        if (r < 0)
-                return r;
-        answer.p.error = error.number;
-        memcpy(answer.p.error_code, error.code, sizeof(error.code));
-        memcpy(answer.p.error_detail, error.detail, sizeof(error.detail));
-        *(struct ferry_peer_info *)peer = answer.p;
-        return 0;
-}
-
-static const struct decode_list peer_list = { "peers", sizeof(struct ferry_peer_info), peer_decode, NULL };
-
-static int page_decode(struct json_object *json, void *list, const char **ret_field)
-{
-        struct decode_page page;
-        int r = decode_page(json, &peer_list, &page, ret_field);
+                r = call_decode_error(answer.error, &p->error, p->error_code, p->error_detail, errors);
         if (r == 0)
-                *(struct ferry_peer_list *)list =
-                        (struct ferry_peer_list){ .items = page.items, .n = page.n, .next = page.next };
+                *(struct ferry_peer_info *)peer = *p;
         return r;
 }
 
+static const struct call_list peer_list = { "peers", sizeof(struct ferry_peer_info), peer_decode, NULL };
+
 int ferry_list_peers(struct ferry *f, unsigned limit, const char *after, struct ferry_peer_list *ret_list)
 {
-        struct ferry_peer_list list = { 0 };
+        struct call_page page = { .list = &peer_list };
         FERRY_CLEANUP(path_clear) struct path path = { 0 };
+        char *json = NULL;
         path_add(&path, "/v1/peers");
         path_query_number(&path, "limit", limit);
         path_query(&path, "after", after);
-        if (path.error)
-                return path.error == -EINVAL ? problem_argument(f, "after is too long") : path.error;
-        struct request request = { .exchange = { .method = "GET", .path = path.text.data } };
-        int r = call_decode(f, &request, page_decode, &list, &list.json);
+        int r = call_get_page(f, &path, &page, &json);
         if (r == 0)
-                *ret_list = list;
+                *ret_list =
+                        (struct ferry_peer_list){ .items = page.items, .n = page.n, .next = page.next, .json = json };
         return r;
 }
 
@@ -85,17 +69,17 @@ void ferry_peer_list_clear(struct ferry_peer_list *list)
 
 enum { PEER_WAIT_MS = 30000 }; /* the worker answers by then: it fetches, connects, and has limits for both */
 
-static const struct decode_field connected_fields[] = {
-        DECODE_FIELD("worker", DECODE_TEXT, true, struct ferry_peer, worker),
-        DECODE_FIELD("epoch", DECODE_LABEL, true, struct ferry_peer, epoch),
-        DECODE_FIELD("transport", DECODE_TEXT, true, struct ferry_peer, transport),
-        DECODE_FIELD("connect_us", DECODE_UINT, true, struct ferry_peer, connect_us),
-        DECODE_FIELD("reused", DECODE_BOOL, true, struct ferry_peer, reused),
+static const struct ferry_json_field connected_fields[] = {
+        FERRY_JSON_FIELD("worker", TEXT, true, struct ferry_peer, worker),
+        FERRY_JSON_FIELD("epoch", TEXT, true, struct ferry_peer, epoch),
+        FERRY_JSON_FIELD("transport", TEXT, true, struct ferry_peer, transport),
+        FERRY_JSON_FIELD("connect_us", UINT, true, struct ferry_peer, connect_us),
+        FERRY_JSON_FIELD("reused", BOOL, true, struct ferry_peer, reused),
 };
 
-static int connected_decode(struct json_object *json, void *peer, const char **ret_field)
+static int connected_decode(struct json_object *json, void *peer, struct ferry_json_errors *errors)
 {
-        return decode_object(json, connected_fields, FERRY_ARRAY_SIZE(connected_fields), peer, ret_field);
+        return DECODE(json, connected_fields, peer, errors);
 }
 
 static char *connect_body(const char *url)

@@ -5,10 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include <ferry/json.h>
-
 #include "client_internal.h"
-#include "decode.h"
 
 #define PROBLEM_TYPE "application/problem+json"
 
@@ -68,53 +65,56 @@ int problem_protocol(struct ferry *f, const char *why, const char *what)
         return -EPROTO;
 }
 
-static void problem_take_complaint(struct ferry_problem *p, struct json_object *json)
-{
-        static const struct decode_field fields[] = {
-                DECODE_FIELD("pointer", DECODE_PROSE, false, struct ferry_problem, pointer),
-        };
-        struct json_object *errors = json_object_object_get(json, "errors");
-        const char *field;
-        if (!json_object_is_type(errors, json_type_array))
-                return;
-        if (json_object_array_length(errors) > 0)
-                (void)decode_object(json_object_array_get_idx(errors, 0), fields, 1, p, &field);
-}
-
 bool problem_is_gateway(const struct reply *reply)
 {
         return (reply->status == 502 || reply->status == 503 || reply->status == 504) &&
                strncasecmp(reply->content_type, PROBLEM_TYPE, strlen(PROBLEM_TYPE)) != 0;
 }
 
-int problem_decode(struct json_object *json, struct ferry_problem *p, const char **ret_field)
+/* Of the first of its "errors", where it has any. */
+static void problem_take_pointer(struct ferry_problem *p, struct json_object *list)
 {
-        static const struct decode_field fields[] = {
-                DECODE_FIELD("code", DECODE_TEXT, true, struct ferry_problem, code),
-                DECODE_FIELD("title", DECODE_PROSE, false, struct ferry_problem, title),
-                DECODE_FIELD("detail", DECODE_PROSE, false, struct ferry_problem, detail),
-                DECODE_FIELD("retryable", DECODE_BOOL, false, struct ferry_problem, retryable),
+        static const struct ferry_json_field fields[] = {
+                FERRY_JSON_FIELD("pointer", PROSE, false, struct ferry_problem, pointer),
         };
-        int r = decode_object(json, fields, FERRY_ARRAY_SIZE(fields), p, ret_field);
+        struct ferry_json_errors errors = { .lenient = true };
+        if (list && json_object_array_length(list) > 0)
+                (void)DECODE(json_object_array_get_idx(list, 0), fields, p, &errors);
+}
+
+int problem_decode(struct json_object *json, void *problem, struct ferry_json_errors *errors)
+{
+        struct problem_answer {
+                struct ferry_problem p;
+                struct json_object *errors;
+        } answer = { .p = *(struct ferry_problem *)problem };
+        static const struct ferry_json_field fields[] = {
+                FERRY_JSON_FIELD("code", TEXT, true, struct problem_answer, p.code),
+                FERRY_JSON_FIELD("title", PROSE, false, struct problem_answer, p.title),
+                FERRY_JSON_FIELD("detail", PROSE, false, struct problem_answer, p.detail),
+                FERRY_JSON_FIELD("retryable", BOOL, false, struct problem_answer, p.retryable),
+                FERRY_JSON_FIELD("errors", ARRAY, false, struct problem_answer, errors),
+        };
+        int r = DECODE(json, fields, &answer, errors);
         if (r < 0)
                 return r;
-        problem_take_complaint(p, json);
-        int error = ferry_error_from_code(p->code, p->http_status);
-        p->error = error > 0 ? error : FERRY_E_OTHER;
+        problem_take_pointer(&answer.p, answer.errors);
+        int error = ferry_error_from_code(answer.p.code, answer.p.http_status);
+        answer.p.error = error > 0 ? error : FERRY_E_OTHER;
+        *(struct ferry_problem *)problem = answer.p;
         return 0;
 }
 
 /* false when the body is not a problem document. */
 static bool problem_take(struct ferry_problem *p, const struct reply *reply)
 {
-        struct ferry_json_errors errors = { 0 };
+        struct ferry_json_errors errors = { .lenient = true };
         struct json_object *json = NULL;
-        const char *field;
         if (strncasecmp(reply->content_type, PROBLEM_TYPE, strlen(PROBLEM_TYPE)) != 0 || !reply->body.data)
                 return false;
         if (ferry_json_parse(reply->body.data, reply->body.size, &json, &errors) != 0)
                 return false;
-        bool ok = problem_decode(json, p, &field) == 0;
+        bool ok = problem_decode(json, p, &errors) == 0;
         json_object_put(json);
         return ok;
 }

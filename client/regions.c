@@ -5,7 +5,6 @@
 #include <ferry/json_write.h>
 
 #include "client_internal.h"
-#include "decode.h"
 
 /* ---- answers ---- */
 
@@ -15,64 +14,41 @@ struct region_answer {
         struct json_object *error; /* borrowed; NULL = none */
 };
 
-static const struct decode_field region_fields[] = {
-        DECODE_FIELD("id", DECODE_TEXT, true, struct region_answer, r.id),
-        DECODE_FIELD("size", DECODE_UINT, true, struct region_answer, r.size),
-        DECODE_FIELD("device", DECODE_TEXT, true, struct region_answer, r.device),
-        DECODE_FIELD("name", DECODE_TEXT, false, struct region_answer, r.name),
-        DECODE_FIELD("bytes_prepared", DECODE_UINT, false, struct region_answer, r.bytes_prepared),
-        DECODE_FIELD("path", DECODE_TEXT, false, struct region_answer, r.path),
-        DECODE_FIELD("state", DECODE_TEXT, false, struct region_answer, r.state),
-        DECODE_FIELD("sealed", DECODE_BOOL, false, struct region_answer, r.sealed),
-        DECODE_FIELD("error", DECODE_VALUE, false, struct region_answer, error),
-        DECODE_FIELD("in_use", DECODE_UINT, false, struct region_answer, r.in_use),
-        DECODE_FIELD("created_at", DECODE_TEXT, false, struct region_answer, r.created_at),
-        DECODE_FIELD("idle_ms", DECODE_UINT, false, struct region_answer, r.idle_ms),
-        DECODE_FIELD("expires_at", DECODE_TEXT, false, struct region_answer, r.expires_at),
+static const struct ferry_json_field region_fields[] = {
+        FERRY_JSON_FIELD("id", TEXT, true, struct region_answer, r.id),
+        FERRY_JSON_FIELD("size", UINT, true, struct region_answer, r.size),
+        FERRY_JSON_FIELD("device", TEXT, true, struct region_answer, r.device),
+        FERRY_JSON_FIELD("name", TEXT, false, struct region_answer, r.name),
+        FERRY_JSON_FIELD("bytes_prepared", UINT, false, struct region_answer, r.bytes_prepared),
+        FERRY_JSON_FIELD("path", TEXT, false, struct region_answer, r.path),
+        FERRY_JSON_FIELD("state", TEXT, false, struct region_answer, r.state),
+        FERRY_JSON_FIELD("sealed", BOOL, false, struct region_answer, r.sealed),
+        FERRY_JSON_FIELD("error", OBJECT, false, struct region_answer, error),
+        FERRY_JSON_FIELD("in_use", UINT, false, struct region_answer, r.in_use),
+        FERRY_JSON_FIELD("created_at", TEXT, false, struct region_answer, r.created_at),
+        FERRY_JSON_FIELD("idle_ms", UINT, false, struct region_answer, r.idle_ms),
+        FERRY_JSON_FIELD("expires_at", TEXT, false, struct region_answer, r.expires_at),
 };
 
-static const struct decode_list region_list = { "regions", sizeof(struct ferry_region), region_decode, NULL };
-
-int region_decode(struct json_object *json, void *region, const char **ret_field)
+int region_decode(struct json_object *json, void *region, struct ferry_json_errors *errors)
 {
         struct region_answer answer = { 0 };
-        struct decode_error error = { 0 };
-        int r = decode_object(json, region_fields, FERRY_ARRAY_SIZE(region_fields), &answer, ret_field);
-        if (r == 0)
-                r = decode_error(answer.error, &error, ret_field);
-        if (r < 0)
-                return r;
-        answer.r.error = error.number;
-        memcpy(answer.r.error_code, error.code, sizeof(error.code));
-        memcpy(answer.r.error_detail, error.detail, sizeof(error.detail));
-        *(struct ferry_region *)region = answer.r;
-        return 0;
+        struct ferry_region *r = &answer.r;
+        int error = DECODE(json, region_fields, &answer, errors);
+        if (error == 0)
+                error = call_decode_error(answer.error, &r->error, r->error_code, r->error_detail, errors);
+        if (error == 0)
+                *(struct ferry_region *)region = *r;
+        return error;
 }
 
-int region_page_decode(struct json_object *json, void *list, const char **ret_field)
-{
-        struct decode_page page;
-        int r = decode_page(json, &region_list, &page, ret_field);
-        if (r == 0)
-                *(struct ferry_region_list *)list =
-                        (struct ferry_region_list){ .items = page.items, .n = page.n, .next = page.next };
-        return r;
-}
+const struct call_list region_list = { "regions", sizeof(struct ferry_region), region_decode, NULL };
 
 void ferry_region_list_clear(struct ferry_region_list *list)
 {
         free(list->items);
         free(list->next);
         *list = (struct ferry_region_list){ 0 };
-}
-
-static int region_call(struct ferry *f, const struct request *request, struct ferry_region *ret_region)
-{
-        struct ferry_region ours = { 0 };
-        int r = call_decode(f, request, region_decode, &ours, NULL);
-        if (r == 0)
-                *ret_region = ours;
-        return r;
 }
 
 /* ---- calls ---- */
@@ -118,32 +94,26 @@ int ferry_create_region(struct ferry *f, const struct ferry_region_spec *spec, s
                                            .idempotency_key = spec->idempotency_key ? spec->idempotency_key : key,
                                            .wait_ms = spec->size / BYTES_PER_MS,
                                    } };
-        return region_call(f, &request, ret_region);
+        return call_decode(f, &request, region_decode, ret_region, NULL);
 }
 
 int ferry_get_region(struct ferry *f, const char *id, struct ferry_region *ret_region)
 {
         FERRY_CLEANUP(path_clear) struct path path = { 0 };
         int r = call_path(f, "/v1/regions/", id, "", &path);
-        if (r < 0)
-                return r;
-        struct request request = { .exchange = { .method = "GET", .path = path.text.data } };
-        return region_call(f, &request, ret_region);
+        return r < 0 ? r : call_get(f, path.text.data, region_decode, ret_region, NULL);
 }
 
 int ferry_list_regions(struct ferry *f, unsigned limit, const char *after, struct ferry_region_list *ret_list)
 {
-        struct ferry_region_list list = { 0 };
+        struct call_page page = { .list = &region_list };
         FERRY_CLEANUP(path_clear) struct path path = { 0 };
         path_add(&path, "/v1/regions");
         path_query_number(&path, "limit", limit);
         path_query(&path, "after", after);
-        if (path.error)
-                return path.error == -EINVAL ? problem_argument(f, "after is too long") : path.error;
-        struct request request = { .exchange = { .method = "GET", .path = path.text.data } };
-        int r = call_decode(f, &request, region_page_decode, &list, NULL);
+        int r = call_get_page(f, &path, &page, NULL);
         if (r == 0)
-                *ret_list = list;
+                *ret_list = (struct ferry_region_list){ .items = page.items, .n = page.n, .next = page.next };
         return r;
 }
 

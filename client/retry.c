@@ -11,7 +11,6 @@
 
 #include "client_internal.h"
 #include "http.h"
-#include "sigpipe.h"
 
 enum { RETRY_POLL_MS = 1000 };
 

@@ -177,13 +177,9 @@ static int wait_many_ask(struct wait *wait, uint64_t slice_ms, uint64_t limit_ms
                                    .awaits = true };
         r = call_send(wait->f, &request, &reply);
         if (r == 0)
-                r = results_decode_page(wait->f, &reply, &results);
-        if (r == 0 && results.n != w->n)
-                r = problem_protocol(wait->f, "another number of operations was asked for", "");
-        if (r != 0) {
-                ferry_operation_results_clear(&results);
+                r = results_decode(wait->f, &reply, "operations", w->n, &results);
+        if (r != 0)
                 return r;
-        }
         ferry_operation_results_clear(&w->latest);
         w->latest = results;
         wait->over = results_are_done(&results, w->wait_for);

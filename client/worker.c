@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "client_internal.h"
-#include "decode.h"
 
 /* ---- what it is ---- */
 
@@ -15,34 +14,31 @@ struct worker_answer {
         struct json_object *addresses, *http; /* borrowed; NULL = none */
 };
 
-static const struct decode_field worker_fields[] = {
-        DECODE_FIELD("name", DECODE_TEXT, true, struct worker_answer, info.name),
-        DECODE_FIELD("epoch", DECODE_LABEL, true, struct worker_answer, info.epoch),
-        DECODE_FIELD("version", DECODE_TEXT, true, struct worker_answer, info.version),
-        DECODE_FIELD("commit", DECODE_TEXT, false, struct worker_answer, info.commit),
-        DECODE_FIELD("protocol", DECODE_UINT, false, struct worker_answer, info.protocol),
-        DECODE_FIELD("ucx_version", DECODE_TEXT, false, struct worker_answer, info.ucx_version),
-        DECODE_FIELD("uptime_ms", DECODE_UINT, false, struct worker_answer, info.uptime_ms),
-        DECODE_FIELD("started_at", DECODE_TEXT, false, struct worker_answer, info.started_at),
-        DECODE_FIELD("pid", DECODE_UINT, false, struct worker_answer, info.pid),
-        DECODE_FIELD("addresses", DECODE_VALUE, false, struct worker_answer, addresses),
-        DECODE_FIELD("local", DECODE_BOOL, false, struct worker_answer, info.local),
+static const struct ferry_json_field worker_fields[] = {
+        FERRY_JSON_FIELD("name", TEXT, true, struct worker_answer, info.name),
+        FERRY_JSON_FIELD("epoch", TEXT, true, struct worker_answer, info.epoch),
+        FERRY_JSON_FIELD("version", TEXT, true, struct worker_answer, info.version),
+        FERRY_JSON_FIELD("commit", TEXT, false, struct worker_answer, info.commit),
+        FERRY_JSON_FIELD("protocol", UINT, false, struct worker_answer, info.protocol),
+        FERRY_JSON_FIELD("ucx_version", TEXT, false, struct worker_answer, info.ucx_version),
+        FERRY_JSON_FIELD("uptime_ms", UINT, false, struct worker_answer, info.uptime_ms),
+        FERRY_JSON_FIELD("started_at", TEXT, false, struct worker_answer, info.started_at),
+        FERRY_JSON_FIELD("pid", UINT, false, struct worker_answer, info.pid),
+        FERRY_JSON_FIELD("addresses", OBJECT, false, struct worker_answer, addresses),
+        FERRY_JSON_FIELD("local", BOOL, false, struct worker_answer, info.local),
 };
 
-static const struct decode_field worker_address_fields[] = {
-        DECODE_FIELD("http", DECODE_VALUE, false, struct worker_answer, http),
-        DECODE_FIELD("data", DECODE_PROSE, false, struct worker_answer, info.data),
+static const struct ferry_json_field worker_address_fields[] = {
+        FERRY_JSON_FIELD("http", ARRAY, false, struct worker_answer, http),
+        FERRY_JSON_FIELD("data", PROSE, false, struct worker_answer, info.data),
 };
 
-static int worker_decode(struct json_object *json, void *info, const char **ret_field)
+static int worker_decode(struct json_object *json, void *info, struct ferry_json_errors *errors)
 {
         struct worker_answer answer = { 0 };
-        int r = decode_object(json, worker_fields, FERRY_ARRAY_SIZE(worker_fields), &answer, ret_field);
+        int r = DECODE(json, worker_fields, &answer, errors);
         if (r == 0 && answer.addresses)
-                r = decode_object(answer.addresses, worker_address_fields, FERRY_ARRAY_SIZE(worker_address_fields),
-                                  &answer, ret_field);
-        if (r == 0 && answer.http && !json_object_is_type(answer.http, json_type_array))
-                r = -EPROTO;
+                r = DECODE(answer.addresses, worker_address_fields, &answer, errors);
         if (r < 0)
                 return r;
         size_t n = answer.http ? json_object_array_length(answer.http) : 0;
@@ -57,9 +53,8 @@ static int worker_decode(struct json_object *json, void *info, const char **ret_
 
 int ferry_get_worker(struct ferry *f, struct ferry_worker_info *ret_info)
 {
-        struct request request = { .exchange = { .method = "GET", .path = "/v1/worker" } };
         struct ferry_worker_info info = { 0 };
-        int r = call_decode(f, &request, worker_decode, &info, &info.json);
+        int r = call_get(f, "/v1/worker", worker_decode, &info, &info.json);
         if (r == 0)
                 *ret_info = info;
         return r;
@@ -73,21 +68,21 @@ void ferry_worker_info_clear(struct ferry_worker_info *info)
 
 int ferry_get_root(struct ferry *f, char **ret_json)
 {
-        return call_get_text(f, "/", ret_json);
+        return call_get(f, "/", NULL, NULL, ret_json);
 }
 
 int ferry_get_devices(struct ferry *f, char **ret_json)
 {
-        return call_get_text(f, "/v1/devices", ret_json);
+        return call_get(f, "/v1/devices", NULL, NULL, ret_json);
 }
 
 /* ---- how much of everything ---- */
 
 /* clang-format off */
-#define LIMIT(name) DECODE_FIELD(#name, DECODE_UINT, false, struct ferry_limits, name)
+#define LIMIT(name) FERRY_JSON_FIELD(#name, UINT, false, struct ferry_limits, name)
 /* clang-format on */
 
-static const struct decode_field limits_fields[] = {
+static const struct ferry_json_field limits_fields[] = {
         LIMIT(body_max),
         LIMIT(batch_max),
         LIMIT(ids_max),
@@ -130,16 +125,15 @@ static const struct decode_field limits_fields[] = {
 _Static_assert(FERRY_ARRAY_SIZE(limits_fields) == offsetof(struct ferry_limits, json) / sizeof(uint64_t),
                "every field is decoded");
 
-static int limits_decode(struct json_object *json, void *limits, const char **ret_field)
+static int limits_decode(struct json_object *json, void *limits, struct ferry_json_errors *errors)
 {
-        return decode_object(json, limits_fields, FERRY_ARRAY_SIZE(limits_fields), limits, ret_field);
+        return DECODE(json, limits_fields, limits, errors);
 }
 
 int ferry_get_limits(struct ferry *f, struct ferry_limits *ret_limits)
 {
-        struct request request = { .exchange = { .method = "GET", .path = "/v1/limits" } };
         struct ferry_limits limits = { 0 };
-        int r = call_decode(f, &request, limits_decode, &limits, &limits.json);
+        int r = call_get(f, "/v1/limits", limits_decode, &limits, &limits.json);
         if (r == 0)
                 *ret_limits = limits;
         return r;
@@ -153,7 +147,7 @@ void ferry_limits_clear(struct ferry_limits *limits)
 
 int ferry_get_throughput(struct ferry *f, char **ret_json)
 {
-        return call_get_text(f, "/v1/throughput", ret_json);
+        return call_get(f, "/v1/throughput", NULL, NULL, ret_json);
 }
 
 int ferry_get_metrics(struct ferry *f, char **ret_text)
@@ -167,6 +161,25 @@ int ferry_get_openapi(struct ferry *f, char **ret_yaml)
         /* RFC 9512 names application/yaml; the others were in use before. */
         static const char *const types[] = { "application/yaml", "application/x-yaml", "text/yaml", NULL };
         return call_text(f, "/openapi.yaml", types, ret_yaml);
+}
+
+/* ---- what has happened ---- */
+
+enum { EVENTS_PAGE = 1000 };
+
+/* The caller takes the document as it is: types of events may be added. */
+int ferry_list_events(struct ferry *f, const char *after, const char *label, unsigned wait_ms, char **ret_json)
+{
+        FERRY_CLEANUP(path_clear) struct path path = { 0 };
+        path_add(&path, "/v1/events");
+        path_query_number(&path, "limit", EVENTS_PAGE);
+        path_query(&path, "after", after);
+        path_query(&path, "label", label);
+        path_query_number(&path, "wait_ms", wait_ms);
+        if (path.error)
+                return path.error == -EINVAL ? problem_argument(f, "after or label is too long") : path.error;
+        struct request request = { .exchange = { .method = "GET", .path = path.text.data, .wait_ms = wait_ms } };
+        return call_decode(f, &request, NULL, NULL, ret_json);
 }
 
 /* ---- whether it is there ---- */

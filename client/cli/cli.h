@@ -30,7 +30,9 @@ struct cli_worker {
         bool peer_token;     /* its token is that of --peer-token-file */
 };
 
+struct cli;
 struct cli_command;
+typedef int cli_run(struct cli *cli, int argc, char **argv);
 
 /* What the command line and the environment say. */
 struct cli {
@@ -51,39 +53,17 @@ struct cli_command {
         const char *name, *arguments, *help;
         const char *text; /* what else the manual says; NULL = nothing */
         int least, most;  /* how many arguments */
-        int (*run)(struct cli *cli, int argc, char **argv);
+        cli_run *run;
 };
 /* For main; everybody else has them in struct cli. */
 extern const struct cli_command cli_commands[];
 extern const size_t cli_commands_count;
 
-int cli_run_accept(struct cli *cli, int argc, char **argv);
-int cli_run_bench(struct cli *cli, int argc, char **argv);
-int cli_run_cancel(struct cli *cli, int argc, char **argv);
-int cli_run_completion(struct cli *cli, int argc, char **argv);
-int cli_run_connect(struct cli *cli, int argc, char **argv);
-int cli_run_copy(struct cli *cli, int argc, char **argv);
-int cli_run_delete(struct cli *cli, int argc, char **argv);
-int cli_run_devices(struct cli *cli, int argc, char **argv);
-int cli_run_doctor(struct cli *cli, int argc, char **argv);
-int cli_run_fetch(struct cli *cli, int argc, char **argv);
-int cli_run_get(struct cli *cli, int argc, char **argv);
-int cli_run_help(struct cli *cli, int argc, char **argv);
-int cli_run_ls(struct cli *cli, int argc, char **argv);
-int cli_run_offer(struct cli *cli, int argc, char **argv);
-int cli_run_peers(struct cli *cli, int argc, char **argv);
-int cli_run_events(struct cli *cli, int argc, char **argv);
-int cli_run_post(struct cli *cli, int argc, char **argv);
-int cli_run_put(struct cli *cli, int argc, char **argv);
-int cli_run_regions(struct cli *cli, int argc, char **argv);
-int cli_run_rm(struct cli *cli, int argc, char **argv);
-int cli_run_send(struct cli *cli, int argc, char **argv);
-int cli_run_show(struct cli *cli, int argc, char **argv);
-int cli_run_spread(struct cli *cli, int argc, char **argv);
-int cli_run_top(struct cli *cli, int argc, char **argv);
-int cli_run_version(struct cli *cli, int argc, char **argv);
-int cli_run_wait(struct cli *cli, int argc, char **argv);
-int cli_run_workers(struct cli *cli, int argc, char **argv);
+/* What they run, each in the file of its noun. */
+cli_run cli_run_accept, cli_run_bench, cli_run_cancel, cli_run_completion, cli_run_connect, cli_run_copy,
+        cli_run_delete, cli_run_devices, cli_run_doctor, cli_run_fetch, cli_run_get, cli_run_help, cli_run_ls,
+        cli_run_offer, cli_run_peers, cli_run_events, cli_run_post, cli_run_put, cli_run_regions, cli_run_rm,
+        cli_run_send, cli_run_show, cli_run_spread, cli_run_top, cli_run_version, cli_run_wait, cli_run_workers;
 
 /* ---- options.c ---- */
 
@@ -104,7 +84,7 @@ bool cli_uses_parse(const char *text, uint64_t *ret_uses);
 /* "OFFSET:SIZE", each as ferry_size_parse takes it; SIZE is not 0. false: something else. */
 bool cli_part_parse(const char *text, struct ferry_range *ret_part);
 
-/* ---- address.c ---- */
+/* ---- link.c ---- */
 
 /*
  * Host, IPv6 addresses in their brackets, and port of "HOST:PORT" or of a URL, whose port may be that of its scheme.

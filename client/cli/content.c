@@ -15,7 +15,6 @@
 #include <ferry/clock.h>
 
 #include "local.h"
-#include "mapping.h"
 
 /*
  * Bytes between two checks for signals. CONTENT_COPY is large, so that memcpy bypasses the caches (12 instead of 7

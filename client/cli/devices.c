@@ -34,15 +34,16 @@ static struct json_object *devices_ports_of(struct json_object *devices)
         return rows;
 }
 
-static void devices_print(struct cli *cli, struct json_object *devices)
+static void devices_print(struct json_object *devices)
 {
         struct json_object *memory, *gpu, *missing, *rows = devices_ports_of(devices);
         char text[512];
-        if (member_list(devices, "memory", &memory))
-                table_show(cli, memory, devices_memory, FERRY_ARRAY_SIZE(devices_memory), "No memory.");
+        size_t n = member_list(devices, "memory", &memory), n_rows = json_object_array_length(rows);
+        if (n)
+                table_print(memory, n, devices_memory, FERRY_ARRAY_SIZE(devices_memory));
         putchar('\n');
-        if (json_object_array_length(rows))
-                table_show(cli, rows, devices_ports, FERRY_ARRAY_SIZE(devices_ports), "");
+        if (n_rows)
+                table_print(rows, n_rows, devices_ports, FERRY_ARRAY_SIZE(devices_ports));
         else
                 puts("No RDMA devices.");
         json_object_put(rows);
@@ -50,7 +51,7 @@ static void devices_print(struct cli *cli, struct json_object *devices)
         printf("\nTransports: %s\n", *text ? text : "none (ferryd --local or --data-listen opens one)");
         if (!json_object_object_get_ex(devices, "gpu_direct_rdma", &gpu))
                 return;
-        size_t n = member_list(gpu, "missing", &missing);
+        n = member_list(gpu, "missing", &missing);
         printf("GPU Direct RDMA: %s\n", n ? "not possible" : "possible");
         for (size_t i = 0; i < n; i++) {
                 snprintf(text, sizeof(text), "%s", member_item(missing, i));
@@ -68,7 +69,7 @@ int cli_run_devices(struct cli *cli, int argc, char **argv)
         if (status == CLI_OK && cli->json)
                 status = table_print_json(devices, JSON_C_TO_STRING_PLAIN);
         else if (status == CLI_OK)
-                devices_print(cli, devices);
+                devices_print(devices);
         json_object_put(devices);
         return status;
 }

@@ -6,15 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "local.h"
 #include "member.h"
 #include "table.h"
-
-static bool doctor_truth(struct json_object *object, const char *member)
-{
-        struct json_object *value;
-        return json_object_object_get_ex(object, member, &value) && json_object_get_boolean(value);
-}
 
 static bool doctor_is_loopback(const char *url)
 {
@@ -26,13 +19,14 @@ static bool doctor_is_loopback(const char *url)
 
 static void doctor_http(struct doctor *d)
 {
-        struct json_object *addresses = NULL, *urls = NULL;
+        struct json_object *answer = table_parse(d->worker.json), *addresses = NULL, *urls = NULL;
         bool beyond = false;
-        json_object_object_get_ex(d->worker, "addresses", &addresses);
+        json_object_object_get_ex(answer, "addresses", &addresses);
         for (size_t i = 0, n = member_list(addresses, "http", &urls); i < n; i++)
                 beyond |= !doctor_is_loopback(member_item(urls, i));
-        doctor_find(d, FINDING_GOOD, NULL, "Worker %s (version %s) answers at %s.", member_text(d->worker, "name", "?"),
-                    member_text(d->worker, "version", "?"), d->cli->worker.url);
+        json_object_put(answer);
+        doctor_find(d, FINDING_GOOD, NULL, "Worker %s (version %s) answers at %s.", d->worker.name, d->worker.version,
+                    d->cli->worker.url);
         if (!beyond)
                 doctor_find(d, FINDING_NOTE, "ferryd --listen ADDRESS:9300 --token-file FILE",
                             "HTTP is open on this machine only: peers elsewhere cannot fetch metadata.");
@@ -40,19 +34,17 @@ static void doctor_http(struct doctor *d)
 
 static void doctor_transports(struct doctor *d)
 {
-        struct json_object *addresses = NULL;
+        const char *data = d->worker.data;
         char list[256];
-        if (doctor_truth(d->worker, "local"))
+        if (d->worker.local)
                 doctor_find(d, FINDING_GOOD, NULL,
                             "Peers on this machine, of this user: shared memory, copied once (shm).");
         else
                 doctor_find(
                         d, FINDING_NOTE, "ferryd --local auto",
                         "Shared memory is off: peers on this machine are reached over the network transport, or HTTP.");
-        json_object_object_get_ex(d->worker, "addresses", &addresses);
-        const char *data = member_text(addresses, "data", NULL);
         table_format(d->devices, &(struct table_column){ "", "transports", TABLE_LIST }, list, sizeof(list));
-        if (!data)
+        if (!*data)
                 doctor_find(d, FINDING_NOTE,
                             "ferryd --data-listen ADDRESS:0 (in a network where every peer is trusted)",
                             "The network transport is closed: bytes to other machines go by HTTP, the slowest path.");
@@ -108,7 +100,7 @@ static bool doctor_gpu_is_news(const char *missing, size_t gpus)
 
 static void doctor_gpu(struct doctor *d)
 {
-        struct json_object *memory = NULL, *gpu = NULL, *missing = NULL;
+        struct json_object *memory = NULL, *gpu = NULL, *possible = NULL, *missing = NULL;
         size_t gpus = 0;
         for (size_t i = 0, n = member_list(d->devices, "memory", &memory); i < n; i++)
                 gpus += strncmp(member_text(json_object_array_get_idx(memory, i), "name", ""), "cuda", 4) == 0;
@@ -116,7 +108,7 @@ static void doctor_gpu(struct doctor *d)
                 doctor_find(d, FINDING_GOOD, NULL, "%zu GPU%s: regions can be in GPU memory.", gpus,
                             gpus == 1 ? "" : "s");
         json_object_object_get_ex(d->devices, "gpu_direct_rdma", &gpu);
-        if (doctor_truth(gpu, "possible")) {
+        if (json_object_object_get_ex(gpu, "possible", &possible) && json_object_get_boolean(possible)) {
                 doctor_find(d, FINDING_GOOD, NULL, "GPU Direct RDMA is possible.");
                 return;
         }
@@ -131,15 +123,14 @@ static void doctor_gpu(struct doctor *d)
 
 static int doctor_ask(struct doctor *d)
 {
-        struct json_object *pid;
+        struct cli_worker *worker = &d->cli->worker;
         int status = cli_connect(d->cli);
         if (status == CLI_OK)
-                status = table_get(&d->cli->worker, "/v1/worker", "name", json_type_string, &d->worker);
+                status = cli_result(worker, ferry_get_worker(worker->ferry, &d->worker));
         if (status == CLI_OK)
-                status = table_get(&d->cli->worker, "/v1/devices", "transports", json_type_array, &d->devices);
-        if (status == CLI_OK && json_object_object_get_ex(d->worker, "pid", &pid) &&
-            local_is_worker(d->cli->worker.url, json_object_get_int(pid)))
-                d->pid = json_object_get_int(pid);
+                status = table_get(worker, "/v1/devices", "transports", json_type_array, &d->devices);
+        if (status == CLI_OK && doctor_is_here(&d->worker, worker->url))
+                d->pid = (pid_t)d->worker.pid;
         return status;
 }
 
@@ -157,10 +148,10 @@ int cli_run_doctor(struct cli *cli, int argc, char **argv)
                 if (argc > 1)
                         status = doctor_peer(&d, argv[1]);
         }
-        if (d.findings && d.worker)
+        if (d.findings && d.worker.json)
                 (void)table_print_json(d.findings, JSON_C_TO_STRING_PRETTY);
         json_object_put(d.findings);
-        json_object_put(d.worker);
+        ferry_worker_info_clear(&d.worker);
         json_object_put(d.devices);
         return status == CLI_OK && d.bad ? CLI_PROBLEM : status;
 }

@@ -16,17 +16,18 @@ enum finding_level {
 
 struct doctor {
         struct cli *cli;
-        struct json_object *worker, *devices; /* answers */
-        pid_t pid;                            /* of our worker, when it runs here, else 0 */
-        struct json_object *findings;         /* with --json */
+        struct ferry_worker_info worker;
+        struct json_object *devices;  /* the answer */
+        pid_t pid;                    /* of our worker, when it runs here, else 0 */
+        struct json_object *findings; /* with --json */
         size_t bad;
 };
 
-/* finding.c: one of them; fix NULL = nothing to mend. */
+/* doctor_host.c: one of them; fix NULL = nothing to mend. */
 void doctor_find(struct doctor *d, enum finding_level level, const char *fix, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
 
-/* doctor_host.c: this machine. */
+/* This machine. */
 void doctor_memory(struct doctor *d);
 void doctor_interfaces(struct doctor *d);
 
@@ -35,6 +36,9 @@ bool doctor_route(const char *host, const char *port, char *interface, size_t si
 
 /* Whether host:port takes a TCP connection within 3 s. 0 or -errno. */
 int doctor_reach(const char *host, const char *port);
+
+/* Whether a worker runs here. */
+bool doctor_is_here(const struct ferry_worker_info *worker, const char *url);
 
 /* doctor_peer.c: another worker. */
 int doctor_peer(struct doctor *d, const char *name);

@@ -8,6 +8,7 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -15,7 +16,36 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "local.h"
 #include "member.h"
+
+void doctor_find(struct doctor *d, enum finding_level level, const char *fix, const char *format, ...)
+{
+        static const char *const names[] = { "good", "note", "bad" };
+        static const char *const marks[] = { "ok  ", "note", "BAD " };
+        va_list arguments;
+        char *text = NULL;
+        va_start(arguments, format);
+        if (vasprintf(&text, format, arguments) < 0)
+                text = NULL;
+        va_end(arguments);
+        if (text)
+                cli_mask_controls(text);
+        d->bad += level == FINDING_BAD;
+        if (d->findings) {
+                struct json_object *one = json_object_new_object();
+                json_object_object_add(one, "level", json_object_new_string(names[level]));
+                json_object_object_add(one, "finding", json_object_new_string(text ? text : ""));
+                if (fix)
+                        json_object_object_add(one, "fix", json_object_new_string(fix));
+                json_object_array_add(d->findings, one);
+        } else {
+                printf("%s  %s\n", marks[level], text ? text : "");
+                if (fix)
+                        printf("      → %s\n", fix);
+        }
+        free(text);
+}
 
 enum { HOST_LINE = 256, HOST_REACH_MS = 3000, HOST_MTU = 1500 };
 
@@ -159,6 +189,11 @@ void doctor_interfaces(struct doctor *d)
 }
 
 /* ---- the way to a peer ---- */
+
+bool doctor_is_here(const struct ferry_worker_info *worker, const char *url)
+{
+        return worker->pid && worker->pid <= INT32_MAX && local_is_worker(url, (pid_t)worker->pid);
+}
 
 static struct addrinfo *host_resolve(const char *host, const char *port, int type)
 {

@@ -8,7 +8,6 @@
 
 #include <ferry/protocol.h>
 
-#include "local.h"
 #include "member.h"
 #include "table.h"
 
@@ -26,27 +25,24 @@ static void peer_route(struct doctor *d, const char *url)
 }
 
 /* HTTP may reach a peer whose data port does not answer. */
-static void peer_data_port(struct doctor *d, struct json_object *peer)
+static void peer_data_port(struct doctor *d, const struct ferry_worker_info *peer)
 {
-        struct json_object *addresses = NULL;
         char host[256], port[16];
-        json_object_object_get_ex(peer, "addresses", &addresses);
-        const char *data = member_text(addresses, "data", NULL);
-        if (!data) {
+        if (!peer->data[0]) {
                 doctor_find(d, FINDING_NOTE, "ferryd --data-listen ADDRESS:0 at the peer, and here",
                             "The peer's network transport is closed: from another machine only HTTP reaches it.");
                 return;
         }
-        if (!cli_host_port(data, host, sizeof(host), port, sizeof(port)))
+        if (!cli_host_port(peer->data, host, sizeof(host), port, sizeof(port)))
                 return;
         int r = doctor_reach(host, port);
         if (r == 0)
-                doctor_find(d, FINDING_GOOD, NULL, "The peer's data port %s takes connections.", data);
+                doctor_find(d, FINDING_GOOD, NULL, "The peer's data port %s takes connections.", peer->data);
         else
                 doctor_find(d, FINDING_BAD,
                             "open the port in the firewall (and UCX_TCP_PORT_RANGE for the lanes), or ferryd "
                             "--data-listen with an address that is reached from here",
-                            "HTTP reaches the peer, its data port %s does not answer: %s.", data, strerror(-r));
+                            "HTTP reaches the peer, its data port %s does not answer: %s.", peer->data, strerror(-r));
 }
 
 /* Why one transport is not used; the worker tries one that has failed again. */
@@ -83,7 +79,7 @@ static void peer_unused(struct doctor *d, const char *epoch)
         json_object_put(list);
 }
 
-static void peer_refused(struct doctor *d, int r, struct json_object *peer)
+static void peer_refused(struct doctor *d, int r, const struct ferry_worker_info *peer)
 {
         const char *fix = "see the peer's log";
         switch (r) {
@@ -105,25 +101,21 @@ static void peer_refused(struct doctor *d, int r, struct json_object *peer)
         if (r == FERRY_E_PEER_UNREACHABLE)
                 doctor_find(d, FINDING_NOTE, "open the ports of UCX_TCP_PORT_RANGE in both directions",
                             "UCX connects to further ports, from either machine: a firewall may drop that.");
-        peer_unused(d, member_text(peer, "epoch", ""));
+        peer_unused(d, peer->epoch);
 }
 
 /* Two builds that cannot talk; nothing else matters then. */
-static bool peer_protocol_differs(struct doctor *d, struct json_object *info)
+static bool peer_protocol_differs(struct doctor *d, const struct ferry_worker_info *peer)
 {
-        struct json_object *own = NULL, *peer = NULL;
         char detail[160];
-        json_object_object_get_ex(d->worker, "protocol", &own);
-        json_object_object_get_ex(info, "protocol", &peer);
-        bool differ = ferry_protocol_differs((uint64_t)json_object_get_int64(own),
-                                             (uint64_t)json_object_get_int64(peer), detail, sizeof(detail));
+        bool differ = ferry_protocol_differs(d->worker.protocol, peer->protocol, detail, sizeof(detail));
         if (differ)
                 doctor_find(d, FINDING_BAD, "install one version of Ferry on both (README, \"Upgrading\")",
                             "No bytes can move between the two: %s.", detail);
         return differ;
 }
 
-static void peer_connect(struct doctor *d, const struct cli_worker *peer, struct json_object *info)
+static void peer_connect(struct doctor *d, const struct cli_worker *peer, const struct ferry_worker_info *info)
 {
         struct ferry_peer link = { 0 };
         int r;
@@ -149,22 +141,21 @@ static void peer_connect(struct doctor *d, const struct cli_worker *peer, struct
 int doctor_peer(struct doctor *d, const char *name)
 {
         struct cli_worker peer = { 0 };
-        struct json_object *info = NULL, *pid;
+        struct ferry_worker_info info = { 0 };
         int status = cli_worker_named(d->cli, name, WORKER_ITSELF, &peer);
         if (status != CLI_OK)
                 return status;
         peer_route(d, peer.url);
-        status = table_get(&peer, "/v1/worker", "name", json_type_string, &info);
+        status = cli_result(&peer, ferry_get_worker(peer.ferry, &info));
         if (status == CLI_OK) {
-                bool here = json_object_object_get_ex(info, "pid", &pid) &&
-                            local_is_worker(peer.url, json_object_get_int(pid));
-                doctor_find(d, FINDING_GOOD, NULL, "Peer %s (version %s) answers at %s, %s.",
-                            member_text(info, "name", "?"), member_text(info, "version", "?"), peer.url,
-                            here ? "on this machine" : "on another machine or as another user");
-                if (!peer_protocol_differs(d, info))
-                        peer_connect(d, &peer, info);
+                doctor_find(d, FINDING_GOOD, NULL, "Peer %s (version %s) answers at %s, %s.", info.name, info.version,
+                            peer.url,
+                            doctor_is_here(&info, peer.url) ? "on this machine"
+                                                            : "on another machine or as another user");
+                if (!peer_protocol_differs(d, &info))
+                        peer_connect(d, &peer, &info);
         }
-        json_object_put(info);
+        ferry_worker_info_clear(&info);
         worker_close(&peer);
         return status;
 }

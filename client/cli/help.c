@@ -2,6 +2,8 @@
 #include <ctype.h>
 #include <string.h>
 
+#include <ferry/commit.h>
+
 #include "cli.h"
 
 enum { HELP_LEFT = 30, HELP_WIDTH = 80 };
@@ -148,4 +150,15 @@ int cli_run_help(struct cli *cli, int argc, char **argv)
         if (status == CLI_OK)
                 help_one(cli, command);
         return status;
+}
+
+int cli_run_version(struct cli *cli, int argc, char **argv)
+{
+        if (!cli->json)
+                printf("ferry %s\n", ferry_full_version);
+        else if (ferry_commit)
+                printf("{\"version\":\"%s\",\"commit\":\"%s\"}\n", ferry_version(), ferry_commit);
+        else
+                printf("{\"version\":\"%s\"}\n", ferry_version());
+        return CLI_OK;
 }

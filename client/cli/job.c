@@ -51,8 +51,8 @@ int job_begin_region(struct job *job, uint64_t size, const char *name, uint64_t 
                                            .headers = headers };
         signals_defer();
         int r = ferry_exchange_perform(job->worker->ferry, &exchange, &answer);
-        if (r == 0 && answer.body)
-                made = json_tokener_parse(answer.body);
+        if (r == 0)
+                made = table_parse(answer.body);
         snprintf(job->region.id, sizeof(job->region.id), "%s", member_text(made, "id", ""));
         job->region.idle_ms = idle_ms;
         signals_resume();

@@ -16,4 +16,11 @@ bool local_is_worker(const char *url, pid_t pid);
  */
 void *local_map(const char *url, const struct ferry_region *region, bool writable);
 
+/*
+ * Maps size bytes of a new, empty file with all huge pages present: copying to it takes a third of the time of write().
+ * NULL if the file is not in memory (tmpfs) or is small, or the system has no huge pages; then use write(). Unmap with
+ * munmap.
+ */
+void *mapping_new(int fd, size_t size);
+
 #endif

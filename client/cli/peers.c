@@ -4,6 +4,8 @@
 #include "member.h"
 #include "table.h"
 
+/* ---- ferry peers ---- */
+
 static const struct table_column peers_columns[] = {
         { "PEER", "worker", TABLE_TEXT },
         { "STATUS", "status", TABLE_TEXT },
@@ -14,12 +16,13 @@ static const struct table_column peers_columns[] = {
         { "WHY", "why", TABLE_TEXT },
 };
 
-/* Adds one text: why the peer is not connected, or not by something better. */
-static void peers_add_why(struct json_object *peer)
+/* Adds the URL and one text: why the peer is not connected, or not by something better. */
+static void peers_prepare(struct json_object *peer)
 {
         struct json_object *error, *unused, *value;
         char why[512] = "";
         size_t used = 0;
+        member_add_url(peer);
         if (json_object_object_get_ex(peer, "error", &error) && json_object_object_get_ex(error, "detail", &value)) {
                 json_object_object_add(peer, "why", json_object_get(value));
                 return;
@@ -42,17 +45,25 @@ static void peers_add_why(struct json_object *peer)
 
 int cli_run_peers(struct cli *cli, int argc, char **argv)
 {
-        struct json_object *list = NULL;
-        int status = cli_connect(cli);
+        static const struct table table = { peers_columns, FERRY_ARRAY_SIZE(peers_columns),
+                                            "Not connected to any worker.", peers_prepare };
+        return table_run(cli, "/v1/peers?limit=1000", "peers", &table);
+}
+
+/* ---- ferry connect ---- */
+
+int cli_run_connect(struct cli *cli, int argc, char **argv)
+{
+        struct ferry_peer peer = { 0 };
+        struct cli_worker named = { 0 };
+        int status = worker_resolve(argv[1], &named);
         if (status == CLI_OK)
-                status = table_get_all(&cli->worker, "/v1/peers?limit=1000", "peers", NULL, &list);
-        for (size_t i = 0; status == CLI_OK && !cli->json && i < json_object_array_length(list); i++) {
-                member_add_url(json_object_array_get_idx(list, i));
-                peers_add_why(json_object_array_get_idx(list, i));
-        }
+                status = cli_connect(cli);
         if (status == CLI_OK)
-                status = table_show(cli, list, peers_columns, FERRY_ARRAY_SIZE(peers_columns),
-                                    "Not connected to any worker.");
-        json_object_put(list);
+                status = cli_result(&cli->worker, ferry_connect_peer(cli->worker.ferry, named.url, &peer));
+        if (status == CLI_OK)
+                status = cli_print(peer.json);
+        ferry_peer_clear(&peer);
+        worker_close(&named);
         return status;
 }

@@ -63,9 +63,4 @@ void member_stop(struct member *member);
 /* Removes the region that was made for the member. Later members may have offers of it: stop those first. */
 void member_end(struct member *member);
 
-/* ---- spread_digest.c ---- */
-
-/* Compares the members' regions with the source's, or with one of theirs where that is not known. */
-int spread_check(struct spread *spread);
-
 #endif

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include <ferry/json.h>
+
 #include "member.h"
 
 enum { TABLE_COLUMNS = 12, TABLE_CELL = 128 };
@@ -142,13 +144,20 @@ int table_nonsense(const struct cli_worker *worker, const char *path)
                         worker->url, path);
 }
 
+struct json_object *table_parse(const char *text)
+{
+        struct ferry_json_errors errors = { 0 };
+        struct json_object *json = NULL;
+        return text && ferry_json_parse(text, strlen(text), &json, &errors) == 0 ? json : NULL;
+}
+
 int table_get(const struct cli_worker *worker, const char *path, const char *member, enum json_type type,
               struct json_object **ret_json)
 {
         struct json_object *found = NULL;
         struct ferry_answer answer;
         int r = ferry_request(worker->ferry, "GET", path, NULL, NULL, 0, &answer);
-        struct json_object *json = r == 0 && answer.body ? json_tokener_parse(answer.body) : NULL;
+        struct json_object *json = r == 0 ? table_parse(answer.body) : NULL;
         ferry_answer_clear(&answer);
         if (r == 0 && (!json_object_object_get_ex(json, member, &found) || !json_object_is_type(found, type))) {
                 json_object_put(json);
@@ -208,16 +217,28 @@ int table_print_json(struct json_object *json, int flags)
         return cli_print(json_object_to_json_string_ext(json, flags | JSON_C_TO_STRING_NOSLASHESCAPE));
 }
 
-int table_show(const struct cli *cli, struct json_object *array, const struct table_column *columns, size_t n_columns,
-               const char *empty)
+int table_show(const struct cli *cli, struct json_object *array, const struct table *table)
 {
         size_t n = json_object_array_length(array);
         if (cli->json)
                 return table_print_json(array, JSON_C_TO_STRING_PRETTY);
-        if (n == 0) {
-                fprintf(stderr, "%s\n", empty);
-                return CLI_OK;
-        }
-        table_print(array, n, columns, n_columns);
+        for (size_t i = 0; table->prepare && i < n; i++)
+                table->prepare(json_object_array_get_idx(array, i));
+        if (n == 0)
+                fprintf(stderr, "%s\n", table->empty);
+        else
+                table_print(array, n, table->columns, table->n_columns);
         return CLI_OK;
+}
+
+int table_run(struct cli *cli, const char *path, const char *member, const struct table *table)
+{
+        struct json_object *list = NULL;
+        int status = cli_connect(cli);
+        if (status == CLI_OK)
+                status = table_get_all(&cli->worker, path, member, NULL, &list);
+        if (status == CLI_OK)
+                status = table_show(cli, list, table);
+        json_object_put(list);
+        return status;
 }

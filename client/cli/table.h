@@ -36,6 +36,9 @@ int table_path(const struct path *path);
 /* Tells that a path of this worker answers with something else. CLI_UNREACHABLE. */
 int table_nonsense(const struct cli_worker *worker, const char *path);
 
+/* The value of a text, for json_object_put(); NULL where it is not JSON. */
+struct json_object *table_parse(const char *text);
+
 /* GET of a JSON document, whose member has that type, for json_object_put(). An exit status. */
 int table_get(const struct cli_worker *worker, const char *path, const char *member, enum json_type type,
               struct json_object **ret_json);
@@ -51,7 +54,15 @@ int table_get_all(const struct cli_worker *worker, const char *path, const char 
 int table_print_json(struct json_object *json, int flags);
 
 /* The table of an array, or the array as JSON. An exit status. */
-int table_show(const struct cli *cli, struct json_object *array, const struct table_column *columns, size_t n_columns,
-               const char *empty);
+struct table {
+        const struct table_column *columns;
+        size_t n_columns;
+        const char *empty;                        /* what stands in place of a table without rows */
+        void (*prepare)(struct json_object *row); /* adds members that only the table has; NULL = none */
+};
+int table_show(const struct cli *cli, struct json_object *array, const struct table *table);
+
+/* Connects, and shows every page of a list, as table_get_all() takes it. An exit status. */
+int table_run(struct cli *cli, const char *path, const char *member, const struct table *table);
 
 #endif

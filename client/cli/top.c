@@ -25,7 +25,7 @@ static const struct table_column top_columns[] = {
 struct top {
         struct cli *cli;
         bool live;
-        char *name;                /* of the worker */
+        char name[128];            /* of the worker */
         char *after;               /* the latest event that was seen; NULL = none yet */
         struct json_object *seen;  /* id → bytes moved, of the previous round; NULL = none yet */
         struct json_object *ended; /* id → operation, since the previous round */
@@ -180,13 +180,11 @@ static int top_look(struct top *top)
 
 static int top_name(struct top *top)
 {
-        struct json_object *worker = NULL;
-        int status = table_get(&top->cli->worker, "/v1/worker", "name", json_type_string, &worker);
-        if (status == CLI_OK && !(top->name = strdup(member_text(worker, "name", ""))))
-                status = cli_usage_error("memory is short");
-        if (top->name)
-                cli_mask_controls(top->name);
-        json_object_put(worker);
+        struct ferry_worker_info worker = { 0 };
+        int status = cli_result(&top->cli->worker, ferry_get_worker(top->cli->worker.ferry, &worker));
+        snprintf(top->name, sizeof(top->name), "%s", worker.name);
+        cli_mask_controls(top->name);
+        ferry_worker_info_clear(&worker);
         return status;
 }
 
@@ -211,7 +209,6 @@ int cli_run_top(struct cli *cli, int argc, char **argv)
                 if (!top.moving)
                         status = top_listen(&top, EVENTS_WAIT_MS);
         }
-        free(top.name);
         free(top.after);
         json_object_put(top.ended);
         json_object_put(top.seen);

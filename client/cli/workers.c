@@ -97,6 +97,7 @@ static int workers_tell(const struct cli *cli, const char *event, struct json_ob
                         json_object_put(line);
                 } else {
                         char name[128], url[512];
+                        workers_flatten(worker);
                         table_format(worker, &(struct table_column){ "", "worker", TABLE_TEXT }, name, sizeof(name));
                         table_format(worker, &(struct table_column){ "", "url", TABLE_TEXT }, url, sizeof(url));
                         printf("%-6s %s %s\n", event, name, url);
@@ -112,8 +113,6 @@ static int workers_watch(struct cli *cli, struct workers *seen)
                 struct json_object *now = NULL;
                 (void)poll(NULL, 0, WORKERS_REST_MS);
                 status = workers_list(cli, WORKERS_WAIT_MS, seen, &now);
-                for (size_t i = 0; status == CLI_OK && !cli->json && i < json_object_array_length(now); i++)
-                        workers_flatten(json_object_array_get_idx(now, i));
                 if (status == CLI_OK)
                         status = workers_tell(cli, "left", seen->list, now);
                 if (status == CLI_OK)
@@ -129,13 +128,14 @@ static int workers_watch(struct cli *cli, struct workers *seen)
 /* The first look of a watch in JSON is events as well: one form for whoever reads them. */
 static int workers_show(const struct cli *cli, struct json_object *list)
 {
+        static const struct table table = { workers_columns, FERRY_ARRAY_SIZE(workers_columns),
+                                            "No worker is registered.", workers_flatten };
         struct json_object *none = json_object_new_array();
         int status;
         if (cli->watch && cli->json)
                 status = workers_tell(cli, "joined", list, none);
         else
-                status = table_show(cli, list, workers_columns, FERRY_ARRAY_SIZE(workers_columns),
-                                    "No worker is registered.");
+                status = table_show(cli, list, &table);
         json_object_put(none);
         return status == CLI_OK ? cli_flush() : status;
 }
@@ -146,8 +146,6 @@ int cli_run_workers(struct cli *cli, int argc, char **argv)
         int status = cli_connect(cli);
         if (status == CLI_OK)
                 status = workers_list(cli, 0, &seen, &seen.list);
-        for (size_t i = 0; status == CLI_OK && !cli->json && i < json_object_array_length(seen.list); i++)
-                workers_flatten(json_object_array_get_idx(seen.list, i));
         if (status == CLI_OK)
                 status = workers_show(cli, seen.list);
         if (status == CLI_OK && cli->watch)

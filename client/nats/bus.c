@@ -12,7 +12,9 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include <ferry/encoding.h>
 #include <ferry/ferry.h>
+#include <ferry/metadata.h>
 
 enum {
         BUS_RECONNECT_MS = 1000,
@@ -170,11 +172,8 @@ int bus_connect(const struct bus_options *options, const char *url, bool once, n
 
 bool bus_subject(const char *name, char subject[BUS_SUBJECT_SIZE])
 {
-        static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_";
-        size_t length = strlen(name);
         /* Dots separate parts, none of which may be empty. */
-        if (length < 1 || length >= BUS_NAME_SIZE || strspn(name, letters) != length || name[0] == '.' ||
-            name[length - 1] == '.' || strstr(name, ".."))
+        if (!ferry_metadata_is_name(name) || name[0] == '.' || name[strlen(name) - 1] == '.' || strstr(name, ".."))
                 return false;
         (void)snprintf(subject, BUS_SUBJECT_SIZE, "ferry.v1.%s.metadata", name);
         return true;
@@ -182,11 +181,10 @@ bool bus_subject(const char *name, char subject[BUS_SUBJECT_SIZE])
 
 bool bus_is_operation(const char *text, size_t size)
 {
-        static const char digits[] = "0123456789abcdef";
-        if (size != strlen("op_") + 16 || strncmp(text, "op_", 3) != 0)
+        char id[FERRY_ID_TEXT_SIZE] = "";
+        uint64_t number;
+        if (size >= sizeof(id))
                 return false;
-        for (size_t i = 3; i < size; i++)
-                if (!text[i] || !strchr(digits, text[i]))
-                        return false;
-        return true;
+        memcpy(id, text, size);
+        return strlen(id) == size && ferry_id_parse("op_", id, &number);
 }

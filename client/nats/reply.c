@@ -8,40 +8,39 @@
 #include <ferry/json.h>
 #include <ferry/util.h>
 
-static bool is_metadata(struct json_object *root)
-{
-        static const char *const members[] = { "descriptors", "nixl_metadata", "notification_key", "operation_kind" };
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(members); i++)
-                if (!json_object_object_get_ex(root, members[i], NULL))
-                        return false;
-        return true;
-}
-
-static bool read_code(struct json_object *root, char code[REPLY_CODE_SIZE])
+static bool is_code(const char *text)
 {
         static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
-        struct json_object *value = NULL;
-        const char *text;
-        if (!json_object_object_get_ex(root, "code", &value) || !json_object_is_type(value, json_type_string))
-                return false;
-        text = json_object_get_string(value);
-        if (!*text || strlen(text) >= REPLY_CODE_SIZE || strspn(text, letters) != strlen(text))
-                return false;
-        memcpy(code, text, strlen(text) + 1);
-        return true;
+        return *text && strspn(text, letters) == strlen(text);
 }
 
 enum reply reply_read(const char *data, size_t size, char code[REPLY_CODE_SIZE])
 {
-        struct ferry_json_errors errors = { 0 };
+        struct answer {
+                struct json_object *descriptors;
+                const char *blob, *key;
+                uint64_t kind;
+                char code[REPLY_CODE_SIZE];
+        } a = { 0 };
+        static const struct ferry_json_field fields[] = {
+                FERRY_JSON_FIELD("descriptors", ARRAY, false, struct answer, descriptors),
+                FERRY_JSON_FIELD("nixl_metadata", STRING, false, struct answer, blob),
+                FERRY_JSON_FIELD("notification_key", STRING, false, struct answer, key),
+                FERRY_JSON_FIELD("operation_kind", UINT, false, struct answer, kind),
+                FERRY_JSON_FIELD("code", TEXT, false, struct answer, code),
+        };
+        struct ferry_json_errors errors = { .lenient = true };
         struct json_object *root = NULL;
         enum reply reply = REPLY_NONSENSE;
         if (size > REPLY_MAX || ferry_json_parse(data, size, &root, &errors) != 0)
                 return REPLY_NONSENSE;
-        if (json_object_is_type(root, json_type_object) && is_metadata(root))
+        bool good = ferry_json_decode(root, fields, FERRY_ARRAY_SIZE(fields), &a, "", &errors);
+        if (good && a.descriptors && a.blob && a.key && a.kind) {
                 reply = REPLY_METADATA;
-        else if (json_object_is_type(root, json_type_object) && read_code(root, code))
+        } else if (good && is_code(a.code)) {
+                memcpy(code, a.code, sizeof(a.code));
                 reply = REPLY_PROBLEM;
+        }
         json_object_put(root);
         return reply;
 }

@@ -15,9 +15,4 @@ struct http_asset {
 extern const struct http_asset asset_openapi_yaml, asset_openapi_json, asset_docs, asset_page, asset_page_script,
         asset_page_style;
 
-struct http_request;
-
-/* Answers with the file, gzipped where the client accepts that, or with 304. */
-void asset_answer(struct http_request *request, const struct http_asset *asset);
-
 #endif

@@ -2,6 +2,7 @@
 #include "connection.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -13,6 +14,7 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/metrics.h"
@@ -20,13 +22,85 @@
 #include "event_readers.h"
 #include "gate.h"
 #include "http_internal.h"
-#include "life.h"
+#include "idempotency.h"
 #include "operations/content.h"
 #include "quota.h"
-#include "replay.h"
 #include "request.h"
 
 enum { CLOCK_ERROR_US = 20000 /* of times in struct tcp_info, which count in ticks */ };
+
+/* ---- what the end of the server waits for ---- */
+
+void life_init(struct http_life *life)
+{
+        pthread_condattr_t attributes;
+
+        (void)pthread_condattr_init(&attributes);
+        (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+        (void)pthread_cond_init(&life->changed, &attributes);
+        (void)pthread_condattr_destroy(&attributes);
+        (void)pthread_mutex_init(&life->lock, NULL);
+}
+
+void life_destroy(struct http_life *life)
+{
+        pthread_mutex_destroy(&life->lock);
+        pthread_cond_destroy(&life->changed);
+}
+
+void life_enter(struct http_life *life)
+{
+        atomic_fetch_add(&life->n_active, 1);
+}
+
+/* A request has ended. life_quiet sets ending before it looks at n_active. */
+static void life_leave(struct http_life *life)
+{
+        if (atomic_fetch_sub(&life->n_active, 1) != 1 || !atomic_load(&life->ending))
+                return;
+        pthread_mutex_lock(&life->lock);
+        pthread_cond_broadcast(&life->changed);
+        pthread_mutex_unlock(&life->lock);
+}
+
+/* A connection was made, or freed. After the release the caller must not touch the server. */
+static void life_retain(struct http_life *life)
+{
+        pthread_mutex_lock(&life->lock);
+        life->n_alive++;
+        pthread_mutex_unlock(&life->lock);
+}
+
+static void life_release(struct http_life *life)
+{
+        pthread_mutex_lock(&life->lock);
+        if (!--life->n_alive)
+                pthread_cond_broadcast(&life->changed);
+        pthread_mutex_unlock(&life->lock);
+}
+
+void life_quiet(struct http_life *life, uint64_t limit_us)
+{
+        uint64_t deadline = clock_now_us() + limit_us;
+        struct timespec until = { .tv_sec = (time_t)(deadline / 1000000),
+                                  .tv_nsec = (long)(deadline % 1000000) * 1000 };
+
+        atomic_store(&life->ending, true);
+        pthread_mutex_lock(&life->lock);
+        while (atomic_load(&life->n_active) && pthread_cond_timedwait(&life->changed, &life->lock, &until) != ETIMEDOUT)
+                ;
+        pthread_mutex_unlock(&life->lock);
+}
+
+void life_drain(struct http_life *life)
+{
+        pthread_mutex_lock(&life->lock);
+        while (life->n_alive)
+                pthread_cond_wait(&life->changed, &life->lock);
+        pthread_mutex_unlock(&life->lock);
+}
+
+/* ---- life ---- */
 
 static void connection_unref(struct http_connection *connection)
 {
@@ -243,7 +317,7 @@ static uint64_t read_deadline(struct http_connection *connection, uint64_t now)
 uint64_t connection_check(struct http_connection *connection, uint64_t now)
 {
         const struct http_request *request = connection->request;
-        enum http_slow slow = HTTP_SLOW_HEAD;
+        enum http_end slow = HTTP_END_SLOW_HEAD;
         uint64_t deadline;
 
         if (connection->ending || (request && request->resume)) /* a parked request has its own deadline */
@@ -251,20 +325,20 @@ uint64_t connection_check(struct http_connection *connection, uint64_t now)
         if (!request) {
                 uint64_t silent = silence_deadline(connection, now, connection->since_us); /* the last answer's end */
                 deadline = clock_earlier(head_deadline(connection, now), silent);
-                slow = silent && deadline == silent ? HTTP_SLOW_READER : HTTP_SLOW_HEAD;
+                slow = silent && deadline == silent ? HTTP_END_SLOW_READER : HTTP_END_SLOW_HEAD;
         } else if (request->phase == REQUEST_NEW) {
                 deadline = connection->since_us + GATE_HEAD_US;
         } else if (request->phase != REQUEST_END) {
-                slow = HTTP_SLOW_BODY;
+                slow = HTTP_END_SLOW_BODY;
                 deadline =
                         connection->since_us + CONNECTION_BODY_US + connection->body_size * 1000000 / CONNECTION_RATE;
         } else {
-                slow = HTTP_SLOW_READER;
+                slow = HTTP_END_SLOW_READER;
                 deadline = request->answered ? read_deadline(connection, now) : 0;
         }
         if (!deadline || deadline > now)
                 return deadline;
-        metric_add(connection->server->slow[slow], 1);
+        metric_add(connection->server->ended[slow], 1);
         connection_end(connection);
         return 0;
 }

@@ -12,6 +12,7 @@
 
 struct event_readers;
 struct http_arrival;
+struct http_life;
 struct http_listener;
 struct http_quota;
 struct http_request;
@@ -126,5 +127,19 @@ void connection_local_host(const struct http_connection *connection, char *host,
 
 /* Makes libmicrohttpd see an end that it may have missed. Call after bytes were read, and after an answer. */
 void connection_repeat_end(struct http_connection *connection);
+
+/* ---- what the end of the server waits for: requests being answered, and connections ---- */
+
+void life_init(struct http_life *life);
+void life_destroy(struct http_life *life);
+
+/* A request has begun; connection_end_request ends it. */
+void life_enter(struct http_life *life);
+
+/* Waits until no request is active, at most limit_us. */
+void life_quiet(struct http_life *life, uint64_t limit_us);
+
+/* Waits until every connection is freed. Call after the HTTP threads have ended. */
+void life_drain(struct http_life *life);
 
 #endif

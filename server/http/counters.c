@@ -15,18 +15,19 @@
 static void count_ends(struct http_server *server)
 {
         static const char *const labels[] = { "reason" };
+        static const char *const reasons[HTTP_END_COUNT] = {
+                [HTTP_END_SLOW_HEAD] = "slow_head",     [HTTP_END_SLOW_BODY] = "slow_body",
+                [HTTP_END_SLOW_READER] = "slow_reader", [HTTP_END_REFUSED_HEAD] = "refused_head",
+                [HTTP_END_EVICTED] = "evicted",         [HTTP_END_ADDRESS_LIMIT] = "address_limit",
+        };
         struct metric_family *ended =
                 metrics_family(server->config.metrics, METRIC_COUNTER, "ferry_http_connections_ended_total",
                                "HTTP connections that the worker ended: a head, body or reader was too slow, a first "
                                "head was refused, others needed the room, one address had too many.",
                                1, labels, NULL, 0);
 
-        server->slow[HTTP_SLOW_HEAD] = metric_get(ended, (const char *const[]){ "slow_head" });
-        server->slow[HTTP_SLOW_BODY] = metric_get(ended, (const char *const[]){ "slow_body" });
-        server->slow[HTTP_SLOW_READER] = metric_get(ended, (const char *const[]){ "slow_reader" });
-        server->refused_head = metric_get(ended, (const char *const[]){ "refused_head" });
-        server->evicted = metric_get(ended, (const char *const[]){ "evicted" });
-        server->refused_address = metric_get(ended, (const char *const[]){ "address_limit" });
+        for (size_t i = 0; i < HTTP_END_COUNT; i++)
+                server->ended[i] = metric_get(ended, &reasons[i]);
 }
 
 /* Makes the series of all codes, so that they exist before the first problem. */

@@ -12,14 +12,13 @@
 
 #include "base/clock.h"
 #include "base/util.h"
-#include "body.h"
 #include "connection.h"
 #include "dispatch.h"
 #include "guard.h"
 #include "head.h"
 #include "http_internal.h"
+#include "idempotency.h"
 #include "problem.h"
-#include "replay.h"
 #include "request.h"
 #include "routes.h"
 #include "shard.h"
@@ -207,23 +206,15 @@ static void begin(struct http_request *request)
 /* Takes a piece of the body. false: a refused client has sent more than REQUEST_DISCARD_MAX. */
 static bool take_data(struct http_request *request, const char *data, size_t size)
 {
-        int error;
-
-        if (!request->answered) {
-                if (request->route->body == HTTP_BODY_STREAM) {
-                        request->route->take(request, data, size);
-                } else if ((error = body_append(request->server, &request->body, data, size))) {
-                        const struct http_limits *limits = &request->server->config.limits;
-                        request_problem(request, error,
-                                        error == FERRY_E_LIMIT_REACHED ? BODY_FULL
-                                                                       : "The body may have at most %llu bytes",
-                                        (unsigned long long)(error == FERRY_E_LIMIT_REACHED ? limits->bodies_max
-                                                                                            : limits->body_max));
-                }
-                return true;
+        if (request->answered) {
+                request->discarded += size;
+                return request->discarded <= REQUEST_DISCARD_MAX;
         }
-        request->discarded += size;
-        return request->discarded <= REQUEST_DISCARD_MAX;
+        if (request->route->body == HTTP_BODY_STREAM)
+                request->route->take(request, data, size);
+        else
+                request_append_body(request, data, size);
+        return true;
 }
 
 static bool takes_json(const struct http_route *route)

@@ -5,7 +5,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "event_text.h"
+#include <ferry/json_write.h>
+
+#include "events.h"
 
 struct metric;
 struct metric_family;
@@ -20,6 +22,19 @@ struct level {
         _Atomic uint64_t threshold;
         atomic_bool near;     /* written under the lock */
         struct metric *gauge; /* the same for users; may be NULL */
+};
+
+/*
+ * One event. The text of an operation's event is made when a reader first needs it, which is rare; that of others when
+ * the event is published.
+ */
+struct event {
+        enum event_type type;
+        uint64_t unix_ms;
+        char *text; /* owned; as in a stream; NULL = not made yet */
+        size_t size, json_at, json_size;
+        struct operation_view view; /* of an operation; its texts are the two below */
+        char label[OPERATION_LABEL_SIZE], request_id[OPERATION_REQUEST_SIZE];
 };
 
 struct event_log {

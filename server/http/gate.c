@@ -151,7 +151,7 @@ static void refuse(struct http_gate *gate, struct http_pending *pending, int err
 {
         send_problem(gate->server, pending->arrival.fd, error, detail);
         counters_refused(gate->server, error);
-        metric_add(gate->server->refused_head, 1);
+        metric_add(gate->server->ended[HTTP_END_REFUSED_HEAD], 1);
         log_event(LOG_DEBUG, "request head refused", LOG_S("reason", detail));
         DL_DELETE2(gate->arriving, pending, previous, next);
         linger(gate, pending, EPOLL_CTL_MOD);
@@ -192,7 +192,7 @@ static void look(struct http_gate *gate, struct http_pending *pending)
         case HEAD_PARTIAL:
                 break;
         case HEAD_FOREIGN:
-                close_counted(gate, pending, gate->server->refused_head);
+                close_counted(gate, pending, gate->server->ended[HTTP_END_REFUSED_HEAD]);
                 break;
         case HEAD_REFUSED:
                 refuse(gate, pending, error, detail);
@@ -269,7 +269,7 @@ uint64_t gate_due(const struct http_gate *gate)
 void gate_sweep(struct http_gate *gate, uint64_t now)
 {
         while (gate->arriving && gate->arriving->until_us <= now)
-                close_counted(gate, gate->arriving, gate->server->slow[HTTP_SLOW_HEAD]);
+                close_counted(gate, gate->arriving, gate->server->ended[HTTP_END_SLOW_HEAD]);
         while (gate->refused && gate->refused->until_us <= now)
                 close(release_socket(gate, gate->refused));
 }
@@ -297,7 +297,7 @@ struct http_pending *gate_victim(struct http_gate *gate, uint64_t *ret_since_us)
 
 void gate_evict(struct http_gate *gate, struct http_pending *pending)
 {
-        close_counted(gate, pending, gate->server->evicted);
+        close_counted(gate, pending, gate->server->ended[HTTP_END_EVICTED]);
 }
 
 size_t gate_count(const struct http_gate *gate, uint64_t key)

@@ -7,9 +7,8 @@
 struct http_request;
 
 /*
- * The handlers, each in the file of its name; get_asset in asset.c. Called on the
- * connection's thread when the request has arrived whole; those of HTTP_BODY_STREAM also before the body (see
- * request->phase). Each answers the request or parks it.
+ * The handlers, each in the file of its noun. Called on the connection's thread when the request has arrived whole;
+ * those of HTTP_BODY_STREAM also before the body (see request->phase). Each answers the request or parks it.
  */
 void get_root(struct http_request *request);
 void get_worker(struct http_request *request);
@@ -18,7 +17,6 @@ void get_limits(struct http_request *request);
 void get_throughput(struct http_request *request);
 void list_events(struct http_request *request);
 void list_peers(struct http_request *request);
-void list_registered(struct http_request *request); /* of list_peers, with registry=1 */
 void list_regions(struct http_request *request);
 void create_region(struct http_request *request);
 void get_region(struct http_request *request);

@@ -3,6 +3,7 @@
 #define HTTP_INTERNAL_H
 
 #include <microhttpd.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,7 +13,6 @@
 #include "base/address.h"
 #include "credentials.h"
 #include "http/server.h"
-#include "life.h"
 
 struct copier;
 struct http_thread;
@@ -35,8 +35,28 @@ struct http_listener {
         const char *authority; /* host:port in url, the usual Host header; not of a Unix socket */
 };
 
-/* Why a connection was ended: the head, the body or the reading of the answer took too long. */
-enum http_slow { HTTP_SLOW_HEAD, HTTP_SLOW_BODY, HTTP_SLOW_READER, HTTP_SLOW_COUNT };
+/* Why the worker ended a connection. */
+enum http_end {
+        HTTP_END_SLOW_HEAD, /* the head, the body or the reading of the answer took too long */
+        HTTP_END_SLOW_BODY,
+        HTTP_END_SLOW_READER,
+        HTTP_END_REFUSED_HEAD,
+        HTTP_END_EVICTED,
+        HTTP_END_ADDRESS_LIMIT,
+        HTTP_END_COUNT
+};
+
+/*
+ * Counts what the end of the server must wait for: requests being answered, and connections that a callback may still
+ * touch. Any thread; own lock, a leaf.
+ */
+struct http_life {
+        pthread_mutex_t lock;
+        pthread_cond_t changed; /* CLOCK_MONOTONIC; a count went to 0 */
+        atomic_size_t n_active; /* requests between their headers and the end of their answer */
+        atomic_bool ending;     /* life_quiet waits, or has waited */
+        size_t n_alive;         /* connections; guarded by lock */
+};
 
 /* libmicrohttpd's callbacks for each request. */
 struct http_dispatch {
@@ -58,8 +78,7 @@ struct http_server {
         struct metric_family *problems;  /* {code} */
         atomic_size_t body_bytes;        /* counts against bodies_max */
         struct metric *bodies;
-        struct metric *slow[HTTP_SLOW_COUNT], *refused_head, *evicted,
-                *refused_address; /* connections ended by the worker */
+        struct metric *ended[HTTP_END_COUNT]; /* connections */
         bool tls;
         bool watch_heads; /* this libmicrohttpd skips parts of heads and takes a bare LF for a line's end (head.h) */
         struct http_dispatch dispatch;

@@ -10,6 +10,7 @@
  * some of its resources only: a retry gets those, and makes the others. Any thread; own lock, a leaf.
  */
 
+struct http_request;
 struct idempotency;
 
 /* A key whose resources are being made: reserved for one request, which commits or aborts it. */
@@ -41,5 +42,19 @@ enum idempotency_verdict idempotency_begin(struct idempotency *idempotency, cons
 void idempotency_commit(struct idempotency *idempotency, struct idempotency_entry *entry, const uint64_t *ids);
 /* Forgets the key, unless it has made something. */
 void idempotency_abort(struct idempotency *idempotency, struct idempotency_entry *entry);
+
+/* ---- the Idempotency-Key of a POST, for its handler ---- */
+
+enum replay { REPLAY_MAKE, REPLAY_AGAIN, REPLAY_ANSWERED };
+
+/*
+ * REPLAY_MAKE: make the n resources, then call replay_commit; otherwise the key is forgotten with the request.
+ * REPLAY_AGAIN: answer with the resources ret_ids; make those that are 0, then commit. REPLAY_ANSWERED: return.
+ */
+enum replay replay_begin(struct http_request *request, uint64_t *ret_ids, size_t n);
+void replay_commit(struct http_request *request, const uint64_t *ids);
+
+/* Drops a reservation that was not committed. */
+void replay_abort(struct http_request *request);
 
 #endif

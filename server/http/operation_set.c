@@ -18,7 +18,6 @@
 #include "operation_json.h"
 #include "operations/operations.h"
 #include "problem.h"
-#include "refusal.h"
 #include "request.h"
 
 struct operation_entry {
@@ -81,13 +80,9 @@ void operation_set_put(struct operation_set *set, size_t i, struct operation *op
         set->entries[i].operation = operation;
 }
 
-void operation_set_refuse(struct operation_set *set, size_t i, const struct http_request *request,
-                          const struct refusal *refusal)
+void operation_set_refuse(struct operation_set *set, size_t i, struct ferry_json_writer *problem)
 {
-        struct ferry_json_writer writer = { 0 };
-
-        refusal_write(refusal, request, &writer);
-        set->entries[i].problem = ferry_json_take(&writer, &set->entries[i].problem_size);
+        set->entries[i].problem = ferry_json_take(problem, &set->entries[i].problem_size);
 }
 
 /* Writes a problem that names its operation. */

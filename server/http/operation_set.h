@@ -11,7 +11,6 @@ struct http_latch;
 struct http_request;
 struct operation;
 struct operation_set;
-struct refusal;
 
 /*
  * The results of a request about several operations, in the request's order: each an operation or a problem. The
@@ -24,9 +23,8 @@ int operation_set_begin(struct http_request *request, size_t n);
 /* Sets result i to an operation; takes over the caller's reference. */
 void operation_set_put(struct operation_set *set, size_t i, struct operation *operation);
 
-/* Sets result i to a problem. */
-void operation_set_refuse(struct operation_set *set, size_t i, const struct http_request *request,
-                          const struct refusal *refusal);
+/* Sets result i to a problem, whose document is taken out of the writer. */
+void operation_set_refuse(struct operation_set *set, size_t i, struct ferry_json_writer *problem);
 
 /* Sets result i to the operation of an id, or to the problem gone or not-found. */
 void operation_set_find(struct operation_set *set, size_t i, const char *id);

@@ -3,25 +3,133 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <json-c/json.h>
 #include <microhttpd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
+#include <ferry/buffer.h>
 #include <ferry/error.h>
 #include <ferry/json.h>
 #include <ferry/json_write.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "base/util.h"
-#include "body.h"
 #include "http_internal.h"
 #include "memory/region.h"
 #include "operation_json.h"
 #include "operations/operations.h"
 #include "problem.h"
+
+/* ---- the body ---- */
+
+enum {
+        ROOM_FREE = 8192, /* not counted: the number of connections bounds it, and short requests get through */
+};
+
+static size_t charge(size_t capacity)
+{
+        return capacity > ROOM_FREE ? capacity : 0;
+}
+
+static void give_room(struct http_server *server, size_t bytes)
+{
+        atomic_fetch_sub(&server->body_bytes, bytes);
+        metric_add(server->bodies, -(int64_t)bytes);
+}
+
+static bool take_room(struct http_server *server, size_t bytes)
+{
+        metric_add(server->bodies, (int64_t)bytes);
+        if (!bytes || atomic_fetch_add(&server->body_bytes, bytes) + bytes <= server->config.limits.bodies_max)
+                return true;
+        give_room(server, bytes);
+        return false;
+}
+
+static void refuse_room(struct http_request *request)
+{
+        request_problem(request, FERRY_E_LIMIT_REACHED, "bodies_max is %llu, which other requests need",
+                        (unsigned long long)request->server->config.limits.bodies_max);
+}
+
+void request_append_body(struct http_request *request, const char *data, size_t size)
+{
+        struct ferry_buffer *body = &request->body;
+        const size_t more = charge(ferry_buffer_capacity(body, size)) - charge(body->capacity);
+        const uint64_t max = request->server->config.limits.body_max;
+        int r;
+
+        if (size > max - body->size) {
+                request_problem(request, FERRY_E_TOO_LARGE, "The body may have at most %llu bytes",
+                                (unsigned long long)max);
+                return;
+        }
+        if (!take_room(request->server, more)) {
+                refuse_room(request);
+                return;
+        }
+        r = ferry_buffer_append(body, data, size, max);
+        if (!r)
+                return;
+        give_room(request->server, more);
+        request_problem(request, r, NULL);
+}
+
+static void drop_body(struct http_request *request)
+{
+        give_room(request->server, charge(request->body.capacity));
+        ferry_buffer_clear(&request->body, true); /* it may have held a notification key */
+}
+
+bool request_parse_body(struct http_request *request)
+{
+        const struct ferry_buffer *body = &request->body;
+        const size_t own = charge(body->capacity), room = own ? ferry_json_room(body->data, body->size) : 0;
+        struct ferry_json_errors errors = { 0 };
+        int r = FERRY_E_INVALID_JSON;
+
+        if (room > request->server->config.limits.bodies_max - own) {
+                ferry_json_complain(&errors, r, "", FERRY_JSON_TOO_MANY);
+        } else if (!take_room(request->server, room)) {
+                refuse_room(request);
+                return false;
+        } else {
+                request->json_room = room;
+                r = ferry_json_parse(body->data, body->size, &request->json, &errors);
+        }
+        if (!r)
+                return true;
+        request_drop_json(request);
+        if (r < 0)
+                request_problem(request, r, NULL);
+        else
+                request_problem_body(request, &errors);
+        return false;
+}
+
+bool request_decode(struct http_request *request, const struct ferry_json_field *fields, size_t n, void *target)
+{
+        struct ferry_json_errors errors = { 0 };
+
+        if (ferry_json_decode(request->json, fields, n, target, "", &errors))
+                return true;
+        request_problem_body(request, &errors);
+        return false;
+}
+
+void request_drop_json(struct http_request *request)
+{
+        json_object_put(FERRY_STEAL(request->json));
+        give_room(request->server, request->json_room);
+        request->json_room = 0;
+}
+
+/* ---- life ---- */
 
 struct request_note {
         uint64_t started_us;
@@ -79,7 +187,7 @@ struct http_request *request_free(struct http_request *request)
         free(request->note);
         if (request->deferred)
                 MHD_destroy_response(request->deferred);
-        body_drop(request->server, &request->body);
+        drop_body(request);
         request_drop(request);
         headers_clear(&request->headers);
         operation_unref(request->operation);
@@ -100,6 +208,8 @@ void request_drop(struct http_request *request)
                 request->clean(request);
         request->state = NULL;
 }
+
+/* ---- what several handlers need ---- */
 
 /* Checks If-Match and, for all but GET, If-None-Match. etag: "" = the resource has none. false: answered with 412. */
 static bool check_preconditions(struct http_request *request, const char *etag)
@@ -210,27 +320,6 @@ uint64_t request_wait_ms(struct http_request *request)
         (void)ferry_uint_format(wait_ms / 1000, seconds);
         request_header_text(request, "Preference-Applied", "wait=", seconds);
         return wait_ms;
-}
-
-bool request_parse_body(struct http_request *request)
-{
-        struct ferry_json_errors errors = { 0 };
-        int error = body_parse(request->server, &request->body, &request->json, &request->json_room, &errors);
-
-        if (error == FERRY_E_LIMIT_REACHED)
-                request_problem(request, error, BODY_FULL,
-                                (unsigned long long)request->server->config.limits.bodies_max);
-        else if (error < 0)
-                request_problem(request, error, NULL);
-        else if (error)
-                request_problem_body(request, &errors);
-        return !error;
-}
-
-void request_drop_json(struct http_request *request)
-{
-        body_drop_json(request->server, FERRY_STEAL(request->json), request->json_room);
-        request->json_room = 0;
 }
 
 void request_answer_operation(struct http_request *request, unsigned status)

@@ -15,6 +15,7 @@
 
 struct MHD_Response;
 struct ferry_json_errors;
+struct ferry_json_field;
 struct ferry_json_writer;
 struct http_connection;
 struct idempotency_entry;
@@ -151,8 +152,17 @@ int request_log_failure(const struct http_request *request, int error);
 /* Answers with a problem about one place of the body. */
 void request_problem_at(struct http_request *request, int error, const char *pointer, const char *detail);
 
-/* Parses the body, which is JSON. false: answered with what is wrong with it. */
+/*
+ * The JSON body as it arrives and is parsed, and the room that all bodies share (bodies_max).
+ * Appends a piece; answers where it is one too many.
+ */
+void request_append_body(struct http_request *request, const char *data, size_t size);
+
+/* Parses the body, with room for the most that its tree may take. false: answered with what is wrong with it. */
 bool request_parse_body(struct http_request *request);
+
+/* Decodes the parsed body by fields (ferry_json_decode). false: answered with what is wrong with it. */
+bool request_decode(struct http_request *request, const struct ferry_json_field *fields, size_t n, void *target);
 
 /* Frees what it was parsed into. */
 void request_drop_json(struct http_request *request);

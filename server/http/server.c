@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/util.h"
+#include "connection.h"
 #include "counters.h"
 #include "credentials.h"
 #include "dispatch.h"

@@ -143,14 +143,14 @@ static bool take_connection(struct http_thread *thread, struct http_listener *li
         if (!listener->local)
                 arrival.key = address_key(&arrival.address);
         if (has_its_share(thread, arrival.key)) {
-                metric_add(thread->server->refused_address, 1);
+                metric_add(thread->server->ended[HTTP_END_ADDRESS_LIMIT], 1);
                 close(arrival.fd);
                 return true;
         }
         if (victim.pending)
                 gate_evict(&thread->gate, victim.pending);
         if (victim.connection) {
-                metric_add(thread->server->evicted, 1);
+                metric_add(thread->server->ended[HTTP_END_EVICTED], 1);
                 connection_end(victim.connection);
         }
         gate_take(&thread->gate, &arrival);

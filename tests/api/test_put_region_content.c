@@ -162,6 +162,39 @@ ON_WORKER(an_announced_upload_that_is_too_long_stores_nothing)
         region_assert_pattern(w, id, 2, 0, MIB);
 }
 
+/* Where a source's pieces go, seen from the bytes before them. */
+struct places {
+        uint64_t offset;
+        uintptr_t first;
+        size_t n, n_same;
+};
+
+static ssize_t pour_and_look(void *context, void *buffer, size_t size)
+{
+        struct places *places = context;
+        uintptr_t place = ((uintptr_t)buffer - (uintptr_t)places->offset) % 4096;
+
+        if (places->n++)
+                places->n_same += place == places->first;
+        else
+                places->first = place;
+        memset(buffer, 'p', size);
+        places->offset += size;
+        return (ssize_t)size;
+}
+
+/* Some processors copy slowly between two places that are almost the same in their pages: a few pieces may do so. */
+ON_WORKER(pieces_of_a_source_do_not_keep_their_place_in_a_page)
+{
+        const char *id = region_make(w, 16 * MIB, 1);
+        struct places places = { 0 };
+
+        assert_int_equal(ferry_put_region_content_from(w->client, id, 0, pour_and_look, &places, 16 * MIB), 0);
+        assert_int_equal(places.offset, 16 * MIB);
+        assert_true(places.n > 8);
+        assert_in_range(places.n_same, 0, places.n / 4);
+}
+
 WITH_WORKER(only_octets_are_taken)
 {
         static const struct {

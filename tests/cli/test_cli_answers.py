@@ -8,6 +8,7 @@ import unittest
 
 from workers import Case
 
+WORKER = {"name": "w", "epoch": "00000000000000aa", "version": "0.1.0"}
 ODD = ({}, "x", 1, None, [None], [1], [[]], [{}])  # in place of a list
 
 
@@ -19,16 +20,20 @@ class Answers(Case):
 
     def test_members_that_are_no_lists(self):
         for odd in ODD:
-            answer = {"name": "w", "transports": ["tcp"], "memory": odd, "rdma": odd, "gpu_direct_rdma": {"missing": odd},
+            answer = {**WORKER, "transports": ["tcp"], "memory": odd, "rdma": odd, "gpu_direct_rdma": {"missing": odd},
                       "addresses": {"http": odd}, "peers": [{"worker": odd, "unused": odd, "addresses": {"http": odd}}]}
             with self.answering_json(answer) as url:
-                for command in ("devices", "doctor", "peers", "workers"):
+                for command in ("devices", "peers", "workers"):
                     self.ferry(command, "-u", url)
+                if odd is None or isinstance(odd, list):
+                    self.ferry("doctor", "-u", url)
+                else:
+                    self.complains("a field is missing or wrong: /http", "doctor", "-u", url, status=3)
                 self.complains("no worker none is in the registry", "fetch", "ferry://none/op_1", "-u", url, status=1)
 
     def test_lists_within_lists_that_are_none(self):
         for odd in ODD:
-            answer = {"name": "w", "transports": odd if isinstance(odd, list) else [odd], "memory": [{"name": odd}],
+            answer = {**WORKER, "transports": odd if isinstance(odd, list) else [odd], "memory": [{"name": odd}],
                       "rdma": [{"name": odd, "ports": odd}], "gpu_direct_rdma": {"missing": [odd, "a:"]},
                       "addresses": {"http": [odd]}}
             with self.answering_json(answer) as url:
@@ -38,8 +43,7 @@ class Answers(Case):
                 self.assertIn(doctor.returncode, (0, 1))
 
     def test_doctor_names_two_builds_that_cannot_talk_and_connects_nothing(self):
-        worker = {"name": "w", "epoch": "00000000000000aa", "version": "0.1.0", "protocol": 6, "transports": ["tcp"],
-                  "addresses": {"http": []}}
+        worker = {**WORKER, "protocol": 6, "transports": ["tcp"], "addresses": {"http": []}}
         for other, older in ((5, "the peer"), (7, "this worker"), (None, "the peer")):
             peer = {**worker, "name": "p", "protocol": other}
             if other is None:
@@ -51,7 +55,7 @@ class Answers(Case):
             self.assertIn(f"upgrade {older}, which is older", bad[0])
 
     def test_pages_that_lead_in_a_circle(self):
-        answer = {"name": "w", "next": "1", "operations": [{}], "regions": [{}], "peers": [{}], "events": [{}]}
+        answer = {**WORKER, "next": "1", "operations": [{}], "regions": [{}], "peers": [{}], "events": [{}]}
         with self.answering_json(answer) as url:
             for command in ("ls", "regions", "peers", "workers", "top"):
                 self.complains("is not what a worker answers", command, "-u", url, status=3)
@@ -103,7 +107,7 @@ class Answers(Case):
 
     def test_nothing_that_controls_the_terminal(self):
         odd = "a\x1b[31m\x9b31m"
-        answer = {"name": odd, "transports": [odd], "addresses": {"data": odd, "http": [odd]}, "operations": [],
+        answer = {**WORKER, "name": odd, "transports": [odd], "addresses": {"data": odd, "http": [odd]}, "operations": [],
                   "gpu_direct_rdma": {"missing": [odd]}, "events": [], "peers": [{"worker": odd}]}
         events = {"events": [{"type": odd, "time": odd}]}
         for answer, commands in ((answer, ("devices", "doctor", "top", "peers", "workers")), (events, ("events",))):

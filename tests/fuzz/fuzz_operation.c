@@ -4,7 +4,7 @@
 #include <json-c/json.h>
 #include <string.h>
 
-#include "decode.h"
+#include "client_internal.h"
 #include "fuzz.h"
 
 /* Any bytes as an operation, as the client reads it, alone and in a list. */
@@ -25,23 +25,25 @@ static void check_operation(const struct ferry_operation *o)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-        struct ferry_json_errors errors = { 0 };
+        struct ferry_json_errors errors = { .lenient = true };
         struct json_object *json = NULL;
-        struct ferry_operation_list list;
+        struct call_page page = { .list = &operation_list };
         struct ferry_operation operation;
-        const char *field = "";
 
         if (ferry_json_parse((const char *)data, size, &json, &errors) != 0) {
                 fuzz_check_errors(&errors);
                 return 0;
         }
-        if (operation_decode(json, &operation, &field) == 0) {
+        if (operation_decode(json, &operation, &errors) == 0) {
                 check_operation(&operation);
                 ferry_operation_clear(&operation);
         } else {
-                FUZZ_CHECK(*field);
+                FUZZ_CHECK(errors.n > 0);
+                fuzz_check_errors(&errors);
         }
-        if (operation_page_decode(json, &list, &field) == 0) {
+        if (call_decode_page(json, &page, &errors) == 0) {
+                struct ferry_operation_list list = { .items = page.items, .n = page.n, .next = page.next };
+
                 for (size_t i = 0; i < list.n; i++)
                         check_operation(&list.items[i]);
                 ferry_operation_list_clear(&list);

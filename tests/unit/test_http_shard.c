@@ -190,7 +190,7 @@ WITH_HTTP(one_address_leaves_places_to_others)
         late = raw_dial(h->port);
         assert_true(recv(late, &byte, 1, 0) <= 0); /* closed, without a byte */
         close(late);
-        assert_int_equal(metric_value(h->server->refused_address), 1);
+        assert_int_equal(metric_value(h->server->ended[HTTP_END_ADDRESS_LIMIT]), 1);
         atomic_store(&client_key, 7);
         fds[SHARE] = raw_dial(h->port);
         http_ping(fds[SHARE]);

@@ -158,11 +158,11 @@ CASE(a_reader_must_read)
         pass(h, 4);
         pass(h, 55);
         assert_true(is_open(fd));
-        assert_int_equal(metric_value(h->server->slow[HTTP_SLOW_READER]), 0);
+        assert_int_equal(metric_value(h->server->ended[HTTP_END_SLOW_READER]), 0);
         /* What the kernel takes for the client counts as read; at 500 bytes a second it is good for some hours. */
-        for (int i = 0; i < 100 && metric_value(h->server->slow[HTTP_SLOW_READER]) == 0; i++)
+        for (int i = 0; i < 100 && metric_value(h->server->ended[HTTP_END_SLOW_READER]) == 0; i++)
                 pass(h, 3600);
-        assert_int_equal(metric_value(h->server->slow[HTTP_SLOW_READER]), 1);
+        assert_int_equal(metric_value(h->server->ended[HTTP_END_SLOW_READER]), 1);
         expect_end(fd);
         region_unref(region);
 }

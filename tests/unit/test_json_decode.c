@@ -110,6 +110,65 @@ static void complains(const char *text, int error, const char *pointer, const ch
         assert_int_equal(thing.count, 77);
 }
 
+/* ---- answers, whose writer may be newer ---- */
+
+struct answer {
+        char text[4], prose[4];
+        const char *name;
+        uint64_t count;
+};
+
+static const struct ferry_json_field answer_fields[] = {
+        FERRY_JSON_FIELD("text", TEXT, false, struct answer, text),
+        FERRY_JSON_FIELD("prose", PROSE, false, struct answer, prose),
+        FERRY_JSON_FIELD("name", STRING, true, struct answer, name),
+        FERRY_JSON_FIELD("count", UINT, false, struct answer, count),
+};
+
+static bool decode_answer(const char *text, bool lenient, struct answer *answer, struct ferry_json_errors *errors)
+{
+        *errors = (struct ferry_json_errors){ .lenient = lenient };
+        *answer = (struct answer){ .text = "x", .count = 77 };
+        return ferry_json_decode(unit_json_parse(text), answer_fields, UNIT_COUNT(answer_fields), answer, "", errors);
+}
+
+TEST(an_answer_may_have_null_and_fields_that_are_new)
+{
+        static const char text[] = "{\"new\":[1],\"name\":\"n\",\"text\":null,\"count\":null,\"newer\":null}";
+        struct ferry_json_errors errors;
+        struct answer answer;
+
+        assert_true(decode_answer(text, true, &answer, &errors));
+        assert_int_equal(errors.n, 0);
+        assert_string_equal(answer.name, "n");
+        assert_string_equal(answer.text, "x");
+        assert_int_equal(answer.count, 77);
+        assert_false(decode_answer(text, false, &answer, &errors));
+        assert_int_equal(errors.n, 4);
+        assert_false(decode_answer("{\"name\":null}", true, &answer, &errors));
+        assert_string_equal(errors.items[0].pointer, "/name");
+        assert_false(decode_answer("{\"name\":\"n\",\"count\":\"7\"}", true, &answer, &errors));
+        assert_string_equal(errors.items[0].pointer, "/count");
+}
+
+TEST(text_fits_or_is_refused_and_prose_is_cut)
+{
+        struct ferry_json_errors errors;
+        struct answer answer;
+
+        assert_true(decode_answer("{\"name\":\"\",\"text\":\"abc\",\"prose\":\"abcd\"}", true, &answer, &errors));
+        assert_string_equal(answer.text, "abc");
+        assert_string_equal(answer.prose, "abc");
+        assert_true(decode_answer("{\"name\":\"\",\"prose\":\"ab\xc3\xa9\"}", true, &answer, &errors));
+        assert_string_equal(answer.prose, "ab");
+        assert_false(decode_answer("{\"name\":\"\",\"text\":\"abcd\"}", true, &answer, &errors));
+        assert_string_equal(errors.items[0].pointer, "/text");
+        assert_string_equal(errors.items[0].detail, "expected a string of at most 3 bytes");
+        assert_string_equal(answer.text, "x");
+}
+
+/* ---- each type ---- */
+
 TEST(a_field_of_each_type_is_stored)
 {
         struct json_object *object = unit_json_parse("{\"name\":\"abc\",\"colour\":\"green\",\"count\":5,\"flag\":true,"
@@ -220,6 +279,28 @@ TEST(a_missing_field_is_complained_of)
 {
         complains("{}", FERRY_E_INVALID_PARAMETER, "/name", "missing field \"name\"");
         complains("{\"name\":null}", FERRY_E_INVALID_PARAMETER, "/name", "expected a string");
+}
+
+TEST(a_name_may_stand_in_the_place_of_an_integer)
+{
+        static const char *const names[] = { "unlimited", NULL };
+        static const struct ferry_json_field field = { "n", FERRY_JSON_UINT, true, 0, 1, 9, names };
+        static const struct {
+                const char *text;
+                uint64_t number; /* 0 = it is refused */
+        } rows[] = { { "{\"n\":9}", 9 },     { "{\"n\":\"unlimited\"}", UINT64_MAX },
+                     { "{\"n\":10}", 0 },    { "{\"n\":\"Unlimited\"}", 0 },
+                     { "{\"n\":\"9\"}", 0 }, { "{\"n\":true}", 0 } };
+
+        for (size_t i = 0; i < UNIT_COUNT(rows); i++) {
+                struct ferry_json_errors errors = { 0 };
+                uint64_t number = 0;
+
+                assert_int_equal(
+                        ferry_json_decode(unit_json_parse(test_row(rows[i].text)), &field, 1, &number, "", &errors),
+                        rows[i].number != 0);
+                assert_true(number == rows[i].number);
+        }
 }
 
 TEST(an_unknown_field_is_complained_of)

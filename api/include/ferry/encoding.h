@@ -54,6 +54,9 @@ size_t ferry_utf8_length(const char *text, size_t size, uint32_t *ret_character)
 /* Whether text consists of such sequences. */
 bool ferry_utf8_valid(const char *text);
 
+/* How many bytes of a UTF-8 text, at most max, end between two characters. */
+size_t ferry_utf8_cut(const char *text, size_t max);
+
 /* Compares two keys in time that does not depend on their content. */
 bool ferry_key_equal(const uint8_t a[FERRY_KEY_SIZE], const uint8_t b[FERRY_KEY_SIZE]);
 

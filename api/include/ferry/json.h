@@ -30,8 +30,12 @@ struct ferry_json_complaint {
         char detail[FERRY_JSON_DETAIL_SIZE];
 };
 
-/* The complaints about one body. error is the FERRY_E_* of the first; later ones do not change it. */
+/*
+ * The complaints about one body. error is the FERRY_E_* of the first; later ones do not change it. lenient: the body is
+ * an answer, whose writer may be newer: unknown fields are skipped, and null counts as absent.
+ */
 struct ferry_json_errors {
+        bool lenient; /* set before */
         int error;
         size_t n;
         struct ferry_json_complaint items[FERRY_JSON_ERRORS];
@@ -68,6 +72,8 @@ enum ferry_json_type {
         FERRY_JSON_BOOL,   /* bool */
         FERRY_JSON_OBJECT, /* struct json_object *, borrowed */
         FERRY_JSON_ARRAY,  /* struct json_object *, borrowed; min <= elements <= max */
+        FERRY_JSON_TEXT,   /* char[max + 1] */
+        FERRY_JSON_PROSE,  /* the same; what does not fit is cut off, between characters */
 };
 
 /*
@@ -85,10 +91,18 @@ struct ferry_json_field {
         const char *const *names;
 };
 
+/* A row without bounds, but for the size of text, for a member of a struct. */
+#define FERRY_JSON_FIELD(name, type, required, object, member)                                                         \
+        {                                                                                                              \
+                name, FERRY_JSON_##type, required, offsetof(object, member), 0,                                        \
+                        FERRY_JSON_##type >= FERRY_JSON_TEXT ? sizeof(((object *)0)->member) - 1 : 0, NULL             \
+        }
+
 /*
- * Decodes an object by a table of n fields. Each problem (wrong type, out of range, missing, unknown key, not an
- * object) is one complaint whose pointer is prefix + "/name". "prefix" is "" for the whole body.
- * Returns true when there was no complaint from this call. null counts as a wrong type.
+ * Decodes an object by a table of n fields, at most 64. It is fastest where the members stand in the order of the
+ * table. Each problem (wrong type, out of range, missing, unknown key, not an object) is one complaint whose pointer is
+ * prefix + "/name". "prefix" is "" for the whole body. Returns true when there was no complaint from this call. null
+ * counts as a wrong type, except in a lenient call.
  */
 bool ferry_json_decode(struct json_object *object, const struct ferry_json_field *fields, size_t n, void *target,
                        const char *prefix, struct ferry_json_errors *errors);

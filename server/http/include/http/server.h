@@ -151,7 +151,7 @@ const char *http_parameter_name(int parameter);
 struct http_route {
         const char *method;       /* GET (which serves HEAD too), POST, PUT, DELETE */
         const char *path;         /* "/v1/operations/{id}/metadata" */
-        const char *operation_id; /* of openapi.yaml; the stem of the handler's file in camel case */
+        const char *operation_id; /* of openapi.yaml; the handler's name in camel case */
         enum http_auth auth;
         enum { HTTP_BODY_NONE, HTTP_BODY_JSON, HTTP_BODY_OPTIONAL_JSON, HTTP_BODY_STREAM } body;
         void (*handler)(struct http_request *request);

@@ -4,17 +4,113 @@
 #include <string.h>
 
 #include <ferry/error.h>
+#include <ferry/json.h>
 #include <ferry/json_write.h>
 
 #include "base/util.h"
 #include "handlers.h"
 #include "http_internal.h"
+#include "metadata_json.h"
 #include "operation_json.h"
 #include "operation_set.h"
 #include "operations/operations.h"
 #include "page.h"
 #include "request.h"
 #include "wait.h"
+
+/* ---- one ---- */
+
+static void answer_now(struct http_request *request)
+{
+        request_answer_operation(request, 200);
+}
+
+/* Saves parking the request, which would find the same. Every revision is above 0. */
+static bool already_past(const struct http_request *request)
+{
+        uint64_t revision = query_value(&request->query, HTTP_PARAMETER_REVISION);
+
+        return (query_has(&request->query, HTTP_PARAMETER_REVISION) && !revision) ||
+               operation_is_past(request->server->config.operations, request->operation, revision);
+}
+
+void get_operation(struct http_request *request)
+{
+        if (!request_find_operation(request))
+                return;
+        uint64_t wait_ms = request_wait_ms(request);
+        if (!wait_ms || already_past(request)) {
+                answer_now(request);
+                return;
+        }
+        wait_or_answer(request, query_value(&request->query, HTTP_PARAMETER_REVISION), wait_ms, answer_now);
+}
+
+void get_operation_metadata(struct http_request *request)
+{
+        struct ferry_json_writer writer = { 0 };
+
+        if (!request_find_operation(request))
+                return;
+        int error = metadata_json_write(&writer, request, request->operation, NULL);
+        switch (error) {
+        case 0:
+                request_answer_json(request, 200, &writer);
+                break;
+        case FERRY_E_NOT_PASSIVE:
+                request_problem(request, error, "Ask the worker that offers the memory");
+                break;
+        case FERRY_E_GONE:
+                request_problem(request, error, "The operation has ended");
+                break;
+        default:
+                request_problem(request, error, NULL);
+        }
+}
+
+void renew_operation(struct http_request *request)
+{
+        const uint64_t max = request->server->config.operation_limits->ttl_ms_max;
+        const struct ferry_json_field field = { "ttl_ms", FERRY_JSON_UINT, false, 0, 1, max, NULL };
+        uint64_t ttl_ms = 0;
+
+        if (!request_find_operation(request) || (request->body.size && !request_decode(request, &field, 1, &ttl_ms)))
+                return;
+        int error = operation_renew(request->server->config.operations, request->operation, ttl_ms);
+        switch (error) {
+        case 0:
+                request_answer_operation(request, 200);
+                break;
+        case FERRY_E_NOT_PASSIVE:
+                request_problem(request, error, "Only readable and writable operations expire");
+                break;
+        case FERRY_E_GONE:
+                request_problem(request, error, "The operation has ended");
+                break;
+        default:
+                request_problem(request, error, "The time to live cannot be set anew");
+        }
+}
+
+void cancel_operation(struct http_request *request)
+{
+        struct operation *operation = request_find_operation(request);
+
+        if (!operation)
+                return;
+        operation_cancel(request->server->config.operations, operation);
+        request_answer_operation(request, 200);
+}
+
+void delete_operation(struct http_request *request)
+{
+        struct operation *operation = request_find_operation(request);
+
+        if (!operation)
+                return;
+        operation_delete(request->server->config.operations, operation);
+        request_answer_empty(request, 204);
+}
 
 #define FIND_PARAMETERS (1u << HTTP_PARAMETER_IDS | 1u << HTTP_PARAMETER_WAIT_MS | 1u << HTTP_PARAMETER_WAIT_FOR)
 

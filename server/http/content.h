@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef HTTP_OPERATION_CONTENT_H
-#define HTTP_OPERATION_CONTENT_H
+#ifndef HTTP_CONTENT_H
+#define HTTP_CONTENT_H
 
 #include <stdbool.h>
 #include <stddef.h>
