@@ -102,20 +102,23 @@ static bool refuse_name(const struct ferry_json_field *field, const struct place
         return REFUSE(place, "expected one of %s", list);
 }
 
+static bool is_name(const struct ferry_json_field *field, const char *text)
+{
+        size_t i = 0;
+
+        while (field->names[i] && strcmp(field->names[i], text) != 0)
+                i++;
+        return field->names[i];
+}
+
 static bool decode_string(struct json_object *value, const struct ferry_json_field *field, const struct place *place)
 {
         const char *text = json_object_get_string(value);
         size_t size = (size_t)json_object_get_string_len(value);
         char bounds[48];
 
-        if (field->names) {
-                size_t i = 0;
-
-                while (field->names[i] && strcmp(field->names[i], text) != 0)
-                        i++;
-                if (!field->names[i])
-                        return refuse_name(field, place);
-        }
+        if (field->names && !is_name(field, text))
+                return refuse_name(field, place);
         if (size < field->min || size > upper_bound(field))
                 return REFUSE(place, "expected a string of %s bytes", range(field, bounds));
         *(const char **)place->target = text;
@@ -183,8 +186,19 @@ static const struct {
         [FERRY_JSON_PROSE] = { json_type_string, "a string", decode_text },
 };
 
+/* A name in the place of an integer. */
+static bool decode_uint_name(struct json_object *value, const struct ferry_json_field *field, const struct place *place)
+{
+        if (!is_name(field, json_object_get_string(value)))
+                return REFUSE(place, "expected an integer, or \"%s\"", field->names[0]);
+        *(uint64_t *)place->target = UINT64_MAX;
+        return true;
+}
+
 static bool decode_field(struct json_object *value, const struct ferry_json_field *field, const struct place *place)
 {
+        if (field->type == FERRY_JSON_UINT && field->names && json_object_is_type(value, json_type_string))
+                return decode_uint_name(value, field, place);
         if (!json_object_is_type(value, types[field->type].type))
                 return REFUSE(place, "expected %s", types[field->type].name);
         return types[field->type].decode(value, field, place);

@@ -10,7 +10,7 @@
 struct operation_answer {
         struct ferry_operation o;
         const char *kind, *status, *layout; /* borrowed, as are these; NULL = none */
-        struct json_object *descriptors, *error, *metadata, *peer, *transports;
+        struct json_object *descriptors, *error, *metadata, *peer, *remote, *transports;
 };
 
 static const struct ferry_json_field operation_peer_fields[] = {
@@ -44,6 +44,13 @@ static void operation_point(struct ferry_descriptor *descriptors, size_t n, char
         }
 }
 
+static const struct ferry_json_field operation_range_fields[] = {
+        FERRY_JSON_FIELD("offset", UINT, true, struct ferry_range, offset),
+        FERRY_JSON_FIELD("size", UINT, true, struct ferry_range, size),
+};
+
+static const char *const operation_unlimited[] = { "unlimited", NULL }; /* FERRY_USES_UNLIMITED */
+
 /* In the order in which workers write them. */
 static const struct ferry_json_field operation_fields[] = {
         FERRY_JSON_FIELD("id", TEXT, true, struct operation_answer, o.id),
@@ -55,8 +62,9 @@ static const struct ferry_json_field operation_fields[] = {
         FERRY_JSON_FIELD("bytes_total", UINT, true, struct operation_answer, o.bytes_total),
         FERRY_JSON_FIELD("bytes_done", UINT, true, struct operation_answer, o.bytes_done),
         FERRY_JSON_FIELD("descriptors", ARRAY, false, struct operation_answer, descriptors),
+        FERRY_JSON_FIELD("remote", ARRAY, false, struct operation_answer, remote),
         FERRY_JSON_FIELD("layout", STRING, false, struct operation_answer, layout),
-        FERRY_JSON_FIELD("uses", UINT, false, struct operation_answer, o.uses),
+        { "uses", FERRY_JSON_UINT, false, offsetof(struct operation_answer, o.uses), 0, 0, operation_unlimited },
         FERRY_JSON_FIELD("uses_done", UINT, false, struct operation_answer, o.uses_done),
         FERRY_JSON_FIELD("uses_declined", UINT, false, struct operation_answer, o.uses_declined),
         FERRY_JSON_FIELD("readers", UINT, false, struct operation_answer, o.readers),
@@ -153,6 +161,20 @@ static int operation_decode_descriptors(struct json_object *list, struct ferry_o
         return r;
 }
 
+static int operation_decode_remote(struct json_object *list, struct ferry_operation *o,
+                                   struct ferry_json_errors *errors)
+{
+        size_t n = list ? json_object_array_length(list) : 0;
+        o->remote = n ? calloc(n, sizeof(*o->remote)) : NULL;
+        if (n && !o->remote)
+                return -ENOMEM;
+        int r = 0;
+        for (; r == 0 && o->n_remote < n; o->n_remote++)
+                r = DECODE(json_object_array_get_idx(list, o->n_remote), operation_range_fields,
+                           &o->remote[o->n_remote], errors);
+        return r;
+}
+
 static int operation_decode_metadata(struct json_object *metadata, struct ferry_operation *o)
 {
         if (!metadata)
@@ -182,6 +204,8 @@ int operation_decode(struct json_object *json, void *operation, struct ferry_jso
         if (r == 0)
                 r = operation_decode_descriptors(answer.descriptors, o, errors);
         if (r == 0)
+                r = operation_decode_remote(answer.remote, o, errors);
+        if (r == 0)
                 r = operation_decode_metadata(answer.metadata, o);
         if (r < 0)
                 ferry_operation_clear(o);
@@ -193,6 +217,7 @@ int operation_decode(struct json_object *json, void *operation, struct ferry_jso
 void ferry_operation_clear(struct ferry_operation *operation)
 {
         free(operation->descriptors);
+        free(operation->remote);
         ferry_secret_free(operation->metadata);
         *operation = (struct ferry_operation){ 0 };
 }

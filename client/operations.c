@@ -52,6 +52,25 @@ static int operation_add_descriptors(struct ferry *f, struct ferry_json_writer *
         return r;
 }
 
+static int operation_add_remote(struct ferry *f, struct ferry_json_writer *writer,
+                                const struct ferry_operation_spec *spec)
+{
+        int r = 0;
+        if (!spec->n_remote)
+                return 0;
+        ferry_json_open_array(writer, "remote");
+        for (size_t i = 0; r == 0 && i < spec->n_remote; i++) {
+                const struct ferry_range *range = &spec->remote[i];
+                r = ARGUMENT_CHECK(f, range);
+                ferry_json_begin_object(writer);
+                ferry_json_add_uint(writer, "offset", range->offset);
+                ferry_json_add_uint(writer, "size", range->size);
+                ferry_json_end_object(writer);
+        }
+        ferry_json_end_array(writer);
+        return r;
+}
+
 /* Of "shm,tcp". Which names there are is the worker's business. */
 static void operation_add_transports(struct ferry_json_writer *writer, const char *transports)
 {
@@ -87,7 +106,7 @@ int operation_add_metadata(struct ferry_json_writer *writer, const char *metadat
 static int operation_add(struct ferry *f, struct ferry_json_writer *writer, const struct ferry_operation_spec *spec)
 {
         const char *kind = ferry_kind_name((int)spec->kind), *layout = ferry_layout_name((int)spec->layout);
-        if (!kind || !layout || (spec->n_descriptors && !spec->descriptors))
+        if (!kind || !layout || (spec->n_descriptors && !spec->descriptors) || (spec->n_remote && !spec->remote))
                 return -EINVAL;
         ferry_json_begin_object(writer);
         ferry_json_add_string(writer, "kind", kind);
@@ -99,7 +118,7 @@ static int operation_add(struct ferry *f, struct ferry_json_writer *writer, cons
                 const char *name;
                 uint64_t value;
         } numbers[] = { { "readers", spec->readers },
-                        { "uses", spec->uses },
+                        { "uses", spec->uses == FERRY_USES_UNLIMITED ? 0 : spec->uses },
                         { "ttl_ms", spec->ttl_ms },
                         { "renew_max_ms", spec->renew_max_ms },
                         { "timeout_ms", spec->timeout_ms } };
@@ -107,6 +126,8 @@ static int operation_add(struct ferry *f, struct ferry_json_writer *writer, cons
                 if (numbers[i].value)
                         ferry_json_add_uint(writer, numbers[i].name, numbers[i].value);
         }
+        if (spec->uses == FERRY_USES_UNLIMITED)
+                ferry_json_add_string(writer, "uses", "unlimited");
         if (spec->relay)
                 ferry_json_add_bool(writer, "relay", true);
         if (spec->follow)
@@ -117,6 +138,8 @@ static int operation_add(struct ferry *f, struct ferry_json_writer *writer, cons
         if (spec->remote_url)
                 ferry_json_add_string(writer, "remote_url", spec->remote_url);
         int r = operation_add_descriptors(f, writer, spec);
+        if (r == 0)
+                r = operation_add_remote(f, writer, spec);
         if (r == 0)
                 r = operation_add_metadata(writer, spec->remote_metadata);
         ferry_json_end_object(writer);

@@ -14,6 +14,7 @@
 struct request_objects {
         struct operation_slice *slices; /* with a reference on each region */
         size_t n_slices;
+        struct ranges *remote;    /* owned; NULL = all of the offer */
         struct operation *follow; /* with a reference; NULL = none */
 };
 

@@ -13,6 +13,7 @@
 
 #include "base/util.h"
 #include "memory/region.h"
+#include "wire/ranges.h"
 #include "worker_error.h"
 #include "worker_internal.h"
 
@@ -21,12 +22,14 @@ struct request_slice {
         struct operation_slice slice; /* without the region; owns its blocks */
 };
 
-/* The spec has neither slices nor follow before request_resolve. */
+/* The spec has neither slices nor remote nor follow before request_resolve. */
 struct ferry_worker_request {
         struct operation_spec spec;
         uint64_t follow; /* id of an operation; 0 = none */
         struct request_slice *slices;
         size_t n_slices, room;
+        struct range *remote;
+        size_t n_remote, remote_room;
 };
 
 /* ---- making ---- */
@@ -102,6 +105,26 @@ int ferry_worker_request_add_blocks(struct ferry_worker_request *request, const 
         return r;
 }
 
+int ferry_worker_request_add_remote(struct ferry_worker_request *request, const uint64_t *offsets,
+                                    const uint64_t *sizes, size_t n)
+{
+        struct range *remote;
+
+        if (ferry_kind_is_passive((int)request->spec.kind))
+                return worker_fail(FERRY_E_INVALID_PARAMETER, "A %s operation reads or writes no part of an offer",
+                                   ferry_kind_name((int)request->spec.kind));
+        if (!offsets || !sizes || !n || n > FERRY_METADATA_DESCRIPTORS - request->n_remote)
+                return worker_fail(FERRY_E_INVALID_PARAMETER, "An operation reads or writes 1 to %d parts of an offer",
+                                   FERRY_METADATA_DESCRIPTORS);
+        remote = ferry_reserve(request->remote, &request->remote_room, request->n_remote + n, sizeof(*remote));
+        if (!remote)
+                return worker_fail(-ENOMEM, NULL);
+        request->remote = remote;
+        for (size_t i = 0; i < n; i++)
+                request->remote[request->n_remote++] = (struct range){ .offset = offsets[i], .size = sizes[i] };
+        return 0;
+}
+
 struct ferry_worker_request *ferry_worker_request_free(struct ferry_worker_request *request)
 {
         if (!request)
@@ -109,6 +132,7 @@ struct ferry_worker_request *ferry_worker_request_free(struct ferry_worker_reque
         for (size_t i = 0; i < request->n_slices; i++)
                 free((void *)(uintptr_t)request->slices[i].slice.blocks);
         free(request->slices);
+        free(request->remote);
         free(request);
         return NULL;
 }
@@ -123,6 +147,14 @@ static bool set_uint32(void *target, const char *value)
                 return false;
         *(uint32_t *)target = (uint32_t)number;
         return number > 0;
+}
+
+static bool set_uses(void *target, const char *value)
+{
+        if (strcmp(value, "unlimited") != 0)
+                return set_uint32(target, value) && *(uint32_t *)target != OPERATION_USES_UNLIMITED;
+        *(uint32_t *)target = OPERATION_USES_UNLIMITED;
+        return true;
 }
 
 static bool set_uint64(void *target, const char *value)
@@ -194,7 +226,7 @@ static const struct field {
         { "transports", AT(spec.carriers), KIND(READ) | KIND(WRITE), set_carriers,
           "a list of \"shm\", \"tcp\", \"rdma\", \"http\", \"https\", with commas" },
         { "ttl_ms", AT(spec.ttl_ms), KIND(READABLE) | KIND(WRITABLE), set_uint64, "a number from 1" },
-        { "uses", AT(spec.uses), KIND(READABLE) | KIND(WRITABLE), set_uint32, "a number from 1" },
+        { "uses", AT(spec.uses), KIND(READABLE) | KIND(WRITABLE), set_uses, "a number from 1, or \"unlimited\"" },
         { "verify", AT(spec.verify), KIND(READ) | KIND(WRITE), set_bool, "\"true\" or \"false\"" },
 };
 
@@ -258,6 +290,18 @@ static int resolve_slices(const struct ferry_worker_request *request, const stru
         return 0;
 }
 
+static int resolve_remote(const struct ferry_worker_request *request, struct request_objects *objects)
+{
+        const char *why;
+        size_t i;
+        int r;
+
+        if (!request->n_remote)
+                return 0;
+        r = ranges_new(request->remote, request->n_remote, &objects->remote, &i, &why);
+        return r > 0 ? worker_fail(r, "Part %zu of the offer: %s", i, why) : r < 0 ? worker_fail(r, NULL) : 0;
+}
+
 static int resolve_follow(const struct ferry_worker_request *request, const struct ferry_worker *worker,
                           struct request_objects *objects)
 {
@@ -282,12 +326,15 @@ int request_resolve(const struct ferry_worker_request *request, struct ferry_wor
                 return worker_fail(FERRY_E_INVALID_PARAMETER, "The request has no descriptor");
         r = resolve_slices(request, worker, objects);
         if (!r)
+                r = resolve_remote(request, objects);
+        if (!r)
                 r = resolve_follow(request, worker, objects);
         if (r)
                 return r;
         *ret_spec = request->spec;
         ret_spec->slices = objects->slices;
         ret_spec->n_slices = objects->n_slices;
+        ret_spec->remote = objects->remote;
         ret_spec->follow = objects->follow;
         return 0;
 }
@@ -297,5 +344,6 @@ void request_objects_clear(struct request_objects *objects)
         for (size_t i = 0; i < objects->n_slices; i++)
                 region_unref(objects->slices[i].region);
         free(objects->slices);
+        free(objects->remote);
         (void)operation_unref(objects->follow);
 }

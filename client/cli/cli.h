@@ -80,6 +80,11 @@ bool cli_option_applies(const struct ferry_option *option, const struct cli_comm
 /* Whether help, the manual and the completions show an option with a command; NULL = with what every command has. */
 bool cli_option_belongs(const struct ferry_option *option, const struct cli_command *command);
 
+/* "unlimited", which is FERRY_USES_UNLIMITED, or a number from 1. false: neither. */
+bool cli_uses_parse(const char *text, uint64_t *ret_uses);
+/* "OFFSET:SIZE", each as ferry_size_parse takes it; SIZE is not 0. false: something else. */
+bool cli_part_parse(const char *text, struct ferry_range *ret_part);
+
 /* ---- link.c ---- */
 
 /*

@@ -100,7 +100,8 @@ int job_make_operation(struct job *job, struct ferry_operation_spec *spec, const
         spec->verify = job->cli->verify;
         spec->ttl_ms = job->cli->ttl_ms;
         spec->renew_max_ms = job->cli->renew_max_ms;
-        spec->uses = job->cli->uses;
+        if (job->cli->uses)
+                (void)cli_uses_parse(job->cli->uses, &spec->uses);
         spec->label = job->cli->label;
         signals_defer();
         int r = ferry_create_operation(job->worker->ferry, spec, &job->operation);

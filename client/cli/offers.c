@@ -86,7 +86,9 @@ static int send_run(struct job *job, const struct remote *remote, const struct c
 {
         struct ferry_operation_spec spec = { .kind = FERRY_WRITE,
                                              .layout = FERRY_LAYOUT_STREAM,
-                                             .remote_metadata = remote->metadata };
+                                             .remote_metadata = remote->metadata,
+                                             .remote = remote->parts,
+                                             .n_remote = remote->n_parts };
         if (remote->size != input->size)
                 return cli_usage_error("%s has %" PRIu64 " bytes, and %" PRIu64
                                        " are accepted: ferry accept --size %" PRIu64,
@@ -151,7 +153,10 @@ static int fetch_prepare(struct job *job, struct content_output *output, uint64_
 
 static int fetch_run(struct job *job, const struct remote *remote, struct content_output *output)
 {
-        struct ferry_operation_spec spec = { .kind = FERRY_READ, .remote_metadata = remote->metadata };
+        struct ferry_operation_spec spec = { .kind = FERRY_READ,
+                                             .remote_metadata = remote->metadata,
+                                             .remote = remote->parts,
+                                             .n_remote = remote->n_parts };
         int status = fetch_prepare(job, output, remote->size);
         spec.layout = FERRY_LAYOUT_STREAM; /* the offer may have several descriptors, the region here has one */
         if (status == CLI_OK)

@@ -6,6 +6,39 @@
 
 #include "cli.h"
 
+bool cli_uses_parse(const char *text, uint64_t *ret_uses)
+{
+        if (strcmp(text, "unlimited") != 0)
+                return ferry_uint_parse(text, (UINT64_C(1) << 53) - 1, ret_uses) && *ret_uses > 0;
+        *ret_uses = FERRY_USES_UNLIMITED;
+        return true;
+}
+
+bool cli_part_parse(const char *text, struct ferry_range *ret_part)
+{
+        char offset[32];
+        const char *colon = strchr(text, ':');
+        if (!colon || (size_t)(colon - text) >= sizeof(offset))
+                return false;
+        memcpy(offset, text, (size_t)(colon - text));
+        offset[colon - text] = '\0';
+        *ret_part = (struct ferry_range){ 0 };
+        return ferry_size_parse(offset, &ret_part->offset) && ferry_size_parse(colon + 1, &ret_part->size) &&
+               ret_part->size > 0;
+}
+
+static bool cli_uses_valid(const char *text)
+{
+        uint64_t uses;
+        return cli_uses_parse(text, &uses);
+}
+
+static bool cli_part_valid(const char *text)
+{
+        struct ferry_range part;
+        return cli_part_parse(text, &part);
+}
+
 static const struct ferry_option options_table[] = {
 #define FERRY(...) FERRY_OPTION_ROW(struct cli, __VA_ARGS__)
 #include <ferry/option_table.h>

@@ -139,6 +139,25 @@ static int remote_decode(struct remote *remote, enum ferry_kind kind)
         return CLI_OK;
 }
 
+/* The worker checks the parts against the offer. */
+static int remote_take_parts(const struct cli *cli, struct remote *remote)
+{
+        const struct ferry_strings *given = &cli->remote;
+        if (!given->n)
+                return CLI_OK;
+        remote->parts = calloc(given->n, sizeof(*remote->parts));
+        if (!remote->parts)
+                return cli_usage_error("%s", strerror(ENOMEM));
+        remote->size = 0;
+        for (size_t i = 0; i < given->n; i++) {
+                struct ferry_range *part = &remote->parts[remote->n_parts++];
+                (void)cli_part_parse(given->items[i], part);
+                if (__builtin_add_overflow(remote->size, part->size, &remote->size))
+                        return cli_usage_error("--remote: the parts are too large");
+        }
+        return CLI_OK;
+}
+
 static int remote_refused(const struct remote *remote, const char *id, int r)
 {
         if (r == FERRY_E_GONE)
@@ -153,14 +172,16 @@ static int remote_refused(const struct remote *remote, const char *id, int r)
 }
 
 /* nats://HOST:PORT/WORKER/op_ID: runs ferry-nats, which has the NATS library. */
-static int remote_ask_nats(const char *url, enum ferry_kind kind, struct remote *remote)
+static int remote_ask_nats(const struct cli *cli, const char *url, enum ferry_kind kind, struct remote *remote)
 {
         int status = tool_output("ferry-nats", (const char *const[]){ "ferry-nats", "metadata", url, NULL },
                                  REMOTE_METADATA_MAX, &remote->metadata);
         remote->worker.url = status == CLI_OK ? strdup(url) : NULL;
         if (status == CLI_OK && !remote->worker.url)
                 return cli_usage_error("%s", strerror(ENOMEM));
-        return status == CLI_OK ? remote_decode(remote, kind) : status;
+        if (status == CLI_OK)
+                status = remote_decode(remote, kind);
+        return status == CLI_OK ? remote_take_parts(cli, remote) : status;
 }
 
 int remote_fetch(struct cli *cli, const char *text, enum ferry_kind kind, struct remote *ret_remote)
@@ -168,7 +189,7 @@ int remote_fetch(struct cli *cli, const char *text, enum ferry_kind kind, struct
         struct link link = { 0 };
         *ret_remote = (struct remote){ 0 };
         if (strncmp(text, "nats://", 7) == 0 || strncmp(text, "tls://", 6) == 0)
-                return remote_ask_nats(text, kind, ret_remote);
+                return remote_ask_nats(cli, text, kind, ret_remote);
         int r = link_parse(text, "operations", "op_", &link);
         if (r == -EINVAL)
                 return cli_usage_error("%s is not the URL of an offer: http://HOST:PORT/v1/operations/op_…/metadata",
@@ -181,6 +202,8 @@ int remote_fetch(struct cli *cli, const char *text, enum ferry_kind kind, struct
                 r = ferry_get_operation_metadata(ret_remote->worker.ferry, link.id, &ret_remote->metadata);
                 status = r == 0 ? remote_decode(ret_remote, kind) : remote_refused(ret_remote, link.id, r);
         }
+        if (status == CLI_OK)
+                status = remote_take_parts(cli, ret_remote);
         link_clear(&link);
         return status;
 }
@@ -189,5 +212,6 @@ void remote_clear(struct remote *remote)
 {
         worker_close(&remote->worker);
         ferry_secret_free(remote->metadata);
+        free(remote->parts);
         *remote = (struct remote){ 0 };
 }

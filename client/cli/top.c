@@ -82,11 +82,11 @@ static int top_listen(struct top *top, unsigned wait_ms)
 
 /* ---- a look ---- */
 
-/* By all uses: bytes_done is that of the furthest. */
+/* By all uses: bytes_done is that of the furthest. Uses that moved parts may have moved fewer. */
 static double top_moved(struct json_object *operation)
 {
         double done = top_number(operation, "bytes_done");
-        double uses = top_number(operation, "uses_done") * top_number(operation, "bytes_total");
+        double uses = top_number(operation, "uses_done") * done;
         return done > uses ? done : uses;
 }
 

@@ -35,6 +35,9 @@ void content_refuse(struct http_request *request, int error)
         case FERRY_E_ALREADY_CLAIMED:
                 request_problem(request, error, "Another transfer has claimed the operation");
                 break;
+        case FERRY_E_SIZE_MISMATCH:
+                request_problem(request, error, "Ferry-Bytes must be the same with each range of a transfer");
+                break;
         case FERRY_E_TOO_LARGE:
                 request_problem(request, error, "The body has more bytes than announced, or than fit");
                 break;
@@ -84,6 +87,32 @@ bool content_transfer(struct http_request *request, uint64_t *ret_transfer)
         return false;
 }
 
+/*
+ * Parses Ferry-Bytes, "BYTES/SIZE": bytes that the client's transfer moves, and those of the operation as it knows
+ * them; 0 = no such header. false: answered.
+ */
+static bool read_announced(struct http_request *request, uint64_t size, uint64_t *ret_announced)
+{
+        const char *header = request->headers.ferry_bytes, *end = header;
+        uint64_t bytes, named;
+
+        *ret_announced = 0;
+        if (!header)
+                return true;
+        end = ferry_uint_read(header, &bytes);
+        end = end && *end == '/' ? ferry_uint_read(end + 1, &named) : NULL;
+        if (!end || *end || !bytes || bytes > named)
+                request_problem(request, FERRY_E_INVALID_PARAMETER, "Ferry-Bytes must be like \"1024/4096\"");
+        else if (!request->headers.ferry_transfer)
+                request_problem(request, FERRY_E_INVALID_PARAMETER, "Ferry-Bytes needs Ferry-Transfer");
+        else if (named != size)
+                request_problem(request, FERRY_E_SIZE_MISMATCH,
+                                "The operation has %" PRIu64 " bytes, Ferry-Bytes names %" PRIu64, size, named);
+        else
+                *ret_announced = bytes;
+        return !request->answered;
+}
+
 /* Parses Ferry-Worker, by which a worker names itself: "EPOCH NAME". Anything else is ignored. */
 static void read_worker(const struct http_request *request, struct operation_content_request *wanted)
 {
@@ -111,6 +140,8 @@ static bool has_key(struct http_request *request)
 
 bool content_find(struct http_request *request, struct operation_view *ret_view)
 {
+        uint64_t announced;
+
         if (!request_look_up_operation(request))
                 return false;
         operation_get_view(request->server->config.operations, request->operation, ret_view);
@@ -123,7 +154,7 @@ bool content_find(struct http_request *request, struct operation_view *ret_view)
                 return false;
         }
         guard_trust(request);
-        return request_check_operation(request);
+        return request_check_operation(request) && read_announced(request, ret_view->bytes_total, &announced);
 }
 
 /* ---- the open bytes: callbacks of the copying ---- */
@@ -218,6 +249,15 @@ static int content_keep(struct http_request *request, const struct content *open
         return r;
 }
 
+/* Bytes of the whole operation. */
+static uint64_t total(const struct http_request *request)
+{
+        struct operation_view view;
+
+        operation_get_view(request->server->config.operations, request->operation, &view);
+        return view.bytes_total;
+}
+
 bool content_open(struct http_request *request, uint64_t first, uint64_t size)
 {
         uint8_t key[FERRY_KEY_SIZE];
@@ -233,7 +273,9 @@ bool content_open(struct http_request *request, uint64_t first, uint64_t size)
         struct http_connection *connection = request->connection;
         int error;
 
-        if (!content_transfer(request, &wanted.transfer) || (!content.reads && !read_digests(request, &content)))
+        if (!content_transfer(request, &wanted.transfer) ||
+            !read_announced(request, total(request), &wanted.announced) ||
+            (!content.reads && !read_digests(request, &content)))
                 return false;
         read_worker(request, &wanted);
         connection_watch_peer(connection);
@@ -305,15 +347,6 @@ static int digest(void *context)
         if (content->part.asked && !operation_content_checksum(content->open, &content->part.checksum))
                 return operation_content_error(content->open);
         return content->whole.asked ? hash_all(content, content->whole.sha256) : 0;
-}
-
-/* Bytes of the whole operation. */
-static uint64_t total(const struct http_request *request)
-{
-        struct operation_view view;
-
-        operation_get_view(request->server->config.operations, request->operation, &view);
-        return view.bytes_total;
 }
 
 void content_begin(struct http_request *request, bool part, bool whole, uint64_t size)

@@ -88,8 +88,11 @@ static void refusal_write(const struct refusal *refusal, const struct http_reque
 
 /* ---- one operation, for both endpoints ---- */
 
-static const char *remote_pointer(const struct operation_body *body)
+/* Where the fault is of what does not fit the offer. */
+static const char *remote_pointer(const struct operation_body *body, int error)
 {
+        if (body->remote && (error == FERRY_E_SIZE_MISMATCH || error == FERRY_E_OUT_OF_BOUNDS))
+                return "/remote";
         return body->metadata ? "/remote_metadata" : "/remote_url";
 }
 
@@ -107,7 +110,7 @@ static bool check(const struct http_config *config, struct operation_body *body,
         else if (body->remote_url)
                 error = peers_check_url(config->peers, body->remote_url, detail, sizeof(detail));
         if (error)
-                return refuse_at(refusal, error, remote_pointer(body), detail);
+                return refuse_at(refusal, error, remote_pointer(body, error), detail);
         return true;
 }
 
@@ -133,7 +136,7 @@ static bool start(const struct http_config *config, struct operation *operation,
         if (!error)
                 return true;
         unmake(config->operations, operation, error, detail);
-        return refuse_at(refusal, error, remote_pointer(body), detail);
+        return refuse_at(refusal, error, remote_pointer(body, error), detail);
 }
 
 /* Names a region that is not ready; the last one, where it has become ready meanwhile. */
@@ -152,7 +155,9 @@ static void refuse_unready(const struct operation_spec *spec, struct refusal *re
 /* Fills in why the store refused to create the operation. */
 static void refuse_creation(const struct operation_spec *spec, int error, const char *detail, struct refusal *refusal)
 {
-        if (spec->follow && error == FERRY_E_OUT_OF_BOUNDS)
+        if (spec->remote && error == FERRY_E_SIZE_MISMATCH)
+                (void)refuse_at(refusal, error, "/remote", detail);
+        else if (spec->follow && error == FERRY_E_OUT_OF_BOUNDS)
                 (void)refuse_at(refusal, error, "/descriptors", detail);
         else if (spec->follow &&
                  (error == FERRY_E_KIND_MISMATCH || error == FERRY_E_INVALID_PARAMETER || error == FERRY_E_GONE))

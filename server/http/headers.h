@@ -20,6 +20,7 @@ enum header_repeat { HEADER_ONCE, HEADER_FIRST, HEADER_LIST };
         X(content_range, "Content-Range", HEADER_ONCE)                                                                 \
         X(content_type, "Content-Type", HEADER_ONCE)                                                                   \
         X(expect, "Expect", HEADER_ONCE)                                                                               \
+        X(ferry_bytes, "Ferry-Bytes", HEADER_ONCE)                                                                     \
         X(ferry_error, "Ferry-Error", HEADER_ONCE)                                                                     \
         X(ferry_transfer, "Ferry-Transfer", HEADER_ONCE)                                                               \
         X(ferry_worker, "Ferry-Worker", HEADER_FIRST)                                                                  \

@@ -17,13 +17,14 @@
 #include "carriers.h"
 #include "http/server.h"
 #include "memory/region.h"
+#include "wire/ranges.h"
 
 enum { CARRIERS_MAX = 8 };
 
 /* The fields of the document; a number 0 = not given. */
 struct raw_body {
         const char *kind, *label, *layout, *remote_url, *follow;
-        struct json_object *descriptors, *remote_metadata, *transports;
+        struct json_object *descriptors, *remote, *remote_metadata, *transports;
         uint64_t uses, readers, ttl_ms, renew_max_ms, timeout_ms;
         bool verify, relay;
 };
@@ -38,6 +39,7 @@ struct raw_descriptor {
 };
 
 static const char *const kinds[] = { "readable", "read", "writable", "write", NULL };
+static const char *const unlimited[] = { "unlimited", NULL };
 static const char *const layouts[] = { "pairwise", "stream", NULL };
 _Static_assert(FERRY_ARRAY_SIZE(kinds) == FERRY_KIND_COUNT + 1 && FERRY_ARRAY_SIZE(layouts) == FERRY_LAYOUT_COUNT + 1,
                "every kind and layout has its name here, too");
@@ -53,7 +55,7 @@ static bool decode_raw(const struct http_config *config, struct json_object *doc
                 { "layout", FERRY_JSON_STRING, false, offsetof(struct raw_body, layout), 0, 0, layouts },
                 { "label", FERRY_JSON_STRING, false, offsetof(struct raw_body, label), 1, OPERATION_LABEL_SIZE - 1,
                   NULL },
-                { "uses", FERRY_JSON_UINT, false, offsetof(struct raw_body, uses), 1, limits->uses_max, NULL },
+                { "uses", FERRY_JSON_UINT, false, offsetof(struct raw_body, uses), 1, limits->uses_max, unlimited },
                 { "readers", FERRY_JSON_UINT, false, offsetof(struct raw_body, readers), 1, limits->uses_max, NULL },
                 { "ttl_ms", FERRY_JSON_UINT, false, offsetof(struct raw_body, ttl_ms), 1, limits->ttl_ms_max, NULL },
                 { "renew_max_ms", FERRY_JSON_UINT, false, offsetof(struct raw_body, renew_max_ms), 1,
@@ -64,6 +66,8 @@ static bool decode_raw(const struct http_config *config, struct json_object *doc
                 { "verify", FERRY_JSON_BOOL, false, offsetof(struct raw_body, verify), 0, 0, NULL },
                 { "relay", FERRY_JSON_BOOL, false, offsetof(struct raw_body, relay), 0, 0, NULL },
                 { "transports", FERRY_JSON_ARRAY, false, offsetof(struct raw_body, transports), 1, CARRIERS_MAX, NULL },
+                { "remote", FERRY_JSON_ARRAY, false, offsetof(struct raw_body, remote), 1,
+                  config->limits.descriptors_max, NULL },
                 { "remote_metadata", FERRY_JSON_OBJECT, false, offsetof(struct raw_body, remote_metadata), 0, 0, NULL },
                 { "remote_url", FERRY_JSON_STRING, false, offsetof(struct raw_body, remote_url), 1,
                   FERRY_METADATA_URL_SIZE, NULL },
@@ -96,6 +100,7 @@ static void check_kind(const struct raw_body *raw, enum ferry_kind kind, struct 
         refuse(raw->timeout_ms && passive, "/timeout_ms", "read and write", errors);
         refuse(raw->verify && passive, "/verify", "read and write", errors);
         refuse(raw->transports && passive, "/transports", "read and write", errors);
+        refuse(raw->remote && passive, "/remote", "read and write", errors);
         refuse(raw->remote_metadata && passive, "/remote_metadata", "read and write", errors);
         refuse(raw->remote_url && passive, "/remote_url", "read and write", errors);
         if (!passive && !raw->remote_metadata == !raw->remote_url)
@@ -265,6 +270,41 @@ static int decode_descriptors(const struct http_config *config, struct json_obje
         return r.error;
 }
 
+static void refuse_range(struct ferry_json_errors *errors, int error, size_t i, const char *why)
+{
+        char pointer[FERRY_JSON_POINTER_SIZE];
+
+        (void)snprintf(pointer, sizeof(pointer), "/remote/%zu", i);
+        ferry_json_complain(errors, error, pointer, "%s", why);
+}
+
+/* Decodes the parts of the offer. */
+static int decode_remote(struct json_object *list, struct operation_body *body, struct ferry_json_errors *errors)
+{
+        static const struct ferry_json_field fields[] = {
+                { "offset", FERRY_JSON_UINT, false, offsetof(struct range, offset), 0, 0, NULL },
+                { "size", FERRY_JSON_UINT, true, offsetof(struct range, size), 1, 0, NULL },
+        };
+        const size_t n = json_object_array_length(list);
+        FERRY_CLEANUP(cleanup_free) struct range *given = calloc(n, sizeof(*given));
+        const char *why;
+        size_t bad;
+        int r;
+
+        if (!given)
+                return -ENOMEM;
+        for (size_t i = 0; i < n && errors->n < FERRY_JSON_ERRORS; i++)
+                (void)ferry_json_decode_element(json_object_array_get_idx(list, i), fields, FERRY_ARRAY_SIZE(fields),
+                                                &given[i], "/remote", i, errors);
+        if (errors->n)
+                return 0;
+        r = ranges_new(given, n, &body->remote, &bad, &why);
+        if (r > 0)
+                refuse_range(errors, r, bad, why);
+        body->spec.remote = body->remote;
+        return r < 0 ? r : 0;
+}
+
 int operation_body_read(const struct http_config *config, struct json_object *json, struct operation_body *body,
                         struct ferry_json_errors *errors)
 {
@@ -276,7 +316,8 @@ int operation_body_read(const struct http_config *config, struct json_object *js
         body->spec.kind = (enum ferry_kind)ferry_kind_from_name(raw.kind);
         body->spec.layout = (enum ferry_layout)ferry_layout_from_name(raw.layout);
         if (ferry_kind_is_passive((int)body->spec.kind))
-                body->spec.uses = (uint32_t)(raw.uses ? raw.uses : raw.readers);
+                body->spec.uses = raw.uses == UINT64_MAX ? OPERATION_USES_UNLIMITED
+                                                         : (uint32_t)(raw.uses ? raw.uses : raw.readers);
         if (raw.label)
                 (void)stpcpy(body->spec.label, raw.label);
         body->spec.ttl_ms = raw.ttl_ms;
@@ -291,6 +332,8 @@ int operation_body_read(const struct http_config *config, struct json_object *js
         if (raw.follow && !errors->n)
                 find_follow(config, raw.follow, body, errors);
         int error = decode_descriptors(config, raw.descriptors, body, errors);
+        if (!error && !errors->n && raw.remote)
+                error = decode_remote(raw.remote, body, errors);
         if (!error && !errors->n && raw.remote_metadata)
                 error = ferry_metadata_read(raw.remote_metadata, "/remote_metadata", &body->metadata, errors);
         return error < 0 ? error : errors->error;
@@ -303,6 +346,7 @@ void operation_body_clear(struct operation_body *body)
                 free((void *)body->slices[i].blocks);
         }
         free(body->slices);
+        free(body->remote);
         operation_unref(body->spec.follow);
         ferry_metadata_free(body->metadata);
         memset(body, 0, sizeof(*body));

@@ -13,6 +13,7 @@ struct json_object;
 /* The decoded body of POST /v1/operations. */
 struct operation_body {
         struct operation_spec spec;      /* its slices are the ones below */
+        struct ranges *remote;           /* owned; NULL = all of the offer */
         struct operation_slice *slices;  /* owned, with a reference on each region and its blocks */
         struct ferry_metadata *metadata; /* owned; NULL = passive, or remote_url */
         const char *remote_url;          /* of the JSON; NULL = passive, or remote_metadata */

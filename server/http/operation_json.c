@@ -8,6 +8,7 @@
 #include "carriers.h"
 #include "operations/operations.h"
 #include "problem.h"
+#include "wire/ranges.h"
 
 static void add_time(struct ferry_json_writer *writer, const char *key, uint64_t unix_ms)
 {
@@ -47,18 +48,33 @@ static void add_descriptors(struct ferry_json_writer *writer, const struct opera
         ferry_json_end_array(writer);
 }
 
+static void add_remote(struct ferry_json_writer *writer, const struct ranges *remote)
+{
+        ferry_json_open_array(writer, "remote");
+        for (size_t i = 0; i < remote->n; i++) {
+                ferry_json_begin_object(writer);
+                ferry_json_add_uint(writer, "offset", remote->list[i].range.offset);
+                ferry_json_add_uint(writer, "size", remote->list[i].range.size);
+                ferry_json_end_object(writer);
+        }
+        ferry_json_end_array(writer);
+}
+
 /* Adds the options that differ from the defaults. */
 static void add_options(struct ferry_json_writer *writer, const struct operation_view *view)
 {
         if (view->layout != FERRY_LAYOUT_PAIRWISE)
                 ferry_json_add_string(writer, "layout", ferry_layout_name((int)view->layout));
-        if (view->uses) {
+        if (view->uses == OPERATION_USES_UNLIMITED)
+                ferry_json_add_string(writer, "uses", "unlimited");
+        else if (view->uses)
                 ferry_json_add_uint(writer, "uses", view->uses);
+        if (view->uses)
                 ferry_json_add_uint(writer, "uses_done", view->uses_done);
-        }
         if (view->uses_declined)
                 ferry_json_add_uint(writer, "uses_declined", view->uses_declined);
-        if (view->uses && view->kind == FERRY_READABLE) { /* their older names */
+        if (view->uses && view->uses != OPERATION_USES_UNLIMITED &&
+            view->kind == FERRY_READABLE) { /* their older names */
                 ferry_json_add_uint(writer, "readers", view->uses);
                 ferry_json_add_uint(writer, "readers_done", view->uses_done);
         }
@@ -122,6 +138,8 @@ void operation_json_members(struct ferry_json_writer *writer, const struct opera
         ferry_json_add_uint(writer, "bytes_done", view->bytes_done);
         if (!view->brief)
                 add_descriptors(writer, view);
+        if (!view->brief && view->remote)
+                add_remote(writer, view->remote);
         add_options(writer, view);
         if (*view->request_id)
                 ferry_json_add_string(writer, "request_id", view->request_id);

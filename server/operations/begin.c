@@ -15,6 +15,14 @@ struct sizes {
         size_t count_at; /* 0 = each element is one piece */
 };
 
+/* What an active operation asks of an offer. */
+struct wanted {
+        enum ferry_kind kind;
+        enum ferry_layout layout;
+        const struct ranges *parts; /* NULL = all of it */
+        struct sizes sizes;
+};
+
 #define SIZES(list, length, type)                                                                                      \
         ((struct sizes){ (const char *)(list), sizeof(type), (length), offsetof(type, size), offsetof(type, count) })
 
@@ -61,16 +69,30 @@ static int check_pairs(const struct sizes *local, const struct sizes *remote, ch
         return 0;
 }
 
-static int check_sizes(enum ferry_layout layout, const struct sizes *local, const struct sizes *remote,
-                       char detail[OPERATION_DETAIL_SIZE])
+static int check_parts(const struct ranges *parts, uint64_t here, uint64_t there, char detail[OPERATION_DETAIL_SIZE])
 {
+        if (parts->total != here)
+                return refuse(detail, FERRY_E_SIZE_MISMATCH,
+                              "%llu bytes in the descriptors, %llu in the ranges of remote", (unsigned long long)here,
+                              (unsigned long long)parts->total);
+        if (parts->end > there)
+                return refuse(detail, FERRY_E_OUT_OF_BOUNDS, "A range of remote ends at byte %llu, the offer has %llu",
+                              (unsigned long long)parts->end, (unsigned long long)there);
+        return 0;
+}
+
+static int check_sizes(const struct wanted *wanted, const struct sizes *remote, char detail[OPERATION_DETAIL_SIZE])
+{
+        const struct sizes *local = &wanted->sizes;
         uint64_t here, there;
 
         if (!size_total(remote, &there))
                 return refuse(detail, FERRY_E_INVALID_METADATA, "The sizes in the metadata add up to more than exists");
         if (!size_total(local, &here))
                 return refuse(detail, FERRY_E_SIZE_MISMATCH, "The sizes here add up to more than exists");
-        if (layout == FERRY_LAYOUT_STREAM) {
+        if (wanted->parts)
+                return check_parts(wanted->parts, here, there, detail);
+        if (wanted->layout == FERRY_LAYOUT_STREAM) {
                 if (here == there)
                         return 0;
                 return refuse(detail, FERRY_E_SIZE_MISMATCH, "%llu bytes here, %llu in the metadata",
@@ -79,30 +101,36 @@ static int check_sizes(enum ferry_layout layout, const struct sizes *local, cons
         return check_pairs(local, remote, detail);
 }
 
-static int check(const struct operation_store *store, enum ferry_kind kind, enum ferry_layout layout,
-                 const struct sizes *local, const struct ferry_metadata *metadata, char detail[OPERATION_DETAIL_SIZE])
+static struct sizes sizes_of(const struct ferry_metadata *metadata)
 {
-        int wanted = kind == FERRY_READ ? FERRY_METADATA_READ : FERRY_METADATA_WRITE;
-        struct sizes remote = { (const char *)metadata->descriptors, sizeof(metadata->descriptors[0]),
-                                metadata->n_descriptors, offsetof(struct ferry_metadata_descriptor, size), 0 };
+        return (struct sizes){ (const char *)metadata->descriptors, sizeof(metadata->descriptors[0]),
+                               metadata->n_descriptors, offsetof(struct ferry_metadata_descriptor, size), 0 };
+}
+
+static int check(const struct wanted *wanted, const struct ferry_metadata *metadata, char detail[OPERATION_DETAIL_SIZE])
+{
+        const struct sizes remote = sizes_of(metadata);
+        const bool reads = wanted->kind == FERRY_READ;
 
         detail[0] = '\0';
-        if (metadata->operation_kind != wanted)
+        if (metadata->operation_kind != (reads ? FERRY_METADATA_READ : FERRY_METADATA_WRITE))
                 return refuse(detail, FERRY_E_KIND_MISMATCH, "A %s needs the metadata of a %s operation",
-                              kind == FERRY_READ ? "read" : "write", kind == FERRY_READ ? "readable" : "writable");
+                              reads ? "read" : "write", reads ? "readable" : "writable");
         if (metadata->expires_ms && metadata->expires_ms <= clock_unix_ms())
                 return refuse(detail, FERRY_E_METADATA_EXPIRED,
                               "The metadata expired %llu ms ago by the clock of this host",
                               (unsigned long long)(clock_unix_ms() - metadata->expires_ms));
-        return check_sizes(layout, local, &remote, detail);
+        return check_sizes(wanted, &remote, detail);
 }
 
 int operation_check(struct operation_store *store, const struct operation_spec *spec,
                     const struct ferry_metadata *metadata, char detail[OPERATION_DETAIL_SIZE])
 {
-        struct sizes local = SIZES(spec->slices, spec->n_slices, struct operation_slice);
+        const struct wanted wanted = { spec->kind, spec->layout, spec->remote,
+                                       SIZES(spec->slices, spec->n_slices, struct operation_slice) };
 
-        return check(store, spec->kind, spec->layout, &local, metadata, detail);
+        (void)store;
+        return check(&wanted, metadata, detail);
 }
 
 static void transfer_started(void *context)
@@ -142,7 +170,8 @@ static bool operation_may_begin(struct operation_store *store, struct operation 
         if (operation->begun) {
                 *ret_r = -EALREADY;
         } else if (!operation_terminal(operation)) {
-                operation_transfer_begin(operation->own, operation, metadata->epoch, metadata->worker);
+                operation_transfer_begin(operation->own, operation, operation->bytes_total, metadata->epoch,
+                                         metadata->worker);
                 if (deadline_arm(operation) < 0) {
                         operation_transfer_over(operation, FERRY_E_INTERNAL, "", &deferred);
                         (void)operation_unref(operation);
@@ -179,13 +208,16 @@ static void operation_was_started(struct operation_store *store, struct operatio
 int operation_begin(struct operation_store *store, struct operation *operation, const struct ferry_metadata *metadata,
                     bool may_run_inline, char detail[OPERATION_DETAIL_SIZE])
 {
-        struct sizes local = SIZES(operation->descriptors, operation->n_descriptors, struct operation_descriptor);
+        const struct wanted wanted = { operation->kind, operation->layout, operation->remote,
+                                       SIZES(operation->descriptors, operation->n_descriptors,
+                                             struct operation_descriptor) };
+        const struct sizes remote = sizes_of(metadata);
         struct engine_transfer transfer;
         int r;
 
         if (ferry_kind_is_passive((int)operation->kind))
                 return refuse(detail, -EINVAL, "A passive operation waits for its peer");
-        r = check(store, operation->kind, operation->layout, &local, metadata, detail);
+        r = check(&wanted, metadata, detail);
         if (r)
                 return r;
         if (!operation_may_begin(store, operation, metadata, &r))
@@ -201,6 +233,7 @@ int operation_begin(struct operation_store *store, struct operation *operation, 
                 .segments = operation->pins->segments,
                 .n_segments = operation->pins->n_segments,
                 .total = operation->bytes_total,
+                .remote = operation->remote,
                 .verify = operation->verify,
                 .carriers = operation->carriers,
                 .may_run_inline = may_run_inline,
@@ -212,6 +245,7 @@ int operation_begin(struct operation_store *store, struct operation *operation, 
                 .stopping = transfer_stopping,
                 .ended = operation_transfer_ended,
         };
+        (void)size_total(&remote, &transfer.remote_total);
         memcpy(transfer.key, metadata->key, sizeof(transfer.key));
         r = store->config.data_plane.transfer_start(store->config.data_plane.context, &transfer);
         explicit_bzero(transfer.key, sizeof(transfer.key));

@@ -29,7 +29,7 @@ static int claim_check(const struct operation *operation, const struct engine_cl
                 return refusal_of_terminal(operation);
         if (operation->cancel_requested || operation->store->draining)
                 return FERRY_E_CANCELLED_BY_PEER;
-        if (request->total != operation->bytes_total)
+        if (request->whole != operation->bytes_total || request->total > request->whole)
                 return FERRY_E_SIZE_MISMATCH;
         if (operation->stop_reason || operation_is_used_up(operation))
                 return FERRY_E_ALREADY_CLAIMED;
@@ -53,7 +53,7 @@ int operation_store_claim(void *context, const struct engine_claim_request *requ
         HASH_FIND(hh, store->by_id, &request->operation, sizeof(request->operation), operation);
         r = claim_check(operation, request);
         if (!r) {
-                operation_transfer_begin(transfer, operation, request->peer_epoch, request->peer_name);
+                operation_transfer_begin(transfer, operation, request->total, request->peer_epoch, request->peer_name);
                 if (deadline_arm(operation) < 0) {
                         operation->n_active--;
                         (void)operation_unref(operation);
@@ -86,13 +86,15 @@ static uint64_t descriptor_handle(uint64_t operation, size_t i)
         return ((mixed >> 30) << 18 | (uint64_t)i) + 1;
 }
 
+/* A stream has one descriptor, of all bytes, so that its metadata stay short however many pieces of memory it has. */
 static int metadata_new(const struct operation *operation, struct ferry_metadata **ret_metadata)
 {
+        const size_t n = operation->layout == FERRY_LAYOUT_STREAM ? 1 : operation->n_descriptors;
         struct ferry_metadata *metadata = calloc(1, sizeof(*metadata));
 
         if (!metadata)
                 return -ENOMEM;
-        metadata->descriptors = calloc(operation->n_descriptors, sizeof(metadata->descriptors[0]));
+        metadata->descriptors = calloc(n, sizeof(metadata->descriptors[0]));
         if (!metadata->descriptors) {
                 free(metadata);
                 return -ENOMEM;
@@ -103,13 +105,14 @@ static int metadata_new(const struct operation *operation, struct ferry_metadata
         metadata->epoch = operation->store->config.epoch;
         metadata->operation = operation->id;
         /* Upstream's shape has no pieces: a peer sees their total alone, so each side may cut it as it likes. */
-        metadata->n_descriptors = operation->n_descriptors;
-        for (size_t i = 0; i < operation->n_descriptors; i++) {
+        metadata->n_descriptors = n;
+        for (size_t i = 0; i < n; i++) {
                 struct ferry_metadata_descriptor *descriptor = &metadata->descriptors[i];
 
                 memcpy(descriptor->device, operation->descriptors[i].device, sizeof(operation->descriptors[i].device));
                 descriptor->ptr = descriptor_handle(operation->id, i);
-                descriptor->size = operation->descriptors[i].size * operation->descriptors[i].count;
+                descriptor->size = n == 1 ? operation->bytes_total
+                                          : operation->descriptors[i].size * operation->descriptors[i].count;
         }
         *ret_metadata = metadata;
         return 0;

@@ -17,9 +17,9 @@ enum { CONTENT_ENDS_MAX = 64, CONTENT_ENDS_EARLY = 8 };
 /* How many are remembered: of complete ones, and of those given up, which may come before their first request. */
 static uint32_t ends_max(const struct operation *operation)
 {
-        uint32_t uses = operation_uses_max(operation);
+        uint64_t uses = operation_uses_max(operation);
 
-        return CONTENT_ENDS_EARLY + (uses < CONTENT_ENDS_MAX ? uses : CONTENT_ENDS_MAX);
+        return CONTENT_ENDS_EARLY + (uint32_t)(uses < CONTENT_ENDS_MAX ? uses : CONTENT_ENDS_MAX);
 }
 
 /* With the lock held. NULL = its client has not ended it. */
@@ -97,7 +97,8 @@ static int claim_operation(struct content_transfer *transfer, const struct opera
                 .operation = operation->id,
                 .transfer = transfer->id ? transfer->id : random_id(),
                 .direction = operation->kind == FERRY_READABLE ? ENGINE_READ : ENGINE_WRITE,
-                .total = operation->bytes_total,
+                .total = content_transfer_total(transfer),
+                .whole = operation->bytes_total,
                 .peer_epoch = transfer->peer_epoch,
                 .peer_name = transfer->peer_name,
         };
@@ -123,6 +124,7 @@ static int transfer_begin_unlock(struct operation *operation, const struct opera
 
         *transfer = (struct content_transfer){ .operation = operation_ref(operation),
                                                .id = request->transfer,
+                                               .announced = request->announced,
                                                .transport = request->transport,
                                                .peer_epoch = request->peer_epoch,
                                                .references = 1 };
@@ -185,7 +187,10 @@ int operation_content_open(struct operation_store *store, struct operation *oper
         } else if (transfer->id && overlaps_open(transfer, request->first, request->first + request->size)) {
                 r = FERRY_E_ALREADY_CLAIMED;
                 content_unlock(store);
-        } else if (transfer->moved.n + transfer->n_parts >= CONTENT_RANGES_MAX) {
+        } else if (request->announced != transfer->announced) {
+                r = FERRY_E_SIZE_MISMATCH;
+                content_unlock(store);
+        } else if (!transfer->announced && transfer->moved.n + transfer->n_parts >= CONTENT_RANGES_MAX) {
                 r = FERRY_E_LIMIT_REACHED;
                 content_unlock(store);
         } else {
@@ -215,6 +220,15 @@ void content_fault(struct operation_content *part, int error)
         content_transfer_revoke_unlock(transfer, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED);
 }
 
+/* With the lock held: bytes [first, end) have moved. */
+static void note_moved(struct content_transfer *transfer, uint64_t first, uint64_t end)
+{
+        if (!transfer->announced)
+                content_ranges_add(&transfer->moved, first, end);
+        else if (end > first)
+                transfer->bytes += end - first;
+}
+
 /* Counts what was copied, up to part->position: stored bytes at once, sent ones when the range is closed. */
 static void content_copied(struct operation_content *part, uint64_t from)
 {
@@ -224,8 +238,8 @@ static void content_copied(struct operation_content *part, uint64_t from)
 
         content_lock(transfer->operation->store);
         if (stored && part->position > from)
-                content_ranges_add(&transfer->moved, from, part->position);
-        moved = stored ? transfer->moved.total : transfer->moved.total + (part->position - part->first);
+                note_moved(transfer, from, part->position);
+        moved = content_transfer_moved(transfer) + (stored ? 0 : part->position - part->first);
         if (moved > transfer->reported)
                 transfer->reported = moved;
         content_unlock(transfer->operation->store);
@@ -318,8 +332,7 @@ void operation_content_close(struct operation_content *part, bool sent)
          * stays open.
          */
         if (readable)
-                content_ranges_add(&transfer->moved, part->first,
-                                   sent || part->position < part->end ? part->position : part->end - 1);
+                note_moved(transfer, part->first, sent || part->position < part->end ? part->position : part->end - 1);
         content_transfer_end_due_unlock(transfer);
         content_lock(transfer->operation->store);
         content_transfer_arm(transfer);
@@ -378,7 +391,7 @@ uint64_t operation_content_stored(struct operation_store *store, struct operatio
         uint64_t stored = 0;
 
         store_lock(store);
-        if (operation->status == FERRY_COMPLETE)
+        if (operation->status == FERRY_COMPLETE && atomic_load(&operation->bytes_done) == operation->bytes_total)
                 stored = operation->bytes_total;
         store_unlock_plain(store);
         content_lock(store);
@@ -394,8 +407,8 @@ static bool every_byte(struct content_transfer *transfer)
         const struct operation_content *part;
 
         DL_FOREACH (transfer->parts, part)
-                content_ranges_add(&transfer->moved, part->first, part->position);
-        return transfer->moved.total == transfer->stream.total;
+                note_moved(transfer, part->first, part->position);
+        return content_transfer_moved(transfer) == content_transfer_total(transfer);
 }
 
 int operation_content_end(struct operation_store *store, struct operation *operation, const uint8_t *key, uint64_t id,

@@ -44,7 +44,7 @@ void content_transfer_note(const struct content_transfer *transfer, const struct
 void content_transfer_end_unlock(struct content_transfer *transfer, int error, const char *detail)
 {
         struct operation_store *store = transfer->operation->store;
-        struct engine_outcome outcome = { .error = error, .bytes = transfer->moved.total };
+        struct engine_outcome outcome = { .error = error, .bytes = content_transfer_moved(transfer) };
 
         if (outcome.bytes < transfer->reported)
                 outcome.bytes = transfer->reported;
@@ -109,7 +109,7 @@ static void on_idle(struct loop_timer *timer)
                 content_transfer_arm(transfer);
         } else if (!transfer->over && !transfer->parts && !transfer->n_connections && !transfer->copying) {
                 (void)snprintf(detail, sizeof(detail), "The HTTP client left after %" PRIu64 " of %" PRIu64 " bytes",
-                               transfer->moved.total, transfer->stream.total);
+                               content_transfer_moved(transfer), content_transfer_total(transfer));
                 content_transfer_end_unlock(transfer, FERRY_E_PEER_LOST, detail);
                 content_lock(store);
         }

@@ -19,19 +19,21 @@ struct content_transfer {
         char peer_name[FERRY_METADATA_NAME_SIZE]; /* "" = not known */
         struct engine_claim claim;                /* of the claim */
         struct stream stream;                     /* of memory that is pinned until over */
-        unsigned gpu;                             /* as operation_content_gpu */
-        unsigned references;             /* the operation's list, each open range, each connection, the timer */
+        uint64_t announced;  /* bytes that its client has said it moves, perhaps parts of the stream; 0 = it has not */
+        unsigned gpu;        /* as operation_content_gpu */
+        unsigned references; /* the operation's list, each open range, each connection, the timer */
         unsigned n_connections;          /* over which its client can ask for more */
         unsigned copying;                /* threads that touch the memory: the transfer cannot end meanwhile */
         struct operation_content *parts; /* open ranges */
         size_t n_parts;
-        struct content_ranges moved;
-        uint64_t reported;      /* the most that progress was reported */
-        int revoke_reason;      /* the error it ends with; 0 = not revoked */
-        int revoke_wire_reason; /* the error for the client */
-        const char *fault;      /* why memory could not be copied, which is the reason; NULL = another reason */
-        bool revoked_by_peer;   /* revoke_reason is its client's */
-        bool claimed;           /* claim, stream and gpu are valid */
+        struct content_ranges moved; /* unless announced */
+        uint64_t bytes;              /* moved, if announced; those that the client repeats count again */
+        uint64_t reported;           /* the most that progress was reported */
+        int revoke_reason;           /* the error it ends with; 0 = not revoked */
+        int revoke_wire_reason;      /* the error for the client */
+        const char *fault;           /* why memory could not be copied, which is the reason; NULL = another reason */
+        bool revoked_by_peer;        /* revoke_reason is its client's */
+        bool claimed;                /* claim, stream and gpu are valid */
         bool over;
         bool timed;         /* the timer is armed, or its callback is about to run */
         uint64_t absent_us; /* when the client is lost; of CLOCK_MONOTONIC; valid while timed */
@@ -43,6 +45,21 @@ struct operation_content {
         struct content_transfer *transfer;     /* a reference */
         uint64_t first, position, end;
 };
+
+/* Bytes that it moves. */
+static inline uint64_t content_transfer_total(const struct content_transfer *transfer)
+{
+        return transfer->announced ? transfer->announced : transfer->operation->bytes_total;
+}
+
+/* Bytes that have moved. Announced parts may be too many to remember: their client says when it has all of them. */
+static inline uint64_t content_transfer_moved(const struct content_transfer *transfer)
+{
+        const uint64_t bytes = transfer->announced ? transfer->bytes : transfer->moved.total;
+        const uint64_t total = content_transfer_total(transfer);
+
+        return bytes < total ? bytes : total;
+}
 
 static inline void content_lock(struct operation_store *store)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "operations_internal.h"
@@ -21,7 +22,7 @@ static bool spec_valid(const struct operation_limits *limits, const struct opera
         if ((unsigned)spec->kind >= FERRY_KIND_COUNT || (unsigned)spec->layout >= FERRY_LAYOUT_COUNT)
                 return false;
         passive = ferry_kind_is_passive((int)spec->kind);
-        if (spec->uses && (!passive || spec->uses > limits->uses_max))
+        if (spec->uses && (!passive || (spec->uses > limits->uses_max && spec->uses != OPERATION_USES_UNLIMITED)))
                 return false;
         if (spec->ttl_ms && (!passive || spec->ttl_ms > limits->ttl_ms_max))
                 return false;
@@ -29,7 +30,7 @@ static bool spec_valid(const struct operation_limits *limits, const struct opera
                 return false;
         if (spec->timeout_ms && (passive || spec->timeout_ms > limits->timeout_ms_max))
                 return false;
-        if ((spec->verify || spec->carriers) && passive)
+        if ((spec->verify || spec->carriers || spec->remote) && passive)
                 return false;
         if ((spec->follow && spec->kind != FERRY_READABLE) || (spec->relay && spec->kind != FERRY_READ))
                 return false;
@@ -163,6 +164,11 @@ static int operation_new(struct operation_store *store, const struct operation_s
         operation->created_unix_ms = clock_unix_ms();
         operation->timer.fired = on_deadline;
         operation_describe(operation, spec->slices);
+        if (spec->remote) {
+                operation->remote = ranges_copy(spec->remote);
+                if (!operation->remote)
+                        return -ENOMEM;
+        }
         if (spec->follow) {
                 r = follow_map_new(operation, spec->follow, detail);
                 if (r)
@@ -216,10 +222,15 @@ int operation_create(struct operation_store *store, const struct operation_spec 
         detail[0] = '\0';
         if (!spec_valid(&store->config.limits, spec, &total, &pieces))
                 return FERRY_E_INVALID_PARAMETER;
+        if (spec->remote && spec->remote->total != total) {
+                (void)snprintf(detail, OPERATION_DETAIL_SIZE, "%llu bytes in the ranges, %llu in the descriptors",
+                               (unsigned long long)spec->remote->total, (unsigned long long)total);
+                return FERRY_E_SIZE_MISMATCH;
+        }
         r = operation_new(store, spec, total, &operation, detail);
         if (r)
                 return r;
-        operation->n_pieces = pieces;
+        operation->n_pieces = pieces + (spec->remote ? spec->remote->n : 0);
         store_lock(store);
         if (operation->ttl_created_ms)
                 deadline_expire_after(operation, operation->ttl_created_ms);
@@ -268,6 +279,7 @@ void operation_get_view(struct operation_store *store, struct operation *operati
                 .created_unix_ms = operation->created_unix_ms,
                 .descriptors = operation->descriptors,
                 .n_descriptors = operation->n_descriptors,
+                .remote = operation->remote,
         };
         store_lock(store);
         v->status = operation->status;
@@ -276,7 +288,7 @@ void operation_get_view(struct operation_store *store, struct operation *operati
         v->cancel_requested = operation->cancel_requested && !v->done;
         v->revision = operation->revision;
         v->peer = operation->peer;
-        v->bytes_done = v->status == FERRY_COMPLETE ? v->bytes_total : atomic_load(&operation->bytes_done);
+        v->bytes_done = atomic_load(&operation->bytes_done);
         v->uses_done = operation->uses ? operation->n_completed : 0;
         v->uses_declined = operation->n_declined;
         v->ttl_ms = operation->ttl_ms;

@@ -3,9 +3,10 @@
 
 #include "operations_internal.h"
 
-void operation_transfer_begin(struct operation_transfer *transfer, struct operation *operation, uint64_t peer_epoch,
-                              const char *peer_name)
+void operation_transfer_begin(struct operation_transfer *transfer, struct operation *operation, uint64_t total,
+                              uint64_t peer_epoch, const char *peer_name)
 {
+        transfer->total = total;
         transfer->peer.epoch = peer_epoch;
         (void)text_copy(transfer->peer.worker, sizeof(transfer->peer.worker), peer_name);
         operation->peer = transfer->peer;
@@ -47,8 +48,8 @@ void operation_transfer_progress(void *context, uint64_t bytes)
         struct deferred_actions deferred = { 0 };
         uint64_t now;
 
-        if (bytes > operation->bytes_total)
-                bytes = operation->bytes_total;
+        if (bytes > transfer->total)
+                bytes = transfer->total;
         now = clock_now_us();
         atomic_store_explicit(&operation->moved_us, now, memory_order_relaxed);
         if (!count_moved(transfer, bytes, now) || now < atomic_load(&operation->bumped_us) + OPERATION_PROGRESS_US)
@@ -64,13 +65,11 @@ void operation_transfer_progress(void *context, uint64_t bytes)
 void operation_transfer_over(struct operation *operation, int error, const char *detail,
                              struct deferred_actions *deferred)
 {
-        uint32_t places = operation_uses_max(operation);
+        const uint64_t places = operation_uses_max(operation);
 
         operation->n_active--;
-        if (!error) {
+        if (!error)
                 operation->n_completed++;
-                atomic_store(&operation->bytes_done, operation->bytes_total);
-        }
         if (places == 1) {
                 operation_finish(operation, error, detail, deferred);
                 return;
@@ -121,7 +120,7 @@ void operation_transfer_ended(void *context, const struct engine_outcome *outcom
         operation_transfer_log(transfer, outcome);
         store_lock(store);
         store_tell_started(operation); /* a start before its end */
-        (void)count_moved(transfer, outcome->bytes, clock_now_us());
+        (void)count_moved(transfer, outcome->error ? outcome->bytes : transfer->total, clock_now_us());
         if (outcome->transport[0])
                 memcpy(operation->transport, outcome->transport, sizeof(outcome->transport));
         operation->connect_us = outcome->connect_us;

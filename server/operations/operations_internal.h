@@ -23,6 +23,7 @@
 #include "base/util.h"
 #include "memory/region.h"
 #include "operations/operations.h"
+#include "wire/ranges.h"
 
 #define OPERATION_NEVER UINT64_MAX
 #define OPERATION_PROGRESS_US UINT64_C(100000) /* shortest time between two revisions by progress */
@@ -67,6 +68,7 @@ struct throughput {
 struct operation_transfer {
         struct operation *operation;
         struct operation_peer peer;
+        uint64_t total; /* bytes to move; of an offer, perhaps only parts of it */
         _Atomic uint64_t bytes;
 };
 
@@ -88,7 +90,8 @@ struct operation {
         const char *label, *request_id; /* in the operation's own memory; "" = none */
         struct operation_transfer *own; /* in the same memory; of active ones */
         uint64_t bytes_total;
-        size_t n_pieces; /* of its descriptors */
+        size_t n_pieces;       /* of its descriptors and of remote */
+        struct ranges *remote; /* owned; NULL = all of the offer */
         uint64_t ttl_created_ms, renew_max_ms;
         uint64_t timeout_ms;
         uint64_t created_us, created_unix_ms;
@@ -118,7 +121,7 @@ struct operation {
         bool starting;   /* active: the data plane does not have the transfer yet, so it cannot cancel it */
         int stop_reason; /* why the data plane was (or will be) told to end the transfers; 0 = it was not */
         uint32_t n_active;
-        uint32_t n_completed;
+        uint64_t n_completed;
         uint32_t n_declined;       /* of several uses */
         struct declined *declined; /* by which transfers; owned; NULL = none */
         uint64_t revision;
@@ -170,8 +173,10 @@ static inline const char *operation_detail(const struct operation *operation)
 }
 
 /* How many transfers the operation serves. */
-static inline uint32_t operation_uses_max(const struct operation *operation)
+static inline uint64_t operation_uses_max(const struct operation *operation)
 {
+        if (operation->uses == OPERATION_USES_UNLIMITED)
+                return UINT64_MAX;
         return operation->uses > 1 ? operation->uses : 1;
 }
 
@@ -401,9 +406,9 @@ uint64_t follow_request_max(void *transfer);
 void operation_transfer_progress(void *transfer, uint64_t bytes);
 void operation_transfer_ended(void *transfer, const struct engine_outcome *outcome);
 
-/* With the lock held: a transfer starts. peer_name NULL = not known. */
-void operation_transfer_begin(struct operation_transfer *transfer, struct operation *operation, uint64_t peer_epoch,
-                              const char *peer_name);
+/* With the lock held: a transfer of total bytes starts. peer_name NULL = not known. */
+void operation_transfer_begin(struct operation_transfer *transfer, struct operation *operation, uint64_t total,
+                              uint64_t peer_epoch, const char *peer_name);
 
 /* With the lock held: a transfer has ended; error 0 = it moved every byte. */
 void operation_transfer_over(struct operation *operation, int error, const char *detail,

@@ -50,6 +50,7 @@ struct operation *operation_unref(struct operation *operation)
                 operation_pins_unuse(operation->pins);
         operation->pins = operation_pins_free(operation->pins);
         follow_free(operation->follow);
+        free(operation->remote);
         store_unref(operation->store);
         free(operation->detail);
         free(operation->content_ends);

@@ -26,6 +26,17 @@ static bool is_moved(struct http_lane *lane, int error)
 
 /* ---- the request ---- */
 
+/* Where the next and the last byte of the range are in the offer. */
+static uint64_t next_place(const struct http_lane *lane)
+{
+        return lane->place + (lane->position - lane->first);
+}
+
+static uint64_t last_place(const struct http_lane *lane)
+{
+        return lane->place + (lane->end - lane->first) - 1;
+}
+
 static bool headers_make(struct http_lane *lane)
 {
         struct http_transfer *transfer = lane->transfer;
@@ -47,10 +58,12 @@ static bool headers_make(struct http_lane *lane)
                 (void)snprintf(error, sizeof(error), "Ferry-Error: %s", ferry_error_code(transfer->error));
                 return !transfer->error || ferry_header_add(headers, error);
         }
+        if (!ferry_header_add(headers, transfer->bytes_header))
+                return false;
         if (transfer->spec.direction == ENGINE_READ)
                 return !transfer->spec.verify || ferry_header_add(headers, "Want-Content-Digest: xxh3=10");
-        (void)snprintf(range, sizeof(range), "Content-Range: bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, lane->first,
-                       lane->end - 1, transfer->stream.total);
+        (void)snprintf(range, sizeof(range), "Content-Range: bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, lane->place,
+                       last_place(lane), engine_transfer_whole(&transfer->spec));
         if (!ferry_header_add(headers, range) || !ferry_header_add(headers, "Content-Type: application/octet-stream"))
                 return false;
         if (!transfer->spec.verify)
@@ -76,7 +89,7 @@ static bool set_method(struct http_lane *lane)
                 return curl_easy_setopt(curl, CURLOPT_UPLOAD, 1L) == CURLE_OK &&
                        curl_easy_setopt(curl, CURLOPT_INFILESIZE_LARGE, (curl_off_t)(lane->end - lane->first)) ==
                                CURLE_OK;
-        (void)snprintf(range, sizeof(range), "%" PRIu64 "-%" PRIu64, lane->position, lane->end - 1);
+        (void)snprintf(range, sizeof(range), "%" PRIu64 "-%" PRIu64, next_place(lane), last_place(lane));
         return curl_easy_setopt(curl, CURLOPT_RANGE, range) == CURLE_OK;
 }
 
@@ -116,8 +129,8 @@ long lane_status(const struct http_lane *lane)
 static bool is_range_asked_for(const struct http_lane *lane, const char *value, size_t size)
 {
         char range[64];
-        size_t length =
-                (size_t)snprintf(range, sizeof(range), "bytes %" PRIu64 "-%" PRIu64 "/", lane->position, lane->end - 1);
+        size_t length = (size_t)snprintf(range, sizeof(range), "bytes %" PRIu64 "-%" PRIu64 "/", next_place(lane),
+                                         last_place(lane));
 
         for (; size > 0 && (*value == ' ' || *value == '\t'); size--)
                 value++;
@@ -224,6 +237,7 @@ int lane_classify(const struct http_lane *lane, long status, char detail[EASY_DE
         case FERRY_E_DECLINED:
         case FERRY_E_KIND_MISMATCH:
         case FERRY_E_CHECKSUM_MISMATCH:
+        case FERRY_E_SIZE_MISMATCH:
                 return error;
         case FERRY_E_NOT_FOUND:
                 return FERRY_E_STALE_METADATA;

@@ -24,7 +24,8 @@ struct http_lane {
         bool busy;                             /* its handle is in the multi handle */
         bool waiting;                          /* it retries the range at transfer->retry_us */
         bool closing;                          /* the request is the DELETE */
-        uint64_t first, position, end;
+        uint64_t first, position, end;         /* of the range; the first byte is at place of the offer */
+        uint64_t place;
         bool in_range;     /* the answer is of the range that was asked for */
         const char *fault; /* why the bytes of the request could not be moved; NULL = none */
         bool has_digest;
@@ -40,7 +41,7 @@ struct http_transfer {
         struct http_transfer *live_prev, *live_next; /* with stop_reason, guarded by the peers' lock */
         int stop_reason;                             /* why the transfer is to end; 0 = it is not */
         struct engine_transfer spec;                 /* as given to http_transfer_new; its key is wiped */
-        char key_header[64 + 44], transfer_header[48];
+        char key_header[64 + 44], transfer_header[48], bytes_header[64];
         struct easy_multi *multi;
         struct stream stream;
         uint64_t next_offset; /* first byte that no lane has taken */

@@ -2,6 +2,7 @@
 #include "http_transfer.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -12,6 +13,7 @@
 #include "base/clock.h"
 #include "base/space.h"
 #include "base/util.h"
+#include "wire/ranges.h"
 
 enum {
         FIRST_PART = 1 << 20, /* of the range that claims; the other connections wait for it */
@@ -77,13 +79,18 @@ static void lane_close(struct http_lane *lane)
         lane_start(lane);
 }
 
-/* Bytes of the next range. For a followed read it is small: with verify no byte is passed on before the range ends. */
+/* Bytes of the next range, which ends where its range of the offer does. For a followed read it is small: with verify
+ * no byte is passed on before the range ends. */
 static uint64_t part_size(const struct http_transfer *transfer)
 {
         const struct engine_transfer *spec = &transfer->spec;
         uint64_t part = transfer->claimed ? PART : FIRST_PART, left = transfer->stream.total - transfer->next_offset;
-        uint64_t most = spec->request_max ? spec->request_max(spec->context) : UINT64_MAX;
+        uint64_t most = spec->request_max ? spec->request_max(spec->context) : UINT64_MAX, run;
 
+        if (!left)
+                return 0;
+        (void)ranges_place(spec->remote, transfer->next_offset, &run);
+        left = run < left ? run : left;
         part = part < most ? part : most;
         return part < left ? part : left;
 }
@@ -95,7 +102,7 @@ static void http_transfer_fill(struct http_transfer *transfer)
 
         for (size_t i = 0; i < transfer->n_lanes && !transfer->ended; i++) {
                 struct http_lane *lane = &transfer->lanes[i];
-                uint64_t size = part_size(transfer);
+                uint64_t size = part_size(transfer), run;
 
                 if (lane->busy || lane->waiting || !size || (!transfer->claimed && i)) {
                         any |= lane->busy || lane->waiting;
@@ -103,6 +110,7 @@ static void http_transfer_fill(struct http_transfer *transfer)
                 }
                 lane->first = lane->position = transfer->next_offset;
                 lane->end = lane->first + size;
+                lane->place = ranges_place(transfer->spec.remote, lane->first, &run);
                 transfer->next_offset = lane->end;
                 any = true;
                 lane_start(lane);
@@ -272,7 +280,8 @@ void http_transfer_start(struct http_transfer *transfer, struct easy_multi *mult
 static int lanes_prepare(struct http_transfer *transfer, const struct easy_settings *settings, const char *url,
                          char *detail, size_t detail_size)
 {
-        uint64_t parts = 1 + (transfer->stream.total + PART - 1) / PART;
+        const struct ranges *remote = transfer->spec.remote;
+        uint64_t parts = 1 + (transfer->stream.total + PART - 1) / PART + (remote ? remote->n - 1 : 0);
         int r;
 
         for (size_t i = 0; i < HTTP_LANES && i < parts; i++) {
@@ -327,6 +336,8 @@ int http_transfer_new(const struct easy_settings *settings, const struct engine_
         explicit_bzero(key, sizeof(key));
         ferry_id_format("xfr_", random_id(), id);
         (void)snprintf(transfer->transfer_header, sizeof(transfer->transfer_header), "Ferry-Transfer: %s", id);
+        (void)snprintf(transfer->bytes_header, sizeof(transfer->bytes_header), "Ferry-Bytes: %" PRIu64 "/%" PRIu64,
+                       transfer->stream.total, engine_transfer_whole(&transfer->spec));
         r = lanes_prepare(transfer, settings, url, detail, detail_size);
         if (r)
                 return r;

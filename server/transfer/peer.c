@@ -86,7 +86,7 @@ static void hello_sent(struct message *message, enum message_result result)
 }
 
 struct message *peer_message_new(struct peer *peer, const struct wire_header *header, const struct stream *stream,
-                                 void *owner)
+                                 uint64_t offset, void *owner)
 {
         struct message *message = message_new(peer->link->transport);
 
@@ -94,7 +94,7 @@ struct message *peer_message_new(struct peer *peer, const struct wire_header *he
                 return NULL;
         message->header = *header;
         message->stream = stream;
-        message->offset = header->offset;
+        message->offset = offset;
         message->length = header->length;
         message->verify = (header->flags & WIRE_VERIFY) != 0;
         message->owner = owner;
@@ -139,6 +139,8 @@ void peer_answer(struct peer *peer, const struct wire_header *request, enum wire
                 .offset = request->offset,
                 .length = request->length,
                 .total = request->total,
+                .place = request->place,
+                .whole = request->whole,
         };
 
         peer_send(peer, &h);

@@ -70,11 +70,11 @@ static inline bool peer_is_usable(const struct peer *peer)
 }
 
 /*
- * Makes the message that sends or receives the header's bytes [offset, offset + length) of stream, for a transfer.
+ * Makes the message of a transfer that sends or receives the header's bytes, which are those of stream from offset on.
  * NULL: no memory.
  */
 struct message *peer_message_new(struct peer *peer, const struct wire_header *header, const struct stream *stream,
-                                 void *owner);
+                                 uint64_t offset, void *owner);
 /* Sends a header without payload. */
 void peer_send(struct peer *peer, const struct wire_header *header);
 /* Answers a request with a header alone. status: 0 or FERRY_E_*. */

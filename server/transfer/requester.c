@@ -327,7 +327,9 @@ static void move(struct requester *r)
         if (r->next < r->spec.total) {
                 bool at_once = r->next == 0 && r->spec.total <= WIRE_INLINE_MAX; /* inline in one message */
 
-                if ((!at_once || !requester_request_next(r)) && !r->error)
+                if (at_once && requester_request_next(r) && r->next == r->spec.total)
+                        return;
+                if (!r->error)
                         requester_enqueue(r);
         } else if (r->done == r->spec.total) {
                 requester_set_state(r, REQUESTER_FINISHING);

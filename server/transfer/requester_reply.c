@@ -141,7 +141,7 @@ static bool data_begins(struct message *message)
 static void receive(struct requester *r, struct chunk *chunk, const struct wire_header *h, struct payload *payload)
 {
         struct link *link = r->peer->link;
-        struct message *message = peer_message_new(r->peer, h, &r->stream, r);
+        struct message *message = peer_message_new(r->peer, h, &r->stream, h->offset, r);
 
         if (!message) {
                 requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "engine_internal.h"
 #include "requester.h"
+#include "wire/ranges.h"
 
 /* ---- READ ---- */
 
@@ -20,10 +21,12 @@ static struct wire_header request_header(const struct requester *r, const struct
 {
         bool write = r->spec.direction == ENGINE_WRITE;
         struct wire_header h = requester_header(r, write ? WIRE_WRITE : WIRE_READ);
+        uint64_t run;
 
         h.seq = chunk->seq;
         h.offset = offset;
         h.length = length;
+        h.place = ranges_place(r->spec.remote, offset, &run);
         if (r->spec.verify)
                 h.flags |= WIRE_VERIFY;
         /* A READ is final only if its data come inline, so that its memory is not touched afterwards. */
@@ -48,11 +51,20 @@ static struct chunk *take_chunk(struct requester *r, uint64_t length)
         return chunk;
 }
 
+/* The most bytes that the next request may name: a chunk ends where its range of the offer does. */
+static uint64_t wanted_size(const struct requester *r)
+{
+        struct link *link = r->peer->link;
+        uint64_t left = r->spec.total - r->next, run;
+
+        (void)ranges_place(r->spec.remote, r->next, &run);
+        return link->transport->ops->request_size(link, &r->stream, r->next, run < left ? run : left);
+}
+
 /* The size of the next READ. */
 static uint64_t read_size(const struct requester *r)
 {
-        struct link *link = r->peer->link;
-        uint64_t length = link->transport->ops->request_size(link, &r->stream, r->next, r->spec.total - r->next);
+        uint64_t length = wanted_size(r);
         uint64_t most = r->spec.request_max ? r->spec.request_max(r->spec.context) : length;
 
         return length < most ? length : most;
@@ -113,7 +125,7 @@ static void write_sent(struct message *message, enum message_result result)
 static bool send_part(struct requester *r, struct chunk *chunk, uint64_t offset, uint64_t length, bool force_inline)
 {
         const struct wire_header header = request_header(r, chunk, offset, length);
-        struct message *message = peer_message_new(r->peer, &header, &r->stream, r);
+        struct message *message = peer_message_new(r->peer, &header, &r->stream, offset, r);
 
         if (!message) {
                 requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
@@ -158,8 +170,7 @@ static bool ask_write(struct requester *r)
 {
         struct link *link = r->peer->link;
         const struct transport_ops *ops = link->transport->ops;
-        uint64_t wanted = ops->request_size(link, &r->stream, r->next, r->spec.total - r->next);
-        uint64_t size = write_size(r, wanted), part;
+        uint64_t size = write_size(r, wanted_size(r)), part;
         struct chunk *chunk = size > 0 ? take_chunk(r, size) : NULL;
 
         if (!chunk)

@@ -61,6 +61,7 @@ struct wire_header requester_header(const struct requester *r, enum wire_type ty
                 .operation = r->spec.remote_operation,
                 .transfer = r->spec.id,
                 .total = r->spec.total,
+                .whole = engine_transfer_whole(&r->spec),
         };
 
         memcpy(h.key, r->spec.key, sizeof(h.key));

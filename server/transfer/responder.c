@@ -58,7 +58,7 @@ static void answer_late_done(struct peer *peer, const struct wire_header *h)
 }
 
 /*
- * Whether the requester can have all bytes: all are stored, or could be read. A requester that got them in one message
+ * Whether the requester can have all bytes: all are stored, or were sent. A requester that got them in one message
  * is complete, even if the followed read fails now.
  */
 static bool has_all(const struct responder *r)
@@ -66,8 +66,8 @@ static bool has_all(const struct responder *r)
         if (r->state == RESPONDER_COMPLETE || r->state == RESPONDER_SERVED)
                 return true;
         if (r->direction == ENGINE_WRITE)
-                return r->bytes == r->stream.total;
-        return !r->claim.available || r->claim.available(r->claim.context, 0, r->stream.total) == r->stream.total;
+                return r->bytes == r->total;
+        return r->answered >= r->total;
 }
 
 void responder_on_done(struct peer *peer, const struct wire_header *h, struct payload *payload)
@@ -89,14 +89,14 @@ void responder_on_done(struct peer *peer, const struct wire_header *h, struct pa
         if (h->status != 0) {
                 responder_fail(r, engine_error_of_peer(h->status), FERRY_E_TRANSFER_FAILED,
                                "the peer ended the transfer");
-        } else if (h->length != r->stream.total || !has_all(r)) {
+        } else if (h->length != r->total || !has_all(r)) {
                 responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_SIZE_MISMATCH,
                                "the peer reported completion before all bytes had moved");
         } else if (r->error == 0 || r->state == RESPONDER_SERVED) {
                 /* The reader has every byte, whatever the results of the sends; a cancel meanwhile was too late. */
                 r->error = r->wire_error = 0;
                 r->detail[0] = '\0';
-                r->bytes = r->stream.total;
+                r->bytes = r->total;
                 responder_set_state(r, RESPONDER_COMPLETE);
         }
         if (r->state == RESPONDER_SERVED)

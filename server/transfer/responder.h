@@ -27,7 +27,7 @@ enum responder_state {
 struct responder_read {
         uint32_t seq;
         bool verify;
-        uint64_t offset, length, sent;
+        uint64_t offset, place, length, sent;
 };
 
 struct responder {
@@ -38,11 +38,13 @@ struct responder {
         enum engine_direction direction;
         uint8_t key[FERRY_KEY_SIZE];
         struct engine_claim claim;
-        struct stream stream;
-        uint64_t bytes;    /* moved, as far as the responder knows */
-        uint64_t copying;  /* bytes in place of unfinished receives, not yet in bytes */
-        uint64_t reported; /* the most that progress was reported, perhaps of bytes that did not count in the end */
-        uint32_t part_seq; /* of the WRITE whose parts [part_start, part_end) are in place */
+        struct stream stream; /* of all of the offer */
+        uint64_t total;       /* bytes of the transfer; at most those of the stream */
+        uint64_t answered;    /* bytes of READs that were sent, or are being sent */
+        uint64_t bytes;       /* moved, as far as the responder knows */
+        uint64_t copying;     /* bytes in place of unfinished receives, not yet in bytes */
+        uint64_t reported;    /* the most that progress was reported, perhaps of bytes that did not count in the end */
+        uint32_t part_seq;    /* of the WRITE whose parts [part_start, part_end) are in place */
         uint64_t part_start, part_end; /* part_end 0 = none */
         unsigned in_flight;            /* sends and receives whose memory a transport may touch */
         unsigned n_receives;           /* WRITEs whose bytes a transport fetches, or will */

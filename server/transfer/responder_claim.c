@@ -20,6 +20,7 @@ static int claim(struct peer *peer, const struct wire_header *h, struct responde
                 .transfer = h->transfer,
                 .direction = direction_of(h),
                 .total = h->total,
+                .whole = h->whole,
                 .peer_epoch = h->from_epoch,
                 .peer_name = peer->contact && peer->contact->epoch == h->from_epoch ? peer->contact->name : NULL,
         };
@@ -47,6 +48,7 @@ static int claim(struct peer *peer, const struct wire_header *h, struct responde
         r->operation = h->operation;
         r->peer_epoch = h->from_epoch;
         r->direction = request.direction;
+        r->total = h->total;
         memcpy(r->key, h->key, sizeof(r->key));
         HASH_ADD(hh, engine->responders_by_transfer, transfer, sizeof(r->transfer), r);
         DL_APPEND2(peer->responders, r, peer_prev, peer_next);
@@ -81,7 +83,7 @@ int responder_claim(struct peer *peer, const struct wire_header *h, struct respo
                 return FERRY_E_PEER_LOST; /* the requester has lost the link of its claim, and tries another one */
         if (r->direction != direction_of(h))
                 return FERRY_E_KIND_MISMATCH;
-        if (h->total != r->stream.total)
+        if (h->total != r->total || h->whole != r->stream.total)
                 return FERRY_E_SIZE_MISMATCH;
         if (r->error)
                 return r->wire_error;

@@ -27,32 +27,34 @@ static bool data_wanted(struct message *message)
         return r->error == 0;
 }
 
-/* Sends a READ's bytes, or a part of them. */
-static void send_data(struct responder *r, const struct responder_read *read, uint64_t offset, uint64_t length,
+/* Sends length of a READ's bytes, from its byte at on. */
+static void send_data(struct responder *r, const struct responder_read *read, uint64_t at, uint64_t length,
                       bool force_inline)
 {
         struct wire_header header = responder_header(r, WIRE_DATA);
         struct message *message;
 
         header.seq = read->seq;
-        header.offset = offset;
+        header.offset = read->offset + at;
+        header.place = read->place + at;
         header.length = length;
         if (read->verify)
                 header.flags |= WIRE_VERIFY;
-        if (length == r->stream.total && length <= WIRE_INLINE_MAX)
+        if (length == r->total && length <= WIRE_INLINE_MAX)
                 header.flags |= WIRE_FINAL;
-        message = peer_message_new(r->peer, &header, &r->stream, r);
+        message = peer_message_new(r->peer, &header, &r->stream, header.place, r);
         if (!message) {
                 responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
                 return;
         }
         if (read->verify && !r->stream.off_host)
-                (void)stream_checksum(&r->stream, offset, length, &message->header.checksum);
+                (void)stream_checksum(&r->stream, header.place, length, &message->header.checksum);
         if (header.flags & WIRE_FINAL)
                 responder_set_state(r, RESPONDER_SERVED);
         message->force_inline = force_inline;
         message->begin = data_wanted;
         message->done = data_sent;
+        r->answered += length;
         responder_sends(r, length);
         r->peer->link->transport->ops->send(r->peer->link, message);
 }
@@ -62,7 +64,7 @@ static uint64_t ready_bytes(const struct responder *r, const struct responder_re
 {
         uint64_t left = read->length - read->sent;
 
-        return r->claim.available ? r->claim.available(r->claim.context, read->offset + read->sent, left) : left;
+        return r->claim.available ? r->claim.available(r->claim.context, read->place + read->sent, left) : left;
 }
 
 /* Whether the transport has as many messages of it as a requester may ask for. */
@@ -88,10 +90,10 @@ static void answer_reads(struct responder *r)
                 responder_set_held(r, part == 0);
                 if (part == 0)
                         return;
-                part = ops->fit(link, &r->stream, read->offset + read->sent, part, &force_inline);
+                part = ops->fit(link, &r->stream, read->place + read->sent, part, &force_inline);
                 if (part == 0)
                         return;
-                send_data(r, read, read->offset + read->sent, part, force_inline);
+                send_data(r, read, read->sent, part, force_inline);
                 read->sent += part;
                 if (read->sent < read->length || r->error)
                         continue; /* a part of it is sent, or sending it has failed */
@@ -147,6 +149,7 @@ void responder_on_read(struct peer *peer, const struct wire_header *h, struct pa
                 .seq = h->seq,
                 .verify = (h->flags & WIRE_VERIFY) != 0,
                 .offset = h->offset,
+                .place = h->place,
                 .length = h->length,
         };
         struct responder *r = NULL;
@@ -159,5 +162,5 @@ void responder_on_read(struct peer *peer, const struct wire_header *h, struct pa
         if (h->length > WIRE_INLINE_MAX || r->n_reads > 0 || is_full(r) || r->claim.available)
                 queue_read(r, &read);
         else
-                send_data(r, &read, h->offset, h->length, false);
+                send_data(r, &read, 0, h->length, false);
 }

@@ -62,7 +62,8 @@ struct wire_header responder_header(const struct responder *r, enum wire_type ty
                 .from_epoch = r->peer->engine->epoch,
                 .operation = r->operation,
                 .transfer = r->transfer,
-                .total = r->stream.total,
+                .total = r->total,
+                .whole = r->stream.total,
         };
 }
 
@@ -80,8 +81,8 @@ void responder_report_progress(struct responder *r)
 {
         uint64_t bytes = r->bytes + r->copying;
 
-        if (bytes > r->stream.total)
-                bytes = r->stream.total;
+        if (bytes > r->total)
+                bytes = r->total;
         if (bytes > r->reported)
                 r->reported = bytes;
         r->claim.progress(r->claim.context, bytes);
@@ -90,8 +91,8 @@ void responder_report_progress(struct responder *r)
 void responder_add_progress(struct responder *r, uint64_t bytes)
 {
         r->bytes += bytes;
-        if (r->bytes > r->stream.total)
-                r->bytes = r->stream.total;
+        if (r->bytes > r->total)
+                r->bytes = r->total;
         peer_note_moved(r->peer, bytes);
         responder_report_progress(r);
 }

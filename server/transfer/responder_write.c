@@ -23,7 +23,7 @@ static void stored(struct responder *r, const struct wire_header *write, uint64_
         struct wire_header ack = responder_header(r, WIRE_ACK);
 
         if ((write->flags & WIRE_VERIFY) && !r->stream.off_host)
-                (void)stream_checksum(&r->stream, write->offset, write->length, &checksum);
+                (void)stream_checksum(&r->stream, write->place, write->length, &checksum);
         ack.seq = write->seq;
         ack.offset = follow_parts(r, write);
         ack.length = write->offset + write->length - ack.offset;
@@ -34,7 +34,7 @@ static void stored(struct responder *r, const struct wire_header *write, uint64_
                 ack.status = (uint32_t)r->wire_error;
         else
                 responder_add_progress(r, write->length);
-        if ((write->flags & WIRE_FINAL) && write->length == r->stream.total && !r->error) {
+        if ((write->flags & WIRE_FINAL) && write->length == r->total && !r->error) {
                 ack.flags = WIRE_FINAL;
                 responder_set_state(r, RESPONDER_COMPLETE);
         }
@@ -111,7 +111,7 @@ void responder_on_write(struct peer *peer, const struct wire_header *h, struct p
                 return;
         }
         if (payload->bytes && !r->stream.off_host) {
-                (void)stream_store(&r->stream, h->offset, payload->bytes, h->length);
+                (void)stream_store(&r->stream, h->place, payload->bytes, h->length);
                 stored(r, h, 0);
                 return;
         }
@@ -119,7 +119,7 @@ void responder_on_write(struct peer *peer, const struct wire_header *h, struct p
                 fail_write(r, h, FERRY_E_LIMIT_REACHED, "the peer wrote more chunks at once than allowed");
                 return;
         }
-        message = peer_message_new(peer, h, &r->stream, r);
+        message = peer_message_new(peer, h, &r->stream, h->place, r);
         if (!message) {
                 fail_write(r, h, FERRY_E_TRANSFER_FAILED, "out of memory");
                 return;

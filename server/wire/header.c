@@ -15,6 +15,7 @@ struct wire_layout {
         uint64_t operation, transfer;
         uint32_t seq, status;
         uint64_t offset, length, total;
+        uint64_t place, whole;
         uint64_t checksum;
         uint8_t key[FERRY_KEY_SIZE];
 };
@@ -36,6 +37,8 @@ void wire_encode(const struct wire_header *header, uint8_t bytes[WIRE_SIZE])
                 .offset = htole64(header->offset),
                 .length = htole64(header->length),
                 .total = htole64(header->total),
+                .place = htole64(header->place),
+                .whole = htole64(header->whole),
                 .checksum = htole64(header->checksum),
         };
         memcpy(w.key, header->key, sizeof(w.key));
@@ -51,6 +54,8 @@ static bool numbers_are_sane(const struct wire_header *h)
         if (h->type != WIRE_READ && h->type != WIRE_WRITE)
                 return true;
         if (h->length == 0 || h->length > WIRE_CHUNK_MAX)
+                return false;
+        if (__builtin_add_overflow(h->place, h->length, &end) || end > h->whole || h->total > h->whole)
                 return false;
         return !__builtin_add_overflow(h->offset, h->length, &end) && end <= h->total;
 }
@@ -86,6 +91,8 @@ enum wire_verdict wire_decode(const void *bytes, size_t size, struct wire_header
                 .offset = le64toh(w.offset),
                 .length = le64toh(w.length),
                 .total = le64toh(w.total),
+                .place = le64toh(w.place),
+                .whole = le64toh(w.whole),
                 .checksum = le64toh(w.checksum),
         };
         memcpy(h.key, w.key, sizeof(h.key));

@@ -211,7 +211,7 @@ WITH_PAIR(a_worker_of_another_protocol_is_named_as_such)
         static const struct {
                 const char *protocol, *detail;
         } rows[] = {
-                { "\"protocol\":4,", "the peer speaks protocol 4, this worker protocol 6: upgrade the peer" },
+                { "\"protocol\":5,", "the peer speaks protocol 5, this worker protocol 6: upgrade the peer" },
                 { "\"protocol\":7,", "the peer speaks protocol 7, this worker protocol 6: upgrade this worker" },
                 { "", "the peer speaks no numbered protocol, this worker protocol 6: upgrade the peer" },
         };

@@ -102,6 +102,52 @@ WITH_SCENE(followers_get_what_arrives_and_then_the_rest)
         }
 }
 
+/* c reads PART bytes of the follower from offset on; the read's id. */
+enum { PART = 64 * STEPS_KIB };
+
+static const char *read_part(struct scene *s, uint64_t offset)
+{
+        const char *more = text_format(",\"remote\":[{\"offset\":%llu,\"size\":%d}],\"remote_metadata\":%s",
+                                       (unsigned long long)offset, PART, s->follower.metadata);
+        const char *region = region_make(&s->c, PART, 0);
+
+        return json_text(call_json(&s->c, 201, "POST", "/v1/operations", operation_body("read", region, more)), "id");
+}
+
+static void assert_part(struct scene *s, const char *id, uint64_t offset)
+{
+        static uint8_t wanted[PART], there[PART];
+        OPERATION end;
+
+        operation_assert_end(&s->c, id, FERRY_COMPLETE, &end);
+        pattern_fill(SEED, offset, wanted, PART);
+        assert_int_equal(ferry_get_region_content(s->c.client, end.descriptors[0].region, 0, there, PART, NULL), 0);
+        assert_memory_equal(there, wanted, PART);
+}
+
+/* The first part is read from end to end while the source stands still. */
+WITH_SCENE(a_part_that_has_arrived_is_read_and_another_awaited)
+{
+        struct json_object *now;
+        const char *first, *last;
+
+        start(s, false);
+        follow(s, ",\"uses\":2", &s->follower);
+        first = read_part(s, 0);
+        last = read_part(s, SIZE - PART);
+        assert_part(s, first, 0);
+        assert_false(json_truth(operation_json(&s->p.b, s->running.active), "done"));
+        assert_false(json_truth(operation_json(&s->c, last), "done"));
+        worker_resume(&s->p.a);
+        assert_part(s, last, SIZE - PART);
+        WAIT_UNTIL(json_truth(now = operation_json(&s->p.b, s->follower.id), "done"));
+        assert_string_equal(json_text(now, "status"), "COMPLETE");
+        assert_int_equal(json_number(now, "bytes_done"), PART);
+        ferry_operation_clear(&s->follower);
+        running_drop(&s->p, &s->running);
+        stop(s);
+}
+
 static void assert_names_source(struct scene *s, const char *id, int error)
 {
         OPERATION end;

@@ -91,6 +91,29 @@ ON_EACH_PAIR(the_blob_does_not_grow_with_what_else_is_there)
         assert_true(after < 600);
 }
 
+/* As many pieces of memory as one likes. */
+ON_WORKER(the_metadata_of_a_stream_stay_short)
+{
+        enum { PIECES = 10000 };
+        const char *region = region_make(w, 2 * PIECES, 0);
+        struct json_object *offered, *metadata, *one;
+        size_t length;
+        char *body;
+        FILE *file = open_memstream(&body, &length);
+
+        fprintf(file, "{\"kind\":\"readable\",\"layout\":\"stream\",\"descriptors\":[");
+        for (int i = 0; i < PIECES; i++)
+                fprintf(file, "%s{\"region\":\"%s\",\"offset\":%d,\"size\":1}", i ? "," : "", region, 2 * i);
+        fprintf(file, "]}");
+        (void)fclose(file);
+        offered = call_json(w, 201, "POST", "/v1/operations?include=metadata", text_keep(body));
+        metadata = json_member(offered, "metadata");
+        assert_true(strlen(json_object_to_json_string_ext(metadata, JSON_C_TO_STRING_PLAIN)) < 600);
+        assert_int_equal(json_object_array_length(json_member(metadata, "descriptors")), 1);
+        one = json_object_array_get_idx(json_member(metadata, "descriptors"), 0);
+        assert_int_equal(json_number(one, "size"), PIECES);
+}
+
 ON_WORKER(it_is_not_to_be_stored_and_every_offer_has_its_own_key)
 {
         OPERATION one, two;

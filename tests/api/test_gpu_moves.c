@@ -89,6 +89,53 @@ WITH_GPUS(a_worker_moves_bytes_between_its_own_gpus)
         region_assert_pattern(w, local, SEED, 0, 2 * MIB);
 }
 
+/* All bytes in two parts, of which the second comes first. */
+static void move_parts(struct pair *p, const struct course *given, uint64_t cut)
+{
+        const char *more = text_format(",\"remote\":[{\"offset\":%llu,\"size\":%llu},{\"size\":%llu}]%s",
+                                       (unsigned long long)cut, (unsigned long long)(given->size - cut),
+                                       (unsigned long long)cut, given->more ? given->more : "");
+        const bool read = given->kind == FERRY_READABLE;
+        const uint64_t turned =
+                read ? given->size - cut : cut; /* the target begins with the source's end, or with that */
+        uint8_t *wanted = malloc(given->size), *there = malloc(given->size);
+        struct course c = *given;
+        struct course_state state;
+
+        c.more = more;
+        course_prepare(p, &c, &state);
+        course_begin(p, &c, &state);
+        operation_assert_end(&p->b, state.active, FERRY_COMPLETE, NULL);
+        operation_assert_end(&p->a, state.passive.id, FERRY_COMPLETE, NULL);
+        pattern_fill(SEED, c.size - turned, wanted, turned);
+        pattern_fill(SEED, 0, wanted + turned, c.size - turned);
+        assert_int_equal(ferry_get_region_content(read ? p->b.client : p->a.client, read ? state.local : state.offered,
+                                                  0, there, c.size, NULL),
+                         0);
+        assert_memory_equal(there, wanted, c.size);
+        free(wanted);
+        free(there);
+        course_clear(p, &state);
+}
+
+WITH_GPUS(parts_of_an_offer_move_to_and_from_gpus)
+{
+        for (int network = 0; network < 2; network++) {
+                pair_start(&s->pair, network);
+                for (int how = 0; how < 8; how++) {
+                        const struct course c = { .kind = how & 1 ? FERRY_READABLE : FERRY_WRITABLE,
+                                                  .offered = how & 2 ? "cuda:0" : "cpu",
+                                                  .local = how & 2 ? "cpu" : "cuda:0",
+                                                  .size = 3 * MIB + 17,
+                                                  .more = how & 4 ? ",\"verify\":true" : "" };
+
+                        move_parts(&s->pair, &c, 1000);
+                        move_parts(&s->pair, &c, 2 * MIB + 1);
+                }
+                pair_stop(&s->pair);
+        }
+}
+
 /* ---- between hosts, and over HTTP ---- */
 
 WITH_GPUS(bytes_move_between_hosts_by_way_of_host_memory)

@@ -43,8 +43,8 @@ class Answers(Case):
                 self.assertIn(doctor.returncode, (0, 1))
 
     def test_doctor_names_two_builds_that_cannot_talk_and_connects_nothing(self):
-        worker = {**WORKER, "protocol": 5, "transports": ["tcp"], "addresses": {"http": []}}
-        for other, older in ((4, "the peer"), (6, "this worker"), (None, "the peer")):
+        worker = {**WORKER, "protocol": 6, "transports": ["tcp"], "addresses": {"http": []}}
+        for other, older in ((5, "the peer"), (7, "this worker"), (None, "the peer")):
             peer = {**worker, "name": "p", "protocol": other}
             if other is None:
                 del peer["protocol"]

@@ -18,7 +18,7 @@ class Arguments(Case):
         """Before a file is opened, or a worker asked."""
         no = ("-u", "http://127.0.0.1:1")
         for option, value, why in (("timeout", "soon", "is not a time such as 500ms"), ("ttl", "-1s", "is not a time"),
-                                   ("uses", "0", "is not a number, 1 or more"), ("uses", "1x", "is not a number"),
+                                   ("uses", "0", "is not a number from 1, or unlimited"), ("uses", "1x", "is not a number from 1"),
                                    ("name", os.fsdecode(b"\xff"), "is not UTF-8"), ("label", os.fsdecode(b"a\xc3"), "is not UTF-8")):
             self.complains(why, "offer", "/nonexistent", f"--{option}", value, *no, status=2)
         self.complains('--size: "5X" is not a size such as 4096', "accept", "-o", "/nonexistent/x", "--size", "5X", *no, status=2)

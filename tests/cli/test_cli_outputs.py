@@ -103,6 +103,16 @@ class Outputs(Case):
             self.assertIn("Bad file descriptor", done.stderr.decode())
         self.ferry("fetch", url, "-o", self.target, "-u", self.a.url)
 
+    def test_parts_of_an_offer(self):
+        source = self.file("source", 100000)
+        bytes_of = source.read_bytes()
+        url = self.line(self.start("offer", source, "--uses", "unlimited", "-u", self.a.url))
+        for _ in range(2):
+            self.ferry("fetch", url, "--remote", "64K:100", "--remote", "0:7", "-o", self.target, "-u", self.a.url)
+            self.assertEqual(self.target.read_bytes(), bytes_of[65536:65636] + bytes_of[:7])
+        self.complains("out-of-bounds", "fetch", url, "--remote", "99999:2", "-o", self.target, "-u", self.a.url, status=1)
+        self.complains("is not OFFSET:SIZE", "fetch", url, "--remote", "5", "-o", self.target, "-u", self.a.url, status=2)
+
     def test_json_comes_when_the_file_is_complete(self):
         """Also where that is a device. The pipe has no room for it before it is read."""
         url = self.line(self.start("offer", "--uses", 2, "/proc/version", "-u", self.a.url))

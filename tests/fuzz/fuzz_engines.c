@@ -191,7 +191,8 @@ static int claim(struct fuzz_engines *engines, int which, const struct engine_cl
 
         if (!f || f->engine[PASSIVE] != which)
                 return FERRY_E_STALE_METADATA;
-        r = offered_check(&(struct offered){ f->key, f->direction, f->total, f->closed, f->claimed }, request);
+        r = offered_check(&(struct offered){ f->key, f->direction, f->total, f->total, f->closed, f->claimed },
+                          request);
         if (r)
                 return r;
         f->claimed = true;

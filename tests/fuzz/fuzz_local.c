@@ -208,6 +208,8 @@ static struct wire_header next_header(struct hostile *h)
 
         header.offset = wrong & 32 ? next_length(h, f->total) : 0;
         header.length = next_length(h, f->total);
+        header.place = wrong & 128 ? next_length(h, f->total) : header.offset;
+        header.whole = header.total;
         if (!(wrong & 64))
                 memcpy(header.key, f->key, sizeof(header.key));
         return header;

@@ -69,6 +69,18 @@ class TestClient(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, f"in a region of {SIZE}"):
                 target.read(offset, size)
 
+    def test_parts_of_an_offer_that_stands(self):
+        source, target = self.region(self.there, b"0123456789"), self.region(self.here)
+        with self.there.offer(source, uses="unlimited") as offer:
+            for remote in (offer.metadata, offer.metadata_url):
+                self.here.read(target.slice(0, 3), remote, parts=[(7, 2), (0, 1)]).wait(timeout=30)
+                self.assertEqual(target.read(0, 4), b"780\0")
+                target.write(bytes(3))
+            self.assertEqual((offer.body["uses"], offer.refresh().done), ("unlimited", False))
+        with self.assertRaises(ferry.FerryError) as raised:
+            offer.refresh()
+        self.assertEqual(raised.exception.code, "gone")
+
     def test_a_region_larger_than_any_memory(self):
         for size in (1 << 60, (1 << 53) - 1):
             with self.assertRaises(ferry.FerryError) as raised:

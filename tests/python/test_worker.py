@@ -107,6 +107,25 @@ class TestWorker(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "pieces"):
                 again()
 
+    def test_parts_of_an_offer(self):
+        source, target = bytes(range(100)), bytearray(12)
+        offer = self.worker.create("readable", [source[:50], source[50:]], layout="stream", uses="unlimited")
+        for parts, expected in (([(48, 4), (0, 8)], source[48:52] + source[:8]), ([(88, 12)], source[88:])):
+            self.worker.create("read", [target], offer.metadata, parts=parts).wait(timeout=10)
+            self.assertEqual(target, expected)
+        into = bytearray(20)
+        writable = self.worker.create("writable", [into])
+        self.worker.create("write", [b"ab"], writable.metadata, parts=[(19, 1), (5, 1)]).wait(timeout=10)
+        self.assertEqual(into, bytes(5) + b"b" + bytes(13) + b"a")
+        self.assertEqual((offer.status, offer.bytes_done), ("IN_PROGRESS", 12))
+        for parts, code in (([], "invalid-parameter"), ([(0, 0)], "invalid-parameter"), ([(0, 8), (7, 4)], "invalid-parameter"),
+                            ([(0, 11)], "size-mismatch"), ([(89, 12)], "out-of-bounds"), ([(1 << 63, 12)], "out-of-bounds")):
+            with self.assertRaises(ferry.FerryError) as raised:
+                self.worker.create("read", [target], offer.metadata, parts=parts)
+            self.assertEqual(raised.exception.code, code)
+        with self.assertRaises(ferry.FerryError):
+            self.worker.create("readable", [source], parts=[(0, 1)])
+
     def test_what_is_none_is_not_given(self):
         worker = ferry.Worker(listen=None, name=None, memory_limit="1G", no_auth=False)
         self.addCleanup(worker.close)

@@ -87,7 +87,7 @@ static int claim(void *context, const struct engine_claim_request *request, stru
                 return FERRY_E_PEER_REFUSED;
         if (request->direction != w->direction)
                 return FERRY_E_KIND_MISMATCH;
-        if (request->total != w->total)
+        if (request->total != w->total || request->whole != w->total)
                 return FERRY_E_SIZE_MISMATCH;
         w->passive.claims++;
         if (w->on_claim)

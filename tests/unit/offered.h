@@ -11,7 +11,7 @@
 struct offered {
         const uint8_t *key;
         enum engine_direction direction;
-        uint64_t total;
+        uint64_t total, whole;
         bool closed, claimed;
 };
 
@@ -22,7 +22,7 @@ static inline int offered_check(const struct offered *offered, const struct engi
                 return FERRY_E_PEER_REFUSED;
         if (request->direction != offered->direction)
                 return FERRY_E_KIND_MISMATCH;
-        if (request->total != offered->total)
+        if (request->total != offered->total || request->whole != offered->whole)
                 return FERRY_E_SIZE_MISMATCH;
         if (offered->closed)
                 return FERRY_E_EXPIRED;

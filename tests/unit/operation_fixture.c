@@ -200,6 +200,7 @@ struct engine_claim_request request_for(struct fixture *f, struct operation *ope
                 .transfer = random_id(),
                 .direction = view.kind == FERRY_READABLE ? ENGINE_READ : ENGINE_WRITE,
                 .total = view.bytes_total,
+                .whole = view.bytes_total,
         };
 
         memcpy(request.key, metadata->key, sizeof(request.key));

@@ -146,7 +146,8 @@ static inline void take_read_of(struct scene *s, uint64_t transfer, uint32_t fla
                                           .operation = OPERATION_ID,
                                           .transfer = transfer,
                                           .length = length,
-                                          .total = TOTAL };
+                                          .total = TOTAL,
+                                          .whole = TOTAL };
 
         responder_on_read(&s->peer, &read, &(struct payload){ 0 });
 }
@@ -164,7 +165,8 @@ static inline void take_done(struct scene *s, uint64_t length)
                                           .operation = OPERATION_ID,
                                           .transfer = TRANSFER_ID,
                                           .length = length,
-                                          .total = TOTAL };
+                                          .total = TOTAL,
+                                          .whole = TOTAL };
 
         responder_on_done(&s->peer, &done, &(struct payload){ 0 });
 }
@@ -197,7 +199,9 @@ static inline void take_write(struct scene *s, uint64_t offset, uint64_t length)
                                            .transfer = TRANSFER_ID,
                                            .offset = offset,
                                            .length = length,
-                                           .total = TOTAL };
+                                           .total = TOTAL,
+                                           .place = offset,
+                                           .whole = TOTAL };
 
         responder_on_write(&s->peer, &write, &(struct payload){ .length = length });
 }

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/util.h"
 #include "offered.h"
+#include "wire/ranges.h"
 
 enum {
         AT_ONCE = 12,
@@ -43,6 +44,8 @@ struct flight {
         uint8_t *area[2];
         struct segment segments[2][PIECES_MAX];
         size_t n_segments[2];
+        struct segment offer; /* with parts: what the passive side offers, its whole area */
+        struct ranges *parts; /* of it, that move: the segments of that side; NULL = they are the offer */
         /* Guarded by the swarm's lock. */
         bool closed, claimed;
         bool ended[2];
@@ -113,16 +116,23 @@ static void ignore_progress(void *context, uint64_t bytes)
         assert_true(bytes <= f->total);
 }
 
+/* Bytes of the offer. */
+static uint64_t whole_of(const struct flight *f)
+{
+        return f->parts ? AREA : f->total;
+}
+
 static int grant(struct flight *f, const struct engine_claim_request *request, struct engine_claim *ret_claim)
 {
-        int r = offered_check(&(struct offered){ f->key, f->direction, f->total, f->closed, f->claimed }, request);
+        int r = offered_check(&(struct offered){ f->key, f->direction, f->total, whole_of(f), f->closed, f->claimed },
+                              request);
 
         if (r)
                 return r;
         f->claimed = true;
-        *ret_claim = (struct engine_claim){ .segments = f->segments[PASSIVE],
-                                            .n_segments = f->n_segments[PASSIVE],
-                                            .total = f->total,
+        *ret_claim = (struct engine_claim){ .segments = f->parts ? &f->offer : f->segments[PASSIVE],
+                                            .n_segments = f->parts ? 1 : f->n_segments[PASSIVE],
+                                            .total = whole_of(f),
                                             .progress = ignore_progress,
                                             .context = f,
                                             .ended = passive_ended };
@@ -169,6 +179,22 @@ static void lay_out(struct flight *f, int side)
                 area_fill(f->segments[side], f->n_segments[side], f->seed);
 }
 
+/* The passive side offers all of its area, and the active side moves parts of that: whatever else is there must stay.
+ */
+static void take_parts(struct flight *f)
+{
+        struct range given[PIECES_MAX];
+        const char *why;
+        size_t bad;
+
+        for (size_t i = 0; i < f->n_segments[PASSIVE]; i++)
+                given[i] = (struct range){ (uint64_t)(f->segments[PASSIVE][i].address - f->area[PASSIVE]),
+                                           f->segments[PASSIVE][i].size };
+        f->offer = (struct segment){ f->area[PASSIVE], AREA, f->swarm->registered[PASSIVE] };
+        assert_int_equal(ranges_new(given, f->n_segments[PASSIVE], &f->parts, &bad, &why), 0);
+        (void)test_keep(f->parts, free);
+}
+
 static uint64_t draw_total(struct swarm *s)
 {
         static const uint64_t limits[] = { 64, 4096, 4096, 20000, 64 << 10, 100 << 10, CHUNK, TOTAL_MAX };
@@ -188,6 +214,8 @@ static void flight_prepare(struct flight *f, struct swarm *s)
         random_bytes(f->key, sizeof(f->key));
         lay_out(f, ACTIVE);
         lay_out(f, PASSIVE);
+        if (draw(s) % 2)
+                take_parts(f);
 }
 
 static void flight_begin(struct flight *f)
@@ -201,6 +229,8 @@ static void flight_begin(struct flight *f)
                 .segments = f->segments[ACTIVE],
                 .n_segments = f->n_segments[ACTIVE],
                 .total = f->total,
+                .remote = f->parts,
+                .remote_total = whole_of(f),
                 .verify = f->verify,
                 .context = f,
                 .progress = ignore_progress,

@@ -17,6 +17,7 @@ SIZE(region, 1240);
 SIZE(region_spec, 112);
 SIZE(region_list, 56);
 SIZE(descriptor, 72);
+SIZE(range, 32);
 SIZE(operation, 1608);
 SIZE(operation_spec, 192);
 SIZE(operation_query, 120);

@@ -149,7 +149,9 @@ static void stranger_send(struct stranger *s, const struct world *w, enum wire_t
                                           .seq = seq,
                                           .offset = seq * length,
                                           .length = length,
-                                          .total = w->total };
+                                          .total = w->total,
+                                          .place = seq * length,
+                                          .whole = w->total };
         memcpy(m->header.key, w->key, sizeof(w->key));
         m->header.key[5] ^= s->has_another_key;
         if (type == WIRE_WRITE) {

@@ -281,6 +281,28 @@ TEST(a_missing_field_is_complained_of)
         complains("{\"name\":null}", FERRY_E_INVALID_PARAMETER, "/name", "expected a string");
 }
 
+TEST(a_name_may_stand_in_the_place_of_an_integer)
+{
+        static const char *const names[] = { "unlimited", NULL };
+        static const struct ferry_json_field field = { "n", FERRY_JSON_UINT, true, 0, 1, 9, names };
+        static const struct {
+                const char *text;
+                uint64_t number; /* 0 = it is refused */
+        } rows[] = { { "{\"n\":9}", 9 },     { "{\"n\":\"unlimited\"}", UINT64_MAX },
+                     { "{\"n\":10}", 0 },    { "{\"n\":\"Unlimited\"}", 0 },
+                     { "{\"n\":\"9\"}", 0 }, { "{\"n\":true}", 0 } };
+
+        for (size_t i = 0; i < UNIT_COUNT(rows); i++) {
+                struct ferry_json_errors errors = { 0 };
+                uint64_t number = 0;
+
+                assert_int_equal(
+                        ferry_json_decode(unit_json_parse(test_row(rows[i].text)), &field, 1, &number, "", &errors),
+                        rows[i].number != 0);
+                assert_true(number == rows[i].number);
+        }
+}
+
 TEST(an_unknown_field_is_complained_of)
 {
         complains("{\"name\":\"ab\",\"x\":1}", FERRY_E_UNKNOWN_FIELD, "/x", "unknown field \"x\"");

@@ -66,7 +66,7 @@ WITH_STORE(a_claim_is_checked_key_first)
         bad.operation ^= 1;
         bad.key[31] ^= 1;
         bad.direction = ENGINE_WRITE;
-        bad.total++;
+        bad.whole++;
         assert_int_equal(operation_store_claim(f->store, &bad, &none), FERRY_E_STALE_METADATA);
         bad.operation = good.operation;
         assert_int_equal(operation_store_claim(f->store, &bad, &none), FERRY_E_PEER_REFUSED);
@@ -74,9 +74,12 @@ WITH_STORE(a_claim_is_checked_key_first)
         assert_int_equal(operation_store_claim(f->store, &bad, &none), FERRY_E_KIND_MISMATCH);
         bad.direction = ENGINE_READ;
         assert_int_equal(operation_store_claim(f->store, &bad, &none), FERRY_E_SIZE_MISMATCH);
-        bad.total -= 2;
+        bad.whole -= 2;
         assert_int_equal(operation_store_claim(f->store, &bad, &none), FERRY_E_SIZE_MISMATCH);
-        bad.total++;
+        bad.whole++;
+        bad.total++; /* more than there is */
+        assert_int_equal(operation_store_claim(f->store, &bad, &none), FERRY_E_SIZE_MISMATCH);
+        bad.total--;
         assert_int_equal(operation_store_claim(f->store, &bad, &none), FERRY_E_ALREADY_CLAIMED);
 
         late.key[0] ^= 0x80;

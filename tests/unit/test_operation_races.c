@@ -159,7 +159,7 @@ static void *race_claim(void *argument)
 {
         struct race *race = argument;
         struct ferry_metadata *metadata = NULL;
-        struct engine_claim_request request = { .total = 4096, .direction = ENGINE_READ };
+        struct engine_claim_request request = { .total = 4096, .whole = 4096, .direction = ENGINE_READ };
 
         if (operation_metadata(race->f->store, race->operation, &metadata) == 0) {
                 request.operation = metadata->operation;

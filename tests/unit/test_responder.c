@@ -85,6 +85,61 @@ TEST(a_done_of_too_few_bytes_fails_at_once)
         assert_int_equal(s->error, FERRY_E_TRANSFER_FAILED);
 }
 
+/* Bytes [PLACE, PLACE + PART) of an offer that a read fills, of which so many have arrived. */
+enum { PLACE = TOTAL / 2, PART = 100 };
+
+static void take_part_of_read(struct scene *s, uint64_t at, uint64_t length)
+{
+        const struct wire_header read = { .type = WIRE_READ,
+                                          .seq = (uint32_t)at,
+                                          .from_epoch = EPOCH,
+                                          .operation = OPERATION_ID,
+                                          .transfer = TRANSFER_ID,
+                                          .offset = at,
+                                          .length = length,
+                                          .total = PART,
+                                          .place = PLACE + at,
+                                          .whole = TOTAL };
+
+        responder_on_read(&s->peer, &read, &(struct payload){ 0 });
+}
+
+static void take_done_of_part(struct scene *s)
+{
+        const struct wire_header done = { .type = WIRE_DONE,
+                                          .flags = WIRE_QUIET,
+                                          .from_epoch = EPOCH,
+                                          .operation = OPERATION_ID,
+                                          .transfer = TRANSFER_ID,
+                                          .length = PART,
+                                          .total = PART,
+                                          .whole = TOTAL };
+
+        responder_on_done(&s->peer, &done, &(struct payload){ 0 });
+        (void)responders_step(&s->engine);
+}
+
+TEST(a_part_is_done_when_it_was_sent_whatever_the_rest_is_waiting_for)
+{
+        FOR_EACH (int, all, false, true) {
+                struct scene *s = scene_new();
+
+                s->available = PLACE + PART;
+                take_part_of_read(s, 0, 1);
+                assert_int_equal(s->loading->offset, PLACE);
+                assert_int_equal(s->loading->header.offset, 0);
+                finish_loading(s, MESSAGE_OK);
+                if (all) {
+                        take_part_of_read(s, 1, PART - 1);
+                        assert_int_equal(s->loading->offset, PLACE + 1);
+                        finish_loading(s, MESSAGE_OK);
+                }
+                take_done_of_part(s);
+                assert_int_equal(s->ended, 1);
+                assert_int_equal(s->error, all ? 0 : FERRY_E_TRANSFER_FAILED);
+        }
+}
+
 TEST(a_transfer_that_is_over_takes_no_place_of_the_next_one)
 {
         struct scene *s = scene_new(); /* its engine has one */
@@ -137,7 +192,8 @@ TEST(a_write_that_comes_inline_takes_no_place_of_one_that_does_not)
                                                   .operation = OPERATION_ID,
                                                   .transfer = TRANSFER_ID,
                                                   .length = LENGTH,
-                                                  .total = TOTAL };
+                                                  .total = TOTAL,
+                                                  .whole = TOTAL };
         static const uint8_t bytes[LENGTH];
         static const struct space gpu;
         struct scene *s = scene_new();

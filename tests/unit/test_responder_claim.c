@@ -10,7 +10,8 @@ static struct wire_header request_of(enum wire_type type)
                                      .operation = OPERATION_ID,
                                      .transfer = TRANSFER_ID,
                                      .length = 1,
-                                     .total = TOTAL };
+                                     .total = TOTAL,
+                                     .whole = TOTAL };
 }
 
 /* A READ of a byte, or a WRITE that has it inline. */
@@ -40,13 +41,14 @@ static void end_claim(struct scene *s)
 TEST(a_request_that_does_not_fit_its_claim_is_refused)
 {
         struct wire_header requests[] = { request_of(WIRE_WRITE), request_of(WIRE_READ), request_of(WIRE_READ),
-                                          request_of(WIRE_READ) };
+                                          request_of(WIRE_READ), request_of(WIRE_READ) };
         static const uint32_t refusals[] = { FERRY_E_KIND_MISMATCH, FERRY_E_SIZE_MISMATCH, FERRY_E_PEER_REFUSED,
-                                             FERRY_E_PEER_REFUSED };
+                                             FERRY_E_PEER_REFUSED, FERRY_E_SIZE_MISMATCH };
 
         requests[1].total = 2 * TOTAL;
         requests[2].operation = OPERATION_ID + 1;
         requests[3].key[0] = 1;
+        requests[4].whole = 2 * TOTAL;
         for (size_t i = 0; i < UNIT_COUNT(requests); i++) {
                 struct scene *s = scene_new();
 

@@ -297,6 +297,7 @@ TEST_WITH(arguments_that_are_missing_are_told, setup, teardown)
                                 ferry_worker_options_set(options, "name", NULL),
                                 ferry_worker_request_add(read, NULL, 0, 1),
                                 ferry_worker_request_add_blocks(read, b.region, 0, 1, NULL, 2),
+                                ferry_worker_request_add_remote(read, NULL, NULL, 1),
                                 ferry_worker_request_set(read, NULL, "x"),
                                 ferry_worker_request_set(read, "label", NULL),
                                 ferry_worker_operation_notify(offer, NULL, NULL),
@@ -317,6 +318,11 @@ TEST_WITH(a_request_takes_the_fields_of_its_kind, setup, teardown)
         } cases[] = {
                 { FERRY_READABLE, "ttl_ms", "1000", 0 },
                 { FERRY_READABLE, "readers", "2", 0 },
+                { FERRY_READABLE, "uses", "unlimited", 0 },
+                { FERRY_WRITABLE, "uses", "unlimited", 0 },
+                { FERRY_READABLE, "uses", "4294967295", FERRY_E_INVALID_PARAMETER },
+                { FERRY_READABLE, "uses", "endless", FERRY_E_INVALID_PARAMETER },
+                { FERRY_READ, "uses", "unlimited", FERRY_E_INVALID_PARAMETER },
                 { FERRY_READ, "timeout_ms", "1000", 0 },
                 { FERRY_READ, "verify", "true", 0 },
                 { FERRY_READ, "transports", "shm,tcp", 0 },
@@ -472,6 +478,67 @@ TEST_WITH(blocks_move_in_the_order_in_which_they_are_named, setup, teardown)
 static void ring(void *context)
 {
         bell_ring(context);
+}
+
+TEST_WITH(parts_of_an_offer_move_in_their_order, setup, teardown)
+{
+        static const uint64_t offsets[] = { SIZE - 500000, 7, 1000 }, sizes[] = { 500000, 1, 70000 };
+        const size_t total = 500000 + 1 + 70000;
+
+        for (int reads = 0; reads < 2; reads++) {
+                struct ferry_worker_request *offered = request_of(&a, reads ? FERRY_READABLE : FERRY_WRITABLE, SIZE);
+                struct ferry_worker_request *parts = request_of(&b, reads ? FERRY_READ : FERRY_WRITE, total);
+                struct ferry_worker_operation *offer, *active;
+
+                assert_int_equal(ferry_worker_request_set(offered, "uses", "unlimited"), 0);
+                assert_int_equal(ferry_worker_request_add_remote(parts, offsets, sizes, 2), 0);
+                assert_int_equal(ferry_worker_request_add_remote(parts, offsets + 2, sizes + 2, 1), 0);
+                for (size_t i = 0; i < SIZE; i++) {
+                        a.memory[i] = reads ? (char)(i % 251) : 'a';
+                        b.memory[i] = reads ? 'b' : (char)(i % 251);
+                }
+                offer = start(&a, offered, NULL);
+                active = start(&b, parts, metadata_of(offer));
+                assert_int_equal(ferry_worker_operation_wait(active, -1), 0);
+                assert_int_equal(ferry_worker_operation_bytes_done(active), total);
+                for (size_t i = 0, at = 0; i < UNIT_COUNT(offsets); at += sizes[i++])
+                        assert_memory_equal(b.memory + at, a.memory + offsets[i], sizes[i]);
+                assert_int_equal(reads ? b.memory[total] : a.memory[offsets[0] - 1], reads ? 'b' : 'a');
+                assert_int_equal(ferry_worker_operation_status(offer), FERRY_IN_PROGRESS);
+                ferry_worker_operation_cancel(offer);
+                assert_int_equal(ferry_worker_operation_wait(offer, -1), FERRY_E_CANCELLED);
+        }
+}
+
+TEST_AGAIN(parts_of_an_offer_move_in_their_order, over_http, setup_http, teardown)
+TEST_AGAIN(parts_of_an_offer_move_in_their_order, over_the_network, setup_network, teardown)
+
+TEST_WITH(parts_that_do_not_fit_the_offer_are_refused, setup, teardown)
+{
+        static const struct {
+                uint64_t offset, size;
+                int error;
+        } rows[] = {
+                { SIZE - 63, 64, FERRY_E_OUT_OF_BOUNDS },
+                { UINT64_MAX, 64, FERRY_E_OUT_OF_BOUNDS },
+                { UINT64_C(1) << 63, 64, FERRY_E_OUT_OF_BOUNDS },
+                { 0, 63, FERRY_E_SIZE_MISMATCH },
+                { 0, 0, FERRY_E_INVALID_PARAMETER },
+        };
+        struct ferry_worker_request *passive = request_of(&a, FERRY_READABLE, SIZE);
+
+        for (size_t i = 0; i < UNIT_COUNT(rows); i++) {
+                struct ferry_worker_request *read = request_of(&b, FERRY_READ, 64);
+                struct ferry_worker_operation *offer = start(&a, passive, NULL);
+
+                assert_int_equal(ferry_worker_request_add_remote(read, &rows[i].offset, &rows[i].size, 1), 0);
+                assert_int_equal(error_of(read, metadata_of(offer)), rows[i].error);
+                assert_int_equal(ferry_worker_operation_status(offer), FERRY_INITIALIZED);
+                ferry_worker_operation_cancel(offer);
+                (void)ferry_worker_operation_wait(offer, -1);
+        }
+        assert_int_equal(ferry_worker_request_add_remote(passive, &rows[0].offset, &rows[0].size, 1),
+                         FERRY_E_INVALID_PARAMETER);
 }
 
 TEST_WITH(a_callback_tells_of_the_end_once, setup, teardown)

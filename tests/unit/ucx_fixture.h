@@ -253,7 +253,9 @@ static inline struct wire_header make_header(enum wire_type type, uint64_t offse
                                      .transfer = TRANSFER,
                                      .offset = offset,
                                      .length = length,
-                                     .total = offset + length };
+                                     .total = offset + length,
+                                     .place = offset,
+                                     .whole = offset + length };
 }
 
 /* A message to be sent, with [offset, offset + length) of the node's stream. */

@@ -79,7 +79,8 @@ enum ferry_json_type {
 /*
  * One field of an object. The value is stored at offset in the target; an absent field leaves the target untouched, so
  * defaults are set before. For strings, min and max bound the length in bytes (max 0 = FERRY_JSON_INTEGER_MAX for all
- * types). names, when not NULL, is the closed list of strings accepted, ended by NULL.
+ * types). names, when not NULL, is the closed list of strings accepted, ended by NULL; of an integer one
+ * that may stand in its place, as UINT64_MAX.
  */
 struct ferry_json_field {
         const char *name;

@@ -201,8 +201,12 @@ FERRY("ls", 0, "status", NULL, TEXT, status, "STATUS", NULL,
       "only this status: INITIALIZED, IN_PROGRESS, COMPLETE, CANCELLED or ERRORED")
 FERRY("accept events fetch ls offer send spread", 'l', "label", NULL, TEXT, label, "LABEL", NULL,
       "label of the operation, at most 64 bytes", ACCEPTS(ferry_utf8_valid, "UTF-8"))
-FERRY("offer", 0, "uses", NULL, NUMBER, uses, "N", NULL, "number of peers that may fetch the file (default 1)",
-      AT_LEAST(1))
+FERRY("offer", 0, "uses", NULL, TEXT, uses, "N", NULL,
+      "number of peers that may fetch the file (default 1); unlimited: all, until --ttl passes without one",
+      ACCEPTS(cli_uses_valid, "a number from 1, or unlimited"))
+FERRY("fetch send", 0, "remote", NULL, LIST, remote, "OFFSET:SIZE", NULL,
+      "move only this part of the offer; repeatable: the file has the parts one after the other",
+      ACCEPTS(cli_part_valid, "OFFSET:SIZE, such as 0:4096 or 1M:64K"))
 FERRY("ls", 0, "done", NULL, FLAG, done, NULL, NULL, "only operations that are done")
 FERRY("ls", 0, "running", NULL, FLAG, running, NULL, NULL, "only operations that are not done")
 FERRY("ls", 0, "newest", NULL, FLAG, newest, NULL, NULL, "newest first")

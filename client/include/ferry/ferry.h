@@ -417,6 +417,15 @@ struct ferry_descriptor {
         uint64_t reserved[2];
 };
 
+/* A part of an offer: size bytes from offset on of its descriptors' bytes, seen as one stream. */
+struct ferry_range {
+        uint64_t offset, size;
+        uint64_t reserved[2];
+};
+
+/* As uses: an offer that stands until it is cancelled or deleted, or expires. */
+#define FERRY_USES_UNLIMITED UINT64_MAX
+
 struct ferry_operation {
         char id[FERRY_ID_SIZE];
         int kind;   /* enum ferry_kind; -1 = one that this library does not know */
@@ -439,20 +448,22 @@ struct ferry_operation {
         struct ferry_descriptor *descriptors; /* owned, with their region strings */
         char *metadata;                       /* JSON text, a secret; NULL = not asked for */
         char label[128];                      /* the client's own; "" = none */
-        uint64_t uses, uses_done;             /* transfers that a passive one serves; 0 = not asked for */
-        char peer[128];                       /* the name of the worker at the other end; "" = not known */
-        char peer_epoch[32];                  /* its epoch; "" = none has come yet */
-        char request_id[128];                 /* of the request that made it; "" = not known */
-        int layout;                           /* enum ferry_layout; -1 = one that this library does not know */
-        bool verify;                          /* with checksums */
-        uint64_t ttl_ms, timeout_ms;          /* as asked for; 0 = none */
-        char transports[64];                  /* that it is restricted to, "shm,tcp"; "" = any */
-        char follow[FERRY_ID_SIZE];           /* the read that it follows, or has followed; "" = none */
-        uint64_t bytes_prefix;                /* of a failed read: how many bytes from the start on are in place */
-        bool relay;                           /* other operations may follow it */
-        uint64_t renew_max_ms;                /* as asked for; 0 = none */
-        uint64_t uses_declined;               /* of uses */
-        uint64_t reserved[14];
+        uint64_t uses, uses_done; /* transfers that a passive one serves, or FERRY_USES_UNLIMITED; 0 = not asked for */
+        char peer[128];           /* the name of the worker at the other end; "" = not known */
+        char peer_epoch[32];      /* its epoch; "" = none has come yet */
+        char request_id[128];     /* of the request that made it; "" = not known */
+        int layout;               /* enum ferry_layout; -1 = one that this library does not know */
+        bool verify;              /* with checksums */
+        uint64_t ttl_ms, timeout_ms; /* as asked for; 0 = none */
+        char transports[64];         /* that it is restricted to, "shm,tcp"; "" = any */
+        char follow[FERRY_ID_SIZE];  /* the read that it follows, or has followed; "" = none */
+        uint64_t bytes_prefix;       /* of a failed read: how many bytes from the start on are in place */
+        bool relay;                  /* other operations may follow it */
+        struct ferry_range *remote;  /* the parts of the offer that an active one moves; owned */
+        size_t n_remote;             /* 0 = all of it */
+        uint64_t renew_max_ms;       /* as asked for; 0 = none */
+        uint64_t uses_declined;      /* of uses */
+        uint64_t reserved[12];
 };
 /* Frees what the operation owns, wipes the metadata, and zeroes the struct. Any thread. */
 void ferry_operation_clear(struct ferry_operation *operation);
@@ -472,12 +483,16 @@ struct ferry_operation_spec {
         uint64_t wait_ms;            /* answer when done, or after this time, which the worker caps */
         const char *idempotency_key; /* NULL = a random one */
         const char *label;           /* the client's own, at most 64 bytes; NULL = none */
-        uint64_t uses;               /* passive: transfers that it serves; 0 = one */
+        uint64_t uses;               /* passive: transfers that it serves, or FERRY_USES_UNLIMITED; 0 = one */
         const char *transports;      /* active: the only ones that may carry the bytes, "shm,tcp"; NULL = any */
-        const char *follow;    /* readable: the id of a read that fills its descriptors; NULL = all bytes are there */
-        bool relay;            /* read: other operations will follow it */
+        const char *follow; /* readable: the id of a read that fills its descriptors; NULL = all bytes are there */
+        bool relay;         /* read: other operations will follow it */
+        /* Active: only these parts of the offer. In their order they are one stream of bytes, which pairs with that of
+         * the descriptors and has the same size. They must not overlap. n_remote 0 = all of the offer. */
+        const struct ferry_range *remote;
+        size_t n_remote;
         uint64_t renew_max_ms; /* passive: how long its holders may keep it; 0 = they may not */
-        uint64_t reserved[7];
+        uint64_t reserved[5];
 };
 
 /* NULL or zero = any. Names as ferry_kind_name and ferry_status_name give them. */

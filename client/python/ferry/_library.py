@@ -31,6 +31,7 @@ _FUNCTIONS = {
     "request_add": (c_int, [c_void_p, c_char_p, c_uint64, c_uint64]),
     "request_add_row": (c_int, [c_void_p, c_char_p, c_uint64, c_uint64, c_uint64, c_uint64]),
     "request_add_blocks": (c_int, [c_void_p, c_char_p, c_uint64, c_uint64, POINTER(c_uint64), c_size_t]),
+    "request_add_remote": (c_int, [c_void_p, POINTER(c_uint64), POINTER(c_uint64), c_size_t]),
     "request_set": (c_int, [c_void_p, c_char_p, c_char_p]),
     "request_free": (c_void_p, [c_void_p]),
     "operation_create": (c_int, [c_void_p, c_void_p, c_char_p, POINTER(c_void_p)]),

@@ -179,17 +179,20 @@ class Client:
     def read(self, memory: Union[Memory, list[Memory]], remote: Remote, **fields: Any) -> Operation:
         """Reads what remote offers into memory: an Operation of another Client, its metadata, or their URL. fields:
         timeout_ms, verify, label, …; layout="stream", where only the totals are equal; relay, where offers will follow
-        it."""
+        it; parts=[(offset, size), …], the parts of the offer to read, "remote" in REST."""
         return self._begin("read", memory, remote, fields)
 
     def write(self, memory: Union[Memory, list[Memory]], remote: Remote, **fields: Any) -> Operation:
-        """Writes memory into what remote offers."""
+        """Writes memory into what remote offers. fields as of read, but relay."""
         return self._begin("write", memory, remote, fields)
 
     def _begin(self, kind: str, memory: Any, remote: Remote, fields: dict[str, Any]) -> Operation:
         if isinstance(remote, Operation):
             remote = remote.metadata
         fields["remote_url" if isinstance(remote, str) else "remote_metadata"] = remote
+        parts = fields.pop("parts", None)
+        if parts is not None:
+            fields["remote"] = [{"offset": offset, "size": size} for offset, size in parts]
         return self._create(kind, memory if isinstance(memory, list) else [memory], fields)
 
     def _create(self, kind: str, memory: Any, fields: dict[str, Any], **query: Any) -> Operation:

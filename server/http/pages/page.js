@@ -55,8 +55,8 @@ async function all(path, name) {
 
 const now = () => Date.now() + skew;
 
-/* Of all uses: bytes_done is that of the furthest. */
-const movedBy = (operation) => Math.max(operation.bytes_done, (operation.uses_done || 0) * operation.bytes_total);
+/* Of all uses: bytes_done is that of the furthest. Uses that moved parts may have moved fewer. */
+const movedBy = (operation) => operation.bytes_done * Math.max(1, operation.uses_done || 0);
 
 /* Keeps what an operation is now; at: the time of the event, 0 = of a list. */
 function take(operation, at) {
@@ -254,7 +254,7 @@ const fillNamed = (part, operation) => {
 };
 
 const isOffer = (operation) => PASSIVE[operation.kind] && operation.status === 'INITIALIZED';
-const movedText = (o) => `${size(o.bytes_done)} of ${size(o.bytes_total)}` + (o.uses > 1 ? `, use ${o.uses_done} of ${o.uses}` : '');
+const movedText = (o) => `${size(o.bytes_done)} of ${size(o.bytes_total)}` + (o.uses > 1 || o.uses === 'unlimited' ? `, use ${o.uses_done} of ${o.uses}` : '');
 
 /* Asks before it cancels, by a dialog that names what the button stood for when it was pressed. */
 function askToCancel(operation) {

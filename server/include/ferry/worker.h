@@ -240,9 +240,19 @@ int ferry_worker_request_add_blocks(struct ferry_worker_request *request, const 
                                     uint64_t size, const uint64_t *blocks, size_t n_blocks);
 
 /*
+ * Adds n parts of the offer, for a read or a write that is not to move all of it: sizes[i] bytes from offsets[i] on of
+ * the offer's stream, which is its descriptors' bytes one after the other. All parts, in their order, are one stream of
+ * bytes, which pairs with that of the descriptors here and has the same size; so a part need not match a descriptor.
+ * They must not overlap. Without a call all of the offer is meant. Checked when the operation is created.
+ * FERRY_E_INVALID_PARAMETER (none, too many, a readable or writable); -ENOMEM.
+ */
+int ferry_worker_request_add_remote(struct ferry_worker_request *request, const uint64_t *offsets,
+                                    const uint64_t *sizes, size_t n);
+
+/*
  * Sets the field of POST /v1/operations with that name: ("ttl_ms", "60000"), ("timeout_ms", "5000"), ("uses", "4"),
- * ("verify", "true"), ("layout", "stream"), ("transports", "shm,tcp"), ("label", "layer 7"), ("relay", "true"),
- * ("renew_max_ms", "120000"), ("follow", ferry_worker_operation_id(read)). FERRY_E_UNKNOWN_FIELD;
+ * ("uses", "unlimited"), ("verify", "true"), ("layout", "stream"), ("transports", "shm,tcp"), ("label", "layer 7"),
+ * ("relay", "true"), ("renew_max_ms", "120000"), ("follow", ferry_worker_operation_id(read)). FERRY_E_UNKNOWN_FIELD;
  * FERRY_E_INVALID_PARAMETER.
  */
 int ferry_worker_request_set(struct ferry_worker_request *request, const char *name, const char *value);
@@ -259,11 +269,12 @@ struct ferry_worker_request *ferry_worker_request_free(struct ferry_worker_reque
  *
  * FERRY_E_INVALID_PARAMETER (a field that the kind does not have, a limit, remote missing or given to the wrong kind);
  * FERRY_E_NOT_FOUND (no such region, or operation to follow); FERRY_E_REGION_NOT_READY (one that a REST client
- * creates); FERRY_E_OUT_OF_BOUNDS (of the region, or of what the read to follow fills); FERRY_E_GONE (the operation to
- * follow has failed or is gone); FERRY_E_INVALID_METADATA; FERRY_E_PROTOCOL_MISMATCH; FERRY_E_KIND_MISMATCH (a read
- * given a writable's metadata, or the reverse, or an operation to follow that is no read); FERRY_E_SIZE_MISMATCH;
- * FERRY_E_METADATA_EXPIRED; FERRY_E_FORBIDDEN (the URL's host is not of allow-peer, or the memory that would receive
- * is read-only); FERRY_E_LIMIT_REACHED; FERRY_E_DRAINING; -ENOMEM. Later failures appear in the operation's status.
+ * creates); FERRY_E_OUT_OF_BOUNDS (of the region, of what the read to follow fills, or of the offer); FERRY_E_GONE (the
+ * operation to follow has failed or is gone); FERRY_E_INVALID_METADATA; FERRY_E_PROTOCOL_MISMATCH;
+ * FERRY_E_KIND_MISMATCH (a read given a writable's metadata, or the reverse, or an operation to follow that is no
+ * read); FERRY_E_SIZE_MISMATCH; FERRY_E_METADATA_EXPIRED; FERRY_E_FORBIDDEN (the URL's host is not of allow-peer, or
+ * the memory that would receive is read-only); FERRY_E_LIMIT_REACHED; FERRY_E_DRAINING; -ENOMEM. Later failures appear
+ * in the operation's status.
  */
 int ferry_worker_operation_create(struct ferry_worker *worker, const struct ferry_worker_request *request,
                                   const char *remote, struct ferry_worker_operation **ret_operation);

@@ -19,7 +19,8 @@ struct operation_store;
  *
  * A transfer is complete when its ranges cover every byte. Ranges of a readable count when the caller reports them as
  * sent, those of a writable as they are stored. A client that names its transfer reports the end itself
- * (operation_content_end), so that both sides agree on it. A transfer without an open range or connection waits
+ * (operation_content_end), so that both sides agree on it. It may announce how many bytes it moves: then it is complete
+ * when so many have moved, whichever they are. A transfer without an open range or connection waits
  * absence_ms for its client, then fails as peer-lost. A revoke (cancel, expiry, stall, shutdown) waits for no client
  * and for no copy: no new one begins, and the thread whose copy is under way (of 1 MiB at most for a GET) ends the
  * transfer after it.
@@ -35,6 +36,7 @@ enum { CONTENT_RANGES_MAX = 128 /* of one transfer, with gaps between them */ };
 struct operation_content_request {
         const uint8_t *key;    /* the client's key, FERRY_KEY_SIZE bytes; NULL = the client has been authorised */
         uint64_t transfer;     /* the transfer's id; 0 = the client gives none */
+        uint64_t announced;    /* bytes that the transfer moves; only with an id. 0 = every byte of the operation */
         uint64_t first, size;  /* the range, inside the operation's bytes; size is not 0 */
         const char *transport; /* "http" or "https"; a literal */
         uint64_t peer_epoch;   /* epoch that the asking worker gives; 0 = none */
@@ -45,7 +47,8 @@ struct operation_content_request {
  * Opens a range: claims the operation, or joins the transfer with that id. A client without an id joins a transfer of
  * another such client only if no open range overlaps its own; otherwise it is a second peer. 0 with *ret_content, or
  * FERRY_E_*: NOT_PASSIVE; PEER_REFUSED (wrong key); ALREADY_CLAIMED, EXPIRED, CANCELLED_BY_PEER (over, or another
- * peer's); GONE (the client has ended the transfer); LIMIT_REACHED (more than CONTENT_RANGES_MAX ranges with gaps);
+ * peer's); GONE (the client has ended the transfer); SIZE_MISMATCH (it announces more bytes than there are, or not
+ * those of its first range); LIMIT_REACHED (more than CONTENT_RANGES_MAX ranges with gaps, and nothing announced);
  * -ENOMEM.
  */
 int operation_content_open(struct operation_store *store, struct operation *operation,

@@ -15,6 +15,7 @@
 
 struct loop;
 struct metrics;
+struct ranges;
 struct region;
 
 /*
@@ -27,6 +28,9 @@ struct region;
 
 struct operation_store;
 struct operation;
+
+/* Of uses: the offer stands until it is cancelled, deleted or expires. */
+#define OPERATION_USES_UNLIMITED UINT32_MAX
 
 enum {
         OPERATION_DETAIL_SIZE = 160,
@@ -173,8 +177,12 @@ struct operation_spec {
         enum ferry_layout layout;
         const struct operation_slice *slices; /* copied; the store takes its own references and uses */
         size_t n_slices;
-        uint32_t uses;   /* passive; how many transfers it serves; 0 and 1 = one, whose failure is the operation's */
-        uint64_t ttl_ms; /* passive; 0 = default */
+        /* Active: the parts of the offer that the slices pair with, seen as one stream, as the slices are. Copied. NULL
+         * = all of the offer. */
+        const struct ranges *remote;
+        /* Passive: how many transfers it serves; 0 and 1 = one, whose failure is the operation's. */
+        uint32_t uses;
+        uint64_t ttl_ms;       /* passive; 0 = default */
         uint64_t renew_max_ms; /* passive; its holders may keep it for so long from its creation on; 0 = they may not */
         uint64_t timeout_ms;   /* active; 0 = none */
         bool verify;           /* active */
@@ -192,20 +200,22 @@ struct operation_spec {
 
 /*
  * Creates an operation, INITIALIZED: a passive one can be claimed, an active one waits for operation_begin.
- * *ret_operation has a reference. 0; FERRY_E_INVALID_PARAMETER; FERRY_E_LIMIT_REACHED; FERRY_E_NOT_FOUND (a region was
- * deleted meanwhile); FERRY_E_DRAINING; -ENOMEM. With follow: FERRY_E_KIND_MISMATCH (not a read); FERRY_E_OUT_OF_BOUNDS
+ * *ret_operation has a reference. 0; FERRY_E_INVALID_PARAMETER; FERRY_E_SIZE_MISMATCH (remote has another number of
+ * bytes than the slices); FERRY_E_LIMIT_REACHED; FERRY_E_NOT_FOUND (a region was deleted meanwhile); FERRY_E_DRAINING;
+ * -ENOMEM. With follow: FERRY_E_KIND_MISMATCH (not a read); FERRY_E_OUT_OF_BOUNDS
  * (it does not fill all of the bytes); FERRY_E_INVALID_PARAMETER (it fills some twice); FERRY_E_GONE (it has failed).
- * On failure detail says why not to follow, or names the limit that is reached, or is "".
+ * On failure detail says why not to follow, or what does not match, or names the limit that is reached, or is "".
  */
 int operation_create(struct operation_store *store, const struct operation_spec *spec, struct operation **ret_operation,
                      char detail[OPERATION_DETAIL_SIZE]);
 
 /*
  * Starts an active operation with a peer's metadata (borrowed). Checks first; if a check fails, the operation is
- * unchanged: FERRY_E_KIND_MISMATCH; FERRY_E_SIZE_MISMATCH; FERRY_E_METADATA_EXPIRED; FERRY_E_INVALID_METADATA, with a
- * sentence in detail. 0: it runs and ends by itself, also when the data plane refuses it (ERRORED), or it was cancelled
- * before. -EALREADY: begun before. -EINVAL: not active. may_run_inline: the caller waits for the end, so the data plane
- * may use this thread for a moment (in a callback on the progress thread it does not).
+ * unchanged: FERRY_E_KIND_MISMATCH; FERRY_E_SIZE_MISMATCH; FERRY_E_OUT_OF_BOUNDS (of remote); FERRY_E_METADATA_EXPIRED;
+ * FERRY_E_INVALID_METADATA, with a sentence in detail. 0: it runs and ends by itself, also when the data plane refuses
+ * it (ERRORED), or it was cancelled before. -EALREADY: begun before. -EINVAL: not active. may_run_inline: the caller
+ * waits for the end, so the data plane may use this thread for a moment (in a callback on the progress thread it does
+ * not).
  */
 int operation_begin(struct operation_store *store, struct operation *operation, const struct ferry_metadata *metadata,
                     bool may_run_inline, char detail[OPERATION_DETAIL_SIZE]);
@@ -255,10 +265,11 @@ struct operation_view {
         uint64_t follow; /* id of the read that it follows, or has followed; 0 = none */
         uint64_t revision;
         uint64_t bytes_total;
-        uint64_t bytes_done;            /* never falls; with several uses, how far the furthest transfer came */
-        uint64_t bytes_prefix;          /* of a failed read: bytes in place from the first one on */
-        uint32_t uses, uses_done;       /* uses 0 = not asked for */
-        uint32_t uses_declined;         /* of several uses */
+        uint64_t bytes_done;   /* never falls; with several uses, how far the furthest transfer came */
+        uint64_t bytes_prefix; /* of a failed read: bytes in place from the first one on */
+        uint32_t uses;         /* 0 = not asked for */
+        uint64_t uses_done;
+        uint32_t uses_declined; /* of several uses */
         const char *label, *request_id; /* borrowed from the operation; "" = none */
         struct operation_peer peer;     /* with several uses, the latest */
         uint64_t ttl_ms, timeout_ms, renew_max_ms;
@@ -272,6 +283,7 @@ struct operation_view {
         char detail[OPERATION_DETAIL_SIZE];
         const struct operation_descriptor *descriptors;
         size_t n_descriptors;
+        const struct ranges *remote; /* borrowed from the operation; NULL = none was given */
 };
 void operation_get_view(struct operation_store *store, struct operation *operation, struct operation_view *ret_view);
 

@@ -15,6 +15,7 @@
 
 struct allowlist;
 struct metrics;
+struct ranges;
 struct space;
 
 /*
@@ -86,6 +87,7 @@ struct engine_claim_request {
         uint64_t transfer; /* drawn at random by the active side; one claim has one */
         enum engine_direction direction;
         uint64_t total;        /* bytes that the active side will move */
+        uint64_t whole;        /* bytes of the offer, as the active side knows it */
         uint64_t peer_epoch;   /* 0 = not known */
         const char *peer_name; /* as the peer says, not authenticated; NULL = not known */
         uint8_t key[FERRY_KEY_SIZE];
@@ -93,14 +95,14 @@ struct engine_claim_request {
 
 /* A claim: what an operation grants to one transfer. */
 struct engine_claim {
-        const struct segment *segments; /* stay valid, memory too, until ended */
+        const struct segment *segments; /* of all of the offer; stay valid, memory too, until ended */
         size_t n_segments;
         uint64_t total;
         /* Bytes moved so far; called often. The same number again means that the transfer waits, and has not stalled.
          */
         void (*progress)(void *context, uint64_t bytes);
         /*
-         * How many bytes from offset on, of length, can be read now. A READ of missing bytes is held until
+         * How many bytes from offset on of the offer, of length, can be read now. A READ of missing bytes is held until
          * engine_held_reads_retry. Bytes that have arrived stay available. NULL = all are available.
          */
         uint64_t (*available)(void *context, uint64_t offset, uint64_t length);
@@ -262,8 +264,11 @@ struct engine_transfer {
         uint8_t key[FERRY_KEY_SIZE];
         const struct segment *segments; /* stay valid, memory too, until ended */
         size_t n_segments;
-        uint64_t total;
-        bool verify;       /* checksum of every chunk */
+        uint64_t total; /* of the segments */
+        /* The parts of the offer that they pair with, as many bytes; stays until ended. NULL = all of it. */
+        const struct ranges *remote;
+        uint64_t remote_total; /* with remote: bytes of all of the offer */
+        bool verify;           /* checksum of every chunk */
         unsigned carriers; /* of enum engine_carrier; nothing else carries the bytes. 0 = whatever both sides have */
         /* The caller moves the bytes by HTTP where this ends with PEER_UNREACHABLE: it does so at once where the paths
          * to the peer have failed lately, and they are tried again beside it. */
@@ -289,6 +294,12 @@ struct engine_transfer {
         /* Over and quiet. Exactly once for every successful engine_transfer_start. */
         void (*ended)(void *context, const struct engine_outcome *outcome);
 };
+
+/* Bytes of all of the offer. */
+static inline uint64_t engine_transfer_whole(const struct engine_transfer *transfer)
+{
+        return transfer->remote ? transfer->remote_total : transfer->total;
+}
 
 /*
  * Starts a transfer: by the local transport when the peer's socket is there, else by UCX. *transfer is copied. 0 or

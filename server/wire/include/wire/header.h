@@ -13,15 +13,15 @@
 
 enum {
         WIRE_MAGIC = 0x59525246, /* "FRRY" in memory order */
-        WIRE_SIZE = 112,
+        WIRE_SIZE = 128,
         WIRE_CHUNK_MAX = 64 << 20,        /* bytes of one READ or WRITE; a larger request is refused */
         WIRE_INLINE_MAX = 8192 - 2 * 128, /* payloads of at most so many bytes travel inside the message */
 };
 
 enum wire_type {
-        WIRE_READ = 1,   /* requester to responder: send [offset, offset + length) */
+        WIRE_READ = 1,   /* requester to responder: send the offer's [place, place + length) */
         WIRE_DATA,       /* responder to requester, with payload: the bytes, or status says why not */
-        WIRE_WRITE,      /* requester to responder, with payload: store this at offset */
+        WIRE_WRITE,      /* requester to responder, with payload: store this at place */
         WIRE_ACK,        /* responder to requester: stored, or status says why not */
         WIRE_DONE,       /* requester to responder: the transfer is over, with status and the bytes moved in length */
         WIRE_DONE_ACK,   /* responder to requester: DONE was applied; status 0 = the operation is complete. Unasked: it
@@ -53,9 +53,11 @@ struct wire_header {
         uint64_t transfer;   /* drawn by the requester; names the transfer */
         uint32_t seq;        /* names the chunk; echoed */
         uint32_t status;     /* 0 or a FERRY_E_* */
-        uint64_t offset;     /* in the logical stream */
+        uint64_t offset;     /* in the stream of the transfer, which has total bytes */
         uint64_t length;
-        uint64_t total;              /* of the whole transfer */
+        uint64_t total;
+        uint64_t place; /* of the same byte in the offer's stream, which has whole bytes */
+        uint64_t whole;
         uint64_t checksum;           /* XXH3-64 of the payload */
         uint8_t key[FERRY_KEY_SIZE]; /* in requests but HELLO; zero in answers */
 };
@@ -71,7 +73,8 @@ enum wire_verdict {
 
 /*
  * Decodes the header of an untrusted message. WIRE_INVALID: wrong size, magic or type, unknown flags, ids of 0, or
- * invalid numbers (length 0 or above WIRE_CHUNK_MAX in READ and WRITE, offset + length above total).
+ * invalid numbers (in READ and WRITE: length 0 or above WIRE_CHUNK_MAX, offset + length above total, place + length or
+ * total above whole).
  */
 enum wire_verdict wire_decode(const void *bytes, size_t size, struct wire_header *ret_header, uint8_t *ret_protocol);
 
