@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/notify.h"
+#include "base/systemd.h"
 #include "base/util.h"
 #include "options.h"
 #include "worker.h"
@@ -229,7 +229,7 @@ static int complain(const char *message, int status)
 }
 
 /* --help and --version: their text is the whole output. */
-static int print_and_exit(const struct worker_options *options)
+static int print_and_exit(const struct ferry_worker_options *options)
 {
         if (ready_output >= 0)
                 (void)dup2(ready_output, STDOUT_FILENO);
@@ -242,7 +242,7 @@ static int print_and_exit(const struct worker_options *options)
         return EXIT_SUCCESS;
 }
 
-static int run(const struct worker_options *options)
+static int run(const struct ferry_worker_options *options)
 {
         struct ferry_worker *worker = NULL;
         int signals, r;
@@ -272,7 +272,7 @@ static int run(const struct worker_options *options)
 
 int main(int argc, char **argv)
 {
-        struct worker_options options;
+        struct ferry_worker_options options;
         int r;
 
         if (!standard_streams_open())

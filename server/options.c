@@ -76,9 +76,9 @@ static bool is_origin(const char *text)
 
 /* Those of a worker come first. */
 static const struct ferry_option option_table[] = {
-#define WORKER(...) FERRY_OPTION_ROW(struct worker_options, __VA_ARGS__)
+#define WORKER(...) FERRY_OPTION_ROW(struct ferry_worker_options, __VA_ARGS__)
 #include <ferry/option_table.h>
-#define FERRYD(...) FERRY_OPTION_ROW(struct worker_options, __VA_ARGS__)
+#define FERRYD(...) FERRY_OPTION_ROW(struct ferry_worker_options, __VA_ARGS__)
 #include <ferry/option_table.h>
 };
 _Static_assert(FERRY_ARRAY_SIZE(option_table) <= FERRY_OPTIONS_MAX, "each has a bit");
@@ -91,7 +91,7 @@ enum {
 };
 /* clang-format on */
 
-void worker_options_init(struct worker_options *options, bool ferryd)
+void worker_options_init(struct ferry_worker_options *options, bool ferryd)
 {
         options->base = (struct ferry_option_base){ .program = "ferryd",
                                                     .table = option_table,
@@ -110,9 +110,9 @@ void options_check_environment(void)
         ferry_variables_check(warn_misspelt);
 }
 
-int options_parse(int argc, char *const *argv, struct worker_options *ret_options)
+int options_parse(int argc, char *const *argv, struct ferry_worker_options *ret_options)
 {
-        *ret_options = (struct worker_options){ 0 };
+        *ret_options = (struct ferry_worker_options){ 0 };
         worker_options_init(ret_options, true);
         return ferry_options_read(&ret_options->base, argc, argv, NULL);
 }

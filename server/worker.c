@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <utlist.h>
 
 #include <ferry/commit.h>
@@ -15,6 +14,7 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/metrics.h"
+#include "base/thread.h"
 #include "base/util.h"
 #include "http/event_log.h"
 #include "http/server.h"
@@ -44,17 +44,13 @@ static struct ferry_worker *living;
 static struct ferry_worker *worker_allocate(void)
 {
         struct ferry_worker *worker = calloc(1, sizeof(*worker));
-        pthread_condattr_t attributes;
 
         if (!worker)
                 return NULL;
         worker->generation = fork_generation();
         worker->epoch = random_id();
         pthread_mutex_init(&worker->lock, NULL);
-        pthread_condattr_init(&attributes);
-        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-        pthread_cond_init(&worker->drained, &attributes);
-        pthread_condattr_destroy(&attributes);
+        pthread_cond_init(&worker->drained, NULL);
         pthread_mutex_lock(&living_lock);
         DL_APPEND(living, worker);
         pthread_mutex_unlock(&living_lock);
@@ -87,7 +83,7 @@ static void watch_forks(void)
         (void)pthread_atfork(NULL, NULL, forget_workers);
 }
 
-int worker_new(const struct worker_options *options, struct ferry_worker **ret_worker)
+int worker_new(const struct ferry_worker_options *options, struct ferry_worker **ret_worker)
 {
         static pthread_once_t watched = PTHREAD_ONCE_INIT;
         FERRY_CLEANUP(cleanup_worker) struct ferry_worker *worker = NULL;
@@ -118,11 +114,11 @@ int worker_new(const struct worker_options *options, struct ferry_worker **ret_w
 
 int ferry_worker_new(const struct ferry_worker_options *options, struct ferry_worker **ret_worker)
 {
-        struct worker_options defaults = { 0 };
+        struct ferry_worker_options defaults = { 0 };
         int r;
 
         worker_options_init(&defaults, false);
-        r = worker_new(options ? &options->values : &defaults, ret_worker);
+        r = worker_new(options ?: &defaults, ret_worker);
         return r == -EINVAL ? FERRY_E_INVALID_PARAMETER : r;
 }
 
@@ -146,6 +142,20 @@ const char *ferry_worker_name(const struct ferry_worker *worker)
 const char *ferry_worker_url(const struct ferry_worker *worker, size_t i)
 {
         return http_server_url(worker->http, i);
+}
+
+int ferry_worker_log(const char *level, void (*sink)(void *context, const char *level, const char *line), void *context)
+{
+        int r, number = level ? log_level_from_name(level) : 0;
+
+        if (number < 0)
+                return worker_fail(-EINVAL, "\"%s\" is not one of error, warn, info, debug", level);
+        r = log_set_sink(sink, context);
+        if (r < 0)
+                return worker_fail(r, NULL);
+        if (level)
+                log_set_level((enum log_level)number);
+        return 0;
 }
 
 /* ---- ending ---- */
@@ -177,15 +187,12 @@ static void ask_drained(struct ferry_worker *worker)
 /* Waits after ask_drained. false: timeout. */
 static bool wait_drained(struct ferry_worker *worker, uint64_t timeout_ms)
 {
-        const uint64_t until_us = clock_now_us() + timeout_ms * 1000;
-        const struct timespec until = { .tv_sec = (time_t)(until_us / 1000000),
-                                        .tv_nsec = (long)(until_us % 1000000) * 1000 };
+        const uint64_t deadline_us = clock_now_us() + timeout_ms * 1000;
         bool done;
 
         pthread_mutex_lock(&worker->lock);
-        while (worker->drain != DRAIN_DONE)
-                if (pthread_cond_timedwait(&worker->drained, &worker->lock, &until) == ETIMEDOUT)
-                        break;
+        while (worker->drain != DRAIN_DONE && condition_wait(&worker->drained, &worker->lock, deadline_us))
+                ;
         done = worker->drain == DRAIN_DONE;
         pthread_mutex_unlock(&worker->lock);
         return done;

@@ -6,10 +6,8 @@
 
 /* The interface between libferry-worker and ferryd, beyond the public header. */
 
-struct worker_options;
-
 /* As ferry_worker_new, with parsed options, but -EINVAL where they are at fault. */
-int worker_new(const struct worker_options *options, struct ferry_worker **ret_worker);
+int worker_new(const struct ferry_worker_options *options, struct ferry_worker **ret_worker);
 
 /*
  * Reloads the files of tokens and certificates, for new requests and connections. 0; -errno with a sentence in

@@ -28,10 +28,6 @@ struct worker_origin {
         char http[FERRY_METADATA_URL_SIZE];     /* "" = no TCP listener */
 };
 
-struct ferry_worker_options {
-        struct worker_options values;
-};
-
 struct ferry_worker {
         struct ferry_worker *prev, *next; /* of the living workers */
         unsigned generation;              /* of base/fork.h */

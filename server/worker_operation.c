@@ -5,18 +5,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include <ferry/encoding.h>
 #include <ferry/error.h>
 #include <ferry/json.h>
 #include <ferry/json_write.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "base/util.h"
-#include "peers/remote.h"
+#include "peers/peers.h"
 #include "worker_error.h"
 #include "worker_internal.h"
-#include "worker_request.h"
 #include "worker_settings.h"
 
 /* ---- making ---- */
@@ -235,31 +235,20 @@ static void wake_blocked(struct operation_waiter *waiter)
 
 static void blocked_init(struct blocked *blocked)
 {
-        pthread_condattr_t attributes;
-
         *blocked = (struct blocked){ .waiter = { .wake = wake_blocked, .quiet = true } };
         (void)pthread_mutex_init(&blocked->lock, NULL);
-        (void)pthread_condattr_init(&attributes);
-        (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-        (void)pthread_cond_init(&blocked->woken_up, &attributes);
-        (void)pthread_condattr_destroy(&attributes);
+        (void)pthread_cond_init(&blocked->woken_up, NULL);
 }
 
 /* false: timeout. timeout_ms -1 = no limit. */
 static bool block(struct blocked *blocked, int timeout_ms)
 {
-        const uint64_t until_us = clock_now_us() + (uint64_t)(timeout_ms < 0 ? 0 : timeout_ms) * 1000;
-        const struct timespec until = { .tv_sec = (time_t)(until_us / 1000000),
-                                        .tv_nsec = (long)(until_us % 1000000) * 1000 };
+        const uint64_t deadline_us = timeout_ms < 0 ? UINT64_MAX : clock_now_us() + (uint64_t)timeout_ms * 1000;
         bool woken;
 
         (void)pthread_mutex_lock(&blocked->lock);
-        while (!blocked->woken) {
-                if (timeout_ms < 0)
-                        (void)pthread_cond_wait(&blocked->woken_up, &blocked->lock);
-                else if (pthread_cond_timedwait(&blocked->woken_up, &blocked->lock, &until) == ETIMEDOUT)
-                        break;
-        }
+        while (!blocked->woken && condition_wait(&blocked->woken_up, &blocked->lock, deadline_us))
+                ;
         woken = blocked->woken;
         (void)pthread_mutex_unlock(&blocked->lock);
         return woken;
@@ -315,4 +304,92 @@ int ferry_worker_operation_notify(struct ferry_worker_operation *handle, void (*
         if (!operation_wait(handle->store, handle->operation, 0, &notice->waiter))
                 give_notice(&notice->waiter);
         return 0;
+}
+
+/* ---- the getters ---- */
+
+/* Zeros in a forked process. */
+static struct operation_view look(const struct ferry_worker_operation *handle)
+{
+        struct operation_view view = { .status = FERRY_UNINITIALIZED };
+
+        if (worker_is_ours(handle->generation))
+                operation_get_view(handle->store, handle->operation, &view);
+        return view;
+}
+
+enum ferry_status ferry_worker_operation_status(struct ferry_worker_operation *handle)
+{
+        return look(handle).status;
+}
+
+int ferry_worker_operation_result(struct ferry_worker_operation *handle)
+{
+        const struct operation_view view = look(handle);
+
+        if (!worker_is_ours(handle->generation))
+                return -ECHILD;
+        if (!view.done)
+                return worker_fail(-EAGAIN, "The operation has not ended");
+        return view.error ? worker_fail(view.error, "%s", view.detail) : 0;
+}
+
+uint64_t ferry_worker_operation_bytes_done(struct ferry_worker_operation *handle)
+{
+        return look(handle).bytes_done;
+}
+
+uint64_t ferry_worker_operation_bytes_total(struct ferry_worker_operation *handle)
+{
+        return look(handle).bytes_total;
+}
+
+uint64_t ferry_worker_operation_duration_us(struct ferry_worker_operation *handle)
+{
+        return look(handle).duration_us;
+}
+
+const char *ferry_worker_operation_label(const struct ferry_worker_operation *handle)
+{
+        return look(handle).label ?: "";
+}
+
+enum ferry_layout ferry_worker_operation_layout(const struct ferry_worker_operation *handle)
+{
+        return look(handle).layout;
+}
+
+/* Copies a text of a view to the handle. */
+static const char *keep(struct ferry_worker_operation *handle, char *to, const char *text, size_t size)
+{
+        if (!*text) /* in a forked process, where the lock may stay locked for ever, all are empty */
+                return "";
+        (void)pthread_mutex_lock(&handle->lock);
+        memcpy(to, text, size);
+        (void)pthread_mutex_unlock(&handle->lock);
+        return to;
+}
+
+const char *ferry_worker_operation_transport(struct ferry_worker_operation *handle)
+{
+        const struct operation_view view = look(handle);
+
+        return keep(handle, handle->transport, view.transport, sizeof(handle->transport));
+}
+
+const char *ferry_worker_operation_peer(struct ferry_worker_operation *handle)
+{
+        const struct operation_view view = look(handle);
+
+        return keep(handle, handle->peer, view.peer.worker, sizeof(handle->peer));
+}
+
+const char *ferry_worker_operation_peer_epoch(struct ferry_worker_operation *handle)
+{
+        const struct operation_view view = look(handle);
+        char text[FERRY_ID_TEXT_SIZE] = "";
+
+        if (view.peer.epoch)
+                ferry_id_format("", view.peer.epoch, text);
+        return keep(handle, handle->peer_epoch, text, sizeof(text));
 }

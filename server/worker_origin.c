@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <arpa/inet.h>
-#include <netinet/in.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -23,23 +22,20 @@ static const char *const outside[] = { "192.0.2.1", "2001:db8::1" };
 
 static bool look_outside(const char *target, char host[ADDRESS_HOST_SIZE])
 {
-        union {
-                struct sockaddr any;
-                struct sockaddr_in v4;
-                struct sockaddr_in6 v6;
-        } address = { 0 };
-        bool is_v6 = strchr(target, ':') != NULL;
-        socklen_t size = is_v6 ? sizeof(address.v6) : sizeof(address.v4);
-        FERRY_CLEANUP(cleanup_close) int fd = socket(is_v6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        const struct addrinfo hints = { .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_DGRAM };
+        FERRY_CLEANUP(cleanup_close) int fd = -1;
+        struct sockaddr_storage local;
+        socklen_t size = sizeof(local);
+        struct addrinfo *address;
+        bool routed;
 
-        address.any.sa_family = is_v6 ? AF_INET6 : AF_INET;
-        address.v4.sin_port = htons(9); /* discard; sin6_port is at the same place */
-        (void)inet_pton(address.any.sa_family, target,
-                        is_v6 ? (void *)&address.v6.sin6_addr : (void *)&address.v4.sin_addr);
-        if (fd < 0 || connect(fd, &address.any, size) < 0 || getsockname(fd, &address.any, &size) < 0)
+        if (getaddrinfo(target, "9", &hints, &address) != 0) /* discard */
                 return false;
-        return inet_ntop(address.any.sa_family, is_v6 ? (void *)&address.v6.sin6_addr : (void *)&address.v4.sin_addr,
-                         host, ADDRESS_HOST_SIZE) != NULL;
+        fd = socket(address->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        routed = fd >= 0 && connect(fd, address->ai_addr, address->ai_addrlen) == 0;
+        freeaddrinfo(address);
+        return routed && getsockname(fd, (struct sockaddr *)&local, &size) == 0 &&
+               getnameinfo((struct sockaddr *)&local, size, host, ADDRESS_HOST_SIZE, NULL, 0, NI_NUMERICHOST) == 0;
 }
 
 static void local_host_look(char host[ADDRESS_HOST_SIZE])

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "worker_request.h"
+#include "worker_operation.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -19,8 +19,7 @@
 
 struct request_slice {
         char region[FERRY_WORKER_ID_SIZE];
-        uint64_t offset, size, count, stride;
-        uint64_t *blocks; /* owned; NULL = a row */
+        struct operation_slice slice; /* without the region; owns its blocks */
 };
 
 /* The spec has neither slices nor remote nor follow before request_resolve. */
@@ -51,7 +50,7 @@ struct ferry_worker_request *ferry_worker_request_new(enum ferry_kind kind)
         return request;
 }
 
-static int add_slice(struct ferry_worker_request *request, const char *region, struct request_slice given)
+static int add_slice(struct ferry_worker_request *request, const char *region, struct operation_slice slice)
 {
         struct request_slice *slices;
 
@@ -61,20 +60,21 @@ static int add_slice(struct ferry_worker_request *request, const char *region, s
         if (!slices)
                 return worker_fail(-ENOMEM, NULL);
         request->slices = slices;
-        (void)snprintf(given.region, sizeof(given.region), "%s", region);
-        request->slices[request->n_slices++] = given;
+        slices += request->n_slices++;
+        (void)snprintf(slices->region, sizeof(slices->region), "%s", region);
+        slices->slice = slice;
         return 0;
 }
 
 int ferry_worker_request_add(struct ferry_worker_request *request, const char *region, uint64_t offset, uint64_t size)
 {
-        return add_slice(request, region, (struct request_slice){ .offset = offset, .size = size, .count = 1 });
+        return add_slice(request, region, (struct operation_slice){ .offset = offset, .size = size, .count = 1 });
 }
 
 int ferry_worker_request_add_row(struct ferry_worker_request *request, const char *region, uint64_t offset,
                                  uint64_t size, uint64_t count, uint64_t stride)
 {
-        const struct request_slice slice = { .offset = offset, .size = size, .count = count, .stride = stride };
+        const struct operation_slice slice = { .offset = offset, .size = size, .count = count, .stride = stride };
 
         if (!size || !count)
                 return worker_fail(FERRY_E_INVALID_PARAMETER, "A row has one piece or more, of one byte or more");
@@ -86,7 +86,8 @@ int ferry_worker_request_add_row(struct ferry_worker_request *request, const cha
 int ferry_worker_request_add_blocks(struct ferry_worker_request *request, const char *region, uint64_t offset,
                                     uint64_t size, const uint64_t *blocks, size_t n_blocks)
 {
-        struct request_slice slice = { .offset = offset, .size = size, .count = n_blocks };
+        struct operation_slice slice = { .offset = offset, .size = size, .count = n_blocks };
+        uint64_t *copy;
         int r;
 
         if (!size || !blocks || !n_blocks || n_blocks > FERRY_METADATA_DESCRIPTORS)
@@ -94,13 +95,13 @@ int ferry_worker_request_add_blocks(struct ferry_worker_request *request, const 
                         FERRY_E_INVALID_PARAMETER,
                         "A list has 1 to %d blocks, of one byte or more: divide a longer one among several operations",
                         FERRY_METADATA_DESCRIPTORS);
-        slice.blocks = malloc(n_blocks * sizeof(*blocks));
-        if (!slice.blocks)
+        slice.blocks = copy = malloc(n_blocks * sizeof(*blocks));
+        if (!copy)
                 return worker_fail(-ENOMEM, NULL);
-        memcpy(slice.blocks, blocks, n_blocks * sizeof(*blocks));
+        memcpy(copy, blocks, n_blocks * sizeof(*blocks));
         r = add_slice(request, region, slice);
         if (r)
-                free(slice.blocks);
+                free(copy);
         return r;
 }
 
@@ -129,7 +130,7 @@ struct ferry_worker_request *ferry_worker_request_free(struct ferry_worker_reque
         if (!request)
                 return NULL;
         for (size_t i = 0; i < request->n_slices; i++)
-                free(request->slices[i].blocks);
+                free((void *)(uintptr_t)request->slices[i].slice.blocks);
         free(request->slices);
         free(request->remote);
         free(request);
@@ -257,14 +258,10 @@ static int resolve_slice(const struct ferry_worker *worker, const struct request
 {
         uint64_t end;
 
+        *slice = from->slice;
         slice->region = region_named(worker->regions, from->region, before);
         if (!slice->region)
                 return worker_fail(FERRY_E_NOT_FOUND, "Descriptor %zu: no region \"%s\"", i, from->region);
-        slice->offset = from->offset;
-        slice->size = from->size;
-        slice->count = from->count;
-        slice->stride = from->stride;
-        slice->blocks = from->blocks;
         if (!slice->size && slice->offset < slice->region->size)
                 slice->size = slice->region->size - slice->offset;
         if (!slice->size || !operation_slice_end(slice, &end) || end > slice->region->size)

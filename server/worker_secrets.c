@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "worker_secrets.h"
+#include "worker_settings.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -133,7 +133,7 @@ static int check_tokens(const struct worker_secrets *secrets)
         return 0;
 }
 
-int worker_secrets_read(const struct worker_options *options, struct worker_secrets *secrets)
+int worker_secrets_read(const struct ferry_worker_options *options, struct worker_secrets *secrets)
 {
         const struct {
                 const char *flag, *path;

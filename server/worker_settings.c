@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/resource.h>
@@ -11,12 +12,13 @@
 #include <ferry/metadata.h>
 
 #include "base/address.h"
-#include "base/passed.h"
+#include "base/systemd.h"
 #include "base/util.h"
 #include "memory/available_memory.h"
+#include "options.h"
 #include "peers/registry.h"
 #include "worker_error.h"
-#include "worker_listen.h"
+#include "worker_internal.h"
 #include "worker_settings.h"
 
 enum { PROCESS_ID_ROOM = 12 }; /* "-" and a process id at the end of the default name */
@@ -60,7 +62,7 @@ static int passed_keep(struct worker_settings *settings)
 /* Splits --advertise: of a URL or "[IPV6]", the data plane and the check of Host headers use the host. */
 static bool split_advertise(struct worker_settings *settings)
 {
-        struct worker_options *options = &settings->options;
+        struct ferry_worker_options *options = &settings->options;
         const char *authority = options->advertise ? strstr(options->advertise, "://") : NULL;
         char host[ADDRESS_HOST_SIZE];
 
@@ -103,7 +105,7 @@ static uint64_t half_of_memory(void)
 /* Fills in the defaults that depend on the machine. */
 static bool defaults_fill(struct worker_settings *settings)
 {
-        struct worker_options *options = &settings->options;
+        struct ferry_worker_options *options = &settings->options;
 
         if (!options->memory_limit)
                 options->memory_limit = half_of_memory();
@@ -125,9 +127,43 @@ static int check_files(void)
                            (unsigned long long)files.rlim_cur);
 }
 
+static bool is_loopback(const struct sockaddr_storage *address)
+{
+        switch (address->ss_family) {
+        case AF_INET:
+                return ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+        case AF_INET6:
+                return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)address)->sin6_addr);
+        default:
+                return address->ss_family == AF_UNIX;
+        }
+}
+
+bool worker_listen_is_loopback(const char *listen)
+{
+        struct sockaddr_storage address = { .ss_family = AF_INET };
+        char host[ADDRESS_HOST_SIZE];
+        int passed = passed_fd(listen);
+        socklen_t size;
+        uint16_t port;
+
+        if (strncmp(listen, "unix:", 5) == 0)
+                return true;
+        if (passed >= 0)
+                return passed_address(passed, &address, &size) == 0 && is_loopback(&address);
+        if (!address_split(listen, host, &port))
+                return false;
+        if (inet_pton(AF_INET, host, &((struct sockaddr_in *)&address)->sin_addr) != 1) {
+                address.ss_family = AF_INET6;
+                if (inet_pton(AF_INET6, host, &((struct sockaddr_in6 *)&address)->sin6_addr) != 1)
+                        return strcasecmp(host, "localhost") == 0;
+        }
+        return is_loopback(&address);
+}
+
 static int check_options(struct worker_settings *settings)
 {
-        const struct worker_options *options = &settings->options;
+        const struct ferry_worker_options *options = &settings->options;
         const char *beyond = NULL;
 
         for (size_t i = 0; i < options->listen.n; i++)
@@ -178,7 +214,7 @@ static void cleanup_settings(struct worker_settings **settings)
         *settings = worker_settings_free(*settings);
 }
 
-int worker_settings_new(const struct worker_options *options, struct worker_settings **ret_settings)
+int worker_settings_new(const struct ferry_worker_options *options, struct worker_settings **ret_settings)
 {
         FERRY_CLEANUP(cleanup_settings) struct worker_settings *settings = calloc(1, sizeof(*settings));
         int r;
@@ -206,5 +242,52 @@ struct worker_settings *worker_settings_free(struct worker_settings *settings)
         worker_secrets_clear(&settings->secrets);
         ferry_options_clear(&settings->options.base);
         free(settings);
+        return NULL;
+}
+
+struct ferry_worker_options *ferry_worker_options_new(void)
+{
+        struct ferry_worker_options *options = calloc(1, sizeof(*options));
+
+        if (options)
+                worker_options_init(options, false);
+        else
+                (void)worker_fail(-ENOMEM, NULL);
+        return options;
+}
+
+/* Maps the result of a function of <ferry/options.h> to worker_fail. */
+static int report(int r, const struct ferry_worker_options *options)
+{
+        return r == -EINVAL ? worker_fail(FERRY_E_INVALID_PARAMETER, "%s", options->base.message)
+               : r          ? worker_fail(r, NULL)
+                            : 0;
+}
+
+int ferry_worker_options_set(struct ferry_worker_options *options, const char *name, const char *value)
+{
+        const struct ferry_option *option = name ? ferry_option_find(&options->base, name) : NULL;
+
+        if (!option)
+                return worker_fail(FERRY_E_INVALID_PARAMETER, "A worker has no option \"%s\"", name ?: "");
+        if (!value)
+                return worker_fail(FERRY_E_INVALID_PARAMETER, "The value of \"%s\" is missing", name);
+        return report(ferry_option_set(&options->base, option, name, value), options);
+}
+
+int ferry_worker_options_environment(struct ferry_worker_options *options)
+{
+        int r = ferry_options_environment(&options->base);
+
+        options_check_environment();
+        return report(r, options);
+}
+
+struct ferry_worker_options *ferry_worker_options_free(struct ferry_worker_options *options)
+{
+        if (!options)
+                return NULL;
+        ferry_options_clear(&options->base);
+        free(options);
         return NULL;
 }

@@ -129,7 +129,7 @@ static int start_events(struct ferry_worker *worker)
 
 static int start_engine(struct ferry_worker *worker)
 {
-        const struct worker_options *options = &worker->settings->options;
+        const struct ferry_worker_options *options = &worker->settings->options;
         const struct engine_config config = {
                 .epoch = worker->epoch,
                 .name = options->name,
@@ -189,19 +189,9 @@ static int start_regions(struct ferry_worker *worker)
         return region_table_new(&config, &worker->regions);
 }
 
-static uint64_t at_least(uint64_t a, uint64_t b)
-{
-        return a > b ? a : b;
-}
-
-static uint64_t at_most(uint64_t a, uint64_t b)
-{
-        return a < b ? a : b;
-}
-
 static int start_operations(struct ferry_worker *worker)
 {
-        const struct worker_options *options = &worker->settings->options;
+        const struct ferry_worker_options *options = &worker->settings->options;
         struct operation_config config = {
                 .epoch = worker->epoch,
                 .data_plane = { .transfer_start = data_plane_transfer_start,
@@ -239,7 +229,7 @@ static int start_operations(struct ferry_worker *worker)
 
 static int start_registry(struct ferry_worker *worker)
 {
-        const struct worker_options *options = &worker->settings->options;
+        const struct ferry_worker_options *options = &worker->settings->options;
         const struct registry_config config = {
                 .url = options->registry,
                 .prefix = options->registry_prefix,
@@ -334,7 +324,7 @@ int worker_reload(struct ferry_worker *worker)
 static int start_http(struct ferry_worker *worker)
 {
         const struct worker_settings *settings = worker->settings;
-        const struct worker_options *options = &settings->options;
+        const struct ferry_worker_options *options = &settings->options;
         const struct http_config config = {
                 .listen = (const char *const *)options->listen.items,
                 .n_listen = options->listen.n,

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <ferry/encoding.h>
+
 #include "bus.h"
 #include "reply.h"
 
@@ -21,9 +23,10 @@ static int ask_parse(const char *url, struct ask *ret_ask)
         const char *host = strstr(url, "://"), *worker = host ? strchr(host + 3, '/') : NULL;
         const char *id = worker ? strchr(worker + 1, '/') : NULL;
         size_t length = id ? (size_t)(id - worker) - 1 : 0;
+        uint64_t number;
         if (strchr(url, '@')) /* which may be a password */
                 return bus_fail(BUS_USAGE, "a NATS URL has no user or password: use --nats-user-file or --nats-creds");
-        if (!id || length >= sizeof(ret_ask->name) || !bus_is_operation(id + 1, strlen(id + 1)))
+        if (!id || length >= sizeof(ret_ask->name) || !ferry_id_parse("op_", id + 1, &number))
                 return bus_fail(BUS_USAGE, "%s is not nats://HOST:PORT/WORKER/op_ID or tls://HOST:PORT/WORKER/op_ID",
                                 url);
         memcpy(ret_ask->name, worker + 1, length);

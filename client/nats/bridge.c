@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <ferry/encoding.h>
 #include <ferry/ferry.h>
 
 #include "bus.h"
@@ -52,34 +53,39 @@ static void bridge_refuse(natsConnection *connection, const char *reply, const c
         (void)natsConnection_Publish(connection, reply, text, n);
 }
 
+/* The metadata of the operation that a request names. NULL, or the code of the refusal. */
+static const char *bridge_fetch(struct ferry *ferry, natsMsg *request, int64_t size_max, char **ret_metadata)
+{
+        const char *data = natsMsg_GetData(request);
+        size_t size = (size_t)natsMsg_GetDataLength(request);
+        char id[FERRY_ID_TEXT_SIZE];
+        uint64_t number;
+        if (!data || size >= sizeof(id))
+                return "invalid-parameter";
+        memcpy(id, data, size);
+        id[size] = '\0';
+        if (!ferry_id_parse("op_", id, &number))
+                return "invalid-parameter";
+        int r = ferry_get_operation_metadata(ferry, id, ret_metadata);
+        if (r)
+                return r > 0 ? ferry_error_code(r) : "peer-unreachable";
+        return strlen(*ret_metadata) > (size_t)size_max ? "too-large" : NULL;
+}
+
 /* Thread: the subscription's. */
 static void on_request(natsConnection *connection, natsSubscription *subscription, natsMsg *request, void *context)
 {
-        struct ferry *ferry = context;
-        const char *reply = natsMsg_GetReply(request), *id = natsMsg_GetData(request);
-        size_t size = (size_t)natsMsg_GetDataLength(request);
-        char text[BUS_ID_SIZE], *metadata = NULL;
+        const char *reply = natsMsg_GetReply(request);
+        char *metadata = NULL;
         (void)subscription;
-        if (!reply) { /* nobody waits */
-                natsMsg_Destroy(request);
-                return;
+        if (reply) { /* somebody waits */
+                const char *refusal =
+                        bridge_fetch(context, request, natsConnection_GetMaxPayload(connection), &metadata);
+                if (refusal)
+                        bridge_refuse(connection, reply, refusal);
+                else
+                        (void)natsConnection_Publish(connection, reply, metadata, (int)strlen(metadata));
         }
-        if (!bus_is_operation(id ? id : "", size)) {
-                bridge_refuse(connection, reply, "invalid-parameter");
-                natsMsg_Destroy(request);
-                return;
-        }
-        memcpy(text, id, size);
-        text[size] = '\0';
-        int r = ferry_get_operation_metadata(ferry, text, &metadata);
-        if (r > 0)
-                bridge_refuse(connection, reply, ferry_error_code(r));
-        else if (r < 0)
-                bridge_refuse(connection, reply, "peer-unreachable");
-        else if (strlen(metadata) > (size_t)natsConnection_GetMaxPayload(connection))
-                bridge_refuse(connection, reply, "too-large");
-        else
-                (void)natsConnection_Publish(connection, reply, metadata, (int)strlen(metadata));
         ferry_secret_free(metadata);
         natsMsg_Destroy(request);
 }

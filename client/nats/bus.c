@@ -12,7 +12,6 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include <ferry/encoding.h>
 #include <ferry/ferry.h>
 #include <ferry/metadata.h>
 
@@ -177,14 +176,4 @@ bool bus_subject(const char *name, char subject[BUS_SUBJECT_SIZE])
                 return false;
         (void)snprintf(subject, BUS_SUBJECT_SIZE, "ferry.v1.%s.metadata", name);
         return true;
-}
-
-bool bus_is_operation(const char *text, size_t size)
-{
-        char id[FERRY_ID_TEXT_SIZE] = "";
-        uint64_t number;
-        if (size >= sizeof(id))
-                return false;
-        memcpy(id, text, size);
-        return strlen(id) == size && ferry_id_parse("op_", id, &number);
 }

@@ -17,7 +17,7 @@ enum {
         BUS_UNREACHABLE = 3, /* no NATS server, or no worker */
 };
 
-enum { BUS_NAME_SIZE = 64, BUS_ID_SIZE = 24, BUS_SUBJECT_SIZE = 96, BUS_TIMEOUT_MS = 5000 };
+enum { BUS_NAME_SIZE = 64, BUS_SUBJECT_SIZE = 96, BUS_TIMEOUT_MS = 5000 };
 
 /* What the command line and the environment say. */
 struct bus_options {
@@ -43,9 +43,6 @@ int bus_connect(const struct bus_options *options, const char *url, bool once, n
 
 /* "ferry.v1.NAME.metadata". false: the name cannot be part of a subject. */
 bool bus_subject(const char *name, char subject[BUS_SUBJECT_SIZE]);
-
-/* Whether size bytes are "op_" and 16 hexadecimal digits. */
-bool bus_is_operation(const char *text, size_t size);
 
 /* The commands. */
 int bridge_run(const struct bus_options *options);

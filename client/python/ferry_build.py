@@ -134,10 +134,11 @@ prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     wheel = Wheel(wheel_directory)
-    package = os.path.join(HERE, "ferry")
-    for name in sorted(os.listdir(package)):
-        if name.endswith((".py", ".typed")):
-            wheel.add_file(f"ferry/{name}", os.path.join(package, name))
+    for folder, _, names in sorted(os.walk(os.path.join(HERE, "ferry"))):
+        for name in sorted(names):
+            if name.endswith((".py", ".typed")):
+                path = os.path.join(folder, name)
+                wheel.add_file(os.path.relpath(path, HERE), path)
     with tempfile.TemporaryDirectory() as folder:
         wheel.add_file(f"ferry/{SONAME}", library(folder))
     return wheel.close()

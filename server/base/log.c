@@ -2,6 +2,7 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <linux/fs.h>
 #include <poll.h>
@@ -46,7 +47,7 @@ static _Atomic int current_format = LOG_LOGFMT;
 
 /* Never freed: another thread may still use a replaced one. */
 struct sink {
-        void (*put)(void *context, enum log_level level, const char *line); /* NULL = standard error */
+        void (*put)(void *context, const char *level, const char *line); /* NULL = standard error */
         void *context;
         struct sink *previous;
 };
@@ -60,11 +61,6 @@ int log_level_from_name(const char *name)
         return -1;
 }
 
-const char *log_level_name(int level)
-{
-        return level >= 0 && level < LOG_LEVEL_COUNT ? level_names[level] : NULL;
-}
-
 void log_setup(enum log_level level, enum log_format format)
 {
         atomic_store_explicit(&current_level, (int)level, memory_order_relaxed);
@@ -76,7 +72,7 @@ void log_set_level(enum log_level level)
         atomic_store_explicit(&current_level, (int)level, memory_order_relaxed);
 }
 
-int log_set_sink(void (*put)(void *context, enum log_level level, const char *line), void *context)
+int log_set_sink(void (*put)(void *context, const char *level, const char *line), void *context)
 {
         struct sink *sink = malloc(sizeof(*sink));
 
@@ -192,35 +188,19 @@ static void line_string(struct line *line, const char *key, const char *value)
                 line->used = before;
 }
 
-static void line_number(struct line *line, const char *key, uint64_t magnitude, bool negative)
-{
-        char text[24], *end = text + sizeof(text), *at = end;
-        size_t before = line->used;
-
-        do
-                *--at = (char)('0' + magnitude % 10);
-        while (magnitude /= 10);
-        if (negative)
-                *--at = '-';
-        if (line_key(line, key) && !line_put(line, at, (size_t)(end - at)))
-                line->used = before;
-}
-
 static void line_field(struct line *line, const struct log_field *field)
 {
-        switch (field->type) {
-        case LOG_FIELD_STRING:
+        size_t before = line->used;
+        char digits[24];
+
+        if (!field->is_number) {
                 if (field->string)
                         line_string(line, field->key, field->string);
-                break;
-        case LOG_FIELD_UINT:
-                line_number(line, field->key, field->uinteger, false);
-                break;
-        case LOG_FIELD_INT:
-                line_number(line, field->key, field->integer < 0 ? -(uint64_t)field->integer : (uint64_t)field->integer,
-                            field->integer < 0);
-                break;
+                return;
         }
+        (void)snprintf(digits, sizeof(digits), "%" PRIu64, field->number);
+        if (line_key(line, field->key) && !line_put(line, digits, strlen(digits)))
+                line->used = before;
 }
 
 static void line_end(struct line *line)
@@ -294,7 +274,7 @@ static void line_write(struct line *line)
         if (lost > 0) {
                 wait_ms = 0;
                 line_begin(&report, LOG_WARN, "log lines lost");
-                line_number(&report, "lines", lost, false);
+                line_field(&report, &LOG_U("lines", lost));
                 line_end(&report);
                 if (line_put_out(&report, wait_ms))
                         lost = 0;
@@ -318,7 +298,7 @@ void log_write(enum log_level level, const char *message, const struct log_field
         line_end(&line);
         if (sink && sink->put) {
                 line.text[line.used - 1] = '\0';
-                sink->put(sink->context, level, line.text);
+                sink->put(sink->context, level_names[level], line.text);
         } else {
                 line_write(&line);
         }

@@ -1,15 +1,58 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/metrics.h"
+
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
+#include <locale.h>
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/util.h"
-#include "metrics_internal.h"
+
+#include <uthash.h>
 
 enum { KEY_ON_STACK = 256 };
+
+/* One series. Values are atomic, the rest is fixed from creation on. */
+struct metric {
+        struct metric_family *family;
+        UT_hash_handle hh; /* under the registry's lock; iterates in order of creation */
+        _Atomic int64_t value;
+        _Atomic double sum;
+        _Atomic uint64_t buckets[METRIC_BUCKETS_MAX + 1]; /* each bucket's own count; the last is +Inf */
+        size_t key_size;
+        char key[]; /* the label values, each with its NUL */
+};
+
+/* Fixed from creation on, but for the series. */
+struct metric_family {
+        struct metrics *metrics;
+        struct metric_family *next; /* in order of registration */
+        enum metric_type type;
+        size_t n_labels, n_buckets;
+        const char *label_names[METRIC_LABELS_MAX];
+        double bounds[METRIC_BUCKETS_MAX];
+        double scale;            /* of counters and gauges; 0 = they are integers */
+        const char *name, *help; /* borrowed */
+        struct metric *series;   /* under the registry's lock */
+};
+
+struct metrics {
+        pthread_mutex_t lock; /* a leaf; guards the list and the families' series */
+        struct metric_family *families, **last_family;
+        atomic_bool has_process; /* metrics_process was called */
+};
 
 int metrics_new(struct metrics **ret_metrics)
 {
@@ -39,10 +82,6 @@ struct metrics *metrics_free(struct metrics *metrics)
         for (struct metric_family *family = metrics->families, *next; family; family = next) {
                 next = family->next;
                 family_free(family);
-        }
-        for (const struct metric_collector *collector = metrics->collectors, *next; collector; collector = next) {
-                next = collector->next;
-                free((void *)(uintptr_t)collector);
         }
         pthread_mutex_destroy(&metrics->lock);
         free(metrics);
@@ -183,17 +222,223 @@ int64_t metric_value(const struct metric *metric)
         return (int64_t)count;
 }
 
-void metrics_on_render(struct metrics *metrics, void (*collect)(void *context), void *context)
+/* ---- the process ---- */
+
+/* Fields of /proc/self/stat, counted from the one after the name, which ends at the last ')'. */
+enum { STAT_UTIME = 11, STAT_STIME, STAT_START = 19, STAT_VSIZE, STAT_RSS, STAT_FIELDS };
+
+enum value { CPU, RESIDENT, VIRTUAL, START, OPEN_FILES, MAX_FILES, VALUES };
+
+static const struct {
+        enum metric_type type;
+        double scale;
+        const char *name, *help;
+} table[VALUES] = {
+        [CPU] = { METRIC_COUNTER, 1e-3, "process_cpu_seconds_total", "User and system processor time in seconds." },
+        [RESIDENT] = { METRIC_GAUGE, 0, "process_resident_memory_bytes", "Resident memory in bytes." },
+        [VIRTUAL] = { METRIC_GAUGE, 0, "process_virtual_memory_bytes", "Virtual memory in bytes." },
+        [START] = { METRIC_GAUGE, 1e-3, "process_start_time_seconds", "Start of the process, in seconds since 1970." },
+        [OPEN_FILES] = { METRIC_GAUGE, 0, "process_open_fds", "Open file descriptors." },
+        [MAX_FILES] = { METRIC_GAUGE, 0, "process_max_fds", "Most open file descriptors." },
+};
+
+/* The fields; false where there is no /proc. */
+static bool stat_read(uint64_t fields[STAT_FIELDS])
+{
+        char text[1024], state;
+        FERRY_CLEANUP(cleanup_file) FILE *file = fopen("/proc/self/stat", "re");
+        size_t n = file ? fread(text, 1, sizeof(text) - 1, file) : 0;
+        const char *at;
+        int used;
+
+        text[n] = '\0';
+        at = strrchr(text, ')');
+        if (!at || sscanf(at, ") %c%n", &state, &used) != 1)
+                return false;
+        at += used;
+        for (size_t i = 1; i < STAT_FIELDS; i++, at += used)
+                if (sscanf(at, " %" SCNu64 "%n", &fields[i], &used) != 1)
+                        return false;
+        return true;
+}
+
+/* Ticks of sysconf's clock in milliseconds. */
+static int64_t ticks_ms(uint64_t ticks)
+{
+        return (int64_t)(ticks * 1000 / (uint64_t)sysconf(_SC_CLK_TCK));
+}
+
+static int64_t open_files(void)
+{
+        DIR *directory = opendir("/proc/self/fd");
+        int64_t n = 0;
+
+        if (!directory)
+                return 0;
+        while (readdir(directory))
+                n++;
+        (void)closedir(directory);
+        return n - 3; /* ".", "..", and the directory's own */
+}
+
+static void process_read(struct metrics *metrics)
+{
+        uint64_t fields[STAT_FIELDS];
+        int64_t values[VALUES] = { 0 };
+        struct rlimit files;
+        struct timespec up;
+
+        if (stat_read(fields)) {
+                (void)clock_gettime(CLOCK_BOOTTIME, &up);
+                values[CPU] = ticks_ms(fields[STAT_UTIME] + fields[STAT_STIME]);
+                values[VIRTUAL] = (int64_t)fields[STAT_VSIZE];
+                values[RESIDENT] = (int64_t)fields[STAT_RSS] * sysconf(_SC_PAGESIZE);
+                values[START] = (int64_t)clock_unix_ms() - up.tv_sec * 1000 - up.tv_nsec / 1000000 +
+                                ticks_ms(fields[STAT_START]);
+        }
+        values[OPEN_FILES] = open_files();
+        if (getrlimit(RLIMIT_NOFILE, &files) == 0)
+                values[MAX_FILES] = (int64_t)files.rlim_cur;
+        for (size_t i = 0; i < VALUES; i++)
+                metric_set(metric_single(metrics, table[i].type, table[i].name, table[i].help), values[i]);
+}
+
+void metrics_process(struct metrics *metrics)
+{
+        for (size_t i = 0; i < VALUES; i++)
+                metrics_scale(metrics_family(metrics, table[i].type, table[i].name, table[i].help, 0, NULL, NULL, 0),
+                              table[i].scale);
+        atomic_store(&metrics->has_process, true);
+}
+
+/* ---- the text format ---- */
+
+static const char *const type_names[] = {
+        [METRIC_COUNTER] = "counter",
+        [METRIC_GAUGE] = "gauge",
+        [METRIC_HISTOGRAM] = "histogram",
+};
+
+/* HELP escapes backslash and newline; a label value also the quote. */
+static void put_escaped(FILE *out, const char *text, bool quote)
+{
+        for (; *text; text++) {
+                if (*text == '\n')
+                        fputs("\\n", out);
+                else if (*text == '\\' || (quote && *text == '"'))
+                        fprintf(out, "\\%c", *text);
+                else
+                        fputc(*text, out);
+        }
+}
+
+/* Prints the shorter of two forms that parses back to the same number. */
+static void put_double(FILE *out, double value)
+{
+        if (isinf(value)) {
+                fputs(value > 0 ? "+Inf" : "-Inf", out);
+                return;
+        }
+        char text[32];
+        (void)snprintf(text, sizeof(text), "%.15g", value);
+        double back = strtod(text, NULL);
+        fprintf(out, "%.*g", memcmp(&back, &value, sizeof(value)) == 0 ? 15 : 17, value);
+}
+
+/* name{a="b",le="0.1"} and a space; bound is NULL but for the buckets of a histogram. */
+static void put_name(FILE *out, const struct metric *metric, const char *suffix, const double *bound)
+{
+        const struct metric_family *family = metric->family;
+        const char *value = metric->key;
+        char separator = '{';
+        fprintf(out, "%s%s", family->name, suffix);
+        for (size_t i = 0; i < family->n_labels; i++) {
+                fprintf(out, "%c%s=\"", separator, family->label_names[i]);
+                put_escaped(out, value, true);
+                fputc('"', out);
+                separator = ',';
+                value += strlen(value) + 1;
+        }
+        if (bound) {
+                fprintf(out, "%cle=\"", separator);
+                put_double(out, *bound);
+                fputc('"', out);
+                separator = ',';
+        }
+        fputs(separator == ',' ? "} " : " ", out);
+}
+
+/* The count is the sum of the buckets as read here, so that both agree while others observe. */
+static void put_histogram(FILE *out, struct metric *metric)
+{
+        const struct metric_family *family = metric->family;
+        uint64_t count = 0;
+        for (size_t i = 0; i <= family->n_buckets; i++) {
+                double bound = i < family->n_buckets ? family->bounds[i] : INFINITY;
+                count += atomic_load_explicit(&metric->buckets[i], memory_order_relaxed);
+                put_name(out, metric, "_bucket", &bound);
+                fprintf(out, "%" PRIu64 "\n", count);
+        }
+        put_name(out, metric, "_sum", NULL);
+        put_double(out, atomic_load_explicit(&metric->sum, memory_order_relaxed));
+        fputc('\n', out);
+        put_name(out, metric, "_count", NULL);
+        fprintf(out, "%" PRIu64 "\n", count);
+}
+
+static void put_value(FILE *out, const struct metric *metric)
+{
+        int64_t value = atomic_load_explicit(&metric->value, memory_order_relaxed);
+
+        put_name(out, metric, "", NULL);
+        if (metric->family->scale != 0)
+                put_double(out, (double)value * metric->family->scale);
+        else
+                fprintf(out, "%" PRId64, value);
+        fputc('\n', out);
+}
+
+static void put_family(FILE *out, const struct metric_family *family)
+{
+        fprintf(out, "# HELP %s ", family->name);
+        put_escaped(out, family->help, false);
+        fprintf(out, "\n# TYPE %s %s\n", family->name, type_names[family->type]);
+        struct metric *metric, *next;
+        HASH_ITER (hh, family->series, metric, next) {
+                if (family->type == METRIC_HISTOGRAM) {
+                        put_histogram(out, metric);
+                } else {
+                        put_value(out, metric);
+                }
+        }
+}
+
+char *metrics_render(struct metrics *metrics, size_t *ret_size)
 {
         if (!metrics)
-                return;
-        struct metric_collector *collector = calloc(1, sizeof(*collector));
-        if (!collector)
-                return;
-        collector->collect = collect;
-        collector->context = context;
+                return NULL;
+        if (atomic_load(&metrics->has_process))
+                process_read(metrics);
+
+        FERRY_CLEANUP(cleanup_free) char *text = NULL;
+        size_t size = 0;
+        FILE *out = open_memstream(&text, &size);
+        if (!out)
+                return NULL;
+        /* The embedding program may have set a locale that writes 0,5. */
+        locale_t plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+        locale_t before = plain ? uselocale(plain) : (locale_t)0;
         pthread_mutex_lock(&metrics->lock);
-        collector->next = metrics->collectors;
-        metrics->collectors = collector;
+        for (const struct metric_family *family = metrics->families; family; family = family->next)
+                put_family(out, family);
         pthread_mutex_unlock(&metrics->lock);
+        if (plain) {
+                (void)uselocale(before);
+                freelocale(plain);
+        }
+        bool failed = ferror(out) != 0;
+        if (fclose(out) != 0 || failed || !plain)
+                return NULL;
+        *ret_size = size;
+        return FERRY_STEAL(text);
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/thread.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <time.h>
 
 int thread_new(const char *name, void *(*run)(void *context), void *context, pthread_t *ret_thread)
 {
@@ -21,4 +23,14 @@ int thread_new(const char *name, void *(*run)(void *context), void *context, pth
         (void)pthread_setname_np(thread, text);
         *ret_thread = thread;
         return 0;
+}
+
+bool condition_wait(pthread_cond_t *condition, pthread_mutex_t *lock, uint64_t deadline_us)
+{
+        const struct timespec until = { .tv_sec = (time_t)(deadline_us / 1000000),
+                                        .tv_nsec = (long)(deadline_us % 1000000) * 1000 };
+
+        if (deadline_us == UINT64_MAX)
+                return pthread_cond_wait(condition, lock) == 0;
+        return pthread_cond_clockwait(condition, lock, CLOCK_MONOTONIC, &until) != ETIMEDOUT;
 }

@@ -21,7 +21,6 @@
 #include "operation_set.h"
 #include "operations/operations.h"
 #include "peers/peers.h"
-#include "peers/remote.h"
 #include "problem.h"
 #include "request.h"
 #include "wait.h"

@@ -14,7 +14,7 @@
 
 #include "base/fork.h"
 #include "base/log.h"
-#include "base/passed.h"
+#include "base/systemd.h"
 #include "base/util.h"
 #include "http_internal.h"
 

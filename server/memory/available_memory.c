@@ -35,12 +35,6 @@ enum { OVERCOMMIT_NEVER = 2 /* in the kernel's mman.h, but not in user space's h
 /* Version 1 shows "no limit" as LONG_MAX rounded to pages. */
 #define NO_LIMIT (UINT64_C(1) << 62)
 
-static void cleanup_file(FILE **file)
-{
-        if (*file)
-                (void)fclose(*file);
-}
-
 /* Calls take for each line, without its newline, until it returns false. */
 static void lines_read(const char *path, bool (*take)(void *context, char *line), void *context)
 {
@@ -185,20 +179,13 @@ static bool mount_take(void *context, char *line)
         return false;
 }
 
-static void set_total(struct available_memory *memory, uint64_t total, const char *limit)
+/* Notes a limit that is lower than the one before. */
+static void lower(uint64_t *bytes, char text[AVAILABLE_LIMIT_SIZE], uint64_t found, const char *limit)
 {
-        if (total >= memory->total)
+        if (found >= *bytes)
                 return;
-        memory->total = total;
-        (void)snprintf(memory->total_limit, sizeof(memory->total_limit), "%s", limit);
-}
-
-static void set_available(struct available_memory *memory, uint64_t available, const char *limit)
-{
-        if (available >= memory->available)
-                return;
-        memory->available = available;
-        (void)snprintf(memory->available_limit, sizeof(memory->available_limit), "%s", limit);
+        *bytes = found;
+        (void)snprintf(text, AVAILABLE_LIMIT_SIZE, "%s", limit);
 }
 
 static void read_group(const struct cgroup_version *version, const char *directory, bool own,
@@ -211,14 +198,14 @@ static void read_group(const struct cgroup_version *version, const char *directo
                 return;
         (void)snprintf(limit, sizeof(limit), "%s of %s", version->limit,
                        own ? "the worker's control group" : "a control group above the worker's");
-        set_total(memory, total, limit);
+        lower(&memory->total, memory->total_limit, total, limit);
         if (!number_in(directory, version->usage, "", &usage))
                 return;
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(version->reclaimable); i++)
                 if (number_in(directory, "memory.stat", version->reclaimable[i], &n))
                         reclaimable += n;
         usage -= reclaimable < usage ? reclaimable : usage;
-        set_available(memory, usage < total ? total - usage : 0, limit);
+        lower(&memory->available, memory->available_limit, usage < total ? total - usage : 0, limit);
 }
 
 /* This process's group and all above it, up to the root of the mount. */
@@ -256,9 +243,9 @@ static void read_commit_limit(const struct available_memory_paths *paths, struct
         if (!number_read(paths->overcommit, "", &mode) || mode != OVERCOMMIT_NEVER ||
             !number_read(paths->meminfo, "CommitLimit", &total))
                 return;
-        set_total(memory, total, limit);
+        lower(&memory->total, memory->total_limit, total, limit);
         if (number_read(paths->meminfo, "Committed_AS", &committed))
-                set_available(memory, committed < total ? total - committed : 0, limit);
+                lower(&memory->available, memory->available_limit, committed < total ? total - committed : 0, limit);
 }
 
 void available_memory_read(const struct available_memory_paths *paths, struct available_memory *ret_memory)
@@ -269,10 +256,10 @@ void available_memory_read(const struct available_memory_paths *paths, struct av
                 paths = &system_paths;
         *ret_memory = (struct available_memory){ .total = UINT64_MAX, .available = UINT64_MAX };
         if (number_read(paths->meminfo, "MemTotal", &n))
-                set_total(ret_memory, n, "the machine's memory");
+                lower(&ret_memory->total, ret_memory->total_limit, n, "the machine's memory");
         (void)number_read(paths->meminfo, "SwapFree", &swap);
         if (number_read(paths->meminfo, "MemAvailable", &n))
-                set_available(ret_memory, n + swap, "the machine's memory");
+                lower(&ret_memory->available, ret_memory->available_limit, n + swap, "the machine's memory");
         read_commit_limit(paths, ret_memory);
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(versions); i++)
                 read_groups(paths, &versions[i], ret_memory);

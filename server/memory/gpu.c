@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "gpu_internal.h"
+#include "memory/device.h"
 
 /* ---- devices ---- */
 
@@ -44,26 +45,26 @@ unsigned gpu_count(const char **ret_reason)
         return count < GPU_MAX ? (unsigned)count : GPU_MAX;
 }
 
-bool gpu_describe(unsigned n, struct gpu_view *ret_view)
+bool gpu_describe(unsigned n, struct device_memory *ret_memory, bool *ret_direct)
 {
         const char *reason;
         const struct cuda_driver *cuda = n < gpu_count(&reason) ? cuda_open(&reason) : NULL;
-        struct gpu_view view = { 0 };
+        struct device_memory memory = { 0 };
         cuda_device device;
         size_t bytes;
         int direct;
 
         if (!cuda || cuda->device_get(&device, (int)n) != CUDA_SUCCESS)
                 return false;
-        (void)snprintf(view.name, sizeof(view.name), "cuda:%u", n);
-        if (cuda->device_get_name(view.model, sizeof(view.model), device) != CUDA_SUCCESS)
-                view.model[0] = '\0';
-        view.model[sizeof(view.model) - 1] = '\0';
+        (void)snprintf(memory.name, sizeof(memory.name), "cuda:%u", n);
+        if (cuda->device_get_name(memory.model, sizeof(memory.model), device) != CUDA_SUCCESS)
+                memory.model[0] = '\0';
+        memory.model[sizeof(memory.model) - 1] = '\0';
         if (cuda->device_total_mem(&bytes, device) == CUDA_SUCCESS)
-                view.total_bytes = bytes;
-        view.gpu_direct =
+                memory.total_bytes = bytes;
+        *ret_direct =
                 cuda->device_get_attribute(&direct, CUDA_DEVICE_GPU_DIRECT_RDMA, device) == CUDA_SUCCESS && direct;
-        *ret_view = view;
+        *ret_memory = memory;
         return true;
 }
 
@@ -181,11 +182,6 @@ int gpu_device_use(unsigned n, const struct gpu_device **ret_device, char detail
 }
 
 const struct gpu_device *gpu_device(unsigned n)
-{
-        return &devices[n];
-}
-
-const struct gpu_device *gpu_device_in_use(unsigned n)
 {
         return n < GPU_MAX && devices[n].context ? &devices[n] : NULL;
 }

@@ -134,11 +134,6 @@ static int check_once(const struct gpu_memory *memory, size_t i)
         return r;
 }
 
-static const struct gpu_memory *memory_of(const struct space *space)
-{
-        return space ? FERRY_CONTAINER_OF(space, struct gpu_memory, space) : NULL;
-}
-
 static cuda_result queue(const struct gpu_memory *to_memory, void *to, const struct gpu_memory *from_memory,
                          const void *from, size_t size, cuda_stream stream)
 {
@@ -174,7 +169,7 @@ static int cause_of(int error, const struct gpu_memory *to_memory, const struct 
 static int gpu_copy(const struct space *to_space, void *to, const struct space *from_space, const void *from,
                     size_t size)
 {
-        const struct gpu_memory *to_memory = memory_of(to_space), *from_memory = memory_of(from_space);
+        const struct gpu_memory *to_memory = gpu_memory_of(to_space), *from_memory = gpu_memory_of(from_space);
         const struct gpu_device *device = to_memory ? to_memory->device : from_memory->device;
         cuda_result result;
         cuda_stream stream;
@@ -247,7 +242,17 @@ static int gpu_finish(const struct space *space)
 
 static int gpu_space_check(const struct space *space)
 {
-        return gpu_check(memory_of(space));
+        return gpu_check(gpu_memory_of(space));
 }
 
-const struct space_ops gpu_space_ops = { .copy = gpu_copy, .finish = gpu_finish, .check = gpu_space_check };
+struct gpu_memory *gpu_memory_new(const struct gpu_device *device, size_t size)
+{
+        static const struct space_ops ops = { .copy = gpu_copy, .finish = gpu_finish, .check = gpu_space_check };
+        struct gpu_memory *memory = calloc(1, sizeof(*memory));
+
+        if (memory)
+                *memory = (struct gpu_memory){ .space = { .ops = &ops, .device = device->number },
+                                               .device = device,
+                                               .size = size };
+        return memory;
+}

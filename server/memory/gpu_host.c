@@ -24,7 +24,7 @@ enum { PIN_NONE, PIN_UNDER_WAY, PIN_DONE, PIN_REFUSED };
 /* false: the memory cannot be pinned, or the program has pinned it already. */
 static bool pin(unsigned gpu, const void *address, size_t size, bool read_only)
 {
-        const struct gpu_device *device = gpu_device_in_use(gpu);
+        const struct gpu_device *device = gpu_device(gpu);
         const unsigned flags = CUDA_HOST_PORTABLE | (read_only ? CUDA_HOST_READ_ONLY : 0);
         cuda_result result;
 
@@ -38,7 +38,7 @@ static bool pin(unsigned gpu, const void *address, size_t size, bool read_only)
 /* Fails, as it may, if the memory is not pinned, or the pin was lost with the context. */
 static void unpin(unsigned gpu, const void *address)
 {
-        const struct gpu_device *device = gpu_device_in_use(gpu);
+        const struct gpu_device *device = gpu_device(gpu);
 
         if (!device || !gpu_enter(device))
                 return;

@@ -2,6 +2,7 @@
 #ifndef GPU_INTERNAL_H
 #define GPU_INTERNAL_H
 
+#include "base/util.h"
 #include "cuda_internal.h"
 #include "memory/gpu.h"
 
@@ -38,10 +39,8 @@ const struct cuda_driver *gpu_driver(void);
  */
 int gpu_device_use(unsigned n, const struct gpu_device **ret_device, char detail[GPU_DETAIL_SIZE]);
 
-/* Device n, which gpu_device_use has returned before. */
+/* Device n; NULL = gpu_device_use has not returned it yet. */
 const struct gpu_device *gpu_device(unsigned n);
-/* Device n; NULL = it is not in use. */
-const struct gpu_device *gpu_device_in_use(unsigned n);
 
 /* Makes the device's context current until gpu_leave. false: the device is gone, or was reset. */
 bool gpu_enter(const struct gpu_device *device);
@@ -55,10 +54,17 @@ int gpu_fail(const struct gpu_device *device, const char *action, cuda_result re
 /* 0: usable; of adopted memory: -EFAULT, the program has freed it, -ENODEV, the device is gone, or another -errno. */
 int gpu_check(const struct gpu_memory *memory);
 
-/* Removes what gpu_share has recorded of the memory. */
-void gpu_unshare(const struct gpu_memory *memory);
+/* Forgets that the memory is shared, or closes it if another process has shared it. */
+void gpu_unshare(struct gpu_memory *memory);
 
-extern const struct space_ops gpu_space_ops;
+/* Without an address. NULL: memory is short. */
+struct gpu_memory *gpu_memory_new(const struct gpu_device *device, size_t size);
+
+/* NULL of NULL. */
+static inline struct gpu_memory *gpu_memory_of(const struct space *space)
+{
+        return space ? FERRY_CONTAINER_OF(space, struct gpu_memory, space) : NULL;
+}
 
 /* The calling thread's stream on the device, to queue work on bytes. The device's context is current. 0 or -errno. */
 int gpu_stream(const struct gpu_device *device, uint64_t bytes, cuda_stream *ret_stream);

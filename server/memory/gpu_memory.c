@@ -27,17 +27,6 @@ static int use(const char *name, const struct gpu_device **ret_device, char deta
         return gpu_parse(name, &n) ? gpu_device_use(n, ret_device, detail) : FERRY_E_UNKNOWN_DEVICE;
 }
 
-static struct gpu_memory *memory_new(const struct gpu_device *device, size_t size)
-{
-        struct gpu_memory *memory = calloc(1, sizeof(*memory));
-
-        if (memory)
-                *memory = (struct gpu_memory){ .space = { .ops = &gpu_space_ops, .device = device->number },
-                                               .device = device,
-                                               .size = size };
-        return memory;
-}
-
 /*
  * The context is current. On failure nothing stays allocated. Allocations below 2 MiB share a block with others of the
  * process, all of which an IPC handle would expose.
@@ -72,7 +61,7 @@ int gpu_allocate(const char *name, size_t size, const struct space **ret_space, 
 
         if (r != 0)
                 return r;
-        memory = memory_new(device, size);
+        memory = gpu_memory_new(device, size);
         if (!memory)
                 return -ENOMEM;
         if (!gpu_enter(device))
@@ -161,7 +150,7 @@ int gpu_adopt(const char *name, void *address, size_t size, const struct space *
 
         if (r != 0)
                 return r;
-        memory = memory_new(device, size);
+        memory = gpu_memory_new(device, size);
         if (!memory)
                 return -ENOMEM;
         memory->kind = GPU_ADOPTED;
@@ -183,7 +172,7 @@ int gpu_adopt(const char *name, void *address, size_t size, const struct space *
 
 void gpu_free(const struct space *space)
 {
-        struct gpu_memory *memory = space ? FERRY_CONTAINER_OF(space, struct gpu_memory, space) : NULL;
+        struct gpu_memory *memory = gpu_memory_of(space);
 
         if (!memory)
                 return;

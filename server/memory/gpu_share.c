@@ -3,10 +3,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <utlist.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "base/util.h"
 #include "gpu_internal.h"
 
@@ -36,18 +36,18 @@ struct gpu_export {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;       /* guards exports; never held over driver calls */
 static pthread_mutex_t opens_lock = PTHREAD_MUTEX_INITIALIZER; /* guards gpu_memory.opens; nor this one */
-static pthread_cond_t closed;                                  /* by CLOCK_MONOTONIC; lock_opens makes it */
+static pthread_cond_t closed = PTHREAD_COND_INITIALIZER;       /* the last open has gone */
 static struct gpu_export *exports;
 static struct {
         pthread_mutex_t lock; /* guards list; held over driver calls, which may wait for the device */
         struct gpu_import *list;
-} imports[GPU_MAX];
+} imports[GPU_MAX] = { [0 ... GPU_MAX - 1] = { .lock = PTHREAD_MUTEX_INITIALIZER } };
 
 /* ---- exports ---- */
 
 int gpu_share(const struct space *space, struct gpu_share *ret_share)
 {
-        const struct gpu_memory *memory = FERRY_CONTAINER_OF(space, const struct gpu_memory, space);
+        const struct gpu_memory *memory = gpu_memory_of(space);
         struct gpu_export *export = calloc(1, sizeof(*export));
         struct cuda_ipc_handle handle;
         cuda_pointer base;
@@ -80,92 +80,35 @@ int gpu_share(const struct space *space, struct gpu_share *ret_share)
         return 0;
 }
 
-void gpu_unshare(const struct gpu_memory *memory)
-{
-        struct gpu_export *export, *next;
-
-        (void)pthread_mutex_lock(&lock);
-        DL_FOREACH_SAFE (exports, export, next) {
-                if (export->memory != memory)
-                        continue;
-                DL_DELETE(exports, export);
-                free(export);
-        }
-        (void)pthread_mutex_unlock(&lock);
-}
-
-static struct gpu_memory *memory_of(const struct space *space)
-{
-        return FERRY_CONTAINER_OF(space, struct gpu_memory, space);
-}
-
-static void make_closed(void)
-{
-        pthread_condattr_t attributes;
-
-        (void)pthread_condattr_init(&attributes);
-        (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-        (void)pthread_cond_init(&closed, &attributes);
-        (void)pthread_condattr_destroy(&attributes);
-}
-
-static void lock_opens(void)
-{
-        static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-        (void)pthread_once(&once, make_closed);
-        (void)pthread_mutex_lock(&opens_lock);
-}
-
 void gpu_note_opened(const struct space *space)
 {
-        lock_opens();
-        memory_of(space)->opens++;
+        (void)pthread_mutex_lock(&opens_lock);
+        gpu_memory_of(space)->opens++;
         (void)pthread_mutex_unlock(&opens_lock);
 }
 
 void gpu_note_closed(const struct space *space)
 {
-        lock_opens();
-        if (--memory_of(space)->opens == 0)
+        (void)pthread_mutex_lock(&opens_lock);
+        if (--gpu_memory_of(space)->opens == 0)
                 (void)pthread_cond_broadcast(&closed);
         (void)pthread_mutex_unlock(&opens_lock);
 }
 
 bool gpu_await_closed(const struct space *space, unsigned ms)
 {
-        uint64_t deadline_us = clock_now_us() + ms * UINT64_C(1000);
-        struct timespec until = { (time_t)(deadline_us / 1000000), (long)(deadline_us % 1000000) * 1000 };
-        int r = 0;
+        const uint64_t deadline_us = clock_now_us() + ms * UINT64_C(1000);
+        bool is_closed;
 
-        lock_opens();
-        while (memory_of(space)->opens > 0 && r == 0)
-                r = pthread_cond_timedwait(&closed, &opens_lock, &until);
-        r = memory_of(space)->opens > 0;
+        (void)pthread_mutex_lock(&opens_lock);
+        while (gpu_memory_of(space)->opens > 0 && condition_wait(&closed, &opens_lock, deadline_us))
+                ;
+        is_closed = gpu_memory_of(space)->opens == 0;
         (void)pthread_mutex_unlock(&opens_lock);
-        return r == 0;
+        return is_closed;
 }
 
 /* ---- imports ---- */
-
-static void make_locks(void)
-{
-        for (unsigned n = 0; n < GPU_MAX; n++)
-                (void)pthread_mutex_init(&imports[n].lock, NULL);
-}
-
-static void import_lock(const struct gpu_device *device)
-{
-        static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-        (void)pthread_once(&once, make_locks);
-        (void)pthread_mutex_lock(&imports[device->number].lock);
-}
-
-static void import_unlock(const struct gpu_device *device)
-{
-        (void)pthread_mutex_unlock(&imports[device->number].lock);
-}
 
 int gpu_find(const struct gpu_share *share, unsigned *ret_gpu)
 {
@@ -269,14 +212,14 @@ static int open_foreign(struct gpu_memory *memory, const struct gpu_share *share
         uint64_t end;
         int r = 0;
 
-        import_lock(memory->device);
+        (void)pthread_mutex_lock(&imports[memory->device->number].lock);
         import = import_get(memory->device, share, &r);
         if (import && (__builtin_add_overflow(share->offset, memory->size, &end) || end > import->size)) {
                 import_put(import);
                 import = NULL;
                 r = -EBADMSG;
         }
-        import_unlock(memory->device);
+        (void)pthread_mutex_unlock(&imports[memory->device->number].lock);
         if (!import)
                 return r;
         memory->kind = GPU_OPENED;
@@ -309,12 +252,9 @@ int gpu_open(const struct gpu_share *share, uint64_t size, const struct space **
 
         if (r < 0 || gpu_device_use(gpu, &device, detail) != 0)
                 return -ENODEV;
-        memory = calloc(1, sizeof(*memory));
+        memory = gpu_memory_new(device, size);
         if (!memory)
                 return -ENOMEM;
-        *memory = (struct gpu_memory){ .space = { .ops = &gpu_space_ops, .device = device->number },
-                                       .device = device,
-                                       .size = size };
         (void)pthread_mutex_lock(&lock);
         own = find_export(share);
         r = own ? open_own(memory, own) : 0;
@@ -330,16 +270,21 @@ int gpu_open(const struct gpu_share *share, uint64_t size, const struct space **
         return 0;
 }
 
-void gpu_close(const struct space *space)
+void gpu_unshare(struct gpu_memory *memory)
 {
-        struct gpu_memory *memory = space ? FERRY_CONTAINER_OF(space, struct gpu_memory, space) : NULL;
+        struct gpu_export *export, *next;
 
-        if (!memory)
-                return;
-        if (memory->import) {
-                import_lock(memory->device);
-                import_put(memory->import);
-                import_unlock(memory->device);
+        (void)pthread_mutex_lock(&lock);
+        DL_FOREACH_SAFE (exports, export, next) {
+                if (export->memory != memory)
+                        continue;
+                DL_DELETE(exports, export);
+                free(export);
         }
-        free(memory);
+        (void)pthread_mutex_unlock(&lock);
+        if (!memory->import)
+                return;
+        (void)pthread_mutex_lock(&imports[memory->device->number].lock);
+        import_put(FERRY_STEAL(memory->import));
+        (void)pthread_mutex_unlock(&imports[memory->device->number].lock);
 }

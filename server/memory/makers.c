@@ -42,11 +42,6 @@ static int thread_start(struct makers *makers)
         return r;
 }
 
-static size_t at_most(size_t a, size_t b)
-{
-        return a < b ? a : b;
-}
-
 /* Wakes or starts threads for n more pieces of work, up to the maximum. With the lock held. */
 static void threads_wake(struct makers *makers, size_t n)
 {

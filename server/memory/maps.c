@@ -100,12 +100,6 @@ static int query_next(int fd, uint64_t address, struct mapped *ret_mapped)
 
 /* ---- by reading ---- */
 
-static void cleanup_file(FILE **file)
-{
-        if (*file)
-                (void)fclose(*file);
-}
-
 /* "7f00-7f10 rw-p 00000000 00:01 42    /name" */
 static bool parse_rest(const char *rest, struct mapped *ret_mapped)
 {

@@ -134,7 +134,7 @@ void region_table_publish(struct region_table *table);
 
 void region_table_unref(struct region_table *table);
 
-/* ---- region_idle.c ---- */
+/* ---- region_state.c ---- */
 
 /* The region is found, or no longer made, used or streamed. */
 void region_idle_touch(struct region_private *private);
@@ -147,8 +147,6 @@ int region_idle_arm(struct region_private *private);
 
 /* Stops it. Under the lock, and with a reference of the caller's. */
 void region_idle_disarm(struct region_private *private);
-
-/* ---- region_state.c ---- */
 
 /*
  * The only setter of region_private.state, once the fields of that state are set. Under the lock if the region is
@@ -166,8 +164,6 @@ bool region_table_failed(struct region_table *table, struct region_private *priv
 struct region_waiter *region_waiters_take(struct region_table *table, struct region_private *private);
 void region_waiters_wake(struct region_waiter *waiters);
 
-/* ---- region_end.c ---- */
-
 /* The GPU to wait for, as makers_add takes it: the one that the memory is on, or that has pinned it. 0 = none. */
 unsigned region_gpu(const struct region_private *private);
 
@@ -178,10 +174,10 @@ bool region_is_ended_by_maker(const struct region_private *private);
 void region_deregister(struct region_private *private);
 
 /*
- * Deregisters memory that is off the lists and gives back a reference; by a maker thread where
- * region_is_ended_by_maker.
+ * Gives back the table's reference to a deleted region, and before that deregisters its memory, by a maker thread where
+ * region_is_ended_by_maker. Memory that is not ready is its maker's.
  */
-void region_deregister_unref(struct region_private *private);
+void region_end(struct region_private *private);
 
 /* Frees the worker's own memory, of either kind. Harmless when there is none. */
 void region_memory_free(struct region_private *private);

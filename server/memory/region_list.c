@@ -37,23 +37,18 @@ static struct region_private *find_listed(struct region_table *table, uint64_t i
         return private;
 }
 
-/* What to do with a region that is off the lists, without the lock. */
-enum after { AFTER_DEREGISTER, AFTER_UNREF };
-
-/* Takes a deleted region off the lists. Under the lock. */
-static enum after delete_locked(struct region_table *table, struct region_private *private,
-                                struct region_waiter **ret_waiters)
+/* Takes a deleted region off the lists. Returns the waiters to be woken. Under the lock. */
+static struct region_waiter *delete_locked(struct region_table *table, struct region_private *private)
 {
         enum region_state state = region_state(&private->region);
 
-        *ret_waiters = region_waiters_take(table, private);
         region_idle_disarm(private);
         unlist(table, private);
         /* Being freed from now on if a maker is to do it, else from the last reference on. */
         if (private->owned &&
             (state == REGION_PREPARING || (state == REGION_READY && region_is_ended_by_maker(private))))
                 region_table_begin_freeing_locked(table, private);
-        return state == REGION_READY ? AFTER_DEREGISTER : AFTER_UNREF;
+        return region_waiters_take(table, private);
 }
 
 struct region_table *region_table_free(struct region_table *table)
@@ -65,16 +60,12 @@ struct region_table *region_table_free(struct region_table *table)
         pthread_mutex_lock(&table->lock);
         while (table->n_regions > 0) {
                 struct region_private *private = table->ordered[table->n_regions - 1]->private;
-                enum after after;
 
                 atomic_fetch_or(&private->uses, REGION_DELETED);
-                after = delete_locked(table, private, &waiters);
+                waiters = delete_locked(table, private);
                 pthread_mutex_unlock(&table->lock);
                 region_waiters_wake(waiters);
-                if (after == AFTER_DEREGISTER)
-                        region_deregister_unref(private);
-                else
-                        (void)region_unref(&private->region);
+                region_end(private);
                 pthread_mutex_lock(&table->lock);
         }
         pthread_mutex_unlock(&table->lock);
@@ -116,7 +107,6 @@ enum deleter { BY_CLIENT, BY_HOLDER, BY_TIMER };
 static int delete_listed(struct region_table *table, uint64_t id, enum deleter by)
 {
         struct region_waiter *waiters = NULL;
-        enum after after = AFTER_UNREF;
         int r = 0;
 
         pthread_mutex_lock(&table->lock);
@@ -130,7 +120,7 @@ static int delete_listed(struct region_table *table, uint64_t id, enum deleter b
         else if (!delete_unused(private))
                 r = FERRY_E_REGION_IN_USE;
         else
-                after = delete_locked(table, private, &waiters);
+                waiters = delete_locked(table, private);
         if (r == FERRY_E_REGION_IN_USE && by == BY_TIMER) /* if memory is short, the region stays */
                 (void)region_idle_arm(private);
         pthread_mutex_unlock(&table->lock);
@@ -140,10 +130,7 @@ static int delete_listed(struct region_table *table, uint64_t id, enum deleter b
         /* Jobs for deleted regions need not wait for room. */
         makers_retry(table->makers);
         region_table_observe(table, id, &private->region, REGION_UNLISTED);
-        if (after == AFTER_DEREGISTER)
-                region_deregister_unref(private);
-        else
-                (void)region_unref(&private->region);
+        region_end(private);
         return 0;
 }
 

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <assert.h>
-#include <time.h>
 #include <utlist.h>
 
 #include <ferry/error.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "base/util.h"
+#include "memory/gpu.h"
 #include "region_internal.h"
 
-/* The state of a region, and the waiters for one that is being prepared. */
+/* The states of a region, from the making to the end. */
+
+/* ---- states, and the waiters for one that is being prepared ---- */
 
 static const char *const state_names[] = {
         [REGION_PREPARING] = "preparing",
@@ -177,12 +180,10 @@ void region_tell_unused(struct region *region)
 void region_await_unused(struct region *region, uint64_t ms)
 {
         struct region_table *table = region->private->table;
-        const uint64_t until_us = clock_now_us() + ms * 1000;
-        const struct timespec until = { .tv_sec = (time_t)(until_us / 1000000),
-                                        .tv_nsec = (long)(until_us % 1000000) * 1000 };
+        const uint64_t deadline_us = clock_now_us() + ms * 1000;
 
         pthread_mutex_lock(&table->lock);
-        while (await_use(region->private) && pthread_cond_timedwait(&table->changed, &table->lock, &until) == 0)
+        while (await_use(region->private) && condition_wait(&table->changed, &table->lock, deadline_us))
                 ;
         pthread_mutex_unlock(&table->lock);
 }
@@ -198,4 +199,183 @@ int region_await(struct region *region)
         r = region_deleted(region) ? FERRY_E_NOT_FOUND : region_state(region) == REGION_FAILED ? region->error : 0;
         pthread_mutex_unlock(&table->lock);
         return r;
+}
+
+/* ---- idle regions ---- */
+
+/*
+ * Regions that are deleted when nothing uses or finds them for a while (region_list.c). Each has a timer, which uses do
+ * not move: it may fire early, and is armed again. An idle region is looked at twice: if the worker itself stood still
+ * (SIGSTOP, a frozen container), requests that name the region wait in its sockets, and come before the second look.
+ */
+
+enum { SECOND_LOOK_US = 100 * 1000 };
+
+void region_idle_touch(struct region_private *private)
+{
+        if (private->region.idle_ms)
+                atomic_store(&private->found_us, clock_now_us());
+}
+
+static uint64_t idle_after(const struct region *region, uint64_t us)
+{
+        uint64_t due;
+
+        if (__builtin_mul_overflow(region->idle_ms, UINT64_C(1000), &due) || __builtin_add_overflow(due, us, &due))
+                return UINT64_MAX;
+        return due;
+}
+
+uint64_t region_idle_due_us(const struct region *region)
+{
+        const struct region_private *private = region->private;
+
+        if (!region->idle_ms || atomic_load(&private->state) == REGION_PREPARING ||
+            (atomic_load(&private->uses) & REGION_USES) || atomic_load(&private->streams) > 0)
+                return UINT64_MAX;
+        return idle_after(region, atomic_load(&private->found_us));
+}
+
+bool region_idle_is_over(struct region_private *private)
+{
+        const bool before = private->overdue;
+
+        private->overdue = region_idle_due_us(&private->region) <= clock_now_us();
+        return before && private->overdue;
+}
+
+int region_idle_arm(struct region_private *private)
+{
+        uint64_t due = region_idle_due_us(&private->region);
+        int r;
+
+        if (!private->region.idle_ms)
+                return 0;
+        if (private->overdue)
+                due = clock_now_us() + SECOND_LOOK_US;
+        else if (due == UINT64_MAX) /* its end only then begins the time */
+                due = idle_after(&private->region, clock_now_us());
+        r = loop_timer_start(private->table->config.loop, &private->idle_timer, due);
+        if (r == 0)
+                atomic_fetch_add(&private->references, 1);
+        return r;
+}
+
+void region_idle_disarm(struct region_private *private)
+{
+        if (private->region.idle_ms && loop_timer_stop(private->table->config.loop, &private->idle_timer))
+                atomic_fetch_sub(&private->references, 1); /* not the last one */
+}
+
+/* ---- the end ---- */
+
+/*
+ * References to a region, and the end of its memory in two steps. region_end, when the region is off the
+ * lists: the registrar deregisters the memory. free_region, when the last reference is given back: the pages are freed.
+ * Large memory takes both steps on a maker thread; small memory that a GPU has pinned, the first.
+ */
+
+unsigned region_gpu(const struct region_private *private)
+{
+        const struct region_registrar *registrar = &private->table->config.registrar;
+        unsigned n;
+
+        if (private->on_gpu)
+                return gpu_parse(private->region.device, &n) ? 1 + n % MAKERS_GPUS : 0;
+        return private->registered && registrar->gpu ? registrar->gpu(private->region.registration) : 0;
+}
+
+bool region_is_ended_by_maker(const struct region_private *private)
+{
+        return region_is_large(private) || (private->owned && region_gpu(private) > 0);
+}
+
+void region_deregister(struct region_private *private)
+{
+        const struct region_registrar *registrar = &private->table->config.registrar;
+
+        if (private->registered && registrar->deregister_region)
+                registrar->deregister_region(registrar->context, private->region.registration);
+        private->registered = false;
+}
+
+void region_memory_free(struct region_private *private)
+{
+        struct region *region = &private->region;
+
+        if (private->on_gpu)
+                gpu_free(FERRY_STEAL(region->space));
+        else
+                pages_free(&private->pages);
+        region->address = NULL;
+}
+
+struct region_private *region_private_free(struct region_private *private)
+{
+        if (private->on_gpu)
+                gpu_free(private->region.space);
+        else
+                foreign_free(private->region.space);
+        region_table_unref(private->table);
+        free(private);
+        return NULL;
+}
+
+static void free_job_end(struct maker_job *job)
+{
+        struct region_private *private = region_of_job(job);
+
+        region_memory_free(private);
+        region_table_end_freeing(private->table, private);
+        region_private_free(private);
+}
+
+/* Frees the worker's own memory of a region without references, then the region; large memory by a maker. */
+static void free_region(struct region_private *private)
+{
+        static const struct maker_kind kind = { .end = free_job_end };
+
+        region_table_begin_freeing(private->table, private);
+        if (!region_is_large(private) || !makers_add(private->table->makers, &private->job, &kind, region_gpu(private)))
+                free_job_end(&private->job);
+}
+
+struct region *region_ref(struct region *region)
+{
+        atomic_fetch_add(&region->private->references, 1);
+        return region;
+}
+
+struct region *region_unref(struct region *region)
+{
+        if (!region || atomic_fetch_sub(&region->private->references, 1) != 1)
+                return NULL;
+        if (region->private->owned && region->address)
+                free_region(region->private);
+        else
+                region_private_free(region->private);
+        return NULL;
+}
+
+static void deregister_job_end(struct maker_job *job)
+{
+        struct region_private *private = region_of_job(job);
+
+        region_deregister(private);
+        region_table_keep(private->table, private);
+        (void)region_unref(&private->region);
+}
+
+void region_end(struct region_private *private)
+{
+        static const struct maker_kind kind = { .end = deregister_job_end };
+        const bool ready = region_state(&private->region) == REGION_READY;
+
+        if (!ready || !region_is_ended_by_maker(private)) {
+                if (ready)
+                        region_deregister(private);
+                (void)region_unref(&private->region);
+        } else if (!makers_add(private->table->makers, &private->job, &kind, region_gpu(private))) {
+                deregister_job_end(&private->job);
+        }
 }

@@ -38,7 +38,6 @@ static int start_makers(struct makers **ret_makers)
 int region_table_new(const struct region_config *config, struct region_table **ret_table)
 {
         struct region_table *table = calloc(1, sizeof(*table));
-        pthread_condattr_t monotonic;
         int r;
 
         if (!table)
@@ -51,10 +50,7 @@ int region_table_new(const struct region_config *config, struct region_table **r
         table->config = *config;
         atomic_init(&table->references, 1);
         pthread_mutex_init(&table->lock, NULL);
-        pthread_condattr_init(&monotonic);
-        pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-        pthread_cond_init(&table->changed, &monotonic);
-        pthread_condattr_destroy(&monotonic);
+        pthread_cond_init(&table->changed, NULL);
         table->count_gauge = metric_single(config->metrics, METRIC_GAUGE, "ferry_regions", "Regions of this worker");
         table->bytes_gauge = metric_single(config->metrics, METRIC_GAUGE, "ferry_region_bytes",
                                            "Bytes that this worker has allocated for its regions");

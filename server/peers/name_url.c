@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "name_url.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

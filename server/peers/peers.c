@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include <ferry/error.h>
+#include <ferry/metadata.h>
+
+#include "base/log.h"
 #include "base/metrics.h"
 #include "base/util.h"
-#include "name_url.h"
+#include "operations/operations.h"
+#include "peers/peers.h"
 #include "peers_internal.h"
 #include "registry_internal.h"
 
@@ -154,4 +160,58 @@ int peers_fetch_worker(struct peers *peers, const char *url, peers_fetched fetch
         if (name_url_is(url))
                 return name_url_fetch(peers, peers->registry, true, url, fetched, NULL, context, detail, detail_size);
         return peers_fetch(peers, &fetch_worker, url, fetched, NULL, context, detail, detail_size);
+}
+
+/* ---- operations ---- */
+
+/* The state between the request and the fetched metadata. */
+struct remote {
+        struct operation_store *store;
+        struct operation *operation; /* a reference */
+};
+
+static void on_fetched(void *context, int error, const char *detail, struct ferry_metadata *metadata)
+{
+        struct remote *remote = context;
+        char reason[OPERATION_DETAIL_SIZE] = "";
+
+        if (!error) {
+                error = operation_begin(remote->store, remote->operation, metadata, false, reason);
+                detail = reason;
+        }
+        if (error < 0) {
+                log_event(LOG_ERROR, "operation not started", LOG_S("reason", strerror(-error)));
+                error = FERRY_E_INTERNAL;
+                detail = NULL;
+        }
+        if (error)
+                operation_fail(remote->store, remote->operation, error,
+                               detail && *detail ? detail : ferry_error_title(error));
+        ferry_metadata_free(metadata);
+        operation_unref(remote->operation);
+        free(remote);
+}
+
+static bool is_wanted(void *context)
+{
+        const struct remote *remote = context;
+
+        return !operation_is_past(remote->store, remote->operation, 0);
+}
+
+int remote_begin(struct operation_store *store, struct peers *peers, struct operation *operation, const char *url,
+                 char *detail, size_t detail_size)
+{
+        struct remote *remote = malloc(sizeof(*remote));
+
+        if (!remote)
+                return -ENOMEM;
+        remote->store = store;
+        remote->operation = operation_ref(operation);
+        int error = peers_fetch_metadata(peers, url, on_fetched, is_wanted, remote, detail, detail_size);
+        if (error) {
+                operation_unref(remote->operation);
+                free(remote);
+        }
+        return error;
 }

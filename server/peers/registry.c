@@ -67,15 +67,6 @@ bool registry_prefix_is_valid(const char *prefix)
         return length > 0 && length <= REGISTRY_PREFIX_MAX;
 }
 
-static int prefix_take(struct registry *registry, const char *prefix)
-{
-        if (!registry_prefix_is_valid(prefix))
-                return -EINVAL;
-        (void)snprintf(registry->prefix, sizeof(registry->prefix), "%s%s", prefix,
-                       prefix[strlen(prefix) - 1] == '/' ? "" : "/");
-        return 0;
-}
-
 static int credentials_make(struct registry *registry, const char *user)
 {
         struct ferry_json_writer writer = { 0 };
@@ -108,12 +99,8 @@ static int settings_make(struct registry *registry, const struct registry_config
         registry->ttl_ms = ((config->ttl_ms ?: REGISTRY_TTL_DEFAULT_MS) + 999) / 1000 * 1000;
         if (registry->ttl_ms < REGISTRY_TTL_MIN_MS || registry->ttl_ms / 1000 > REGISTRY_LEASE_MAX_S)
                 return -EINVAL;
-        registry->call_ms = (long)registry->ttl_ms / 3;
-        if (registry->call_ms < CALL_MIN_MS)
-                registry->call_ms = CALL_MIN_MS;
-        if (registry->call_ms > CALL_MAX_MS)
-                registry->call_ms = CALL_MAX_MS;
-        settings->connect_timeout_ms = registry->call_ms < CONNECT_MS ? registry->call_ms : CONNECT_MS;
+        registry->call_ms = (long)at_most(at_least(registry->ttl_ms / 3, CALL_MIN_MS), CALL_MAX_MS);
+        settings->connect_timeout_ms = (long)at_most((uint64_t)registry->call_ms, CONNECT_MS);
         return 0;
 }
 
@@ -137,20 +124,17 @@ static void metrics_make(struct registry *registry, struct metrics *metrics)
 int registry_new(const struct registry_config *config, struct registry **ret_registry)
 {
         FERRY_CLEANUP(cleanup_registry) struct registry *registry = calloc(1, sizeof(*registry));
-        pthread_condattr_t attributes;
+        const char *prefix = config->prefix ?: REGISTRY_PREFIX_DEFAULT;
         int r;
 
         if (!registry)
                 return -ENOMEM;
         pthread_mutex_init(&registry->lock, NULL);
-        pthread_condattr_init(&attributes);
-        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-        pthread_cond_init(&registry->changed, &attributes);
-        pthread_condattr_destroy(&attributes);
+        pthread_cond_init(&registry->changed, NULL);
         r = endpoints_parse(config->url, registry->endpoints);
         if (r > 0) {
                 registry->n_endpoints = (size_t)r;
-                r = prefix_take(registry, config->prefix ?: REGISTRY_PREFIX_DEFAULT);
+                r = registry_prefix_is_valid(prefix) ? 0 : -EINVAL;
         }
         if (r == 0)
                 r = credentials_make(registry, config->user);
@@ -158,6 +142,8 @@ int registry_new(const struct registry_config *config, struct registry **ret_reg
                 r = settings_make(registry, config);
         if (r < 0)
                 return r;
+        (void)snprintf(registry->prefix, sizeof(registry->prefix), "%s%s", prefix,
+                       prefix[strlen(prefix) - 1] == '/' ? "" : "/");
         /* A random first endpoint spreads the workers. */
         registry->endpoint = random_id() % registry->n_endpoints;
         metrics_make(registry, config->metrics);

@@ -214,9 +214,9 @@ static void on_done(struct easy *easy, CURLcode result)
 int registry_ask(struct registry *registry, const struct registry_question *question)
 {
         struct registry_call *call = question->body ? calloc(1, sizeof(*call)) : NULL;
-        int r = call ? 0 : -ENOMEM;
+        int r = call ? registry->wake(registry->wake_context) : -ENOMEM; /* starts the thread, which may fail */
 
-        if (call) {
+        if (r == 0) {
                 call->registry = registry;
                 call->question = *question;
                 pthread_mutex_lock(&registry->lock);

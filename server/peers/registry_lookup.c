@@ -209,16 +209,14 @@ static int ask(struct registry_lookup *lookup, const struct registry_query *quer
 
 int registry_find(struct registry *registry, const struct registry_query *query, registry_found found, void *context)
 {
-        struct registry_lookup *lookup = NULL;
+        struct registry_lookup *lookup;
         int r = lookup_begin(registry);
 
         if (r)
                 return r;
-        r = registry->wake(registry->wake_context); /* starts the thread, which may fail */
-        if (r == 0) {
-                lookup = calloc(1, sizeof(*lookup));
-                r = lookup ? 0 : -ENOMEM;
-        }
+        lookup = calloc(1, sizeof(*lookup));
+        if (!lookup)
+                r = -ENOMEM;
         if (r == 0) {
                 lookup->registry = registry;
                 lookup->limit = query->name || query->limit < 1    ? 1

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <ferry/encoding.h>
 #include <ferry/error.h>
@@ -13,6 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/thread.h"
 #include "base/util.h"
 #include "registry_internal.h"
 
@@ -47,9 +47,7 @@ const char *registry_status_name(enum registry_status status)
 
 static uint64_t retry_ms(const struct registry *registry)
 {
-        const uint64_t ms = registry->ttl_ms / RETRIES;
-
-        return ms < RETRY_MAX_MS ? ms : RETRY_MAX_MS;
+        return at_most(registry->ttl_ms / RETRIES, RETRY_MAX_MS);
 }
 
 /* Publishes a status, logs a new one, and wakes the waiting threads. reason: of REGISTRY_UNREACHABLE, else NULL. */
@@ -83,12 +81,11 @@ static void set_status(struct registry *registry, enum registry_status status, c
 static bool on_granted(struct registry *registry, struct json_object *answer);
 static bool on_put(struct registry *registry, struct json_object *answer);
 static bool on_renewed(struct registry *registry, struct json_object *answer);
-static bool on_revoked(struct registry *registry, struct json_object *answer);
 
 #define BIT(state) (1u << MEMBER_##state)
 static const struct {
         const char *path; /* of the question whose answer the state waits for; NULL = it waits until it is due */
-        /* Goes to the next state. false: etcd would not say that. */
+        /* Goes to the next state. false: etcd would not say that. NULL = the next state is that after a failure. */
         bool (*answered)(struct registry *registry, struct json_object *answer);
         enum member_state failed; /* the state after a failure */
         unsigned next;            /* the states that may follow */
@@ -98,7 +95,7 @@ static const struct {
         [MEMBER_PUTTING] = { "/v3/kv/txn", on_put, MEMBER_OUT, BIT(IN) | BIT(OUT) },
         [MEMBER_IN] = { .next = BIT(RENEWING) | BIT(LEAVING) },
         [MEMBER_RENEWING] = { "/v3/lease/keepalive", on_renewed, MEMBER_IN, BIT(IN) | BIT(OUT) },
-        [MEMBER_LEAVING] = { "/v3/lease/revoke", on_revoked, MEMBER_LEFT, BIT(LEFT) },
+        [MEMBER_LEAVING] = { "/v3/lease/revoke", NULL, MEMBER_LEFT, BIT(LEFT) },
 };
 
 /* due: UINT64_MAX of a state that waits for an answer, or for nothing. */
@@ -131,8 +128,9 @@ static void on_failed(struct registry *registry, const char *reason)
 static void on_called(void *context, int error, const char *detail, struct json_object *answer)
 {
         struct registry *registry = context;
+        bool (*answered)(struct registry *, struct json_object *) = states[registry->state].answered;
 
-        if (error != FERRY_E_CANCELLED && (error || !states[registry->state].answered(registry, answer)))
+        if (error != FERRY_E_CANCELLED && (error || !answered || !answered(registry, answer)))
                 on_failed(registry, error ? detail : "its answer is not one of etcd's");
 }
 
@@ -193,7 +191,7 @@ static bool on_granted(struct registry *registry, struct json_object *answer)
 /* Renews the lease as often as the operator wants, also where etcd gives more time. */
 static void go_in(struct registry *registry)
 {
-        const uint64_t wanted = registry->ttl_ms * 1000, us = registry->lease_us < wanted ? registry->lease_us : wanted;
+        const uint64_t us = at_most(registry->lease_us, registry->ttl_ms * 1000);
 
         set_state(registry, MEMBER_IN, registry->renewed + us / RENEWALS);
         set_status(registry, REGISTRY_REGISTERED, NULL);
@@ -235,13 +233,6 @@ static bool on_renewed(struct registry *registry, struct json_object *answer)
         return true;
 }
 
-static bool on_revoked(struct registry *registry, struct json_object *answer)
-{
-        (void)answer;
-        set_state(registry, MEMBER_LEFT, UINT64_MAX);
-        return true;
-}
-
 uint64_t registry_member_run(struct registry *registry, uint64_t now)
 {
         const bool is_due = now >= registry->due;
@@ -266,15 +257,6 @@ uint64_t registry_member_run(struct registry *registry, uint64_t now)
 
 /* ---- other threads: they join, leave and wait ---- */
 
-/* Waits for a change, no longer than until so long after the start. false: that time is over. With the lock held. */
-static bool await_change(struct registry *registry, uint64_t start_us, uint64_t ms)
-{
-        const uint64_t us = start_us + ms * 1000;
-        const struct timespec until = { .tv_sec = (time_t)(us / 1000000), .tv_nsec = (long)(us % 1000000) * 1000 };
-
-        return pthread_cond_timedwait(&registry->changed, &registry->lock, &until) != ETIMEDOUT;
-}
-
 /* Waits for the result of the first tries. With the lock held. */
 static int await_name(struct registry *registry, char *message, size_t message_size)
 {
@@ -284,10 +266,11 @@ static int await_name(struct registry *registry, char *message, size_t message_s
 
         do {
                 if (registry->status == REGISTRY_NAME_TAKEN)
-                        ms = registry->rival_ms < DECIDED_MS ? registry->rival_ms : DECIDED_MS;
+                        ms = at_most(registry->rival_ms, DECIDED_MS);
                 else if (registry->status != REGISTRY_REGISTERING)
                         return 0;
-        } while (registry->phase == REGISTRY_JOINED && await_change(registry, start, ms));
+        } while (registry->phase == REGISTRY_JOINED &&
+                 condition_wait(&registry->changed, &registry->lock, start + ms * 1000));
         if (registry->status != REGISTRY_NAME_TAKEN || ms < registry->rival_ms)
                 return 0;
         (void)snprintf(message, message_size,
@@ -336,11 +319,11 @@ void registry_leave(struct registry *registry)
 
 void registry_await_left(struct registry *registry, unsigned timeout_ms)
 {
-        const uint64_t start = clock_now_us();
+        const uint64_t deadline = clock_now_us() + timeout_ms * UINT64_C(1000);
 
         pthread_mutex_lock(&registry->lock);
         while (registry->phase == REGISTRY_LEAVING && registry->status != REGISTRY_LEFT &&
-               await_change(registry, start, timeout_ms))
+               condition_wait(&registry->changed, &registry->lock, deadline))
                 ;
         pthread_mutex_unlock(&registry->lock);
 }

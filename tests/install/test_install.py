@@ -66,6 +66,13 @@ class Installed(unittest.TestCase):
         for header in ("ferry", "aio", "error", "status"):
             self.found(f"include/ferry/{header}.h")
 
+    def test_python_finds_the_module(self):
+        environment = {**os.environ, "PYTHONPATH": str(self.found("**/ferry/dynamo.py")[0].parent.parent),
+                       "FERRY_WORKER_LIBRARY": str(self.found("**/libferry-worker.so.0")[0])}
+        code = "import dynamo.nixl_connect; print(dynamo.nixl_connect.__name__)"
+        self.assertEqual(run(sys.executable, "-m", "ferry.dynamo", sys.executable, "-c", code, env=environment,
+                             cwd=self.root), "ferry.nixl_connect\n")
+
     def test_only_what_pkg_config_can_link_is_installed(self):
         self.assertEqual([str(file) for file in self.prefix.glob("**/*.a")], [])
 

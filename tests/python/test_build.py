@@ -8,6 +8,7 @@ import tarfile
 import tempfile
 import unittest
 import unittest.mock
+import zipfile
 
 import ferry_build
 
@@ -32,6 +33,15 @@ class TestBuild(unittest.TestCase):
                     found = ferry_build.get_requires_for_build_wheel()
                     self.assertEqual(len(found), len(missing) + status)
                 self.assertEqual(found, missing)
+
+    def test_the_wheel_has_every_module(self):
+        package = pathlib.Path(ferry_build.HERE, "ferry")
+        with tempfile.TemporaryDirectory() as folder, \
+                unittest.mock.patch.object(ferry_build, "library", lambda folder: ferry_build.__file__):
+            with zipfile.ZipFile(os.path.join(folder, ferry_build.build_wheel(folder))) as wheel:
+                found = {name for name in wheel.namelist() if name.endswith(".py")}
+        self.assertIn("ferry/_dynamo/dynamo/nixl_connect/__init__.py", found)
+        self.assertEqual(found, {str(path.relative_to(package.parent)) for path in package.rglob("*.py")})
 
     def test_a_source_archive_has_what_its_build_names(self):
         with tempfile.TemporaryDirectory() as folder:

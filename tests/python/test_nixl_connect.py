@@ -303,11 +303,12 @@ class TestModels(unittest.TestCase):
 
     def test_devices(self):
         for text, kind, number, shown in (("cpu", 1, 0, "cpu"), ("cuda", 2, 0, "cuda:0"), ("cuda:1", 2, 1, "cuda:1"),
-                                          ("gpu:1", 2, 1, "cuda:1")):
+                                          ("gpu:1", 2, 1, "cuda:1"), ("xpu:2", 3, 2, "xpu:2")):
             device = connect.Device(text)
             self.assertEqual((device.kind, device.id, str(device)), (kind, number, shown))
         self.assertEqual(connect.Device((connect.DeviceKind.CUDA, 3)), connect.Device("cuda:3"))
-        self.assertEqual([str(kind) for kind in connect.DeviceKind][1:], ["cpu", "cuda"])
+        self.assertEqual([str(kind) for kind in connect.DeviceKind][1:], ["cpu", "cuda", "xpu"])
+        self.assertEqual([kind.nixl_mem_type for kind in connect.DeviceKind][1:], ["DRAM", "VRAM", "VRAM"])
         for bad in ("tpu", "cuda:x", (connect.DeviceKind.UNSPECIFIED, 0)):
             with self.assertRaises(ValueError):
                 connect.Device(bad)

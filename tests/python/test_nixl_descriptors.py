@@ -76,9 +76,10 @@ class TestRefusals(unittest.TestCase):
                 descriptor.register_with_connector(self.connector)
 
     def test_memory_of_a_gpu_that_is_not_there(self):
-        with self.assertRaises(RuntimeError) as raised:
-            self.connector.create_readable(connect.Descriptor((4096, 16, "cuda:0", None)))
-        self.assertEqual(raised.exception.code, "unknown-device")
+        for device in ("cuda:0", "xpu:0"):
+            with self.assertRaises(RuntimeError) as raised:
+                self.connector.create_readable(connect.Descriptor((4096, 16, device, None)))
+            self.assertEqual(raised.exception.code, "unknown-device")
 
     def test_what_is_not_contiguous(self):
         with self.assertRaisesRegex(ValueError, "contiguous"):

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "base/util.h"
-#include "link_page.h"
 #include "local_fixture.h"
+#include "mailbox.h"
 #include "rights.h"
 #include "unit.h"
 

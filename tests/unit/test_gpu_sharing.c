@@ -23,7 +23,7 @@ static void serve_open(int fd)
                 if (answer == 0) {
                         answer = load(space, &byte, address, 1);
                         answer = answer == 0 ? byte : answer;
-                        gpu_close(space);
+                        gpu_free(space);
                 }
                 if (write(fd, &answer, sizeof(answer)) != (ssize_t)sizeof(answer))
                         break;
@@ -111,7 +111,7 @@ TEST(a_process_opens_what_it_has_shared_itself)
         assert_int_equal(gpu_open(&share, GPU_SIZE, &opened, &address), 0);
         assert_int_equal(load(opened, &byte, address, 1), 0);
         assert_int_equal(byte, 's');
-        gpu_close(opened);
+        gpu_free(opened);
         assert_int_equal(gpu_open(&share, GPU_SIZE + 1, &opened, &address), -EBADMSG);
         gpu_free(space);
         set_faults("share");

@@ -100,11 +100,9 @@ TEST(logfmt_line_has_time_level_message_and_fields)
 {
         log_setup(LOG_INFO, LOG_LOGFMT);
         capture_begin();
-        log_event(LOG_INFO, "region created", LOG_S("region", "rgn_1"), LOG_U("size", UINT64_MAX),
-                  LOG_I("delta", INT64_MIN));
+        log_event(LOG_INFO, "region created", LOG_S("region", "rgn_1"), LOG_U("size", UINT64_MAX));
         assert_string_equal(after_time(capture_end()),
-                            "level=info msg=\"region created\" region=rgn_1 size=18446744073709551615 "
-                            "delta=-9223372036854775808\n");
+                            "level=info msg=\"region created\" region=rgn_1 size=18446744073709551615\n");
 }
 
 TEST(logfmt_quotes_only_what_needs_it)
@@ -153,8 +151,8 @@ TEST(json_line_is_one_object_that_gives_values_back)
         assert_string_equal(member(object, "v"), hard);
         assert_int_equal(strlen(member(object, "ts")), 24);
         json_object_put(object);
-        object = json_line_of("m", LOG_I("n", -5));
-        assert_int_equal(json_object_get_int64(json_object_object_get(object, "n")), -5);
+        object = json_line_of("m", LOG_U("n", 5));
+        assert_int_equal(json_object_get_int64(json_object_object_get(object, "n")), 5);
         json_object_put(object);
 }
 
@@ -389,16 +387,12 @@ TEST(a_file_that_takes_a_line_in_parts_gets_it_whole)
         assert_null(strstr(text, "lost"));
 }
 
-TEST(level_names_map_both_ways)
+TEST(levels_have_names)
 {
         static const char *const names[] = { "error", "warn", "info", "debug" };
-        for (int i = 0; i < LOG_LEVEL_COUNT; i++) {
+        for (int i = 0; i < LOG_LEVEL_COUNT; i++)
                 assert_int_equal(log_level_from_name(names[i]), i);
-                assert_string_equal(log_level_name(i), names[i]);
-        }
         assert_int_equal(log_level_from_name("INFO"), -1);
         assert_int_equal(log_level_from_name(""), -1);
         assert_int_equal(log_level_from_name(NULL), -1);
-        assert_null(log_level_name(-1));
-        assert_null(log_level_name(LOG_LEVEL_COUNT));
 }

@@ -138,21 +138,6 @@ TEST_WITH(family_registered_twice_is_one, make_metrics, drop_metrics)
         assert_ptr_equal(counter("x_total", "x", 0, NULL), family);
 }
 
-static void collect_gauge(void *context)
-{
-        struct metric **metric = context;
-        *metric = metric_get(metrics_family(metrics, METRIC_GAUGE, "g", "A gauge", 0, NULL, NULL, 0), NULL);
-        metric_add(*metric, 1);
-}
-
-TEST_WITH(collectors_run_at_each_render_and_may_use_the_registry, make_metrics, drop_metrics)
-{
-        struct metric *metric = NULL;
-        metrics_on_render(metrics, collect_gauge, &metric);
-        assert_rendered("# HELP g A gauge\n# TYPE g gauge\ng 1\n");
-        assert_rendered("# HELP g A gauge\n# TYPE g gauge\ng 2\n");
-}
-
 TEST_WITH(everything_takes_null, make_metrics, drop_metrics)
 {
         size_t size;
@@ -162,7 +147,6 @@ TEST_WITH(everything_takes_null, make_metrics, drop_metrics)
         metric_set(NULL, 1);
         metric_observe(NULL, 1);
         assert_int_equal(metric_value(NULL), 0);
-        metrics_on_render(NULL, collect_gauge, NULL);
         assert_null(metrics_render(NULL, &size));
         assert_null(metrics_free(NULL));
 }

@@ -7,7 +7,7 @@
 #include "unit.h"
 
 /* What the latest command line came to; cleared before the next one. */
-static struct worker_options options;
+static struct ferry_worker_options options;
 #define message options.base.message
 
 /* The arguments after the program's name. */
@@ -60,7 +60,7 @@ TEST_WITH(each_default_is_a_value, setup, teardown)
         assert_int_equal(PARSE(), 0);
         for (size_t i = 0; i < options.base.n; i++) {
                 const struct ferry_option *option = &options.base.table[i];
-                struct worker_options tried = { 0 };
+                struct ferry_worker_options tried = { 0 };
 
                 worker_options_init(&tried, true);
                 if (option->fallback && ferry_option_set(&tried.base, option, option->name, option->fallback) != 0)
@@ -167,7 +167,7 @@ static void find_values(const struct ferry_option *option, const char *ret_value
         size_t n = 0;
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(texts) && n < 2; i++) {
-                struct worker_options tried = { 0 };
+                struct ferry_worker_options tried = { 0 };
 
                 worker_options_init(&tried, true);
                 if (ferry_option_set(&tried.base, option, "test", texts[i]) == 0)

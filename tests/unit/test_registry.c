@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "http_moved.h"
-#include "name_url.h"
+#include "peers_internal.h"
 #include "registry_internal.h"
 
 /* Texts; questions to an etcd that the test plays; and a real one. test_registry_member.c has this worker's own name.

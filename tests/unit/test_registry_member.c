@@ -233,20 +233,19 @@ static void reply_in_turn(void)
 }
 
 /* During registry_join and registry_await_left. */
-int __wrap_pthread_cond_timedwait(pthread_cond_t *changed, pthread_mutex_t *lock, const struct timespec *until);
-int __wrap_pthread_cond_timedwait(pthread_cond_t *changed, pthread_mutex_t *lock, const struct timespec *until)
+bool __wrap_condition_wait(pthread_cond_t *changed, pthread_mutex_t *lock, uint64_t until_us);
+bool __wrap_condition_wait(pthread_cond_t *changed, pthread_mutex_t *lock, uint64_t until_us)
 {
-        const uint64_t until_us = (uint64_t)until->tv_sec * 1000000 + (uint64_t)until->tv_nsec / 1000;
         size_t same = row;
-        int r = 0;
+        bool in_time = true;
 
         (void)changed;
         (void)pthread_mutex_unlock(lock);
         if (!await_question(until_us)) {
-                r = ETIMEDOUT;
+                in_time = false;
         } else if (story->rows[row].answer == silence) {
                 now_us = until_us;
-                r = ETIMEDOUT;
+                in_time = false;
         } else if (row < UNIT_COUNT(story->rows) && story->rows[row].path) {
                 reply_in_turn();
         } else {
@@ -255,7 +254,7 @@ int __wrap_pthread_cond_timedwait(pthread_cond_t *changed, pthread_mutex_t *lock
                 reply(same);
         }
         (void)pthread_mutex_lock(lock);
-        return r;
+        return in_time;
 }
 
 static int wake(void *context)

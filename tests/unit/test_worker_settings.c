@@ -6,7 +6,6 @@
 
 #include "base/util.h"
 #include "unit.h"
-#include "worker_listen.h"
 #include "worker_settings.h"
 
 static char directory[] = "/tmp/ferry-settings-XXXXXX";
@@ -39,15 +38,15 @@ static void write_file(const char *text, size_t size)
 }
 
 /* Options with some fields set. */
-#define GIVEN(...) given((struct worker_options){ __VA_ARGS__ })
-static struct worker_options given(struct worker_options options)
+#define GIVEN(...) given((struct ferry_worker_options){ __VA_ARGS__ })
+static struct ferry_worker_options given(struct ferry_worker_options options)
 {
         worker_options_init(&options, false);
         return options;
 }
 
 /* The error of these options; its sentence must name what is wrong. */
-static int error_of(const struct worker_options *options, const char *names)
+static int error_of(const struct ferry_worker_options *options, const char *names)
 {
         struct worker_settings *settings = NULL;
         int r = worker_settings_new(options, &settings);
@@ -61,7 +60,7 @@ static int error_of(const struct worker_options *options, const char *names)
 
 TEST(what_is_not_given_has_its_default)
 {
-        const struct worker_options options = GIVEN(0);
+        const struct ferry_worker_options options = GIVEN(0);
         struct worker_settings *settings = NULL;
 
         assert_int_equal(worker_settings_new(&options, &settings), 0);
@@ -79,7 +78,7 @@ TEST(strings_are_copied)
 {
         char name[] = "first", local[] = "/a", listen[] = "127.0.0.1:1";
         char *list[] = { listen };
-        const struct worker_options options = GIVEN(.name = name, .local = local, .listen = { list, 1 });
+        const struct ferry_worker_options options = GIVEN(.name = name, .local = local, .listen = { list, 1 });
         struct worker_settings *settings = NULL;
 
         assert_int_equal(worker_settings_new(&options, &settings), 0);
@@ -118,7 +117,7 @@ TEST(only_this_machines_addresses_are_loopback)
 TEST(listening_beyond_loopback_needs_a_token_or_a_word)
 {
         char loopback[] = "127.0.0.1:0", beyond[] = "0.0.0.0:0", *listen[] = { loopback, beyond };
-        struct worker_options options = GIVEN(.listen = { listen, 2 });
+        struct ferry_worker_options options = GIVEN(.listen = { listen, 2 });
 
         assert_int_equal(error_of(&options, "--token-file"), -EINVAL);
         assert_int_equal(error_of(&options, "0.0.0.0:0"), -EINVAL);
@@ -133,7 +132,7 @@ TEST(listening_beyond_loopback_needs_a_token_or_a_word)
 TEST(a_peer_token_alone_does_not_guard_a_worker)
 {
         char beyond[] = "0.0.0.0:0", *listen[] = { beyond };
-        const struct worker_options options = GIVEN(.listen = { listen, 1 }, .peer_token_file = path);
+        const struct ferry_worker_options options = GIVEN(.listen = { listen, 1 }, .peer_token_file = path);
 
         write_file(SECRET "\n", strlen(SECRET "\n"));
         assert_int_equal(error_of(&options, "--token-file"), -EINVAL);
@@ -141,7 +140,7 @@ TEST(a_peer_token_alone_does_not_guard_a_worker)
 
 TEST(a_token_is_one_line_without_its_end)
 {
-        const struct worker_options options = GIVEN(.token_file = path);
+        const struct ferry_worker_options options = GIVEN(.token_file = path);
 
         FOR_EACH_TEXT (text, SECRET, SECRET "\n", SECRET "\r\n", SECRET "\n\n") {
                 struct worker_settings *settings = NULL;
@@ -167,7 +166,7 @@ TEST(token_files_that_hold_no_token_are_refused)
                     { "\xc3\xa4\n", 3 },
                     { "s3cret-of-15-ch\n", 16 } };
         static char large[5000];
-        struct worker_options options = GIVEN(.token_file = path);
+        struct ferry_worker_options options = GIVEN(.token_file = path);
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++) {
                 write_file(bad[i].text, bad[i].size);
@@ -192,7 +191,7 @@ static void count_line(void *context, const char *level, const char *line)
 /* Etcd's password is its own, and may be short. */
 TEST(a_registry_user_is_a_name_and_any_password)
 {
-        const struct worker_options options = GIVEN(.registry = "etcd://h:1", .registry_user_file = path);
+        const struct ferry_worker_options options = GIVEN(.registry = "etcd://h:1", .registry_user_file = path);
         struct worker_settings *settings = NULL;
         int warnings = 0;
 
@@ -209,7 +208,7 @@ TEST(a_registry_user_is_a_name_and_any_password)
 
 TEST(both_tokens_may_not_be_the_same)
 {
-        const struct worker_options options = GIVEN(.token_file = path, .peer_token_file = path);
+        const struct ferry_worker_options options = GIVEN(.token_file = path, .peer_token_file = path);
 
         write_file(SECRET "\n", strlen(SECRET "\n"));
         assert_int_equal(error_of(&options, "same token"), -EINVAL);
@@ -222,7 +221,7 @@ TEST(a_name_that_metadata_cannot_carry_is_refused)
         struct worker_settings *settings;
 
         for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-                struct worker_options options = GIVEN(.name = names[i]);
+                struct ferry_worker_options options = GIVEN(.name = names[i]);
 
                 assert_int_equal(worker_settings_new(&options, &settings), -EINVAL);
                 assert_non_null(strstr(ferry_worker_error(), "name"));
@@ -231,7 +230,7 @@ TEST(a_name_that_metadata_cannot_carry_is_refused)
 
 TEST(certificates_come_with_keys_and_are_pem)
 {
-        struct worker_options options = GIVEN(.tls_cert = path);
+        struct ferry_worker_options options = GIVEN(.tls_cert = path);
 
         write_file(SECRET "\n", strlen(SECRET "\n"));
         assert_int_equal(error_of(&options, "--tls-key"), -EINVAL);

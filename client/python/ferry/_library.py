@@ -5,33 +5,27 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import os
-from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from typing import TYPE_CHECKING, Any
 
 ID_SIZE = 24  # FERRY_WORKER_ID_SIZE
 SONAME = "libferry-worker.so.0"
 
-Ended = CFUNCTYPE(None, c_void_p)
-
 # name: (result, arguments)
 _FUNCTIONS = {
-    "version": (c_char_p, []),
     "error": (c_char_p, []),
-    "log": (c_int, [c_char_p, c_void_p, c_void_p]),
     "options_new": (c_void_p, []),
     "options_set": (c_int, [c_void_p, c_char_p, c_char_p]),
     "options_environment": (c_int, [c_void_p]),
     "options_free": (c_void_p, [c_void_p]),
     "new": (c_int, [c_void_p, POINTER(c_void_p)]),
     "name": (c_char_p, [c_void_p]),
-    "ready_line": (c_char_p, [c_void_p]),
     "url": (c_char_p, [c_void_p, c_size_t]),
     "drain": (c_size_t, [c_void_p, c_uint]),
     "free": (c_void_p, [c_void_p]),
     "abandon": (None, []),
     "region_add": (c_int, [c_void_p, c_void_p, c_size_t, c_char_p, c_char_p, c_char_p]),
     "region_alloc": (c_int, [c_void_p, c_size_t, c_char_p, c_char_p, POINTER(c_void_p), c_char_p]),
-    "region_allow": (c_int, [c_void_p, c_char_p, c_int]),
     "region_remove": (c_int, [c_void_p, c_char_p]),
     "request_new": (c_void_p, [c_int]),
     "request_add": (c_int, [c_void_p, c_char_p, c_uint64, c_uint64]),
@@ -49,7 +43,6 @@ _FUNCTIONS = {
     "operation_bytes_done": (c_uint64, [c_void_p]),
     "operation_bytes_total": (c_uint64, [c_void_p]),
     "operation_transport": (c_char_p, [c_void_p]),
-    "operation_duration_us": (c_uint64, [c_void_p]),
     "operation_cancel": (None, [c_void_p]),
     "operation_free": (c_void_p, [c_void_p]),
     "queue_new": (c_int, [POINTER(c_void_p)]),
@@ -61,7 +54,7 @@ _FUNCTIONS = {
 
 
 class Library:
-    """The functions of ferry/worker.h without their prefix, and ferry_error_code."""
+    """The functions of ferry/worker.h that are called here, without their prefix, and ferry_error_code."""
 
     def __init__(self) -> None:
         loaded = _load()

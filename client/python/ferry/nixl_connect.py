@@ -28,6 +28,7 @@ import socket
 import sys
 import threading
 import uuid
+import zlib
 from typing import Any, Generator, TypeVar, Union
 
 from ._memory import Memory, array_memory, buffer_memory, check_storage, is_array, is_tensor, tensor_memory
@@ -43,7 +44,7 @@ except ImportError:
 __all__ = [
     "AbstractOperation", "ActiveOperation", "Connection", "Connector", "Descriptor", "Device", "DeviceKind",
     "OperationFailed", "OperationKind", "OperationStatus", "PassiveOperation", "RdmaMetadata", "ReadOperation",
-    "ReadableOperation", "SerializedDescriptor", "WritableOperation", "WriteOperation",
+    "ReadableOperation", "Remote", "SerializedDescriptor", "WritableOperation", "WriteOperation",
 ]
 
 
@@ -51,9 +52,14 @@ class DeviceKind(enum.IntEnum):
     UNSPECIFIED = 0
     HOST = 1
     CUDA = 2
+    XPU = 3  # upstream's; a worker here knows no memory of it
 
     def __str__(self) -> str:
-        return {DeviceKind.HOST: "cpu", DeviceKind.CUDA: "cuda"}.get(self, "<invalid>")
+        return {DeviceKind.HOST: "cpu", DeviceKind.CUDA: "cuda", DeviceKind.XPU: "xpu"}.get(self, "<invalid>")
+
+    @property
+    def nixl_mem_type(self) -> str:
+        return "DRAM" if self == DeviceKind.HOST else "VRAM"
 
 
 class OperationKind(enum.IntEnum):
@@ -77,7 +83,8 @@ class OperationStatus(enum.IntEnum):
         return self.name
 
 
-_DEVICE = r"^(cpu|host|cuda|gpu)(?::(\d+))?$"
+_DEVICE = r"^(cpu|host|cuda|gpu|xpu)(?::(\d+))?$"
+_DEVICE_KINDS = {"cpu": DeviceKind.HOST, "host": DeviceKind.HOST, "xpu": DeviceKind.XPU}
 
 
 class Device:
@@ -92,11 +99,10 @@ class Device:
             match = re.match(_DEVICE, metadata.strip().lower())
             if not match:
                 raise ValueError(f'"{metadata}" is not a device: "cpu", "cuda" or "cuda:<index>"')
-            kind = DeviceKind.HOST if match[1] in ("cpu", "host") else DeviceKind.CUDA
-            return kind, int(match[2] or 0)
+            return _DEVICE_KINDS.get(match[1], DeviceKind.CUDA), int(match[2] or 0)
         if isinstance(metadata, tuple) and len(metadata) == 2 and isinstance(metadata[1], int):
-            if metadata[0] not in (DeviceKind.HOST, DeviceKind.CUDA):
-                raise ValueError("the device's kind is neither HOST nor CUDA")
+            if metadata[0] not in (DeviceKind.HOST, DeviceKind.CUDA, DeviceKind.XPU):
+                raise ValueError("the device's kind is neither HOST nor CUDA nor XPU")
             return DeviceKind(metadata[0]), metadata[1]
         raise TypeError("a device is made of a str or of (DeviceKind, int)")
 
@@ -247,6 +253,24 @@ _METADATA_MEMBERS = ("descriptors", "nixl_metadata", "notification_key", "operat
 def _is_metadata(value: Any) -> bool:
     """RdmaMetadata, of this module or of upstream."""
     return isinstance(value, RdmaMetadata) or all(hasattr(value, name) for name in _METADATA_MEMBERS)
+
+
+_BLOB_MAX = 1 << 16  # of the text in nixl_metadata, many times what a worker writes
+_OF_NIXL = ("the peer's metadata comes from NIXL, not from Ferry: run the peer with python -m ferry.dynamo as well. Media that "
+            "Dynamo's frontend has decoded always come from NIXL: start the worker with --no-frontend-decoding")
+
+
+def _blob_text(blob: str) -> bytes:
+    data = base64.b64decode(blob[4:]) if blob.startswith("b64:") else bytes.fromhex(blob)
+    return zlib.decompressobj().decompress(data, _BLOB_MAX)
+
+
+def _is_of_nixl(blob: str) -> bool:
+    """The blob has the form that upstream and Ferry have in common, and not Ferry's JSON inside."""
+    try:
+        return _blob_text(blob)[:1] not in (b"", b"{")
+    except (ValueError, zlib.error):
+        return False
 
 
 def _metadata_text(metadata: Any) -> bytes:
@@ -485,6 +509,24 @@ class Connector:
         """What programs of upstream give to Descriptor.register_with_connector."""
         return self
 
+    # What a Connection of upstream has beside.
+
+    @property
+    def connector(self) -> Connector:
+        return self
+
+    @property
+    def metadata(self) -> bytes:
+        """Empty: a peer reaches one operation, by the metadata of that, and nothing else."""
+        return b""
+
+    def acquire_remote_ref(self, name: str) -> None:
+        """Nothing is kept for a peer here that would have to be counted."""
+
+    def release_remote_ref(self, name: str) -> bool:
+        """False: there is nothing to remove."""
+        return False
+
     def allocate(self, size: int) -> memoryview:
         """Bytes that local peers can map, so that transfers copy once: see ferry.Worker.allocate."""
         return _shared_worker().allocate(size)
@@ -499,9 +541,9 @@ class Connector:
         """The arguments are taken in both orders."""
         return ReadOperation(self, *_in_order(remote_metadata, local_descriptors))
 
-    def begin_write(self, remote_metadata: Any, local_descriptors: Any) -> WriteOperation:
+    def begin_write(self, local_descriptors: Any, remote_metadata: Any) -> WriteOperation:
         """The arguments are taken in both orders."""
-        return WriteOperation(self, *_in_order(remote_metadata, local_descriptors))
+        return WriteOperation(self, local_descriptors, remote_metadata)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Connector) and self._name == other._name
@@ -522,6 +564,42 @@ def _in_order(first: Any, second: Any) -> tuple[Any, Any]:
     if _is_metadata(second):
         return second, first
     raise TypeError("one argument is RdmaMetadata, the other a Descriptor or a list of them")
+
+
+class Remote:
+    """The worker that made metadata, for its name: nothing is kept of it here that would have to be released."""
+
+    def __init__(self, connection: Connector, nixl_metadata: Union[bytes, str]) -> None:
+        _check_connector(connection)
+        if not isinstance(nixl_metadata, (bytes, str)):
+            raise TypeError("nixl_metadata is a str, or bytes")
+        self._connection = connection
+        try:
+            blob = _blob_text(nixl_metadata) if isinstance(nixl_metadata, str) else \
+                zlib.decompressobj().decompress(nixl_metadata, _BLOB_MAX)
+            self._name: str = json.loads(blob)["worker"]
+        except (ValueError, KeyError, TypeError, zlib.error):
+            raise ValueError("nixl_metadata does not come from a Ferry worker") from None
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def connection(self) -> Connector:
+        return self._connection
+
+    def __enter__(self) -> Remote:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+    def __str__(self) -> str:
+        return self._name
+
+    def __repr__(self) -> str:
+        return f"Remote('{self._name}')"
 
 
 # ---- operations ----
@@ -618,8 +696,8 @@ class AbstractOperation(collections.abc.Coroutine[Any, Any, Any]):
 
 
 class PassiveOperation(AbstractOperation):
-    def __init__(self, connector: Connector, local_descriptors: Any) -> None:
-        super().__init__(connector, _descriptor_list(local_descriptors), None)
+    def __init__(self, connection: Connector, local_descriptors: Any) -> None:
+        super().__init__(connection, _descriptor_list(local_descriptors), None)
         self._metadata = self._operation.metadata_text()
 
     def metadata(self, hex_encode: bool = False) -> RdmaMetadata:
@@ -631,7 +709,7 @@ class PassiveOperation(AbstractOperation):
 
 
 class ActiveOperation(AbstractOperation):
-    def __init__(self, connector: Connector, remote_metadata: Any, local_descriptors: Any) -> None:
+    def __init__(self, connection: Connector, remote_metadata: Any, local_descriptors: Any) -> None:
         descriptors = _descriptor_list(local_descriptors)
         kind = int(remote_metadata.operation_kind)
         if kind != self._operation_kind:
@@ -641,7 +719,17 @@ class ActiveOperation(AbstractOperation):
         theirs = [one.size for one in remote_metadata.descriptors]
         if ours != theirs:
             raise _sizes_differ(ours, theirs)
-        super().__init__(connector, descriptors, _metadata_text(remote_metadata))
+        self._blob: str = remote_metadata.nixl_metadata
+        try:
+            super().__init__(connection, descriptors, _metadata_text(remote_metadata))
+        except FerryError as error:
+            if error.code == "invalid-metadata" and _is_of_nixl(self._blob):
+                raise FerryError(error.code, _OF_NIXL) from None
+            raise
+
+    @property
+    def remote(self) -> Remote:
+        return Remote(self._connector, self._blob)
 
     def cancel(self) -> None:
         """Asks for the end; wait_for_completion returns when the memory is quiet."""
@@ -683,3 +771,6 @@ class WriteOperation(ActiveOperation):
     """Writes into a peer's memory; begins at once."""
 
     _kind, _operation_kind = "write", OperationKind.WRITE
+
+    def __init__(self, connection: Connector, local_descriptors: Any, remote_metadata: Any) -> None:
+        super().__init__(connection, *_in_order(remote_metadata, local_descriptors))

@@ -389,9 +389,7 @@ class Worker:
         """One operation of a request of this worker."""
         made = ctypes.c_void_p()
         with self._native as pointer:
-            result = self._lib.operation_create(pointer, request.pointer, remote, ctypes.byref(made))
-        if result:
-            raise _error(result)
+            _check(self._lib.operation_create(pointer, request.pointer, remote, ctypes.byref(made)))
         return Operation(self, made.value or 0, request)
 
     def _queue(self, loop: asyncio.AbstractEventLoop) -> _LoopQueue:
@@ -464,9 +462,7 @@ class Operation(OfThisProcess):
         """metadata, encoded."""
         text = ctypes.c_char_p()
         with self._worker._native:  # which has the worker's name and addresses
-            result = self._lib.operation_metadata(self._pointer, ctypes.byref(text))
-        if result:
-            raise _error(result)
+            _check(self._lib.operation_metadata(self._pointer, ctypes.byref(text)))
         return text.value or b""
 
     @property

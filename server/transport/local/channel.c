@@ -14,6 +14,75 @@
 #include "base/util.h"
 #include "local_internal.h"
 
+/* ---- mailboxes that are looked at ---- */
+
+static void leave_watched(struct channel *channel)
+{
+        struct local *local = channel_local(channel);
+
+        if (!channel->is_watched)
+                return;
+        DL_DELETE2(local->watched, channel, watched_prev, watched_next);
+        local->n_watched--;
+        channel->is_watched = false;
+}
+
+void channel_watch(struct channel *channel)
+{
+        struct local *local = channel_local(channel);
+
+        if (channel->is_watched || !mail_is_open(&channel->mail))
+                return;
+        if (local->n_watched >= CHANNELS_WATCHED_MAX) {
+                local->crowded = true;
+                return;
+        }
+        DL_APPEND2(local->watched, channel, watched_prev, watched_next);
+        local->n_watched++;
+        channel->is_watched = true;
+        mail_set_watched(&channel->mail, true);
+}
+
+static bool has_mail(const struct local *local)
+{
+        const struct channel *channel;
+
+        DL_FOREACH2 (local->watched, channel, watched_next)
+                if (link_is_usable(&channel->link) && mail_is_there(&channel->mail))
+                        return true;
+        return false;
+}
+
+bool channels_unwatch(struct local *local)
+{
+        struct channel *channel, *next;
+
+        DL_FOREACH2 (local->watched, channel, watched_next)
+                mail_set_watched(&channel->mail, false);
+        if (has_mail(local)) {
+                DL_FOREACH2 (local->watched, channel, watched_next)
+                        mail_set_watched(&channel->mail, true);
+                return false;
+        }
+        DL_FOREACH_SAFE2 (local->watched, channel, next, watched_next)
+                leave_watched(channel);
+        local->crowded = false;
+        return true;
+}
+
+int channel_take(struct channel *channel, struct datagram *ret_datagram)
+{
+        uint8_t *bytes = channel_local(channel)->mail;
+        int n = mail_is_open(&channel->mail) ? mail_take(&channel->mail, bytes) : 0;
+
+        if (n <= 0)
+                return n;
+        *ret_datagram = (struct datagram){ .bytes = bytes, .size = (size_t)n };
+        return 1;
+}
+
+/* ---- links ---- */
+
 enum { DESCRIPTORS_MAX = 253 }; /* of one datagram, by Linux; recvmsg would close those that it has no room for */
 
 const char *channel_peer_epoch(const struct channel *channel, char text[FERRY_ID_TEXT_SIZE])
@@ -128,7 +197,7 @@ void channel_close(struct channel *channel)
                 export_remove(channel, channel->exports);
         mappings_clear(&channel->mappings);
         leases_clear(&channel->leases, local->copier);
-        channel_leave_watched(channel);
+        leave_watched(channel);
         if (channel->page)
                 (void)munmap(channel->page, sizeof(*channel->page));
         if (channel->peer_page)

@@ -91,7 +91,7 @@ void gpu_mappings_end(struct channel *channel)
 
 static void close_run(struct copier_task *task)
 {
-        gpu_close(FERRY_CONTAINER_OF(task, struct gpu_closing, task)->space);
+        gpu_free(FERRY_CONTAINER_OF(task, struct gpu_closing, task)->space);
 }
 
 static void close_ran(struct copier_task *task)

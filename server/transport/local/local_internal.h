@@ -14,7 +14,7 @@
 #include "directory.h"
 #include "frame.h"
 #include "leases.h"
-#include "link_page.h"
+#include "mailbox.h"
 #include "mapping.h"
 #include "pull.h"
 #include "transport/local.h"
@@ -171,18 +171,14 @@ static inline struct local *channel_local(const struct channel *channel)
         return (struct local *)(void *)channel->link.transport;
 }
 
-/* ---- watched.c: the mailboxes that progress() looks at ---- */
+/* ---- channel.c: the mailboxes that progress() looks at, and the life of a link ---- */
 
 /* Has progress() look at the peer's mailbox, until this thread is about to sleep. */
 void channel_watch(struct channel *channel);
 /* Ends that for all links. false: a message has come, and it goes on. */
 bool channels_unwatch(struct local *local);
-/* Ends that for a link that is being closed. */
-void channel_leave_watched(struct channel *channel);
 /* Takes the next message out of the mailbox, into local->mail. 1 with *ret_datagram; 0 = none now; -EBADMSG. */
 int channel_take(struct channel *channel, struct datagram *ret_datagram);
-
-/* ---- channel.c: its life ---- */
 
 /* Takes over the socket, also on failure. epoch: of the worker to reach; 0 = accepted. 0 or -errno. */
 int channel_new(struct local *local, int fd, uint64_t epoch, struct channel **ret_channel);

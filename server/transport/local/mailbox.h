@@ -9,6 +9,7 @@
 #include <sys/uio.h>
 
 #include "frame.h"
+#include "wire/lease.h"
 
 /*
  * Short messages by shared memory, while the receiver looks for them. A system call at each end takes longer than all
@@ -45,6 +46,12 @@ struct mailbox {
         _Alignas(64) _Atomic uint64_t put;   /* messages, so far */
         _Atomic uint64_t first;              /* the number, from 1 on, of the last one that was put at the start */
         _Alignas(MAIL_ALIGNMENT) uint8_t bytes[MAILBOX_SIZE];
+};
+
+/* What the peer of a link maps read-only: FRAME_HELLO carries its descriptor. Its owner alone writes it. */
+struct link_page {
+        struct lease_slot leases[FRAME_LEASES];
+        struct mailbox mailbox;
 };
 
 /* A message in a mailbox, at a multiple of MAIL_ALIGNMENT. */

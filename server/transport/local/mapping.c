@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/util.h"
 #include "frame.h"
 #include "memfd.h"
 #include "transport/local.h"
@@ -53,7 +54,7 @@ static void unpin_run(void *context)
 
 static void close_run(void *context)
 {
-        gpu_close(context);
+        gpu_free(context);
 }
 
 static void close_file_run(void *context)
@@ -85,15 +86,10 @@ void unmap_gpu(const struct space *space, struct copier *copier)
 
 size_t local_mappings_default(void)
 {
-        FILE *file = fopen("/proc/sys/vm/max_map_count", "re");
-        unsigned long count = MAP_COUNT;
+        FERRY_CLEANUP(cleanup_file) FILE *file = fopen("/proc/sys/vm/max_map_count", "re");
+        unsigned long count;
 
-        if (file) {
-                if (fscanf(file, "%lu", &count) != 1)
-                        count = MAP_COUNT;
-                (void)fclose(file);
-        }
-        return count / POOL_SHARE;
+        return (file && fscanf(file, "%lu", &count) == 1 ? count : MAP_COUNT) / POOL_SHARE;
 }
 
 static void set_state(struct mapping *mapping, enum mapping_state state)

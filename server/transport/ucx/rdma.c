@@ -24,13 +24,10 @@ bool ucx_has_rdma(void)
 /* path: a state file of sysfs, which holds "4: ACTIVE" or another state. */
 static bool is_active(const char *path)
 {
-        FILE *in = fopen(path, "re");
+        FERRY_CLEANUP(cleanup_file) FILE *in = fopen(path, "re");
         int state = 0;
-        bool active = in && fscanf(in, "%d", &state) == 1 && state == 4;
 
-        if (in)
-                (void)fclose(in);
-        return active;
+        return in && fscanf(in, "%d", &state) == 1 && state == 4;
 }
 
 bool ucx_rdma_ports(char *list, size_t size)
@@ -58,14 +55,12 @@ bool ucx_rdma_ports(char *list, size_t size)
 /* CAP_IPC_LOCK, number 14, lifts the limit. */
 static bool may_lock_all(void)
 {
-        FILE *in = fopen("/proc/self/status", "re");
+        FERRY_CLEANUP(cleanup_file) FILE *in = fopen("/proc/self/status", "re");
         char line[128];
         uint64_t effective = 0;
 
         while (in && fgets(line, sizeof(line), in))
                 (void)sscanf(line, "CapEff: %" SCNx64, &effective);
-        if (in)
-                (void)fclose(in);
         return (effective >> 14 & 1) != 0;
 }
 

@@ -209,8 +209,6 @@ void *ucx_library_find(const char *name);
 bool ucx_is_before(unsigned minor);
 int ucx_errno(ucs_status_t status);
 
-/* ---- log.c ---- */
-
 /* Routes UCX's log through ours and takes its handlers of fatal signals away. Once a process; any thread. */
 void ucx_log_setup(void);
 
@@ -283,12 +281,6 @@ void ucx_deregister_memory(struct transport *transport, struct memory *memory);
 /* Fills in the transports of ucx->facts. */
 void ucx_context_facts(struct ucx *ucx);
 
-/* ---- carrier.c: the UCX transport that carries bulk ---- */
-
-const char *ucx_carrier(struct link *link);
-/* Whether the carrier is TCP or not known yet. Then one receive at a time is posted, and short runs travel in parts. */
-bool ucx_link_is_tcp(struct ucx_link *link);
-
 /* ---- link.c: an endpoint to a peer ---- */
 
 /* A usable link without an endpoint. NULL: out of memory. */
@@ -303,6 +295,10 @@ void ucx_link_ready(struct ucx_link *link);
 void ucx_link_fail(struct ucx_link *link, int error, const char *detail);
 /* The same with a status of UCX. */
 void ucx_link_fail_status(struct ucx_link *link, ucs_status_t status);
+/* The UCX transport that carries bulk. */
+const char *ucx_carrier(struct link *link);
+/* Whether the carrier is TCP or not known yet. Then one receive at a time is posted, and short runs travel in parts. */
+bool ucx_link_is_tcp(struct ucx_link *link);
 
 /* ---- watch.c: detects dead hosts ---- */
 
@@ -354,8 +350,6 @@ void ucx_message_receive_now(struct ucx_message *message);
 void ucx_send(struct link *link, struct message *message);
 void ucx_receive(struct link *link, struct message *message, struct payload *payload);
 void ucx_cancel(struct link *link, uint64_t transfer);
-/* Refuses a rendezvous at the next flush. Safe inside UCX callbacks. false: out of memory. */
-bool ucx_queue_refuse(struct ucx *ucx, void *descriptor);
 /* Sends, posts and refuses what waited. Not inside UCX callbacks. Whether anything waited. */
 bool ucx_queue_flush(struct ucx *ucx);
 /* Of a failed link: ends waiting sends as lost, and refuses waiting receives. */
@@ -364,9 +358,7 @@ void ucx_queue_drop(struct ucx_link *link);
 bool ucx_collect_copies(struct ucx *ucx);
 /* Calls ucp_worker_progress; sends are deferred meanwhile. The only caller of it. */
 unsigned ucx_worker_progress(struct ucx *ucx);
-
-/* ---- arrive.c: UCX's callback for every active message ---- */
-
+/* UCX's callback for every active message. */
 ucs_status_t ucx_message_arrived(void *ucx, const void *header, size_t header_length, void *data, size_t length,
                                  const ucp_am_recv_param_t *param);
 

@@ -15,16 +15,18 @@
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_LEVEL_COUNT };
 enum log_format { LOG_LOGFMT, LOG_JSON };
 
-/* "error", "warn", "info", "debug"; -1 / NULL when not known. */
+/* "error", "warn", "info", "debug"; -1 when not known. */
 int log_level_from_name(const char *name);
-const char *log_level_name(int level);
 
 /* Defaults: LOG_WARN, as befits a library; LOG_LOGFMT. Any thread. */
 void log_setup(enum log_level level, enum log_format format);
 void log_set_level(enum log_level level);
 
-/* Where lines go, each without its newline; sink NULL = standard error, with it. 0 or -ENOMEM. Any thread. */
-int log_set_sink(void (*sink)(void *context, enum log_level level, const char *line), void *context);
+/*
+ * Where lines go, each without its newline, with the name of its level; sink NULL = standard error. 0 or -ENOMEM. Any
+ * thread.
+ */
+int log_set_sink(void (*sink)(void *context, const char *level, const char *line), void *context);
 
 /* Whether a line of that level would be written; for work that only logging needs. Any thread. */
 bool log_enabled(enum log_level level);
@@ -32,16 +34,14 @@ bool log_enabled(enum log_level level);
 /* A field of a line. */
 struct log_field {
         const char *key;
-        enum { LOG_FIELD_STRING, LOG_FIELD_UINT, LOG_FIELD_INT } type;
+        bool is_number;
         union {
                 const char *string;
-                uint64_t uinteger;
-                int64_t integer;
+                uint64_t number;
         };
 };
-#define LOG_S(k, v) ((struct log_field){ .key = (k), .type = LOG_FIELD_STRING, .string = (v) })
-#define LOG_U(k, v) ((struct log_field){ .key = (k), .type = LOG_FIELD_UINT, .uinteger = (uint64_t)(v) })
-#define LOG_I(k, v) ((struct log_field){ .key = (k), .type = LOG_FIELD_INT, .integer = (int64_t)(v) })
+#define LOG_S(k, v) ((struct log_field){ .key = (k), .string = (v) })
+#define LOG_U(k, v) ((struct log_field){ .key = (k), .is_number = true, .number = (uint64_t)(v) })
 
 /*
  * log_event(LOG_INFO, "region created", LOG_S("region", id), LOG_U("size", size));

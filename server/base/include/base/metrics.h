@@ -47,9 +47,6 @@ void metric_set(struct metric *metric, int64_t value);    /* gauges */
 void metric_observe(struct metric *metric, double value); /* histograms */
 int64_t metric_value(const struct metric *metric);        /* of a counter or gauge; count of a histogram */
 
-/* Called at the start of every render, to set gauges that are read rather than counted. */
-void metrics_on_render(struct metrics *metrics, void (*collect)(void *context), void *context);
-
 /* All metrics in the text format 0.0.4. A string for free(), NULL when memory is short. */
 char *metrics_render(struct metrics *metrics, size_t *ret_size);
 

@@ -3,11 +3,16 @@
 #define BASE_THREAD_H
 
 #include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 /*
  * Starts a thread of this name, of which the kernel keeps 15 characters. All signals are blocked in it, SIGPIPE of TLS
  * connections included: they belong to the program. 0 or -errno. Any thread.
  */
 int thread_new(const char *name, void *(*run)(void *context), void *context, pthread_t *ret_thread);
+
+/* pthread_cond_wait until a deadline of CLOCK_MONOTONIC; UINT64_MAX = none. false: it has passed. */
+bool condition_wait(pthread_cond_t *condition, pthread_mutex_t *lock, uint64_t deadline_us);
 
 #endif

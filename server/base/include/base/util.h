@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -26,10 +27,26 @@
 
 #define FERRY_CONTAINER_OF(pointer, type, member) ((type *)(void *)(((char *)(pointer)) - offsetof(type, member)))
 
+static inline uint64_t at_least(uint64_t a, uint64_t b)
+{
+        return a > b ? a : b;
+}
+
+static inline uint64_t at_most(uint64_t a, uint64_t b)
+{
+        return a < b ? a : b;
+}
+
 static inline void cleanup_close(const int *fd)
 {
         if (*fd >= 0)
                 (void)close(*fd);
+}
+
+static inline void cleanup_file(FILE **file)
+{
+        if (*file)
+                (void)fclose(*file);
 }
 
 /* Hands a descriptor over: yields it and leaves -1 behind. */

@@ -25,20 +25,18 @@
  * Any thread may call any function. Unless it says otherwise, a function may block as long as the driver does.
  */
 
-enum { GPU_MAX = 64, GPU_NAME_SIZE = 16, GPU_MODEL_SIZE = 64, GPU_DETAIL_SIZE = 200, GPU_UUID_SIZE = 16 };
+enum { GPU_MAX = 64, GPU_NAME_SIZE = 16, GPU_DETAIL_SIZE = 200, GPU_UUID_SIZE = 16 };
 
-struct gpu_view {
-        char name[GPU_NAME_SIZE]; /* "cuda:0" */
-        char model[GPU_MODEL_SIZE];
-        uint64_t total_bytes; /* 0 = not known */
-        bool gpu_direct;      /* the driver lets RDMA cards reach its memory */
-};
+struct device_memory;
 
 /* The number of GPUs, at most GPU_MAX; 0 with *ret_reason, a sentence for users. */
 unsigned gpu_count(const char **ret_reason);
 
-/* Describes GPU n. false: no such GPU, or the driver cannot tell. */
-bool gpu_describe(unsigned n, struct gpu_view *ret_view);
+/*
+ * Describes GPU n. *ret_direct: the driver lets RDMA cards reach its memory. false: no such GPU, or the driver cannot
+ * tell.
+ */
+bool gpu_describe(unsigned n, struct device_memory *ret_memory, bool *ret_direct);
 
 /* Whether the text has the form "cuda:N"; this host may lack the GPU. */
 bool gpu_parse(const char *device, unsigned *ret_n);
@@ -62,7 +60,8 @@ int gpu_allocate(const char *device, size_t size, const struct space **ret_space
 int gpu_adopt(const char *device, void *address, size_t size, const struct space **ret_space,
               char detail[GPU_DETAIL_SIZE]);
 
-/* Frees memory of gpu_allocate, lets go of memory of gpu_adopt. Takes NULL. No copy may be using it. */
+/* Frees memory of gpu_allocate, lets go of memory of gpu_adopt, closes memory of gpu_open. Takes NULL. No copy may be
+ * using it. */
 void gpu_free(const struct space *space);
 
 /* ---- other processes of this host ---- */
@@ -96,9 +95,6 @@ int gpu_find(const struct gpu_share *share, unsigned *ret_gpu);
  * the device if it is not in use yet, which may take long.
  */
 int gpu_open(const struct gpu_share *share, uint64_t size, const struct space **ret_space, const void **ret_address);
-
-/* Takes NULL. */
-void gpu_close(const struct space *space);
 
 /* ---- host memory ---- */
 

@@ -202,7 +202,7 @@ uint32_t region_in_use(const struct region *region);
 /*
  * When a region with idle_ms is deleted unless it is used or found before: idle_ms after the end of its making, of the
  * last use or stream, or after it was last found (region_find, region_named). CLOCK_MONOTONIC; UINT64_MAX = never, or
- * not while it is being made, used or streamed. The loop's thread deletes it, a moment later (region_idle.c).
+ * not while it is being made, used or streamed. The loop's thread deletes it, a moment later (region_state.c).
  */
 uint64_t region_idle_due_us(const struct region *region);
 

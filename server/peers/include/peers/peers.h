@@ -10,6 +10,8 @@
 struct allowlist;
 struct engine_transfer;
 struct metrics;
+struct operation;
+struct operation_store;
 struct registry;
 
 /*
@@ -80,6 +82,14 @@ int peers_fetch_metadata(struct peers *peers, const char *url, peers_fetched fet
  */
 int peers_fetch_worker(struct peers *peers, const char *url, peers_fetched fetched, void *context, char *detail,
                        size_t detail_size);
+
+/*
+ * Fetches a peer's metadata, then begins the operation (borrowed; it keeps a reference of its own) or ends it as
+ * ERRORED, on the peers' thread. 0, or an error of peers_fetch_metadata with a sentence in detail, and the operation is
+ * untouched.
+ */
+int remote_begin(struct operation_store *store, struct peers *peers, struct operation *operation, const char *url,
+                 char *detail, size_t detail_size);
 
 /*
  * Moves a transfer over HTTP: ranges of the content of the peer's operation at spec->peer.url, which must be of an

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/notify.h"
+#include "base/systemd.h"
 
 #include "unit.h"
 
