@@ -64,7 +64,9 @@ def metadata():
     with open(os.path.join(HERE, "README.md"), encoding="utf-8") as file:
         readme = file.read()
     return (f"Metadata-Version: 2.1\nName: ferry\nVersion: {version()}\nSummary: Moves memory between processes\n"
-            "License: Apache-2.0\nRequires-Python: >=3.9\nDescription-Content-Type: text/markdown\n\n" + readme)
+            "License: Apache-2.0\nRequires-Python: >=3.9\nProvides-Extra: vllm\n"
+            "Requires-Dist: vllm<0.33,>=0.32; extra == \"vllm\"\n"
+            "Description-Content-Type: text/markdown\n\n" + readme)
 
 
 def tag():
@@ -78,7 +80,8 @@ def info_folder():
 def info_files():
     """Contents of that folder by name."""
     return {"METADATA": metadata(),
-            "WHEEL": f"Wheel-Version: 1.0\nGenerator: ferry_build\nRoot-Is-Purelib: false\nTag: {tag()}\n"}
+            "WHEEL": f"Wheel-Version: 1.0\nGenerator: ferry_build\nRoot-Is-Purelib: false\nTag: {tag()}\n",
+            "entry_points.txt": "[vllm.general_plugins]\nferry = ferry.vllm:register\n"}
 
 
 class Wheel:

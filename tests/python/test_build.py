@@ -21,6 +21,20 @@ class TestBuild(unittest.TestCase):
                 info = pathlib.Path(folder, prepare(folder))
                 self.assertRegex((info / "METADATA").read_text(), r"(?m)^Name: ferry$")
                 self.assertIn("Tag: py3-none-", (info / "WHEEL").read_text())
+                self.assertIn('Provides-Extra: vllm\n', (info / "METADATA").read_text())
+                self.assertIn("[vllm.general_plugins]\nferry = ferry.vllm:register\n",
+                              (info / "entry_points.txt").read_text())
+
+    def test_a_wheel_has_the_folders_of_the_package(self):
+        with tempfile.TemporaryDirectory() as folder:
+            library = pathlib.Path(folder, "library")
+            library.touch()
+            with unittest.mock.patch.object(ferry_build, "library", return_value=str(library)):
+                name = ferry_build.build_wheel(folder)
+            with zipfile.ZipFile(pathlib.Path(folder, name)) as wheel:
+                members = wheel.namelist()
+        self.assertEqual({"ferry/worker.py", "ferry/vllm/connector.py", f"ferry/{ferry_build.SONAME}"} - set(members), set())
+        self.assertEqual([name for name in members if name.endswith(".pyc")], [])
 
     def test_what_the_path_does_not_have_comes_from_the_index(self):
         with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, PATH=folder):

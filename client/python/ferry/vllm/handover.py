@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kv_transfer_params: what a prefill says to a decode, and what of it is believed.
+
+The parameters travel in answers and requests, through proxies and the hands of clients, who may have edited them. A
+decode reads only what a prefill has made for a cache of the same kind and for the tokens of the very prompt. With a
+key file (key_file in kv_connector_extra_config, the same on both sides) nobody else can make such parameters.
+"""
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from array import array
+from dataclasses import dataclass
+from typing import Any
+
+VERSION = 1
+MAX_RANKS = 256
+MAX_PARTS = 64  # offers of one rank
+MAX_METADATA = 4096  # bytes of one offer's; Ferry's own have about 600
+MAX_SHOWN = 60  # of a foreign text, in a sentence
+_METADATA_KEYS = {"descriptors", "nixl_metadata", "notification_key", "operation_kind"}
+
+
+class Refused(Exception):
+    """Parameters that are not believed. The text is a sentence for an operator's log."""
+
+
+@dataclass(frozen=True)
+class Handover:
+    """A prefill's offer of the KV of its prompt's first tokens."""
+
+    tokens: int
+    ranks: list[list[str]]  # of each rank, the metadata of its offers, each of several layers
+
+    def metadata(self) -> list[str]:
+        return [one for parts in self.ranks for one in parts]
+
+
+def read_key(path: str | None) -> bytes | None:
+    if path is None:
+        return None
+    with open(path, "rb") as file:
+        key = file.read().strip()
+    if len(key) < 16:
+        raise ValueError(f"key_file: {path} has {len(key)} bytes, and a key needs at least 16")
+    return key
+
+
+def prompt_digest(request: Any, tokens: int) -> str | None:
+    """Of what the KV of the first tokens of a request depends on; None where that is more than token ids."""
+    ids = request.prompt_token_ids
+    if ids is None or tokens > len(ids):
+        return None
+    digest = hashlib.sha256(array("q", ids[:tokens]).tobytes())
+    extra: list[Any] = [getattr(request.lora_request, "lora_name", None)]
+    for feature in request.mm_features or ():
+        position = feature.mm_position
+        if position.offset < tokens:
+            extra.append([feature.identifier, position.offset, position.length])
+    digest.update(json.dumps(extra).encode())
+    return digest.hexdigest()
+
+
+def _signature(ferry: dict[str, Any], key: bytes) -> str:
+    signed = {name: value for name, value in ferry.items() if name != "signature"}
+    return hmac.new(key, json.dumps(signed, sort_keys=True).encode(), hashlib.sha256).hexdigest()
+
+
+def make(cache: dict[str, Any], tokens: int, digest: str, ranks: list[list[str]], key: bytes | None) -> dict[str, Any]:
+    """The value of "ferry" in kv_transfer_params."""
+    ferry = {"version": VERSION, "cache": cache, "tokens": tokens, "prompt": digest, "ranks": ranks}
+    if key is not None:
+        ferry["signature"] = _signature(ferry, key)
+    return ferry
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"
+
+
+def _check_cache(theirs: Any, ours: dict[str, Any]) -> None:
+    if not isinstance(theirs, dict):
+        raise Refused("the description of the prefill's KV cache is missing")
+    for name, value in ours.items():
+        if theirs.get(name) != value or type(theirs.get(name)) is not type(value):
+            raise Refused(f"the {name} of the prefill is {_shown(theirs.get(name))}, and here it is {_shown(value)}")
+
+
+def _check_metadata(text: Any) -> None:
+    if not isinstance(text, str) or len(text) > MAX_METADATA:
+        raise Refused("the metadata of an offer are not a short text")
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        document = None
+    # Ferry also takes the URL of metadata, which a request must never choose.
+    if not isinstance(document, dict) or document.keys() != _METADATA_KEYS or document["operation_kind"] != 1:
+        raise Refused("the metadata of an offer are not those of a Ferry readable")
+
+
+def _check_ranks(ranks: Any) -> None:
+    if not isinstance(ranks, list) or not 0 < len(ranks) <= MAX_RANKS:
+        raise Refused("the offers of the prefill's ranks are missing")
+    for parts in ranks:
+        if not isinstance(parts, list) or len(parts) != len(ranks[0]) or not 0 < len(parts) <= MAX_PARTS:
+            raise Refused("the offers of the prefill's ranks are not as many for each rank")
+        for text in parts:
+            _check_metadata(text)
+
+
+def parse(params: dict[str, Any], request: Any, cache: dict[str, Any], key: bytes | None) -> Handover:
+    """What kv_transfer_params with do_remote_prefill hand over to this request. Raises Refused.
+
+    Whoever reaches vLLM's API chooses params: every type and range is checked before it is used.
+    """
+    ferry = params.get("ferry")
+    if ferry is None:
+        raise Refused("they are not of a FerryConnector")
+    if not isinstance(ferry, dict):
+        raise Refused("\"ferry\" in them is no object")
+    if ferry.get("version") != VERSION or type(ferry["version"]) is not int:
+        raise Refused(f"the prefill's FerryConnector speaks version {_shown(ferry.get('version'))}, and this one {VERSION}")
+    _check_ranks(ferry.get("ranks"))
+    if key is not None:
+        given = ferry.get("signature")
+        try:
+            expected = _signature(ferry, key)
+        except (TypeError, ValueError, RecursionError):
+            expected = ""
+        if not isinstance(given, str) or not hmac.compare_digest(given.encode(errors="replace"), expected.encode()):
+            raise Refused("no prefill with this key_file has signed them")
+    _check_cache(ferry.get("cache"), cache)
+    tokens = ferry.get("tokens")
+    if type(tokens) is not int or not 0 < tokens <= request.num_prompt_tokens:
+        raise Refused(f"they are of a prompt of {_shown(tokens)} tokens, and this one has {request.num_prompt_tokens}")
+    if ferry.get("prompt") != (prompt_digest(request, tokens) or ""):
+        raise Refused("they are of another prompt")
+    return Handover(tokens, ferry["ranks"])

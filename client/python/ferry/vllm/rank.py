@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One rank's side: its offers and reads, by one ferry.Worker. The thread of vLLM's worker calls every method.
+
+Every end is reported once: an offer's when its request has finished and no peer touches the blocks any more, a load's
+when nothing writes its blocks any more. Only then vLLM gives the blocks to another request.
+"""
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ..errors import FerryError, OperationFailed
+from ..worker import Worker
+from . import cache
+from .api import KVConnectorTransferResults, get_tensor_model_parallel_rank, log
+from .metrics import FerryStats
+from .scheduler import Load, Offered, Step
+
+# Pieces of one operation, of 262,144 that it may have: a decode with fewer ranks needs several for one of the prefill's.
+MAX_PIECES = 65536
+TTL_MS = 30_000
+TIMEOUT_MS = 30_000
+
+
+class _Transfer:
+    """The operations of one request on this rank: its layers, and on a decode the ranks of the prefill."""
+
+    __slots__ = ("operations", "started", "error", "request_finished")
+
+    def __init__(self) -> None:
+        self.operations: list[Any] = []
+        self.started = time.perf_counter()
+        self.error: Exception | None = None
+        self.request_finished = False
+
+    def add(self, worker: Worker, kind: str, memory: list[Any], **fields: Any) -> Any:
+        """None when it cannot begin; the transfer has failed then, and what it began is cancelled."""
+        try:
+            self.operations.append(worker.create(kind, memory, **fields))
+            return self.operations[-1]
+        except (FerryError, OSError, ValueError) as error:
+            self.fail(error)
+            return None
+
+    def fail(self, error: Exception) -> None:
+        self.error = self.error or error
+        self.cancel()
+
+    def cancel(self) -> None:
+        for operation in self.operations:
+            operation.cancel()
+
+    def quiet(self) -> bool:
+        """Whether nothing touches its memory any more. The first failure ends the rest."""
+        quiet = True
+        for operation in self.operations:
+            if not operation.done:
+                quiet = False
+            elif self.error is None:
+                try:
+                    operation.result()
+                except (OperationFailed, OSError) as error:
+                    self.fail(error)
+        return quiet
+
+
+def parts(layers: int, pieces: int) -> int:
+    """Layers of each operation, where one operation cannot have the pieces of them all."""
+    operations = -(-layers // max(1, MAX_PIECES // max(1, pieces)))
+    return -(-layers // operations)
+
+
+class Rank:
+    def __init__(self, config: Any, kv_cache: Any) -> None:
+        transfer = config.kv_transfer_config
+        self._kv_cache = kv_cache
+        self._rank = get_tensor_model_parallel_rank()
+        self._tp = config.parallel_config.tensor_parallel_size
+        self._ttl_ms = int(transfer.get_from_extra_config("ttl_ms", TTL_MS))
+        self._timeout_ms = int(transfer.get_from_extra_config("timeout_ms", TIMEOUT_MS))
+        self._ferry_memory = bool(transfer.get_from_extra_config("ferry_memory", True))
+        self._after_failure = "vLLM computes the prompt here" if transfer.kv_load_failure_policy == "recompute" else \
+            "vLLM fails the request (kv_load_failure_policy)"
+        self.worker = Worker(**transfer.get_from_extra_config("worker", {}))
+        self._layers: list[cache.Layer] = []
+        self._device: Any = None
+        self._offers: dict[str, _Transfer] = {}
+        self._loads: dict[str, _Transfer] = {}
+        self._new: dict[int, dict[int, list[str]]] = {}
+        self.stats = FerryStats()
+
+    def allocation(self) -> Any:
+        """The context in which vLLM allocates its KV cache; None where its own memory is used."""
+        return cache.memory_of_ferry(self.worker) if self._ferry_memory else None
+
+    def register(self, caches: dict[str, Any]) -> None:
+        self._layers = cache.layers(self.worker, caches, self._kv_cache)
+        self._device = next(iter(caches.values())).device
+
+    def close(self) -> None:
+        self.worker.close()
+
+    # ---- decode ----
+
+    def load(self, step: Step) -> None:
+        for id, load in step.loads.items():
+            transfer = self._loads[id] = _Transfer()
+            if load.refusal is not None:
+                transfer.error = FerryError("refused", load.refusal)
+            else:
+                self._read(transfer, load)
+
+    def _read(self, transfer: _Transfer, load: Load) -> None:
+        """From the ranks of the prefill that have this rank's heads: of each, all of its offers."""
+        of = len(load.ranks) // self._tp
+        if of > 1 and not all(layer.by_head for layer in self._layers):
+            transfer.error = FerryError("refused", f"the prefill has {of} times as many ranks, and the heads of a block of "
+                                        "this KV cache lie apart: the tensor parallel sizes must be equal")
+            return
+        for index in range(of):
+            offers = load.ranks[self._rank * of + index]
+            count = -(-len(self._layers) // len(offers))
+            for number, metadata in enumerate(offers):
+                memory = [layer.part(load.blocks[layer.group], index, of)
+                          for layer in self._layers[number * count:(number + 1) * count]]
+                if not transfer.add(self.worker, "read", memory, remote=metadata, timeout_ms=self._timeout_ms):
+                    return
+
+    # ---- prefill ----
+
+    def offer(self, step: Step) -> None:
+        if step.offers and self._device.type == "cuda":
+            self._wait_for_device()
+        for id, (number, blocks) in step.offers.items():
+            transfer = self._offers[id] = _Transfer()
+            count = parts(len(self._layers), max(layer.pieces(len(blocks[layer.group])) for layer in self._layers))
+            metadata = []
+            for first in range(0, len(self._layers), count):
+                memory = [layer.part(blocks[layer.group]) for layer in self._layers[first:first + count]]
+                operation = transfer.add(self.worker, "readable", memory, ttl_ms=self._ttl_ms)
+                if not operation:
+                    log.warning("Ferry: the KV of request %s is not offered: %s", id, transfer.error)
+                    break
+                metadata.append(operation.metadata)
+            self._new.setdefault(number, {})[self._rank] = metadata if not transfer.error else []
+        for id in step.drops & self._offers.keys():
+            self._offers[id].cancel()
+
+    @staticmethod
+    def _wait_for_device() -> None:
+        """The step's kernels write the KV that is about to be offered; Ferry's copies wait for no other stream."""
+        import torch
+        torch.cuda.current_stream().synchronize()
+
+    def revoke(self, step: Step) -> None:
+        """Before a step writes blocks that vLLM has taken from these requests."""
+        for id in step.revoked & self._offers.keys():
+            for operation in self._offers.pop(id).operations:
+                operation.close()
+            log.info("Ferry: the offer of request %s ended, because vLLM preempted it", id)
+
+    def offered(self) -> Offered | None:
+        new, self._new = self._new, {}
+        return Offered(new) if new else None
+
+    # ---- ends ----
+
+    def results(self, finished: set[str]) -> Any:
+        got = KVConnectorTransferResults()
+        for id in finished:
+            if id in self._offers:
+                self._offers[id].request_finished = True
+            elif id in self._loads:
+                self._loads[id].cancel()  # aborted: vLLM waits until nothing writes its blocks
+        for id, transfer in list(self._offers.items()):
+            if transfer.quiet() and transfer.request_finished:
+                del self._offers[id]
+                got.finished_sending.add(id)
+                self._note_offer(id, transfer)
+        for id, transfer in list(self._loads.items()):
+            if transfer.quiet():
+                del self._loads[id]
+                got.finished_recving.add(id)
+                if transfer.error is not None:
+                    got.failed_recving.add(id)
+                self._note_load(id, transfer)
+        return got
+
+    def _note_offer(self, id: str, transfer: _Transfer) -> None:
+        error = transfer.error
+        code = getattr(error, "code", "")
+        if error is None:
+            self.stats.record("offer_seconds", time.perf_counter() - transfer.started)
+        elif code == "expired":
+            self.stats.record("unread_offers")
+            log.warning("Ferry: no decode has read the KV of request %s within %.1f s; its blocks are free again",
+                        id, self._ttl_ms / 1000)
+        elif code != "cancelled":
+            self.stats.record("failed_offers")
+            log.warning("Ferry: the KV of request %s was not read: %s", id, error)
+
+    def _note_load(self, id: str, transfer: _Transfer) -> None:
+        error = transfer.error
+        if error is None:
+            seconds = time.perf_counter() - transfer.started
+            size = sum(operation.bytes_total for operation in transfer.operations)
+            self.stats.record("read_seconds", seconds)
+            self.stats.record("read_bytes", size)
+            log.debug("Ferry: read %d bytes for request %s by %s in %.1f ms", size, id,
+                      transfer.operations[0].transport, 1e3 * seconds)
+        elif getattr(error, "code", "") != "cancelled":
+            self.stats.record("failed_reads")
+            log.warning("Ferry: the KV of request %s could not be read, so %s: %s", id, self._after_failure, error)
