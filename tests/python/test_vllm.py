@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """ferry.vllm: the connector's logic with real workers, on what stands in for vLLM's classes (scripts/test-vllm has vLLM)."""
+import contextlib
 import copy
 import importlib
 import json
@@ -12,6 +13,7 @@ import unittest.mock
 
 import support
 import vllm_standin as vllm
+from ferry import FerryError
 
 vllm.install()
 from ferry.vllm import handover, rank  # noqa: E402
@@ -191,6 +193,54 @@ class TestEnds(Case):
         self.assertFalse(params["do_remote_prefill"])
         self.assertNotIn("ferry", params)
         prefill.until("sent", "p")
+
+
+class TestWaiting(Case):
+    def test_a_request_that_is_aborted_in_the_queue_declines_its_offer(self):
+        prefill, decode = self.engine(), self.engine()
+        decode.add("d", PROMPT, prefill.prefill("p", PROMPT))
+        self.assertEqual(decode.finish("d", vllm.Status.FINISHED_ABORTED), (False, None))
+        decode.end(*decode.step())
+        prefill.until("sent", "p")
+        self.assertEqual(prefill.ranks[0].get_kv_connector_stats().data["declined_offers"], [1])
+
+    def test_a_request_that_loads_nothing_declines_its_offer(self):
+        """vLLM may take none of the tokens that were matched, as for logprobs of the prompt."""
+        prefill, decode = self.engine(), self.engine()
+        request = decode.add("d", PROMPT, prefill.prefill("p", PROMPT))
+        decode.allocate("d", len(PROMPT))
+        decode.scheduler.update_state_after_alloc(request, vllm.Blocks(decode.held["d"]), 0)
+        decode.end(*decode.step())
+        prefill.until("sent", "p")
+
+    def test_a_request_that_waits_keeps_its_offer(self):
+        prefill, decode = self.engine(extra={"ttl_ms": 600}), self.engine()
+        params = prefill.prefill("p", PROMPT)
+        operation = prefill.ranks[0]._rank._offers["p"].operations[0]
+        request = decode.add("d", PROMPT, params)
+        for _ in range(30):  # 1.5 s, more than twice the time of the offer
+            with contextlib.suppress(TimeoutError, FerryError):
+                operation.wait(0.05)
+            decode.end(*decode.step())
+        self.assertFalse(operation.done)
+        decode.allocate("d", len(PROMPT))
+        external, _ = decode.scheduler.get_num_new_matched_tokens(request, 0)
+        decode.scheduler.update_state_after_alloc(request, vllm.Blocks(decode.held["d"]), external)
+        self.assertTrue(decode.until("loaded", "d"))
+        self.assertTrue(decode.holds("d", PROMPT))
+
+    def test_renewals_have_an_end(self):
+        prefill, decode = self.engine(extra={"ttl_ms": 200, "renew_max_ms": 500}), self.engine()
+        decode.add("d", PROMPT, prefill.prefill("p", PROMPT))
+        operation = prefill.ranks[0]._rank._offers["p"].operations[0]
+        for _ in range(200):
+            with contextlib.suppress(TimeoutError, FerryError):
+                operation.wait(0.05)
+            decode.end(*decode.step())
+            if operation.done:
+                break
+        with self.assertRaisesRegex(FerryError, "expired"):
+            operation.result()
 
 
 class TestBelief(Case):

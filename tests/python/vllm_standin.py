@@ -227,7 +227,7 @@ class Engine:
     """tp ranks, each with the memory of its heads. Block 0 is kept for nothing, as vLLM does."""
 
     def __init__(self, connector, tp=1, heads=4, blocks=40, ratio=1, interleaved=False, groups=None, by_head=True,
-                 make_storage=None, **options):
+                 **options):
         self.tp, self.heads, self.ratio = tp, heads // tp, ratio
         self.groups = groups or [CacheGroup(FullAttentionSpec(), ["layer.0", "layer.1", "layer.2"])]
         self.cache = types.SimpleNamespace(kv_cache_groups=self.groups, num_blocks=blocks)
@@ -245,23 +245,17 @@ class Engine:
         for rank in range(tp):
             current_rank[0] = rank
             made = connector(self.config, Role.WORKER, self.cache)
-            made.views = self._memory(blocks, make_storage)
+            made.views = self._memory(blocks)
             made.register_kv_caches(made.views)
             self.ranks.append(made)
 
-    def _memory(self, blocks, make_storage):
+    def _memory(self, blocks):
         names = [name for group in self.groups for name in group.layer_names]
         tokens = TOKENS // self.ratio
         piece = self.heads * tokens * CONTENT
         inner = (tokens * CONTENT, CONTENT, 1) if self.by_head else (CONTENT, self.heads * CONTENT, 1)
         count = blocks * self.ratio
-        self.make_storage = make_storage
-        if make_storage:
-            storage, device = make_storage(piece * count * len(names))
-        else:
-            memory = (ctypes.c_char * (piece * count * len(names)))()
-            storage, device = Storage(ctypes.addressof(memory), len(memory)), Device()
-            storage.keep = memory
+        storage, device = self.storage(piece * count * len(names))
         layer, block = (piece, piece * len(names)) if self.interleaved else (piece * count, piece)
         return {name: View(storage, layer * i, (count, self.heads, tokens, CONTENT), (block, *inner), device)
                 for i, name in enumerate(names)}
@@ -281,22 +275,34 @@ class Engine:
             token * view.strides[2]
 
     def _each(self, id, prompt, first=0):
-        """Rank, address and the KV that belongs there, of each token of each layer."""
+        """Address and the KV that belongs there, of each token and head of each layer."""
         for rank, connector in enumerate(self.ranks):
             for number, group in enumerate(self.groups):
                 for name in group.layer_names:
                     for position in range(first, len(prompt)):
                         block = self.held[id][number][position // TOKENS]
                         for head in range(self.heads if block else 0):
-                            yield connector, self._address(connector.views[name], block, head, position % TOKENS), \
+                            yield self._address(connector.views[name], block, head, position % TOKENS), \
                                 kv(prompt, name, rank * self.heads + head, position)
 
     def compute(self, id, prompt, first=0):
-        for _, address, data in self._each(id, prompt, first):
-            ctypes.memmove(address, data, CONTENT)
+        for address, data in self._each(id, prompt, first):
+            self.poke(address, data)
 
     def holds(self, id, prompt, first=0):
-        return all(ctypes.string_at(address, CONTENT) == data for _, address, data in self._each(id, prompt, first))
+        return all(self.peek(address) == data for address, data in self._each(id, prompt, first))
+
+    def poke(self, address, data):
+        ctypes.memmove(address, data, CONTENT)
+
+    def peek(self, address):
+        return ctypes.string_at(address, CONTENT)
+
+    def storage(self, size):
+        memory = (ctypes.c_char * size)()
+        made = Storage(ctypes.addressof(memory), size)
+        made.keep = memory
+        return made, Device()
 
     def allocate(self, id, tokens, computed=0):
         count = -(-tokens // TOKENS)

@@ -18,6 +18,7 @@ VERSION = 1
 MAX_RANKS = 256
 MAX_PARTS = 64  # offers of one rank
 MAX_METADATA = 4096  # bytes of one offer's; Ferry's own have about 600
+MAX_TTL_MS = 24 * 3600 * 1000
 MAX_SHOWN = 60  # of a foreign text, in a sentence
 _METADATA_KEYS = {"descriptors", "nixl_metadata", "notification_key", "operation_kind"}
 
@@ -31,6 +32,7 @@ class Handover:
     """A prefill's offer of the KV of its prompt's first tokens."""
 
     tokens: int
+    ttl_ms: int  # after which the offers end, unless they are renewed
     ranks: list[list[str]]  # of each rank, the metadata of its offers, each of several layers
 
     def metadata(self) -> list[str]:
@@ -67,9 +69,10 @@ def _signature(ferry: dict[str, Any], key: bytes) -> str:
     return hmac.new(key, json.dumps(signed, sort_keys=True).encode(), hashlib.sha256).hexdigest()
 
 
-def make(cache: dict[str, Any], tokens: int, digest: str, ranks: list[list[str]], key: bytes | None) -> dict[str, Any]:
+def make(cache: dict[str, Any], digest: str, made: Handover, key: bytes | None) -> dict[str, Any]:
     """The value of "ferry" in kv_transfer_params."""
-    ferry = {"version": VERSION, "cache": cache, "tokens": tokens, "prompt": digest, "ranks": ranks}
+    ferry = {"version": VERSION, "cache": cache, "tokens": made.tokens, "prompt": digest, "ttl_ms": made.ttl_ms,
+             "ranks": made.ranks}
     if key is not None:
         ferry["signature"] = _signature(ferry, key)
     return ferry
@@ -137,4 +140,7 @@ def parse(params: dict[str, Any], request: Any, cache: dict[str, Any], key: byte
         raise Refused(f"they are of a prompt of {_shown(tokens)} tokens, and this one has {request.num_prompt_tokens}")
     if ferry.get("prompt") != (prompt_digest(request, tokens) or ""):
         raise Refused("they are of another prompt")
-    return Handover(tokens, ferry["ranks"])
+    ttl_ms = ferry.get("ttl_ms")
+    if type(ttl_ms) is not int or not 0 < ttl_ms <= MAX_TTL_MS:
+        raise Refused("their time to live is no number of milliseconds")
+    return Handover(tokens, ttl_ms, ferry["ranks"])

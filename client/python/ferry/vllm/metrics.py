@@ -22,6 +22,8 @@ _METRICS = (
      "Requests whose KV one rank could not read; kv_load_failure_policy says what became of them."),
     ("unread_offers", "counter", "vllm:ferry_unread_offers",
      "Offers of one rank whose time was over before any decode had read them."),
+    ("declined_offers", "counter", "vllm:ferry_declined_offers",
+     "Offers of one rank that the decode said it would not read: its request was aborted while it waited."),
     ("failed_offers", "counter", "vllm:ferry_failed_offers",
      "Offers of one rank that could not be made, or whose reader failed."),
 )
@@ -69,6 +71,7 @@ class FerryStats(KVConnectorStats):
         reduced["Offers read"] = len(self.data["offer_seconds"])
         reduced["Failed reads"] = len(self.data["failed_reads"])
         reduced["Unread offers"] = len(self.data["unread_offers"])
+        reduced["Declined offers"] = len(self.data["declined_offers"])
         reduced["Failed offers"] = len(self.data["failed_offers"])
         return reduced
 

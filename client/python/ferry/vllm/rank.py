@@ -6,6 +6,7 @@ when nothing writes its blocks any more. Only then vLLM gives the blocks to anot
 """
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any
 
@@ -14,11 +15,11 @@ from ..worker import Worker
 from . import cache
 from .api import KVConnectorTransferResults, get_tensor_model_parallel_rank, log
 from .metrics import FerryStats
-from .scheduler import Load, Offered, Step
+from .scheduler import TTL_MS, Load, Offered, Step
 
 # Pieces of one operation, of 262,144 that it may have: a decode with fewer ranks needs several for one of the prefill's.
 MAX_PIECES = 65536
-TTL_MS = 30_000
+RENEW_MAX_MS = 600_000
 TIMEOUT_MS = 30_000
 
 
@@ -77,6 +78,7 @@ class Rank:
         self._rank = get_tensor_model_parallel_rank()
         self._tp = config.parallel_config.tensor_parallel_size
         self._ttl_ms = int(transfer.get_from_extra_config("ttl_ms", TTL_MS))
+        self._renew_max_ms = max(self._ttl_ms, int(transfer.get_from_extra_config("renew_max_ms", RENEW_MAX_MS)))
         self._timeout_ms = int(transfer.get_from_extra_config("timeout_ms", TIMEOUT_MS))
         self._ferry_memory = bool(transfer.get_from_extra_config("ferry_memory", True))
         self._after_failure = "vLLM computes the prompt here" if transfer.kv_load_failure_policy == "recompute" else \
@@ -103,6 +105,8 @@ class Rank:
     # ---- decode ----
 
     def load(self, step: Step) -> None:
+        if self._rank == 0:
+            self._tell_prefills(step)
         for id, load in step.loads.items():
             transfer = self._loads[id] = _Transfer()
             if load.refusal is not None:
@@ -126,6 +130,15 @@ class Rank:
                 if not transfer.add(self.worker, "read", memory, remote=metadata, timeout_ms=self._timeout_ms):
                     return
 
+    def _tell_prefills(self, step: Step) -> None:
+        """Which offers will not be read, and which later. Neither waits; what does not arrive ends after its ttl_ms."""
+        for metadata in step.declined:
+            with contextlib.suppress(FerryError, OSError, ValueError):
+                self.worker.decline(metadata, timeout=0)
+        for metadata, ttl_ms in step.renewed:
+            with contextlib.suppress(FerryError, OSError, ValueError):
+                self.worker.renew(metadata, ttl_ms, timeout=0)
+
     # ---- prefill ----
 
     def offer(self, step: Step) -> None:
@@ -137,7 +150,8 @@ class Rank:
             metadata = []
             for first in range(0, len(self._layers), count):
                 memory = [layer.part(blocks[layer.group]) for layer in self._layers[first:first + count]]
-                operation = transfer.add(self.worker, "readable", memory, ttl_ms=self._ttl_ms)
+                operation = transfer.add(self.worker, "readable", memory, ttl_ms=self._ttl_ms,
+                                         renew_max_ms=self._renew_max_ms)
                 if not operation:
                     log.warning("Ferry: the KV of request %s is not offered: %s", id, transfer.error)
                     break
@@ -195,6 +209,8 @@ class Rank:
             self.stats.record("unread_offers")
             log.warning("Ferry: no decode has read the KV of request %s within %.1f s; its blocks are free again",
                         id, self._ttl_ms / 1000)
+        elif code == "declined":
+            self.stats.record("declined_offers")
         elif code != "cancelled":
             self.stats.record("failed_offers")
             log.warning("Ferry: the KV of request %s was not read: %s", id, error)

@@ -11,12 +11,15 @@ cache. What fails, or is refused, is a load that failed: kv_load_failure_policy 
 from __future__ import annotations
 
 import itertools
+import time
 from dataclasses import dataclass, field
 from typing import Any, Union
 
 from . import cache, handover
 from .api import KVConnectorMetadata, KVConnectorWorkerMetadata, RequestStatus, log
 from .handover import Handover, Refused
+
+TTL_MS = 30_000  # of an offer; a decode keeps those of requests that wait there
 
 
 @dataclass
@@ -35,6 +38,8 @@ class Step(KVConnectorMetadata):
     offers: dict[str, tuple[int, list[list[int]]]] = field(default_factory=dict)  # number and blocks of each group
     loads: dict[str, Load] = field(default_factory=dict)
     drops: set[str] = field(default_factory=set)  # nobody will be told of these offers, or their requests were aborted
+    declined: list[str] = field(default_factory=list)  # metadata of offers that will not be read
+    renewed: list[tuple[str, int]] = field(default_factory=list)  # of those whose requests wait here, and for how long
     revoked: set[str] = field(default_factory=set)  # whose blocks vLLM has taken away: the offers end before the step begins
 
 
@@ -75,6 +80,8 @@ class Scheduler:
         self._prefills: dict[str, tuple[Any, str]] = {}  # requests to be offered, and the digests of their prompts
         self._offers: dict[str, _Offer] = {}
         self._arrived: dict[str, Handover | str] = {}  # or why there is none; until the request has blocks
+        self._renew_at: dict[str, float] = {}  # of those that wait
+        self._ttl_ms = int(transfer.get_from_extra_config("ttl_ms", TTL_MS))
         self._numbers = itertools.count()
         self._next = Step()
 
@@ -99,6 +106,7 @@ class Scheduler:
             if why:
                 raise Refused(why)
             self._arrived[id] = found
+            self._renew_at[id] = time.monotonic() + found.ttl_ms / 3000
         except Refused as refusal:
             log.warning("Ferry: the kv_transfer_params of request %s are refused: %s", id, refusal)
             self._arrived[id] = str(refusal)
@@ -113,8 +121,10 @@ class Scheduler:
 
     def allocated(self, request: Any, blocks: Any, external: int) -> None:
         id = request.request_id
-        found = self._arrived.pop(id, None)
-        if isinstance(found, Handover) and external > 0:
+        found = self._leave(id)
+        if isinstance(found, Handover) and external <= 0:
+            self._next.declined += found.metadata()
+        elif isinstance(found, Handover):
             self._next.loads[id] = Load(found.ranks, [
                 self._to_read(group, ids, found.tokens, found.tokens - external)
                 for group, ids in zip(self._groups, blocks.get_block_ids())])
@@ -122,6 +132,20 @@ class Scheduler:
             self._next.loads[id] = Load([], [], found)
         if (request.kv_transfer_params or {}).get("do_remote_decode"):
             self._prefill(request)
+
+    def _leave(self, id: str) -> Handover | str | None:
+        """The request waits no longer."""
+        self._renew_at.pop(id, None)
+        return self._arrived.pop(id, None)
+
+    def _renew(self, step: Step) -> None:
+        """Offers for requests that wait, each a third of its time after the last."""
+        now = time.monotonic()
+        for id, due in self._renew_at.items():
+            found = self._arrived[id]
+            if now >= due and isinstance(found, Handover):
+                self._renew_at[id] = now + found.ttl_ms / 3000
+                step.renewed += [(metadata, found.ttl_ms) for metadata in found.metadata()]
 
     @staticmethod
     def _to_read(group: cache.Group, ids: list[int], tokens: int, computed: int) -> list[int]:
@@ -144,6 +168,7 @@ class Scheduler:
 
     def step(self, output: Any) -> Step:
         step, self._next = self._next, Step()
+        self._renew(step)
         for id in output.preempted_req_ids or ():
             if self._offers.pop(id, None):
                 step.revoked.add(id)
@@ -161,7 +186,9 @@ class Scheduler:
         """Whether the blocks stay until the ranks say that they have been sent, and the answer's kv_transfer_params."""
         id = request.request_id
         self._prefills.pop(id, None)
-        self._arrived.pop(id, None)
+        found = self._leave(id)
+        if isinstance(found, Handover):
+            self._next.declined += found.metadata()  # aborted before it had blocks
         offer = self._offers.get(id)
         if offer is None:
             return False, None
@@ -195,4 +222,5 @@ class Scheduler:
             self._next.drops.add(id)
             offer.params["do_remote_prefill"] = False
             return
-        offer.params["ferry"] = handover.make(self._description, offer.tokens, offer.digest, ranks, self._key)
+        offer.params["ferry"] = handover.make(self._description, offer.digest,
+                                              Handover(offer.tokens, self._ttl_ms, ranks), self._key)
