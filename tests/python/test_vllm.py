@@ -402,7 +402,16 @@ class TestLoading(Case):
         with unittest.mock.patch.dict(sys.modules, {factory.__name__: factory}):
             ferry.vllm.register()
             ferry.vllm.register()
+            # A worker of Dynamo has a table of the connectors that it knows.
+            table = types.ModuleType("dynamo.vllm.kv_connector_protocols")
+            table.KV_CONNECTOR_PROTOCOLS, table.NixlConnectorProtocol = {}, object()
+            with unittest.mock.patch.dict(sys.modules, {"dynamo.vllm": types.ModuleType("dynamo.vllm"), table.__name__: table}):
+                ferry.vllm.register()
+                del table.NixlConnectorProtocol
+                with self.assertLogs("vllm.ferry", "WARNING"):
+                    ferry.vllm.register()
         self.assertEqual(registered, {"FerryConnector": ferry.vllm.FerryConnector})
+        self.assertEqual(list(table.KV_CONNECTOR_PROTOCOLS), ["FerryConnector"])
 
 
 class TestMetrics(Case):

@@ -63,8 +63,8 @@ def _install_vllm(venv):
         file.write(f"Metadata-Version: 2.1\nName: vllm\nVersion: {VLLM}+cpu\n")
 
 
-def environment(cache):
-    """The folder of the virtual environment in the folder cache; made when it is not there. ferry is installed anew."""
+def environment(cache, with_ferry=True):
+    """The folder of the virtual environment in the folder cache; made when it is not there. with_ferry: of this tree."""
     if sys.version_info < (3, 11):
         raise Unavailable(f"vLLM needs Python 3.11 or newer, and this is {sys.version.split()[0]}")
     venv = os.path.join(os.path.abspath(cache), "venv")
@@ -80,6 +80,7 @@ def environment(cache):
         _install_vllm(venv)
         with open(complete, "w", encoding="utf-8") as file:
             file.write(named)
-    _run([os.path.join(venv, "bin", "pip"), "--disable-pip-version-check", "install", "-q", "--force-reinstall", "--no-deps",
-          os.path.join(ROOT, "client", "python")])
+    if with_ferry:
+        _run([os.path.join(venv, "bin", "pip"), "--disable-pip-version-check", "install", "-q", "--force-reinstall",
+              "--no-deps", os.path.join(ROOT, "client", "python")])
     return venv

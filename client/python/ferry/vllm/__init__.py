@@ -16,16 +16,30 @@ Where the entry point is not installed, "kv_connector_module_path":"ferry.vllm" 
 """
 from __future__ import annotations
 
+import contextlib
+import importlib
+import logging
+import sys
 from typing import Any
 
 
 def register() -> None:
     """The entry point of vllm.general_plugins. vLLM calls it in each of its processes, at times more than once."""
     from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
-    try:
+    with contextlib.suppress(ValueError):  # it is registered
         KVConnectorFactory.register_connector("FerryConnector", "ferry.vllm.connector", "FerryConnector")
-    except ValueError:
-        pass  # it is registered
+    if "dynamo.vllm" in sys.modules:
+        _tell_dynamo()
+
+
+def _tell_dynamo() -> None:
+    """In a worker of NVIDIA Dynamo, whose table of connectors says how each one's parameters travel: as NixlConnector's."""
+    try:
+        table = importlib.import_module("dynamo.vllm.kv_connector_protocols")
+        table.KV_CONNECTOR_PROTOCOLS.setdefault("FerryConnector", table.NixlConnectorProtocol)
+    except (ImportError, AttributeError) as error:
+        logging.getLogger("vllm.ferry").warning("Ferry: this version of Dynamo is not known, and will refuse "
+                                                "FerryConnector: %s", error)
 
 
 def __getattr__(name: str) -> Any:
