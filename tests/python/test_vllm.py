@@ -59,6 +59,8 @@ class TestHandover(Case):
         self.assertEqual(decode.load("d", PROMPT, params, cached=32), len(PROMPT) - 32)
         decode.compute("d", OTHER[:32])  # for bytes of the prefill to be noticed
         self.assertTrue(decode.until("loaded", "d"))
+        self.assertEqual(decode.ranks[0].get_kv_connector_stats().data["read_bytes"],
+                         [handover.SEAL_SIZE + 3 * 3 * 4 * 16 * vllm.CONTENT])  # three blocks of five
         self.assertTrue(decode.holds("d", OTHER[:32]))
         self.assertTrue(decode.holds("d", PROMPT, first=32))
 
@@ -261,7 +263,24 @@ class TestBelief(Case):
         for one in forged:
             with self.subTest(str(one)[:200]):
                 self.assert_refused(decode, dict(copy.deepcopy(params), **one), "Ferry: ")
-        self.assertTrue(decode.decode("d", PROMPT, params), "none of them has used the offer up")
+
+    def test_the_offer_itself_says_of_what_it_is(self):
+        """A client edits the parameters so that they look like those of its other prompt, rank or layers."""
+        decode = self.engine()
+
+        def offer(prompt, tp=1):
+            return self.engine(tp=tp).prefill("p", prompt)["ferry"]
+        digest = handover.prompt_digest(vllm.Request("r", PROMPT, None), len(PROMPT))
+        two = offer(PROMPT, 2)
+        with unittest.mock.patch.object(rank, "MAX_PIECES", 5):  # a layer each
+            parts = offer(PROMPT)
+        for name, forged in (("prompt", dict(offer(OTHER), prompt=digest)),
+                             ("ranks in another order", dict(two, ranks=two["ranks"][::-1])),
+                             ("parts in another order", dict(parts, ranks=[parts["ranks"][0][::-1]])),
+                             ("two ranks of one", dict(two, ranks=[offer(PROMPT)["ranks"][0] for _ in range(2)]))):
+            with self.subTest(name):
+                self.assert_refused(decode, {"do_remote_prefill": True, "ferry": forged},
+                                    "the offer is that of another prompt, cache or rank: its parameters were edited")
 
     def test_a_url_is_never_asked(self):
         """Ferry takes the URL of metadata as well, which would be the client's choice of a host."""
@@ -294,7 +313,9 @@ class TestBelief(Case):
         self.assertEqual(len({plain, adapted, handover.prompt_digest(request, 75)}), 3)
         request.lora_request = None
         self.assertEqual(handover.prompt_digest(request, 50), handover.prompt_digest(vllm.Request("r", PROMPT, None), 50))
-        request.prompt_token_ids = None  # embeddings
+        request.prompt_embeds = object()
+        self.assertIsNone(handover.prompt_digest(request, 75))
+        request.prompt_embeds = request.prompt_token_ids = None
         self.assertIsNone(handover.prompt_digest(request, 75))
 
     def test_a_key_file(self):
@@ -431,7 +452,7 @@ class TestMetrics(Case):
         reduced = both.reduce()
         self.assertEqual({name: reduced[name] for name in ("Reads", "Offers read", "Failed reads", "Unread offers")},
                          {"Reads": 1, "Offers read": 1, "Failed reads": 1, "Unread offers": 1})
-        self.assertEqual(both.data["read_bytes"], [3 * 5 * 4 * 16 * vllm.CONTENT])
+        self.assertEqual(both.data["read_bytes"], [handover.SEAL_SIZE + 3 * 5 * 4 * 16 * vllm.CONTENT])
 
         seen = []
         metric = types.SimpleNamespace(observe=lambda value: seen.append("observed"), inc=lambda value: seen.append("counted"))

@@ -176,6 +176,7 @@ class Output:
 
 class Request:
     lora_request = None
+    prompt_embeds = None
     mm_features = ()
 
     def __init__(self, id, prompt, params):

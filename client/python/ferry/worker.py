@@ -107,6 +107,11 @@ class OfThisProcess:
         raise TypeError(f"{type(self).__name__} belongs to this process: it can be neither copied nor pickled")
 
 
+def block_numbers(numbers: Iterable[int]) -> ctypes.Array[ctypes.c_uint64]:
+    """Numbers of blocks for any number of descriptors: made once, where many regions have blocks of the same numbers."""
+    return _array(numbers)
+
+
 class Region:
     """Memory that a worker knows, in whole or in part: region.slice(offset, size) is a Region as well."""
 
@@ -133,10 +138,10 @@ class Region:
         return part
 
     def blocks(self, size: int, numbers: Iterable[int]) -> Region:
-        """The pieces of size bytes at number * size, in this order, as one descriptor."""
+        """The pieces of size bytes at number * size, in this order, as one descriptor; numbers may be of block_numbers."""
         (size,) = _numbers([size])
         part = self._whole()
-        part.pieces = size, _array(numbers)
+        part.pieces = size, numbers if isinstance(numbers, ctypes.Array) else _array(numbers)
         return part
 
     def row(self, size: int, count: int, stride: int) -> Region:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..worker import block_numbers
 from .api import log
 
 # Kinds of KV cache whose blocks are the KV of their tokens and nothing else, by the exact class: a subclass may keep more.
@@ -119,17 +120,30 @@ class Layer:
     ratio: int  # kernel blocks of a block
     by_head: bool  # the bytes of a head are in one piece
 
-    def part(self, blocks: Sequence[int], index: int = 0, of: int = 1) -> Any:
-        """A descriptor of these blocks; of their heads the index-th of so many equal shares."""
+    def shape(self, of: int) -> tuple[int, int, int]:
+        """Bytes of a piece, pieces of that size from one kernel block to the next, and pieces of a block."""
         if of == 1 and self.stride == self.piece:
-            return self.region.blocks(self.piece * self.ratio, blocks)
-        size = self.piece // of
-        step = self.stride // size
-        return self.region.blocks(size, [(block * self.ratio + i) * step + index
-                                         for block in blocks for i in range(self.ratio)])
+            return self.piece * self.ratio, 1, 1
+        return self.piece // of, self.stride // (self.piece // of), self.ratio
 
     def pieces(self, blocks: int) -> int:
         return blocks if self.stride == self.piece else blocks * self.ratio
+
+
+def memory(layers: Sequence[Layer], blocks: Sequence[Sequence[int]], index: int = 0, of: int = 1) -> list[Any]:
+    """Descriptors of the blocks of each group in these layers; of their heads the index-th of so many equal shares."""
+    made = []
+    numbers: dict[Any, Any] = {}  # made once for all layers of a kind: an engine waits for an offer
+    for layer in layers:
+        if not blocks[layer.group]:
+            continue
+        size, step, ratio = layer.shape(of)
+        key = layer.group, step, ratio
+        if key not in numbers:
+            numbers[key] = block_numbers(blocks[layer.group] if (step, ratio) == (1, 1) else [
+                (block * ratio + i) * step + index for block in blocks[layer.group] for i in range(ratio)])
+        made.append(layer.region.blocks(size, numbers[key]))
+    return made
 
 
 def _strides(view: Any) -> tuple[int, bool]:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """kv_transfer_params: what a prefill says to a decode, and what of it is believed.
 
-The parameters travel in answers and requests, through proxies and the hands of clients, who may have edited them. A
-decode reads only what a prefill has made for a cache of the same kind and for the tokens of the very prompt. With a
-key file (key_file in kv_connector_extra_config, the same on both sides) nobody else can make such parameters.
+The parameters travel in answers and requests, through proxies and the hands of clients, who may have edited them. What
+counts is therefore in the offer itself: its first bytes, the seal, come from the prefill's memory with the KV, and say of
+which prompt, kind of cache, rank and layers it is. The parameters say the same, for a refusal before anything is read.
+Who runs a Ferry worker that a decode may reach could make both: with a key file (key_file in kv_connector_extra_config,
+the same on both sides) only a prefill that has it can make parameters.
 """
 from __future__ import annotations
 
@@ -15,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 VERSION = 1
+SEAL_SIZE = 32
 MAX_RANKS = 256
 MAX_PARTS = 64  # offers of one rank
 MAX_METADATA = 4096  # bytes of one offer's; Ferry's own have about 600
@@ -34,6 +37,7 @@ class Handover:
     tokens: int
     ttl_ms: int  # after which the offers end, unless they are renewed
     ranks: list[list[str]]  # of each rank, the metadata of its offers, each of several layers
+    subject: str = ""  # what the seals of the offers must be of
 
     def metadata(self) -> list[str]:
         return [one for parts in self.ranks for one in parts]
@@ -52,7 +56,7 @@ def read_key(path: str | None) -> bytes | None:
 def prompt_digest(request: Any, tokens: int) -> str | None:
     """Of what the KV of the first tokens of a request depends on; None where that is more than token ids."""
     ids = request.prompt_token_ids
-    if ids is None or tokens > len(ids):
+    if ids is None or tokens > len(ids) or request.prompt_embeds is not None:
         return None
     digest = hashlib.sha256(array("q", ids[:tokens]).tobytes())
     extra: list[Any] = [getattr(request.lora_request, "lora_name", None)]
@@ -62,6 +66,16 @@ def prompt_digest(request: Any, tokens: int) -> str | None:
             extra.append([feature.identifier, position.offset, position.length])
     digest.update(json.dumps(extra).encode())
     return digest.hexdigest()
+
+
+def subject(cache: dict[str, Any], tokens: int, digest: str) -> str:
+    """Of what the KV is, for seals."""
+    return hashlib.sha256(json.dumps([VERSION, cache, tokens, digest], sort_keys=True).encode()).hexdigest()
+
+
+def seal(of: str, rank: int, ranks: int, part: int, parts: int) -> bytes:
+    """The first SEAL_SIZE bytes of an offer: its subject, and which of the ranks and of their parts it is."""
+    return hashlib.sha256(f"{of} {rank}/{ranks} {part}/{parts}".encode()).digest()
 
 
 def _signature(ferry: dict[str, Any], key: bytes) -> str:
@@ -138,9 +152,10 @@ def parse(params: dict[str, Any], request: Any, cache: dict[str, Any], key: byte
     tokens = ferry.get("tokens")
     if type(tokens) is not int or not 0 < tokens <= request.num_prompt_tokens:
         raise Refused(f"they are of a prompt of {_shown(tokens)} tokens, and this one has {request.num_prompt_tokens}")
-    if ferry.get("prompt") != (prompt_digest(request, tokens) or ""):
+    digest = prompt_digest(request, tokens)
+    if digest is None or ferry.get("prompt") != digest:
         raise Refused("they are of another prompt")
     ttl_ms = ferry.get("ttl_ms")
     if type(ttl_ms) is not int or not 0 < ttl_ms <= MAX_TTL_MS:
         raise Refused("their time to live is no number of milliseconds")
-    return Handover(tokens, ttl_ms, ferry["ranks"])
+    return Handover(tokens, ttl_ms, ferry["ranks"], subject(cache, tokens, digest))

@@ -14,8 +14,9 @@ from ..errors import FerryError, OperationFailed
 from ..worker import Worker
 from . import cache
 from .api import KVConnectorTransferResults, get_tensor_model_parallel_rank, log
+from .handover import SEAL_SIZE, seal
 from .metrics import FerryStats
-from .scheduler import TTL_MS, Load, Offered, Step
+from .scheduler import TTL_MS, Load, Offer, Offered, Run, Step
 
 # Pieces of one operation, of 262,144 that it may have: a decode with fewer ranks needs several for one of the prefill's.
 MAX_PIECES = 65536
@@ -23,21 +24,44 @@ RENEW_MAX_MS = 600_000
 TIMEOUT_MS = 30_000
 
 
+class _Seals:
+    """Places in memory of Ferry, of SEAL_SIZE bytes each, for the seals of offers and reads."""
+
+    CHUNK = 1024
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._free: list[memoryview] = []
+
+    def take(self) -> memoryview:
+        if not self._free:
+            chunk = self._worker.allocate(self.CHUNK * SEAL_SIZE, "seals")
+            self._free = [chunk[i:i + SEAL_SIZE] for i in range(0, len(chunk), SEAL_SIZE)]
+        return self._free.pop()
+
+    def give(self, place: memoryview) -> None:
+        place[:] = bytes(SEAL_SIZE)
+        self._free.append(place)
+
+
 class _Transfer:
     """The operations of one request on this rank: its layers, and on a decode the ranks of the prefill."""
 
-    __slots__ = ("operations", "started", "error", "request_finished")
+    __slots__ = ("operations", "places", "expected", "started", "error", "request_finished")
 
     def __init__(self) -> None:
         self.operations: list[Any] = []
+        self.places: list[memoryview] = []  # of the seals, one an operation
+        self.expected: list[bytes] = []  # of a decode: what they must be
         self.started = time.perf_counter()
         self.error: Exception | None = None
         self.request_finished = False
 
-    def add(self, worker: Worker, kind: str, memory: list[Any], **fields: Any) -> Any:
-        """None when it cannot begin; the transfer has failed then, and what it began is cancelled."""
+    def add(self, worker: Worker, kind: str, place: memoryview, memory: list[Any], **fields: Any) -> Any:
+        """The seal's place and the memory. None when it cannot begin: the transfer has failed, and the rest is cancelled."""
+        self.places.append(place)
         try:
-            self.operations.append(worker.create(kind, memory, **fields))
+            self.operations.append(worker.create(kind, [place, *memory], **fields))
             return self.operations[-1]
         except (FerryError, OSError, ValueError) as error:
             self.fail(error)
@@ -62,6 +86,9 @@ class _Transfer:
                     operation.result()
                 except (OperationFailed, OSError) as error:
                     self.fail(error)
+        if quiet and self.error is None and self.expected != [bytes(place) for place in self.places[:len(self.expected)]]:
+            self.error = FerryError("refused", "the offer is that of another prompt, cache or rank: its parameters were "
+                                    "edited")
         return quiet
 
 
@@ -69,6 +96,21 @@ def parts(layers: int, pieces: int) -> int:
     """Layers of each operation, where one operation cannot have the pieces of them all."""
     operations = -(-layers // max(1, MAX_PIECES // max(1, pieces)))
     return -(-layers // operations)
+
+
+def missing(layers: list[cache.Layer], runs: list[Run], of: int) -> list[tuple[int, int]]:
+    """The ranges to read of an offer of these layers: of each, the bytes of the blocks that are missing here.
+
+    of: how many ranks of the prefill have the heads of one here.
+    """
+    ranges = [(0, SEAL_SIZE)]
+    offset = SEAL_SIZE
+    for layer in layers:
+        run, size = runs[layer.group], layer.piece * layer.ratio // of
+        if run.blocks:
+            ranges.append((offset + run.first * size, len(run.blocks) * size))
+        offset += run.offered * size
+    return ranges
 
 
 class Rank:
@@ -84,6 +126,7 @@ class Rank:
         self._after_failure = "vLLM computes the prompt here" if transfer.kv_load_failure_policy == "recompute" else \
             "vLLM fails the request (kv_load_failure_policy)"
         self.worker = Worker(**transfer.get_from_extra_config("worker", {}))
+        self._seals = _Seals(self.worker)
         self._layers: list[cache.Layer] = []
         self._device: Any = None
         self._offers: dict[str, _Transfer] = {}
@@ -116,49 +159,68 @@ class Rank:
 
     def _read(self, transfer: _Transfer, load: Load) -> None:
         """From the ranks of the prefill that have this rank's heads: of each, all of its offers."""
-        of = len(load.ranks) // self._tp
+        ranks = len(load.ranks)
+        of = ranks // self._tp
         if of > 1 and not all(layer.by_head for layer in self._layers):
             transfer.error = FerryError("refused", f"the prefill has {of} times as many ranks, and the heads of a block of "
                                         "this KV cache lie apart: the tensor parallel sizes must be equal")
             return
         for index in range(of):
-            offers = load.ranks[self._rank * of + index]
+            rank = self._rank * of + index
+            offers = load.ranks[rank]
             count = -(-len(self._layers) // len(offers))
             for number, metadata in enumerate(offers):
-                memory = [layer.part(load.blocks[layer.group], index, of)
-                          for layer in self._layers[number * count:(number + 1) * count]]
-                if not transfer.add(self.worker, "read", memory, remote=metadata, timeout_ms=self._timeout_ms):
+                layers = self._layers[number * count:(number + 1) * count]
+                memory = cache.memory(layers, [run.blocks for run in load.runs], index, of)
+                if not memory:
+                    self._decline(metadata)
+                    continue
+                transfer.expected.append(seal(load.subject, rank, ranks, number, len(offers)))
+                if not transfer.add(self.worker, "read", self._seals.take(), memory, remote=metadata,
+                                    timeout_ms=self._timeout_ms, parts=missing(layers, load.runs, of)):
                     return
 
     def _tell_prefills(self, step: Step) -> None:
         """Which offers will not be read, and which later. Neither waits; what does not arrive ends after its ttl_ms."""
         for metadata in step.declined:
-            with contextlib.suppress(FerryError, OSError, ValueError):
-                self.worker.decline(metadata, timeout=0)
+            self._decline(metadata)
         for metadata, ttl_ms in step.renewed:
             with contextlib.suppress(FerryError, OSError, ValueError):
                 self.worker.renew(metadata, ttl_ms, timeout=0)
+
+    def _decline(self, metadata: str) -> None:
+        with contextlib.suppress(FerryError, OSError, ValueError):
+            self.worker.decline(metadata, timeout=0)
 
     # ---- prefill ----
 
     def offer(self, step: Step) -> None:
         if step.offers and self._device.type == "cuda":
             self._wait_for_device()
-        for id, (number, blocks) in step.offers.items():
+        for id, offer in step.offers.items():
             transfer = self._offers[id] = _Transfer()
-            count = parts(len(self._layers), max(layer.pieces(len(blocks[layer.group])) for layer in self._layers))
-            metadata = []
-            for first in range(0, len(self._layers), count):
-                memory = [layer.part(blocks[layer.group]) for layer in self._layers[first:first + count]]
-                operation = transfer.add(self.worker, "readable", memory, ttl_ms=self._ttl_ms,
-                                         renew_max_ms=self._renew_max_ms)
-                if not operation:
-                    log.warning("Ferry: the KV of request %s is not offered: %s", id, transfer.error)
-                    break
-                metadata.append(operation.metadata)
-            self._new.setdefault(number, {})[self._rank] = metadata if not transfer.error else []
+            metadata = self._offer(transfer, offer)
+            if transfer.error:
+                log.warning("Ferry: the KV of request %s is not offered: %s", id, transfer.error)
+            self._new.setdefault(offer.number, {})[self._rank] = metadata if not transfer.error else []
         for id in step.drops & self._offers.keys():
             self._offers[id].cancel()
+
+    def _offer(self, transfer: _Transfer, offer: Offer) -> list[str]:
+        """The metadata of its operations, each of so many layers as one may have pieces of."""
+        blocks = offer.blocks
+        count = parts(len(self._layers), max(layer.pieces(len(blocks[layer.group])) for layer in self._layers))
+        firsts = range(0, len(self._layers), count)
+        metadata = []
+        for number, first in enumerate(firsts):
+            place = self._seals.take()
+            place[:] = seal(offer.subject, self._rank, self._tp, number, len(firsts))
+            operation = transfer.add(self.worker, "readable", place, cache.memory(self._layers[first:first + count], blocks),
+                                     layout="stream", ttl_ms=self._ttl_ms, renew_max_ms=self._renew_max_ms)
+            if not operation:
+                break
+            metadata.append(operation.metadata)
+        return metadata
 
     @staticmethod
     def _wait_for_device() -> None:
@@ -169,8 +231,10 @@ class Rank:
     def revoke(self, step: Step) -> None:
         """Before a step writes blocks that vLLM has taken from these requests."""
         for id in step.revoked & self._offers.keys():
-            for operation in self._offers.pop(id).operations:
+            transfer = self._offers.pop(id)
+            for operation in transfer.operations:
                 operation.close()
+            self._forget(transfer)
             log.info("Ferry: the offer of request %s ended, because vLLM preempted it", id)
 
     def offered(self) -> Offered | None:
@@ -188,17 +252,22 @@ class Rank:
                 self._loads[id].cancel()  # aborted: vLLM waits until nothing writes its blocks
         for id, transfer in list(self._offers.items()):
             if transfer.quiet() and transfer.request_finished:
-                del self._offers[id]
+                self._forget(self._offers.pop(id))
                 got.finished_sending.add(id)
                 self._note_offer(id, transfer)
         for id, transfer in list(self._loads.items()):
             if transfer.quiet():
-                del self._loads[id]
+                self._forget(self._loads.pop(id))
                 got.finished_recving.add(id)
                 if transfer.error is not None:
                     got.failed_recving.add(id)
                 self._note_load(id, transfer)
         return got
+
+    def _forget(self, transfer: _Transfer) -> None:
+        """It is quiet: its places are free for others."""
+        for place in transfer.places:
+            self._seals.give(place)
 
     def _note_offer(self, id: str, transfer: _Transfer) -> None:
         error = transfer.error

@@ -23,11 +23,30 @@ TTL_MS = 30_000  # of an offer; a decode keeps those of requests that wait there
 
 
 @dataclass
+class Offer:
+    """One request's blocks to read from."""
+
+    number: int  # unlike the request's id, not that of an offer before a preemption
+    blocks: list[list[int]]  # of each group
+    subject: str  # for the seals
+
+
+@dataclass
+class Run:
+    """Of the blocks of one group that a prefill has offered, those that are missing here: one after the other."""
+
+    offered: int  # number of blocks
+    first: int
+    blocks: list[int]  # where they go
+
+
+@dataclass
 class Load:
-    """One request's blocks to read into, of each group from the first that the prefill has offered."""
+    """One request's blocks to read into."""
 
     ranks: list[list[str]]  # metadata of each rank's offers
-    blocks: list[list[int]]  # 0, the block that vLLM keeps for nothing, where the KV is here already
+    runs: list[Run]  # of each group
+    subject: str = ""  # for the seals
     refusal: Union[str, None] = None  # why there is nothing to read
 
 
@@ -35,7 +54,7 @@ class Load:
 class Step(KVConnectorMetadata):
     """From the scheduler to the ranks, with each step."""
 
-    offers: dict[str, tuple[int, list[list[int]]]] = field(default_factory=dict)  # number and blocks of each group
+    offers: dict[str, Offer] = field(default_factory=dict)
     loads: dict[str, Load] = field(default_factory=dict)
     drops: set[str] = field(default_factory=set)  # nobody will be told of these offers, or their requests were aborted
     declined: list[str] = field(default_factory=list)  # metadata of offers that will not be read
@@ -57,7 +76,7 @@ class Offered(KVConnectorWorkerMetadata):
 
 @dataclass
 class _Offer:
-    number: int  # unlike the request's id, not that of an offer before a preemption
+    number: int
     tokens: int
     digest: str
     metadata: dict[int, list[str]] | None = None  # once the ranks have told it
@@ -127,9 +146,9 @@ class Scheduler:
         elif isinstance(found, Handover):
             self._next.loads[id] = Load(found.ranks, [
                 self._to_read(group, ids, found.tokens, found.tokens - external)
-                for group, ids in zip(self._groups, blocks.get_block_ids())])
+                for group, ids in zip(self._groups, blocks.get_block_ids())], found.subject)
         elif isinstance(found, str) and external > 0:
-            self._next.loads[id] = Load([], [], found)
+            self._next.loads[id] = Load([], [], refusal=found)
         if (request.kv_transfer_params or {}).get("do_remote_decode"):
             self._prefill(request)
 
@@ -148,10 +167,13 @@ class Scheduler:
                 step.renewed += [(metadata, found.ttl_ms) for metadata in found.metadata()]
 
     @staticmethod
-    def _to_read(group: cache.Group, ids: list[int], tokens: int, computed: int) -> list[int]:
-        """An offer is read as a whole: what is cached here goes to block 0, and what lies before a window is block 0."""
-        cached = computed // group.block_size
-        return [ids[i] if i >= cached else 0 for i in range(group.first(tokens), group.count(tokens))]
+    def _to_read(group: cache.Group, ids: list[int], tokens: int, computed: int) -> Run:
+        """What is cached here is not read again; what lies before a window has block 0, which vLLM keeps for nothing."""
+        offered, end = group.first(tokens), group.count(tokens)
+        first = max(offered, computed // group.block_size)
+        while first < end and not ids[first]:
+            first += 1
+        return Run(end - offered, first - offered, ids[first:end])
 
     # ---- prefill ----
 
@@ -178,8 +200,9 @@ class Scheduler:
                 del self._prefills[id]
                 tokens = request.num_prompt_tokens
                 offer = self._offers[id] = _Offer(next(self._numbers), tokens, digest)
-                step.offers[id] = offer.number, [ids[group.first(tokens):group.count(tokens)] for group, ids in
-                                                 zip(self._groups, self._manager.get_block_ids(id))]
+                blocks = [ids[group.first(tokens):group.count(tokens)]
+                          for group, ids in zip(self._groups, self._manager.get_block_ids(id))]
+                step.offers[id] = Offer(offer.number, blocks, handover.subject(self._description, tokens, digest))
         return step
 
     def finished(self, request: Any) -> tuple[bool, dict[str, Any] | None]:
