@@ -216,11 +216,11 @@ class TestWaiting(Case):
         prefill.until("sent", "p")
 
     def test_a_request_that_waits_keeps_its_offer(self):
-        prefill, decode = self.engine(extra={"ttl_ms": 600}), self.engine()
+        prefill, decode = self.engine(extra={"ttl_ms": 1500}), self.engine()
         params = prefill.prefill("p", PROMPT)
         operation = prefill.ranks[0]._rank._offers["p"].operations[0]
         request = decode.add("d", PROMPT, params)
-        for _ in range(30):  # 1.5 s, more than twice the time of the offer
+        for _ in range(70):  # 3.5 s, more than twice the time of the offer
             with contextlib.suppress(TimeoutError, FerryError):
                 operation.wait(0.05)
             decode.end(*decode.step())
@@ -437,15 +437,15 @@ class TestLoading(Case):
 
 class TestMetrics(Case):
     def test_reads_and_offers_are_counted(self):
-        prefill, decode = self.engine(extra={"ttl_ms": 50}), self.engine()
+        prefill, unread, decode = self.engine(), self.engine(extra={"ttl_ms": 50}), self.engine()
         params = prefill.prefill("p", PROMPT)
         decode.decode("d", PROMPT, params)
         prefill.until("sent", "p")
-        prefill.prefill("q", OTHER)
+        unread.prefill("q", OTHER)
         with self.assertLogs("vllm.ferry", "WARNING"):
-            prefill.until("sent", "q")
+            unread.until("sent", "q")
             decode.decode("e", PROMPT, params)
-        sent = prefill.ranks[0].get_kv_connector_stats()
+        sent = prefill.ranks[0].get_kv_connector_stats().aggregate(unread.ranks[0].get_kv_connector_stats())
         read = decode.ranks[0].get_kv_connector_stats()
         self.assertIsNone(decode.ranks[0].get_kv_connector_stats())
         both = FerryConnector.build_kv_connector_stats(copy.deepcopy(sent.data)).aggregate(read)
