@@ -206,6 +206,15 @@ class TestWaiting(Case):
         prefill.until("sent", "p")
         self.assertEqual(prefill.ranks[0].get_kv_connector_stats().data["declined_offers"], [1])
 
+    def test_a_request_that_vllm_rejects_declines_its_offer(self):
+        """It then sends the parameters with a prompt of one token, and aborts that at once."""
+        prefill, decode = self.engine(), self.engine()
+        decode.add("d", [0], prefill.prefill("p", PROMPT))
+        decode.finish("d", vllm.Status.FINISHED_ABORTED)
+        decode.end(*decode.step())
+        prefill.until("sent", "p")
+        self.assertEqual(prefill.ranks[0].get_kv_connector_stats().data["declined_offers"], [1])
+
     def test_a_request_that_loads_nothing_declines_its_offer(self):
         """vLLM may take none of the tokens that were matched, as for logprobs of the prompt."""
         prefill, decode = self.engine(), self.engine()

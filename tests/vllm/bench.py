@@ -10,10 +10,10 @@ LENGTHS = (1000, 4000)
 IDLE_S = 10
 PAIRS = (
     ("FerryConnector, memory of Ferry", {}),
+    ("NixlConnector", {"connector": "NixlConnector"}),
     ("FerryConnector, memory of vLLM", {"extra": {"ferry_memory": False}}),
     # Two hosts in small: each byte by UCX over TCP.
     ("FerryConnector, TCP", {"env": {"FERRY_LOCAL": "off", "FERRY_DATA_LISTEN": "127.0.0.1:0"}}),
-    ("NixlConnector", {"connector": "NixlConnector"}),
 )
 
 

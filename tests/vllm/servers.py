@@ -80,7 +80,7 @@ class Server:
                 "kv_connector": connector, "kv_role": role, "kv_load_failure_policy": policy,
                 "kv_connector_extra_config": extra or {}})]
         self.command = command
-        self.env = environment(FERRY_LOCAL=bench.local, VLLM_NIXL_SIDE_CHANNEL_PORT=str(free_port()), **(env or {}))
+        self.env = environment(**{"FERRY_LOCAL": bench.local, "VLLM_NIXL_SIDE_CHANNEL_PORT": str(free_port()), **(env or {})})
         self.begin()
 
     def begin(self):

@@ -27,7 +27,12 @@ _METADATA_KEYS = {"descriptors", "nixl_metadata", "notification_key", "operation
 
 
 class Refused(Exception):
-    """Parameters that are not believed. The text is a sentence for an operator's log."""
+    """Parameters that are not believed. The text is a sentence for an operator's log.
+
+    metadata are those of offers that the request could decline all the same, because it has their keys.
+    """
+
+    metadata: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -39,8 +44,9 @@ class Handover:
     ranks: list[list[str]]  # of each rank, the metadata of its offers, each of several layers
     subject: str = ""  # what the seals of the offers must be of
 
-    def metadata(self) -> list[str]:
-        return [one for parts in self.ranks for one in parts]
+    @property
+    def metadata(self) -> tuple[str, ...]:
+        return tuple(text for parts in self.ranks for text in parts)
 
 
 def read_key(path: str | None) -> bytes | None:
@@ -148,6 +154,14 @@ def parse(params: dict[str, Any], request: Any, cache: dict[str, Any], key: byte
             expected = ""
         if not isinstance(given, str) or not hmac.compare_digest(given.encode(errors="replace"), expected.encode()):
             raise Refused("no prefill with this key_file has signed them")
+    try:
+        return _check_subject(ferry, request, cache)
+    except Refused as refused:
+        refused.metadata = tuple(text for parts in ferry["ranks"] for text in parts)
+        raise
+
+
+def _check_subject(ferry: dict[str, Any], request: Any, cache: dict[str, Any]) -> Handover:
     _check_cache(ferry.get("cache"), cache)
     tokens = ferry.get("tokens")
     if type(tokens) is not int or not 0 < tokens <= request.num_prompt_tokens:

@@ -98,7 +98,7 @@ class Scheduler:
         self._manager: Any = None
         self._prefills: dict[str, tuple[Any, str]] = {}  # requests to be offered, and the digests of their prompts
         self._offers: dict[str, _Offer] = {}
-        self._arrived: dict[str, Handover | str] = {}  # or why there is none; until the request has blocks
+        self._arrived: dict[str, Handover | Refused] = {}  # until the request has blocks
         self._renew_at: dict[str, float] = {}  # of those that wait
         self._ttl_ms = int(transfer.get_from_extra_config("ttl_ms", TTL_MS))
         self._numbers = itertools.count()
@@ -127,8 +127,7 @@ class Scheduler:
             self._arrived[id] = found
             self._renew_at[id] = time.monotonic() + found.ttl_ms / 3000
         except Refused as refusal:
-            log.warning("Ferry: the kv_transfer_params of request %s are refused: %s", id, refusal)
-            self._arrived[id] = str(refusal)
+            self._arrived[id] = refusal
 
     def matched(self, request: Any, computed: int) -> tuple[int, bool]:
         """How many tokens beyond the computed ones will be loaded. Of a refused handover all, which then fails."""
@@ -142,17 +141,19 @@ class Scheduler:
         id = request.request_id
         found = self._leave(id)
         if isinstance(found, Handover) and external <= 0:
-            self._next.declined += found.metadata()
+            self._next.declined += found.metadata
         elif isinstance(found, Handover):
             self._next.loads[id] = Load(found.ranks, [
                 self._to_read(group, ids, found.tokens, found.tokens - external)
                 for group, ids in zip(self._groups, blocks.get_block_ids())], found.subject)
-        elif isinstance(found, str) and external > 0:
-            self._next.loads[id] = Load([], [], refusal=found)
+        elif isinstance(found, Refused):
+            log.warning("Ferry: the kv_transfer_params of request %s are refused: %s", id, found)
+            if external > 0:
+                self._next.loads[id] = Load([], [], refusal=str(found))
         if (request.kv_transfer_params or {}).get("do_remote_decode"):
             self._prefill(request)
 
-    def _leave(self, id: str) -> Handover | str | None:
+    def _leave(self, id: str) -> Handover | Refused | None:
         """The request waits no longer."""
         self._renew_at.pop(id, None)
         return self._arrived.pop(id, None)
@@ -164,7 +165,7 @@ class Scheduler:
             found = self._arrived[id]
             if now >= due and isinstance(found, Handover):
                 self._renew_at[id] = now + found.ttl_ms / 3000
-                step.renewed += [(metadata, found.ttl_ms) for metadata in found.metadata()]
+                step.renewed += [(metadata, found.ttl_ms) for metadata in found.metadata]
 
     @staticmethod
     def _to_read(group: cache.Group, ids: list[int], tokens: int, computed: int) -> Run:
@@ -210,8 +211,10 @@ class Scheduler:
         id = request.request_id
         self._prefills.pop(id, None)
         found = self._leave(id)
-        if isinstance(found, Handover):
-            self._next.declined += found.metadata()  # aborted before it had blocks
+        if found is not None:
+            # Aborted before it had blocks. vLLM also sends parameters of a request that its API has rejected, or whose
+            # client has left, with a prompt that is none, for the connector to release what the prefill holds.
+            self._next.declined += found.metadata
         offer = self._offers.get(id)
         if offer is None:
             return False, None
