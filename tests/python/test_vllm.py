@@ -255,6 +255,26 @@ class TestWaiting(Case):
 
 
 class TestBelief(Case):
+    def test_vllm_that_wants_another_number_of_tokens(self):
+        """Which blocks those would be is not known."""
+        prefill, decode = self.engine(), self.engine()
+        request = decode.add("d", PROMPT, prefill.prefill("p", PROMPT))
+        external, _ = decode.scheduler.get_num_new_matched_tokens(request, 32)
+        decode.allocate("d", len(PROMPT), 32)
+        with self.assertLogs("vllm.ferry", "WARNING") as logs:
+            decode.scheduler.update_state_after_alloc(request, vllm.Blocks(decode.held["d"]), external - 16)
+            self.assertFalse(decode.until("loaded", "d"))
+        self.assertIn("vLLM wants 27 of their 75 tokens, and has 32", logs.output[0])
+
+    def test_no_room_for_a_seal(self):
+        prefill, decode = self.engine(), self.engine()
+        for engine in (prefill, decode):
+            engine.ranks[0]._rank._seals.take = unittest.mock.Mock(side_effect=FerryError("limit-reached", "no room"))
+        params = self.engine().prefill("p", PROMPT)
+        self.assert_refused(decode, params, "no room")
+        with self.assertLogs("vllm.ferry", "WARNING"):
+            self.assertFalse(prefill.prefill("p", PROMPT)["do_remote_prefill"])
+
     def test_forged_parameters(self):
         prefill, decode = self.engine(), self.engine()
         params = prefill.prefill("p", PROMPT)

@@ -57,11 +57,16 @@ class _Transfer:
         self.error: Exception | None = None
         self.request_finished = False
 
-    def add(self, worker: Worker, kind: str, place: memoryview, memory: list[Any], **fields: Any) -> Any:
-        """The seal's place and the memory. None when it cannot begin: the transfer has failed, and the rest is cancelled."""
-        self.places.append(place)
+    def add(self, worker: Worker, seals: _Seals, content: bytes, kind: str, memory: list[Any], **fields: Any) -> Any:
+        """An operation that has a seal, and then the memory. content: of a readable the seal, of a read what it must be.
+        None when it cannot begin: the transfer has failed, and the rest is cancelled."""
         try:
-            self.operations.append(worker.create(kind, [place, *memory], **fields))
+            self.places.append(seals.take())
+            if kind == "readable":
+                self.places[-1][:] = content
+            else:
+                self.expected.append(content)
+            self.operations.append(worker.create(kind, [self.places[-1], *memory], **fields))
             return self.operations[-1]
         except (FerryError, OSError, ValueError) as error:
             self.fail(error)
@@ -86,7 +91,7 @@ class _Transfer:
                     operation.result()
                 except (OperationFailed, OSError) as error:
                     self.fail(error)
-        if quiet and self.error is None and self.expected != [bytes(place) for place in self.places[:len(self.expected)]]:
+        if quiet and self.error is None and any(place != seal for place, seal in zip(self.places, self.expected)):
             self.error = FerryError("refused", "the offer is that of another prompt, cache or rank: its parameters were "
                                     "edited")
         return quiet
@@ -175,8 +180,8 @@ class Rank:
                 if not memory:
                     self._decline(metadata)
                     continue
-                transfer.expected.append(seal(load.subject, rank, ranks, number, len(offers)))
-                if not transfer.add(self.worker, "read", self._seals.take(), memory, remote=metadata,
+                expected = seal(load.subject, rank, ranks, number, len(offers))
+                if not transfer.add(self.worker, self._seals, expected, "read", memory, remote=metadata,
                                     timeout_ms=self._timeout_ms, parts=missing(layers, load.runs, of)):
                     return
 
@@ -213,10 +218,10 @@ class Rank:
         firsts = range(0, len(self._layers), count)
         metadata = []
         for number, first in enumerate(firsts):
-            place = self._seals.take()
-            place[:] = seal(offer.subject, self._rank, self._tp, number, len(firsts))
-            operation = transfer.add(self.worker, "readable", place, cache.memory(self._layers[first:first + count], blocks),
-                                     layout="stream", ttl_ms=self._ttl_ms, renew_max_ms=self._renew_max_ms)
+            content = seal(offer.subject, self._rank, self._tp, number, len(firsts))
+            memory = cache.memory(self._layers[first:first + count], blocks)
+            operation = transfer.add(self.worker, self._seals, content, "readable", memory, layout="stream",
+                                     ttl_ms=self._ttl_ms, renew_max_ms=self._renew_max_ms)
             if not operation:
                 break
             metadata.append(operation.metadata)

@@ -100,6 +100,7 @@ class Scheduler:
         self._offers: dict[str, _Offer] = {}
         self._arrived: dict[str, Handover | Refused] = {}  # until the request has blocks
         self._renew_at: dict[str, float] = {}  # of those that wait
+        self._computed: dict[str, int] = {}  # tokens that vLLM had when it asked last
         self._ttl_ms = int(transfer.get_from_extra_config("ttl_ms", TTL_MS))
         self._numbers = itertools.count()
         self._next = Step()
@@ -134,17 +135,21 @@ class Scheduler:
         found = self._arrived.get(request.request_id)
         if found is None:
             return 0, False
+        self._computed[request.request_id] = computed
         tokens = found.tokens if isinstance(found, Handover) else request.num_prompt_tokens
         return (tokens - computed, True) if tokens > computed else (0, False)
 
     def allocated(self, request: Any, blocks: Any, external: int) -> None:
         id = request.request_id
+        computed = self._computed.get(id, 0)
         found = self._leave(id)
+        if isinstance(found, Handover) and external > 0 and external != found.tokens - computed:
+            found = Refused(f"vLLM wants {external} of their {found.tokens} tokens, and has {computed}")
         if isinstance(found, Handover) and external <= 0:
             self._next.declined += found.metadata
         elif isinstance(found, Handover):
             self._next.loads[id] = Load(found.ranks, [
-                self._to_read(group, ids, found.tokens, found.tokens - external)
+                self._to_read(group, ids, found.tokens, computed)
                 for group, ids in zip(self._groups, blocks.get_block_ids())], found.subject)
         elif isinstance(found, Refused):
             log.warning("Ferry: the kv_transfer_params of request %s are refused: %s", id, found)
@@ -156,6 +161,7 @@ class Scheduler:
     def _leave(self, id: str) -> Handover | Refused | None:
         """The request waits no longer."""
         self._renew_at.pop(id, None)
+        self._computed.pop(id, None)
         return self._arrived.pop(id, None)
 
     def _renew(self, step: Step) -> None:
