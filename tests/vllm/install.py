@@ -52,7 +52,7 @@ def _install_vllm(venv):
         (wheel,) = (os.path.join(folder, name) for name in os.listdir(folder))
         wanted = os.path.join(folder, "requirements.txt")
         with open(wanted, "w", encoding="utf-8") as file:
-            file.write(_run([python, "-c", REQUIREMENTS, wheel]) + f"torch=={TORCH}\nnixl-cu12=={NIXL}\n")
+            file.write(_run([python, "-c", REQUIREMENTS, wheel]) + f"torch=={TORCH}\nnixl-cu13=={NIXL}\n")
         _run([*pip, "install", "-q", "--prefer-binary", "-r", wanted])
         _run([*pip, "install", "-q", "--no-deps", wheel, f"nixl=={NIXL}"])
     # vLLM looks itself up by the name of its build for GPUs.
