@@ -464,6 +464,11 @@ class TestLoading(Case):
         self.assertEqual(list(table.KV_CONNECTOR_PROTOCOLS), ["FerryConnector"])
 
 
+    def test_options_of_the_worker(self):
+        engine = self.engine(extra={"worker": {"name": "prefill-0"}})
+        self.assertEqual(engine.ranks[0]._rank.worker.name, "prefill-0")
+
+
 class TestMetrics(Case):
     def test_reads_and_offers_are_counted(self):
         prefill, unread, decode = self.engine(), self.engine(extra={"ttl_ms": 50}), self.engine()
