@@ -15,8 +15,10 @@ from ..worker import block_numbers
 from .api import log
 
 # Kinds of KV cache whose blocks are the KV of their tokens and nothing else, by the exact class: a subclass may keep more.
-_WHOLE = ("FullAttentionSpec", "MLAAttentionSpec")
+_WHOLE = "FullAttentionSpec"
+_MLA = "MLAAttentionSpec"
 _WINDOW = "SlidingWindowSpec"
+_UNTRIED = (_MLA, _WINDOW)
 
 
 def _kind(spec: Any) -> str:
@@ -38,7 +40,14 @@ def check_supported(config: Any, cache: Any) -> None:
                                   "after its answer. Leave out --speculative-config")
     for group in cache.kv_cache_groups:
         kind = _kind(group.kv_cache_spec)
-        if kind not in (*_WHOLE, _WINDOW):
+        if kind in _UNTRIED and config.kv_transfer_config.get_from_extra_config("untested_caches", False):
+            log.warning("Ferry: layer %s has a %s, with which vLLM's text has not been shown to be right", group.layer_names[0],
+                        kind)
+        elif kind in _UNTRIED:
+            raise NotImplementedError(f"FerryConnector has not been shown to hand over a {kind} rightly, which layer "
+                                      f"{group.layer_names[0]} has. To try it, set \"untested_caches\":true in "
+                                      "kv_connector_extra_config")
+        elif kind != _WHOLE:
             raise NotImplementedError(f"FerryConnector does not support the KV cache of this model: layer "
                                       f"{group.layer_names[0]} keeps its state as {kind}")
 
@@ -72,7 +81,7 @@ def unreadable(config: Any, cache: Any, prefill: int) -> str | None:
         return None
     sizes = f"the prefill has a tensor parallel size of {prefill}, and the decode of {decode}"
     heads = config.model_config.get_total_num_kv_heads()
-    if any(_kind(group.kv_cache_spec) == "MLAAttentionSpec" for group in cache.kv_cache_groups):
+    if any(_kind(group.kv_cache_spec) == _MLA for group in cache.kv_cache_groups):
         return f"{sizes}: with MLA they must be equal"
     if prefill % decode:
         return f"{sizes}: the prefill's must be equal, or a multiple"
