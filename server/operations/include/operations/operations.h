@@ -269,7 +269,7 @@ struct operation_view {
         uint64_t bytes_prefix; /* of a failed read: bytes in place from the first one on */
         uint32_t uses;         /* 0 = not asked for */
         uint64_t uses_done;
-        uint32_t uses_declined; /* of several uses */
+        uint32_t uses_declined;         /* of several uses */
         const char *label, *request_id; /* borrowed from the operation; "" = none */
         struct operation_peer peer;     /* with several uses, the latest */
         uint64_t ttl_ms, timeout_ms, renew_max_ms;
