@@ -115,6 +115,20 @@ WITH_STORE(the_last_decline_ends_it)
         assert_int_equal(region_in_use(f->region), 0);
 }
 
+WITH_STORE(a_decline_ends_no_offer_that_stands)
+{
+        struct operation *operation = make_readers(f, OPERATION_USES_UNLIMITED, 0);
+        struct engine_claim granted;
+
+        for (uint64_t i = 1; i <= 3; i++)
+                assert_declines(f, operation, i, 0, FERRY_INITIALIZED);
+        assert_int_equal(look(f, operation).uses_declined, 3);
+        assert_int_equal(claim(f, operation, &granted), 0);
+        end_claim(f, &granted, 0);
+        assert_int_equal(look(f, operation).uses_done, 1);
+        assert_false(ferry_status_is_terminal(look(f, operation).status));
+}
+
 WITH_STORE(many_declines_are_told_apart)
 {
         enum { USES = 100 };
