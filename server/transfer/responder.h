@@ -46,6 +46,7 @@ struct responder {
         uint64_t reported;    /* the most that progress was reported, perhaps of bytes that did not count in the end */
         uint32_t part_seq;    /* of the WRITE whose parts [part_start, part_end) are in place */
         uint64_t part_start, part_end; /* part_end 0 = none */
+        uint64_t part_place;           /* where the byte after them belongs in the stream of the offer */
         unsigned in_flight;            /* sends and receives whose memory a transport may touch */
         unsigned n_receives;           /* WRITEs whose bytes a transport fetches, or will */
         uint64_t sending;              /* bytes of its sends, a part of peer->served */

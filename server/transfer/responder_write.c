@@ -5,12 +5,13 @@
 /* A WRITE is in place. Returns the start of the contiguous parts of its chunk that end with it. */
 static uint64_t follow_parts(struct responder *r, const struct wire_header *write)
 {
-        bool follows = r->part_end == write->offset && r->part_seq == write->seq;
+        bool follows = r->part_end == write->offset && r->part_place == write->place && r->part_seq == write->seq;
         uint64_t start = follows ? r->part_start : write->offset;
 
         r->part_seq = write->seq;
         r->part_start = start;
         r->part_end = write->flags & WIRE_MORE ? write->offset + write->length : 0;
+        r->part_place = write->place + write->length;
         return start;
 }
 
@@ -27,6 +28,7 @@ static void stored(struct responder *r, const struct wire_header *write, uint64_
         ack.seq = write->seq;
         ack.offset = follow_parts(r, write);
         ack.length = write->offset + write->length - ack.offset;
+        ack.place = write->place + write->length - ack.length;
         if ((write->flags & WIRE_VERIFY) && checksum != write->checksum)
                 responder_fail(r, FERRY_E_CHECKSUM_MISMATCH, FERRY_E_CHECKSUM_MISMATCH,
                                "the chunk that arrived differs");

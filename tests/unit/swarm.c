@@ -351,7 +351,9 @@ static void flight_check(const struct flight *f)
         if (f->ended[side])
                 assert_int_equal(area_digest(f->area[side], AREA), f->digest);
         check_gaps(f, ACTIVE);
-        check_gaps(f, PASSIVE);
+        /* A forged WRITE may name other bytes of the offer than the transfer's parts; its ACK tells. */
+        if (!f->parts || f->direction == ENGINE_READ || f->swarm->rules->agreement != AGREE_NEVER)
+                check_gaps(f, PASSIVE);
         if (f->ended[side] && f->error[side] == 0 && (f->verify || !rules->bytes_differ))
                 check_bytes(f);
         check_agreement(f);
