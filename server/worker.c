@@ -50,7 +50,7 @@ static struct ferry_worker *worker_allocate(void)
         worker->generation = fork_generation();
         worker->epoch = random_id();
         pthread_mutex_init(&worker->lock, NULL);
-        pthread_cond_init(&worker->drained, NULL);
+        condition_init(&worker->drained);
         pthread_mutex_lock(&living_lock);
         DL_APPEND(living, worker);
         pthread_mutex_unlock(&living_lock);

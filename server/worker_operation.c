@@ -274,7 +274,7 @@ static void blocked_init(struct blocked *blocked)
 {
         *blocked = (struct blocked){ .waiter = { .wake = wake_blocked, .quiet = true } };
         (void)pthread_mutex_init(&blocked->lock, NULL);
-        (void)pthread_cond_init(&blocked->woken_up, NULL);
+        condition_init(&blocked->woken_up);
 }
 
 /* false: timeout. timeout_ms -1 = no limit. */

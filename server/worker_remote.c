@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <ferry/error.h>
 #include <ferry/json.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "base/util.h"
 #include "peers/peers.h"
 #include "worker_data_plane.h"
@@ -68,7 +68,6 @@ static void end_with(struct calling *calling, int error, const char *detail)
 static struct calling *calling_new(struct ferry_worker *worker)
 {
         struct calling *calling = calloc(1, sizeof(*calling));
-        pthread_condattr_t attributes;
 
         if (!calling)
                 return NULL;
@@ -77,10 +76,7 @@ static struct calling *calling_new(struct ferry_worker *worker)
         calling->spec.connected = on_over;
         atomic_init(&calling->references, 2);
         (void)pthread_mutex_init(&calling->lock, NULL);
-        (void)pthread_condattr_init(&attributes);
-        (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-        (void)pthread_cond_init(&calling->over_changed, &attributes);
-        (void)pthread_condattr_destroy(&attributes);
+        condition_init(&calling->over_changed);
         return calling;
 }
 
@@ -108,22 +104,17 @@ static int begin(struct calling *calling)
 /* Waits, and gives the caller's reference back. */
 static int finish(struct calling *calling, int timeout_ms, uint64_t *ret_left_ms)
 {
-        const uint64_t until_us = clock_now_us() + (uint64_t)(timeout_ms < 0 ? 0 : timeout_ms) * 1000;
-        const struct timespec until = { .tv_sec = (time_t)(until_us / 1000000),
-                                        .tv_nsec = (long)(until_us % 1000000) * 1000 };
+        const uint64_t deadline_us = timeout_ms < 0 ? UINT64_MAX : clock_now_us() + (uint64_t)timeout_ms * 1000;
         int r = 0;
 
         (void)pthread_mutex_lock(&calling->lock);
-        while (!calling->over && r == 0)
-                r = timeout_ms < 0 ? pthread_cond_wait(&calling->over_changed, &calling->lock)
-                                   : pthread_cond_timedwait(&calling->over_changed, &calling->lock, &until);
+        while (!calling->over && condition_wait(&calling->over_changed, &calling->lock, deadline_us))
+                ;
         if (!calling->over)
                 r = worker_fail(-ETIMEDOUT, "The peer has not answered within %d ms", timeout_ms);
         else if (calling->answer.error)
                 r = worker_fail(calling->answer.error, *calling->answer.detail ? "%s" : NULL, calling->answer.detail);
-        else
-                r = 0;
-        if (r == 0 && ret_left_ms)
+        else if (ret_left_ms)
                 *ret_left_ms = calling->answer.left_ms;
         (void)pthread_mutex_unlock(&calling->lock);
         calling_unref(calling);

@@ -25,6 +25,16 @@ int thread_new(const char *name, void *(*run)(void *context), void *context, pth
         return 0;
 }
 
+void condition_init(pthread_cond_t *condition)
+{
+        pthread_condattr_t attributes;
+
+        (void)pthread_condattr_init(&attributes);
+        (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+        (void)pthread_cond_init(condition, &attributes);
+        (void)pthread_condattr_destroy(&attributes);
+}
+
 bool condition_wait(pthread_cond_t *condition, pthread_mutex_t *lock, uint64_t deadline_us)
 {
         const struct timespec until = { .tv_sec = (time_t)(deadline_us / 1000000),
@@ -32,5 +42,5 @@ bool condition_wait(pthread_cond_t *condition, pthread_mutex_t *lock, uint64_t d
 
         if (deadline_us == UINT64_MAX)
                 return pthread_cond_wait(condition, lock) == 0;
-        return pthread_cond_clockwait(condition, lock, CLOCK_MONOTONIC, &until) != ETIMEDOUT;
+        return pthread_cond_timedwait(condition, lock, &until) != ETIMEDOUT;
 }

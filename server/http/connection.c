@@ -14,10 +14,10 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/metrics.h"
+#include "base/thread.h"
 #include "base/util.h"
 #include "event_readers.h"
 #include "gate.h"
@@ -33,12 +33,7 @@ enum { CLOCK_ERROR_US = 20000 /* of times in struct tcp_info, which count in tic
 
 void life_init(struct http_life *life)
 {
-        pthread_condattr_t attributes;
-
-        (void)pthread_condattr_init(&attributes);
-        (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-        (void)pthread_cond_init(&life->changed, &attributes);
-        (void)pthread_condattr_destroy(&attributes);
+        condition_init(&life->changed);
         (void)pthread_mutex_init(&life->lock, NULL);
 }
 
@@ -81,13 +76,11 @@ static void life_release(struct http_life *life)
 
 void life_quiet(struct http_life *life, uint64_t limit_us)
 {
-        uint64_t deadline = clock_now_us() + limit_us;
-        struct timespec until = { .tv_sec = (time_t)(deadline / 1000000),
-                                  .tv_nsec = (long)(deadline % 1000000) * 1000 };
+        const uint64_t deadline_us = clock_now_us() + limit_us;
 
         atomic_store(&life->ending, true);
         pthread_mutex_lock(&life->lock);
-        while (atomic_load(&life->n_active) && pthread_cond_timedwait(&life->changed, &life->lock, &until) != ETIMEDOUT)
+        while (atomic_load(&life->n_active) && condition_wait(&life->changed, &life->lock, deadline_us))
                 ;
         pthread_mutex_unlock(&life->lock);
 }

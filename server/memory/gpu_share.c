@@ -36,7 +36,7 @@ struct gpu_export {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;       /* guards exports; never held over driver calls */
 static pthread_mutex_t opens_lock = PTHREAD_MUTEX_INITIALIZER; /* guards gpu_memory.opens; nor this one */
-static pthread_cond_t closed = PTHREAD_COND_INITIALIZER;       /* the last open has gone */
+static pthread_cond_t closed;                                  /* the last open has gone; lock_opens makes it */
 static struct gpu_export *exports;
 static struct {
         pthread_mutex_t lock; /* guards list; held over driver calls, which may wait for the device */
@@ -80,16 +80,29 @@ int gpu_share(const struct space *space, struct gpu_share *ret_share)
         return 0;
 }
 
+static void make_closed(void)
+{
+        condition_init(&closed);
+}
+
+static void lock_opens(void)
+{
+        static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+        (void)pthread_once(&once, make_closed);
+        (void)pthread_mutex_lock(&opens_lock);
+}
+
 void gpu_note_opened(const struct space *space)
 {
-        (void)pthread_mutex_lock(&opens_lock);
+        lock_opens();
         gpu_memory_of(space)->opens++;
         (void)pthread_mutex_unlock(&opens_lock);
 }
 
 void gpu_note_closed(const struct space *space)
 {
-        (void)pthread_mutex_lock(&opens_lock);
+        lock_opens();
         if (--gpu_memory_of(space)->opens == 0)
                 (void)pthread_cond_broadcast(&closed);
         (void)pthread_mutex_unlock(&opens_lock);
@@ -100,7 +113,7 @@ bool gpu_await_closed(const struct space *space, unsigned ms)
         const uint64_t deadline_us = clock_now_us() + ms * UINT64_C(1000);
         bool is_closed;
 
-        (void)pthread_mutex_lock(&opens_lock);
+        lock_opens();
         while (gpu_memory_of(space)->opens > 0 && condition_wait(&closed, &opens_lock, deadline_us))
                 ;
         is_closed = gpu_memory_of(space)->opens == 0;

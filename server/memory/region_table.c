@@ -9,6 +9,7 @@
 #include <ferry/buffer.h>
 #include <ferry/error.h>
 
+#include "base/thread.h"
 #include "base/util.h"
 #include "region_internal.h"
 
@@ -50,7 +51,7 @@ int region_table_new(const struct region_config *config, struct region_table **r
         table->config = *config;
         atomic_init(&table->references, 1);
         pthread_mutex_init(&table->lock, NULL);
-        pthread_cond_init(&table->changed, NULL);
+        condition_init(&table->changed);
         table->count_gauge = metric_single(config->metrics, METRIC_GAUGE, "ferry_regions", "Regions of this worker");
         table->bytes_gauge = metric_single(config->metrics, METRIC_GAUGE, "ferry_region_bytes",
                                            "Bytes that this worker has allocated for its regions");

@@ -9,6 +9,7 @@
 #include <ferry/json_write.h>
 
 #include "base/metrics.h"
+#include "base/thread.h"
 #include "base/util.h"
 #include "registry_internal.h"
 
@@ -130,7 +131,7 @@ int registry_new(const struct registry_config *config, struct registry **ret_reg
         if (!registry)
                 return -ENOMEM;
         pthread_mutex_init(&registry->lock, NULL);
-        pthread_cond_init(&registry->changed, NULL);
+        condition_init(&registry->changed);
         r = endpoints_parse(config->url, registry->endpoints);
         if (r > 0) {
                 registry->n_endpoints = (size_t)r;

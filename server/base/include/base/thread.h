@@ -12,6 +12,9 @@
  */
 int thread_new(const char *name, void *(*run)(void *context), void *context, pthread_t *ret_thread);
 
+/* Makes a condition for condition_wait, for pthread_cond_destroy. */
+void condition_init(pthread_cond_t *condition);
+
 /* pthread_cond_wait until a deadline of CLOCK_MONOTONIC; UINT64_MAX = none. false: it has passed. */
 bool condition_wait(pthread_cond_t *condition, pthread_mutex_t *lock, uint64_t deadline_us);
 
