@@ -89,7 +89,7 @@ bool content_transfer(struct http_request *request, uint64_t *ret_transfer)
 
 /*
  * Parses Ferry-Bytes, "BYTES/SIZE": bytes that the client's transfer moves, and those of the operation as it knows
- * them; 0 = no such header. false: answered.
+ * them. Returns 0 bytes for a transfer of the whole operation, announced or not. false: answered.
  */
 static bool read_announced(struct http_request *request, uint64_t size, uint64_t *ret_announced)
 {
@@ -109,7 +109,7 @@ static bool read_announced(struct http_request *request, uint64_t size, uint64_t
                 request_problem(request, FERRY_E_SIZE_MISMATCH,
                                 "The operation has %" PRIu64 " bytes, Ferry-Bytes names %" PRIu64, size, named);
         else
-                *ret_announced = bytes;
+                *ret_announced = bytes < size ? bytes : 0;
         return !request->answered;
 }
 
@@ -277,6 +277,11 @@ bool content_open(struct http_request *request, uint64_t first, uint64_t size)
             !read_announced(request, total(request), &wanted.announced) ||
             (!content.reads && !read_digests(request, &content)))
                 return false;
+        if (wanted.announced && content.whole.asked) {
+                request_problem(request, FERRY_E_INVALID_PARAMETER,
+                                "Repr-Digest is of all bytes, and Ferry-Bytes announces a part of them");
+                return false;
+        }
         read_worker(request, &wanted);
         connection_watch_peer(connection);
         error = operation_content_open(content.store, content.operation, &wanted, &content.open);

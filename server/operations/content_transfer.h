@@ -19,15 +19,15 @@ struct content_transfer {
         char peer_name[FERRY_METADATA_NAME_SIZE]; /* "" = not known */
         struct engine_claim claim;                /* of the claim */
         struct stream stream;                     /* of memory that is pinned until over */
-        uint64_t announced;  /* bytes that its client has said it moves, perhaps parts of the stream; 0 = it has not */
+        uint64_t announced;  /* bytes that its client moves, parts of the stream; 0 = all of the stream */
         unsigned gpu;        /* as operation_content_gpu */
         unsigned references; /* the operation's list, each open range, each connection, the timer */
         unsigned n_connections;          /* over which its client can ask for more */
         unsigned copying;                /* threads that touch the memory: the transfer cannot end meanwhile */
         struct operation_content *parts; /* open ranges */
         size_t n_parts;
-        struct content_ranges moved; /* unless announced */
-        uint64_t bytes;              /* moved, if announced; those that the client repeats count again */
+        struct content_ranges moved; /* of a transfer of all bytes */
+        uint64_t bytes;              /* moved, of a transfer of parts; those that the client repeats count again */
         uint64_t reported;           /* the most that progress was reported */
         int revoke_reason;           /* the error it ends with; 0 = not revoked */
         int revoke_wire_reason;      /* the error for the client */
@@ -52,7 +52,7 @@ static inline uint64_t content_transfer_total(const struct content_transfer *tra
         return transfer->announced ? transfer->announced : transfer->operation->bytes_total;
 }
 
-/* Bytes that have moved. Announced parts may be too many to remember: their client says when it has all of them. */
+/* Bytes that have moved. Parts may be too many to remember: their client says when it has all of them. */
 static inline uint64_t content_transfer_moved(const struct content_transfer *transfer)
 {
         const uint64_t bytes = transfer->announced ? transfer->bytes : transfer->moved.total;

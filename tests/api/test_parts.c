@@ -281,6 +281,43 @@ ON_WORKER(an_announcement_that_does_not_fit_claims_nothing)
         region_drop(w, region);
 }
 
+/* A client that repeats a range has not moved another one. */
+ON_WORKER(a_transfer_of_all_bytes_is_not_complete_without_one_of_them)
+{
+        const char *region = region_make(w, 6, 0);
+        const char *id = json_text(call_json(w, 201, "POST", "/v1/operations", operation_body("writable", region, "")), "id");
+        const char *key = operation_bearer(w, id);
+        struct raw_answer answer;
+
+        for (int i = 0; i < 2; i++)
+                wire_expect(w, 204,
+                            CONTENT("PUT", id,
+                                    NAMED
+                                    "Ferry-Bytes: 6/6\r\nContent-Range: bytes 0-2/6\r\nContent-Length: 3\r\n\r\n"
+                                    "abc"));
+        answer = wire_ask(w, CONTENT("DELETE", id, NAMED "\r\n"));
+        assert_int_equal(answer.status, 200);
+        assert_non_null(strstr(answer.body, "CANCELLED"));
+        operation_assert_error(w, id, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+        region_drop(w, region);
+}
+
+/* What cannot be checked must not pass. */
+ON_WORKER(a_digest_of_all_bytes_is_refused_with_a_part)
+{
+        const char *region = region_make(w, 6, 0);
+        const char *id = json_text(call_json(w, 201, "POST", "/v1/operations", operation_body("writable", region, "")), "id");
+        const char *key = operation_bearer(w, id);
+
+        wire_expect(w, 400,
+                    CONTENT("PUT", id,
+                            NAMED "Ferry-Bytes: 3/6\r\nContent-Range: bytes 0-2/6\r\nContent-Length: 3\r\n"
+                                  "Repr-Digest: sha-256=:ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=:\r\n\r\nabc"));
+        assert_string_equal(json_text(operation_json(w, id), "status"), "INITIALIZED");
+        assert_int_equal(ferry_delete_operation(w->client, id), 0);
+        region_drop(w, region);
+}
+
 ON_WORKER(a_transfer_is_not_complete_before_what_it_announced_has_moved)
 {
         const char *region = region_make(w, SIZE, OTHER);
