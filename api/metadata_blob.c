@@ -204,7 +204,7 @@ static int unpack(const char *text, char **ret_document, size_t *ret_size, char 
                 return r;
         if (r)
                 return refuse(detail, "the blob is not base64");
-        /* What is stored, as ours is, has room in as many bytes. */
+        /* The document of a stored stream, as workers write it, is shorter than the stream. */
         for (room = size < INFLATED_MAX ? size : INFLATED_MAX;; room = INFLATED_MAX) {
                 inflated = room;
                 used = size;
