@@ -28,11 +28,11 @@ import socket
 import sys
 import threading
 import uuid
-import zlib
 from typing import Any, Generator, TypeVar, Union
 
 from ._memory import Memory, array_memory, buffer_memory, check_storage, is_array, is_tensor, tensor_memory
 from .errors import FerryError, OperationFailed
+from .offer import blob_text
 from .worker import Operation as _WorkerOperation
 from .worker import OfThisProcess, Region, Request, Worker
 
@@ -255,21 +255,15 @@ def _is_metadata(value: Any) -> bool:
     return isinstance(value, RdmaMetadata) or all(hasattr(value, name) for name in _METADATA_MEMBERS)
 
 
-_BLOB_MAX = 1 << 16  # of the text in nixl_metadata, many times what a worker writes
 _OF_NIXL = ("the peer's metadata comes from NIXL, not from Ferry: run the peer with python -m ferry.dynamo as well. Media that "
             "Dynamo's frontend has decoded always come from NIXL: start the worker with --no-frontend-decoding")
-
-
-def _blob_text(blob: str) -> bytes:
-    data = base64.b64decode(blob[4:]) if blob.startswith("b64:") else bytes.fromhex(blob)
-    return zlib.decompressobj().decompress(data, _BLOB_MAX)
 
 
 def _is_of_nixl(blob: str) -> bool:
     """The blob has the form that upstream and Ferry have in common, and not Ferry's JSON inside."""
     try:
-        return _blob_text(blob)[:1] not in (b"", b"{")
-    except (ValueError, zlib.error):
+        return blob_text(blob)[:1] not in (b"", b"{")
+    except ValueError:
         return False
 
 
@@ -575,10 +569,8 @@ class Remote:
             raise TypeError("nixl_metadata is a str, or bytes")
         self._connection = connection
         try:
-            blob = _blob_text(nixl_metadata) if isinstance(nixl_metadata, str) else \
-                zlib.decompressobj().decompress(nixl_metadata, _BLOB_MAX)
-            self._name: str = json.loads(blob)["worker"]
-        except (ValueError, KeyError, TypeError, zlib.error):
+            self._name: str = json.loads(blob_text(nixl_metadata))["worker"]
+        except (ValueError, KeyError, TypeError):
             raise ValueError("nixl_metadata does not come from a Ferry worker") from None
 
     @property

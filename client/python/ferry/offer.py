@@ -22,7 +22,7 @@ from typing import Any, Union
 from ._http import Http
 from .errors import FerryError
 
-_BLOB_MAX = 64 << 10
+_BLOB_MAX = 1 << 16  # of the text in nixl_metadata, many times what a worker writes
 
 Metadata = Union[str, bytes, dict[str, Any], Any]  # JSON, or its value, or what has it as metadata or model_dump()
 
@@ -44,18 +44,27 @@ def metadata_value(metadata: Metadata) -> dict[str, Any]:
     return value
 
 
+def blob_text(blob: Union[bytes, str]) -> bytes:
+    """What nixl_metadata has inside, base64 or, as upstream also writes it, hexadecimal. Raises ValueError."""
+    if isinstance(blob, str):
+        blob = base64.b64decode(blob[4:], validate=True) if blob.startswith("b64:") else bytes.fromhex(blob)
+    try:
+        return zlib.decompressobj().decompress(blob, _BLOB_MAX)
+    except zlib.error as error:
+        raise ValueError(str(error)) from None
+
+
 def _blob(value: dict[str, Any]) -> dict[str, Any]:
     """The part of the metadata that names the worker."""
     text = value.get("nixl_metadata")
     try:
-        if not isinstance(text, str) or not text.startswith("b64:"):
+        if not isinstance(text, str):
             raise ValueError
-        inflate = zlib.decompressobj()
-        blob = json.loads(inflate.decompress(base64.b64decode(text[4:], validate=True), _BLOB_MAX))
+        blob = json.loads(blob_text(text))
         if not isinstance(blob, dict) or not isinstance(blob.get("http"), str) or \
                 not re.fullmatch("[0-9a-f]{16}", str(blob.get("operation"))):
             raise ValueError
-    except (ValueError, zlib.error):
+    except ValueError:
         raise FerryError("invalid-metadata", "the metadata are not those of a Ferry worker") from None
     return blob
 

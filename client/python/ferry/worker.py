@@ -81,21 +81,13 @@ def _option(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _numbers(values: Iterable[int]) -> list[int]:
-    """What C takes: ctypes would cut off the upper bits of others."""
-    numbers = list(map(operator.index, values))
-    if numbers and not 0 <= min(numbers) <= max(numbers) < 1 << 64:
-        raise ValueError("a number is negative, or has more than 64 bits")
-    return numbers
-
-
-def _array(values: Iterable[int]) -> Any:
-    """The same of many, as C takes them: six times as fast as an array of ctypes made of a list."""
+def numbers_of(values: Iterable[int]) -> ctypes.Array[ctypes.c_uint64]:
+    """Numbers as C takes them. Of blocks they are made once, where many regions have blocks of the same numbers."""
     try:
-        numbers = array.array("Q", map(operator.index, values))
+        given = array.array("Q", map(operator.index, values))
     except OverflowError:
         raise ValueError("a number is negative, or has more than 64 bits") from None
-    return (ctypes.c_uint64 * len(numbers)).from_buffer(numbers)
+    return (ctypes.c_uint64 * len(given)).from_buffer(given)  # six times as fast as made of a list
 
 
 class OfThisProcess:
@@ -105,11 +97,6 @@ class OfThisProcess:
 
     def __reduce__(self) -> Any:
         raise TypeError(f"{type(self).__name__} belongs to this process: it can be neither copied nor pickled")
-
-
-def block_numbers(numbers: Iterable[int]) -> ctypes.Array[ctypes.c_uint64]:
-    """Numbers of blocks for any number of descriptors: made once, where many regions have blocks of the same numbers."""
-    return _array(numbers)
 
 
 class Region:
@@ -138,15 +125,15 @@ class Region:
         return part
 
     def blocks(self, size: int, numbers: Iterable[int]) -> Region:
-        """The pieces of size bytes at number * size, in this order, as one descriptor; numbers may be of block_numbers."""
-        (size,) = _numbers([size])
+        """The pieces of size bytes at number * size, in this order, as one descriptor; numbers may come from numbers_of()."""
+        (size,) = numbers_of([size])
         part = self._whole()
-        part.pieces = size, numbers if isinstance(numbers, ctypes.Array) else _array(numbers)
+        part.pieces = size, numbers if isinstance(numbers, ctypes.Array) else numbers_of(numbers)
         return part
 
     def row(self, size: int, count: int, stride: int) -> Region:
         """count pieces of size bytes, each stride bytes after the one before, as one descriptor."""
-        size, count, stride = _numbers([size, count, stride])
+        size, count, stride = numbers_of([size, count, stride])
         part = self._whole()
         part.pieces = size, (count, stride)
         return part
@@ -329,7 +316,7 @@ class Worker:
         A memoryview of bytes, writable; numpy.frombuffer and torch.frombuffer share it. The memory lives as long as
         anything refers to it.
         """
-        (size,) = _numbers([size])
+        (size,) = numbers_of([size])
         address = ctypes.c_void_p()
         id = ctypes.create_string_buffer(ID_SIZE)
         blocks = self._native.blocks
@@ -440,7 +427,7 @@ class Worker:
     def renew(self, metadata: Any, ttl_ms: int | None = None, timeout: float | None = 10) -> float | None:
         """Asks in the same way for more time: the offer expires ttl_ms from now (None: as long as it had at first), but
         not later than its renew_max_ms after its creation. In how many seconds it expires; None with timeout 0."""
-        (ttl,) = _numbers([ttl_ms or 0])
+        (ttl,) = numbers_of([ttl_ms or 0])
         left = ctypes.c_uint64()
         done = self._call("renew", timeout, lambda worker, text, ms: self._lib.renew(
             worker, text, ttl, ms, ctypes.byref(left)), _text(_metadata_text(metadata)))
@@ -497,7 +484,7 @@ class Request(OfThisProcess):
 
     def _add_parts(self, parts: Iterable[tuple[int, int]]) -> None:
         pairs = list(parts)
-        offsets, sizes = (_array(pair[i] for pair in pairs) for i in range(2))
+        offsets, sizes = (numbers_of(pair[i] for pair in pairs) for i in range(2))
         _check(self._lib.request_add_remote(self.pointer, offsets, sizes, len(pairs)))
 
     def __del__(self) -> None:
@@ -569,7 +556,7 @@ class Operation(OfThisProcess):
 
     def renew(self, ttl_ms: int | None = None) -> None:
         """Gives an offer ttl_ms from now, or as long as it had at first. metadata then names the new time."""
-        _check(self._lib.operation_renew(self._pointer, *_numbers([ttl_ms or 0])))
+        _check(self._lib.operation_renew(self._pointer, *numbers_of([ttl_ms or 0])))
 
     def result(self) -> None:
         """Raises OperationFailed when the operation, which is done, is not COMPLETE."""

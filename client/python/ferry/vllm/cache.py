@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..worker import block_numbers
+from ..worker import numbers_of
 from .api import log
 
 # Kinds of KV cache whose blocks are the KV of their tokens and nothing else, by the exact class: a subclass may keep more.
@@ -149,7 +149,7 @@ def memory(layers: Sequence[Layer], blocks: Sequence[Sequence[int]], index: int 
         size, step, ratio = layer.shape(of)
         key = layer.group, step, ratio
         if key not in numbers:
-            numbers[key] = block_numbers(blocks[layer.group] if (step, ratio) == (1, 1) else [
+            numbers[key] = numbers_of(blocks[layer.group] if (step, ratio) == (1, 1) else [
                 (block * ratio + i) * step + index for block in blocks[layer.group] for i in range(ratio)])
         made.append(layer.region.blocks(size, numbers[key]))
     return made
