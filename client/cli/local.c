@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include <ferry/encoding.h>
+#include <ferry/madvise.h>
 
 enum { LOCAL_INODES = 32 };
 
@@ -141,14 +142,6 @@ void *local_map(const char *url, const struct ferry_region *region, bool writabl
 }
 
 /* ---- files in memory ---- */
-
-/* Newer than Debian 12's headers. */
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25
-#endif
 
 enum { HUGE = 2 << 20, MAPPING_MIN = 8 * HUGE, MAPPING_PIECE = 64 * HUGE /* bytes between two checks for signals */ };
 

@@ -11,18 +11,13 @@
 #include <unistd.h>
 
 #include <ferry/encoding.h>
+#include <ferry/madvise.h>
 
 #include "base/util.h"
 
 /* Missing in Debian 12's headers, or only in the kernel's. */
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
-#endif
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25
 #endif
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
