@@ -69,12 +69,9 @@ static int check_pairs(const struct sizes *local, const struct sizes *remote, ch
         return 0;
 }
 
-static int check_parts(const struct ranges *parts, uint64_t here, uint64_t there, char detail[OPERATION_DETAIL_SIZE])
+/* That the parts have as many bytes as the descriptors, operation_create has checked, or will. */
+static int check_parts(const struct ranges *parts, uint64_t there, char detail[OPERATION_DETAIL_SIZE])
 {
-        if (parts->total != here)
-                return refuse(detail, FERRY_E_SIZE_MISMATCH,
-                              "%llu bytes in the descriptors, %llu in the ranges of remote", (unsigned long long)here,
-                              (unsigned long long)parts->total);
         if (parts->end > there)
                 return refuse(detail, FERRY_E_OUT_OF_BOUNDS, "A range of remote ends at byte %llu, the offer has %llu",
                               (unsigned long long)parts->end, (unsigned long long)there);
@@ -91,7 +88,7 @@ static int check_sizes(const struct wanted *wanted, const struct sizes *remote, 
         if (!size_total(local, &here))
                 return refuse(detail, FERRY_E_SIZE_MISMATCH, "The sizes here add up to more than exists");
         if (wanted->parts)
-                return check_parts(wanted->parts, here, there, detail);
+                return check_parts(wanted->parts, there, detail);
         if (wanted->layout == FERRY_LAYOUT_STREAM) {
                 if (here == there)
                         return 0;
