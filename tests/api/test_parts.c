@@ -285,16 +285,16 @@ ON_WORKER(an_announcement_that_does_not_fit_claims_nothing)
 ON_WORKER(a_transfer_of_all_bytes_is_not_complete_without_one_of_them)
 {
         const char *region = region_make(w, 6, 0);
-        const char *id = json_text(call_json(w, 201, "POST", "/v1/operations", operation_body("writable", region, "")), "id");
+        const char *id =
+                json_text(call_json(w, 201, "POST", "/v1/operations", operation_body("writable", region, "")), "id");
         const char *key = operation_bearer(w, id);
         struct raw_answer answer;
 
         for (int i = 0; i < 2; i++)
                 wire_expect(w, 204,
                             CONTENT("PUT", id,
-                                    NAMED
-                                    "Ferry-Bytes: 6/6\r\nContent-Range: bytes 0-2/6\r\nContent-Length: 3\r\n\r\n"
-                                    "abc"));
+                                    NAMED "Ferry-Bytes: 6/6\r\nContent-Range: bytes 0-2/6\r\nContent-Length: 3\r\n\r\n"
+                                          "abc"));
         answer = wire_ask(w, CONTENT("DELETE", id, NAMED "\r\n"));
         assert_int_equal(answer.status, 200);
         assert_non_null(strstr(answer.body, "CANCELLED"));
@@ -306,7 +306,8 @@ ON_WORKER(a_transfer_of_all_bytes_is_not_complete_without_one_of_them)
 ON_WORKER(a_digest_of_all_bytes_is_refused_with_a_part)
 {
         const char *region = region_make(w, 6, 0);
-        const char *id = json_text(call_json(w, 201, "POST", "/v1/operations", operation_body("writable", region, "")), "id");
+        const char *id =
+                json_text(call_json(w, 201, "POST", "/v1/operations", operation_body("writable", region, "")), "id");
         const char *key = operation_bearer(w, id);
 
         wire_expect(w, 400,
