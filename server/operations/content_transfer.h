@@ -19,9 +19,9 @@ struct content_transfer {
         char peer_name[FERRY_METADATA_NAME_SIZE]; /* "" = not known */
         struct engine_claim claim;                /* of the claim */
         struct stream stream;                     /* of memory that is pinned until over */
-        uint64_t announced;  /* bytes that its client moves, parts of the stream; 0 = all of the stream */
-        unsigned gpu;        /* as operation_content_gpu */
-        unsigned references; /* the operation's list, each open range, each connection, the timer */
+        uint64_t announced;              /* bytes that its client moves, parts of the stream; 0 = all of the stream */
+        unsigned gpu;                    /* as operation_content_gpu */
+        unsigned references;             /* the operation's list, each open range, each connection, the timer */
         unsigned n_connections;          /* over which its client can ask for more */
         unsigned copying;                /* threads that touch the memory: the transfer cannot end meanwhile */
         struct operation_content *parts; /* open ranges */
