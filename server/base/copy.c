@@ -20,22 +20,49 @@ static void copy_line(char *to, const char *from)
                 _mm_stream_si128((__m128i *)(void *)(to + i * sizeof(__m128i)), parts[i]);
 }
 
-/*
- * Copies a cache line of each of four pages in turn, which uses more memory banks at a time. AVX stores: 9.9 GB/s
- * instead of 8.0 at 256 MiB.
- */
-__attribute__((target("avx"))) static void copy_pages(char *to, const char *from)
-{
-        for (size_t line = 0; line < PAGE; line += LINE)
-                for (size_t page = 0; page < (size_t)PAGES * PAGE; page += PAGE) {
-                        const char *in = from + page + line;
-                        char *out = to + page + line;
-                        __m256i low = _mm256_loadu_si256((const __m256i *)(const void *)in);
-                        __m256i high = _mm256_loadu_si256((const __m256i *)(const void *)(in + LINE / 2));
+/* Two lines in four registers. */
+struct run {
+        __m256i parts[4];
+};
 
-                        _mm256_stream_si256((__m256i *)(void *)out, low);
-                        _mm256_stream_si256((__m256i *)(void *)(out + LINE / 2), high);
-                }
+#define AVX __attribute__((target("avx")))
+
+AVX static inline struct run load_run(const char *from)
+{
+        const __m256i *in = (const __m256i *)(const void *)from;
+
+        return (struct run){ { _mm256_loadu_si256(in), _mm256_loadu_si256(in + 1), _mm256_loadu_si256(in + 2),
+                               _mm256_loadu_si256(in + 3) } };
+}
+
+AVX static inline void store_run(char *to, struct run run)
+{
+        __m256i *out = (__m256i *)(void *)to;
+
+        _mm256_stream_si256(out, run.parts[0]);
+        _mm256_stream_si256(out + 1, run.parts[1]);
+        _mm256_stream_si256(out + 2, run.parts[2]);
+        _mm256_stream_si256(out + 3, run.parts[3]);
+}
+
+/*
+ * Copies two cache lines of each of four pages in turn, as glibc does: more memory banks work at a time. All loads come
+ * before the stores: AMD's processors take a load for dependent on an earlier store at the same place of another page,
+ * and a loop that loads and stores page after page makes 3.0 GB/s there instead of 8.2, at 256 MiB.
+ */
+AVX static void copy_pages(char *to, const char *from)
+{
+        for (size_t at = 0; at < PAGE; at += sizeof(struct run)) {
+                struct run first = load_run(from + at);
+                struct run second = load_run(from + at + PAGE);
+                struct run third = load_run(from + at + 2 * PAGE);
+                struct run fourth = load_run(from + at + 3 * PAGE);
+
+                store_run(to + at, first);
+                store_run(to + at + PAGE, second);
+                store_run(to + at + 2 * PAGE, third);
+                store_run(to + at + 3 * PAGE, fourth);
+        }
 }
 
 void copy_past_caches(void *to, const void *from, size_t size)
