@@ -109,8 +109,12 @@ class Page:
     def summary(self):
         if not self.text:
             sys.exit(f"{self.header.name}: {self.names[0]}: no comment says what it does")
-        text = re.sub(r" \([^()]*\)", "", self.text.removeprefix("Returns "))
-        text = re.split(r"\.(?:\s|$)|; |: ", text)[0].rstrip(":, ")
+        text = self.text.removeprefix("Returns ")
+        for _ in range(2):  # parentheses, and those in them
+            text = re.sub(r",? \((?:[^()]|\(\))*\)", "", text)
+        text = re.split(r"\.(?:\s|$)|; |:(?=[ ,.]|$)", text)[0]
+        while len(text) > 100 and ", " in text:
+            text = text.rpartition(", ")[0]
         return text[0].lower() + text[1:]
 
     def description(self):
@@ -191,7 +195,7 @@ def function_page(page, version, headers, examples):
             out += [".PP"] if own else []
             out += [roff(("Beside these, the" if own else "The") + " common errors of libferry(3), as of any call that sends "
                          "a request.")]
-        elif header.library == "ferry-worker" and "struct ferry_worker" in arguments:
+        elif re.search(r"struct ferry_worker(_operation|_events)? \*", arguments):
             out += [".TP", roff("-ECHILD"), "The process was forked after the worker was made."]
     found = example(page.names, examples)
     if found:

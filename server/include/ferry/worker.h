@@ -120,8 +120,8 @@ const char *ferry_worker_url(const struct ferry_worker *worker, size_t i);
 
 /*
  * Leaves the registry, refuses new operations, cancels offers that nobody has claimed, waits at most timeout_ms
- * milliseconds until every other operation is terminal, and cancels those that are left. Returns how many of the latter
- * it cancelled. Not from a callback.
+ * milliseconds until every other operation is terminal, and cancels those that are left. Not from a callback. Returns
+ * how many of those that were left it cancelled.
  */
 size_t ferry_worker_drain(struct ferry_worker *worker, unsigned timeout_ms);
 
@@ -213,7 +213,7 @@ int ferry_worker_region_alloc(struct ferry_worker *worker, size_t size, const ch
                               void **ret_address, char ret_id[FERRY_WORKER_ID_SIZE]);
 
 /*
- * Sets whether REST clients may write a region of the two functions above by PUT …/content: 1 = yes; 0 (the default) =
+ * Sets whether REST clients may write a region of the program by PUT …/content: 1 = yes; 0 (the default) =
  * 403 forbidden. Clients with the token may always read its content and use it in operations of all four kinds; they
  * may never remove it (409 region-held).
  * Errors: FERRY_E_NOT_FOUND.
