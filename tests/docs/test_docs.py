@@ -194,6 +194,17 @@ class Documents(unittest.TestCase):
             if path.name != "README.md":
                 self.assertIn(f"]({path.name})", index)
 
+    def test_each_function_has_a_manual_page(self):
+        names = [name for library in ("client/libferry.map", "server/libferry-worker.map")
+                 for name in re.findall(r"\bferry_\w+(?=;)", (ROOT / library).read_text())]
+        self.assertGreater(len(names), 100)
+        for name in names:
+            page = (BUILD / "client" / f"{name}.3").read_text()
+            if page.startswith(".so"):
+                page = (BUILD / "client" / page.split("/")[1].strip()).read_text()
+            for section in ("NAME", "SYNOPSIS", "DESCRIPTION", "RETURN VALUE", "SEE ALSO"):
+                self.assertIn(f"\n.SH {section}\n", page, name)
+
     def test_each_sentence_of_doctor_has_its_cure(self):
         sentences = [words for path in sorted((ROOT / "client" / "cli").glob("doctor*.c"))
                      for words in doctor_sentences(path.read_text())]
