@@ -191,7 +191,7 @@ def function_page(page, version, headers, examples):
     own = page.errors.replace("the common ones, ", "").replace("the common ones.", "").strip()
     if page.errors:
         out += [".SH ERRORS"] + (error_list(own, titles, set(re.findall(r"\w+", arguments))) if own else [])
-        if "struct ferry *f" in arguments:
+        if "struct ferry *f" in arguments and header.name != "aio.h":
             out += [".PP"] if own else []
             out += [roff(("Beside these, the" if own else "The") + " common errors of libferry(3), as of any call that sends "
                          "a request.")]
@@ -210,43 +210,38 @@ def function_page(page, version, headers, examples):
     return "\n".join(line for line in out if line is not None) + "\n"
 
 
+def definition_list(lines, starts):
+    """A paragraph of an overview whose lines at starts are "  NAME, NAME   reason", with what precedes and follows them."""
+    out = [roff(" ".join(lines[:starts[0]]))]
+    last = starts[0]
+    for start in starts:
+        names, _, reason = lines[start].strip().partition("  ")
+        last = start + 1
+        while last < len(lines) and lines[last].startswith("   "):
+            last += 1
+        out += [".TP", roff(names), roff(" ".join([reason, *lines[start + 1:last]])) or "\\&"]
+    return out + ([".PP", roff(" ".join(lines[last:]))] if lines[last:] else [])
+
+
 def overview_page(header, version, headers, examples):
     name, summary, text = header.overview
     out = head(name, header, version) + [
         ".SH NAME", f"{name} \\- {escaped(summary)}", ".SH SYNOPSIS", ".nf", f"\\fB#include <ferry/{header.name}>\\fR", "",
         f"cc program.c $(pkg\\-config \\-\\-cflags \\-\\-libs {header.library}) \\-o program", ".fi"]
     section = "DESCRIPTION"
-    text = text.replace("\n\nThe common errors, which", "\n\nErrors. The common errors, which").replace(
-        '"Errors:" at a call lists what it can return beside these.',
-        "The section ERRORS of a function's page lists what it can return beside these.")
     text = re.sub(r",\n   ?(?=[F-])", ", ", text)
     for paragraph in re.split(r"\n\n", text):
         heading = re.match(r"([A-Z][a-z]+(?: [a-z]+)*)\. ", paragraph)
-        lines = paragraph.splitlines()
         if heading:
             section, paragraph = heading[1].upper(), paragraph[heading.end():]
+        lines = paragraph.splitlines()
         if section:
             out += [f".SH {section}"]
             section = None
         else:
             out += [".PP"]
         listed = [i for i, line in enumerate(lines) if re.match(r"  \S", line)]
-        if not listed:
-            out += [roff(paragraph)]
-            continue
-        out += [roff(" ".join(lines[:listed[0]]))]
-        for i in listed:
-            if re.match(r"  \S", lines[i]):
-                # The names end where two blanks follow, or with the line.
-                names, _, reason = lines[i].strip().partition("  ")
-                more = []
-                for line in lines[i + 1:]:
-                    if not re.match(r"   ", line):
-                        break
-                    more.append(line)
-                out += [".TP", roff(names.rstrip(",")), roff(" ".join([reason, *more])) or "\\&"]
-        rest = [line for line in lines[listed[-1] + 1:] if not line.startswith(" ")]
-        out += [".PP", roff(" ".join(rest))] if rest else []
+        out += definition_list(lines, listed) if listed else [roff(paragraph)]
     out += [".SH FUNCTIONS"]
     group = None
     for page in header.functions:

@@ -44,6 +44,11 @@ to=../${last%:}
 mkdir -p "$to"
 while [ $# -gt 1 ]; do cp "$1" "$to/" || exit; shift; done
 """
+# ferry doctor exits with 1 for what is wrong with this machine, as an RDMA port without a cable.
+FERRY = f"""#!/bin/sh
+[ "$1" != doctor ] || {{ "{BUILD}/ferry" "$@"; [ $? -le 1 ]; exit; }}
+exec "{BUILD}/ferry" "$@"
+"""
 left_out = collections.Counter()
 
 
@@ -130,8 +135,9 @@ class Page:
         self.shells, self.ports, self.id = {}, {}, None
         tools = directory / "tools"
         tools.mkdir()
-        (tools / "scp").write_text(SCP)
-        (tools / "scp").chmod(0o755)
+        for name, text in (("scp", SCP), ("ferry", FERRY)):
+            (tools / name).write_text(text)
+            (tools / name).chmod(0o755)
         run = directory / "run"
         run.mkdir(mode=0o700)
         self.environment = {name: value for name, value in os.environ.items()

@@ -21,7 +21,7 @@
  * Results. 0 is success. A positive result is a FERRY_E_* number: the worker refused. A negative result is -errno.
  * ferry_last_problem() and ferry_last_message() tell more. Outputs (ret_…) are set on success only, unless stated.
  *
- * The common errors, which every call that sends a request can return:
+ * Errors. The common errors, which every call that sends a request can return:
  *   -EINVAL        an argument is not valid; nothing was sent
  *   -ENOTSUP       an argument has a field that this version of the library does not know; nothing was sent
  *   -ENOMEM        memory is short
@@ -40,7 +40,7 @@
  *   FERRY_E_UNAUTHENTICATED, FERRY_E_FORBIDDEN, FERRY_E_HOST_REFUSED, FERRY_E_LIMIT_REACHED, FERRY_E_DRAINING,
  *   FERRY_E_INTERNAL, FERRY_E_OTHER (a code that this library does not know)
  *   FERRY_E_TOO_LARGE  the body is larger than the worker, or a proxy in front of it, takes
- * "Errors:" at a call lists what it can return beside these.
+ * "Errors:" at a call, and ERRORS of its manual page, list what it can return beside these.
  *
  * Threads. A handle is used by one thread at a time, except for ferry_abort(); different handles are independent. The
  * library changes no signal's disposition, and no call raises SIGPIPE.
