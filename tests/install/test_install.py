@@ -66,7 +66,8 @@ class Installed(unittest.TestCase):
             self.assertIn("fetch", self.found(f"share/{file}")[0].read_text())
         for header in ("ferry", "aio", "error", "status"):
             self.found(f"include/ferry/{header}.h")
-        for example in ("move.c", "many.c", "offer.c", "read.c", "kv_cache.c", "move.py", "rust/Cargo.toml", "README.md"):
+        for example in ("move.c", "file.c", "batch.c", "many.c", "offer.c", "read.c", "kv_cache.c", "serve.c", "move.py",
+                        "rust/Cargo.toml", "README.md"):
             self.found(f"share/doc/ferry/examples/{example}")
 
     def test_python_finds_the_module(self):
