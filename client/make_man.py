@@ -167,7 +167,10 @@ def example(names, examples):
     if not found:
         return None
     _, file, block = min(found)
-    return file, textwrap.dedent(block.strip("\n"))
+    block = block.strip("\n")
+    if block.startswith(" "):  # without the end of the function around it
+        block = block.removesuffix("\n}")
+    return file, textwrap.dedent(block)
 
 
 def head(title, header, version):
