@@ -148,7 +148,7 @@ class Page:
             "FERRY_WORKER_LIBRARY": str(BUILD / "server" / "libferry-worker.so"), "PYTHONDONTWRITEBYTECODE": "1"}
 
     def here(self, text):
-        text = text.replace("/usr/share/doc/ferry/examples", str(ROOT / "examples"))
+        text = text.replace("/usr/share/doc/ferry/examples", str(ROOT / "docs" / "examples"))
         text = PORT.sub(lambda port: f"{'127.0.0.1:' if port[1] else ''}{self.ports.setdefault(port[0], free_port())}", text)
         for name, address in HOSTS.items():
             text = re.sub(rf"{re.escape(address)}:(?=[\s\w])", f"{name}:", text).replace(address, "127.0.0.1")
