@@ -35,7 +35,9 @@ const struct cli_command cli_commands[] = {
         { "send",
           "FILE URL",
           "send a file to a peer that accepts it",
-          "URL is what ferry accept prints, or @NAME/op_ID. - is standard input.",
+          "URL is what ferry accept prints, or @NAME/op_ID. - is standard input. If FILE has another size than is "
+          "accepted, "
+          "the offer is declined: ferry accept ends as well, and says so.",
           2,
           2,
           cli_run_send,

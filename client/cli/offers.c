@@ -109,6 +109,18 @@ static int errand_run(struct errand *e)
 
 /* ---- its ends ---- */
 
+/* An accept that waits for another size would wait in vain: it is told. Its user named the size, ours the parts of it.
+ */
+static int errand_compare(const struct errand *e)
+{
+        if (e->remote.size == e->size)
+                return CLI_OK;
+        if (!e->remote.n_parts)
+                (void)ferry_decline_remote(e->job.worker->ferry, e->remote.metadata, NULL);
+        return cli_usage_error("%s has %" PRIu64 " bytes, and %" PRIu64 " are accepted: ferry accept --size %" PRIu64,
+                               e->input.name, e->size, e->remote.size, e->size);
+}
+
 /* input, url: NULL = it has none. */
 static int errand_open(struct errand *e, const char *input, const char *url)
 {
@@ -121,11 +133,7 @@ static int errand_open(struct errand *e, const char *input, const char *url)
         if (status == CLI_OK && !input)
                 status = content_create(cli->output, &e->output);
         e->size = input ? e->input.size : url ? e->remote.size : cli->size;
-        if (status == CLI_OK && input && url && e->remote.size != e->size)
-                status = cli_usage_error("%s has %" PRIu64 " bytes, and %" PRIu64
-                                         " are accepted: ferry accept --size %" PRIu64,
-                                         e->input.name, e->size, e->remote.size, e->size);
-        return status;
+        return status == CLI_OK && input && url ? errand_compare(e) : status;
 }
 
 static int errand_do(struct cli *cli, enum ferry_kind kind, const char *input, const char *url)

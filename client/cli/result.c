@@ -94,6 +94,8 @@ static const char *operation_advice(const struct ferry_operation *o)
         case FERRY_E_METADATA_EXPIRED:
         case FERRY_E_EXPIRED:
                 return " (offer it again)";
+        case FERRY_E_DECLINED: /* as ferry send does with a file of another size */
+                return o->kind == FERRY_WRITABLE ? " (has the file that was to come another size than --size?)" : "";
         case FERRY_E_STALLED:
                 return " (no byte moved: ferry doctor PEER checks the network)";
         default:
