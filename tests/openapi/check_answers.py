@@ -66,6 +66,13 @@ class Contract:
                 else:
                     yield from self.faults(element, inner, f"{where}/{key}")
 
+    def type_faults(self, problem, where):
+        """The type of a problem leads to a paragraph of /docs, whose anchors are called as here (scripts/make-docs)."""
+        anchors = {f"/docs#error-{error['code']}" for error in
+                   self.document["components"]["schemas"]["ErrorCode"]["x-ferry-errors"]}
+        if problem["type"] not in anchors or not problem["type"].endswith("-" + problem["code"]):
+            yield f"{where}: {problem['code']} has the type {problem['type']}"
+
     def answer_faults(self, name, status, headers, body):
         where = f"{name} {status}"
         responses = self.operations[name][2]["responses"]
@@ -90,11 +97,13 @@ class Contract:
             yield f"{where}: media type {media_type}"
         elif media_type.endswith("json"):
             yield from self.faults(json.loads(body), content[media_type]["schema"], where)
+            if media_type == "application/problem+json":
+                yield from self.type_faults(json.loads(body), where)
 
 
 class Worker:
-    def __init__(self, ferryd, name):
-        self.process = subprocess.Popen([ferryd, "--listen", "127.0.0.1:0", "--name", name, "--log-level", "warn"],
+    def __init__(self, ferryd, name, *flags):
+        self.process = subprocess.Popen([ferryd, "--listen", "127.0.0.1:0", "--name", name, *(flags or ("--log-level", "warn"))],
                                         stdout=subprocess.PIPE, text=True)
         self.url = json.loads(self.process.stdout.readline())["http"][0]
 
@@ -135,7 +144,7 @@ class Caller:
 def converse(call, a, b):
     call(b, "createPeer", 201, body={"url": a.url})
     for name in ("getRoot", "getWorker", "getDevices", "getLimits", "getThroughput", "getLivez", "getReadyz", "getMetrics",
-                 "getOpenapi", "getOpenapiJson", "getDocs", "getPageScript", "getPageStyle"):
+                 "getOpenapi", "getOpenapiJson", "getDocs", "getDocsScript", "getPageScript", "getPageStyle"):
         call(a, name, 200)
     call(a, "getWorker", 400, query="?no_such_parameter=1")
     call(a, "getWorker", 421, Host="attacker.example")

@@ -87,6 +87,8 @@ def check_errors(document, tables):
     schema = document["components"]["schemas"]["ErrorCode"]
     listed = {(e["code"], str(e["status"]), str(e["retryable"]).lower(), e["title"]) for e in schema["x-ferry-errors"]}
     yield from two_ways("error", listed, set(tables["error"]))
+    explained = {e["code"] for e in schema["x-ferry-errors"] if e.get("cause") and e.get("cure")}
+    yield from (f"error {code} has no cause and cure" for code in sorted({e["code"] for e in schema["x-ferry-errors"]} - explained))
     if "enum" in schema:
         yield "ErrorCode is closed: clients would not take the codes of later workers"
 
@@ -180,6 +182,7 @@ LIES = {
     "code left out": lambda d: d["components"]["schemas"]["ErrorCode"]["x-ferry-errors"].pop(),
     "code invented": lambda d: d["components"]["schemas"]["ErrorCode"]["x-ferry-errors"].append(
         {"code": "teapot", "status": 400, "retryable": False, "title": "The worker is a teapot"}),
+    "cure left out": lambda d: d["components"]["schemas"]["ErrorCode"]["x-ferry-errors"][0].pop("cure"),
     "codes closed": lambda d: d["components"]["schemas"]["ErrorCode"].update(enum=["gone"]),
     "a default of a request": lambda d: d["components"]["schemas"]["CreateOperation"]["properties"]["readers"].update(
         default=1),
