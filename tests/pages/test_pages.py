@@ -406,7 +406,7 @@ def the_interface_has_every_operation_with_a_request_to_paste(scene):
 
 def the_type_of_a_problem_leads_to_its_cause_and_cure(scene):
     page = scene.browser
-    problem = json.loads(scene.a.call("GET", "/v1/regions/rgn_0000000000000001", status=404)[1])
+    problem = scene.a.call("GET", "/v1/regions/rgn_0000000000000001", status=404)
     page.open(scene.a.url + problem["type"])
     text = page.wait("document.querySelector(':target')?.textContent")
     assert all(word in text for word in ("not-found", "Cause", "Cure", problem["title"])), text
@@ -419,7 +419,7 @@ def a_word_finds_what_the_interface_says_of_it(scene):
     page.wait("document.getElementById('search') && !document.getElementById('search').hidden")
     shown = "[...document.querySelectorAll('#contents .group li:not([hidden]) a')].map(a => a.hash)"
     whole = len(page.eval(shown))
-    page.eval("find.value = 'Ferry-Error'; find.dispatchEvent(new Event('input'))")
+    page.eval("find.value = 'Ferry-Error  Gives'; find.dispatchEvent(new Event('input'))")
     assert page.eval(shown) == ["#deleteOperationContent"], page.eval(shown)
     assert page.eval("document.getElementById('found').textContent") == f"1 of {whole} have it"
     page.eval("find.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter' }))")
