@@ -465,8 +465,9 @@ ON_WORKER(an_unlimited_offer_expires_and_can_be_cancelled)
                        "invalid-parameter", "/uses");
         assert_problem(w, "POST", "/v1/operations", operation_body("read", region, ",\"unlimited\":true"), 400,
                        "invalid-parameter", "/unlimited");
-        assert_problem(w, "POST", "/v1/operations", operation_body("readable", region, ",\"unlimited\":true,\"uses\":2"),
-                       400, "invalid-parameter", "/unlimited");
+        assert_problem(w, "POST", "/v1/operations",
+                       operation_body("readable", region, ",\"unlimited\":true,\"uses\":2"), 400, "invalid-parameter",
+                       "/unlimited");
         region_drop(w, region);
 }
 
