@@ -383,19 +383,50 @@ def many_transfers_stay_readable(scene):
     scene.fits()
 
 
-def the_interface_is_a_page_without_a_script(scene):
+def the_interface_has_every_operation_with_a_request_to_paste(scene):
     page = scene.browser
     page.open(scene.a.url + "/docs")
     page.wait("document.querySelectorAll('#listEvents td').length > 5")
-    assert page.eval("document.scripts.length") == 0
+    without = page.eval("[...document.querySelectorAll('section:has(> .route)')]"
+                        ".filter(s => !s.querySelector('.sample')?.textContent.includes('curl ')).map(s => s.id)")
+    assert without == [], without
     names = page.eval("[...document.querySelectorAll('section[id]')].map(s => s.id)")
     document = scene.a.call("GET", "/openapi.json")
     wanted = {operation["operationId"] for item in document["paths"].values() for operation in item.values()
               if isinstance(operation, dict)}
     assert wanted <= set(names), wanted - set(names)
+    broken = page.eval("[...document.querySelectorAll('a[href^=\"#\"]')].map(a => a.hash.slice(1))"
+                       ".filter(id => !document.getElementById(id))")
+    assert broken == [], broken
     scene.shoot("docs")
     scene.shoot("docs-operation", at="createOperation")
+    scene.shoot("docs-error", at="error-limit-reached")
     scene.fits()
+
+
+def the_type_of_a_problem_leads_to_its_cause_and_cure(scene):
+    page = scene.browser
+    problem = scene.a.call("GET", "/v1/regions/rgn_0000000000000001", status=404)
+    page.open(scene.a.url + problem["type"])
+    text = page.wait("document.querySelector(':target')?.textContent")
+    assert all(word in text for word in ("not-found", "Cause", "Cure", problem["title"])), text
+    page.wait("(r => r.top >= 0 && r.top < innerHeight)(document.querySelector(':target').getBoundingClientRect())")
+
+
+def a_word_finds_what_the_interface_says_of_it(scene):
+    page = scene.browser
+    page.open(scene.a.url + "/docs")
+    page.wait("document.getElementById('search') && !document.getElementById('search').hidden")
+    shown = "[...document.querySelectorAll('#contents .group li:not([hidden]) a')].map(a => a.hash)"
+    whole = len(page.eval(shown))
+    page.eval("find.value = 'Ferry-Error  Gives'; find.dispatchEvent(new Event('input'))")
+    assert page.eval(shown) == ["#deleteOperationContent"], page.eval(shown)
+    assert page.eval("document.getElementById('found').textContent") == f"1 of {whole} have it"
+    page.eval("find.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter' }))")
+    page.wait("location.hash === '#deleteOperationContent'")
+    page.wait("document.querySelector('#contents a[aria-current]')?.hash === '#deleteOperationContent'")
+    page.eval("find.value = ''; find.dispatchEvent(new Event('input'))")
+    assert len(page.eval(shown)) == whole
 
 
 def the_death_of_the_worker_is_seen(scene):
@@ -414,7 +445,9 @@ TESTS = (a_wrong_token_is_asked_for_again, the_token_opens_the_page_and_stays_in
          the_graph_has_a_scale_a_unit_and_a_beginning, every_use_of_an_offer_is_counted, what_a_client_names_is_text,
          a_failure_after_the_stream_has_begun_leaves_no_stream_behind, a_stream_that_falls_silent_is_taken_for_cut,
          an_answer_that_stalls_is_asked_for_again,
-         near_limits_are_told_until_they_are_cleared, many_transfers_stay_readable, the_interface_is_a_page_without_a_script)
+         near_limits_are_told_until_they_are_cleared, many_transfers_stay_readable,
+         the_interface_has_every_operation_with_a_request_to_paste, the_type_of_a_problem_leads_to_its_cause_and_cure,
+         a_word_finds_what_the_interface_says_of_it)
 
 
 def main():

@@ -332,11 +332,11 @@ TEST(several_are_waited_for_by_one_request)
 #define ONE(id, status)                                                                                                \
         "{\"id\":\"" id "\",\"kind\":\"read\",\"status\":\"" status "\",\"done\":true,\"revision\":2,"                 \
         "\"bytes_total\":8,\"bytes_done\":8}"
-#define GONE_ONE "{\"code\":\"gone\",\"status\":410,\"detail\":\"deleted\"}"
+#define GONE_ONE "{\"id\":\"op_2\",\"problem\":{\"code\":\"gone\",\"status\":410,\"detail\":\"deleted\"}}"
         START(s, { PAGE(ONE("op_1", "COMPLETE") "," GONE_ONE) }, { PAGE(ONE("op_1", "COMPLETE") "," GONE_ONE) });
         run(1, s->url, "", "wait", "op_1", "op_2", NULL);
         contains(r.out, "\"id\":\"op_1\"");
-        contains(r.out, "}\n{\"code\":\"gone\"");
+        contains(r.out, "}\n{\"id\":\"op_2\",\"problem\":{\"code\":\"gone\"");
         assert_string_equal(r.err, "ferry: op_2: deleted\n");
         contains(request_of(s, 0), "GET /v1/operations?ids=op_1,op_2&wait_ms=30000 HTTP/1.1\r\n");
         contains(request_of(s, 1), "GET /v1/operations?ids=op_1,op_2 HTTP/1.1\r\n");

@@ -254,7 +254,7 @@ const fillNamed = (part, operation) => {
 };
 
 const isOffer = (operation) => PASSIVE[operation.kind] && operation.status === 'INITIALIZED';
-const movedText = (o) => `${size(o.bytes_done)} of ${size(o.bytes_total)}` + (o.uses > 1 || o.uses === 'unlimited' ? `, use ${o.uses_done} of ${o.uses}` : '');
+const movedText = (o) => `${size(o.bytes_done)} of ${size(o.bytes_total)}` + (o.uses > 1 || o.unlimited ? `, use ${o.uses_done} of ${o.uses ?? 'any number'}` : '');
 
 /* Asks before it cancels, by a dialog that names what the button stood for when it was pressed. */
 function askToCancel(operation) {
