@@ -18,6 +18,8 @@ import unittest
 
 from workers import Case, FERRY, LIMIT, environment
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it, and what it starts then does as well
+
 
 class Terminal(Case):
     def setUp(self):
