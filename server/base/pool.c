@@ -34,6 +34,7 @@ static const struct {
         [POOL_COPY] = { 64, PRIORITY_NORMAL, false }, /* width is the limit, by --copy-threads */
         /* Each has a stream of its own: the next copy is queued on the device while another is waited for. */
         [POOL_WORK] = { 4, PRIORITY_NORMAL, false },
+        [POOL_DIGEST] = { 4, PRIORITY_NORMAL, false },
         [POOL_MAKE] = { 2, PRIORITY_LOW, false },
         [POOL_FILL] = { 0, PRIORITY_LOW, false },
         [POOL_NAME] = { 16, PRIORITY_NORMAL, true },
@@ -556,7 +557,8 @@ static void errand_done(struct pool_task *task)
         free(FERRY_CONTAINER_OF(task, struct errand, task));
 }
 
-void pool_run(struct pool_user *user, struct pool_devices devices, void (*run)(void *context), void *context)
+void pool_run(struct pool_user *user, enum pool_class class, struct pool_devices devices, void (*run)(void *context),
+              void *context)
 {
         struct errand *errand = malloc(sizeof(*errand));
 
@@ -565,7 +567,7 @@ void pool_run(struct pool_user *user, struct pool_devices devices, void (*run)(v
                 return;
         }
         *errand = (struct errand){
-                .task = { .run = errand_run, .done = errand_done, .class = POOL_WORK, .devices = devices },
+                .task = { .run = errand_run, .done = errand_done, .class = class, .devices = devices },
                 .run = run,
                 .context = context,
         };

@@ -509,7 +509,7 @@ TEST(without_a_thread_the_caller_is_told_or_runs_it)
         moves = true;
         assert_false(pool_add(user, &added.task));
         pool_add_or_run(user, &runs.task);
-        pool_run(user, (struct pool_devices){ 0 }, count, &n_run);
+        pool_run(user, POOL_WORK, (struct pool_devices){ 0 }, count, &n_run);
         atomic_store(&no_threads, false);
         assert_int_equal(added.n_taken, 0);
         assert_int_equal(runs.n_run, 3);

@@ -54,7 +54,7 @@ static struct link *connect_link(struct transport *transport, const struct trans
         return &channel->link;
 }
 
-/* Thread: of the copier or of the copy pool. */
+/* Thread: of the pool or of the copy pool. */
 static void tell_copied(void *context)
 {
         const struct local *local = context;
@@ -197,7 +197,7 @@ static int make_parts(struct local *local, unsigned copy_threads)
                 r = staging_new(tell_copied, NULL, local, &local->staging);
         if (r < 0)
                 return r;
-        local->copier = local->mapped.copier = staging_copier(local->staging);
+        local->tasks = local->mapped.tasks = staging_tasks(local->staging);
         local->mail = malloc(MAILBOX_MESSAGE_MAX);
         local->datagram = malloc(FRAME_DATAGRAM_MAX + 1);
         if (!local->mail || !local->datagram)

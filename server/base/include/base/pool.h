@@ -20,11 +20,12 @@
 enum { POOL_IDLE_MS = 10000, POOL_GPUS = 16 /* lanes of GPUs; a machine with more GPUs has some share lanes */ };
 
 enum pool_class {
-        POOL_COPY, /* parts of copies between workers of this machine */
-        POOL_WORK, /* copies that wait for GPUs, reading and closing mapped files, unmapping, digests */
-        POOL_MAKE, /* opening, registering and freeing the memory of regions; on threads of a lower priority */
-        POOL_FILL, /* their pages; the same */
-        POOL_NAME, /* names: a name server may take half a minute, and the end of the process does not wait for it */
+        POOL_COPY,   /* parts of copies between workers of this machine */
+        POOL_WORK,   /* copies that wait for GPUs or mapped files; opening, closing, unmapping */
+        POOL_DIGEST, /* of content that is served over HTTP */
+        POOL_MAKE,   /* opening, registering and freeing the memory of regions; on threads of a lower priority */
+        POOL_FILL,   /* their pages; the same */
+        POOL_NAME,   /* names: a name server may take half a minute, and the end of the process does not wait for it */
         POOL_CLASSES
 };
 
@@ -89,7 +90,8 @@ bool pool_add(struct pool_user *user, struct pool_task *task);
 /* The same, but where there is no thread, the calling one runs it. The task must not wait. */
 void pool_add_or_run(struct pool_user *user, struct pool_task *task);
 /* Has a function run. Where memory or threads are short, at once, on the calling thread. */
-void pool_run(struct pool_user *user, struct pool_devices devices, void (*run)(void *context), void *context);
+void pool_run(struct pool_user *user, enum pool_class class, struct pool_devices devices, void (*run)(void *context),
+              void *context);
 /* Takes back a task that no thread has begun, or that has run and was not collected; its done is not called. false: it
  * is running. */
 bool pool_remove(struct pool_task *task);
