@@ -10,7 +10,7 @@
 #include <ferry/error.h>
 
 #include "closer.h"
-#include "copy_pool.h"
+#include "copies.h"
 #include "directory.h"
 #include "frame.h"
 #include "leases.h"
@@ -44,7 +44,7 @@ struct local {
         int listener;          /* -1 = stopping, or its directory cannot be made again yet */
         int removal;           /* an inotify descriptor; readable when the socket may be gone; -1 = none */
         uint64_t reopen_at_us; /* when a socket that is gone is made again; 0 = it is there */
-        struct copy_pool *copy_pool;
+        struct copies *copies;
         struct staging *staging;
         struct pool_user *tasks; /* its threads */
         int copied_fd;         /* an eventfd; readable when one of their tasks, or the last piece of a pull, is done */

@@ -48,13 +48,16 @@ struct pull {
         atomic_bool unwanted;     /* the task may stop */
         int copy_result;          /* of the task: pull_copy's */
         struct pull *prev, *next; /* the transport's list */
+        bool was_shared;          /* with helpers */
 
-        /* Guarded by the lock of the copy pool: */
+        /* Guarded by the lock of copies.c: */
         size_t extent; /* of the next piece, and the offset in it */
         uint64_t extent_offset;
         uint64_t taken, copied; /* bytes handed out, bytes in place */
         unsigned running;       /* pieces being copied */
         bool stopped;           /* no further piece: the lease has ended, or it was cancelled */
+        bool is_shared;         /* in this list: */
+        struct pull *shared_prev, *shared_next;
 
         size_t n;
         struct pull_extent extents[];

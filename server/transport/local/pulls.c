@@ -23,7 +23,7 @@ static void pull_end(struct pull *pull, enum message_result result)
         struct local *local = channel_local(channel);
 
         DL_DELETE(local->pulls, pull);
-        copy_pool_stop(local->copy_pool, pull);
+        copies_stop(local->copies, pull);
         message->gpu_path = pull->gpu_path;
         release(channel, pull);
         pull_free(pull, &channel->mappings);
@@ -208,10 +208,10 @@ static uint64_t pull_step(struct local *local, struct pull *pull, uint64_t limit
                 *ret_did = true;
                 return 0;
         }
-        copy_pool_share(local->copy_pool, pull);
-        size = copy_pool_copy(local->copy_pool, pull, limit);
+        copies_share(local->copies, pull);
+        size = copies_copy(local->copies, pull, limit);
         *ret_did |= size > 0;
-        switch (copy_pool_status(local->copy_pool, pull, &copied)) {
+        switch (copies_status(local->copies, pull, &copied)) {
         case COPY_COPIED:
                 pull->message->copied = copied;
                 pull_end(pull, MESSAGE_OK);
@@ -252,7 +252,7 @@ bool pulls_have_work(const struct local *local)
         uint64_t copied;
 
         DL_FOREACH (local->pulls, pull)
-                if (!pull->copying && copy_pool_status(local->copy_pool, pull, &copied) != COPY_WAITS)
+                if (!pull->copying && copies_status(local->copies, pull, &copied) != COPY_WAITS)
                         return true;
         return false;
 }
