@@ -33,7 +33,7 @@ enum { CONNECTIONS_A_DESCRIPTOR = 32 };
 
 /* ---- callbacks, by which a layer calls one above it ---- */
 
-/* Thread: a maker thread, or the one that makes a small region or adopts memory. */
+/* Thread: one of the pool, or the one that makes a small region or adopts memory. */
 static int on_register(void *context, const struct region *region, void **ret_registration)
 {
         const struct engine_memory spec = {

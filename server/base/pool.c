@@ -61,6 +61,7 @@ struct pool_user {
         void *context;
         size_t n; /* tasks, but those that were collected */
         uint64_t n_retries;
+        bool stopped;
         struct pool_task *waiting, *finished; /* utlist */
 };
 
@@ -312,7 +313,7 @@ static void lane_run(struct lane *lane)
                 else
                         task->state = POOL_TASK_TAKEN;
                 (void)pthread_mutex_unlock(&pool.lock);
-                verdict = task->run(task);
+                verdict = task->run ? task->run(task) : POOL_DONE;
                 (void)pthread_mutex_lock(&pool.lock);
                 piece_end(lane, task, verdict, task->user && task->user->n_retries != n_retries);
         }
@@ -346,6 +347,22 @@ static void *thread_run(void *context)
                 free(thread);
         }
         return NULL;
+}
+
+/* Under the lock. */
+static void retry(struct pool_user *user)
+{
+        struct pool_task *task, *next;
+
+        user->n_retries++;
+        DL_FOREACH_SAFE (user->waiting, task, next) {
+                struct lane *lane = lane_of(task);
+
+                DL_DELETE(user->waiting, task);
+                enqueue(lane, task);
+                for (unsigned i = task->n_running; i < (task->width ? task->width : 1); i++)
+                        (void)staff(task->class, lane);
+        }
 }
 
 /* ---- users ---- */
@@ -394,11 +411,11 @@ static void end_threads(void)
         join_ended();
 }
 
-struct pool_user *pool_user_free(struct pool_user *user)
+void pool_user_stop(struct pool_user *user)
 {
-        if (!user)
-                return NULL;
         (void)pthread_mutex_lock(&pool.lock);
+        user->stopped = true;
+        retry(user);
         while (user->finished || user->n > 0) {
                 if (!user->finished) {
                         (void)pthread_cond_wait(&pool.changed, &pool.lock);
@@ -408,6 +425,15 @@ struct pool_user *pool_user_free(struct pool_user *user)
                 (void)pool_collect(user);
                 (void)pthread_mutex_lock(&pool.lock);
         }
+        (void)pthread_mutex_unlock(&pool.lock);
+}
+
+struct pool_user *pool_user_free(struct pool_user *user)
+{
+        if (!user)
+                return NULL;
+        pool_user_stop(user);
+        (void)pthread_mutex_lock(&pool.lock);
         if (--pool.n_users == 0)
                 end_threads();
         (void)pthread_mutex_unlock(&pool.lock);
@@ -423,6 +449,10 @@ bool pool_add(struct pool_user *user, struct pool_task *task)
 
         assert(task->state == POOL_TASK_OUT);
         (void)pthread_mutex_lock(&pool.lock);
+        if (user && user->stopped) {
+                (void)pthread_mutex_unlock(&pool.lock);
+                return false;
+        }
         join_ended();
         task->user = classes[task->class].outlives ? NULL : user;
         for (unsigned i = 0; i < (task->width ? task->width : 1) && r == 0; i++)
@@ -445,7 +475,7 @@ void pool_add_or_run(struct pool_user *user, struct pool_task *task)
 {
         if (pool_add(user, task))
                 return;
-        while (task->run(task) != POOL_DONE)
+        while (task->run && task->run(task) != POOL_DONE)
                 ;
         (void)pthread_mutex_lock(&pool.lock);
         task->user = user;
@@ -492,18 +522,8 @@ void pool_stop(struct pool_task *task)
 
 void pool_retry(struct pool_user *user)
 {
-        struct pool_task *task, *next;
-
         (void)pthread_mutex_lock(&pool.lock);
-        user->n_retries++;
-        DL_FOREACH_SAFE (user->waiting, task, next) {
-                struct lane *lane = lane_of(task);
-
-                DL_DELETE(user->waiting, task);
-                enqueue(lane, task);
-                for (unsigned i = task->n_running; i < (task->width ? task->width : 1); i++)
-                        (void)staff(task->class, lane);
-        }
+        retry(user);
         (void)pthread_mutex_unlock(&pool.lock);
 }
 

@@ -282,6 +282,40 @@ TEST(the_end_of_the_last_user_ends_the_threads_after_what_is_queued)
                 assert_int_equal(works[i].n_done, 1);
 }
 
+TEST(a_user_that_is_stopped_refuses_tasks)
+{
+        struct work w = { 0 };
+        struct pool_user *user = user_new(NULL);
+
+        pool_user_stop(user);
+        work_init(&w, POOL_WORK, 0, 0);
+        assert_false(pool_add(user, &w.task));
+        assert_int_equal(w.n_taken, 0);
+}
+
+/* What is made cannot end before something else has begun, for which there is a thread. */
+TEST(filling_leaves_threads_for_the_rest_of_making)
+{
+        static struct work fills, other;
+        struct pool_user *user = user_new(NULL);
+
+        memset(&fills, 0, sizeof(fills));
+        memset(&other, 0, sizeof(other));
+        fills.stands_still = true;
+        fills.n_pieces = PIECES;
+        work_init(&fills, POOL_FILL, 0, 0);
+        work_init(&other, POOL_MAKE, 0, 0);
+        fills.task.width = PIECES;
+        assert_true(pool_add(user, &fills.task));
+        AWAIT(fills.n_running == pool_fillers());
+        assert_true(pool_add(user, &other.task));
+        AWAIT(other.n_done);
+        assert_int_equal(fills.n_running, pool_fillers());
+        let_move();
+        AWAIT(fills.n_done);
+        assert_int_equal(fills.n_running_most, pool_fillers());
+}
+
 TEST(the_end_does_not_wait_for_a_name_server)
 {
         static struct work name, queued[16];

@@ -49,7 +49,8 @@ enum pool_verdict {
 struct pool_user;
 
 struct pool_task {
-        /* Does a piece of the task, on a thread of the pool; on several of them at once, up to width. */
+        /* Does a piece of the task, on a thread of the pool; on several of them at once, up to width. NULL = done
+         * alone. */
         enum pool_verdict (*run)(struct pool_task *task);
         /* Called once all pieces are done: by pool_collect if the user is notified, else on a thread of the pool. May
          * free the task or add it again. NULL = nothing to do. */
@@ -77,14 +78,16 @@ struct pool_task {
  * done; on a thread of the pool, with no lock held. NULL = done is called at once. 0 or -ENOMEM. Any thread.
  */
 int pool_user_new(void (*notify)(void *context), void *context, struct pool_user **ret_user);
-/* Waits for all tasks but those of POOL_NAME, and calls done of those that are finished. Takes NULL; returns NULL. */
+/* Waits for all tasks but those of POOL_NAME, and calls done of those that are finished. Later ones are refused. */
+void pool_user_stop(struct pool_user *user);
+/* The same, and frees the user. Takes NULL; returns NULL. */
 struct pool_user *pool_user_free(struct pool_user *user);
 
 /*
  * The functions below: any thread, but a task that is reported is added, collected and removed by one thread.
  *
- * Adds a task, which must stay until its done is called. false: its lane has no thread, and none can be started; the
- * task was not added.
+ * Adds a task, which must stay until its done is called. false: its lane has no thread and none can be started, or the
+ * user was stopped; the task was not added.
  */
 bool pool_add(struct pool_user *user, struct pool_task *task);
 /* The same, but where there is no thread, the calling one runs it. The task must not wait. */
