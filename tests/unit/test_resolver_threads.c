@@ -3,12 +3,13 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 
+#include "base/pool.h"
 #include "command.h"
 #include "engine_internal.h"
 #include "resolver.h"
 #include "unit.h"
 
-/* The threads that resolve names, for an engine that does nothing else. */
+/* The tasks that resolve names, for an engine that does nothing else. */
 
 enum { THREADS_MAX = 16, FAMILIES = 2 };
 
@@ -96,6 +97,7 @@ static void scene_free(void *context)
         while (s->n_let_go < atomic_load(&n_asked))
                 let_go(s);
         WAIT_UNTIL(atomic_load(&n_ended) == atomic_load(&n_asked));
+        pool_user_free(s->engine.tasks);
         (void)sem_destroy(&turn);
         free(s);
 }
@@ -108,7 +110,9 @@ static struct scene *scene_new(void)
         n_resolved = 0;
         leads_to[0] = "127.0.0.1";
         leads_to[1] = NULL;
-        return test_keep(calloc(1, sizeof(struct scene)), scene_free);
+        struct scene *s = calloc(1, sizeof(*s));
+        assert_int_equal(pool_user_new(NULL, NULL, &s->engine.tasks), 0);
+        return test_keep(s, scene_free);
 }
 
 static int ask(struct scene *s, unsigned i, int family, struct resolved *ret_resolved)
