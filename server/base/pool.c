@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 #include <utlist.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/processors.h"
 #include "base/thread.h"
 #include "base/util.h"
 
@@ -114,9 +114,9 @@ static struct lane *lane_of(const struct pool_task *task)
  */
 static unsigned fillers(void)
 {
-        const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+        const unsigned processors = processors_allowed();
 
-        return processors <= 2 ? 1 : (unsigned)at_most((unsigned long)processors - 1, FILLERS_MAX);
+        return processors <= 2 ? 1 : (unsigned)at_most(processors - 1, FILLERS_MAX);
 }
 
 /* Under the lock, with a user. */
