@@ -59,7 +59,7 @@ struct pool_thread {
 struct pool_user {
         void (*notify)(void *context); /* NULL = not notified */
         void *context;
-        size_t n; /* tasks, but those that were collected */
+        size_t n; /* tasks that have not ended; a task of a notified user ends once the user was notified */
         uint64_t n_retries;
         bool stopped;
         struct pool_task *waiting, *finished; /* utlist */
@@ -486,7 +486,7 @@ void pool_add_or_run(struct pool_user *user, struct pool_task *task)
 
 bool pool_remove(struct pool_task *task)
 {
-        bool idle = true;
+        bool removed = true;
 
         (void)pthread_mutex_lock(&pool.lock);
         if (task->state == POOL_TASK_QUEUED && task->n_running == 0) {
@@ -495,12 +495,12 @@ bool pool_remove(struct pool_task *task)
         } else if (task->state == POOL_TASK_FINISHED) {
                 DL_DELETE(task->user->finished, task);
         } else {
-                idle = task->state == POOL_TASK_OUT;
+                removed = false;
         }
-        if (idle)
+        if (removed)
                 task->state = POOL_TASK_OUT;
         (void)pthread_mutex_unlock(&pool.lock);
-        return idle;
+        return removed;
 }
 
 void pool_stop(struct pool_task *task)

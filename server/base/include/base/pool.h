@@ -96,7 +96,7 @@ void pool_add_or_run(struct pool_user *user, struct pool_task *task);
 void pool_run(struct pool_user *user, enum pool_class class, struct pool_devices devices, void (*run)(void *context),
               void *context);
 /* Takes back a task that no thread has begun, or that has run and was not collected; its done is not called. false: it
- * is running. */
+ * is running, or its done was called, or is about to be. */
 bool pool_remove(struct pool_task *task);
 /* Takes back a task without a done, in whichever state, and waits for the pieces under way. */
 void pool_stop(struct pool_task *task);
