@@ -449,11 +449,11 @@ bool pool_add(struct pool_user *user, struct pool_task *task)
 
         assert(task->state == POOL_TASK_OUT);
         (void)pthread_mutex_lock(&pool.lock);
+        join_ended(); /* drops the lock: the user may be stopped meanwhile */
         if (user && user->stopped) {
                 (void)pthread_mutex_unlock(&pool.lock);
                 return false;
         }
-        join_ended();
         task->user = classes[task->class].outlives ? NULL : user;
         for (unsigned i = 0; i < (task->width ? task->width : 1) && r == 0; i++)
                 r = staff(task->class, lane);

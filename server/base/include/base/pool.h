@@ -98,7 +98,8 @@ void pool_run(struct pool_user *user, enum pool_class class, struct pool_devices
 /* Takes back a task that no thread has begun, or that has run and was not collected; its done is not called. false: it
  * is running, or its done was called, or is about to be. */
 bool pool_remove(struct pool_task *task);
-/* Takes back a task without a done, in whichever state, and waits for the pieces under way. */
+/* Takes back a task without a done, in whichever state, and waits for the pieces under way. Its user is not notified.
+ */
 void pool_stop(struct pool_task *task);
 /* Runs the user's waiting tasks again, and those which are about to say POOL_WAITS. */
 void pool_retry(struct pool_user *user);
