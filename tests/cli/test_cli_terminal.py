@@ -74,6 +74,15 @@ class Terminal(Case):
             self.fits(shown, columns or 80)
             self.finish(offer)
 
+    def test_a_transfer_that_is_over_at_once_is_shown(self):
+        """Also if it was so when the worker answered the request that began it, as most of so few bytes are."""
+        for _ in range(20):
+            offer = self.start("offer", self.file("source", 1000), "-u", self.a.url)
+            status, shown = self.run_on("fetch", self.line(offer), "-o", self.directory / "target", "-u", self.b.url)
+            self.assertEqual(status, 0, shown)
+            self.assertRegex(shown, r"\r\x1b\[Ktransferring  100%  in [0-9.]+ m?s")
+            self.finish(offer)
+
     def test_an_offer_tells_that_it_reads_waits_and_transfers(self):
         """Each phase on a line of its own. What comes through the pipe comes when the first line is there."""
         reader, writer = os.pipe()
