@@ -4,8 +4,7 @@
 
 #include <ferry/clock.h>
 
-#include "retry.h"
-#include "wait.h"
+#include "client_internal.h"
 
 #define WAIT_LONGEST_MS (UINT64_MAX / 4) /* from here on it is forever */
 

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <json-c/json.h>
 #include <string.h>
 
-#include "member.h"
-#include "table.h"
+#include "cli.h"
 
 /* Scripts for shells, from the tables of commands and options, and the words that the scripts ask this command for. */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "content.h"
+#include "cli.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,8 +13,6 @@
 #include <unistd.h>
 
 #include <ferry/clock.h>
-
-#include "local.h"
 
 /*
  * Bytes between two checks for signals. CONTENT_COPY is large, so that memcpy bypasses the caches (12 instead of 7

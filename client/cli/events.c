@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <json-c/json.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "events.h"
-#include "member.h"
-#include "table.h"
+#include "cli.h"
 
 enum { EVENTS_PAGE = 1000 };
 

@@ -4,7 +4,7 @@
 
 #include <ferry/commit.h>
 
-#include "table.h"
+#include "cli.h"
 
 enum { HELP_LEFT = 30, HELP_WIDTH = 80 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "local.h"
+#include "cli.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <json-c/json.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "remote.h"
+#include "cli.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <json-c/json.h>
 #include <limits.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -12,10 +11,6 @@
 #include <unistd.h>
 
 #include <ferry/metadata.h>
-
-#include "link.h"
-#include "member.h"
-#include "table.h"
 
 /* ---- another program ---- */
 

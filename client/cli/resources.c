@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <json-c/json.h>
 #include <string.h>
 
-#include "table.h"
+#include "cli.h"
 
 /* ---- ferry ls ---- */
 

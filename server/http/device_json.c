@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "device_json.h"
+#include "resources.h"
 
 #include <stdio.h>
 

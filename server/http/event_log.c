@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "base/util.h"
-#include "operation_json.h"
+#include "resources.h"
 
 /* ---- types ---- */
 

@@ -15,14 +15,8 @@
 #include "base/metrics.h"
 #include "base/util.h"
 #include "connection.h"
-#include "event_readers.h"
-#include "handlers.h"
-#include "http_internal.h"
-#include "latch.h"
-#include "page.h"
 #include "request.h"
-#include "shard.h"
-#include "wait.h"
+#include "threads.h"
 
 /* ---- a stream ---- */
 

@@ -14,14 +14,9 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "content.h"
-#include "handlers.h"
-#include "http_internal.h"
-#include "latch.h"
-#include "operation_json.h"
 #include "operations/operations.h"
 #include "request.h"
 #include "transfer/engine.h"
-#include "wait.h"
 
 /* ---- of this worker ---- */
 

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "operation_json.h"
+#include "resources.h"
 
 #include <ferry/json_write.h>
 #include <ferry/status.h>
 
 #include "base/clock.h"
-#include "carriers.h"
 #include "operations/operations.h"
-#include "problem.h"
 #include "wire/ranges.h"
 
 static void add_time(struct ferry_json_writer *writer, const char *key, uint64_t unix_ms)

@@ -10,15 +10,8 @@
 #include "base/util.h"
 #include "content.h"
 #include "guard.h"
-#include "handlers.h"
-#include "http_internal.h"
-#include "metadata_json.h"
-#include "operation_json.h"
-#include "operation_set.h"
 #include "operations/operations.h"
-#include "page.h"
 #include "request.h"
-#include "wait.h"
 
 /* ---- one ---- */
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "peer_json.h"
+#include "resources.h"
 
 #include <ferry/json_write.h>
 
 #include "base/clock.h"
 #include "base/util.h"
-#include "problem.h"
 #include "transfer/engine.h"
 
 static const char *const states[] = {

@@ -12,17 +12,10 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "handlers.h"
-#include "http_internal.h"
-#include "latch.h"
-#include "page.h"
-#include "peer_json.h"
 #include "peers/peers.h"
 #include "peers/registry.h"
-#include "problem.h"
 #include "request.h"
 #include "transfer/engine.h"
-#include "wait.h"
 
 /* WAIT_MS is longer than the timeouts of fetching, resolving and connecting together, and than the registry's own. */
 enum { WAIT_MS = 30000, URL_SIZE_MAX = 2048, DETAIL_SIZE = 256 };

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "region_json.h"
+#include "resources.h"
 
 #include <ferry/json_write.h>
 
 #include "base/clock.h"
 #include "memory/region.h"
-#include "problem.h"
 
 /* What is left of idle_ms, or that it has run out. */
 static void write_idle(struct ferry_json_writer *writer, const struct region *region)

@@ -10,17 +10,10 @@
 
 #include "base/util.h"
 #include "connection.h"
-#include "handlers.h"
-#include "http_internal.h"
 #include "idempotency.h"
-#include "latch.h"
 #include "memory/region.h"
 #include "operations/operations.h"
-#include "page.h"
-#include "problem.h"
-#include "region_json.h"
 #include "request.h"
-#include "wait.h"
 
 /* ---- the wait for a region ---- */
 

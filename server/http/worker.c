@@ -10,28 +10,19 @@
 #include <ferry/json_write.h>
 #include <ferry/protocol.h>
 
-#include "asset.h"
 #include "base/address.h"
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "base/util.h"
 #include "connection.h"
-#include "device_json.h"
-#include "event_readers.h"
-#include "gate.h"
-#include "handlers.h"
-#include "head.h"
-#include "http_internal.h"
 #include "memory/device.h"
 #include "operations/content.h"
 #include "operations/operations.h"
-#include "page.h"
 #include "peers/peers.h"
 #include "peers/registry.h"
-#include "problem.h"
-#include "quota.h"
 #include "range.h"
 #include "request.h"
+#include "threads.h"
 #include "transfer/engine.h"
 
 /* ---- files, and the index ---- */
