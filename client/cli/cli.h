@@ -55,9 +55,10 @@ struct cli {
 
 /* One command. help, the man page and the completions come from this table. */
 struct cli_command {
-        const char *name, *arguments, *help;
+        const char *name;
+        const char *arguments; /* one word each: "[ID]" may be missing, "ID..." be several; options are none */
+        const char *help;
         const char *text; /* what else the manual says; NULL = nothing */
-        int least, most;  /* how many arguments */
         cli_run *run;
         const char *examples[2]; /* a test runs them, with workers a, b and c */
 };
