@@ -96,13 +96,21 @@ struct event_place event_place_newest(struct event_log *log);
 /* Whether event_log_read would find an event or a gap. Moves the place past events that do not pass the filter. */
 bool event_log_has(struct event_log *log, const struct event_filter *filter, struct event_place *place);
 
-/* One event, in the form of a stream; json is the document inside. Valid during the call only. */
+/* One event, in the form of a stream; json is the document inside. */
 struct event_text {
-        const char *text;
+        char *text; /* owned; NULL = not made yet */
         size_t size;
         const char *json;
         size_t json_size;
 };
+
+/*
+ * Makes the text of an event. write adds the object that the event is about, as the member family, or the members that
+ * follow id, type and time, if that is NULL. 0 or -ENOMEM.
+ */
+int event_text_make(const char *id, const char *type, uint64_t unix_ms, const char *family,
+                    void (*write)(struct ferry_json_writer *writer, const void *object), const void *object,
+                    struct event_text *ret_text);
 
 /* Events that a reader missed. */
 struct event_gap {

@@ -55,6 +55,37 @@ bool latch_wait(struct http_latch *latch, struct http_latch_waiter *waiter);
 /* true: the waiter was registered, and wake will not be called. false: wake was called, or is being called. */
 bool latch_unwait(struct http_latch *latch, struct http_latch_waiter *waiter);
 
+/* ---- work for a request ---- */
+
+/* Longer than the time-outs of fetching, resolving and connecting together, of HTTP after it, and of the registry. */
+enum { WORK_WAIT_MS = 30000, WORK_DETAIL_SIZE = 256 };
+
+/*
+ * What a request waits for: the first member of a struct that is its state. References: the request's, and that of the
+ * work, which runs on other threads, is bounded in time, and touches neither the server nor the request.
+ */
+struct http_work {
+        atomic_uint references;
+        struct http_latch over;
+        /* Written by the work until over: */
+        int error; /* FERRY_E_*; 0 = done */
+        char detail[WORK_DETAIL_SIZE];
+        void *owned; /* freed with it */
+};
+
+/* Zeroed, with both references. NULL: no memory. */
+void *work_new(size_t size);
+void work_unref(struct http_work *work);
+
+/* Makes it the request's state or, where it could not be begun, frees it. Returns error. */
+int work_begun(struct http_request *request, struct http_work *work, int error);
+
+/* Ends the work, and drops its reference. */
+void work_end(struct http_work *work, int error, const char *detail);
+
+/* Whether the request's work is over. false: answered; awaited: what had not happened; late: the same as a title. */
+bool work_is_over(struct http_request *request, const char *awaited, const char *late);
+
 /* ---- credentials ---- */
 
 /*

@@ -60,6 +60,10 @@ void page_end(struct ferry_json_writer *writer, struct http_request *request, ui
 
 /* ---- resources ---- */
 
+/* Adds a time, unless it is 0, and a text, unless it is NULL or "". */
+void document_add_time(struct ferry_json_writer *writer, const char *key, uint64_t unix_ms);
+void document_add_text(struct ferry_json_writer *writer, const char *key, const char *text);
+
 /* The field "transports" of an operation: the transports that may carry its bytes. Pure. */
 
 /* Decodes the names into bits of enum engine_carrier. false: errors has why. */
@@ -94,8 +98,7 @@ void operation_json_members(struct ferry_json_writer *writer, const struct opera
 /* Writes a peer as JSON. */
 void peer_json_write(struct ferry_json_writer *writer, const struct engine_peer_view *peer);
 
-/* Its members: a text, unless it is ""; the addresses, each of which may be "". */
-void peer_json_text(struct ferry_json_writer *writer, const char *name, const char *text);
+/* Its addresses, each of which may be "". */
 void peer_json_addresses(struct ferry_json_writer *writer, const char *url, const char *data);
 
 /* Writes a region as JSON. */
