@@ -84,10 +84,9 @@ bool pages_may_have(uint64_t size);
 int pages_new(uint64_t region, size_t size, struct pages *ret_pages);
 
 /*
- * Makes and maps every page of [offset, offset + size); offset is a multiple of PAGES_HUGE. Several threads may fill
- * parts of one memory. huge: huge pages are tried while it is true; set to false once there are none. 0 or -errno.
+ * Makes and maps every page of [offset, offset + size); offset is a multiple of FERRY_HUGE_PAGE. Several threads may
+ * fill parts of one memory. huge: huge pages are tried while it is true; set to false once there are none. 0 or -errno.
  */
-enum { PAGES_HUGE = 2 << 20 };
 int pages_fill(const struct pages *pages, size_t offset, size_t size, atomic_bool *huge);
 
 /*
