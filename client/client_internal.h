@@ -93,6 +93,9 @@ struct reply {
 /* What is wrong with a request before anything is sent, as a sentence; NULL = nothing. */
 const char *request_check(const struct ferry_exchange *e);
 
+/* Sets a JSON body, which is borrowed. */
+void request_set_body(struct request *request, const char *body);
+
 void reply_clear(struct reply *reply);
 
 /* Empties the reply for the next try; secret, gateway_ms and lost stay. */
@@ -220,9 +223,6 @@ int call_decode(struct ferry *f, const struct request *request, call_decoder dec
 int call_get(struct ferry *f, const char *path, call_decoder decode, void *target, char **ret_text);
 int call_get_page(struct ferry *f, const struct path *path, struct call_page *page, char **ret_text);
 
-/* Whether an answer is JSON: 0, or -EPROTO with f->problem set. */
-int call_check_type(struct ferry *f, const struct reply *reply);
-
 /* The second half of call_decode: a good answer's body. */
 int call_decode_reply(struct ferry *f, const struct reply *reply, call_decoder decode, void *target);
 
@@ -267,10 +267,6 @@ void operation_request_clear(struct operation_request *request);
  * body; the worker checks the rest. 0; -EINVAL; -ENOMEM.
  */
 int operation_add_metadata(struct ferry_json_writer *writer, const char *metadata);
-
-/* ferry_get_operation; of a request the deadline and awaits are taken. */
-int operation_fetch(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision, const struct request *how,
-                    struct ferry_operation *ret_operation);
 
 /* ---- operation.c ---- */
 
@@ -394,19 +390,5 @@ uint64_t wait_ask(struct wait_time *t, uint64_t most_ms);
  * pause. Else *result becomes that of the wait.
  */
 bool wait_goes_on(struct wait_time *t, struct ferry *f, int *result, uint64_t *ret_pause_ms);
-
-/* A wait that blocks, and reconnects; lives on the stack of its call. */
-struct wait {
-        struct ferry *f;
-        unsigned interval_ms; /* 0 = ask as seldom as possible */
-        /* One request, parked for slice_ms, that fails at limit_ms (0 = the handle's own). Sets over where its result
-         * is that of the wait. */
-        int (*ask)(struct wait *w, uint64_t slice_ms, uint64_t limit_ms);
-        bool over;
-        struct wait_time time;
-};
-
-/* The result of the wait: that of the last ask, or -ETIMEDOUT. */
-int wait_run(struct wait *w, uint64_t timeout_ms);
 
 #endif
