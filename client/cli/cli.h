@@ -83,7 +83,6 @@ int cli_options_parse(struct cli *cli, int argc, char **argv);
 
 /* CLI_OK, or CLI_USAGE with a line that says what a wrong name may have meant. */
 int cli_command_find(const struct cli *cli, const char *name, const struct cli_command **ret_command);
-bool cli_option_applies(const struct ferry_option *option, const struct cli_command *command);
 /* Whether help, the manual and the completions show an option with a command; NULL = with what every command has. */
 bool cli_option_belongs(const struct ferry_option *option, const struct cli_command *command);
 
@@ -163,6 +162,9 @@ void cli_fail_in_json(bool json);
  */
 ssize_t cli_read(int fd, void *buffer, size_t size);
 int cli_write(int fd, const void *data, size_t size);
+
+/* Everything until the end, with a NUL behind, for ferry_secret_free(). 0; -EFBIG: more than max bytes; as cli_read. */
+int cli_read_all(int fd, size_t max, char **ret_text, size_t *ret_size);
 
 /* Whether a failure needs no line: the reader has closed the pipe, or a signal came that main tells of or top awaits.
  */
