@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-
-#include <string.h>
-
 #include <ferry/json_write.h>
-
-#include "base/clock.h"
 
 #include "request.h"
 
@@ -52,23 +47,4 @@ void page_end(struct ferry_json_writer *writer, struct http_request *request, ui
                 add_link(request, cursor);
         }
         ferry_json_end_object(writer);
-}
-
-/* ---- members of documents ---- */
-
-void document_add_time(struct ferry_json_writer *writer, const char *key, uint64_t unix_ms)
-{
-        char text[CLOCK_TEXT_SIZE];
-
-        if (!unix_ms)
-                return;
-        clock_format(unix_ms, text);
-        ferry_json_key(writer, key);
-        ferry_json_put_plain(writer, text, CLOCK_TEXT_LENGTH);
-}
-
-void document_add_text(struct ferry_json_writer *writer, const char *key, const char *text)
-{
-        if (text && *text)
-                ferry_json_add_string(writer, key, text);
 }
