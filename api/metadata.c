@@ -34,16 +34,11 @@ static const struct ferry_json_field document_fields[] = {
           FERRY_METADATA_WRITE, NULL },
 };
 
-struct descriptor {
-        const char *device;
-        uint64_t ptr, size;
-};
-
 static const struct ferry_json_field descriptor_fields[] = {
-        { "device", FERRY_JSON_STRING, true, offsetof(struct descriptor, device), 1, FERRY_METADATA_DEVICE_SIZE - 1,
-          NULL },
-        { "ptr", FERRY_JSON_UINT, true, offsetof(struct descriptor, ptr), 1, 0, NULL },
-        { "size", FERRY_JSON_UINT, true, offsetof(struct descriptor, size), 1, 0, NULL },
+        { "device", FERRY_JSON_TEXT, true, offsetof(struct ferry_metadata_descriptor, device), 1,
+          FERRY_METADATA_DEVICE_SIZE - 1, NULL },
+        { "ptr", FERRY_JSON_UINT, true, offsetof(struct ferry_metadata_descriptor, ptr), 1, 0, NULL },
+        { "size", FERRY_JSON_UINT, true, offsetof(struct ferry_metadata_descriptor, size), 1, 0, NULL },
 };
 
 bool ferry_metadata_is_name(const char *text)
@@ -165,20 +160,16 @@ static int refuse(struct ferry_json_errors *errors, const char *prefix, const ch
 static int decode_descriptor(struct json_object *object, const char *list, size_t i, struct ferry_metadata *m,
                              struct ferry_json_errors *errors)
 {
-        struct descriptor d = { 0 };
+        struct ferry_metadata_descriptor *d = &m->descriptors[i];
         char rest[32];
 
-        if (!ferry_json_decode_element(object, descriptor_fields, FERRY_ARRAY_SIZE(descriptor_fields), &d, list, i,
+        if (!ferry_json_decode_element(object, descriptor_fields, FERRY_ARRAY_SIZE(descriptor_fields), d, list, i,
                                        errors))
                 return FERRY_E_INVALID_METADATA;
-        if (!is_device(d.device, FERRY_METADATA_DEVICE_SIZE)) {
-                (void)snprintf(rest, sizeof(rest), "/%zu/device", i);
-                return refuse(errors, list, rest, "expected the name of a device");
-        }
-        memcpy(m->descriptors[i].device, d.device, strlen(d.device) + 1);
-        m->descriptors[i].ptr = d.ptr;
-        m->descriptors[i].size = d.size;
-        return 0;
+        if (is_device(d->device, sizeof(d->device)))
+                return 0;
+        (void)snprintf(rest, sizeof(rest), "/%zu/device", i);
+        return refuse(errors, list, rest, "expected the name of a device");
 }
 
 /* Stops when there is no room for more complaints. */

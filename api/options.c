@@ -412,10 +412,24 @@ int ferry_options_read(struct ferry_option_base *base, int argc, char *const *ar
 
 enum { HELP_WIDTH = 80, HELP_INDENT = 8 };
 
+void ferry_wrap(FILE *file, const char *text, int indent)
+{
+        int column = 0;
+
+        for (const char *word = text; *word; word += strspn(word, " ")) {
+                int length = (int)strcspn(word, " ");
+                bool fits = column && column + 1 + length <= HELP_WIDTH;
+
+                (void)fprintf(file, "%s%*s%.*s", column && !fits ? "\n" : "", fits ? 1 : indent, "", length, word);
+                column = (fits ? column + 1 : indent) + length;
+                word += length;
+        }
+        (void)fputc('\n', file);
+}
+
 void ferry_option_help(FILE *file, const struct ferry_option *option)
 {
         char text[1024], letter[] = "-x, ";
-        size_t column = 0;
 
         letter[1] = option->letter;
         (void)fprintf(file, "  %s--%s%s%s\n", option->letter ? letter : "", option->name, option->argument ? " " : "",
@@ -424,14 +438,5 @@ void ferry_option_help(FILE *file, const struct ferry_option *option)
                        option->fallback ?: "", option->fallback ? ")" : "", option->variable ? " [" : "",
                        option->variable ?: "", option->variable ? "]" : "");
         text[0] = (char)toupper((unsigned char)text[0]);
-        for (const char *word = text; *word; word += strspn(word, " ")) {
-                size_t length = strcspn(word, " ");
-                bool fits = column && column + 1 + length <= HELP_WIDTH;
-
-                (void)fprintf(file, "%s%*s%.*s", column && !fits ? "\n" : "", fits ? 1 : HELP_INDENT, "", (int)length,
-                              word);
-                column = (fits ? column + 1 : HELP_INDENT) + length;
-                word += length;
-        }
-        (void)fputc('\n', file);
+        ferry_wrap(file, text, HELP_INDENT);
 }

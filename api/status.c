@@ -2,29 +2,29 @@
 #include <stddef.h>
 #include <string.h>
 
+#include <ferry/json.h>
 #include <ferry/status.h>
-#include <ferry/util.h>
 
-static const char *const kind_names[] = {
-        [FERRY_READABLE] = "readable",
-        [FERRY_READ] = "read",
-        [FERRY_WRITABLE] = "writable",
-        [FERRY_WRITE] = "write",
+const char *const ferry_kind_names[] = {
+        [FERRY_READABLE] = "readable", [FERRY_READ] = "read",     [FERRY_WRITABLE] = "writable",
+        [FERRY_WRITE] = "write",       [FERRY_KIND_COUNT] = NULL,
 };
-_Static_assert(FERRY_ARRAY_SIZE(kind_names) == FERRY_KIND_COUNT, "every kind has a name");
 
-static const char *const status_names[] = {
-        [FERRY_UNINITIALIZED] = "UNINITIALIZED", [FERRY_INITIALIZED] = "INITIALIZED",
-        [FERRY_IN_PROGRESS] = "IN_PROGRESS",     [FERRY_COMPLETE] = "COMPLETE",
-        [FERRY_CANCELLED] = "CANCELLED",         [FERRY_ERRORED] = "ERRORED",
+const char *const ferry_status_names[] = {
+        [FERRY_UNINITIALIZED] = "UNINITIALIZED",
+        [FERRY_INITIALIZED] = "INITIALIZED",
+        [FERRY_IN_PROGRESS] = "IN_PROGRESS",
+        [FERRY_COMPLETE] = "COMPLETE",
+        [FERRY_CANCELLED] = "CANCELLED",
+        [FERRY_ERRORED] = "ERRORED",
+        [FERRY_STATUS_COUNT] = NULL,
 };
-_Static_assert(FERRY_ARRAY_SIZE(status_names) == FERRY_STATUS_COUNT, "every status has a name");
 
-static const char *const layout_names[] = {
+const char *const ferry_layout_names[] = {
         [FERRY_LAYOUT_PAIRWISE] = "pairwise",
         [FERRY_LAYOUT_STREAM] = "stream",
+        [FERRY_LAYOUT_COUNT] = NULL,
 };
-_Static_assert(FERRY_ARRAY_SIZE(layout_names) == FERRY_LAYOUT_COUNT, "every layout has a name");
 
 static const char *name_of(const char *const *names, int n, int value)
 {
@@ -41,32 +41,32 @@ static int value_of(const char *const *names, int n, const char *name)
 
 const char *ferry_kind_name(int kind)
 {
-        return name_of(kind_names, FERRY_KIND_COUNT, kind);
+        return name_of(ferry_kind_names, FERRY_KIND_COUNT, kind);
 }
 
 const char *ferry_status_name(int status)
 {
-        return name_of(status_names, FERRY_STATUS_COUNT, status);
+        return name_of(ferry_status_names, FERRY_STATUS_COUNT, status);
 }
 
 const char *ferry_layout_name(int layout)
 {
-        return name_of(layout_names, FERRY_LAYOUT_COUNT, layout);
+        return name_of(ferry_layout_names, FERRY_LAYOUT_COUNT, layout);
 }
 
 int ferry_kind_from_name(const char *name)
 {
-        return value_of(kind_names, FERRY_KIND_COUNT, name);
+        return value_of(ferry_kind_names, FERRY_KIND_COUNT, name);
 }
 
 int ferry_status_from_name(const char *name)
 {
-        return value_of(status_names, FERRY_STATUS_COUNT, name);
+        return value_of(ferry_status_names, FERRY_STATUS_COUNT, name);
 }
 
 int ferry_layout_from_name(const char *name)
 {
-        return value_of(layout_names, FERRY_LAYOUT_COUNT, name);
+        return value_of(ferry_layout_names, FERRY_LAYOUT_COUNT, name);
 }
 
 int ferry_kind_is_passive(int kind)

@@ -10,8 +10,6 @@
 #include <ferry/clock.h>
 
 #include "client_internal.h"
-#include "http.h"
-#include "wait.h"
 
 enum {
         AIO_EVENTS = 64,

@@ -6,6 +6,8 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include <ferry/encoding.h>
+
 #include "client_internal.h"
 
 static bool call_type_is(const struct reply *reply, const char *type)
@@ -15,7 +17,8 @@ static bool call_type_is(const struct reply *reply, const char *type)
                (reply->content_type[length] == '\0' || strchr("; \t", reply->content_type[length]));
 }
 
-int call_check_type(struct ferry *f, const struct reply *reply)
+/* Whether an answer is JSON: 0, or -EPROTO with f->problem set. */
+static int call_check_type(struct ferry *f, const struct reply *reply)
 {
         if (call_type_is(reply, "application/json"))
                 return 0;
@@ -115,15 +118,11 @@ int call_delete(struct ferry *f, const char *collection, const char *id)
 
 int call_key(char key[CLIENT_KEY_TEXT_SIZE])
 {
-        static const char digits[] = "0123456789abcdef";
-        unsigned char random[(CLIENT_KEY_TEXT_SIZE - 1) / 2];
+        uint64_t random[2];
         if (getentropy(random, sizeof(random)) < 0)
                 return -EIO;
-        for (size_t i = 0; i < sizeof(random); i++) {
-                key[2 * i] = digits[random[i] >> 4];
-                key[2 * i + 1] = digits[random[i] & 15];
-        }
-        key[2 * sizeof(random)] = '\0';
+        ferry_id_format("", random[0], key);
+        ferry_id_format("", random[1], key + strlen(key));
         return 0;
 }
 

@@ -18,7 +18,6 @@
 #include "url.h"
 
 struct ferry_json_writer;
-struct json_object;
 
 static inline void cleanup_secret(char **secret)
 {
@@ -93,6 +92,9 @@ struct reply {
 
 /* What is wrong with a request before anything is sent, as a sentence; NULL = nothing. */
 const char *request_check(const struct ferry_exchange *e);
+
+/* Sets a JSON body, which is borrowed. */
+void request_set_body(struct request *request, const char *body);
 
 void reply_clear(struct reply *reply);
 
@@ -221,9 +223,6 @@ int call_decode(struct ferry *f, const struct request *request, call_decoder dec
 int call_get(struct ferry *f, const char *path, call_decoder decode, void *target, char **ret_text);
 int call_get_page(struct ferry *f, const struct path *path, struct call_page *page, char **ret_text);
 
-/* Whether an answer is JSON: 0, or -EPROTO with f->problem set. */
-int call_check_type(struct ferry *f, const struct reply *reply);
-
 /* The second half of call_decode: a good answer's body. */
 int call_decode_reply(struct ferry *f, const struct reply *reply, call_decoder decode, void *target);
 
@@ -269,10 +268,6 @@ void operation_request_clear(struct operation_request *request);
  */
 int operation_add_metadata(struct ferry_json_writer *writer, const char *metadata);
 
-/* ferry_get_operation; of a request the deadline and awaits are taken. */
-int operation_fetch(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision, const struct request *how,
-                    struct ferry_operation *ret_operation);
-
 /* ---- operation.c ---- */
 
 /* A call_decoder, and the lists of operations. */
@@ -296,5 +291,104 @@ bool results_are_done(const struct ferry_operation_results *results, enum ferry_
 
 /* The path of a GET of several operations. 0, or -EINVAL with f->problem set. */
 int results_path(struct ferry *f, const char *const *ids, size_t n, enum ferry_wait_for wait_for, struct path *path);
+
+/* ---- http.c ---- */
+
+/*
+ * One request and its answer by libcurl, which keeps the connections in a multi handle: of a handle that blocks, for
+ * one request at a time, or of a ferry_aio.
+ */
+
+/* One try under way, between http_try_begin and http_try_end. Must not move. */
+struct http_try {
+        struct ferry *f; /* whose settings and multi handle it uses */
+        CURL *easy;      /* that no other try uses; of http_handle_new or a copy */
+        const struct request *request;
+        struct reply *reply;
+
+        struct curl_slist *headers;
+        uint64_t wait_ms;  /* how long it asks the worker to wait */
+        uint64_t start_ms; /* times are those of ferry_clock_ms */
+        uint64_t moved_ms; /* when a byte of a body was last sent or received */
+        curl_off_t moved;  /* bytes of both bodies until then */
+        uint64_t source_left;
+        bool source_ended;
+        bool in_head;         /* the lines that come are of an answer's head, not trailers */
+        size_t head_size;     /* bytes of all lines so far */
+        unsigned connections; /* over which the request went; libcurl repeats it where a kept one was dead */
+        int socket_error;     /* errno of the last socket that could not be made */
+        int abort;            /* -errno of a callback that ended the transfer */
+};
+
+/* A multi handle that keeps so many connections. NULL when memory is short. */
+CURLM *http_multi_new(long connections);
+
+/* A handle with what all requests have in common. NULL when memory is short. */
+CURL *http_handle_new(const struct ferry_options *options, const char *unix_socket);
+
+/* Starts a try, whose f, easy, request and reply are set and all else is zero. 0; -ENOMEM: it has ended. */
+int http_try_begin(struct http_try *t);
+
+/* Ends a try with libcurl's code, or early with another one. 0 when an answer came, of any status; -errno as in
+ * ferry.h, reply->fault says why. */
+int http_try_end(struct http_try *t, CURLcode code);
+
+/* How many ms a try may go on without a byte; UINT64_MAX: libcurl itself knows when it has to end. */
+uint64_t http_time_left(struct http_try *t);
+
+/* ---- retry.c: whether to try again, pure ---- */
+
+enum {
+        RETRY_FIRST_MS = 50,
+        RETRY_LONGEST_MS = 2000,
+        RETRY_AFTER_LONGEST_MS = 10000, /* a worker that asks for more is handed to the caller */
+        RETRY_GATEWAY_FIRST_MS = 100,
+        RETRY_GATEWAY_MS = 60000, /* of nothing but answers of a gateway, where the caller has no deadline */
+};
+
+/* What is known after a try. */
+struct retry_facts {
+        int result;          /* 0 = an answer came; -errno */
+        int status;          /* of the answer */
+        bool allowed;        /* the request may be repeated without harm, and nothing of it was given away yet */
+        bool by_status;      /* 429 and 503 count as well, and a gateway's answer */
+        bool gateway;        /* a gateway has answered in the worker's place: the worker itself may be fine */
+        uint64_t gateway_ms; /* time since the first of such answers */
+        unsigned tries;      /* how many were made, 1 after the first */
+        unsigned retries;    /* how many more than one may be made */
+        bool has_retry_after;
+        uint64_t retry_after_ms;
+        uint32_t random; /* spreads the callers of a worker that comes back */
+};
+
+/* The pause after n answers of a gateway, from 1. Pure. */
+uint64_t retry_gateway_pause(unsigned n);
+
+/* Whether to repeat, and after how long. Pure. */
+bool retry_decide(const struct retry_facts *facts, uint64_t *ret_delay_ms);
+
+/* ---- wait.c ---- */
+
+/* How long a wait over many requests has been, and may be. Times are those of ferry_clock_ms. */
+struct wait_time {
+        uint64_t deadline_ms;        /* UINT64_MAX = none */
+        uint64_t away_ms;            /* without one: gives up a worker that does not answer for so long; 0 = 60000 */
+        uint64_t seen_ms;            /* when the worker last answered */
+        uint64_t asked_ms, slice_ms; /* of the latest request: when, and for how long it is parked */
+        unsigned n_gateway;          /* answers of a gateway since the worker's last one */
+};
+
+enum { WAIT_REQUEST_MS = 30000 }; /* of one parked request */
+
+void wait_start(struct wait_time *t, uint64_t timeout_ms);
+
+/* Begins a request that is parked for at most most_ms. Returns when it fails; 0 = by the handle's own limits. */
+uint64_t wait_ask(struct wait_time *t, uint64_t most_ms);
+
+/*
+ * Whether the wait goes on after a request with that result, which did not bring what is waited for, and after what
+ * pause. Else *result becomes that of the wait.
+ */
+bool wait_goes_on(struct wait_time *t, struct ferry *f, int *result, uint64_t *ret_pause_ms);
 
 #endif

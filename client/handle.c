@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "client_internal.h"
-#include "http.h"
 
 /* ---- SIGPIPE ---- */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "http.h"
+#include "client_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -12,8 +12,6 @@
 #include <ferry/clock.h>
 #include <ferry/curl.h>
 #include <ferry/encoding.h>
-
-#include "client_internal.h"
 
 enum {
         HTTP_IDLE_S = 30,        /* a worker ends an idle connection after 60 s; a NAT forgets it without a word */

@@ -46,13 +46,6 @@ static int offer_call(struct ferry *f, struct request *request, struct ferry_off
         return r;
 }
 
-static void offer_body(struct request *request, const char *body)
-{
-        request->exchange.content_type = "application/json";
-        request->exchange.body = body;
-        request->exchange.size = strlen(body);
-}
-
 /* ---- to the worker itself ---- */
 
 /* Sends a request to POST …/{id}{verb} with the key, which is required. */
@@ -93,7 +86,7 @@ int ferry_renew_by_key(struct ferry *f, const char *id, const char *key, uint64_
         char body[48];
         if (ttl_ms) {
                 snprintf(body, sizeof(body), "{\"ttl_ms\":%" PRIu64 "}", ttl_ms);
-                offer_body(&request, body);
+                request_set_body(&request, body);
         }
         return offer_tell(f, id, key, "/renew", &request, ret_state);
 }
@@ -131,7 +124,7 @@ static int offer_tell_remote(struct ferry *f, const char *path, const char *meta
                 return r;
         /* As in ferry_decline_operation. */
         snprintf(transfer, sizeof(transfer), "Ferry-Transfer: xfr_%.16s", random);
-        offer_body(&request, body);
+        request_set_body(&request, body);
         return offer_call(f, &request, ret_state);
 }
 

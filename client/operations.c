@@ -215,6 +215,7 @@ int operation_request_make(struct ferry *f, const struct operation_specs *specs,
                                                .wait_ms = wait_ms,
                                        },
                                        .secret = true };
+        request_set_body(&o->request, o->body);
         return 0;
 }
 
@@ -246,8 +247,8 @@ int ferry_create_operations(struct ferry *f, const struct ferry_operation_spec *
 
 /* ---- one that is there ---- */
 
-int operation_fetch(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision, const struct request *how,
-                    struct ferry_operation *ret_operation)
+int ferry_get_operation(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision,
+                        struct ferry_operation *ret_operation)
 {
         FERRY_CLEANUP(path_clear) struct path path = { 0 };
         int r = call_path(f, "/v1/operations/", id, "", &path);
@@ -257,16 +258,8 @@ int operation_fetch(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t 
         path_query_number(&path, "revision", revision);
         if (path.error)
                 return path.error;
-        struct request request = { .exchange = { .method = "GET", .path = path.text.data, .wait_ms = wait_ms },
-                                   .deadline_ms = how->deadline_ms,
-                                   .awaits = how->awaits };
+        struct request request = { .exchange = { .method = "GET", .path = path.text.data, .wait_ms = wait_ms } };
         return operation_call(f, &request, ret_operation);
-}
-
-int ferry_get_operation(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision,
-                        struct ferry_operation *ret_operation)
-{
-        return operation_fetch(f, id, wait_ms, revision, &(struct request){ 0 }, ret_operation);
 }
 
 int ferry_get_operation_metadata(struct ferry *f, const char *id, char **ret_json)
@@ -296,9 +289,7 @@ int ferry_renew_operation(struct ferry *f, const char *id, uint64_t ttl_ms, stru
         struct request request = { .exchange = { .method = "POST", .path = path.text.data }, .repeatable = true };
         if (ttl_ms) {
                 snprintf(body, sizeof(body), "{\"ttl_ms\":%" PRIu64 "}", ttl_ms);
-                request.exchange.content_type = "application/json";
-                request.exchange.body = body;
-                request.exchange.size = strlen(body);
+                request_set_body(&request, body);
         }
         return operation_call(f, &request, ret_operation);
 }

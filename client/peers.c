@@ -96,15 +96,9 @@ int ferry_connect_peer(struct ferry *f, const char *url, struct ferry_peer *ret_
         FERRY_CLEANUP(cleanup_free) char *body = connect_body(url);
         if (!body)
                 return -ENOMEM;
-        struct request request = { .exchange = {
-                                           .method = "POST",
-                                           .path = "/v1/peers",
-                                           .content_type = "application/json",
-                                           .body = body,
-                                           .size = strlen(body),
-                                           .wait_ms = PEER_WAIT_MS,
-                                   },
+        struct request request = { .exchange = { .method = "POST", .path = "/v1/peers", .wait_ms = PEER_WAIT_MS },
                                    .repeatable = true };
+        request_set_body(&request, body);
         struct ferry_peer peer = { 0 };
         int r = call_decode(f, &request, connected_decode, &peer, &peer.json);
         if (r == 0)

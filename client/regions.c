@@ -85,15 +85,11 @@ int ferry_create_region(struct ferry *f, const struct ferry_region_spec *spec, s
         r = call_key(key);
         if (r < 0)
                 return r;
-        struct request request = { .exchange = {
-                                           .method = "POST",
-                                           .path = "/v1/regions",
-                                           .content_type = "application/json",
-                                           .body = body,
-                                           .size = strlen(body),
-                                           .idempotency_key = spec->idempotency_key ? spec->idempotency_key : key,
-                                           .wait_ms = spec->size / BYTES_PER_MS,
-                                   } };
+        struct request request = { .exchange = { .method = "POST",
+                                                 .path = "/v1/regions",
+                                                 .idempotency_key = spec->idempotency_key ? spec->idempotency_key : key,
+                                                 .wait_ms = spec->size / BYTES_PER_MS } };
+        request_set_body(&request, body);
         return call_decode(f, &request, region_decode, ret_region, NULL);
 }
 

@@ -34,6 +34,13 @@ const char *request_check(const struct ferry_exchange *e)
         return NULL;
 }
 
+void request_set_body(struct request *request, const char *body)
+{
+        request->exchange.content_type = "application/json";
+        request->exchange.body = body;
+        request->exchange.size = strlen(body);
+}
+
 /* ---- replies ---- */
 
 /* clang-format off */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tries of a call, one after the other. */
-#include "retry.h"
+#include "client_internal.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -8,9 +8,6 @@
 #include <unistd.h>
 
 #include <ferry/clock.h>
-
-#include "client_internal.h"
-#include "http.h"
 
 enum { RETRY_POLL_MS = 1000 };
 

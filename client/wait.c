@@ -4,8 +4,7 @@
 
 #include <ferry/clock.h>
 
-#include "retry.h"
-#include "wait.h"
+#include "client_internal.h"
 
 #define WAIT_LONGEST_MS (UINT64_MAX / 4) /* from here on it is forever */
 
@@ -78,18 +77,49 @@ bool wait_goes_on(struct wait_time *t, struct ferry *f, int *result, uint64_t *r
         return true;
 }
 
-int wait_run(struct wait *w, uint64_t timeout_ms)
+/* ---- waits that block, and reconnect ---- */
+
+/* Lives on the stack of its call. */
+struct wait {
+        struct ferry *f;
+        struct path path;     /* of what is waited for */
+        unsigned interval_ms; /* 0 = ask as seldom as possible */
+        struct wait_time time;
+        /* Decodes a good answer, and keeps it. 0, with *ret_over: whether it is what is waited for; -errno. */
+        int (*take)(struct wait *w, const struct reply *reply, bool *ret_over);
+};
+
+/* One request, parked for the time's slice, that fails at limit_ms (0 = the handle's own). */
+static int wait_ask_once(struct wait *w, uint64_t limit_ms, bool *ret_over)
+{
+        FERRY_CLEANUP(path_clear) struct path path = { .queried = w->path.queried };
+        FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
+        path_add(&path, w->path.text.data);
+        path_query_number(&path, "wait_ms", w->time.slice_ms);
+        if (path.error)
+                return path.error;
+        struct request request = { .exchange = { .method = "GET", .path = path.text.data, .wait_ms = w->time.slice_ms },
+                                   .deadline_ms = limit_ms,
+                                   .awaits = true };
+        int r = call_send(w->f, &request, &reply);
+        return r == 0 ? w->take(w, &reply, ret_over) : r;
+}
+
+/* r: the result of making the path. The result of the wait: that of the last request, or -ETIMEDOUT. */
+static int wait_run(struct wait *w, int r, uint64_t timeout_ms)
 {
         uint64_t pause, most = w->interval_ms ? 0 : WAIT_REQUEST_MS; /* a watcher wants to see something at once */
+        bool over = r < 0;
         wait_start(&w->time, timeout_ms);
-        for (;;) {
-                uint64_t limit = wait_ask(&w->time, most);
-                int r = w->ask(w, w->time.slice_ms, limit);
-                if (w->over || !wait_goes_on(&w->time, w->f, &r, &pause))
-                        return r;
+        while (!over) {
+                r = wait_ask_once(w, wait_ask(&w->time, most), &over);
+                if (over || !wait_goes_on(&w->time, w->f, &r, &pause))
+                        break;
                 call_pause(w->f, pause);
                 most = w->interval_ms ? w->interval_ms : WAIT_REQUEST_MS;
         }
+        path_clear(&w->path);
+        return r;
 }
 
 /* ---- one operation ---- */
@@ -98,32 +128,23 @@ enum { WATCH_PROGRESS_MS = 500 };
 
 struct watch {
         struct wait wait; /* first */
-        const char *id;
         const struct ferry_watch *wanted;
         struct ferry_operation latest;
 };
 
-static int watch_report(const struct watch *w)
-{
-        if (!w->wanted->progress)
-                return 0;
-        int r = w->wanted->progress(w->wanted->context, &w->latest);
-        return r > 0 ? -EIO : r;
-}
-
-static int watch_ask(struct wait *wait, uint64_t slice_ms, uint64_t limit_ms)
+static int watch_take(struct wait *wait, const struct reply *reply, bool *ret_over)
 {
         struct watch *w = (struct watch *)wait;
         struct ferry_operation operation = { 0 };
-        const struct request how = { .deadline_ms = limit_ms, .awaits = true };
-        int r = operation_fetch(wait->f, w->id, slice_ms, 0, &how, &operation);
+        int r = call_decode_reply(wait->f, reply, operation_decode, &operation);
         if (r != 0)
                 return r;
         ferry_operation_clear(&w->latest);
         w->latest = operation;
-        r = watch_report(w);
-        wait->over = r < 0 || w->latest.done;
-        return r;
+        if (w->wanted->progress)
+                r = w->wanted->progress(w->wanted->context, &w->latest);
+        *ret_over = r != 0 || w->latest.done;
+        return r > 0 ? -EIO : r;
 }
 
 int ferry_watch_operation(struct ferry *f, const char *id, const struct ferry_watch *watch,
@@ -132,12 +153,10 @@ int ferry_watch_operation(struct ferry *f, const char *id, const struct ferry_wa
         int r = ARGUMENT_CHECK(f, watch);
         if (r < 0)
                 return r;
-        struct watch w = { .wait = { .f = f, .time.away_ms = watch->away_ms, .ask = watch_ask },
-                           .id = id,
-                           .wanted = watch };
+        struct watch w = { .wait = { .f = f, .time.away_ms = watch->away_ms, .take = watch_take }, .wanted = watch };
         if (watch->progress)
                 w.wait.interval_ms = watch->interval_ms ? watch->interval_ms : WATCH_PROGRESS_MS;
-        r = wait_run(&w.wait, watch->timeout_ms);
+        r = wait_run(&w.wait, call_path(f, "/v1/operations/", id, "", &w.wait.path), watch->timeout_ms);
         if (r == 0 || r == -ETIMEDOUT)
                 *ret_operation = w.latest;
         else
@@ -154,43 +173,29 @@ int ferry_wait_operation(struct ferry *f, const char *id, uint64_t timeout_ms, s
 
 struct wait_many {
         struct wait wait; /* first */
-        const char *const *ids;
         size_t n;
         enum ferry_wait_for wait_for;
         struct ferry_operation_results latest;
 };
 
-static int wait_many_ask(struct wait *wait, uint64_t slice_ms, uint64_t limit_ms)
+static int wait_many_take(struct wait *wait, const struct reply *reply, bool *ret_over)
 {
         struct wait_many *w = (struct wait_many *)wait;
-        FERRY_CLEANUP(path_clear) struct path path = { 0 };
-        FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
         struct ferry_operation_results results = { 0 };
-        int r = results_path(wait->f, w->ids, w->n, w->wait_for, &path);
-        path_query_number(&path, "wait_ms", slice_ms);
-        if (r == 0)
-                r = path.error;
-        if (r < 0)
-                return r;
-        struct request request = { .exchange = { .method = "GET", .path = path.text.data, .wait_ms = slice_ms },
-                                   .deadline_ms = limit_ms,
-                                   .awaits = true };
-        r = call_send(wait->f, &request, &reply);
-        if (r == 0)
-                r = results_decode(wait->f, &reply, "operations", w->n, &results);
+        int r = results_decode(wait->f, reply, "operations", w->n, &results);
         if (r != 0)
                 return r;
         ferry_operation_results_clear(&w->latest);
         w->latest = results;
-        wait->over = results_are_done(&results, w->wait_for);
+        *ret_over = results_are_done(&results, w->wait_for);
         return 0;
 }
 
 int ferry_wait_operations(struct ferry *f, const char *const *ids, size_t n, enum ferry_wait_for wait_for,
                           uint64_t timeout_ms, struct ferry_operation_results *ret_results)
 {
-        struct wait_many w = { .wait = { .f = f, .ask = wait_many_ask }, .ids = ids, .n = n, .wait_for = wait_for };
-        int r = wait_run(&w.wait, timeout_ms);
+        struct wait_many w = { .wait = { .f = f, .take = wait_many_take }, .n = n, .wait_for = wait_for };
+        int r = wait_run(&w.wait, results_path(f, ids, n, wait_for, &w.wait.path), timeout_ms);
         if (r == 0 || r == -ETIMEDOUT)
                 *ret_results = w.latest;
         else

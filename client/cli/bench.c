@@ -5,8 +5,7 @@
 
 #include <ferry/clock.h>
 
-#include "job.h"
-#include "table.h"
+#include "cli.h"
 
 enum {
         BENCH_ROUNDS = 200, /* of one size at most */

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <json-c/json.h>
 #include <string.h>
 
-#include "member.h"
-#include "table.h"
+#include "cli.h"
 
 /* Scripts for shells, from the tables of commands and options, and the words that the scripts ask this command for. */
 
@@ -301,19 +299,24 @@ static void completion_fish(const struct cli *cli)
 
 enum { COMPLETION_PAGE = 200 };
 
-/* The newest of a list, one on a line. offers: only what a peer can use. */
-static int completion_list(struct cli *cli, const char *member, const char *query, bool offers)
+struct completion_noun {
+        const char *name, *member, *query;
+        bool offers; /* only what a peer can use */
+};
+
+/* The newest of a list, one on a line. */
+static int completion_list(struct cli *cli, const struct completion_noun *noun)
 {
         struct json_object *page = NULL, *list;
         char path[96];
-        snprintf(path, sizeof(path), "/v1/%s?limit=%d%s", member, COMPLETION_PAGE, query);
+        snprintf(path, sizeof(path), "/v1/%s?limit=%d%s", noun->member, COMPLETION_PAGE, noun->query);
         int status = cli_connect(cli);
         if (status == CLI_OK)
-                status = table_get(&cli->worker, path, member, json_type_array, &page);
-        for (size_t i = 0, n = member_list(page, member, &list); i < n; i++) {
+                status = table_get(&cli->worker, path, noun->member, json_type_array, &page);
+        for (size_t i = 0, n = member_list(page, noun->member, &list); i < n; i++) {
                 struct json_object *one = json_object_array_get_idx(list, i);
                 char id[FERRY_ID_SIZE];
-                if (offers && !strstr(member_text(one, "kind", ""), "able"))
+                if (noun->offers && !strstr(member_text(one, "kind", ""), "able"))
                         continue;
                 snprintf(id, sizeof(id), "%s", member_text(one, "id", ""));
                 cli_mask_controls(id);
@@ -321,21 +324,6 @@ static int completion_list(struct cli *cli, const char *member, const char *quer
         }
         json_object_put(page);
         return status;
-}
-
-static int completion_operations(struct cli *cli)
-{
-        return completion_list(cli, "operations", "&order=newest", false);
-}
-
-static int completion_offers(struct cli *cli)
-{
-        return completion_list(cli, "operations", "&order=newest&done=false", true);
-}
-
-static int completion_regions(struct cli *cli)
-{
-        return completion_list(cli, "regions", "", false);
 }
 
 /* @NAME of the file, and ferry://NAME of the registry. */
@@ -362,13 +350,11 @@ int cli_run_completion(struct cli *cli, int argc, char **argv)
                 const char *name;
                 void (*print)(const struct cli *cli);
         } shells[] = { { "bash", completion_bash }, { "zsh", completion_zsh }, { "fish", completion_fish } };
-        static const struct {
-                const char *name;
-                int (*list)(struct cli *cli);
-        } nouns[] = { { "operations", completion_operations },
-                      { "offers", completion_offers },
-                      { "regions", completion_regions },
-                      { "workers", completion_workers } };
+        static const struct completion_noun nouns[] = {
+                { "operations", "operations", "&order=newest", false },
+                { "offers", "operations", "&order=newest&done=false", true },
+                { "regions", "regions", "", false },
+        };
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(shells); i++) {
                 if (strcmp(shells[i].name, argv[1]) == 0) {
                         shells[i].print(cli);
@@ -377,6 +363,8 @@ int cli_run_completion(struct cli *cli, int argc, char **argv)
         }
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(nouns); i++)
                 if (strcmp(nouns[i].name, argv[1]) == 0)
-                        return nouns[i].list(cli);
+                        return completion_list(cli, &nouns[i]);
+        if (strcmp(argv[1], "workers") == 0)
+                return completion_workers(cli);
         return cli_usage_error("no completion for %s: bash, zsh or fish", argv[1]);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "content.h"
+#include "cli.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,8 +13,6 @@
 #include <unistd.h>
 
 #include <ferry/clock.h>
-
-#include "local.h"
 
 /*
  * Bytes between two checks for signals. CONTENT_COPY is large, so that memcpy bypasses the caches (12 instead of 7
@@ -268,28 +266,14 @@ void content_close(struct content_input *input)
 int content_slurp(const char *name, size_t max, char **ret_data, size_t *ret_size)
 {
         struct content_input input;
-        char *data = NULL, piece[65536];
-        size_t size = 0, total = 0;
         int status = content_open_any(name, &input);
         if (status != CLI_OK)
                 return status;
-        FILE *memory = open_memstream(&data, &size);
-        ssize_t n = memory ? 0 : -ENOMEM;
-        while (memory && (n = cli_read(input.fd, piece, sizeof(piece))) > 0 && total <= max)
-                total += fwrite(piece, 1, (size_t)n, memory);
+        int r = cli_read_all(input.fd, max, ret_data, ret_size);
         content_close(&input);
-        if (memory && fclose(memory) != 0 && n >= 0)
-                n = -ENOMEM;
-        explicit_bzero(piece, sizeof(piece));
-        if (n < 0 || total > max) {
-                free(data);
-                return cli_is_silent((int)n)
-                               ? CLI_PROBLEM
-                               : cli_usage_error("%s: %s", input.name, n < 0 ? strerror((int)-n) : "too large");
-        }
-        *ret_data = data;
-        *ret_size = size;
-        return CLI_OK;
+        if (r == 0 || cli_is_silent(r))
+                return r == 0 ? CLI_OK : CLI_PROBLEM;
+        return cli_usage_error("%s: %s", input.name, r == -EFBIG ? "too large" : strerror(-r));
 }
 
 /* ---- outputs ---- */

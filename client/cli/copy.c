@@ -3,9 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "content.h"
-#include "job.h"
-#include "link.h"
+#include "cli.h"
 
 /* One end of a copy: a region of some worker, or a file. */
 struct end {

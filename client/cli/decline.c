@@ -7,10 +7,7 @@
 #include <ferry/json.h>
 #include <ferry/metadata.h>
 
-#include "content.h"
-#include "link.h"
-#include "remote.h"
-#include "table.h"
+#include "cli.h"
 
 /* What the holder of an offer's metadata says to its worker: ferry decline, and ferry renew. */
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <json-c/json.h>
 
-#include "member.h"
-#include "table.h"
+#include "cli.h"
 
 static const struct table_column devices_memory[] = {
         { "MEMORY", "name", TABLE_TEXT },

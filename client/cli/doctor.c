@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "doctor.h"
 
-#include <json-c/json.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "member.h"
-#include "table.h"
 
 static bool doctor_is_loopback(const char *url)
 {

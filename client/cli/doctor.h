@@ -4,8 +4,6 @@
 
 #include "cli.h"
 
-struct json_object;
-
 /* A finding of ferry doctor: a sentence, and the command that fixes it. */
 
 enum finding_level {

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
-#include <json-c/json.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <poll.h>
@@ -15,9 +14,6 @@
 #include <sys/socket.h>
 #include <sys/utsname.h>
 #include <unistd.h>
-
-#include "local.h"
-#include "member.h"
 
 void doctor_find(struct doctor *d, enum finding_level level, const char *fix, const char *format, ...)
 {

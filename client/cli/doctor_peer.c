@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "doctor.h"
 
-#include <json-c/json.h>
 #include <net/if.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <ferry/protocol.h>
-
-#include "member.h"
-#include "table.h"
 
 static void peer_route(struct doctor *d, const char *url)
 {

@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <json-c/json.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "events.h"
-#include "member.h"
-#include "table.h"
-
-enum { EVENTS_PAGE = 1000 };
+#include "cli.h"
 
 /* The members of an event's object that its line shows, if present. */
 static const struct table_column events_columns[] = {
@@ -56,24 +51,22 @@ static void events_missed(struct json_object *page)
 
 int events_page(struct cli *cli, const char *after, unsigned wait_ms, struct json_object **ret_page)
 {
-        FERRY_CLEANUP(path_clear) struct path path = { 0 };
+        FERRY_CLEANUP(cleanup_free) char *text = NULL;
         struct json_object *list;
-        path_add(&path, "/v1/events");
-        path_query_number(&path, "limit", EVENTS_PAGE);
-        path_query(&path, "after", after);
-        path_query(&path, "label", cli->label);
-        path_query_number(&path, "wait_ms", wait_ms);
-        int status = table_path(&path);
-        if (status == CLI_OK)
-                status = table_get(&cli->worker, path.text.data, "events", json_type_array, ret_page);
+        int r = ferry_list_events(cli->worker.ferry, after, cli->label, wait_ms, &text);
+        if (r != 0)
+                return cli_result(&cli->worker, r);
+        struct json_object *page = table_parse(text);
+        bool some = member_list(page, "events", &list) > 0;
         /* Whoever follows would be led in a circle. */
-        if (status == CLI_OK && after && member_list(*ret_page, "events", &list) &&
-            strcmp(member_text(*ret_page, "next", ""), after) == 0) {
-                json_object_put(*ret_page);
-                *ret_page = NULL;
+        bool circle = some && after && strcmp(member_text(page, "next", ""), after) == 0;
+        if (circle || !json_object_object_get_ex(page, "events", &list) ||
+            !json_object_is_type(list, json_type_array)) {
+                json_object_put(page);
                 return table_nonsense(&cli->worker, "/v1/events");
         }
-        return status;
+        *ret_page = page;
+        return CLI_OK;
 }
 
 int cli_run_events(struct cli *cli, int argc, char **argv)

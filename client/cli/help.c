@@ -4,9 +4,9 @@
 
 #include <ferry/commit.h>
 
-#include "table.h"
+#include "cli.h"
 
-enum { HELP_LEFT = 30, HELP_WIDTH = 80 };
+enum { HELP_LEFT = 30 };
 
 /* The options that belong to a command, after a title if it has any. */
 static void help_options(const struct cli *cli, const struct cli_command *command, const char *title)
@@ -40,26 +40,12 @@ static void help_all(const struct cli *cli)
              "local file failed; 3 no worker answered; 4 the time limit was reached.");
 }
 
-/* Breaks a paragraph into lines. */
-static void help_paragraph(const char *text)
-{
-        size_t at = 0;
-        for (size_t length; *text; text += length + (text[length] == ' ')) {
-                length = strcspn(text, " ");
-                if (at > 0)
-                        putchar(at + 1 + length > HELP_WIDTH ? '\n' : ' ');
-                at = at > 0 && at + 1 + length <= HELP_WIDTH ? at + 1 + length : length;
-                printf("%.*s", (int)length, text);
-        }
-        putchar('\n');
-}
-
 static void help_one(const struct cli *cli, const struct cli_command *command)
 {
         printf("Usage: ferry [@WORKER] %s %s%s[OPTION]...\n%c%s.\n", command->name, command->arguments,
                *command->arguments ? " " : "", toupper((unsigned char)command->help[0]), command->help + 1);
         if (command->text)
-                help_paragraph(command->text);
+                ferry_wrap(stdout, command->text, 0);
         help_options(cli, command, "\nOptions:\n");
         puts("\nferry --help lists the options that every command takes, such as --url and --token-file.\n\nExamples:");
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(command->examples); i++)

@@ -4,8 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "content.h"
-#include "table.h"
+#include "cli.h"
 
 /* The size of "/v1/regions/ID/content", if someone watches how it comes. */
 static uint64_t http_size(const struct cli *cli, const char *path)

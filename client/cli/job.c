@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "job.h"
+#include "cli.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <json-c/json.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <ferry/status.h>
-
-#include "link.h"
-#include "member.h"
-#include "table.h"
 
 enum {
         JOB_LOOK_MS = 1000,   /* without progress: how late a worker that has stopped is noticed */

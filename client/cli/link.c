@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "link.h"
+#include "cli.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-#include "cli.h"
 
 #define LINK_ID_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 

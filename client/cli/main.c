@@ -9,15 +9,34 @@
 
 #include "cli.h"
 
+/* Compares a number of arguments with what the help of the command names: below 0 = too few, above 0 = too many. */
+static int main_compare(const struct cli_command *command, int n)
+{
+        const char *word = command->arguments;
+        bool more = false;
+        int least = 0, most = 0;
+        for (size_t length; (length = strcspn(word, " ")); word += length + strspn(word + length, " ")) {
+                if (*word == '-') { /* an option with its value */
+                        length += 1 + strcspn(word + length + 1, " ");
+                        continue;
+                }
+                least += *word != '[';
+                most++;
+                more = word[length - 1] == '.';
+        }
+        return n < least ? -1 : !more && n > most;
+}
+
 static int main_run(struct cli *cli, int argc, char **argv)
 {
         const struct cli_command *command = cli->command;
         if (cli->help)
                 return cli_run_help(cli, 2, (char *[]){ "help", (char *)(uintptr_t)command->name, NULL });
-        if (argc - 1 > command->most && argv[argc - 1][0] == '@')
+        int compared = main_compare(command, argc - 1);
+        if (compared > 0 && argv[argc - 1][0] == '@')
                 return cli_usage_error("the worker stands before the command: ferry %s %s", argv[argc - 1],
                                        command->name);
-        if (argc - 1 < command->least || argc - 1 > command->most)
+        if (compared != 0)
                 return cli_usage_error("usage: ferry %s%s%s", command->name, *command->arguments ? " " : "",
                                        command->arguments);
         progress_allow(!cli->quiet);

@@ -6,9 +6,7 @@
 
 #include <ferry/status.h>
 
-#include "content.h"
-#include "job.h"
-#include "remote.h"
+#include "cli.h"
 
 /*
  * ferry offer, fetch, accept and send: a file goes through a region, and an operation on it. Those that offer wait for

@@ -45,7 +45,7 @@ static const struct ferry_option options_table[] = {
 };
 _Static_assert(FERRY_ARRAY_SIZE(options_table) <= FERRY_OPTIONS_MAX, "each has a bit");
 
-bool cli_option_applies(const struct ferry_option *option, const struct cli_command *command)
+static bool cli_option_applies(const struct ferry_option *option, const struct cli_command *command)
 {
         size_t length = strlen(command->name);
         if (!option->part)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <json-c/json.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include <ferry/buffer.h>
 
 #include "cli.h"
 
@@ -86,6 +87,27 @@ ssize_t cli_read(int fd, void *buffer, size_t size)
                 if (n >= 0 || r < 0)
                         return n >= 0 ? n : r;
         }
+}
+
+int cli_read_all(int fd, size_t max, char **ret_text, size_t *ret_size)
+{
+        struct ferry_buffer all = { 0 };
+        char piece[65536];
+        int r = 0;
+        for (ssize_t n = 1; r == 0 && n != 0;) {
+                n = cli_read(fd, piece, sizeof(piece));
+                r = n < 0 ? (int)n : ferry_buffer_append(&all, piece, (size_t)n, max);
+        }
+        explicit_bzero(piece, sizeof(piece));
+        size_t size = all.size;
+        char *text = r == 0 ? ferry_buffer_take(&all) : NULL;
+        if (!text) {
+                ferry_buffer_clear(&all, true);
+                return r == 0 ? -ENOMEM : r == -EMSGSIZE ? -EFBIG : r;
+        }
+        *ret_text = text;
+        *ret_size = size;
+        return 0;
 }
 
 int cli_write(int fd, const void *data, size_t size)

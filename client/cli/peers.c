@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <json-c/json.h>
 
-#include "member.h"
-#include "table.h"
+#include "cli.h"
 
 /* ---- ferry peers ---- */
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "remote.h"
+#include "cli.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <json-c/json.h>
 #include <limits.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -12,10 +11,6 @@
 #include <unistd.h>
 
 #include <ferry/metadata.h>
-
-#include "link.h"
-#include "member.h"
-#include "table.h"
 
 /* ---- another program ---- */
 
@@ -55,32 +50,6 @@ static int tool_start(const char *name, const char *const *argv, int out, pid_t 
         return error;
 }
 
-/* Everything until its end; -EFBIG beyond max. */
-static int tool_read(int fd, size_t max, char **ret_text)
-{
-        char *text = malloc(max + 1);
-        size_t size = 0;
-        int error = text ? 0 : -ENOMEM;
-        while (!error) {
-                ssize_t n = cli_read(fd, text + size, max - size);
-                if (n == 0)
-                        break;
-                error = n < 0 ? (int)n : 0;
-                size += n > 0 ? (size_t)n : 0;
-                if (size == max)
-                        error = -EFBIG;
-        }
-        if (error) {
-                if (text)
-                        explicit_bzero(text, size);
-                free(text);
-                return error;
-        }
-        text[size] = '\0';
-        *ret_text = text;
-        return 0;
-}
-
 /*
  * Runs a program of ours, which lies beside this one or in PATH, with our standard error. What it prints, at most max
  * bytes, for ferry_secret_free(). Its exit status, which is one of ours; CLI_USAGE when it is not installed.
@@ -88,6 +57,7 @@ static int tool_read(int fd, size_t max, char **ret_text)
 static int tool_output(const char *name, const char *const *argv, size_t max, char **ret_output)
 {
         char *text = NULL;
+        size_t size;
         int out[2], status = 0;
         pid_t pid;
         if (pipe2(out, O_CLOEXEC) < 0)
@@ -99,7 +69,7 @@ static int tool_output(const char *name, const char *const *argv, size_t max, ch
                 return cli_usage_error("%s: %s%s", name, strerror(error),
                                        error == ENOENT ? " (it is built where libnats is)" : "");
         }
-        int r = tool_read(out[0], max, &text);
+        int r = cli_read_all(out[0], max, &text, &size);
         close(out[0]);
         while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
                 ;

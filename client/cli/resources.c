@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <json-c/json.h>
 #include <string.h>
 
-#include "table.h"
+#include "cli.h"
 
 /* ---- ferry ls ---- */
 
@@ -101,7 +100,17 @@ int cli_run_show(struct cli *cli, int argc, char **argv)
         return status;
 }
 
-/* ---- ferry rm ---- */
+/* ---- ferry cancel, ferry rm ---- */
+
+static int cancel_one(struct cli *cli, const char *id)
+{
+        return cli_result(&cli->worker, ferry_cancel_operation(cli->worker.ferry, id, NULL));
+}
+
+int cli_run_cancel(struct cli *cli, int argc, char **argv)
+{
+        return cli_each(cli, argc, argv, cancel_one);
+}
 
 static int rm_one(struct cli *cli, const char *id)
 {

@@ -3,13 +3,9 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <json-c/json.h>
 #include <string.h>
 
 #include <ferry/clock.h>
-
-#include "content.h"
-#include "table.h"
 
 enum { DIGEST_RANGE = 64 << 20 }; /* a worker's limit for a digest */
 

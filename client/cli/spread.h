@@ -2,9 +2,7 @@
 #ifndef CLI_SPREAD_H
 #define CLI_SPREAD_H
 
-#include "job.h"
-#include "link.h"
-#include "remote.h"
+#include "cli.h"
 
 /*
  * Copies one offer or file into a region of each of many workers, the members, by a chain: the first member reads from

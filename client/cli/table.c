@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "table.h"
+#include "cli.h"
 
 #include <errno.h>
-#include <json-c/json.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include <ferry/json.h>
-
-#include "member.h"
 
 enum { TABLE_COLUMNS = 12, TABLE_CELL = 128, TABLE_GAP = 2, TABLE_CUT_MIN = 8 /* columns of a text that is cut */ };
 

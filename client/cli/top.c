@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <json-c/json.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,9 +7,7 @@
 
 #include <ferry/clock.h>
 
-#include "events.h"
-#include "member.h"
-#include "table.h"
+#include "cli.h"
 
 enum { TOP_ROWS = 24, TOP_FRAME_LINES = 5, TOP_LINE = 1024 };
 

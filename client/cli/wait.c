@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <json-c/json.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "table.h"
+#include "cli.h"
 
 /* Prints the operation as the worker shows it, then how it ended. */
 static int wait_report(struct cli *cli, const struct ferry_operation *operation)

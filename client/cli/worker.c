@@ -14,25 +14,25 @@ enum { WORKER_TOKEN_MAX = 4096, WORKER_CONNECT_MS = 5000 };
 /* What is in the file, without white space at its end, for ferry_secret_free(). */
 static int worker_read_token(const char *name, char **ret_token)
 {
-        char text[WORKER_TOKEN_MAX + 1];
-        ssize_t n = 0, more = 1;
-        int fd = open(name, O_RDONLY | O_CLOEXEC);
-        if (fd < 0)
-                return cli_usage_error("%s: %s", name, strerror(errno));
-        while (more > 0 && n <= WORKER_TOKEN_MAX)
-                n += more = cli_read(fd, text + n, sizeof(text) - (size_t)n);
-        close(fd);
-        if (more < 0)
-                return cli_is_silent((int)more) ? CLI_PROBLEM : cli_usage_error("%s: %s", name, strerror((int)-more));
-        if (n > WORKER_TOKEN_MAX)
-                return cli_usage_error("%s: too large for a token", name);
-        while (n > 0 && strchr(" \t\r\n", text[n - 1]))
-                n--;
-        if (n == 0 || memchr(text, '\0', (size_t)n))
+        char *token = NULL;
+        size_t n;
+        int fd = open(name, O_RDONLY | O_CLOEXEC), r = fd < 0 ? -errno : 0;
+        if (r == 0) {
+                r = cli_read_all(fd, WORKER_TOKEN_MAX, &token, &n);
+                close(fd);
+        }
+        if (r < 0)
+                return cli_is_silent(r)
+                               ? CLI_PROBLEM
+                               : cli_usage_error("%s: %s", name, r == -EFBIG ? "too large for a token" : strerror(-r));
+        while (n > 0 && strchr(" \t\r\n", token[n - 1]))
+                token[--n] = '\0';
+        if (n == 0 || strlen(token) != n) {
+                ferry_secret_free(token);
                 return cli_usage_error("%s: no token in this file", name);
-        *ret_token = strndup(text, (size_t)n);
-        explicit_bzero(text, sizeof(text));
-        return *ret_token ? CLI_OK : cli_usage_error("%s", strerror(ENOMEM));
+        }
+        *ret_token = token;
+        return CLI_OK;
 }
 
 /* Names the PEM file that libferry could not open. */

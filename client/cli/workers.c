@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <inttypes.h>
-#include <json-c/json.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "member.h"
-#include "table.h"
+#include "cli.h"
 
 #define WORKERS_PATH "/v1/peers?registry=1&limit=1000"
 

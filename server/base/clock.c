@@ -5,14 +5,14 @@
 #include <stdbool.h>
 #include <time.h>
 
+#include <ferry/clock.h>
+
 /* 9999-12-31T23:59:59.999Z, the last time that RFC 3339 can write. */
 static const uint64_t clock_last_unix_ms = UINT64_C(253402300799999);
 
 uint64_t clock_now_us(void)
 {
-        struct timespec now;
-        (void)clock_gettime(CLOCK_MONOTONIC, &now);
-        return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
+        return ferry_clock_us();
 }
 
 int clock_ms_until(uint64_t deadline_us, uint64_t now_us)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/util.h"
 
-#include <errno.h>
 #include <string.h>
-#include <sys/random.h>
+#include <unistd.h>
 
 size_t text_copy(char *to, size_t size, const char *from)
 {
@@ -17,16 +16,11 @@ size_t text_copy(char *to, size_t size, const char *from)
 
 void random_bytes(void *buffer, size_t size)
 {
-        unsigned char *next = buffer;
-        while (size > 0) {
-                ssize_t n = getrandom(next, size, 0);
-                if (n < 0 && errno == EINTR)
-                        continue;
-                if (n <= 0)
+        const size_t most = 256; /* of getentropy() */
+
+        for (size_t done = 0; done < size; done += most)
+                if (getentropy((char *)buffer + done, at_most(size - done, most)) < 0)
                         abort();
-                next += n;
-                size -= (size_t)n;
-        }
 }
 
 uint64_t random_id(void)

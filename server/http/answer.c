@@ -15,9 +15,6 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "connection.h"
-#include "counters.h"
-#include "http_internal.h"
-#include "problem.h"
 #include "request.h"
 
 /* Reserves room for a header's value of size bytes, NUL included. NULL: no room is left. */

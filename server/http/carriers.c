@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "carriers.h"
+#include "resources.h"
 
 #include <json-c/json.h>
 #include <stdio.h>

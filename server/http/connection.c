@@ -19,13 +19,10 @@
 #include "base/metrics.h"
 #include "base/thread.h"
 #include "base/util.h"
-#include "event_readers.h"
-#include "gate.h"
-#include "http_internal.h"
 #include "idempotency.h"
 #include "operations/content.h"
-#include "quota.h"
 #include "request.h"
+#include "threads.h"
 
 enum { CLOCK_ERROR_US = 20000 /* of times in struct tcp_info, which count in ticks */ };
 

@@ -8,15 +8,10 @@
 #include <stdint.h>
 
 #include "base/loop.h"
-#include "latch.h"
+#include "http_internal.h"
 
-struct event_readers;
 struct http_arrival;
-struct http_life;
-struct http_listener;
 struct http_quota;
-struct http_request;
-struct http_server;
 struct http_shard;
 struct metadata_origin;
 

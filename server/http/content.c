@@ -15,7 +15,6 @@
 #include "connection.h"
 #include "copying.h"
 #include "guard.h"
-#include "http_internal.h"
 #include "operations/content.h"
 #include "operations/operations.h"
 #include "range.h"

@@ -13,12 +13,8 @@
 
 #include "base/clock.h"
 #include "base/util.h"
-#include "http_internal.h"
-#include "latch.h"
 #include "operations/operations.h"
 #include "request.h"
-#include "routes.h"
-#include "wait.h"
 
 enum {
         COPYING_PIECE = 1 << 20,

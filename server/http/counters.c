@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "counters.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -10,8 +9,6 @@
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "base/util.h"
-#include "http_internal.h"
-#include "problem.h"
 #include "request.h"
 
 /* Connections ended by the worker, by reason. */

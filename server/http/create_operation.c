@@ -11,19 +11,11 @@
 #include <ferry/status.h>
 
 #include "base/util.h"
-#include "handlers.h"
-#include "http_internal.h"
 #include "idempotency.h"
 #include "memory/region.h"
-#include "metadata_json.h"
-#include "operation_body.h"
-#include "operation_json.h"
-#include "operation_set.h"
 #include "operations/operations.h"
 #include "peers/peers.h"
-#include "problem.h"
 #include "request.h"
-#include "wait.h"
 
 /* ---- why a body was refused ---- */
 

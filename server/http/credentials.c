@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "credentials.h"
+#include "http_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "device_json.h"
+#include "resources.h"
 
 #include <stdio.h>
 
@@ -16,8 +16,7 @@ static void add_memories(struct ferry_json_writer *writer, const struct device_i
 
                 ferry_json_begin_object(writer);
                 ferry_json_add_string(writer, "name", memory->name);
-                if (*memory->model)
-                        ferry_json_add_string(writer, "model", memory->model);
+                document_add_text(writer, "model", memory->model);
                 if (memory->total_bytes)
                         ferry_json_add_uint(writer, "total_bytes", memory->total_bytes);
                 ferry_json_end_object(writer);
@@ -95,7 +94,6 @@ void device_json_write(struct ferry_json_writer *writer, const struct device_inv
         add_nics(writer, inventory);
         add_transports(writer, facts);
         add_gpu_direct(writer, inventory);
-        if (*inventory->rdma_error)
-                ferry_json_add_string(writer, "rdma_error", inventory->rdma_error);
+        document_add_text(writer, "rdma_error", inventory->rdma_error);
         ferry_json_end_object(writer);
 }

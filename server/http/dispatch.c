@@ -13,15 +13,10 @@
 #include "base/clock.h"
 #include "base/util.h"
 #include "connection.h"
-#include "dispatch.h"
 #include "guard.h"
-#include "head.h"
-#include "http_internal.h"
 #include "idempotency.h"
-#include "problem.h"
 #include "request.h"
-#include "routes.h"
-#include "shard.h"
+#include "threads.h"
 
 struct header_context {
         struct http_request *request;

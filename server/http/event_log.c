@@ -2,6 +2,7 @@
 #include "event_log_internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
@@ -12,7 +13,7 @@
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "base/util.h"
-#include "operation_json.h"
+#include "resources.h"
 
 /* ---- types ---- */
 
@@ -64,45 +65,39 @@ static void event_id_format(uint64_t epoch, uint64_t number, char text[EVENT_ID_
         (void)ferry_uint_format(number, end);
 }
 
-/* Puts the fields of a stream's event around the JSON. -ENOMEM: the event has no text. */
-static int frame(struct event *event, const char *id, const char *json, size_t size)
+int event_text_make(const char *id, const char *type, uint64_t unix_ms, const char *family,
+                    void (*write)(struct ferry_json_writer *writer, const void *object), const void *object,
+                    struct event_text *ret_text)
 {
-        static const char id_line[] = "id: ", type_line[] = "\nevent: ", data_line[] = "\ndata: ", end[] = "\n\n";
-        const char *type = types[event->type].name;
-        size_t head = strlen(id_line) + strlen(id) + strlen(type_line) + strlen(type) + strlen(data_line);
-        char *text = json ? malloc(head + size + sizeof(end)) : NULL;
-
-        if (!text)
-                return -ENOMEM;
-        stpcpy(stpcpy(stpcpy(stpcpy(stpcpy(text, id_line), id), type_line), type), data_line);
-        memcpy(text + head, json, size);
-        memcpy(text + head + size, end, sizeof(end));
-        event->text = text;
-        event->size = head + size + strlen(end);
-        event->json_at = head;
-        event->json_size = size;
-        return 0;
-}
-
-/* Makes the text of an event: write adds the object that the event is about. 0 or -ENOMEM. */
-static int event_text_make(struct event *event, uint64_t epoch, uint64_t number,
-                           void (*write)(struct ferry_json_writer *writer, const void *object), const void *object)
-{
-        char id[EVENT_ID_SIZE], time[CLOCK_TEXT_SIZE];
         struct ferry_json_writer writer = { 0 };
         size_t size;
+        char *text;
+        int n;
 
-        event_id_format(epoch, number, id);
-        clock_format(event->unix_ms, time);
         ferry_json_begin_object(&writer);
         ferry_json_add_string(&writer, "id", id);
-        ferry_json_add_string(&writer, "type", types[event->type].name);
-        ferry_json_add_string(&writer, "time", time);
-        ferry_json_key(&writer, types[event->type].family);
+        ferry_json_add_string(&writer, "type", type);
+        document_add_time(&writer, "time", unix_ms);
+        if (family)
+                ferry_json_key(&writer, family);
         write(&writer, object);
         ferry_json_end_object(&writer);
         FERRY_CLEANUP(cleanup_free) char *json = ferry_json_take(&writer, &size);
-        return frame(event, id, json, size);
+        if (!json || (n = asprintf(&text, "id: %s\nevent: %s\ndata: %s\n\n", id, type, json)) < 0)
+                return -ENOMEM;
+        *ret_text = (struct event_text){ text, (size_t)n, text + n - strlen("\n\n") - size, size };
+        return 0;
+}
+
+/* Makes the text of an event of the log. */
+static int make(struct event_log *log, struct event *event, uint64_t number,
+                void (*write)(struct ferry_json_writer *writer, const void *object), const void *object)
+{
+        char id[EVENT_ID_SIZE];
+
+        event_id_format(log->epoch, number, id);
+        return event_text_make(id, types[event->type].name, event->unix_ms, types[event->type].family, write, object,
+                               &event->text);
 }
 
 static void write_operation(struct ferry_json_writer *writer, const void *object)
@@ -151,7 +146,7 @@ struct event_log *event_log_free(struct event_log *log)
         if (!log || atomic_fetch_sub(&log->refs, 1) != 1)
                 return NULL;
         for (size_t i = 0; i <= log->kept; i++)
-                free(log->events[i].text);
+                free(log->events[i].text.text);
         free(log->events);
         (void)pthread_mutex_destroy(&log->lock);
         free(log);
@@ -185,7 +180,7 @@ struct event *event_log_next(struct event_log *log, enum event_type type)
 {
         struct event *event = event_at(log, log->newest + 1);
 
-        free(FERRY_STEAL(event->text));
+        free(FERRY_STEAL(event->text.text));
         event->type = type;
         event->unix_ms = clock_unix_ms();
         event->label[0] = event->request_id[0] = '\0';
@@ -207,7 +202,7 @@ void event_log_publish_object(struct event_log *log, enum event_type type,
 {
         struct event *event = event_log_next(log, type);
 
-        if (!event_text_make(event, log->epoch, log->newest + 1, write, object))
+        if (!make(log, event, log->newest + 1, write, object))
                 event_log_publish(log, event);
 }
 
@@ -308,11 +303,10 @@ int event_log_read(struct event_log *log, const struct event_filter *filter, str
 
                 if (!passes(event, filter))
                         continue;
-                r = event->text ? 0 : event_text_make(event, log->epoch, place->next, write_operation, &event->view);
+                r = event->text.text ? 0 : make(log, event, place->next, write_operation, &event->view);
                 if (r < 0)
                         break;
-                more = take(context, &(struct event_text){ event->text, event->size, event->text + event->json_at,
-                                                           event->json_size });
+                more = take(context, &event->text);
         }
         (void)pthread_mutex_unlock(&log->lock);
         return r;

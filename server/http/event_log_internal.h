@@ -31,8 +31,7 @@ struct level {
 struct event {
         enum event_type type;
         uint64_t unix_ms;
-        char *text; /* owned; as in a stream; NULL = not made yet */
-        size_t size, json_at, json_size;
+        struct event_text text;
         struct operation_view view; /* of an operation; its texts are the two below */
         char label[OPERATION_LABEL_SIZE], request_id[OPERATION_REQUEST_SIZE];
 };

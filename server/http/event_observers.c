@@ -5,8 +5,7 @@
 #include "base/util.h"
 #include "event_log_internal.h"
 #include "http/server.h"
-#include "peer_json.h"
-#include "region_json.h"
+#include "resources.h"
 #include "transfer/engine.h"
 
 /* ---- limits ---- */

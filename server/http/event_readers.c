@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "event_readers.h"
 
 #include <utlist.h>
 
 #include "base/clock.h"
-#include "http_internal.h"
-#include "latch.h"
-#include "run_queue.h"
+#include "threads.h"
 
 static uint64_t beat_interval_us(const struct event_readers *readers)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "gate.h"
+#include "threads.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -19,11 +19,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/util.h"
-#include "counters.h"
-#include "head.h"
-#include "http_internal.h"
-#include "problem.h"
-#include "quota.h"
+#include "resources.h"
 
 enum {
         REFUSED_US = 10 * 1000000, /* before closing, so that a reset does not take the answer away from a client that

@@ -9,10 +9,8 @@
 
 #include "base/address.h"
 #include "connection.h"
-#include "credentials.h"
-#include "http_internal.h"
 #include "request.h"
-#include "shard.h"
+#include "threads.h"
 
 const char *guard_framing_fault(const struct http_headers *headers, const char *version)
 {

@@ -8,8 +8,6 @@
 #include "headers.h"
 #include "http/server.h"
 
-struct http_request;
-
 /*
  * Checks before every handler: refuses messages whose end is ambiguous, Host names that are not the worker's (DNS
  * rebinding), pages of other origins, and missing tokens.

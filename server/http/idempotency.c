@@ -12,7 +12,6 @@
 
 #include "base/clock.h"
 #include "base/util.h"
-#include "http_internal.h"
 #include "request.h"
 
 /* ---- the map of keys ---- */

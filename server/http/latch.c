@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "latch.h"
+#include "http_internal.h"
 
 #include <stddef.h>
 

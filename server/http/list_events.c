@@ -15,14 +15,8 @@
 #include "base/metrics.h"
 #include "base/util.h"
 #include "connection.h"
-#include "event_readers.h"
-#include "handlers.h"
-#include "http_internal.h"
-#include "latch.h"
-#include "page.h"
 #include "request.h"
-#include "shard.h"
-#include "wait.h"
+#include "threads.h"
 
 /* ---- a stream ---- */
 
@@ -54,27 +48,16 @@ static void add(struct event_stream *stream, const char *text, size_t size)
 static void add_own(struct event_stream *stream, const char *type,
                     void (*members)(struct ferry_json_writer *, const void *), const void *object)
 {
-        struct ferry_json_writer writer = { 0 };
-        char id[EVENT_ID_SIZE], time[CLOCK_TEXT_SIZE], head[EVENT_ID_SIZE + 64];
-        size_t size;
+        char id[EVENT_ID_SIZE];
+        struct event_text event;
 
         event_place_format(stream->server->config.events, &stream->reader.place, id);
-        clock_format(clock_unix_ms(), time);
-        ferry_json_begin_object(&writer);
-        ferry_json_add_string(&writer, "id", id);
-        ferry_json_add_string(&writer, "type", type);
-        ferry_json_add_string(&writer, "time", time);
-        members(&writer, object);
-        ferry_json_end_object(&writer);
-        FERRY_CLEANUP(cleanup_free) char *json = ferry_json_take(&writer, &size);
-        if (!json) {
+        if (event_text_make(id, type, clock_unix_ms(), NULL, members, object, &event) < 0) {
                 stream->failed = true;
                 return;
         }
-        int n = snprintf(head, sizeof(head), "id: %s\nevent: %s\ndata: ", id, type);
-        add(stream, head, (size_t)n);
-        add(stream, json, size);
-        add(stream, "\n\n", 2);
+        add(stream, event.text, event.size);
+        free(event.text);
 }
 
 static void write_hello(struct ferry_json_writer *writer, const void *object)

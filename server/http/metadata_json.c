@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "metadata_json.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,7 +10,6 @@
 
 #include "base/address.h"
 #include "connection.h"
-#include "http_internal.h"
 #include "operations/operations.h"
 #include "request.h"
 #include "transfer/engine.h"

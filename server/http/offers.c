@@ -14,14 +14,9 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "content.h"
-#include "handlers.h"
-#include "http_internal.h"
-#include "latch.h"
-#include "operation_json.h"
 #include "operations/operations.h"
 #include "request.h"
 #include "transfer/engine.h"
-#include "wait.h"
 
 /* ---- of this worker ---- */
 
@@ -51,25 +46,11 @@ void decline_operation(struct http_request *request)
 
 /* ---- of another worker: notices that this one says to it for a client ---- */
 
-enum { WAIT_MS = 30000 /* longer than connecting, and HTTP after it */ };
-
-/*
- * A notice under way. References: the request's, and that of the work, which is bounded in time, and touches neither
- * the server nor the request.
- */
+/* A notice under way. */
 struct telling {
-        atomic_uint references;
-        struct http_latch over;
+        struct http_work work;
         struct engine_connection answer; /* written by the work until over */
 };
-
-static void telling_unref(struct telling *telling)
-{
-        if (atomic_fetch_sub(&telling->references, 1) != 1)
-                return;
-        latch_destroy(&telling->over);
-        free(telling);
-}
 
 /* Thread: the holder of the progress lock, or the peers'. */
 static void on_answered(void *context, const struct engine_connection *answer)
@@ -77,22 +58,20 @@ static void on_answered(void *context, const struct engine_connection *answer)
         struct telling *telling = context;
 
         telling->answer = *answer;
-        latch_set(&telling->over);
-        telling_unref(telling);
+        work_end(&telling->work, answer->error, answer->detail);
 }
 
-/* 0 with *ret_telling; -errno. */
-static int telling_begin(const struct http_connector *connector, const struct ferry_metadata *metadata,
-                         const struct engine_notice *notice, struct telling **ret_telling)
+/* 0 and it is the request's state; -errno. */
+static int telling_begin(struct http_request *request, const struct ferry_metadata *metadata,
+                         const struct engine_notice *notice)
 {
-        struct telling *telling = calloc(1, sizeof(*telling));
+        const struct http_connector *connector = &request->server->config.connector;
+        struct telling *telling = work_new(sizeof(*telling));
         struct engine_connect spec = { .notice = *notice, .context = telling, .connected = on_answered };
         int r;
 
         if (!telling)
                 return -ENOMEM;
-        atomic_init(&telling->references, 2);
-        latch_init(&telling->over);
         spec.peer = (struct engine_peer){
                 .epoch = metadata->epoch, .data = metadata->data, .name = metadata->worker, .url = metadata->http
         };
@@ -100,13 +79,7 @@ static int telling_begin(const struct http_connector *connector, const struct fe
         memcpy(spec.notice.key, metadata->key, sizeof(spec.notice.key));
         r = connector->connect(connector->context, &spec);
         explicit_bzero(spec.notice.key, sizeof(spec.notice.key));
-        if (r < 0) {
-                latch_destroy(&telling->over);
-                free(telling);
-                return r;
-        }
-        *ret_telling = telling;
-        return 0;
+        return work_begun(request, &telling->work, r);
 }
 
 /* ---- the request ---- */
@@ -167,24 +140,18 @@ static void answer_error(struct http_request *request, int error, const char *de
 
 static void answer(struct http_request *request)
 {
-        struct telling *telling = request->state;
+        const struct telling *telling = request->state;
         struct ferry_json_writer writer = { 0 };
 
-        if (!latch_is_set(&telling->over)) {
-                if (!wait_abandoned(request, "the peer answered"))
-                        request_problem(request, FERRY_E_PEER_UNREACHABLE, "No answer within %d s", WAIT_MS / 1000);
-        } else if (telling->answer.error) {
-                answer_error(request, telling->answer.error, telling->answer.detail);
-        } else {
-                operation_json_offer(&writer, (enum ferry_status)telling->answer.status,
-                                     telling->answer.left_ms ? clock_unix_ms() + telling->answer.left_ms : 0);
-                request_answer_json(request, 200, &writer);
+        if (!work_is_over(request, "the peer answered", "No answer"))
+                return;
+        if (telling->work.error) {
+                answer_error(request, telling->work.error, telling->work.detail);
+                return;
         }
-}
-
-static void end(struct http_request *request)
-{
-        telling_unref(request->state);
+        operation_json_offer(&writer, (enum ferry_status)telling->answer.status,
+                             telling->answer.left_ms ? clock_unix_ms() + telling->answer.left_ms : 0);
+        request_answer_json(request, 200, &writer);
 }
 
 /* Repeated with the same Ferry-Transfer, a decline takes no further use. */
@@ -192,20 +159,20 @@ static void tell(struct http_request *request, bool renews)
 {
         struct engine_notice notice = { .renews = renews };
         struct ferry_metadata *metadata;
-        struct telling *telling;
+        struct http_work *work;
 
         if (!content_transfer(request, &notice.transfer) || !decode(request, renews, &metadata, &notice.ttl_ms))
                 return;
         if (!notice.transfer)
                 notice.transfer = random_id();
-        int r = telling_begin(&request->server->config.connector, metadata, &notice, &telling);
+        int r = telling_begin(request, metadata, &notice);
         ferry_metadata_free(metadata);
         if (r) {
                 request_problem(request, r == -ESHUTDOWN ? FERRY_E_DRAINING : r, NULL);
                 return;
         }
-        request_keep(request, telling, end);
-        wait_latch_or_answer(request, &telling->over, WAIT_MS, answer);
+        work = request->state;
+        wait_latch_or_answer(request, &work->over, WORK_WAIT_MS, answer);
 }
 
 void decline_remote(struct http_request *request)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "operation_body.h"
+#include "resources.h"
 
 #include <errno.h>
 #include <json-c/json.h>
@@ -14,7 +14,6 @@
 #include <ferry/status.h>
 
 #include "base/util.h"
-#include "carriers.h"
 #include "http/server.h"
 #include "memory/region.h"
 #include "wire/ranges.h"
@@ -38,21 +37,17 @@ struct raw_descriptor {
         struct json_object *blocks;
 };
 
-static const char *const kinds[] = { "readable", "read", "writable", "write", NULL };
 static const char *const no_limit[] = { "unlimited", NULL }; /* the older form of "unlimited":true */
-static const char *const layouts[] = { "pairwise", "stream", NULL };
-_Static_assert(FERRY_ARRAY_SIZE(kinds) == FERRY_KIND_COUNT + 1 && FERRY_ARRAY_SIZE(layouts) == FERRY_LAYOUT_COUNT + 1,
-               "every kind and layout has its name here, too");
 
 static bool decode_raw(const struct http_config *config, struct json_object *document, struct raw_body *raw,
                        struct ferry_json_errors *errors)
 {
         const struct operation_limits *limits = config->operation_limits;
         const struct ferry_json_field fields[] = {
-                { "kind", FERRY_JSON_STRING, true, offsetof(struct raw_body, kind), 0, 0, kinds },
+                { "kind", FERRY_JSON_STRING, true, offsetof(struct raw_body, kind), 0, 0, ferry_kind_names },
                 { "descriptors", FERRY_JSON_ARRAY, true, offsetof(struct raw_body, descriptors), 1,
                   config->limits.descriptors_max, NULL },
-                { "layout", FERRY_JSON_STRING, false, offsetof(struct raw_body, layout), 0, 0, layouts },
+                { "layout", FERRY_JSON_STRING, false, offsetof(struct raw_body, layout), 0, 0, ferry_layout_names },
                 { "label", FERRY_JSON_STRING, false, offsetof(struct raw_body, label), 1, OPERATION_LABEL_SIZE - 1,
                   NULL },
                 { "uses", FERRY_JSON_UINT, false, offsetof(struct raw_body, uses), 1, limits->uses_max, no_limit },

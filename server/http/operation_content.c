@@ -11,13 +11,10 @@
 #include "connection.h"
 #include "content.h"
 #include "copying.h"
-#include "handlers.h"
-#include "http_internal.h"
 #include "operations/content.h"
 #include "operations/operations.h"
 #include "range.h"
 #include "request.h"
-#include "wait.h"
 
 /* ---- GET ---- */
 

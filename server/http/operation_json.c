@@ -1,23 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "operation_json.h"
+#include "resources.h"
 
 #include <ferry/json_write.h>
 #include <ferry/status.h>
 
-#include "base/clock.h"
-#include "carriers.h"
 #include "operations/operations.h"
-#include "problem.h"
 #include "wire/ranges.h"
-
-static void add_time(struct ferry_json_writer *writer, const char *key, uint64_t unix_ms)
-{
-        char text[CLOCK_TEXT_SIZE];
-
-        clock_format(unix_ms, text);
-        ferry_json_key(writer, key);
-        ferry_json_put_plain(writer, text, CLOCK_TEXT_LENGTH);
-}
 
 static void add_blocks(struct ferry_json_writer *writer, const struct operation_descriptor *descriptor)
 {
@@ -96,8 +84,7 @@ static void add_options(struct ferry_json_writer *writer, const struct operation
 static void add_peer(struct ferry_json_writer *writer, const struct operation_peer *peer)
 {
         ferry_json_open_object(writer, "peer");
-        if (*peer->worker)
-                ferry_json_add_string(writer, "worker", peer->worker);
+        document_add_text(writer, "worker", peer->worker);
         ferry_json_add_id(writer, "epoch", "", peer->epoch);
         ferry_json_end_object(writer);
 }
@@ -107,18 +94,16 @@ static void add_state(struct ferry_json_writer *writer, const struct operation_v
 {
         if (view->cancel_requested)
                 ferry_json_add_bool(writer, "cancel_requested", true);
-        if (view->expires_unix_ms)
-                add_time(writer, "expires_at", view->expires_unix_ms);
+        document_add_time(writer, "expires_at", view->expires_unix_ms);
         if (view->done) {
-                add_time(writer, "ended_at", view->ended_unix_ms);
+                document_add_time(writer, "ended_at", view->ended_unix_ms);
                 ferry_json_add_uint(writer, "duration_us", view->duration_us);
                 if (view->bytes_prefix)
                         ferry_json_add_uint(writer, "bytes_prefix", view->bytes_prefix);
         }
         if (view->peer.epoch)
                 add_peer(writer, &view->peer);
-        if (*view->transport)
-                ferry_json_add_string(writer, "transport", view->transport);
+        document_add_text(writer, "transport", view->transport);
         if (view->connect_us)
                 ferry_json_add_uint(writer, "connect_us", view->connect_us);
         if (view->error)
@@ -128,8 +113,7 @@ static void add_state(struct ferry_json_writer *writer, const struct operation_v
 void operation_json_members(struct ferry_json_writer *writer, const struct operation_view *view)
 {
         ferry_json_add_id(writer, "id", "op_", view->id);
-        if (*view->label)
-                ferry_json_add_string(writer, "label", view->label);
+        document_add_text(writer, "label", view->label);
         ferry_json_add_string(writer, "kind", ferry_kind_name((int)view->kind));
         ferry_json_add_string(writer, "status", ferry_status_name((int)view->status));
         ferry_json_add_bool(writer, "done", view->done);
@@ -141,9 +125,8 @@ void operation_json_members(struct ferry_json_writer *writer, const struct opera
         if (!view->brief && view->remote)
                 add_remote(writer, view->remote);
         add_options(writer, view);
-        if (*view->request_id)
-                ferry_json_add_string(writer, "request_id", view->request_id);
-        add_time(writer, "created_at", view->created_unix_ms);
+        document_add_text(writer, "request_id", view->request_id);
+        document_add_time(writer, "created_at", view->created_unix_ms);
         add_state(writer, view);
 }
 
@@ -151,8 +134,7 @@ void operation_json_offer(struct ferry_json_writer *writer, enum ferry_status st
 {
         ferry_json_begin_object(writer);
         ferry_json_add_string(writer, "status", ferry_status_name((int)status));
-        if (expires_unix_ms)
-                add_time(writer, "expires_at", expires_unix_ms);
+        document_add_time(writer, "expires_at", expires_unix_ms);
         ferry_json_end_object(writer);
 }
 

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "operation_set.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -12,12 +11,7 @@
 #include <ferry/status.h>
 
 #include "base/util.h"
-#include "http_internal.h"
-#include "latch.h"
-#include "metadata_json.h"
-#include "operation_json.h"
 #include "operations/operations.h"
-#include "problem.h"
 #include "request.h"
 
 struct operation_entry {

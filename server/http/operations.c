@@ -10,15 +10,8 @@
 #include "base/util.h"
 #include "content.h"
 #include "guard.h"
-#include "handlers.h"
-#include "http_internal.h"
-#include "metadata_json.h"
-#include "operation_json.h"
-#include "operation_set.h"
 #include "operations/operations.h"
-#include "page.h"
 #include "request.h"
-#include "wait.h"
 
 /* ---- one ---- */
 
@@ -261,7 +254,7 @@ static void list_page(struct http_request *request)
                 .done = filter(request, HTTP_PARAMETER_DONE),
                 .region = query_value(&request->query, HTTP_PARAMETER_REGION),
                 .label = query_text(&request->query, HTTP_PARAMETER_LABEL),
-                .newest = query_value(&request->query, HTTP_PARAMETER_ORDER),
+                .newest = query_value(&request->query, HTTP_PARAMETER_ORDER) % 2, /* or its older name */
         };
         size_t n = operation_page(store, &wanted, &cursor, page, limit);
         page_begin(&writer, "operations");

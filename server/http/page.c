@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "page.h"
-
 #include <ferry/json_write.h>
 
-#include "http_internal.h"
 #include "request.h"
 
 enum { PAGE_DEFAULT = 100 };

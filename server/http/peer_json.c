@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "peer_json.h"
+#include "resources.h"
 
 #include <ferry/json_write.h>
 
-#include "base/clock.h"
 #include "base/util.h"
-#include "problem.h"
 #include "transfer/engine.h"
 
 static const char *const states[] = {
@@ -14,22 +12,6 @@ static const char *const states[] = {
         [ENGINE_PEER_DISCONNECTED] = "disconnected",
 };
 
-void peer_json_text(struct ferry_json_writer *writer, const char *name, const char *text)
-{
-        if (*text)
-                ferry_json_add_string(writer, name, text);
-}
-
-static void add_time(struct ferry_json_writer *writer, const char *name, uint64_t unix_ms)
-{
-        char text[CLOCK_TEXT_SIZE];
-
-        if (!unix_ms)
-                return;
-        clock_format(unix_ms, text);
-        ferry_json_add_string(writer, name, text);
-}
-
 void peer_json_addresses(struct ferry_json_writer *writer, const char *url, const char *data)
 {
         ferry_json_open_object(writer, "addresses");
@@ -37,7 +19,7 @@ void peer_json_addresses(struct ferry_json_writer *writer, const char *url, cons
         if (*url)
                 ferry_json_put_string(writer, url);
         ferry_json_end_array(writer);
-        peer_json_text(writer, "data", data);
+        document_add_text(writer, "data", data);
         ferry_json_end_object(writer);
 }
 
@@ -48,7 +30,7 @@ static void add_unused(struct ferry_json_writer *writer, const struct engine_pee
                 ferry_json_begin_object(writer);
                 ferry_json_add_string(writer, "transport", peer->unused[i].transport);
                 ferry_json_add_string(writer, "reason", peer->unused[i].reason);
-                add_time(writer, "retry_at", peer->unused[i].retry_unix_ms);
+                document_add_time(writer, "retry_at", peer->unused[i].retry_unix_ms);
                 ferry_json_end_object(writer);
         }
         ferry_json_end_array(writer);
@@ -57,17 +39,17 @@ static void add_unused(struct ferry_json_writer *writer, const struct engine_pee
 void peer_json_write(struct ferry_json_writer *writer, const struct engine_peer_view *peer)
 {
         ferry_json_begin_object(writer);
-        peer_json_text(writer, "worker", peer->name);
+        document_add_text(writer, "worker", peer->name);
         ferry_json_add_id(writer, "epoch", "", peer->epoch);
         peer_json_addresses(writer, peer->url, peer->data);
         ferry_json_add_string(writer, "status", states[peer->state]);
-        peer_json_text(writer, "transport", peer->transport);
+        document_add_text(writer, "transport", peer->transport);
         if (peer->state != ENGINE_PEER_DISCONNECTED)
                 ferry_json_add_string(writer, "opened_by", peer->accepted ? "peer" : "this-worker");
-        add_time(writer, "connected_at", peer->connected_unix_ms);
+        document_add_time(writer, "connected_at", peer->connected_unix_ms);
         if (peer->state == ENGINE_PEER_CONNECTED && peer->connect_us)
                 ferry_json_add_uint(writer, "connect_us", peer->connect_us);
-        add_time(writer, "disconnected_at", peer->disconnected_unix_ms);
+        document_add_time(writer, "disconnected_at", peer->disconnected_unix_ms);
         ferry_json_add_uint(writer, "transfers", peer->n_transfers);
         ferry_json_add_uint(writer, "transfers_completed", peer->n_completed);
         ferry_json_add_uint(writer, "bytes_done", peer->bytes);

@@ -12,100 +12,18 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "handlers.h"
-#include "http_internal.h"
-#include "latch.h"
-#include "page.h"
-#include "peer_json.h"
 #include "peers/peers.h"
 #include "peers/registry.h"
-#include "problem.h"
 #include "request.h"
 #include "transfer/engine.h"
-#include "wait.h"
 
-/* WAIT_MS is longer than the timeouts of fetching, resolving and connecting together, and than the registry's own. */
-enum { WAIT_MS = 30000, URL_SIZE_MAX = 2048, DETAIL_SIZE = 256 };
-
-/* ---- work for a request ---- */
-
-/*
- * References: the request's, whose state it is, and that of the work, which runs on other threads, is bounded in time,
- * and touches neither the server nor the request. The first member of what it is about.
- */
-struct work {
-        atomic_uint references;
-        struct http_latch over;
-        /* written by the work until over */
-        int error; /* FERRY_E_*; 0 = done */
-        char detail[DETAIL_SIZE];
-        void *owned; /* freed with it */
-};
-
-/* NULL: no memory. */
-static void *work_new(size_t size)
-{
-        struct work *work = calloc(1, size);
-
-        if (!work)
-                return NULL;
-        atomic_init(&work->references, 2);
-        latch_init(&work->over);
-        return work;
-}
-
-static void work_unref(struct work *work)
-{
-        if (atomic_fetch_sub(&work->references, 1) != 1)
-                return;
-        latch_destroy(&work->over);
-        free(work->owned);
-        free(work);
-}
-
-static void work_drop(struct http_request *request)
-{
-        work_unref(request->state);
-}
-
-/* Makes it the request's state, or frees it where it could not be begun. Returns error. */
-static int work_begun(struct http_request *request, struct work *work, int error)
-{
-        if (error) {
-                atomic_store(&work->references, 1);
-                work_unref(work);
-        } else {
-                request_keep(request, work, work_drop);
-        }
-        return error;
-}
-
-/* Ends the work, and drops its reference. */
-static void work_end(struct work *work, int error, const char *detail)
-{
-        work->error = error;
-        (void)snprintf(work->detail, sizeof(work->detail), "%s", detail);
-        latch_set(&work->over);
-        work_unref(work);
-}
-
-/* Whether the request's work is over. false: answered; awaited: what had not happened; late: the same as a title. */
-static bool work_is_over(struct http_request *request, const char *awaited, const char *late)
-{
-        struct work *work = request->state;
-
-        if (latch_is_set(&work->over))
-                return true;
-        if (!wait_abandoned(request, awaited))
-                request_problem(request, FERRY_E_PEER_UNREACHABLE, "%s within %u s", late, WAIT_MS / 1000);
-        return false;
-}
+enum { URL_SIZE_MAX = 2048 };
 
 /* ---- POST ---- */
 
 /* Fetches the description of the worker at a URL over HTTP, on the peers' thread, then has the engine connect. */
 struct connecting {
-        struct work work;
+        struct http_work work;
         /* fixed */
         struct http_connector connector;
         uint64_t own_epoch;
@@ -162,7 +80,7 @@ static void on_fetched(void *context, int error, const char *detail, struct ferr
 }
 
 /* 0 and it is the request's state; else the error of peers_fetch_worker, with a sentence in detail. */
-static int connecting_begin(struct http_request *request, const char *url, char detail[DETAIL_SIZE])
+static int connecting_begin(struct http_request *request, const char *url, char detail[WORK_DETAIL_SIZE])
 {
         const struct http_config *config = &request->server->config;
         struct connecting *c = work_new(sizeof(*c));
@@ -175,7 +93,7 @@ static int connecting_begin(struct http_request *request, const char *url, char 
         if (strlen(url) < sizeof(c->url))
                 strcpy(c->url, url);
         return work_begun(request, &c->work,
-                          peers_fetch_worker(config->peers, url, on_fetched, c, detail, DETAIL_SIZE));
+                          peers_fetch_worker(config->peers, url, on_fetched, c, detail, WORK_DETAIL_SIZE));
 }
 
 static void answer_error(struct http_request *request, int error, const char *detail)
@@ -233,7 +151,7 @@ static void answer_connecting(struct http_request *request)
 void create_peer(struct http_request *request)
 {
         static const struct ferry_json_field field = { "url", FERRY_JSON_STRING, true, 0, 1, URL_SIZE_MAX, NULL };
-        char detail[DETAIL_SIZE] = "";
+        char detail[WORK_DETAIL_SIZE] = "";
         const char *url;
 
         if (!request_decode(request, &field, 1, &url))
@@ -243,15 +161,15 @@ void create_peer(struct http_request *request)
                 answer_error(request, error, detail);
                 return;
         }
-        struct work *work = request->state;
-        wait_latch_or_answer(request, &work->over, WAIT_MS, answer_connecting);
+        struct http_work *work = request->state;
+        wait_latch_or_answer(request, &work->over, WORK_WAIT_MS, answer_connecting);
 }
 
 /* ---- GET, of the registry ---- */
 
 /* A page of workers, for which the registry is asked. */
 struct registered {
-        struct work work;
+        struct http_work work;
         struct registry_page page; /* written by the work until over; its entries are owned */
 };
 
@@ -278,8 +196,8 @@ static void write_worker(struct ferry_json_writer *writer, const struct registry
         ferry_json_add_id(writer, "epoch", "", entry->epoch);
         peer_json_addresses(writer, entry->http, entry->data);
         ferry_json_add_string(writer, "status", "registered");
-        peer_json_text(writer, "version", entry->version);
-        peer_json_text(writer, "started_at", entry->started_at);
+        document_add_text(writer, "version", entry->version);
+        document_add_text(writer, "started_at", entry->started_at);
         ferry_json_end_object(writer);
 }
 
@@ -341,7 +259,7 @@ static void list_registered(struct http_request *request)
         if (error)
                 request_problem(request, error == FERRY_E_CANCELLED ? FERRY_E_DRAINING : error, NULL);
         else
-                wait_latch_or_answer(request, &r->work.over, query.wait_ms + WAIT_MS, answer_registered);
+                wait_latch_or_answer(request, &r->work.over, query.wait_ms + WORK_WAIT_MS, answer_registered);
 }
 
 /* ---- GET ---- */

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "problem.h"
+#include "resources.h"
 
 #include <stdio.h>
 
 #include <ferry/error.h>
 #include <ferry/json.h>
 #include <ferry/json_write.h>
+
+#include "base/clock.h"
 
 unsigned problem_status(int error)
 {
@@ -75,4 +77,23 @@ void problem_add_error(struct ferry_json_writer *writer, int error, const char *
         ferry_json_add_string(writer, "code", ferry_error_code(error));
         ferry_json_add_string(writer, "detail", *detail ? detail : ferry_error_title(error));
         ferry_json_end_object(writer);
+}
+
+/* ---- members of documents ---- */
+
+void document_add_time(struct ferry_json_writer *writer, const char *key, uint64_t unix_ms)
+{
+        char text[CLOCK_TEXT_SIZE];
+
+        if (!unix_ms)
+                return;
+        clock_format(unix_ms, text);
+        ferry_json_key(writer, key);
+        ferry_json_put_plain(writer, text, CLOCK_TEXT_LENGTH);
+}
+
+void document_add_text(struct ferry_json_writer *writer, const char *key, const char *text)
+{
+        if (text && *text)
+                ferry_json_add_string(writer, key, text);
 }

@@ -41,53 +41,6 @@ static bool parse_types(const char *text, uint64_t *ret_value)
         return *ret_value;
 }
 
-static bool parse_kind(const char *text, uint64_t *ret_value)
-{
-        int kind = ferry_kind_from_name(text);
-
-        *ret_value = (uint64_t)kind;
-        return kind >= 0;
-}
-
-static bool parse_status(const char *text, uint64_t *ret_value)
-{
-        int status = ferry_status_from_name(text);
-
-        *ret_value = (uint64_t)status;
-        return status >= 0;
-}
-
-static bool parse_include(const char *text, uint64_t *ret_value)
-{
-        *ret_value = 1;
-        return !strcmp(text, "metadata");
-}
-
-static bool parse_registry(const char *text, uint64_t *ret_value)
-{
-        *ret_value = 1;
-        return !strcmp(text, "1") || !strcmp(text, "true");
-}
-
-static bool parse_wait_for(const char *text, uint64_t *ret_value)
-{
-        *ret_value = strcmp(text, "any") ? HTTP_WAIT_FOR_ALL : HTTP_WAIT_FOR_ANY;
-        return *ret_value == HTTP_WAIT_FOR_ANY || !strcmp(text, "all");
-}
-
-static bool parse_done(const char *text, uint64_t *ret_value)
-{
-        *ret_value = !strcmp(text, "true");
-        return *ret_value || !strcmp(text, "false");
-}
-
-/* 1 = the newest first. */
-static bool parse_order(const char *text, uint64_t *ret_value)
-{
-        *ret_value = !strcmp(text, "newest") || !strcmp(text, "desc");
-        return *ret_value || !strcmp(text, "oldest") || !strcmp(text, "asc");
-}
-
 static bool parse_region(const char *text, uint64_t *ret_value)
 {
         return ferry_id_parse("rgn_", text, ret_value);
@@ -113,29 +66,34 @@ static bool parse_label(const char *text, uint64_t *ret_value)
         return strlen(text) < OPERATION_LABEL_SIZE && parse_text(text, ret_value);
 }
 
+static const char *const booleans[] = { "false", "true", NULL }, *const includes[] = { "metadata", NULL },
+                         *const registries[] = { "1", "true", NULL }, *const waits[] = { "all", "any", NULL },
+                         *const orders[] = { "oldest", "newest", "asc", "desc", NULL };
+
 static const struct {
         const char *name;
         const char *wanted;
         bool (*parse)(const char *text, uint64_t *ret_value);
+        const char *const *words; /* one of which is the text, and its place the value; NULL = parse reads it */
 } table[] = {
         [HTTP_PARAMETER_AFTER] = { "after", "the \"next\" of an earlier page", parse_cursor },
         [HTTP_PARAMETER_AFTER_EVENT] = { "after", "the id of an event", parse_text },
-        [HTTP_PARAMETER_DONE] = { "done", "\"true\" or \"false\"", parse_done },
+        [HTTP_PARAMETER_DONE] = { "done", "\"true\" or \"false\"", NULL, booleans },
         [HTTP_PARAMETER_IDS] = { "ids", "ids of operations, separated by commas", parse_ids },
-        [HTTP_PARAMETER_INCLUDE] = { "include", "\"metadata\"", parse_include },
-        [HTTP_PARAMETER_KIND] = { "kind", "\"readable\", \"read\", \"writable\" or \"write\"", parse_kind },
+        [HTTP_PARAMETER_INCLUDE] = { "include", "\"metadata\"", NULL, includes },
+        [HTTP_PARAMETER_KIND] = { "kind", "\"readable\", \"read\", \"writable\" or \"write\"", NULL, ferry_kind_names },
         [HTTP_PARAMETER_LABEL] = { "label", "a label, 1 to 64 bytes", parse_label },
         [HTTP_PARAMETER_LIMIT] = { "limit", "a number from 1", parse_positive },
         [HTTP_PARAMETER_OFFSET] = { "offset", "a number of bytes", parse_number },
-        [HTTP_PARAMETER_ORDER] = { "order", "\"oldest\" or \"newest\"", parse_order },
+        [HTTP_PARAMETER_ORDER] = { "order", "\"oldest\" or \"newest\"", NULL, orders },
         [HTTP_PARAMETER_REGION] = { "region", "the id of a region", parse_region },
-        [HTTP_PARAMETER_REGISTRY] = { "registry", "\"1\"", parse_registry },
+        [HTTP_PARAMETER_REGISTRY] = { "registry", "\"1\"", NULL, registries },
         [HTTP_PARAMETER_REVISION] = { "revision", "a revision number", parse_number },
-        [HTTP_PARAMETER_STATUS] = { "status", "a status of operations, such as \"COMPLETE\" or \"IN_PROGRESS\"",
-                                    parse_status },
+        [HTTP_PARAMETER_STATUS] = { "status", "a status of operations, such as \"COMPLETE\" or \"IN_PROGRESS\"", NULL,
+                                    ferry_status_names },
         [HTTP_PARAMETER_TYPE] = { "type", "types of events, such as \"operation.ended,region\", separated by commas",
                                   parse_types },
-        [HTTP_PARAMETER_WAIT_FOR] = { "wait_for", "\"any\" or \"all\"", parse_wait_for },
+        [HTTP_PARAMETER_WAIT_FOR] = { "wait_for", "\"any\" or \"all\"", NULL, waits },
         [HTTP_PARAMETER_WAIT_MS] = { "wait_ms", "a number of milliseconds", parse_capped },
 };
 _Static_assert(FERRY_ARRAY_SIZE(table) == HTTP_PARAMETER_COUNT, "every parameter is in the table");
@@ -143,6 +101,16 @@ _Static_assert(FERRY_ARRAY_SIZE(table) == HTTP_PARAMETER_COUNT, "every parameter
 const char *http_parameter_name(int parameter)
 {
         return parameter >= 0 && parameter < HTTP_PARAMETER_COUNT ? table[parameter].name : NULL;
+}
+
+static bool parse(int i, const char *text, uint64_t *ret_value)
+{
+        if (table[i].parse)
+                return table[i].parse(text, ret_value);
+        *ret_value = 0;
+        while (table[i].words[*ret_value] && strcmp(table[i].words[*ret_value], text) != 0)
+                ++*ret_value;
+        return table[i].words[*ret_value];
 }
 
 bool query_add(struct http_query *query, unsigned allowed, const char *name, const char *value, size_t size,
@@ -159,7 +127,7 @@ bool query_add(struct http_query *query, unsigned allowed, const char *name, con
                         snprintf(detail, QUERY_DETAIL_SIZE, "query parameter \"%s\" is given twice", table[i].name);
                         return false;
                 }
-                if (!value || strlen(value) != size || !table[i].parse(value, &parsed)) {
+                if (!value || strlen(value) != size || !parse(i, value, &parsed)) {
                         snprintf(detail, QUERY_DETAIL_SIZE, "query parameter \"%s\" must be %s", table[i].name,
                                  table[i].wanted);
                         return false;
@@ -213,7 +181,6 @@ static void put_escaped(struct text *text, const char *piece)
 
 bool query_format_next(const struct http_query *query, uint64_t cursor, char *ret_text, size_t size)
 {
-        static const char *const booleans[] = { "false", "true" }, *const orders[] = { "oldest", "newest" };
         struct text text = { ret_text, size };
         char id[QUERY_CURSOR_SIZE];
 
@@ -228,30 +195,14 @@ bool query_format_next(const struct http_query *query, uint64_t cursor, char *re
                 put(&text, "&");
                 put(&text, table[i].name);
                 put(&text, "=");
-                switch (i) {
-                case HTTP_PARAMETER_KIND:
-                        put(&text, ferry_kind_name((int)value));
-                        break;
-                case HTTP_PARAMETER_STATUS:
-                        put(&text, ferry_status_name((int)value));
-                        break;
-                case HTTP_PARAMETER_DONE:
-                        put(&text, booleans[value]);
-                        break;
-                case HTTP_PARAMETER_ORDER:
-                        put(&text, orders[value]);
-                        break;
-                case HTTP_PARAMETER_LABEL:
-                        put_escaped(&text, query_text(query, HTTP_PARAMETER_LABEL));
-                        break;
-                case HTTP_PARAMETER_REGION:
+                if (i == HTTP_PARAMETER_REGION)
                         ferry_id_format("rgn_", value, id);
-                        put(&text, id);
-                        break;
-                default:
+                else
                         ferry_uint_format(value, id);
-                        put(&text, id);
-                }
+                if (i == HTTP_PARAMETER_LABEL)
+                        put_escaped(&text, query_text(query, HTTP_PARAMETER_LABEL));
+                else
+                        put(&text, table[i].words ? table[i].words[value] : id);
         }
         return text.left > 0;
 }

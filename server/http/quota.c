@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "quota.h"
+#include "threads.h"
 
 #include <malloc.h>
 
 #include "base/pool.h"
-#include "events.h"
-#include "http_internal.h"
 
 enum {
         OTHERS_PART = 8,  /* of the connections, which one address cannot have */

@@ -9,7 +9,6 @@
 #include <ferry/encoding.h>
 #include <ferry/error.h>
 
-#include "headers.h"
 #include "request.h"
 
 /* Parses digits at *text. Saturates at UINT64_MAX. */

@@ -10,8 +10,6 @@
 #include "base/space.h"
 #include "base/util.h"
 #include "copying.h"
-#include "handlers.h"
-#include "headers.h"
 #include "memory/region.h"
 #include "range.h"
 #include "request.h"

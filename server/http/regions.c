@@ -10,17 +10,10 @@
 
 #include "base/util.h"
 #include "connection.h"
-#include "handlers.h"
-#include "http_internal.h"
 #include "idempotency.h"
-#include "latch.h"
 #include "memory/region.h"
 #include "operations/operations.h"
-#include "page.h"
-#include "problem.h"
-#include "region_json.h"
 #include "request.h"
-#include "wait.h"
 
 /* ---- the wait for a region ---- */
 
@@ -29,28 +22,16 @@
  * it. Other threads touch only the latch.
  */
 struct awaited {
+        struct http_work work;      /* over: the region is ready or has failed, or is unused */
         struct region *region;      /* a reference, the request's */
         struct region_table *owner; /* the wait's end deletes the region from it; NULL = others have the region, too */
-        atomic_uint references;     /* the request's, and the region's until its callback */
         struct region_waiter waiter;
-        struct http_latch over; /* the region is ready or has failed, or is unused */
 };
-
-static void awaited_unref(struct awaited *awaited)
-{
-        if (atomic_fetch_sub(&awaited->references, 1) != 1)
-                return;
-        latch_destroy(&awaited->over);
-        free(awaited);
-}
 
 /* Any thread. */
 static void on_over(struct region_waiter *waiter)
 {
-        struct awaited *awaited = FERRY_CONTAINER_OF(waiter, struct awaited, waiter);
-
-        latch_set(&awaited->over);
-        awaited_unref(awaited);
+        work_end(&FERRY_CONTAINER_OF(waiter, struct awaited, waiter)->work, 0, "");
 }
 
 static void awaited_end(struct http_request *request)
@@ -58,26 +39,24 @@ static void awaited_end(struct http_request *request)
         struct awaited *awaited = request->state;
 
         if (region_unwait(awaited->region, &awaited->waiter))
-                awaited_unref(awaited);
+                work_unref(&awaited->work);
         if (awaited->owner)
                 (void)region_delete(awaited->owner, awaited->region->id);
         region_unref(awaited->region);
-        awaited_unref(awaited);
+        work_unref(&awaited->work);
 }
 
 /* wait: region_wait or region_wait_unused. Takes over the reference of region. NULL: no memory, and it does not. */
 static struct awaited *awaited_begin(struct http_request *request, struct region *region, struct region_table *owner,
                                      bool (*wait)(struct region *region, struct region_waiter *waiter))
 {
-        struct awaited *awaited = calloc(1, sizeof(*awaited));
+        struct awaited *awaited = work_new(sizeof(*awaited));
 
         if (!awaited)
                 return NULL;
-        latch_init(&awaited->over);
         awaited->region = region;
         awaited->owner = owner;
         awaited->waiter.wake = on_over;
-        atomic_init(&awaited->references, 2);
         if (!wait(region, &awaited->waiter))
                 on_over(&awaited->waiter);
         request_keep(request, awaited, awaited_end);
@@ -124,7 +103,7 @@ void get_region(struct http_request *request)
         if (!awaited) {
                 answer_region(request, region);
                 region_unref(region);
-        } else if (wait_park_latch(request, &awaited->over, wait_ms, answer_region_in_time) != WAIT_PARKED) {
+        } else if (wait_park_latch(request, &awaited->work.over, wait_ms, answer_region_in_time) != WAIT_PARKED) {
                 answer_region_in_time(request);
         }
 }
@@ -280,7 +259,7 @@ static void wait_made(struct http_request *request, struct region *region, struc
                 request_problem(request, -ENOMEM, NULL);
                 return;
         }
-        switch (wait_ms ? wait_park_latch(request, &awaited->over, wait_ms, resume) : WAIT_NEEDLESS) {
+        switch (wait_ms ? wait_park_latch(request, &awaited->work.over, wait_ms, resume) : WAIT_NEEDLESS) {
         case WAIT_PARKED:
                 break;
         case WAIT_NEEDLESS:
@@ -421,7 +400,7 @@ static bool wait_unused(struct http_request *request, uint64_t id)
                 region_unref(region);
                 return false;
         }
-        if (wait_park_work(request, &awaited->over, LET_GO_MS, delete_again) != WAIT_PARKED)
+        if (wait_park_work(request, &awaited->work.over, LET_GO_MS, delete_again) != WAIT_PARKED)
                 delete_again(request);
         return true;
 }

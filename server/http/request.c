@@ -19,11 +19,8 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/util.h"
-#include "http_internal.h"
 #include "memory/region.h"
-#include "operation_json.h"
 #include "operations/operations.h"
-#include "problem.h"
 
 /* ---- the body ---- */
 

@@ -10,19 +10,14 @@
 #include <ferry/encoding.h>
 
 #include "headers.h"
-#include "http/server.h"
+#include "http_internal.h"
 #include "query.h"
+#include "resources.h"
 
 struct MHD_Response;
-struct ferry_json_errors;
 struct ferry_json_field;
-struct ferry_json_writer;
 struct http_connection;
 struct idempotency_entry;
-struct json_object;
-struct metric;
-struct operation;
-struct region;
 
 enum {
         REQUEST_ID_SIZE = 65,
@@ -34,7 +29,7 @@ enum {
 
 /*
  * One request, from its target to the end of its answer. Belongs to the HTTP thread of its connection: all functions
- * here are called from libmicrohttpd's callbacks only. While it is parked (wait.h), nothing touches it.
+ * here are called from libmicrohttpd's callbacks only. While it is parked, nothing touches it.
  */
 struct http_request {
         struct http_server *server;

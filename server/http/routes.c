@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "routes.h"
+#include "http_internal.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "asset.h"
 #include "base/util.h"
-#include "handlers.h"
 
 #define P(name) (1u << HTTP_PARAMETER_##name)
 

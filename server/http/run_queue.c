@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run_queue.h"
+#include "threads.h"
 
 #include <errno.h>
 #include <stddef.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "http/server.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,17 +9,8 @@
 #include "base/pool.h"
 #include "base/util.h"
 #include "connection.h"
-#include "counters.h"
-#include "credentials.h"
-#include "dispatch.h"
-#include "event_readers.h"
-#include "head.h"
-#include "http_internal.h"
 #include "idempotency.h"
-#include "routes.h"
-#include "server_thread.h"
-#include "shard.h"
-#include "wait.h"
+#include "threads.h"
 
 enum { LAST_ANSWERS_US = 1000000 /* time for running answers when the server ends */ };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "server_thread.h"
+#include "threads.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -16,8 +16,6 @@
 #include "base/thread.h"
 #include "base/util.h"
 #include "connection.h"
-#include "http_internal.h"
-#include "shard.h"
 
 enum {
         EVENTS = 64,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shard.h"
+#include "threads.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,10 +17,6 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "connection.h"
-#include "credentials.h"
-#include "gate.h"
-#include "head.h"
-#include "http_internal.h"
 #include "request.h"
 
 enum {

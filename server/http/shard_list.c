@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shard_list.h"
+#include "threads.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9,7 +9,6 @@
 
 #include "base/util.h"
 #include "connection.h"
-#include "shard.h"
 
 static int watch(const struct shard_list *list, const struct http_shard *shard)
 {

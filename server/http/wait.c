@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "wait.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -16,13 +15,9 @@
 #include "base/metrics.h"
 #include "base/util.h"
 #include "connection.h"
-#include "events.h"
-#include "http_internal.h"
-#include "latch.h"
 #include "operations/operations.h"
-#include "problem.h"
 #include "request.h"
-#include "shard.h"
+#include "threads.h"
 
 enum { SOURCES = 3 /* that can wake it: the client's end, the operation or latch, the deadline */ };
 

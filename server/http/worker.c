@@ -10,28 +10,19 @@
 #include <ferry/json_write.h>
 #include <ferry/protocol.h>
 
-#include "asset.h"
 #include "base/address.h"
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "base/util.h"
 #include "connection.h"
-#include "device_json.h"
-#include "event_readers.h"
-#include "gate.h"
-#include "handlers.h"
-#include "head.h"
-#include "http_internal.h"
 #include "memory/device.h"
 #include "operations/content.h"
 #include "operations/operations.h"
-#include "page.h"
 #include "peers/peers.h"
 #include "peers/registry.h"
-#include "problem.h"
-#include "quota.h"
 #include "range.h"
 #include "request.h"
+#include "threads.h"
 #include "transfer/engine.h"
 
 /* ---- files, and the index ---- */
@@ -170,20 +161,16 @@ void get_worker(struct http_request *request)
         const struct http_server *server = request->server;
         const struct engine_facts *facts = server->config.engine;
         struct ferry_json_writer writer = { 0 };
-        char started[CLOCK_TEXT_SIZE];
 
-        clock_format(server->started_unix_ms, started);
         ferry_json_begin_object(&writer);
         ferry_json_add_string(&writer, "name", server->config.worker_name);
         ferry_json_add_id(&writer, "epoch", "", server->config.epoch);
         ferry_json_add_string(&writer, "version", server->config.version);
-        if (server->config.commit)
-                ferry_json_add_string(&writer, "commit", server->config.commit);
+        document_add_text(&writer, "commit", server->config.commit);
         ferry_json_add_uint(&writer, "protocol", FERRY_PROTOCOL);
-        if (facts->ucx_version[0])
-                ferry_json_add_string(&writer, "ucx_version", facts->ucx_version);
+        document_add_text(&writer, "ucx_version", facts->ucx_version);
         ferry_json_add_uint(&writer, "uptime_ms", (clock_now_us() - server->started_us) / 1000);
-        ferry_json_add_string(&writer, "started_at", started);
+        document_add_time(&writer, "started_at", server->started_unix_ms);
         add_addresses(&writer, request);
         if (server->config.registry)
                 add_registry(&writer, server->config.registry);
@@ -293,13 +280,11 @@ void get_throughput(struct http_request *request)
 {
         struct operation_throughput throughput;
         struct ferry_json_writer writer = { 0 };
-        char since[CLOCK_TEXT_SIZE];
         uint64_t now_us = clock_now_us();
 
         operation_store_get_throughput(request->server->config.operations, now_us, &throughput);
-        clock_format(clock_unix_ms() - (now_us - throughput.since_us) / 1000, since);
         ferry_json_begin_object(&writer);
-        ferry_json_add_string(&writer, "since", since);
+        document_add_time(&writer, "since", clock_unix_ms() - (now_us - throughput.since_us) / 1000);
         add_seconds(&writer, "received", throughput.received, throughput.n);
         add_seconds(&writer, "sent", throughput.sent, throughput.n);
         ferry_json_end_object(&writer);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "foreign_internal.h"
+#include "region_internal.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -11,7 +11,6 @@
 
 #include "base/util.h"
 #include "memory/gpu.h"
-#include "pages_internal.h"
 
 _Static_assert((int)SPACE_NO_GPU >= (int)GPU_MAX, "no GPU has the number");
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "maps_internal.h"
+#include "region_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pages_internal.h"
+#include "region_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <ferry/encoding.h>
-#include <ferry/madvise.h>
+#include <ferry/mapping.h>
 
 #include "base/util.h"
 
@@ -49,37 +48,6 @@ bool pages_may_have(uint64_t size)
         return getrlimit(RLIMIT_FSIZE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY || size <= limit.rlim_cur;
 }
 
-/* Maps at a multiple of PAGES_HUGE, which huge pages need. */
-static int map(int fd, size_t size, void **ret_address)
-{
-        size_t spare = size < PAGES_HUGE ? 0 : PAGES_HUGE, reserved;
-        uint8_t *start, *address;
-
-        if (__builtin_add_overflow(size, spare, &reserved))
-                return -ENOMEM;
-        start = mmap(NULL, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (start == MAP_FAILED)
-                return -errno;
-        address = start + (spare ? -(uintptr_t)start % PAGES_HUGE : 0);
-        if (mmap(address, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
-                int r = -errno;
-
-                (void)munmap(start, reserved);
-                return r;
-        }
-        if (spare) {
-                size_t page = (size_t)sysconf(_SC_PAGESIZE);
-                uint8_t *end = address + (size + page - 1) / page * page;
-
-                if (address > start)
-                        (void)munmap(start, (size_t)(address - start));
-                if (start + reserved > end)
-                        (void)munmap(end, (size_t)(start + reserved - end));
-        }
-        *ret_address = address;
-        return 0;
-}
-
 int pages_new(uint64_t region, size_t size, struct pages *ret_pages)
 {
         FERRY_CLEANUP(cleanup_close) int fd = -1;
@@ -95,25 +63,11 @@ int pages_new(uint64_t region, size_t size, struct pages *ret_pages)
         if (fchmod(fd, 0600) < 0 || ftruncate(fd, (off_t)size) < 0 ||
             fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0)
                 return -errno;
-        r = map(fd, size, &address);
+        r = ferry_map(fd, size, &address);
         if (r < 0)
                 return r;
         *ret_pages = (struct pages){ .fd = steal_fd(&fd), .address = address, .size = size };
         return 0;
-}
-
-/*
- * On most systems shmem uses no huge pages (shmem_enabled), but MADV_COLLAPSE (Linux 6.1) makes them, for ranges that
- * have a page, and not from the pool of hugetlbfs. Measured: two threads make 12 GB/s, instead of 4 GB/s of ordinary
- * pages; freeing takes 3 ms a GiB instead of 110. A call waits for the worker thread of every processor, whatever its
- * size, but does not lock the memory map: so the ranges are large.
- */
-static bool huge_fill(uint8_t *address, size_t size)
-{
-        for (size_t i = 0; i < size; i += PAGES_HUGE)
-                if (madvise(address + i, 1, MADV_POPULATE_WRITE) < 0)
-                        return false;
-        return madvise(address, size, MADV_COLLAPSE) == 0;
 }
 
 /* For kernels before 5.14: without allocated space the first touch could raise SIGBUS. */
@@ -145,11 +99,16 @@ static int step_fill(const struct pages *pages, size_t offset, size_t size)
         return errno == EFAULT ? -ENOSPC : -errno;
 }
 
+/*
+ * Two threads make 12 GB/s of huge pages, instead of 4 GB/s of ordinary pages; freeing them takes 3 ms a GiB instead of
+ * 110. A call waits for the worker thread of every processor, whatever its size, but does not lock the memory map: so
+ * the ranges are large.
+ */
 int pages_fill(const struct pages *pages, size_t offset, size_t size, atomic_bool *huge)
 {
-        const size_t whole = size / PAGES_HUGE * PAGES_HUGE;
+        const size_t whole = size / FERRY_HUGE_PAGE * FERRY_HUGE_PAGE;
 
-        if (whole && atomic_load(huge) && !huge_fill((uint8_t *)pages->address + offset, whole))
+        if (whole && atomic_load(huge) && !ferry_map_huge((uint8_t *)pages->address + offset, whole))
                 atomic_store(huge, false);
         for (size_t done = 0; done < size; done += STEP) {
                 int r = step_fill(pages, offset + done, size - done < STEP ? size - done : STEP);

@@ -1,20 +1,104 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef REGION_INTERNAL_H
-#define REGION_INTERNAL_H
+#ifndef MEMORY_REGION_INTERNAL_H
+#define MEMORY_REGION_INTERNAL_H
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uthash.h>
 
 #include "base/loop.h"
 #include "base/metrics.h"
 #include "base/pool.h"
+#include "base/space.h"
 #include "base/util.h"
-#include "foreign_internal.h"
 #include "memory/gpu.h"
 #include "memory/region.h"
-#include "pages_internal.h"
 
-#include <uthash.h>
+/* ---- maps.c ---- */
+
+/*
+ * The memory map of this process, as the kernel tells it. Linux 6.11 answers for one address in a microsecond
+ * (PROCMAP_QUERY); before, /proc/self/maps is read up to the address: what a program has mapped last, and the heap, are
+ * at its beginning. Any thread.
+ */
+
+struct maps {
+        atomic_int fd; /* of /proc/self/maps, for the queries; 0 = not open yet */
+};
+
+/* The memory at an address. */
+struct maps_facts {
+        bool mapped;   /* all of it, and readable */
+        bool writable; /* all of it */
+        /*
+         * No access can fail while the mapping stays: no file is behind any of it, or none that a program could
+         * truncate or fill a disk with.
+         */
+        bool steady;
+};
+
+void maps_clear(struct maps *maps);
+
+/* What is known of [address, address + size). Where the kernel does not tell, nothing is mapped, and all writable. */
+void maps_look(struct maps *maps, const void *address, size_t size, struct maps_facts *ret_facts);
+
+/* ---- foreign.c ---- */
+
+/*
+ * Host memory that the program owns. Of what no access can fail (steady, in maps_internal.h), host code reads and
+ * writes every byte itself. All other memory is a space: a mapped file raises SIGBUS once it is truncated, and that at
+ * any moment. The kernel copies such memory, and where it finds nothing the copy fails, and not the process.
+ */
+
+/*
+ * The space of memory that is adopted; NULL where it is steady. *ret_read_only: not all of it is writable now. 0 or
+ * -ENOMEM.
+ */
+int foreign_adopt(struct maps *maps, void *address, size_t size, const struct space **ret_space, bool *ret_read_only);
+
+/* Takes NULL. No copy may be using it. */
+void foreign_free(const struct space *space);
+
+/* Whether the memory is writable now: 0; -EROFS; -ENXIO: not mapped. */
+int foreign_check_writable(struct maps *maps, const void *address, size_t size);
+
+/* ---- pages.c ---- */
+
+/*
+ * Memory of a region: a memfd, sealed against shrinking and growing, mapped once. Plain data; the owner synchronises.
+ */
+struct pages {
+        int fd; /* -1 = none */
+        void *address;
+        size_t size;
+};
+
+/* Whether RLIMIT_FSIZE, beyond which growing a file would raise SIGXFSZ, allows so many bytes. */
+bool pages_may_have(uint64_t size);
+
+/* Reserves address space without pages, in a file that has the region's id in its name. 0 or -errno; -EFBIG also where
+ * RLIMIT_FSIZE is too small. */
+int pages_new(uint64_t region, size_t size, struct pages *ret_pages);
+
+/*
+ * Makes and maps every page of [offset, offset + size); offset is a multiple of FERRY_HUGE_PAGE. Several threads may
+ * fill parts of one memory. huge: huge pages are tried while it is true; set to false once there are none. 0 or -errno.
+ */
+int pages_fill(const struct pages *pages, size_t offset, size_t size, atomic_bool *huge);
+
+/*
+ * Adds the last seals; none can be added or removed after it. future_write: from now on no process can map the memory
+ * for writing or write it, but through the mapping that exists. 0 or -errno.
+ */
+int pages_seal(const struct pages *pages, bool future_write);
+
+/* Frees the memory. May take 0.2 s per GiB of ordinary pages. Harmless without memory. */
+void pages_free(struct pages *pages);
+
+/* ---- regions ---- */
 
 /*
  * The table exists until its last region is freed, which may be after region_table_free: an HTTP answer may still read

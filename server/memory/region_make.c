@@ -8,6 +8,7 @@
 
 #include <ferry/encoding.h>
 #include <ferry/error.h>
+#include <ferry/mapping.h>
 
 #include "base/log.h"
 #include "memory/available_memory.h"
@@ -189,7 +190,7 @@ static size_t piece_size(size_t size)
 
         if (piece < PIECE_MIN)
                 return PIECE_MIN;
-        return piece > PIECE_MAX ? PIECE_MAX : piece / PAGES_HUGE * PAGES_HUGE;
+        return piece > PIECE_MAX ? PIECE_MAX : piece / FERRY_HUGE_PAGE * FERRY_HUGE_PAGE;
 }
 
 /* Thread: one of the pool, as for the functions below. */

@@ -106,7 +106,8 @@ class Answers(Case):
             if "after" in path:
                 asked.set()
                 ended.wait(60)
-            return b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+            return (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n"
+                    b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
 
         with self.answering(answer) as url:
             process = self.start("events", "-u", url)

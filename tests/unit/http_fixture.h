@@ -8,7 +8,6 @@
 #include "http/server.h"
 #include "http_internal.h"
 #include "transfer/engine.h"
-#include "wait.h"
 
 #include "raw.h"
 

@@ -8,8 +8,7 @@
 
 #include <ferry/error.h>
 
-#include "content.h"
-#include "local.h"
+#include "cli.h"
 #include "unit.h"
 
 enum { BLOCK = 4096, SIZE = 100 * BLOCK };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "retry.h"
+#include "client_internal.h"
 #include "unit.h"
 
 static const struct retry_facts broken = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "device_json.h"
 #include "memory/device.h"
+#include "resources.h"
 #include "transfer/engine.h"
 #include "unit.h"
 #include "unit_json.h"

@@ -2,7 +2,7 @@
 #include <ferry/error.h>
 #include <ferry/json.h>
 
-#include "problem.h"
+#include "resources.h"
 #include "unit.h"
 #include "unit_json.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <ctype.h>
 
-#include "routes.h"
+#include "http_internal.h"
 #include "unit.h"
 
 static char id[FERRY_ID_TEXT_SIZE];

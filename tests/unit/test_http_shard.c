@@ -11,9 +11,7 @@
 
 #include <ferry/encoding.h>
 
-#include "server_thread.h"
-#include "shard.h"
-#include "shard_list.h"
+#include "threads.h"
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/util.h"
-#include "maps_internal.h"
+#include "region_internal.h"
 
 #include "unit.h"
 

@@ -91,6 +91,9 @@ struct ferry_json_field {
         const char *const *names;
 };
 
+/* Such lists, of the enums of status.h: names by value. */
+extern const char *const ferry_kind_names[], *const ferry_status_names[], *const ferry_layout_names[];
+
 /* A row without bounds, but for the size of text, for a member of a struct. */
 #define FERRY_JSON_FIELD(name, type, required, object, member)                                                         \
         {                                                                                                              \

@@ -123,6 +123,9 @@ void ferry_options_clear(struct ferry_option_base *base);
 /* Adds a copy of the text, and returns it. NULL: memory is short. */
 char *ferry_strings_add(struct ferry_strings *strings, const char *text);
 
+/* Prints a paragraph in lines of at most 80 columns, each indented. */
+void ferry_wrap(FILE *file, const char *text, int indent);
+
 /* Prints the lines of --help about one option. */
 void ferry_option_help(FILE *file, const struct ferry_option *option);
 
