@@ -249,8 +249,7 @@ TEST(the_chunk_grows_with_the_round_trip)
         const struct transport_ops *ops = p->n[0].transport->ops;
 
         assert_in_range(link->rtt_us, 0, TIMEOUT_US);
-        ucx_of(p->n[0].transport)->watch_us = UINT64_MAX; /* which would find it out */
-        ucx_of(p->n[0].transport)->watch_asleep = false;
+        ucx_of(p->n[0].transport)->watch_us = UINT64_MAX - 1; /* never: it would find it out */
         link->rtt_us = TIMEOUT_US;
         move(p, 1, 4 << 20);
         assert_int_equal(ops->window(p->n[0].link), 16 << 20); /* on loopback it never does */

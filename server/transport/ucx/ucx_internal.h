@@ -69,9 +69,8 @@ struct ucx {
         struct ucx_link *by_endpoint; /* uthash; usable links */
         /* watch.c */
         struct ucx_host *hosts; /* uthash; of the usable links, at the last check */
-        uint64_t watch_us;      /* time of the next check */
+        uint64_t watch_us;      /* time of the next check; 0 = now, after a rest; UINT64_MAX = it rests */
         unsigned watch_quiet;   /* checks since a message moved */
-        bool watch_asleep;
         bool moved; /* a message did since the last check */
         struct staging *staging;
 };
@@ -79,17 +78,14 @@ struct ucx {
 struct ucx_link {
         struct link base;
         struct sockaddr_storage peer; /* AF_UNSPEC = not known */
-        ucp_ep_h endpoint;            /* NULL = none was made, or UCX has closed it */
-        bool opened;                  /* UCX got a message for it that the peer answers */
-        bool closing;                 /* ucp_ep_close_nbx was called … */
-        void *close_request;          /* … and runs; NULL = it has completed */
+        ucp_ep_h endpoint;            /* NULL = none was made, or UCX closes it or has closed it */
+        void *close_request;          /* of ucp_ep_close_nbx, which runs; NULL = it was not called, or has completed */
         struct message *under_way;    /* utlist; messages that UCX works on */
         struct message *parts;        /* utlist; sends that wait for room in parts_sending, or for the link */
         uint64_t parts_sending;       /* bytes of parts that UCX works on */
         struct message *receives;     /* utlist; rendezvous that have arrived and wait to be posted */
         uint64_t receiving;           /* bytes of posted receives */
         bool wants_stage;             /* a message waits for room in staging */
-        bool is_ready;                /* in ucx->ready */
         /* pace.c */
         uint32_t chunk;    /* bytes; size of a request */
         bool room;         /* the chunk has grown, or the link is up: handlers->room is owed */
@@ -99,7 +95,7 @@ struct ucx_link {
         uint32_t probe_seq;
         uint64_t bulk_done_us; /* end of the latest rendezvous */
         UT_hash_handle hh;     /* by_endpoint */
-        struct ucx_link *ready_prev, *ready_next;
+        struct ucx_link *ready_prev, *ready_next; /* of ucx->ready; ready_prev NULL = not in it */
         struct ucx_link *failing_prev, *failing_next;
 };
 
