@@ -8,7 +8,7 @@
  * Messages that wait before they are passed to UCX.
  *
  * Nothing is sent, posted or refused inside ucp_worker_progress, and over TCP one receive at a time is posted on each
- * endpoint. That makes PUT safe (context.c says why) and costs nothing: chunks that move one after the other stay in
+ * endpoint. That makes PUT safe (quirks.c says why) and costs nothing: chunks that move one after the other stay in
  * the cache, however many transfers share the endpoint.
  *
  * A part is a send whose bytes travel inline, or a send that must keep its order among such sends. UCX buffers
