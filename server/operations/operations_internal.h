@@ -176,6 +176,23 @@ static inline bool operation_terminal(const struct operation *operation)
         return operation->state >= OPERATION_COMPLETE;
 }
 
+/* What users see of the state. */
+static inline enum ferry_status operation_status(const struct operation *operation)
+{
+        switch (operation->state) {
+        case OPERATION_NEW:
+                return FERRY_UNINITIALIZED;
+        case OPERATION_COMPLETE:
+                return FERRY_COMPLETE;
+        case OPERATION_CANCELLED:
+                return FERRY_CANCELLED;
+        case OPERATION_ERRORED:
+                return FERRY_ERRORED;
+        default:
+                return operation->started_us ? FERRY_IN_PROGRESS : FERRY_INITIALIZED;
+        }
+}
+
 /* Whether it is terminal, or is to be. */
 static inline bool operation_ends(const struct operation *operation)
 {
@@ -395,8 +412,6 @@ void retention_fired(struct loop_timer *timer);
 
 /* Changes the state. A change that the table does not allow aborts the process. */
 void operation_set_state(struct operation *operation, enum operation_state state, struct deferred_actions *deferred);
-
-enum ferry_status operation_status(const struct operation *operation);
 
 /* Ends the operation, which is quiet. error 0 = COMPLETE; detail may be "". */
 void operation_finish(struct operation *operation, int error, const char *detail, struct deferred_actions *deferred);

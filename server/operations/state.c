@@ -24,22 +24,6 @@ static const struct state_row states[] = {
 };
 _Static_assert(FERRY_ARRAY_SIZE(states) == OPERATION_STATE_COUNT, "every state has its row");
 
-enum ferry_status operation_status(const struct operation *operation)
-{
-        switch (operation->state) {
-        case OPERATION_NEW:
-                return FERRY_UNINITIALIZED;
-        case OPERATION_COMPLETE:
-                return FERRY_COMPLETE;
-        case OPERATION_CANCELLED:
-                return FERRY_CANCELLED;
-        case OPERATION_ERRORED:
-                return FERRY_ERRORED;
-        default:
-                return operation->started_us ? FERRY_IN_PROGRESS : FERRY_INITIALIZED;
-        }
-}
-
 /* If memory is short, the title of the error will do. */
 static void detail_set(struct operation *operation, const char *detail)
 {
