@@ -23,11 +23,11 @@
  * it, and which version ends it. "Open": the source of 1.22.0 still has the fault. No other file asks for the version.
  *
  * Entries that shape the files around them are there, and named here:
- *   - queue.c sends, posts and refuses nothing inside UCX's callbacks, and over TCP posts one receive at a time for
- * each endpoint: PUT is safe only so (ucx_put_is_safe). Until 1.15.
- *   - message.c passes short rendezvous as a list of pieces, for the same reason. Until 1.15.
+ *   - queue.c sends, posts and refuses nothing inside UCX's callbacks, and over TCP posts one receive at a time for an
+ *     endpoint: PUT is safe only so (ucx_put_is_safe). Needed while a worker or its peer may have 1.15 or older.
+ *   - message.c passes short rendezvous as a list of pieces, for the same reason. 1.16 ends it.
  *   - message.c packs more than UCX_PART_PIECES pieces: 1.13 aborts on 16 of them. From 1.16 on UCX has another sender
- * of pieces, of which nothing is known.
+ *     of pieces, of which nothing is known.
  *   - close.c runs rounds of progress after a forced close, until which a TCP lane may store what it reads. Open.
  *   - close.c closes by force where no message ever came, since UCX would wait to flush and in the end abort, and frees
  *     the requests of closes before it destroys the worker, which aborts as well. Seen with 1.13.1.
