@@ -137,22 +137,19 @@ static void transfer_started(void *context)
         struct deferred_actions deferred = { 0 };
 
         store_lock(operation->store);
-        if (operation->status == FERRY_INITIALIZED) {
+        if (operation->state < OPERATION_RUNNING) { /* it may start by another carrier, after one that failed */
                 atomic_store(&operation->moved_us, clock_now_us());
-                (void)operation_set_status(operation, FERRY_IN_PROGRESS, &deferred);
+                operation_set_state(operation, OPERATION_RUNNING, &deferred);
+                operation_stop_if_due(operation, &deferred);
         }
         store_unlock_without_waking(operation->store, &deferred);
 }
 
 static int transfer_stopping(void *context)
 {
-        struct operation_transfer *transfer = context;
-        int reason;
+        const struct operation_transfer *transfer = context;
 
-        store_lock(transfer->operation->store);
-        reason = transfer->operation->stop_reason;
-        store_unlock_plain(transfer->operation->store);
-        return reason;
+        return transfer->operation->stop_reason;
 }
 
 /* Whether the data plane may have the operation; if so, it counts as in flight from now on. */
@@ -164,16 +161,17 @@ static bool operation_may_begin(struct operation_store *store, struct operation 
 
         *ret_r = 0;
         store_lock(store);
-        if (operation->begun) {
+        if (operation->own->operation) { /* it has had its transfer */
                 *ret_r = -EALREADY;
-        } else if (!operation_terminal(operation)) {
+        } else if (operation->state == OPERATION_WAITING) {
                 operation_transfer_begin(operation->own, operation, operation->bytes_total, metadata->epoch,
                                          metadata->worker);
                 if (deadline_arm(operation) < 0) {
                         operation_transfer_over(operation, FERRY_E_INTERNAL, "", &deferred);
                         (void)operation_unref(operation);
                 } else {
-                        operation->begun = operation->starting = may = true;
+                        operation_set_state(operation, OPERATION_STARTING, &deferred);
+                        may = true;
                 }
         }
         store_unlock(store, &deferred);
@@ -184,20 +182,16 @@ static bool operation_may_begin(struct operation_store *store, struct operation 
 static void operation_was_started(struct operation_store *store, struct operation *operation, int r)
 {
         struct deferred_actions deferred = { 0 };
-        int reason = 0;
 
         store_lock(store);
-        operation->starting = false;
         if (r < 0)
                 operation_transfer_over(
                         operation, operation->stop_reason ? operation->stop_reason : FERRY_E_TRANSFER_FAILED,
                         r == -ESHUTDOWN ? "The data plane is shut down" : "The data plane could not start", &deferred);
-        else if (!operation_terminal(operation))
-                reason = operation->stop_reason;
+        else if (operation->state == OPERATION_STARTING)
+                operation_set_state(operation, OPERATION_CONNECTING, &deferred);
+        operation_stop_if_due(operation, &deferred);
         store_unlock(store, &deferred);
-        if (reason)
-                store->config.data_plane.transfer_cancel(store->config.data_plane.context, operation->transfer_id,
-                                                         reason);
         if (r < 0)
                 (void)operation_unref(operation);
 }
@@ -255,7 +249,7 @@ void operation_fail(struct operation_store *store, struct operation *operation, 
         struct deferred_actions deferred = { 0 };
 
         store_lock(store);
-        if (!ferry_kind_is_passive((int)operation->kind) && !operation->begun)
+        if (!ferry_kind_is_passive((int)operation->kind) && operation->state == OPERATION_WAITING)
                 operation_finish(operation, error, detail ? detail : "", &deferred);
         store_unlock(store, &deferred);
 }

@@ -6,9 +6,9 @@
 /* The answer to a peer with the right key after the operation's end. */
 static int refusal_of_terminal(const struct operation *operation)
 {
-        if (operation->status == FERRY_ERRORED && !operation->started_us) /* with the read that it followed */
+        if (operation->state == OPERATION_ERRORED && !operation->started_us) /* with the read that it followed */
                 return FERRY_E_STALE_METADATA;
-        if (operation->status != FERRY_CANCELLED)
+        if (operation->state != OPERATION_CANCELLED)
                 return FERRY_E_ALREADY_CLAIMED;
         return operation->error == FERRY_E_EXPIRED || operation->error == FERRY_E_DECLINED ? operation->error
                                                                                            : FERRY_E_CANCELLED_BY_PEER;
@@ -27,11 +27,11 @@ static int claim_check(const struct operation *operation, const struct engine_cl
                 return FERRY_E_KIND_MISMATCH;
         if (operation_terminal(operation))
                 return refusal_of_terminal(operation);
-        if (operation->cancel_requested || operation->store->draining)
+        if (operation->stop_reason == FERRY_E_CANCELLED || operation->store->stage >= STORE_DRAINING)
                 return FERRY_E_CANCELLED_BY_PEER;
         if (request->whole != operation->bytes_total || request->total > request->whole)
                 return FERRY_E_SIZE_MISMATCH;
-        if (operation->stop_reason || operation_is_used_up(operation))
+        if (operation_ends(operation) || operation_is_used_up(operation))
                 return FERRY_E_ALREADY_CLAIMED;
         /* Two writers at once would mix their bytes. */
         if (operation->kind == FERRY_WRITABLE && operation->n_active)
@@ -70,8 +70,8 @@ int operation_store_claim(void *context, const struct engine_claim_request *requ
                         .ended = operation_transfer_ended,
                         .context = FERRY_STEAL(transfer),
                 };
-                if (operation->status == FERRY_INITIALIZED)
-                        (void)operation_set_status(operation, FERRY_IN_PROGRESS, &deferred);
+                if (operation->state == OPERATION_WAITING)
+                        operation_set_state(operation, OPERATION_RUNNING, &deferred);
         }
         store_unlock_without_waking(store, &deferred);
         return r;
@@ -127,7 +127,7 @@ int operation_metadata(struct operation_store *store, struct operation *operatio
         if (!ferry_kind_is_passive((int)operation->kind))
                 return FERRY_E_NOT_PASSIVE;
         store_lock(store);
-        ended = operation_terminal(operation) || operation->deleted || operation->stop_reason;
+        ended = operation_ends(operation);
         /* The time to live stands still during a transfer and starts anew after it, at the earliest now. */
         expires_ms = operation->n_active ? clock_unix_ms() + operation->ttl_ms : operation->expires_unix_ms;
         /* Its holders may put it off, and have no other metadata than these. */
@@ -151,7 +151,7 @@ int operation_renew(struct operation_store *store, struct operation *operation, 
         if (ttl_ms > store->config.limits.ttl_ms_max)
                 return FERRY_E_INVALID_PARAMETER;
         store_lock(store);
-        if (operation_terminal(operation) || operation->deleted || operation->stop_reason) {
+        if (operation_ends(operation)) {
                 r = FERRY_E_GONE;
         } else {
                 deadline_expire_after(operation, ttl_ms ? ttl_ms : operation->ttl_created_ms);

@@ -391,7 +391,7 @@ uint64_t operation_content_stored(struct operation_store *store, struct operatio
         uint64_t stored = 0;
 
         store_lock(store);
-        if (operation->status == FERRY_COMPLETE && atomic_load(&operation->bytes_done) == operation->bytes_total)
+        if (operation->state == OPERATION_COMPLETE && atomic_load(&operation->bytes_done) == operation->bytes_total)
                 stored = operation->bytes_total;
         store_unlock_plain(store);
         content_lock(store);

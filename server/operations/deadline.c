@@ -57,7 +57,8 @@ int deadline_arm(struct operation *operation)
         uint64_t next = deadline_next(operation);
         int r;
 
-        if (operation->store->closed || next == OPERATION_NEVER || (operation->armed_us && operation->armed_us <= next))
+        if (operation->store->stage == STORE_CLOSED || next == OPERATION_NEVER ||
+            (operation->armed_us && operation->armed_us <= next))
                 return 0;
         r = loop_timer_start(operation->store->config.loop, &operation->timer, next);
         if (r < 0)

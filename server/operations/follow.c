@@ -231,7 +231,7 @@ static uint64_t there(const struct operation *operation, uint64_t offset, uint64
         struct operation *source = follow->source;
         uint64_t found = 0;
 
-        if (atomic_load(&source->filled))
+        if (source->state == OPERATION_COMPLETE)
                 return length;
         (void)pthread_mutex_lock(&source->store->arrival_lock);
         for (size_t i = piece_of(follow, offset); source->arrived && found < length; i++) {

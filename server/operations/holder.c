@@ -62,7 +62,7 @@ int operation_decline(struct operation_store *store, struct operation *operation
         if (!ferry_kind_is_passive((int)operation->kind))
                 return FERRY_E_NOT_PASSIVE;
         store_lock(store);
-        if (!operation_terminal(operation) && !operation->stop_reason) {
+        if (!operation_ends(operation)) {
                 if (operation_uses_max(operation) > 1)
                         r = decline_use(operation, transfer, &deferred);
                 else if (operation->n_active)
@@ -70,7 +70,7 @@ int operation_decline(struct operation_store *store, struct operation *operation
                 else
                         operation_finish(operation, FERRY_E_DECLINED, "", &deferred);
         }
-        *ret_status = operation->status;
+        *ret_status = operation_status(operation);
         store_unlock(store, &deferred);
         return r;
 }
@@ -91,7 +91,7 @@ int operation_keep(struct operation_store *store, struct operation *operation, u
         if (until_us > latest_us)
                 until_us = latest_us;
         store_lock(store);
-        if (operation_terminal(operation) || operation->deleted || operation->stop_reason) {
+        if (operation_ends(operation)) {
                 r = FERRY_E_GONE;
         } else if (until_us > operation->expires_us) {
                 operation->expires_us = until_us;
@@ -99,7 +99,7 @@ int operation_keep(struct operation_store *store, struct operation *operation, u
                 r = deadline_arm(operation);
                 operation_bump_often(operation, &deferred);
         }
-        *ret_status = operation->status;
+        *ret_status = operation_status(operation);
         *ret_expires_unix_ms = operation->expires_unix_ms;
         store_unlock(store, &deferred);
         return r;
@@ -110,7 +110,7 @@ int operation_keep(struct operation_store *store, struct operation *operation, u
 static int notice_take(struct operation *operation, const struct engine_notice *notice, int *ret_status,
                        uint64_t *ret_left_ms)
 {
-        enum ferry_status status = operation->status;
+        enum ferry_status status = FERRY_UNINITIALIZED;
         uint64_t expires_ms = 0, now_ms;
         int r;
 

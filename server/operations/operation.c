@@ -116,7 +116,7 @@ static bool end_at_deadline(struct operation *operation, struct deferred_actions
                 atomic_store(&operation->moved_us, now);
         else if (reason)
                 operation_stop(operation, reason, deferred);
-        if (!operation_terminal(operation) && !operation->stop_reason && deadline_arm(operation) < 0)
+        if (!operation_ends(operation) && deadline_arm(operation) < 0)
                 operation_stop(operation, FERRY_E_INTERNAL, deferred);
         return revoke;
 }
@@ -130,7 +130,7 @@ static void on_deadline(struct loop_timer *timer)
 
         store_lock(store);
         operation->armed_us = 0;
-        if (!operation_terminal(operation) && !operation->stop_reason)
+        if (!operation_ends(operation))
                 revoke = end_at_deadline(operation, &deferred);
         store_unlock(store, &deferred);
         if (revoke)
@@ -190,11 +190,11 @@ static int admit(struct operation_store *store, const struct operation *operatio
 {
         const struct operation *source = operation->follow ? operation->follow->source : NULL;
 
-        if (source && operation_terminal(source) && source->status != FERRY_COMPLETE) {
+        if (source && operation_terminal(source) && source->state != OPERATION_COMPLETE) {
                 (void)text_copy(detail, OPERATION_DETAIL_SIZE, "The read has ended without all of its bytes");
                 return FERRY_E_GONE;
         }
-        if (store->draining)
+        if (store->stage >= STORE_DRAINING)
                 return FERRY_E_DRAINING;
         return retention_make_room(store, operation, detail);
 }
@@ -240,7 +240,7 @@ int operation_create(struct operation_store *store, const struct operation_spec 
         if (!r && operation->follow)
                 follow_begin(operation);
         if (!r)
-                (void)operation_set_status(operation, FERRY_INITIALIZED, &deferred);
+                operation_set_state(operation, OPERATION_WAITING, &deferred);
         store_unlock(store, &deferred);
         if (r)
                 return r;
@@ -282,10 +282,10 @@ void operation_get_view(struct operation_store *store, struct operation *operati
                 .remote = operation->remote,
         };
         store_lock(store);
-        v->status = operation->status;
+        v->status = operation_status(operation);
         v->done = operation_terminal(operation);
         v->deleted = operation->deleted;
-        v->cancel_requested = operation->cancel_requested && !v->done;
+        v->cancel_requested = operation->stop_reason == FERRY_E_CANCELLED && !v->done;
         v->revision = operation->revision;
         v->peer = operation->peer;
         v->bytes_done = atomic_load(&operation->bytes_done);
@@ -330,7 +330,7 @@ void operation_delete(struct operation_store *store, struct operation *operation
         if (!operation->deleted && operation->hh.tbl) {
                 operation->deleted = true;
                 if (operation_terminal(operation)) {
-                        operation_metrics_move(&store->metrics, operation->kind, operation->status,
+                        operation_metrics_move(&store->metrics, operation->kind, operation_status(operation),
                                                FERRY_UNINITIALIZED);
                         retention_forget(operation);
                 }

@@ -59,7 +59,7 @@ void operation_metrics_move(struct operation_metrics *metrics, enum ferry_kind k
 
 void operation_metrics_ended(struct operation_metrics *metrics, const struct operation *operation)
 {
-        metric_add(metrics->ended[operation->kind][operation->status], 1);
+        metric_add(metrics->ended[operation->kind][operation_status(operation)], 1);
         if (operation->error) {
                 const char *code = ferry_error_code(operation->error);
 
@@ -67,7 +67,7 @@ void operation_metrics_ended(struct operation_metrics *metrics, const struct ope
         }
         if (operation->connect_us)
                 metric_observe(metrics->connect, (double)operation->connect_us / 1e6);
-        if (operation->status == FERRY_COMPLETE)
+        if (operation->state == OPERATION_COMPLETE)
                 metric_observe(metrics->duration[operation->kind],
                                (double)(operation->ended_us - operation->started_us) / 1e6);
 }

@@ -76,9 +76,9 @@ void operation_transfer_over(struct operation *operation, int error, const char 
         }
         if (!operation->n_active && operation_is_used_up(operation)) {
                 operation_finish(operation, 0, "", deferred);
-        } else if (!operation->n_active && operation->stop_reason) {
+        } else if (!operation->n_active && operation->state == OPERATION_STOPPING) {
                 operation_finish(operation, operation->stop_reason, "", deferred);
-        } else if (!operation->n_active && operation->store->draining) {
+        } else if (!operation->n_active && operation->store->stage >= STORE_DRAINING) {
                 operation_finish(operation, FERRY_E_CANCELLED, "", deferred);
         } else {
                 if (!operation->n_active) {

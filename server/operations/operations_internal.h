@@ -72,6 +72,20 @@ struct operation_transfer {
         _Atomic uint64_t bytes;
 };
 
+/* Where an operation stands; users see the status that it stands for. */
+enum operation_state {
+        OPERATION_NEW,        /* not in the store yet */
+        OPERATION_WAITING,    /* a passive one for its first claim, an active one for its peer's metadata */
+        OPERATION_STARTING,   /* active: the data plane is being given the transfer, and cannot cancel it yet */
+        OPERATION_CONNECTING, /* active: the data plane has the transfer */
+        OPERATION_RUNNING,    /* its first transfer has started */
+        OPERATION_STOPPING,   /* the data plane was told to end its transfers */
+        OPERATION_COMPLETE,
+        OPERATION_CANCELLED,
+        OPERATION_ERRORED,
+        OPERATION_STATE_COUNT,
+};
+
 struct operation {
         /* The fields of a look-up, next to each other. */
         uint64_t id;
@@ -108,18 +122,14 @@ struct operation {
 
         /* Written under the store's lock, read without it. */
         atomic_uint n_followers;
-        atomic_bool filled; /* of a read: it is complete */
+        _Atomic enum operation_state state; /* operation_set_state */
+        atomic_int stop_reason;             /* why it is to end, FERRY_E_CANCELLED before others; 0 = it is not */
 
         /* Of a read, guarded by the store's arrival lock: what has arrived; NULL = nothing, or it is terminal. */
         struct content_ranges *arrived;
 
-        /* Guarded by the store's lock. Nothing but deleted and revision changes once status is terminal. */
-        enum ferry_status status;
-        bool deleted;
-        bool cancel_requested;
-        bool begun;      /* active: operation_begin was called */
-        bool starting;   /* active: the data plane does not have the transfer yet, so it cannot cancel it */
-        int stop_reason; /* why the data plane was (or will be) told to end the transfers; 0 = it was not */
+        /* Guarded by the store's lock. Nothing but deleted and revision changes once the state is terminal. */
+        bool deleted; /* by a client: not found any more */
         uint32_t n_active;
         uint64_t n_completed;
         uint32_t n_declined;       /* of several uses */
@@ -163,7 +173,30 @@ struct operation {
 
 static inline bool operation_terminal(const struct operation *operation)
 {
-        return ferry_status_is_terminal((int)operation->status);
+        return operation->state >= OPERATION_COMPLETE;
+}
+
+/* What users see of the state. */
+static inline enum ferry_status operation_status(const struct operation *operation)
+{
+        switch (operation->state) {
+        case OPERATION_NEW:
+                return FERRY_UNINITIALIZED;
+        case OPERATION_COMPLETE:
+                return FERRY_COMPLETE;
+        case OPERATION_CANCELLED:
+                return FERRY_CANCELLED;
+        case OPERATION_ERRORED:
+                return FERRY_ERRORED;
+        default:
+                return operation->started_us ? FERRY_IN_PROGRESS : FERRY_INITIALIZED;
+        }
+}
+
+/* Whether it is terminal, or is to be. */
+static inline bool operation_ends(const struct operation *operation)
+{
+        return operation->stop_reason || operation_terminal(operation);
 }
 
 /* The text of the error for users. */
@@ -275,8 +308,11 @@ struct operation_store {
         size_t n_pieces; /* of the n_live and the n_terminal */
         uint64_t last_serial;
         struct gone_ids gone_ids;
-        bool draining; /* creates no operation any more */
-        bool closed;   /* operation_store_free was called: arms no timer, calls no data plane */
+        enum {
+                STORE_OPEN,
+                STORE_DRAINING, /* creates no operation any more */
+                STORE_CLOSED,   /* operation_store_free was called: arms no timer either, calls no data plane */
+        } stage;                /* never back */
         void (*drained)(void *context);
         void *drained_context;
         struct loop_timer timer; /* of retention; its pending callback owns a reference */
@@ -374,14 +410,17 @@ void retention_fired(struct loop_timer *timer);
 
 /* ---- state.c; with the lock held ---- */
 
-/* The only writer of status. false, and an error in the log: the table forbids the change. */
-bool operation_set_status(struct operation *operation, enum ferry_status status, struct deferred_actions *deferred);
+/* Changes the state. A change that the table does not allow aborts the process. */
+void operation_set_state(struct operation *operation, enum operation_state state, struct deferred_actions *deferred);
 
 /* Ends the operation, which is quiet. error 0 = COMPLETE; detail may be "". */
 void operation_finish(struct operation *operation, int error, const char *detail, struct deferred_actions *deferred);
 
 /* Ends the operation at once when nothing is in flight, else has the data plane end it; reason is a FERRY_E_*. */
 void operation_stop(struct operation *operation, int reason, struct deferred_actions *deferred);
+
+/* The data plane can cancel the transfers from now on: tells it of a stop that came before. */
+void operation_stop_if_due(struct operation *operation, struct deferred_actions *deferred);
 
 /* Users see a change: raises the revision and wakes the waiters. */
 void operation_bump(struct operation *operation, struct deferred_actions *deferred);

@@ -12,7 +12,7 @@ static void retention_arm(struct operation_store *store, uint64_t earliest_us)
 {
         uint64_t due_us;
 
-        if (store->closed || store->timer_armed || !store->terminal)
+        if (store->stage == STORE_CLOSED || store->timer_armed || !store->terminal)
                 return;
         due_us = deadline_after(store->terminal->ended_us, store->config.limits.retention_ms);
         if (due_us == OPERATION_NEVER)
@@ -40,7 +40,7 @@ bool retention_evict(struct operation_store *store)
 
         if (!oldest)
                 return false;
-        operation_metrics_move(&store->metrics, oldest->kind, oldest->status, FERRY_UNINITIALIZED);
+        operation_metrics_move(&store->metrics, oldest->kind, operation_status(oldest), FERRY_UNINITIALIZED);
         retention_forget(oldest);
         store_remove(oldest);
         return true;

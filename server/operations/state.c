@@ -3,30 +3,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/state.h"
 #include "content_ranges.h"
 #include "operations_internal.h"
 
-#define BIT(status) (1u << FERRY_##status)
-#define ENDS (BIT(CANCELLED) | BIT(ERRORED))
+#define ENDS (STATE_BIT(OPERATION_CANCELLED) | STATE_BIT(OPERATION_ERRORED))
 
-/* The allowed transitions. Nothing leaves a terminal status. */
-#define TRANSITIONS(X)                                                                                                 \
-        X(UNINITIALIZED, BIT(INITIALIZED))                                                                             \
-        X(INITIALIZED, BIT(IN_PROGRESS) | ENDS)                                                                        \
-        X(IN_PROGRESS, BIT(COMPLETE) | ENDS)                                                                           \
-        X(COMPLETE, 0)                                                                                                 \
-        X(CANCELLED, 0)                                                                                                \
-        X(ERRORED, 0)
-
-static const unsigned transitions[FERRY_STATUS_COUNT] = {
-#define X(from, to) [FERRY_##from] = (to),
-        TRANSITIONS(X)
-#undef X
+static const struct state_row states[] = {
+        [OPERATION_NEW] = { "NEW", STATE_BIT(OPERATION_WAITING) },
+        [OPERATION_WAITING] = { "WAITING", STATE_BIT(OPERATION_STARTING) | STATE_BIT(OPERATION_RUNNING) | ENDS },
+        [OPERATION_STARTING] = { "STARTING", STATE_BIT(OPERATION_CONNECTING) | STATE_BIT(OPERATION_RUNNING) |
+                                                     STATE_BIT(OPERATION_COMPLETE) | ENDS },
+        [OPERATION_CONNECTING] = { "CONNECTING", STATE_BIT(OPERATION_RUNNING) | STATE_BIT(OPERATION_STOPPING) |
+                                                         STATE_BIT(OPERATION_COMPLETE) | ENDS },
+        [OPERATION_RUNNING] = { "RUNNING", STATE_BIT(OPERATION_STOPPING) | STATE_BIT(OPERATION_COMPLETE) | ENDS },
+        [OPERATION_STOPPING] = { "STOPPING", STATE_BIT(OPERATION_COMPLETE) | ENDS },
+        [OPERATION_COMPLETE] = { "COMPLETE", 0 },
+        [OPERATION_CANCELLED] = { "CANCELLED", 0 },
+        [OPERATION_ERRORED] = { "ERRORED", 0 },
 };
-
-#define X(from, to) +1
-_Static_assert(0 TRANSITIONS(X) == FERRY_STATUS_COUNT, "every status has its row of transitions");
-#undef X
+_Static_assert(FERRY_ARRAY_SIZE(states) == OPERATION_STATE_COUNT, "every state has its row");
 
 /* If memory is short, the title of the error will do. */
 static void detail_set(struct operation *operation, const char *detail)
@@ -70,7 +66,6 @@ static void operation_end_followers(struct operation *operation, struct deferred
         struct operation *follower;
         char id[FERRY_ID_TEXT_SIZE], detail[OPERATION_DETAIL_SIZE];
 
-        atomic_store(&operation->filled, operation->status == FERRY_COMPLETE);
         (void)pthread_mutex_lock(&store->arrival_lock);
         if (operation->arrived)
                 operation->prefix = content_ranges_run(operation->arrived, 0);
@@ -78,7 +73,7 @@ static void operation_end_followers(struct operation *operation, struct deferred
         (void)pthread_mutex_unlock(&store->arrival_lock);
         while ((follower = operation->followers)) {
                 operation_leave_source(follower);
-                if (operation->status == FERRY_COMPLETE) {
+                if (operation->state == OPERATION_COMPLETE) {
                         deferred->held_reads_due = true;
                         if (follower->has_waiting_request)
                                 operation_bump(follower, deferred);
@@ -129,47 +124,52 @@ static void operation_entered_terminal(struct operation *operation, struct defer
                 retention_keep(operation);
 }
 
-bool operation_set_status(struct operation *operation, enum ferry_status status, struct deferred_actions *deferred)
+/* Its first transfer has started: users see it IN_PROGRESS, be it for a moment. */
+static void operation_entered_started(struct operation *operation, struct deferred_actions *deferred)
 {
-        struct operation_store *store = operation->store;
-        enum ferry_status from = operation->status;
-        bool terminal = ferry_status_is_terminal((int)status);
-
-        if (!(transitions[from] & (1u << status))) {
-                log_event(LOG_ERROR, "forbidden state change", LOG_S("of", "operation"),
-                          LOG_S("from", ferry_status_name((int)from)), LOG_S("to", ferry_status_name((int)status)));
-                return false;
-        }
-        operation->status = status;
-        operation_metrics_move(&store->metrics, operation->kind, from,
-                               terminal && operation->deleted ? FERRY_UNINITIALIZED : status);
-        operation_bump(operation, deferred); /* its waiters before those of its followers */
-        if (terminal) {
-                operation_entered_terminal(operation, deferred);
-        } else if (status == FERRY_INITIALIZED) {
-                deferred->made = operation;
-        } else {
-                operation->started_us = operation->told_us = clock_now_us();
-                atomic_store(&operation->bumped_us, operation->started_us);
-                atomic_store(&operation->untold, true);
-                operation->started_next = deferred->started;
-                deferred->started = operation_ref(operation);
-        }
-        return true;
+        operation_metrics_move(&operation->store->metrics, operation->kind, FERRY_INITIALIZED, FERRY_IN_PROGRESS);
+        operation_bump(operation, deferred);
+        operation->started_us = operation->told_us = clock_now_us();
+        atomic_store(&operation->bumped_us, operation->started_us);
+        atomic_store(&operation->untold, true);
+        operation->started_next = deferred->started;
+        deferred->started = operation_ref(operation);
 }
 
-static enum ferry_status status_of_error(const struct operation *operation, int error)
+void operation_set_state(struct operation *operation, enum operation_state state, struct deferred_actions *deferred)
+{
+        enum ferry_status from, status;
+
+        state_check("operation", states, operation->state, state);
+        /* All bytes may have moved before the start is reported. */
+        if ((state == OPERATION_RUNNING || state == OPERATION_COMPLETE) && !operation->started_us)
+                operation_entered_started(operation, deferred);
+        from = operation_status(operation);
+        operation->state = state;
+        status = operation_status(operation);
+        if (status == from)
+                return;
+        operation_metrics_move(&operation->store->metrics, operation->kind, from,
+                               operation_terminal(operation) && operation->deleted ? FERRY_UNINITIALIZED : status);
+        operation_bump(operation, deferred); /* its waiters before those of its followers */
+        if (operation_terminal(operation))
+                operation_entered_terminal(operation, deferred);
+        else if (state == OPERATION_WAITING)
+                deferred->made = operation;
+}
+
+static enum operation_state state_of_error(const struct operation *operation, int error)
 {
         switch (error) {
         case 0:
-                return FERRY_COMPLETE;
+                return OPERATION_COMPLETE;
         case FERRY_E_CANCELLED:
         case FERRY_E_CANCELLED_BY_PEER:
         case FERRY_E_EXPIRED:
         case FERRY_E_DECLINED:
-                return FERRY_CANCELLED;
+                return OPERATION_CANCELLED;
         default:
-                return operation->cancel_requested ? FERRY_CANCELLED : FERRY_ERRORED;
+                return operation->stop_reason == FERRY_E_CANCELLED ? OPERATION_CANCELLED : OPERATION_ERRORED;
         }
 }
 
@@ -180,39 +180,41 @@ void operation_finish(struct operation *operation, int error, const char *detail
         operation->error = error;
         if (error && detail[0])
                 detail_set(operation, detail);
-        if (!error && operation->status == FERRY_INITIALIZED) /* every byte had moved before the start was reported */
-                (void)operation_set_status(operation, FERRY_IN_PROGRESS, deferred);
-        (void)operation_set_status(operation, status_of_error(operation, error), deferred);
+        operation_set_state(operation, state_of_error(operation, error), deferred);
 }
 
-static void stop_later(struct operation *operation, int reason, struct deferred_actions *deferred)
+/* store_unlock tells the data plane (data_plane_tell). */
+static void stop_later(struct operation *operation, struct deferred_actions *deferred)
 {
-        operation->stop_reason = reason;
-        if (operation->starting)
-                return;
         operation->stopping_next = deferred->stopping;
         deferred->stopping = operation_ref(operation);
 }
 
-/* A transfer in flight is ended by the data plane, which store_unlock tells (data_plane_tell). */
+void operation_stop_if_due(struct operation *operation, struct deferred_actions *deferred)
+{
+        if (!operation->stop_reason ||
+            (operation->state != OPERATION_CONNECTING && operation->state != OPERATION_RUNNING))
+                return;
+        operation_set_state(operation, OPERATION_STOPPING, deferred);
+        deadline_disarm(operation);
+        stop_later(operation, deferred);
+}
+
 void operation_stop(struct operation *operation, int reason, struct deferred_actions *deferred)
 {
-        bool asked = reason == FERRY_E_CANCELLED && !operation->cancel_requested;
+        const bool asked = reason == FERRY_E_CANCELLED && operation->stop_reason != FERRY_E_CANCELLED;
 
         if (operation_terminal(operation))
                 return;
-        if (asked)
-                operation->cancel_requested = true;
+        if (asked || !operation->stop_reason)
+                operation->stop_reason = reason;
         if (!operation->n_active) {
                 operation_finish(operation, reason, "", deferred);
-                if (operation->own && !operation->begun) /* its metadata may be under way */
-                        stop_later(operation, reason, deferred);
+                if (operation->own) /* its peer's metadata may be under way */
+                        stop_later(operation, deferred);
                 return;
         }
-        if (!operation->stop_reason) {
-                deadline_disarm(operation);
-                stop_later(operation, reason, deferred);
-        }
+        operation_stop_if_due(operation, deferred);
         if (asked)
                 operation_bump(operation, deferred);
 }

@@ -81,7 +81,7 @@ static bool uses_region(const struct operation *operation, uint64_t region)
 static bool page_wants(const struct operation *operation, const struct operation_filter *filter)
 {
         return (filter->kind < 0 || (int)operation->kind == filter->kind) &&
-               (filter->status < 0 || (int)operation->status == filter->status) &&
+               (filter->status < 0 || (int)operation_status(operation) == filter->status) &&
                (filter->done < 0 || operation_terminal(operation) == (filter->done > 0)) &&
                (!filter->label || strcmp(operation->label, filter->label) == 0) &&
                (!filter->region || uses_region(operation, filter->region));

@@ -50,7 +50,8 @@ static size_t store_stop(struct operation_store *store, bool only_idle, struct d
         struct operation *operation = first_live(store->oldest), *next;
         size_t n_live = store->n_live;
 
-        store->draining = true;
+        if (store->stage == STORE_OPEN)
+                store->stage = STORE_DRAINING;
         for (; operation; operation = next) {
                 next = first_live(operation->newer);
                 if (!only_idle || is_idle(operation))
@@ -104,7 +105,7 @@ struct operation_store *operation_store_free(struct operation_store *store)
         if (!store)
                 return NULL;
         store_lock(store);
-        store->closed = true;
+        store->stage = STORE_CLOSED;
         (void)store_stop(store, false, &deferred);
         while (retention_evict(store))
                 ;

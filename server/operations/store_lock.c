@@ -95,7 +95,7 @@ static void log_changed(const struct operation *operation, enum ferry_status sta
 /* Without the lock: what it reads of a terminal operation does not change. */
 static void log_ended(const struct operation *operation)
 {
-        enum log_level level = operation->status == FERRY_ERRORED ? LOG_WARN : LOG_INFO;
+        enum log_level level = operation->state == OPERATION_ERRORED ? LOG_WARN : LOG_INFO;
         int error = operation->error;
         uint64_t start_us = operation->started_us ? operation->started_us : operation->created_us;
         char id[FERRY_ID_TEXT_SIZE], epoch[FERRY_ID_TEXT_SIZE];
@@ -107,12 +107,12 @@ static void log_ended(const struct operation *operation)
         log_event(level, "operation ended", LOG_S("operation", id),
                   LOG_S("label", operation->label[0] ? operation->label : NULL),
                   LOG_S("kind", ferry_kind_name((int)operation->kind)),
-                  LOG_S("status", ferry_status_name((int)operation->status)),
+                  LOG_S("status", ferry_status_name((int)operation_status(operation))),
                   LOG_S("peer", operation->peer.worker[0] ? operation->peer.worker : NULL),
                   LOG_S("peer_epoch", operation->peer.epoch ? epoch : NULL),
                   LOG_S("request_id", operation->request_id[0] ? operation->request_id : NULL),
                   LOG_S("error", error ? ferry_error_code(error) : NULL),
-                  LOG_S("fault", operation->status == FERRY_ERRORED ? error_fault(operation) : NULL),
+                  LOG_S("fault", operation->state == OPERATION_ERRORED ? error_fault(operation) : NULL),
                   LOG_S("detail", error ? operation_detail(operation) : NULL),
                   LOG_S("transport", operation->transport[0] ? operation->transport : NULL),
                   LOG_U("bytes", atomic_load(&operation->bytes_done)), LOG_U("bytes_total", operation->bytes_total),
@@ -131,7 +131,7 @@ static void tell_started(struct operation *operation)
 
 void store_unlock(struct operation_store *store, struct deferred_actions *deferred)
 {
-        bool closed = store->closed;
+        bool closed = store->stage == STORE_CLOSED;
         struct operation_waiter *waiter;
         struct operation *operation;
 

@@ -210,7 +210,7 @@ void connect_requests_tick(struct engine *engine, uint64_t now_us)
                         continue;
                 }
                 /* Others on the link have limits of their own: it may be slow because of them, or they came later. */
-                if (c->peer && c->peer->link->state == LINK_CONNECTING && !peer_is_shared(c->peer))
+                if (c->peer && link_is_connecting(c->peer->link) && !peer_is_shared(c->peer))
                         peer_fail(c->peer, FERRY_E_PEER_UNREACHABLE, late);
                 if (!c->peer)
                         route_timed_out(engine, &c->route, late);

@@ -235,7 +235,7 @@ static void end_unconnected(struct requester *r)
 void requester_tick(struct requester *r, uint64_t now_us)
 {
         static const char unresolved[] = "its name was not resolved within the connect time";
-        bool connecting = r->state == REQUESTER_ROUTING || (r->peer && r->peer->link->state == LINK_CONNECTING);
+        bool connecting = r->state == REQUESTER_ROUTING || (r->peer && link_is_connecting(r->peer->link));
 
         if (r->grace_deadline_us) {
                 engine_tick_before(r->engine, r->grace_deadline_us > now_us ? r->grace_deadline_us : 0);

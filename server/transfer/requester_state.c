@@ -2,35 +2,29 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/space.h"
+#include "base/state.h"
 #include "engine_internal.h"
 #include "requester.h"
 
-static const bool allowed[][REQUESTER_ENDED + 1] = {
-        [REQUESTER_ROUTING] = { [REQUESTER_MOVING] = true, [REQUESTER_FAILING] = true },
-        [REQUESTER_MOVING] = { [REQUESTER_ROUTING] = true,
-                               [REQUESTER_FINISHING] = true,
-                               [REQUESTER_COMPLETE] = true,
-                               [REQUESTER_FAILING] = true },
-        [REQUESTER_FINISHING] = { [REQUESTER_COMPLETE] = true, [REQUESTER_FAILING] = true },
-        [REQUESTER_COMPLETE] = { [REQUESTER_ENDED] = true },
-        [REQUESTER_FAILING] = { [REQUESTER_FINISHING] = true, [REQUESTER_COMPLETE] = true, [REQUESTER_ENDED] = true },
-        [REQUESTER_ENDED] = { false },
+static const struct state_row states[] = {
+        [REQUESTER_ROUTING] = { "ROUTING", STATE_BIT(REQUESTER_MOVING) | STATE_BIT(REQUESTER_FAILING) },
+        [REQUESTER_MOVING] = { "MOVING", STATE_BIT(REQUESTER_ROUTING) | STATE_BIT(REQUESTER_FINISHING) |
+                                                 STATE_BIT(REQUESTER_COMPLETE) | STATE_BIT(REQUESTER_FAILING) },
+        [REQUESTER_FINISHING] = { "FINISHING", STATE_BIT(REQUESTER_COMPLETE) | STATE_BIT(REQUESTER_FAILING) },
+        [REQUESTER_COMPLETE] = { "COMPLETE", STATE_BIT(REQUESTER_ENDED) },
+        [REQUESTER_FAILING] = { "FAILING", STATE_BIT(REQUESTER_FINISHING) | STATE_BIT(REQUESTER_COMPLETE) |
+                                                   STATE_BIT(REQUESTER_ENDED) },
+        [REQUESTER_ENDED] = { "ENDED", 0 },
 };
 
 void requester_set_state(struct requester *r, enum requester_state state)
 {
         if (r->state == state)
                 return;
-        if (!allowed[r->state][state]) {
-                log_event(LOG_ERROR, "forbidden state change", LOG_S("of", "requester"), LOG_U("from", r->state),
-                          LOG_U("to", state));
-                abort();
-        }
+        state_check("requester", states, r->state, state);
         r->state = state;
 }
 

@@ -1,32 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/metrics.h"
 #include "base/space.h"
+#include "base/state.h"
 #include "base/util.h"
 #include "engine_internal.h"
 #include "responder.h"
 
-static const bool allowed[][RESPONDER_ENDED + 1] = {
-        [RESPONDER_SERVING] = { [RESPONDER_SERVED] = true, [RESPONDER_COMPLETE] = true, [RESPONDER_FAILING] = true },
-        [RESPONDER_SERVED] = { [RESPONDER_SERVING] = true, [RESPONDER_COMPLETE] = true, [RESPONDER_FAILING] = true },
-        [RESPONDER_COMPLETE] = { [RESPONDER_ENDED] = true },
-        [RESPONDER_FAILING] = { [RESPONDER_COMPLETE] = true, [RESPONDER_ENDED] = true },
-        [RESPONDER_ENDED] = { false },
+static const struct state_row states[] = {
+        [RESPONDER_SERVING] = { "SERVING", STATE_BIT(RESPONDER_SERVED) | STATE_BIT(RESPONDER_COMPLETE) |
+                                                   STATE_BIT(RESPONDER_FAILING) },
+        [RESPONDER_SERVED] = { "SERVED", STATE_BIT(RESPONDER_SERVING) | STATE_BIT(RESPONDER_COMPLETE) |
+                                                 STATE_BIT(RESPONDER_FAILING) },
+        [RESPONDER_COMPLETE] = { "COMPLETE", STATE_BIT(RESPONDER_ENDED) },
+        [RESPONDER_FAILING] = { "FAILING", STATE_BIT(RESPONDER_COMPLETE) | STATE_BIT(RESPONDER_ENDED) },
+        [RESPONDER_ENDED] = { "ENDED", 0 },
 };
 
 void responder_set_state(struct responder *r, enum responder_state state)
 {
         if (r->state == state)
                 return;
-        if (!allowed[r->state][state]) {
-                log_event(LOG_ERROR, "forbidden state change", LOG_S("of", "responder"), LOG_U("from", r->state),
-                          LOG_U("to", state));
-                abort();
-        }
+        state_check("responder", states, r->state, state);
         r->state = state;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/state.h"
 #include "base/util.h"
 
 void transport_init(struct transport *transport, const struct transport_ops *ops, const char *name, size_t index,
@@ -54,10 +55,12 @@ void message_free(struct transport *transport, struct message *message)
 
 /* ---- links ---- */
 
-static const bool allowed[][4] = {
-        [LINK_CONNECTING] = { [LINK_UP] = true, [LINK_FAILED] = true },
-        [LINK_UP] = { [LINK_FAILED] = true },
-        [LINK_FAILED] = { [LINK_ENDED] = true },
+static const struct state_row states[] = {
+        [LINK_CONNECTING] = { "CONNECTING", STATE_BIT(LINK_OPENING) | STATE_BIT(LINK_UP) | STATE_BIT(LINK_FAILED) },
+        [LINK_OPENING] = { "OPENING", STATE_BIT(LINK_UP) | STATE_BIT(LINK_FAILED) },
+        [LINK_UP] = { "UP", STATE_BIT(LINK_FAILED) },
+        [LINK_FAILED] = { "FAILED", STATE_BIT(LINK_ENDED) },
+        [LINK_ENDED] = { "ENDED", 0 },
 };
 
 void link_init(struct link *link, struct transport *transport, bool accepted)
@@ -71,11 +74,7 @@ void link_init(struct link *link, struct transport *transport, bool accepted)
 
 void link_set_state(struct link *link, enum link_state state)
 {
-        if ((size_t)link->state >= FERRY_ARRAY_SIZE(allowed) || !allowed[link->state][state]) {
-                log_event(LOG_ERROR, "forbidden state change", LOG_S("of", "link"), LOG_U("from", link->state),
-                          LOG_U("to", state));
-                abort();
-        }
+        state_check("link", states, link->state, state);
         link->state = state;
 }
 
@@ -107,7 +106,7 @@ void link_fail_protocol(struct link *link, unsigned protocol)
 
 void link_note_message(struct link *link)
 {
-        if (link->state != LINK_CONNECTING)
+        if (!link_is_connecting(link))
                 return;
         link_set_state(link, LINK_UP);
         link->connect_us = clock_now_us() - link->created_us;

@@ -39,6 +39,8 @@ static int fake_start(void *context, const struct engine_transfer *transfer)
         pthread_mutex_unlock(&f->data_plane.lock);
         if (f->data_plane.cancel_in_start)
                 operation_cancel(f->store, f->data_plane.cancel_in_start);
+        if (f->data_plane.started_in_start)
+                transfer->started(transfer->context);
         if (f->data_plane.end_in_start) {
                 transfer->ended(transfer->context, f->data_plane.end_in_start);
                 operation_store_wake_waiters(f->store);

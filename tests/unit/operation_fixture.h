@@ -28,6 +28,7 @@ struct fake_data_plane {
         int start_result;
         const struct engine_outcome *end_in_start; /* ended comes before transfer_start returns */
         struct operation *cancel_in_start;         /* somebody cancels this meanwhile */
+        bool started_in_start;                     /* started comes after that, and before transfer_start returns */
         unsigned n_cancelled;
         uint64_t cancelled;
         int cancel_reason;

@@ -129,7 +129,7 @@ static void stranger_come(struct stranger *s, const struct world *w)
         assert_int_equal(local_transport_new(&config, &handlers, 0, &s->transport), 0);
         s->link = s->transport->ops->connect(s->transport, &peer, &error);
         assert_non_null(s->link);
-        while (s->link->state == LINK_CONNECTING)
+        while (link_is_connecting(s->link))
                 (void)s->transport->ops->progress(s->transport);
         assert_int_equal(s->link->state, LINK_UP);
 }

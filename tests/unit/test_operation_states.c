@@ -254,6 +254,22 @@ WITH_STORE(a_cancel_while_the_start_is_under_way_follows_it)
         assert_view(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
 }
 
+WITH_STORE(a_cancel_before_the_start_is_told_once_by_what_comes_first)
+{
+        struct operation *operation = make(f, FERRY_READ);
+
+        f->data_plane.cancel_in_start = operation;
+        f->data_plane.started_in_start = true;
+        begin(f, operation);
+        assert_int_equal(f->data_plane.n_cancelled, 1);
+        assert_view(f, operation, FERRY_IN_PROGRESS, 0);
+        assert_true(look(f, operation).cancel_requested);
+        f->data_plane.transfer.started(f->data_plane.transfer.context); /* by another carrier */
+        assert_int_equal(f->data_plane.n_cancelled, 1);
+        end_transfer(f, FERRY_E_CANCELLED);
+        assert_view(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
+}
+
 WITH_STORE(a_begin_after_a_cancel_does_nothing)
 {
         struct operation *operation = make(f, FERRY_READ);

@@ -56,7 +56,7 @@ bool ucx_address_is_for_lanes(const struct ifaddrs *i)
         if (i->ifa_addr->sa_family != AF_INET6)
                 return i->ifa_addr->sa_family == AF_INET;
         host = &((const struct sockaddr_in6 *)(const void *)i->ifa_addr)->sin6_addr;
-        return !IN6_IS_ADDR_LINKLOCAL(host) && !(IN6_IS_ADDR_LOOPBACK(host) && ucx_is_before(14));
+        return !IN6_IS_ADDR_LINKLOCAL(host) && !(IN6_IS_ADDR_LOOPBACK(host) && ucx_lacks_ipv6_loopback());
 }
 
 /* Ranks the addresses of an interface to listen on: IPv4, then IPv6; 0 = not usable. */

@@ -33,8 +33,7 @@ static void close_endpoint(struct ucx_link *link, unsigned flags)
         };
         ucs_status_ptr_t request;
 
-        link->closing = true;
-        request = link->endpoint ? ucp.ep_close_nbx(link->endpoint, &param) : NULL;
+        request = ucp.ep_close_nbx(link->endpoint, &param);
         link->endpoint = NULL;
         if (UCS_PTR_IS_PTR(request))
                 link->close_request = request;
@@ -80,7 +79,7 @@ static bool close_failing(struct ucx *ucx)
         struct ucx_link *link, *closed = NULL;
 
         DL_FOREACH2 (ucx->failing, link, failing_next) {
-                if (link->closing)
+                if (!link->endpoint)
                         continue;
                 if (is_foreign(link))
                         close_foreign(link);
@@ -99,7 +98,7 @@ static void drop_failing(struct ucx *ucx)
         struct ucx_link *link;
 
         DL_FOREACH2 (ucx->failing, link, failing_next)
-                if (link->closing)
+                if (!link->endpoint)
                         ucx_queue_drop(link);
 }
 
@@ -113,7 +112,7 @@ static struct ucx_link *find_ended(struct ucx *ucx)
         struct ucx_link *link;
 
         DL_FOREACH2 (ucx->failing, link, failing_next)
-                if (link->closing && !link->close_request && !is_busy(link))
+                if (!link->endpoint && !link->close_request && !is_busy(link))
                         return link;
         return NULL;
 }

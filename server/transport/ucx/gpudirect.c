@@ -11,8 +11,6 @@
  * between the card and copies by its own estimates, and does not report the choice. On endpoints with peer error
  * handling UCX has no pipeline of copies (UCX_RNDV_PIPELINE_ERROR_HANDLING), which leaves copies for payloads within
  * one fragment, 512 KiB, and for active messages; if card and GPU are close, it takes neither. This holds from 1.16 on.
- * From 1.18 on CUDA's IPC can be excluded without a warning (context.c). From 1.19 on UCX queries memory in the context
- * of that memory; before, in the context of the calling thread, which has none.
  */
 
 static int no_cards(void *context, struct device_inventory *inventory)
@@ -42,7 +40,7 @@ void ucx_gpudirect_open(struct ucx *ucx, const struct ucx_config *config)
                     (attr.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
 
         ucx->facts.device = (struct device_ucx){ .open = true,
-                                                 .cuda = cuda && !ucx_is_before(19),
+                                                 .cuda = cuda && !ucx_lacks_gpu_memory(),
                                                  .no_rdma = ucx_no_rdma(ucx, config),
                                                  .direct = config->gpu_direct };
         ucx->gpudirect = is_possible(&ucx->facts.device);

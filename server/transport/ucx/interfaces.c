@@ -78,16 +78,6 @@ static const char *interface_of(const struct ifaddrs *all, const struct sockaddr
         return NULL;
 }
 
-/*
- * Whether UCX can use only one TCP interface. Before 1.14 (seen with 1.13.1), the two ends of a link may order the
- * lanes of several interfaces differently. Then each end uses another lane for active messages, or waits for the other
- * to connect, and sometimes no message arrives. Loopback does not count: it leads to no other host.
- */
-static bool one_only(void)
-{
-        return ucx_is_before(14);
-}
-
 static bool is_candidate(const struct ifaddrs *i, sa_family_t family, const char *list)
 {
         return ucx_address_is_for_lanes(i) && i->ifa_addr->sa_family == family && !strchr(i->ifa_name, ':') &&
@@ -101,7 +91,7 @@ static void append_all(const struct ifaddrs *all, sa_family_t family, char *list
         for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
                 if (!is_candidate(i, family, list))
                         continue;
-                if (first && one_only() && !(i->ifa_flags & IFF_LOOPBACK)) {
+                if (first && ucx_takes_one_interface() && !(i->ifa_flags & IFF_LOOPBACK)) {
                         log_event(LOG_WARN, "TCP interface not used: this version of UCX uses only one",
                                   LOG_S("used", first), LOG_S("not_used", i->ifa_name),
                                   LOG_S("advice", "give the interface's address with --data-listen or --advertise"));
@@ -124,7 +114,7 @@ int ucx_interfaces_check(const char *list)
         for (char *name = strtok_r(copy, ",", &save); name; name = strtok_r(NULL, ",", &save)) {
                 if (if_nametoindex(name) == 0 || strcmp(name, "lo") == 0) /* an RDMA port, for example */
                         continue;
-                if (first && one_only()) {
+                if (first && ucx_takes_one_interface()) {
                         log_event(LOG_ERROR, "invalid --interfaces: this version of UCX uses only one TCP interface",
                                   LOG_S("interfaces", list));
                         return -EINVAL;

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <dlfcn.h>
 #include <errno.h>
-#include <limits.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fork.h"
@@ -43,29 +39,13 @@ static const char *find_functions(void *handle)
         return NULL;
 }
 
-/*
- * UCX copies the host name, whose terminator its buffer of HOST_NAME_MAX bytes leaves no room for, when it is loaded.
- * Nothing tells the version of a library that is not loaded, and no release is known to be free of this.
- */
-static bool host_name_is_too_long(void)
-{
-        char name[HOST_NAME_MAX + 1] = "";
-
-        return gethostname(name, sizeof(name)) < 0 || strlen(name) >= HOST_NAME_MAX;
-}
-
-static int load(char *detail)
+static int load(char *detail, bool (*would_abort)(char *detail))
 {
         const char *missing;
         void *handle;
 
-        if (host_name_is_too_long()) {
-                (void)snprintf(detail, TRANSPORT_REASON_SIZE,
-                               "the network transport (--data-listen) cannot be used on a host whose name has %d "
-                               "characters: UCX would abort the process. Give the host or the container a shorter name",
-                               HOST_NAME_MAX);
+        if (would_abort(detail))
                 return -ENOTSUP;
-        }
         handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
         if (!handle) {
                 (void)snprintf(detail, TRANSPORT_REASON_SIZE,
@@ -99,13 +79,13 @@ static int check_fork(char *detail)
         return -ENOTSUP;
 }
 
-int ucx_library_load(char *detail)
+int ucx_library_load(char *detail, bool (*would_abort)(char *detail))
 {
         char reason[TRANSPORT_REASON_SIZE];
         int r;
 
         (void)pthread_mutex_lock(&lock);
-        r = library ? check_fork(reason) : load(reason);
+        r = library ? check_fork(reason) : load(reason, would_abort);
         (void)pthread_mutex_unlock(&lock);
         if (r < 0) {
                 log_event(LOG_ERROR, "network transport not opened", LOG_S("reason", reason));
@@ -130,14 +110,6 @@ void ucx_version(char *text, size_t size)
         (void)snprintf(text, size, "%u.%u.%u", major, minor, release);
 }
 
-bool ucx_is_before(unsigned minor)
-{
-        unsigned major, its_minor, release;
-
-        ucp.get_version(&major, &its_minor, &release);
-        return major == 1 && its_minor < minor;
-}
-
 /* ---- errors ---- */
 
 int ucx_errno(ucs_status_t status)
@@ -160,14 +132,7 @@ int ucx_errno(ucs_status_t status)
         }
 }
 
-/* ---- its log and its handlers of signals ---- */
-
-/*
- * When UCX's library is loaded, it opens its log on standard output and installs handlers of fatal
- * signals. Its configuration comes too late for that, so both are undone here, by UCX's own functions.
- */
-
-#define EVENTS_MAX "16384" /* sockets: 4096 links of peers and as many of our own, with a spare each */
+/* ---- its log ---- */
 
 /* UCX logs a peer's death as an error; Ferry's own lines say whose fault it is. */
 static enum log_level level_of(ucs_log_level_t level)
@@ -221,20 +186,10 @@ static ucs_log_func_rc_t handler(const char *file, unsigned line, const char *fu
 
 static void setup(void)
 {
-        static const int fatal[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE };
-        struct sigaction now;
-
         ucs.log_push_handler(handler);
-        /* Not from 1.20 on: UCX installs no handlers by default, and warns if told to remove them. */
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(fatal); i++)
-                if (sigaction(fatal[i], NULL, &now) == 0 && now.sa_handler != SIG_DFL)
-                        ucs.debug_disable_signal(fatal[i]);
-        /* Before 1.14 UCX's default of 1,024 sockets allows only about 1,020 peers. */
-        if (ucx_is_before(14) && !getenv("UCX_ASYNC_MAX_EVENTS") &&
-            ucs.global_opts_set_value("ASYNC_MAX_EVENTS", EVENTS_MAX) != UCS_OK)
-                log_event(LOG_DEBUG, "UCX setting unknown", LOG_S("key", "ASYNC_MAX_EVENTS"));
 }
 
+/* UCX opens its log on standard output as it is loaded. Its configuration comes too late for that. */
 void ucx_log_setup(void)
 {
         static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -55,9 +55,8 @@ struct ucx_link *ucx_link_find(struct ucx *ucx, ucp_ep_h endpoint)
 
 void ucx_link_ready(struct ucx_link *link)
 {
-        if (link->is_ready || !link_is_usable(&link->base))
+        if (link->ready_prev || !link_is_usable(&link->base))
                 return;
-        link->is_ready = true;
         DL_APPEND2(ucx_of_link(link)->ready, link, ready_prev, ready_next);
 }
 
@@ -71,9 +70,9 @@ void ucx_link_fail(struct ucx_link *link, int error, const char *detail)
                   LOG_S("reason", detail));
         if (link->hh.tbl)
                 HASH_DEL(ucx->by_endpoint, link);
-        if (link->is_ready)
+        if (link->ready_prev)
                 DL_DELETE2(ucx->ready, link, ready_prev, ready_next);
-        link->is_ready = false;
+        link->ready_prev = NULL;
         DL_APPEND2(ucx->failing, link, failing_prev, failing_next);
         ucx->sweep_wanted = true;
 }

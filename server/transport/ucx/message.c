@@ -113,7 +113,7 @@ struct buffer {
 
 /*
  * Finds the payload: one run of memory, or m->pieces. UCX moves one run by PUT, and a list of pieces, even of one, by
- * active messages. A PUT must not fit into TCP's receive buffer (context.c says why), so a short run is passed as a
+ * active messages. A PUT must not fit into TCP's receive buffer (quirks.c says why), so a short run is passed as a
  * list. false: out of memory.
  */
 static bool find_payload(struct ucx_message *m, struct buffer *ret_buffer)
@@ -178,12 +178,8 @@ static void set_kind(const struct ucx *ucx, ucp_request_param_t *param, const st
                 param->op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
                 param->datatype = ucp_dt_make_iov();
         }
-#if UCP_API_VERSION >= UCP_VERSION(1, 13) /* 1.12 takes no registration, and needs none */
-        if (!buffer->list && buffer->memory && buffer->memory->handles[ucx->base.index]) {
-                param->op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
-                param->memh = buffer->memory->handles[ucx->base.index];
-        }
-#endif
+        if (!buffer->list && buffer->memory && buffer->memory->handles[ucx->base.index])
+                ucx_pass_registration(param, buffer->memory->handles[ucx->base.index]);
 }
 
 /* Adds the message to those that UCX works on. */

@@ -76,8 +76,8 @@ static uint64_t fit_off_host(struct ucx_link *link, const struct stream *stream,
 
         if (direct > 0)
                 return direct;
-        if (limit > WIRE_INLINE_MAX && link->base.state == LINK_CONNECTING)
-                return link->opened || link->base.loading ? 0 : WIRE_INLINE_MAX;
+        if (limit > WIRE_INLINE_MAX && link_is_connecting(&link->base))
+                return link->base.state == LINK_OPENING || link->base.loading ? 0 : WIRE_INLINE_MAX;
         limit = least(limit, link->chunk);
         return ucx_staging_has_room(link, stream, offset, limit) ? limit : 0;
 }
@@ -100,8 +100,8 @@ uint64_t ucx_fit(struct link *base, const struct stream *stream, uint64_t offset
         *ret_inline = false;
         if (stream->off_host)
                 return fit_off_host(ucx_link_of(base), stream, offset, limit);
-        if (parts && limit > WIRE_INLINE_MAX && base->state == LINK_CONNECTING)
-                return ucx_link_of(base)->opened ? 0 : WIRE_INLINE_MAX;
+        if (parts && limit > WIRE_INLINE_MAX && link_is_connecting(base))
+                return base->state == LINK_OPENING ? 0 : WIRE_INLINE_MAX;
         *ret_inline = parts && limit > WIRE_INLINE_MAX && ucx_link_is_tcp(ucx_link_of(base));
         return *ret_inline ? least(limit, UCX_PART_SIZE) : limit;
 }

@@ -8,7 +8,7 @@
  * Messages that wait before they are passed to UCX.
  *
  * Nothing is sent, posted or refused inside ucp_worker_progress, and over TCP one receive at a time is posted on each
- * endpoint. That makes PUT safe (context.c says why) and costs nothing: chunks that move one after the other stay in
+ * endpoint. That makes PUT safe (quirks.c says why) and costs nothing: chunks that move one after the other stay in
  * the cache, however many transfers share the endpoint.
  *
  * A part is a send whose bytes travel inline, or a send that must keep its order among such sends. UCX buffers
@@ -50,12 +50,6 @@ static bool is_answered(const struct wire_header *header)
         return header->type != WIRE_DONE || !(header->flags & WIRE_QUIET);
 }
 
-/* Whether the link is connecting and UCX already has the one message that opens it. */
-static bool is_opening(const struct ucx_link *link)
-{
-        return link->base.state == LINK_CONNECTING && link->opened;
-}
-
 static void defer(struct ucx *ucx, struct ucx_message *m, enum ucx_deferred deferred)
 {
         m->deferred = deferred;
@@ -65,7 +59,7 @@ static void defer(struct ucx *ucx, struct ucx_message *m, enum ucx_deferred defe
 /* The message that was to open the link is gone, so another one may open it (ucx_fit). */
 static void offer_opening(struct ucx_link *link)
 {
-        if (link->base.state != LINK_CONNECTING)
+        if (!link_is_connecting(&link->base))
                 return;
         link->room = true;
         ucx_link_ready(link);
@@ -83,7 +77,8 @@ static void send_or_end(struct ucx_message *m)
         } else if (!link_is_usable(&link->base)) { /* begin may have failed the link */
                 message_end(&m->base, MESSAGE_LOST);
         } else {
-                link->opened |= is_answered(&m->base.header);
+                if (link->base.state == LINK_CONNECTING && is_answered(&m->base.header))
+                        link_set_state(&link->base, LINK_OPENING);
                 ucx_message_send_now(m);
         }
 }
@@ -126,8 +121,8 @@ void ucx_send(struct link *base, struct message *message)
                 load(m);
                 return;
         }
-        m->part = message->force_inline || has_parts(link, message->transfer) || base->state == LINK_CONNECTING;
-        if (m->part && (is_opening(link) || link->parts || ucx->in_progress || ucx->deferred ||
+        m->part = message->force_inline || has_parts(link, message->transfer) || link_is_connecting(base);
+        if (m->part && (base->state == LINK_OPENING || link->parts || ucx->in_progress || ucx->deferred ||
                         !has_room(link, message->length))) {
                 DL_APPEND(link->parts, message);
                 ucx_link_ready(link);
@@ -142,7 +137,8 @@ static void pump_parts(struct ucx_link *link)
 {
         struct message *m;
 
-        while (link_is_usable(&link->base) && (m = link->parts) && has_room(link, m->length) && !is_opening(link)) {
+        while (link_is_usable(&link->base) && (m = link->parts) && has_room(link, m->length) &&
+               link->base.state != LINK_OPENING) {
                 DL_DELETE(link->parts, m);
                 send_or_end(ucx_message_of(m));
         }
@@ -254,7 +250,7 @@ bool ucx_queue_flush(struct ucx *ucx)
                         continue;
                 }
                 DL_DELETE2(ucx->ready, link, ready_prev, ready_next);
-                link->is_ready = false;
+                link->ready_prev = NULL;
                 pump_receives(link);
                 pump_parts(link);
                 if (link->room && link_is_usable(&link->base)) {
@@ -357,7 +353,7 @@ static void handle(struct ucx *ucx, struct ucx_link *link, const void *bytes, si
                 link_fail_protocol(&link->base, protocol); /* close.c tells the peer */
                 break;
         case WIRE_OK:
-                if (link->base.state == LINK_CONNECTING) {
+                if (link_is_connecting(&link->base)) {
                         link->room = true;
                         ucx_link_ready(link);
                 }

@@ -1,90 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <dlfcn.h>
 #include <elf.h>
-#include <fcntl.h>
 #include <link.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/mman.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "base/fork.h"
 #include "base/log.h"
 #include "ucx_internal.h"
 
 /*
- * Functions that UCX's libraries get from us. UCX opens listeners, connections, epolls and pipes without close-on-exec,
- * from its own thread as well, so a program that a worker's process starts would inherit them: the port stays bound
- * after the worker's death, and peers connect to nobody. Nothing but the call itself tells which descriptors are UCX's,
- * and system() and posix_spawn() run no handler that could close them. So the calls are answered here, which also has
- * the descriptors closed in a child that only forks. The others mend faults of UCX (route.c).
- *
- * A library calls another through a table that the dynamic linker fills in, by the name of the function (ELF, "dynamic
- * relocations"). This file changes these entries, of UCX's libraries only: no other code of the process is concerned,
- * also where another UCX is in it.
+ * Gives UCX's libraries functions of ours. A library calls another through a table that the dynamic linker fills in, by
+ * the name of the function (ELF, "dynamic relocations"). This file changes these entries, of UCX's libraries only: no
+ * other code of the process is concerned, also where another UCX is in it.
  */
 
-/* ---- descriptors ---- */
-
-static int private(int fd)
-{
-        if (fd >= 0)
-                fork_private(fd);
-        return fd;
-}
-
-static int open_socket(int domain, int type, int protocol)
-{
-        return private(socket(domain, type | SOCK_CLOEXEC, protocol));
-}
-
-static int accept_connection(int fd, struct sockaddr *address, socklen_t *length)
-{
-        return private(accept4(fd, address, length, SOCK_CLOEXEC));
-}
-
-static int open_epoll(int size)
-{
-        return private(epoll_create1(EPOLL_CLOEXEC));
-}
-
-static int open_pipe(int fds[2])
-{
-        int r = pipe2(fds, O_CLOEXEC);
-
-        if (r == 0) {
-                (void)private(fds[0]);
-                (void)private(fds[1]);
-        }
-        return r;
-}
-
-static int open_timer(int clock, int flags)
-{
-        return private(timerfd_create(clock, flags | TFD_CLOEXEC));
-}
-
-static const struct redirect {
-        const char *name;
-        void *instead;
-} redirects[] = {
-        { "socket", (void *)open_socket },
-        { "accept", (void *)accept_connection },
-        { "epoll_create", (void *)open_epoll },
-        { "pipe", (void *)open_pipe },
-        { "timerfd_create", (void *)open_timer },
-        { "close", (void *)fork_private_close },
-        { "ucs_netlink_route_exists", (void *)ucx_route_exists },
-        { "ucs_netlink_is_best_route", (void *)ucx_is_best_route },
+struct wanted {
+        const struct ucx_redirect *list;
+        size_t n;
+        const char *ucp_path; /* of the loaded libucp */
 };
 
-static void *instead_of(const char *name)
+static void *instead_of(const struct wanted *wanted, const char *name)
 {
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(redirects); i++)
-                if (strcmp(name, redirects[i].name) == 0)
-                        return redirects[i].instead;
+        for (size_t i = 0; i < wanted->n; i++)
+                if (strcmp(name, wanted->list[i].name) == 0)
+                        return wanted->list[i].instead;
         return NULL;
 }
 
@@ -184,7 +126,7 @@ static void set_entry(const struct library *library, uintptr_t entry, void *func
                 (void)mprotect((void *)page, page_size(), PROT_READ);
 }
 
-static void set_entries(const struct library *library)
+static void set_entries(const struct library *library, const struct wanted *wanted)
 {
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(library->relocations); i++) {
                 uintptr_t start = library->relocations[i].start, end = start + library->relocations[i].size;
@@ -192,7 +134,7 @@ static void set_entries(const struct library *library)
                 for (uintptr_t at = start; start && at < end; at += library->relocations[i].step) {
                         const ElfW(Rel) *relocation = (const void *)at;
                         const char *name = library->names + library->symbols[SYMBOL_OF(relocation->r_info)].st_name;
-                        void *function = *name ? instead_of(name) : NULL;
+                        void *function = *name ? instead_of(wanted, name) : NULL;
 
                         if (function)
                                 set_entry(library, library->base + relocation->r_offset, function);
@@ -211,11 +153,12 @@ static bool is_of_ucx(const char *path, const char *ucp_path)
                strncmp(path, ucp_path, (size_t)(end - ucp_path) + 1) == 0;
 }
 
-static int look_at_library(struct dl_phdr_info *info, size_t size, void *ucp_path)
+static int look_at_library(struct dl_phdr_info *info, size_t size, void *context)
 {
+        const struct wanted *wanted = context;
         struct library library = { .base = info->dlpi_addr };
 
-        if (!is_of_ucx(info->dlpi_name, ucp_path))
+        if (!is_of_ucx(info->dlpi_name, wanted->ucp_path))
                 return 0;
         for (size_t i = 0; i < info->dlpi_phnum; i++) {
                 const ElfW(Phdr) *part = &info->dlpi_phdr[i];
@@ -228,14 +171,17 @@ static int look_at_library(struct dl_phdr_info *info, size_t size, void *ucp_pat
                 }
         }
         if (library.symbols && library.names)
-                set_entries(&library);
+                set_entries(&library, wanted);
         return 0;
 }
 
-void ucx_redirect(void)
+void ucx_redirect(const struct ucx_redirect *list, size_t n)
 {
+        struct wanted wanted = { .list = list, .n = n };
         Dl_info ucp_library;
 
-        if (dladdr((void *)ucp.get_version, &ucp_library))
-                (void)dl_iterate_phdr(look_at_library, (void *)ucp_library.dli_fname);
+        if (!dladdr((void *)ucp.get_version, &ucp_library))
+                return;
+        wanted.ucp_path = ucp_library.dli_fname;
+        (void)dl_iterate_phdr(look_at_library, &wanted);
 }

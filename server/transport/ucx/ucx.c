@@ -76,13 +76,8 @@ static struct link *connect_link(struct transport *transport, const struct trans
                 *ret_error = -EAFNOSUPPORT;
                 return NULL;
         }
-#if UCP_API_VERSION >= UCP_VERSION(1, 13) /* warn_of_network tells of 1.12 */
-        if (!ucx->listen.loopback && !ucx->listen.wildcard) {
-                params.field_mask |= UCP_EP_PARAM_FIELD_LOCAL_SOCK_ADDR;
-                params.local_sockaddr.addr = (const struct sockaddr *)&local.address;
-                params.local_sockaddr.addrlen = local.length;
-        }
-#endif
+        if (!ucx->listen.loopback && !ucx->listen.wildcard)
+                ucx_connect_from(&params, &local);
         link = ucx_link_new(ucx, false);
         if (!link) {
                 *ret_error = -ENOMEM;
@@ -229,7 +224,7 @@ static void warn_of_network(const struct ucx *ucx, const struct ucx_config *conf
                 return;
         }
         ucx_version(version, sizeof(version));
-        if (ucx_is_before(13))
+        if (ucx_chooses_source())
                 log_event(
                         LOG_WARN,
                         "this version of UCX connects from an address that the kernel chooses: peers on a machine with "
@@ -279,11 +274,12 @@ int ucx_transport_new(const struct ucx_config *config, const struct transport_ha
                       struct transport **ret_transport)
 {
         struct ucx *ucx;
-        int r = ucx_library_load(config->detail);
+        int r = ucx_library_load(config->detail, ucx_would_abort);
 
         if (r < 0)
                 return r;
         ucx_log_setup();
+        ucx_quirks_setup();
         ucx = calloc(1, sizeof(*ucx));
         if (!ucx)
                 return -ENOMEM;

@@ -56,7 +56,7 @@ struct ucx {
         uint32_t chunk_max;                    /* … at most to this */
         uint32_t window;                       /* chunks */
         bool put;                              /* TCP moves bulk by PUT */
-        bool cached;                           /* UCX caches registrations (context.c) */
+        bool cached;                           /* UCX caches registrations (quirks.c) */
         bool gpudirect;                        /* UCX gets GPU memory (gpudirect.c) */
         struct ucx_address listen;             /* loopback: so is every peer */
         struct ucx_address_wait *address_wait; /* NULL = the address was there at the start */
@@ -69,27 +69,23 @@ struct ucx {
         struct ucx_link *by_endpoint; /* uthash; usable links */
         /* watch.c */
         struct ucx_host *hosts; /* uthash; of the usable links, at the last check */
-        uint64_t watch_us;      /* time of the next check */
+        uint64_t watch_us;      /* time of the next check; 0 = now, after a rest; UINT64_MAX = it rests */
         unsigned watch_quiet;   /* checks since a message moved */
-        bool watch_asleep;
-        bool moved; /* a message did since the last check */
+        bool moved;             /* a message did since the last check */
         struct staging *staging;
 };
 
 struct ucx_link {
         struct link base;
         struct sockaddr_storage peer; /* AF_UNSPEC = not known */
-        ucp_ep_h endpoint;            /* NULL = none was made, or UCX has closed it */
-        bool opened;                  /* UCX got a message for it that the peer answers */
-        bool closing;                 /* ucp_ep_close_nbx was called … */
-        void *close_request;          /* … and runs; NULL = it has completed */
+        ucp_ep_h endpoint;            /* NULL = none was made, or UCX closes it or has closed it */
+        void *close_request;          /* of ucp_ep_close_nbx, which runs; NULL = it was not called, or has completed */
         struct message *under_way;    /* utlist; messages that UCX works on */
         struct message *parts;        /* utlist; sends that wait for room in parts_sending, or for the link */
         uint64_t parts_sending;       /* bytes of parts that UCX works on */
         struct message *receives;     /* utlist; rendezvous that have arrived and wait to be posted */
         uint64_t receiving;           /* bytes of posted receives */
         bool wants_stage;             /* a message waits for room in staging */
-        bool is_ready;                /* in ucx->ready */
         /* pace.c */
         uint32_t chunk;    /* bytes; size of a request */
         bool room;         /* the chunk has grown, or the link is up: handlers->room is owed */
@@ -97,9 +93,9 @@ struct ucx_link {
         uint64_t probe_us; /* when the measured request was sent; 0 = none */
         uint64_t probe_transfer;
         uint32_t probe_seq;
-        uint64_t bulk_done_us; /* end of the latest rendezvous */
-        UT_hash_handle hh;     /* by_endpoint */
-        struct ucx_link *ready_prev, *ready_next;
+        uint64_t bulk_done_us;                    /* end of the latest rendezvous */
+        UT_hash_handle hh;                        /* by_endpoint */
+        struct ucx_link *ready_prev, *ready_next; /* of ucx->ready; ready_prev NULL = not in it */
         struct ucx_link *failing_prev, *failing_next;
 };
 
@@ -200,44 +196,25 @@ extern struct ucs_functions {
 
 /*
  * Loads UCX unless it is loaded. 0; -ENOTSUP with a logged reason: it is not installed, too old, of the parent before a
- * fork(), or would abort the process. detail: TRANSPORT_REASON_SIZE bytes for the reason, or NULL.
+ * fork(), or would_abort says so. Both write into detail, TRANSPORT_REASON_SIZE bytes for the reason, or NULL.
  */
-int ucx_library_load(char *detail);
+int ucx_library_load(char *detail, bool (*would_abort)(char *detail));
 /* A function of the loaded UCX by its name, or NULL. */
 void *ucx_library_find(const char *name);
-/* Whether the UCX that is loaded is older than 1.<minor>. */
-bool ucx_is_before(unsigned minor);
 int ucx_errno(ucs_status_t status);
 
-/* Routes UCX's log through ours and takes its handlers of fatal signals away. Once a process; any thread. */
+/* Routes UCX's log through ours. Once a process; any thread. */
 void ucx_log_setup(void);
-
-/* ---- address.c: where to listen ---- */
-
-/* 0 or -errno with a logged reason. */
-int ucx_address_parse(const char *data_listen, struct ucx_address *ret_address);
-/*
- * Checks that the address can be listened on: looks up the address of an interface, and tries to bind. 0; -EAGAIN: it
- * may come up later, *ret_missing says what is missing; other -errno with a logged reason.
- */
-int ucx_address_check(struct ucx_address *address, const char **ret_missing);
-/* Whether two addresses name one host; a may be NULL. */
-bool ucx_address_same_host(const struct sockaddr *a, const struct sockaddr *b);
-/* Whether UCX takes an address of an interface for TCP. */
-bool ucx_address_is_for_lanes(const struct ifaddrs *address);
-/* "1.2.3.4:5" or "[::1]:5". 0 or -errno. */
-int ucx_address_format(const struct sockaddr_storage *address, char *text, size_t size);
-
-/* ---- route.c: where UCX from 1.20 on connects ---- */
-
-/* In place of UCX's functions ucs_netlink_...; option is an int in 1.20.0, and a pointer where only libucs calls it. */
-int ucx_route_exists(int if_index, const struct sockaddr *remote, uintptr_t option);
-int ucx_is_best_route(int if_index, const struct sockaddr *remote);
 
 /* ---- redirect.c: functions that UCX gets from us ---- */
 
-/* To be called whenever UCX may have loaded a further library of its own. */
-void ucx_redirect(void);
+struct ucx_redirect {
+        const char *name;
+        void *instead;
+};
+
+/* Has UCX's libraries call these. To be called again whenever UCX may have loaded a further library of its own. */
+void ucx_redirect(const struct ucx_redirect *list, size_t n);
 
 /* ---- rdma.c: RDMA devices and locked memory ---- */
 
@@ -254,6 +231,55 @@ bool ucx_check_memlock(void);
 bool ucx_is_rdma(const char *lane);
 /* Why the opened UCX uses no RDMA, a text for users; NULL = it uses RDMA. */
 const char *ucx_no_rdma(const struct ucx *ucx, const struct ucx_config *config);
+
+/* ---- quirks.c: what depends on UCX's version and its faults; says which version ends what ---- */
+
+/* Whether UCX would abort this process as it is loaded; detail says why. */
+bool ucx_would_abort(char *detail);
+/* To be called once UCX is loaded. Once a process; any thread. */
+void ucx_quirks_setup(void);
+/* To be called whenever UCX may have loaded a further library of its own. */
+void ucx_quirks_redirect(void);
+/* In place of UCX's functions ucs_netlink_...; option is an int in 1.20.0, and a pointer where only libucs calls it. */
+int ucx_route_exists(int if_index, const struct sockaddr *remote, uintptr_t option);
+int ucx_is_best_route(int if_index, const struct sockaddr *remote);
+bool ucx_put_is_safe(void);
+bool ucx_takes_one_interface(void);
+bool ucx_lacks_ipv6_loopback(void);
+bool ucx_chooses_source(void);
+bool ucx_lacks_gpu_memory(void);
+/* The value of UCX_TLS. */
+const char *ucx_default_transports(void);
+/* Has an endpoint connect from the address. */
+void ucx_connect_from(ucp_ep_params_t *params, const struct ucx_address *local);
+/* Has a request use a registration of its memory. */
+void ucx_pass_registration(ucp_request_param_t *param, void *handle);
+
+struct ucx_setting {
+        const char *key, *value; /* NULL = UCX's default */
+        bool force;              /* overrides UCX_<KEY> in the environment */
+};
+void ucx_settings_apply(ucp_config_t *config, const struct ucx_setting *settings, size_t n);
+void ucx_quirks_configure(const struct ucx *ucx, const struct ucx_config *config, const char *interfaces,
+                          ucp_config_t *ucp_config);
+/* Calls ucp_init with the settings that it needs. Fills in ucx->context and ucx->cached. */
+ucs_status_t ucx_quirks_init(struct ucx *ucx, const ucp_params_t *params, ucp_config_t *config);
+
+/* ---- address.c: where to listen ---- */
+
+/* 0 or -errno with a logged reason. */
+int ucx_address_parse(const char *data_listen, struct ucx_address *ret_address);
+/*
+ * Checks that the address can be listened on: looks up the address of an interface, and tries to bind. 0; -EAGAIN: it
+ * may come up later, *ret_missing says what is missing; other -errno with a logged reason.
+ */
+int ucx_address_check(struct ucx_address *address, const char **ret_missing);
+/* Whether two addresses name one host; a may be NULL. */
+bool ucx_address_same_host(const struct sockaddr *a, const struct sockaddr *b);
+/* Whether UCX takes an address of an interface for TCP. */
+bool ucx_address_is_for_lanes(const struct ifaddrs *address);
+/* "1.2.3.4:5" or "[::1]:5". 0 or -errno. */
+int ucx_address_format(const struct sockaddr_storage *address, char *text, size_t size);
 
 /* ---- interfaces.c: which network interfaces UCX may use ---- */
 

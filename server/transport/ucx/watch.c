@@ -233,11 +233,9 @@ void ucx_watch_run(struct ucx *ucx)
 
         if (now_us < ucx->watch_us)
                 return;
-        if (ucx->watch_asleep) { /* restart the clocks: time asleep does not count */
+        if (ucx->watch_us == 0) /* restart the clocks: the time of the rest does not count */
                 HASH_ITER (hh, ucx->hosts, host, next)
                         host->since_us = now_us;
-                ucx->watch_asleep = false;
-        }
         renew_hosts(ucx, now_us);
         if (ucx->hosts)
                 look_at_all(ucx, now_us);
@@ -254,7 +252,6 @@ void ucx_watch_run(struct ucx *ucx)
                 ucx->watch_quiet++;
         ucx->moved = false;
         if (ucx->watch_quiet > UCX_WATCH_QUIET) {
-                ucx->watch_asleep = true;
                 ucx->watch_us = UINT64_MAX;
                 return;
         }
@@ -267,7 +264,7 @@ void ucx_watch_run(struct ucx *ucx)
 void ucx_watch_wake(struct ucx *ucx)
 {
         ucx->moved = true;
-        if (ucx->watch_asleep)
+        if (ucx->watch_us == UINT64_MAX)
                 ucx->watch_us = 0;
 }
 

@@ -147,6 +147,7 @@ static inline bool message_begin(struct message *message)
 
 enum link_state {
         LINK_CONNECTING, /* no message has come from the peer yet */
+        LINK_OPENING,    /* nor now, but the network has a message that the peer answers (ucx alone) */
         LINK_UP,
         LINK_FAILED, /* will be closed; messages may still be under way */
         LINK_ENDED,  /* no memory is touched for it any more; handlers->ended was called. Until link_free */
@@ -283,12 +284,17 @@ void link_set_state(struct link *link, enum link_state state);
 bool link_fail(struct link *link, int error, const char *detail);
 /* Fails a link whose peer speaks another protocol, and logs which worker is older. */
 void link_fail_protocol(struct link *link, unsigned protocol);
-/* Notes that a message came, which makes a connecting link LINK_UP. */
+/* Notes that a message came, which makes a link LINK_UP that was not. */
 void link_note_message(struct link *link);
+/* Whether no message has come from the peer, which may still come. */
+static inline bool link_is_connecting(const struct link *link)
+{
+        return link->state < LINK_UP;
+}
 /* Whether new messages may be sent over it. */
 static inline bool link_is_usable(const struct link *link)
 {
-        return link->state == LINK_CONNECTING || link->state == LINK_UP;
+        return link->state <= LINK_UP;
 }
 
 #endif
