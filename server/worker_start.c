@@ -16,14 +16,15 @@
 #include "base/metrics.h"
 #include "base/processors.h"
 #include "base/util.h"
+#include "easy/thread.h"
 #include "http/event_log.h"
 #include "http/server.h"
 #include "memory/region.h"
+#include "move/http.h"
 #include "peers/peers.h"
-#include "peers/registry.h"
+#include "registry/registry.h"
 #include "transfer/engine.h"
 #include "worker.h"
-#include "worker_data_plane.h"
 #include "worker_error.h"
 #include "worker_internal.h"
 #include "worker_settings.h"
@@ -72,7 +73,7 @@ static int on_connect(void *context, const struct engine_connect *connect)
 {
         struct ferry_worker *worker = context;
 
-        return data_plane_connect(worker->data_plane, connect);
+        return engine_connect(worker->engine, connect);
 }
 
 static ssize_t on_peers_page(void *context, uint64_t *cursor, struct engine_peer_view *page, size_t max)
@@ -80,6 +81,60 @@ static ssize_t on_peers_page(void *context, uint64_t *cursor, struct engine_peer
         struct ferry_worker *worker = context;
 
         return engine_peers_page(worker->engine, cursor, page, max);
+}
+
+static int on_transfer_start(void *engine, const struct engine_transfer *transfer)
+{
+        return engine_transfer_start(engine, transfer);
+}
+
+static void on_transfer_cancel(void *engine, uint64_t id, int reason)
+{
+        engine_transfer_cancel(engine, id, reason);
+}
+
+static void on_claims_revoke(void *engine, uint64_t operation, int reason, int wire_reason)
+{
+        engine_claims_revoke(engine, operation, reason, wire_reason);
+}
+
+static void on_held_reads_retry(void *engine)
+{
+        engine_held_reads_retry(engine);
+}
+
+static void on_content_note(void *engine, const struct engine_http_note *note)
+{
+        engine_note_http(engine, note);
+}
+
+static int on_http_start(void *context, const struct engine_transfer *transfer, char *detail, size_t detail_size)
+{
+        const struct ferry_worker *worker = context;
+
+        return http_mover_start(worker->http_mover, transfer, detail, detail_size);
+}
+
+static void on_http_cancel(void *context, uint64_t id, int reason)
+{
+        const struct ferry_worker *worker = context;
+
+        http_mover_cancel(worker->http_mover, id, reason);
+}
+
+static int on_http_notice(void *context, const struct engine_connect *spec, char *detail, size_t detail_size)
+{
+        const struct ferry_worker *worker = context;
+
+        return peers_notice(worker->peers, spec, detail, detail_size);
+}
+
+/* Thread: any. */
+static void on_http_note(void *context, const struct engine_http_note *note)
+{
+        const struct ferry_worker *worker = context;
+
+        engine_note_http(worker->engine, note);
 }
 
 /*
@@ -183,9 +238,7 @@ static int start_engine(struct ferry_worker *worker)
                 .reason = worker->start_reason,
         };
 
-        int r = engine_new(&config, &worker->engine);
-
-        return r < 0 ? r : data_plane_new(worker->engine, &worker->data_plane);
+        return engine_new(&config, &worker->engine);
 }
 
 /* A constant 1, whose labels are the versions. */
@@ -225,12 +278,12 @@ static int start_operations(struct ferry_worker *worker)
         const struct ferry_worker_options *options = &worker->settings->options;
         struct operation_config config = {
                 .epoch = worker->epoch,
-                .data_plane = { .transfer_start = data_plane_transfer_start,
-                                .transfer_cancel = data_plane_transfer_cancel,
-                                .claims_revoke = data_plane_claims_revoke,
-                                .note_http = data_plane_note_http,
-                                .held_reads_retry = data_plane_held_reads_retry,
-                                .context = worker->data_plane },
+                .data_plane = { .transfer_start = on_transfer_start,
+                                .transfer_cancel = on_transfer_cancel,
+                                .claims_revoke = on_claims_revoke,
+                                .note_http = on_content_note,
+                                .held_reads_retry = on_held_reads_retry,
+                                .context = worker->engine },
                 .observer = { .changed = event_log_operation, .context = worker->events },
                 .loop = worker->loop,
                 .metrics = worker->metrics,
@@ -258,6 +311,12 @@ static int start_operations(struct ferry_worker *worker)
         return r;
 }
 
+static int start_client(struct ferry_worker *worker)
+{
+        worker->client = easy_thread_new();
+        return worker->client ? 0 : -ENOMEM;
+}
+
 static int start_registry(struct ferry_worker *worker)
 {
         const struct ferry_worker_options *options = &worker->settings->options;
@@ -270,6 +329,7 @@ static int start_registry(struct ferry_worker *worker)
                 .cert_file = options->peer_cert,
                 .key_file = options->peer_key,
                 .user_agent = "ferryd/" FERRY_VERSION,
+                .thread = worker->client,
                 .metrics = worker->metrics,
         };
 
@@ -293,14 +353,31 @@ static int start_peers(struct ferry_worker *worker)
                 .user_agent = "ferryd/" FERRY_VERSION,
                 .worker = worker_text,
                 .metrics = worker->metrics,
+                .thread = worker->client,
                 .registry = worker->registry,
         };
 
-        int r = peers_new(&config, &worker->peers);
+        return peers_new(&config, &worker->peers);
+}
 
-        if (r == 0)
-                data_plane_set_peers(worker->data_plane, worker->peers, worker->operations);
-        return r;
+static int start_http_mover(struct ferry_worker *worker)
+{
+        const struct http_mover_config config = {
+                .settings = peers_settings(worker->peers),
+                .thread = worker->client,
+                .note = on_http_note,
+                .wake_waiters = on_wake_waiters,
+                .context = worker,
+        };
+        const struct engine_http http = {
+                .start = on_http_start, .cancel = on_http_cancel, .notice = on_http_notice, .context = worker
+        };
+
+        worker->http_mover = http_mover_new(&config);
+        if (!worker->http_mover)
+                return -ENOMEM;
+        engine_set_http(worker->engine, &http);
+        return 0;
 }
 
 /* The number of connections that leaves descriptors for everything else. */
@@ -456,8 +533,10 @@ static const struct step {
         { "the build's metric", start_build_info, NULL },
         { "the regions", start_regions, NULL },
         { "the operations", start_operations, NULL },
+        { "the thread of the HTTP client", start_client, NULL },
         { "the registry", start_registry, "--registry or --registry-prefix is not usable" },
         { "the HTTP client", start_peers, NULL },
+        { "transfers over HTTP", start_http_mover, NULL },
         { "the HTTP server", start_http,
           "--listen, --advertise, --tls-cert, --tls-key or --tls-client-ca is not usable" },
         { "the ready line", make_ready_line, NULL },

@@ -27,10 +27,10 @@
 #include "operations/operations.h"
 #include "page.h"
 #include "peers/peers.h"
-#include "peers/registry.h"
 #include "problem.h"
 #include "quota.h"
 #include "range.h"
+#include "registry/registry.h"
 #include "request.h"
 #include "transfer/engine.h"
 

@@ -140,6 +140,7 @@ static void release(struct engine *engine)
         cleanup_close(&engine->wake_fd);
         cleanup_close(&engine->epoll_fd);
         (void)pthread_mutex_destroy(&engine->progress_lock);
+        (void)pthread_rwlock_destroy(&engine->http_lock);
         (void)pthread_cond_destroy(&engine->command_done);
         (void)pthread_mutex_destroy(&engine->command_lock);
         free(engine);
@@ -167,6 +168,7 @@ static struct engine *allocate(const struct engine_config *config)
         (void)pthread_mutex_init(&engine->command_lock, NULL);
         (void)pthread_cond_init(&engine->command_done, NULL);
         (void)pthread_mutex_init(&engine->progress_lock, NULL);
+        (void)pthread_rwlock_init(&engine->http_lock, NULL);
         engine->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         engine->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
         return engine;
@@ -330,6 +332,8 @@ void engine_note_http(struct engine *engine, const struct engine_http_note *note
 void engine_transfer_cancel(struct engine *engine, uint64_t id, int reason)
 {
         (void)command_post_reserved(engine, &(struct command){ .type = COMMAND_CANCEL, .id = id, .reason = reason });
+        engine_http_cancel(engine, id,
+                           reason); /* one that is being handed over asks whether it is to stop when it begins */
 }
 
 void engine_claims_revoke(struct engine *engine, uint64_t operation, int reason, int wire_reason)

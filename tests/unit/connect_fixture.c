@@ -191,9 +191,9 @@ void start_move(struct world *w, enum engine_direction direction, const char *da
         struct engine_transfer transfer = {
                 .id = random_id(),
                 .direction = direction,
-                .has_fallback = w->has_fallback,
                 .peer.epoch = w->ends[1].epoch,
                 .peer.data = data,
+                .peer.url = w->has_fallback ? "http://127.0.0.1:1" : NULL,
                 .remote_operation = 1,
                 .segments = &w->ends[0].segment,
                 .n_segments = 1,

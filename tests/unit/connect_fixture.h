@@ -33,7 +33,7 @@ struct world {
         pthread_mutex_t lock;
         pthread_cond_t changed;
         uint64_t started_us, ended_us;
-        bool has_fallback;           /* of the transfers that are started */
+        bool has_fallback;           /* HTTP, which the engine has not, is left to the transfers that are started */
         struct engine_notice notice; /* of those that are asked to connect; operation 0 = none */
         int connected, ended;        /* how often, and what was said last: */
         struct engine_connection connection;

@@ -7,6 +7,7 @@
 #include <ferry/encoding.h>
 
 #include "base/allowlist.h"
+#include "easy/thread.h"
 #include "peers/peers.h"
 
 void http_start(struct http_fixture *h)
@@ -32,6 +33,8 @@ int http_setup(void **state)
         h->f = f;
         assert_int_equal(allowlist_new(NULL, 0, false, &h->allowlist), 0);
         peers.allowlist = h->allowlist;
+        peers.thread = h->client = easy_thread_new();
+        assert_non_null(h->client);
         assert_int_equal(peers_new(&peers, &h->peers), 0);
         assert_int_equal(event_log_new(&(struct event_log_config){ .epoch = EPOCH }, &h->events), 0);
         ferry_id_format("rgn_", h->f->region->id, h->region);
@@ -76,6 +79,7 @@ int http_teardown(void **state)
 
         http_stop(h);
         h->peers = peers_free(h->peers);
+        h->client = easy_thread_free(h->client);
         h->allowlist = allowlist_free(h->allowlist);
         h->events = event_log_free(h->events);
         free(h);

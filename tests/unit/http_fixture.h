@@ -14,6 +14,7 @@
 
 struct json_object;
 struct allowlist;
+struct easy_thread;
 struct peers;
 
 /* An HTTP server on a store with a fake data plane, and a client that sends what the test wants, right or wrong. */
@@ -22,6 +23,7 @@ struct http_fixture {
         struct fixture *f;
         struct engine_facts facts;
         struct allowlist *allowlist;
+        struct easy_thread *client;
         struct peers *peers;
         struct event_log *events;  /* nobody tells it anything, unless a test does */
         struct http_config config; /* of the next http_start */

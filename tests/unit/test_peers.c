@@ -16,6 +16,7 @@
 #include "base/allowlist.h"
 #include "base/metrics.h"
 #include "base/util.h"
+#include "easy/thread.h"
 #include "peers/peers.h"
 #include "transfer/engine.h"
 
@@ -105,7 +106,9 @@ static struct result *fetch(struct peers *peers, const char *host, const struct 
 }
 
 static struct allowlist *loopback;
+static struct easy_thread *thread; /* of the peers made last */
 
+TEST_KEEPS(thread, struct easy_thread, easy_thread_free)
 TEST_KEEPS(peers, struct peers, peers_free)
 
 /* Of those that admit loopback, unless config says otherwise. Until the end of the test. */
@@ -115,6 +118,7 @@ static struct peers *make_peers(const struct peers_config *config)
         struct peers *peers = NULL;
 
         made.allowlist = made.allowlist ?: loopback;
+        made.thread = thread = keep_thread(easy_thread_new());
         assert_int_equal(peers_new(&made, &peers), 0);
         return keep_peers(peers);
 }
@@ -423,7 +427,7 @@ TEST(a_fetch_that_nobody_wants_any_more_ends)
         assert_int_equal(fetch_from(peers, "127.0.0.1", peer->port, other), 0);
         WAIT_UNTIL(atomic_load(&peer->requests) == 1);
         atomic_store(&result->unwanted, true);
-        peers_transfer_cancel(peers, 1, FERRY_E_CANCELLED);
+        easy_thread_wake(thread);
         result_wait(result);
         assert_int_equal(result->error, FERRY_E_CANCELLED);
         assert_int_equal(other->calls.times, 0);

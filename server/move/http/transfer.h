@@ -1,26 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PEERS_HTTP_TRANSFER_H
-#define PEERS_HTTP_TRANSFER_H
+#ifndef MOVE_HTTP_TRANSFER_H
+#define MOVE_HTTP_TRANSFER_H
 
 #include <curl/curl.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "http_lane.h"
+#include "lane.h"
 #include "transfer/engine.h"
 
 /*
  * The active side of a transfer over HTTP: ranges of the peer's /v1/operations/{id}/content, by GET or PUT over a few
  * connections, then a DELETE, which reports that all has arrived. A failed request is retried for a second, the DELETE
- * too. Thread: the peers', but for http_transfer_new.
+ * too. Thread: the one that moves it, but for http_transfer_new.
  */
 
 /*
- * Checks the peer's URL as easy_locate does and makes a transfer; key and strings are copied. Sends nothing. 0;
- * FERRY_E_* with a sentence; -ENOMEM. Any thread.
+ * Checks the peer's URL as easy_locate does and makes a transfer, which borrows config; key and strings are copied.
+ * Sends nothing. 0; FERRY_E_* with a sentence; -ENOMEM. Any thread.
  */
-int http_transfer_new(const struct easy_settings *settings, const struct engine_transfer *spec,
+int http_transfer_new(const struct http_mover_config *config, const struct engine_transfer *spec,
                       struct http_transfer **ret_transfer, char *detail, size_t detail_size);
+
+/* Tells that it begins (outcome NULL) or has ended. Any thread. */
+void http_transfer_note(const struct http_transfer *transfer, const struct engine_outcome *outcome);
 
 /* Starts the first range. */
 void http_transfer_start(struct http_transfer *transfer, struct easy_multi *multi);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "http_lane.h"
+#include "lane.h"
 
 #include <inttypes.h>
 #include <json-c/json.h>

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PEERS_HTTP_LANE_H
-#define PEERS_HTTP_LANE_H
+#ifndef MOVE_HTTP_LANE_H
+#define MOVE_HTTP_LANE_H
 
 #include <curl/curl.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "easy.h"
+#include <ferry/metadata.h>
+
+#include "easy/easy.h"
+#include "move/http.h"
 #include "transfer/engine.h"
 
 enum { HTTP_LANES = 4 };
 
 struct http_transfer;
-struct peers_thread;
+struct http_thread;
 
 /* A connection, which moves one range after the other. */
 struct http_lane {
@@ -34,13 +37,15 @@ struct http_lane {
         char text[2048]; /* body of an answer that is not bytes of the range */
 };
 
-/* A transfer and its connections. See http_transfer.h. */
+/* A transfer and its connections. See transfer.h. */
 struct http_transfer {
-        struct peers_thread *thread;                 /* that moves it; fixed once it is queued */
+        struct http_thread *thread;                  /* that moves it; fixed once it is queued */
         struct http_transfer *prev, *next;           /* the thread's */
-        struct http_transfer *live_prev, *live_next; /* with stop_reason, guarded by the peers' lock */
+        struct http_transfer *live_prev, *live_next; /* with stop_reason, guarded by the mover's lock */
         int stop_reason;                             /* why the transfer is to end; 0 = it is not */
-        struct engine_transfer spec;                 /* as given to http_transfer_new; its key is wiped */
+        const struct http_mover_config *config;
+        struct engine_transfer spec; /* as given to http_transfer_new, with the strings below; its key is wiped */
+        char name[FERRY_METADATA_NAME_SIZE], url[FERRY_METADATA_URL_SIZE];
         char key_header[64 + 44], transfer_header[48], bytes_header[64];
         struct easy_multi *multi;
         struct stream stream;
@@ -54,7 +59,6 @@ struct http_transfer {
         bool broken;          /* a connection broke after that: the peer may have the request */
         bool ended;           /* spec.ended was called; what still runs is the DELETE */
         int error;            /* once it has ended: why; 0 = it is complete */
-        bool secure;
         size_t n_lanes;
         struct http_lane lanes[HTTP_LANES];
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "http_transfer.h"
+#include "transfer.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -22,6 +22,33 @@ enum {
         PATIENCE_US = 1000000, /* how long retries go on without a byte moved */
 };
 
+/* ---- telling ---- */
+
+static const char *carrier_of(const struct http_transfer *transfer)
+{
+        return strncasecmp(transfer->url, "https:", 6) == 0 ? "https" : "http";
+}
+
+void http_transfer_note(const struct http_transfer *transfer, const struct engine_outcome *outcome)
+{
+        const unsigned others = ~(unsigned)(ENGINE_CARRIER_HTTP | ENGINE_CARRIER_HTTPS);
+        const struct engine_http_note note = {
+                .peer = transfer->spec.peer,
+                .transport = carrier_of(transfer),
+                .chosen = transfer->spec.carriers && !(transfer->spec.carriers & others),
+                .outcome = outcome,
+        };
+
+        if (transfer->config->note)
+                transfer->config->note(transfer->config->context, &note);
+}
+
+static void wake_waiters(const struct http_transfer *transfer)
+{
+        if (transfer->config->wake_waiters)
+                transfer->config->wake_waiters(transfer->config->context);
+}
+
 /* ---- ends ---- */
 
 static void http_transfer_end(struct http_transfer *transfer, int error, const char *detail)
@@ -33,9 +60,11 @@ static void http_transfer_end(struct http_transfer *transfer, int error, const c
         transfer->ended = true;
         transfer->error = error;
         if (transfer->claimed)
-                (void)snprintf(outcome.transport, sizeof(outcome.transport), "%s", transfer->secure ? "https" : "http");
+                (void)snprintf(outcome.transport, sizeof(outcome.transport), "%s", carrier_of(transfer));
         (void)snprintf(outcome.detail, sizeof(outcome.detail), "%s", detail);
+        http_transfer_note(transfer, &outcome);
         transfer->spec.ended(transfer->spec.context, &outcome);
+        wake_waiters(transfer);
 }
 
 static void lane_close(struct http_lane *lane);
@@ -132,6 +161,7 @@ static void on_moved(struct http_lane *lane)
         if (!transfer->claimed) {
                 transfer->claimed = true;
                 transfer->spec.started(transfer->spec.context);
+                wake_waiters(transfer);
         }
         transfer->failing_us = 0;
         if (bytes > transfer->reported)
@@ -271,7 +301,7 @@ void http_transfer_start(struct http_transfer *transfer, struct easy_multi *mult
         int reason = transfer->spec.stopping(transfer->spec.context);
 
         transfer->multi = multi;
-        if (reason) /* cancelled before the peers' thread knew of the transfer */
+        if (reason) /* cancelled before the thread knew of the transfer */
                 http_transfer_stop(transfer, reason, "");
         else
                 http_transfer_fill(transfer);
@@ -307,7 +337,7 @@ static void cleanup_transfer(struct http_transfer **transfer)
         *transfer = http_transfer_free(*transfer);
 }
 
-int http_transfer_new(const struct easy_settings *settings, const struct engine_transfer *spec,
+int http_transfer_new(const struct http_mover_config *config, const struct engine_transfer *spec,
                       struct http_transfer **ret_transfer, char *detail, size_t detail_size)
 {
         FERRY_CLEANUP(cleanup_transfer) struct http_transfer *transfer = calloc(1, sizeof(*transfer));
@@ -318,9 +348,12 @@ int http_transfer_new(const struct easy_settings *settings, const struct engine_
 
         if (!transfer)
                 return -ENOMEM;
+        transfer->config = config;
         transfer->spec = *spec;
         explicit_bzero(transfer->spec.key, sizeof(transfer->spec.key));
-        transfer->secure = strncasecmp(spec->peer.url, "https:", 6) == 0;
+        (void)text_copy(transfer->name, sizeof(transfer->name), spec->peer.name);
+        (void)text_copy(transfer->url, sizeof(transfer->url), spec->peer.url);
+        transfer->spec.peer = (struct engine_peer){ spec->peer.epoch, NULL, transfer->name, transfer->url };
         r = stream_init(&transfer->stream, spec->segments, spec->n_segments);
         if (r < 0)
                 return r;
@@ -338,7 +371,7 @@ int http_transfer_new(const struct easy_settings *settings, const struct engine_
         (void)snprintf(transfer->transfer_header, sizeof(transfer->transfer_header), "Ferry-Transfer: %s", id);
         (void)snprintf(transfer->bytes_header, sizeof(transfer->bytes_header), "Ferry-Bytes: %" PRIu64 "/%" PRIu64,
                        transfer->stream.total, engine_transfer_whole(&transfer->spec));
-        r = lanes_prepare(transfer, settings, url, detail, detail_size);
+        r = lanes_prepare(transfer, config->settings, url, detail, detail_size);
         if (r)
                 return r;
         *ret_transfer = FERRY_STEAL(transfer);
