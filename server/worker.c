@@ -259,7 +259,6 @@ struct ferry_worker *ferry_worker_free(struct ferry_worker *worker)
         if (worker->http_mover)
                 http_mover_stop(worker->http_mover);
         worker->peers = peers_free(worker->peers);
-        worker->http_mover = http_mover_free(worker->http_mover);
         worker->registry = registry_free(worker->registry);
         worker->client = easy_thread_free(worker->client);
         if (worker->operations) {
@@ -274,6 +273,7 @@ struct ferry_worker *ferry_worker_free(struct ferry_worker *worker)
         worker->operations = operation_store_free(worker->operations);
         worker->regions = region_table_free(worker->regions);
         worker->loop = loop_free(worker->loop);
+        worker->http_mover = http_mover_free(worker->http_mover);
         worker->engine = engine_free(take_engine(worker));
         worker->allowlist = allowlist_free(worker->allowlist);
         worker->events = event_log_free(worker->events);

@@ -103,11 +103,6 @@ static void on_held_reads_retry(void *engine)
         engine_held_reads_retry(engine);
 }
 
-static void on_content_note(void *engine, const struct engine_http_note *note)
-{
-        engine_note_http(engine, note);
-}
-
 static int on_http_start(void *context, const struct engine_transfer *transfer, char *detail, size_t detail_size)
 {
         const struct ferry_worker *worker = context;
@@ -281,7 +276,6 @@ static int start_operations(struct ferry_worker *worker)
                 .data_plane = { .transfer_start = on_transfer_start,
                                 .transfer_cancel = on_transfer_cancel,
                                 .claims_revoke = on_claims_revoke,
-                                .note_http = on_content_note,
                                 .held_reads_retry = on_held_reads_retry,
                                 .context = worker->engine },
                 .observer = { .changed = event_log_operation, .context = worker->events },
@@ -451,6 +445,7 @@ static int start_http(struct ferry_worker *worker)
                 .epoch = worker->epoch,
                 .engine = engine_get_facts(worker->engine),
                 .operations = worker->operations,
+                .mover = worker->http_mover,
                 .operation_limits = &worker->limits,
                 .regions = worker->regions,
                 .peers = worker->peers,

@@ -23,7 +23,7 @@
 #include "head.h"
 #include "http_internal.h"
 #include "memory/device.h"
-#include "operations/content.h"
+#include "operations/content_ranges.h"
 #include "operations/operations.h"
 #include "page.h"
 #include "peers/peers.h"

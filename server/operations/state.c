@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "content_ranges.h"
+#include "operations/content_ranges.h"
 #include "operations_internal.h"
 
 #define BIT(status) (1u << FERRY_##status)

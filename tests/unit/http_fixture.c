@@ -8,6 +8,7 @@
 
 #include "base/allowlist.h"
 #include "easy/thread.h"
+#include "move/http.h"
 #include "peers/peers.h"
 
 void http_start(struct http_fixture *h)
@@ -19,6 +20,22 @@ void http_start(struct http_fixture *h)
 void http_stop(struct http_fixture *h)
 {
         h->server = http_server_free(h->server);
+}
+
+static void wake_waiters(void *context)
+{
+        struct http_fixture *h = context;
+
+        operation_store_wake_waiters(h->f->store);
+}
+
+void http_make_mover(struct http_fixture *h)
+{
+        h->config.mover = h->mover = http_mover_new(&(struct http_mover_config){ .settings = peers_settings(h->peers),
+                                                                                 .thread = h->client,
+                                                                                 .wake_waiters = wake_waiters,
+                                                                                 .context = h });
+        assert_non_null(h->mover);
 }
 
 int http_setup(void **state)
@@ -67,6 +84,7 @@ int http_setup(void **state)
                             .memory_limit = 4 * REGION_SIZE,
                             .idempotency_max = 4 },
         };
+        http_make_mover(h);
         http_start(h);
         *state = h;
         return 0;
@@ -75,15 +93,20 @@ int http_setup(void **state)
 int http_teardown(void **state)
 {
         struct http_fixture *h = *state;
+        struct http_mover *mover = h->mover;
         void *f = h->f;
+        int r;
 
         http_stop(h);
+        http_mover_stop(h->mover);
         h->peers = peers_free(h->peers);
         h->client = easy_thread_free(h->client);
         h->allowlist = allowlist_free(h->allowlist);
         h->events = event_log_free(h->events);
+        r = fixture_teardown(&f);
+        http_mover_free(mover);
         free(h);
-        return fixture_teardown(&f);
+        return r;
 }
 
 struct raw_answer http_raw(struct http_fixture *h, const char *text)

@@ -7,25 +7,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <ferry/metadata.h>
-
 #include "easy/easy.h"
-#include "move/http.h"
-#include "transfer/engine.h"
+#include "transfer.h"
 
 enum { HTTP_LANES = 4 };
 
-struct http_transfer;
+struct http_requester;
 struct http_thread;
 
 /* A connection, which moves one range after the other. */
 struct http_lane {
         struct easy easy;
-        struct http_transfer *transfer;
+        struct http_requester *requester;
         void (*moved)(struct http_lane *lane); /* called when bytes of the range have moved */
         struct curl_slist *headers;            /* of the current request */
         bool busy;                             /* its handle is in the multi handle */
-        bool waiting;                          /* it retries the range at transfer->retry_us */
+        bool waiting;                          /* it retries the range at requester->retry_us */
         bool closing;                          /* the request is the DELETE */
         uint64_t first, position, end;         /* of the range; the first byte is at place of the offer */
         uint64_t place;
@@ -37,37 +34,39 @@ struct http_lane {
         char text[2048]; /* body of an answer that is not bytes of the range */
 };
 
-/* A transfer and its connections. See transfer.h. */
-struct http_transfer {
-        struct http_thread *thread;                  /* that moves it; fixed once it is queued */
-        struct http_transfer *prev, *next;           /* the thread's */
-        struct http_transfer *live_prev, *live_next; /* with stop_reason, guarded by the mover's lock */
-        int stop_reason;                             /* why the transfer is to end; 0 = it is not */
-        const struct http_mover_config *config;
-        struct engine_transfer spec; /* as given to http_transfer_new, with the strings below; its key is wiped */
-        char name[FERRY_METADATA_NAME_SIZE], url[FERRY_METADATA_URL_SIZE];
+/* A transfer and its connections. See requester.h. */
+struct http_requester {
+        struct http_thread *thread;                   /* that moves it; fixed once it is queued */
+        struct http_requester *prev, *next;           /* the thread's */
+        struct http_requester *live_prev, *live_next; /* with stop_reason, guarded by the mover's lock */
+        int stop_reason;                              /* why the transfer is to end; 0 = it is not */
+        struct http_transfer base;
+        struct engine_transfer spec; /* as given to http_requester_new, without peer; its key is wiped */
+        char url[FERRY_METADATA_URL_SIZE];
         char key_header[64 + 44], transfer_header[48], bytes_header[64];
         struct easy_multi *multi;
-        struct stream stream;
         uint64_t next_offset; /* first byte that no lane has taken */
         uint64_t bytes;       /* of finished ranges */
-        uint64_t reported;    /* the most that progress was reported */
         uint64_t retry_us;    /* when waiting lanes retry */
         uint64_t failing_us;  /* time of the first failure since bytes last moved; 0 = none */
-        bool claimed;         /* the peer has answered a range */
         bool contacted;       /* a request was sent */
         bool broken;          /* a connection broke after that: the peer may have the request */
-        bool ended;           /* spec.ended was called; what still runs is the DELETE */
         int error;            /* once it has ended: why; 0 = it is complete */
         size_t n_lanes;
         struct http_lane lanes[HTTP_LANES];
 };
 
-/* Reports bytes of a read that are in place, and verified if asked for. */
-static inline void http_transfer_arrived(const struct http_transfer *transfer, uint64_t offset, uint64_t length)
+/* Whether the peer has answered a range. */
+static inline bool requester_is_claimed(const struct http_requester *requester)
 {
-        if (transfer->spec.arrived)
-                transfer->spec.arrived(transfer->spec.context, offset, length);
+        return requester->base.state != HTTP_CLAIMING;
+}
+
+/* Reports bytes of a read that are in place, and verified if asked for. */
+static inline void http_requester_arrived(const struct http_requester *requester, uint64_t offset, uint64_t length)
+{
+        if (requester->spec.arrived)
+                requester->spec.arrived(requester->spec.context, offset, length);
 }
 
 /* Makes the handle, after easy_admit of lane->easy. false: memory is short. */

@@ -10,7 +10,8 @@
 #include "base/space.h"
 #include "base/util.h"
 #include "easy/thread.h"
-#include "transfer.h"
+#include "requester.h"
+#include "responder.h"
 
 enum { MOVER_GPUS = 16 };
 
@@ -19,8 +20,8 @@ struct http_thread {
         struct http_mover *mover;
         struct easy_user user;
         struct easy_thread *easy; /* the lock guards it until it is there */
-        struct http_transfer *running;
-        struct http_transfer *queued; /* the lock guards it */
+        struct http_requester *running;
+        struct http_requester *queued; /* the lock guards it */
 };
 
 struct http_mover {
@@ -30,62 +31,62 @@ struct http_mover {
          * and waits for it: one that stands still holds up nothing else.
          */
         struct http_thread threads[1 + MOVER_GPUS];
-        pthread_mutex_t lock;       /* a leaf; guards what follows */
-        struct http_transfer *live; /* those that are not over */
+        pthread_mutex_t lock;        /* a leaf; guards what follows */
+        struct http_requester *live; /* those that are not over */
 };
 
 /* ---- on a thread of libcurl ---- */
 
 static void take(struct http_thread *thread)
 {
-        struct http_transfer *queued, *transfer, *next;
+        struct http_requester *queued, *requester, *next;
 
         (void)pthread_mutex_lock(&thread->mover->lock);
         queued = FERRY_STEAL(thread->queued);
         (void)pthread_mutex_unlock(&thread->mover->lock);
-        DL_FOREACH_SAFE (queued, transfer, next) {
-                DL_DELETE(queued, transfer);
-                DL_APPEND(thread->running, transfer);
-                http_transfer_start(transfer, &thread->easy->multi);
+        DL_FOREACH_SAFE (queued, requester, next) {
+                DL_DELETE(queued, requester);
+                DL_APPEND(thread->running, requester);
+                http_requester_start(requester, &thread->easy->multi);
         }
 }
 
-static int stop_reason(struct http_mover *mover, const struct http_transfer *transfer)
+static int stop_reason(struct http_mover *mover, const struct http_requester *requester)
 {
         int reason;
 
         (void)pthread_mutex_lock(&mover->lock);
-        reason = transfer->stop_reason;
+        reason = requester->stop_reason;
         (void)pthread_mutex_unlock(&mover->lock);
         return reason;
 }
 
-static void forget(struct http_thread *thread, struct http_transfer *transfer)
+static void forget(struct http_thread *thread, struct http_requester *requester)
 {
-        DL_DELETE(thread->running, transfer);
+        DL_DELETE(thread->running, requester);
         (void)pthread_mutex_lock(&thread->mover->lock);
-        DL_DELETE2(thread->mover->live, transfer, live_prev, live_next);
+        DL_DELETE2(thread->mover->live, requester, live_prev, live_next);
         (void)pthread_mutex_unlock(&thread->mover->lock);
-        (void)http_transfer_free(transfer);
+        (void)http_requester_free(requester);
 }
 
 static uint64_t on_run(struct easy_user *user, uint64_t now_us)
 {
         struct http_thread *thread = FERRY_CONTAINER_OF(user, struct http_thread, user);
         uint64_t until_us = UINT64_MAX;
-        struct http_transfer *transfer, *next;
+        struct http_requester *requester, *next;
 
         take(thread);
-        DL_FOREACH_SAFE (thread->running, transfer, next) {
-                int reason = stop_reason(thread->mover, transfer);
+        DL_FOREACH_SAFE (thread->running, requester, next) {
+                int reason = stop_reason(thread->mover, requester);
                 uint64_t due_us;
 
                 if (reason)
-                        http_transfer_cancel(transfer, reason);
-                due_us = http_transfer_run(transfer, now_us);
+                        http_requester_cancel(requester, reason);
+                due_us = http_requester_run(requester, now_us);
                 until_us = due_us < until_us ? due_us : until_us;
-                if (http_transfer_is_over(transfer))
-                        forget(thread, transfer);
+                if (http_requester_is_over(requester))
+                        forget(thread, requester);
         }
         return until_us;
 }
@@ -93,12 +94,12 @@ static uint64_t on_run(struct easy_user *user, uint64_t now_us)
 static void on_stop(struct easy_user *user)
 {
         struct http_thread *thread = FERRY_CONTAINER_OF(user, struct http_thread, user);
-        struct http_transfer *transfer, *next;
+        struct http_requester *requester, *next;
 
         take(thread);
-        DL_FOREACH_SAFE (thread->running, transfer, next) {
-                http_transfer_stop(transfer, FERRY_E_CANCELLED, "the worker is shutting down");
-                forget(thread, transfer);
+        DL_FOREACH_SAFE (thread->running, requester, next) {
+                http_requester_stop(requester, FERRY_E_CANCELLED, "the worker is shutting down");
+                forget(thread, requester);
         }
 }
 
@@ -124,6 +125,7 @@ void http_mover_stop(struct http_mover *mover)
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(mover->threads); i++)
                 if (mover->threads[i].easy)
                         easy_thread_stop(mover->threads[i].easy);
+        mover->threads[0].easy = NULL; /* it is not ours */
 }
 
 struct http_mover *http_mover_free(struct http_mover *mover)
@@ -136,6 +138,11 @@ struct http_mover *http_mover_free(struct http_mover *mover)
         (void)pthread_mutex_destroy(&mover->lock);
         free(mover);
         return NULL;
+}
+
+const struct http_mover_config *mover_config(const struct http_mover *mover)
+{
+        return &mover->config;
 }
 
 /* ---- using ---- */
@@ -155,7 +162,7 @@ static int start(struct http_thread *thread)
 
 int http_mover_start(struct http_mover *mover, const struct engine_transfer *spec, char *detail, size_t detail_size)
 {
-        struct http_transfer *transfer;
+        struct http_requester *requester;
         struct http_thread *thread;
         const struct space *gpu;
         int r;
@@ -164,21 +171,21 @@ int http_mover_start(struct http_mover *mover, const struct engine_transfer *spe
                 detail[0] = '\0';
         r = start(&mover->threads[0]); /* libcurl is ready then */
         if (!r)
-                r = http_transfer_new(&mover->config, spec, &transfer, detail, detail_size);
+                r = http_requester_new(&mover->config, spec, &requester, detail, detail_size);
         if (r)
                 return r;
-        gpu = stream_next_space(&transfer->stream, 0);
+        gpu = stream_next_space(&requester->base.stream, 0);
         thread = &mover->threads[gpu ? 1 + gpu->device % MOVER_GPUS : 0];
         r = start(thread);
         if (r) {
-                (void)http_transfer_free(transfer);
+                (void)http_requester_free(requester);
                 return r;
         }
-        transfer->thread = thread;
-        http_transfer_note(transfer, NULL); /* it may be gone once it is queued */
+        requester->thread = thread;
+        http_transfer_note(&requester->base, NULL); /* it may be gone once it is queued */
         (void)pthread_mutex_lock(&mover->lock);
-        DL_APPEND(thread->queued, transfer);
-        DL_APPEND2(mover->live, transfer, live_prev, live_next);
+        DL_APPEND(thread->queued, requester);
+        DL_APPEND2(mover->live, requester, live_prev, live_next);
         (void)pthread_mutex_unlock(&mover->lock);
         easy_thread_wake(thread->easy);
         return 0;
@@ -186,14 +193,14 @@ int http_mover_start(struct http_mover *mover, const struct engine_transfer *spe
 
 void http_mover_cancel(struct http_mover *mover, uint64_t id, int reason)
 {
-        struct http_transfer *transfer;
+        struct http_requester *requester;
         struct http_thread *thread = &mover->threads[0];
 
         (void)pthread_mutex_lock(&mover->lock);
-        DL_FOREACH2 (mover->live, transfer, live_next)
-                if (transfer->spec.id == id && !transfer->stop_reason) {
-                        transfer->stop_reason = reason;
-                        thread = transfer->thread;
+        DL_FOREACH2 (mover->live, requester, live_next)
+                if (requester->spec.id == id && !requester->stop_reason) {
+                        requester->stop_reason = reason;
+                        thread = requester->thread;
                 }
         (void)pthread_mutex_unlock(&mover->lock);
         easy_thread_wake(thread->easy);

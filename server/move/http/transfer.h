@@ -2,47 +2,54 @@
 #ifndef MOVE_HTTP_TRANSFER_H
 #define MOVE_HTTP_TRANSFER_H
 
-#include <curl/curl.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "lane.h"
+#include <ferry/metadata.h>
+
+#include "move/http.h"
 #include "transfer/engine.h"
+#include "wire/stream.h"
 
 /*
- * The active side of a transfer over HTTP: ranges of the peer's /v1/operations/{id}/content, by GET or PUT over a few
- * connections, then a DELETE, which reports that all has arrived. A failed request is retried for a second, the DELETE
- * too. Thread: the one that moves it, but for http_transfer_new.
+ * A transfer over HTTP, of either side: requester.h is the active one, responder.h the passive one. The side says which
+ * thread or lock guards it.
  */
 
-/*
- * Checks the peer's URL as easy_locate does and makes a transfer, which borrows config; key and strings are copied.
- * Sends nothing. 0; FERRY_E_* with a sentence; -ENOMEM. Any thread.
- */
-int http_transfer_new(const struct http_mover_config *config, const struct engine_transfer *spec,
-                      struct http_transfer **ret_transfer, char *detail, size_t detail_size);
+enum http_state {
+        HTTP_CLAIMING, /* the operation of the passive side is not claimed yet */
+        HTTP_MOVING,
+        HTTP_OVER, /* ended was called: nothing touches the memory any more */
+};
 
-/* Tells that it begins (outcome NULL) or has ended. Any thread. */
+struct http_transfer {
+        const struct http_mover_config *config;
+        enum http_state state;
+        bool accepted;       /* the peer began it */
+        bool chosen;         /* "transports" allowed nothing else */
+        const char *carrier; /* "http" or "https"; a literal */
+        uint64_t peer_epoch; /* 0 = not known */
+        char peer_name[FERRY_METADATA_NAME_SIZE];
+        const char *peer_url; /* NULL = not known */
+        struct stream stream; /* of memory that is pinned until it is over */
+        uint64_t reported;    /* the most that progress was reported */
+};
+
+/* Changes the state, which only goes on. */
+void http_transfer_set_state(struct http_transfer *transfer, enum http_state state);
+
+/* Tells that it begins (outcome NULL) or has ended. With no lock held. */
 void http_transfer_note(const struct http_transfer *transfer, const struct engine_outcome *outcome);
 
-/* Starts the first range. */
-void http_transfer_start(struct http_transfer *transfer, struct easy_multi *multi);
+/* Transfers have started or ended: their waiters are woken. With no lock held. */
+void http_transfer_wake_waiters(const struct http_transfer *transfer);
 
-/* Ends it with reason, at once: the memory is not touched any more. The peer is told afterwards. */
-void http_transfer_stop(struct http_transfer *transfer, int reason, const char *detail);
+/* Makes the outcome of one that ends: error 0 = bytes have moved, and both sides know. */
+struct engine_outcome http_transfer_outcome(const struct http_transfer *transfer, int error, uint64_t bytes,
+                                            const char *detail);
 
-/*
- * The same, unless the DELETE after the last range is under way: the peer's answer decides then. May be repeated.
- */
-void http_transfer_cancel(struct http_transfer *transfer, int reason);
-
-/* Retries due requests. Returns when to be called again, in microseconds of CLOCK_MONOTONIC; UINT64_MAX = no need. */
-uint64_t http_transfer_run(struct http_transfer *transfer, uint64_t now_us);
-
-/* No request runs and ended was called: it can be freed. */
-bool http_transfer_is_over(const struct http_transfer *transfer);
-
-/* Aborts running requests. After ended was called. Takes NULL; returns NULL. */
-struct http_transfer *http_transfer_free(struct http_transfer *transfer);
+/* Tells everybody of the end: ended is the callback of the operation. With no lock held; it is over. */
+void http_transfer_tell_end(const struct http_transfer *transfer, const struct engine_outcome *outcome,
+                            void (*ended)(void *context, const struct engine_outcome *outcome), void *context);
 
 #endif

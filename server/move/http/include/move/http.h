@@ -11,7 +11,8 @@ struct engine_http_note;
 struct engine_transfer;
 
 /*
- * The mover of transfers over HTTP: ranges of the …/content of a peer's operation. Public functions: any thread.
+ * The mover of transfers over HTTP: ranges of the …/content of a peer's operation. content.h is its passive side.
+ * Public functions: any thread.
  */
 struct http_mover;
 
@@ -31,7 +32,7 @@ struct http_mover *http_mover_new(const struct http_mover_config *config);
 /* Ends running transfers with FERRY_E_CANCELLED, and its threads, the one of the config too. May be repeated. */
 void http_mover_stop(struct http_mover *mover);
 
-/* Stops it if need be. Takes NULL; returns NULL. */
+/* Stops it if need be. No transfer may be left, in either direction. Takes NULL; returns NULL. */
 struct http_mover *http_mover_free(struct http_mover *mover);
 
 /* ---- for struct engine_http ---- */
