@@ -220,15 +220,17 @@ uint64_t route_connect_us(const struct engine *engine, const struct route *route
 bool route_take_http(struct engine *engine, const struct route *route, const struct engine_transfer *transfer,
                      struct engine_outcome *outcome)
 {
-        struct engine_transfer taken = *transfer;
-        uint64_t past_us = clock_now_us() - route->begun_us, us = engine->connect_us / 10 * HTTP_TENTHS;
         char detail[ENGINE_DETAIL_SIZE] = "", links[ENGINE_DETAIL_SIZE];
+        uint64_t past_us, us = engine->connect_us / 10 * HTTP_TENTHS;
+        struct engine_transfer taken;
         int r;
 
         if (!route->has_fallback || outcome->error != FERRY_E_PEER_UNREACHABLE || outcome->bytes)
                 return false;
+        past_us = clock_now_us() - route->begun_us;
         if (past_us + us < engine->connect_us)
                 us = engine->connect_us - past_us;
+        taken = *transfer;
         taken.peer = route->peer;
         taken.connect_ms_max = (uint32_t)(us / 1000);
         r = engine_http_start(engine, &taken, detail, sizeof(detail));
