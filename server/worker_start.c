@@ -83,55 +83,6 @@ static ssize_t on_peers_page(void *context, uint64_t *cursor, struct engine_peer
         return engine_peers_page(worker->engine, cursor, page, max);
 }
 
-static int on_transfer_start(void *engine, const struct engine_transfer *transfer)
-{
-        return engine_transfer_start(engine, transfer);
-}
-
-static void on_transfer_cancel(void *engine, uint64_t id, int reason)
-{
-        engine_transfer_cancel(engine, id, reason);
-}
-
-static void on_claims_revoke(void *engine, uint64_t operation, int reason, int wire_reason)
-{
-        engine_claims_revoke(engine, operation, reason, wire_reason);
-}
-
-static void on_held_reads_retry(void *engine)
-{
-        engine_held_reads_retry(engine);
-}
-
-static int on_http_start(void *context, const struct engine_transfer *transfer, char *detail, size_t detail_size)
-{
-        const struct ferry_worker *worker = context;
-
-        return http_mover_start(worker->http_mover, transfer, detail, detail_size);
-}
-
-static void on_http_cancel(void *context, uint64_t id, int reason)
-{
-        const struct ferry_worker *worker = context;
-
-        http_mover_cancel(worker->http_mover, id, reason);
-}
-
-static int on_http_notice(void *context, const struct engine_connect *spec, char *detail, size_t detail_size)
-{
-        const struct ferry_worker *worker = context;
-
-        return peers_notice(worker->peers, spec, detail, detail_size);
-}
-
-/* Thread: any. */
-static void on_http_note(void *context, const struct engine_http_note *note)
-{
-        const struct ferry_worker *worker = context;
-
-        engine_note_http(worker->engine, note);
-}
-
 /*
  * Thread: the holder of the progress lock. The engine starts before the store, so worker->claims is NULL at first; its
  * thread ends (engine_stop) before the store is freed.
@@ -273,10 +224,10 @@ static int start_operations(struct ferry_worker *worker)
         const struct ferry_worker_options *options = &worker->settings->options;
         struct operation_config config = {
                 .epoch = worker->epoch,
-                .data_plane = { .transfer_start = on_transfer_start,
-                                .transfer_cancel = on_transfer_cancel,
-                                .claims_revoke = on_claims_revoke,
-                                .held_reads_retry = on_held_reads_retry,
+                .data_plane = { .transfer_start = engine_transfer_start,
+                                .transfer_cancel = engine_transfer_cancel,
+                                .claims_revoke = engine_claims_revoke,
+                                .held_reads_retry = engine_held_reads_retry,
                                 .context = worker->engine },
                 .observer = { .changed = event_log_operation, .context = worker->events },
                 .loop = worker->loop,
@@ -319,10 +270,10 @@ static int start_registry(struct ferry_worker *worker)
                 .prefix = options->registry_prefix,
                 .ttl_ms = options->registry_ttl_ms,
                 .user = worker->settings->secrets.registry_user,
-                .ca_file = options->registry_ca,
-                .cert_file = options->peer_cert,
-                .key_file = options->peer_key,
-                .user_agent = "ferryd/" FERRY_VERSION,
+                .easy = { .ca_file = options->registry_ca,
+                          .cert_file = options->peer_cert,
+                          .key_file = options->peer_key,
+                          .user_agent = "ferryd/" FERRY_VERSION },
                 .thread = worker->client,
                 .metrics = worker->metrics,
         };
@@ -339,13 +290,13 @@ static int start_peers(struct ferry_worker *worker)
         (void)snprintf(worker_text + strlen(worker_text), sizeof(worker_text) - strlen(worker_text), " %s",
                        settings->options.name);
         const struct peers_config config = {
-                .allowlist = worker->allowlist,
+                .easy = { .allowlist = worker->allowlist,
+                          .ca_file = settings->options.peer_ca,
+                          .cert_file = settings->options.peer_cert,
+                          .key_file = settings->options.peer_key,
+                          .user_agent = "ferryd/" FERRY_VERSION,
+                          .worker = worker_text },
                 .token = settings->secrets.peer_token,
-                .ca_file = settings->options.peer_ca,
-                .cert_file = settings->options.peer_cert,
-                .key_file = settings->options.peer_key,
-                .user_agent = "ferryd/" FERRY_VERSION,
-                .worker = worker_text,
                 .metrics = worker->metrics,
                 .thread = worker->client,
                 .registry = worker->registry,
@@ -359,18 +310,19 @@ static int start_http_mover(struct ferry_worker *worker)
         const struct http_mover_config config = {
                 .settings = peers_settings(worker->peers),
                 .thread = worker->client,
-                .note = on_http_note,
-                .wake_waiters = on_wake_waiters,
-                .context = worker,
+                .note = engine_note_http,
+                .engine = worker->engine,
+                .wake_waiters = operation_store_wake_waiters,
+                .operations = worker->operations,
         };
-        const struct engine_http http = {
-                .start = on_http_start, .cancel = on_http_cancel, .notice = on_http_notice, .context = worker
-        };
-
         worker->http_mover = http_mover_new(&config);
         if (!worker->http_mover)
                 return -ENOMEM;
-        engine_set_http(worker->engine, &http);
+        engine_set_http(worker->engine, &(struct engine_http){ .start = http_mover_start,
+                                                               .cancel = http_mover_cancel,
+                                                               .mover = worker->http_mover,
+                                                               .notice = peers_notice,
+                                                               .teller = worker->peers });
         return 0;
 }
 

@@ -253,24 +253,9 @@ uint64_t operation_id(const struct operation *operation)
         return operation->id;
 }
 
-enum ferry_kind operation_kind(const struct operation *operation)
-{
-        return operation->kind;
-}
-
-uint64_t operation_bytes_total(const struct operation *operation)
-{
-        return operation->bytes_total;
-}
-
 const uint8_t *operation_key(const struct operation *operation)
 {
         return operation->key;
-}
-
-uint64_t operation_uses(const struct operation *operation)
-{
-        return operation_uses_max(operation);
 }
 
 uint64_t operation_cursor(const struct operation *operation)

@@ -155,8 +155,9 @@ static void on_answered(void *context, int error, const char *detail, struct fer
         free(notice);
 }
 
-int peers_notice(struct peers *peers, const struct engine_connect *spec, char *detail, size_t detail_size)
+int peers_notice(void *context, const struct engine_connect *spec, char *detail, size_t detail_size)
 {
+        struct peers *peers = context;
         struct notice *notice = calloc(1, sizeof(*notice));
         char url[NOTICE_URL_MAX], id[FERRY_ID_TEXT_SIZE];
         struct fetch *fetch;

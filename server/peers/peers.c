@@ -56,17 +56,13 @@ static int settings_make(struct peers *peers, const struct peers_config *config)
 {
         struct easy_settings *settings = &peers->settings;
 
-        settings->allowlist = config->allowlist;
-        settings->ca_file = config->ca_file;
-        settings->cert_file = config->cert_file;
-        settings->key_file = config->key_file;
-        settings->user_agent = config->user_agent;
-        settings->connect_timeout_ms = (long)(config->connect_timeout_ms ?: DEFAULT_CONNECT_MS);
-        settings->timeout_ms = (long)(config->timeout_ms ?: DEFAULT_TIMEOUT_MS);
-        settings->max_body = config->max_body ?: DEFAULT_BODY;
+        *settings = config->easy;
+        settings->connect_timeout_ms = settings->connect_timeout_ms ?: DEFAULT_CONNECT_MS;
+        settings->timeout_ms = settings->timeout_ms ?: DEFAULT_TIMEOUT_MS;
+        settings->max_body = settings->max_body ?: DEFAULT_BODY;
         peers->max_fetches = config->max_fetches ?: PEERS_FETCHES_MAX;
-        settings->worker = peers->worker = config->worker ? strdup(config->worker) : NULL;
-        if (config->worker && !peers->worker)
+        settings->worker = peers->worker = settings->worker ? strdup(settings->worker) : NULL;
+        if (config->easy.worker && !peers->worker)
                 return -ENOMEM;
         return peers_set_token(peers, config->token);
 }

@@ -115,10 +115,7 @@ static int settings_make(struct registry *registry, const struct registry_config
 {
         struct easy_settings *settings = &registry->settings;
 
-        settings->ca_file = config->ca_file;
-        settings->cert_file = config->cert_file;
-        settings->key_file = config->key_file;
-        settings->user_agent = config->user_agent;
+        *settings = config->easy;
         registry->ttl_ms = ((config->ttl_ms ?: REGISTRY_TTL_DEFAULT_MS) + 999) / 1000 * 1000;
         if (registry->ttl_ms < REGISTRY_TTL_MIN_MS || registry->ttl_ms / 1000 > REGISTRY_LEASE_MAX_S)
                 return -EINVAL;

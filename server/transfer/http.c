@@ -14,46 +14,40 @@ void engine_set_http(struct engine *engine, const struct engine_http *http)
         (void)pthread_rwlock_unlock(&engine->http_lock);
 }
 
-/* Takes the lock, to read, if it is there. */
-static bool lock(struct engine *engine)
-{
-        (void)pthread_rwlock_rdlock(&engine->http_lock);
-        if (engine->http.start)
-                return true;
-        (void)pthread_rwlock_unlock(&engine->http_lock);
-        return false;
-}
-
 static int unlock(struct engine *engine, int r)
 {
         (void)pthread_rwlock_unlock(&engine->http_lock);
         return r;
 }
 
-static int say_shut_down(char *detail, size_t detail_size)
+/* Takes the lock, to read. 0; -ESHUTDOWN with a sentence: it is not there. */
+static int lock(struct engine *engine, char *detail, size_t detail_size)
 {
+        (void)pthread_rwlock_rdlock(&engine->http_lock);
+        if (engine->http.start)
+                return 0;
         (void)snprintf(detail, detail_size, "the worker is shutting down");
-        return -ESHUTDOWN;
+        return unlock(engine, -ESHUTDOWN);
 }
 
 int engine_http_start(struct engine *engine, const struct engine_transfer *transfer, char *detail, size_t detail_size)
 {
-        if (!lock(engine))
-                return say_shut_down(detail, detail_size);
-        return unlock(engine, engine->http.start(engine->http.context, transfer, detail, detail_size));
+        int r = lock(engine, detail, detail_size);
+
+        return r ? r : unlock(engine, engine->http.start(engine->http.mover, transfer, detail, detail_size));
 }
 
 void engine_http_cancel(struct engine *engine, uint64_t id, int reason)
 {
-        if (!lock(engine))
+        if (lock(engine, NULL, 0) < 0)
                 return;
-        engine->http.cancel(engine->http.context, id, reason);
+        engine->http.cancel(engine->http.mover, id, reason);
         (void)unlock(engine, 0);
 }
 
 int engine_http_notice(struct engine *engine, const struct engine_connect *spec, char *detail, size_t detail_size)
 {
-        if (!lock(engine))
-                return say_shut_down(detail, detail_size);
-        return unlock(engine, engine->http.notice(engine->http.context, spec, detail, detail_size));
+        int r = lock(engine, detail, detail_size);
+
+        return r ? r : unlock(engine, engine->http.notice(engine->http.teller, spec, detail, detail_size));
 }

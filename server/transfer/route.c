@@ -223,6 +223,7 @@ bool route_take_http(struct engine *engine, const struct route *route, const str
         char detail[ENGINE_DETAIL_SIZE] = "", links[ENGINE_DETAIL_SIZE];
         uint64_t past_us, us = engine->connect_us / 10 * HTTP_TENTHS;
         struct engine_transfer taken;
+        struct contact *contact;
         int r;
 
         if (!route->has_fallback || outcome->error != FERRY_E_PEER_UNREACHABLE || outcome->bytes)
@@ -230,6 +231,9 @@ bool route_take_http(struct engine *engine, const struct route *route, const str
         past_us = clock_now_us() - route->begun_us;
         if (past_us + us < engine->connect_us)
                 us = engine->connect_us - past_us;
+        contact = contact_get(engine, &route->peer);
+        if (contact)
+                contact->http_chosen = is_http_alone(route);
         taken = *transfer;
         taken.peer = route->peer;
         taken.connect_ms_max = (uint32_t)(us / 1000);
@@ -244,7 +248,7 @@ bool route_take_http(struct engine *engine, const struct route *route, const str
                 (void)text_copy(outcome->detail, sizeof(outcome->detail), detail);
         else
                 (void)snprintf(outcome->detail, sizeof(outcome->detail), "%.100s; HTTP: %.50s", links, detail);
-        contact_fail(engine, contact_get(engine, &route->peer), outcome->error, outcome->detail);
+        contact_fail(engine, contact, outcome->error, outcome->detail);
         return false;
 }
 

@@ -103,7 +103,8 @@ static void open_house(struct house *house, bool tokens)
         h->allowlist = allowlist_free(h->allowlist);
         FUZZ_CHECK(allowlist_new(NULL, 0, true, &h->allowlist) == 0); /* no request leaves this process */
         FUZZ_CHECK((h->client = easy_thread_new()) != NULL);
-        FUZZ_CHECK(peers_new(&(struct peers_config){ .allowlist = h->allowlist, .thread = h->client }, &h->peers) == 0);
+        FUZZ_CHECK(peers_new(&(struct peers_config){ .easy.allowlist = h->allowlist, .thread = h->client },
+                             &h->peers) == 0);
         http_make_mover(h);
         h->config.peers = h->peers;
         h->config.threads = 1;

@@ -34,7 +34,7 @@ void http_make_mover(struct http_fixture *h)
         h->config.mover = h->mover = http_mover_new(&(struct http_mover_config){ .settings = peers_settings(h->peers),
                                                                                  .thread = h->client,
                                                                                  .wake_waiters = wake_waiters,
-                                                                                 .context = h });
+                                                                                 .operations = h });
         assert_non_null(h->mover);
 }
 
@@ -49,7 +49,7 @@ int http_setup(void **state)
                 return -1;
         h->f = f;
         assert_int_equal(allowlist_new(NULL, 0, false, &h->allowlist), 0);
-        peers.allowlist = h->allowlist;
+        peers.easy.allowlist = h->allowlist;
         peers.thread = h->client = easy_thread_new();
         assert_non_null(h->client);
         assert_int_equal(peers_new(&peers, &h->peers), 0);

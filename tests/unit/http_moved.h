@@ -31,7 +31,7 @@ static inline void client_open(struct client *client)
         assert_int_equal(allowlist_new(NULL, 0, false, &client->allowlist), 0);
         client->thread = easy_thread_new();
         assert_non_null(client->thread);
-        const struct peers_config config = { .allowlist = client->allowlist, .thread = client->thread };
+        const struct peers_config config = { .easy.allowlist = client->allowlist, .thread = client->thread };
         assert_int_equal(peers_new(&config, &client->peers), 0);
         client->mover = http_mover_new(
                 &(struct http_mover_config){ .settings = peers_settings(client->peers), .thread = client->thread });

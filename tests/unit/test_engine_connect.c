@@ -337,7 +337,7 @@ static void take_cancel(void *context, uint64_t id, int reason)
 /* Whose peer is not there. */
 static struct world *world_by_http(struct handed *handed)
 {
-        const struct engine_http http = { take_transfer, take_cancel, take_notice, handed };
+        const struct engine_http http = { take_transfer, take_cancel, take_notice, handed, handed };
         struct world *w = world_new(true, false);
 
         end_stop(&w->ends[1]);

@@ -3,7 +3,7 @@
 
 #include "base/space.h"
 #include "move/content.h"
-#include "responder.h"
+#include "mover_internal.h"
 
 #include "content_fixture.h"
 
@@ -316,7 +316,7 @@ static void interfere(void *context, const struct engine_http_note *note)
 {
         struct http_content *other;
 
-        if (note->outcome) /* the end */
+        if (note->ended)
                 return;
         assert_int_not_equal(open_range(claimed_in, claimed_now, NULL, 7, TOTAL / 2, 1, &other), 0);
         if (cancels)

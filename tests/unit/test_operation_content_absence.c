@@ -2,7 +2,7 @@
 #include "operation_fixture.h"
 
 #include "content_fixture.h"
-#include "responder.h"
+#include "mover_internal.h"
 
 /* When a client of an operation's content counts as away. */
 

@@ -5,7 +5,7 @@
 
 #include "base/space.h"
 #include "content_fixture.h"
-#include "responder.h"
+#include "mover_internal.h"
 
 /* Bytes over HTTP from and into memory of a device that fails, and clients that open more ranges than they may. */
 

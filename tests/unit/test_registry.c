@@ -183,7 +183,7 @@ static struct member *member_new(struct answering_peer *etcd, struct registry_co
         member->thread = config.thread = easy_thread_new();
         assert_non_null(member->thread);
         assert_int_equal(registry_new(&config, &member->registry), 0);
-        const struct peers_config peers = { .allowlist = loopback,
+        const struct peers_config peers = { .easy.allowlist = loopback,
                                             .thread = member->thread,
                                             .registry = member->registry };
         assert_int_equal(peers_new(&peers, &member->peers), 0);

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "move/content.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +6,7 @@
 
 #include "base/space.h"
 #include "base/util.h"
-#include "responder.h"
+#include "mover_internal.h"
 
 /* The bytes of an operation for the HTTP server: opening a range, copying, reading for digests, closing. */
 
@@ -62,19 +60,18 @@ static unsigned gpu_of(const struct stream *stream)
 
 static int claim_operation(struct http_responder *responder)
 {
-        struct operation *operation = responder->operation;
         struct engine_claim_request request = {
-                .operation = operation_id(operation),
+                .operation = operation_id(responder->operation),
                 .transfer = responder->id ? responder->id : random_id(),
-                .direction = offer_is_readable(responder->offer) ? ENGINE_READ : ENGINE_WRITE,
+                .direction = responder->offer->readable ? ENGINE_READ : ENGINE_WRITE,
                 .total = responder_total(responder),
-                .whole = operation_bytes_total(operation),
+                .whole = responder->offer->total,
                 .peer_epoch = responder->base.peer_epoch,
                 .peer_name = responder->base.peer_name,
         };
         int r;
 
-        memcpy(request.key, operation_key(operation), sizeof(request.key));
+        memcpy(request.key, operation_key(responder->operation), sizeof(request.key));
         r = operation_store_claim(responder->offer->store, &request, &responder->claim);
         explicit_bzero(request.key, sizeof(request.key));
         http_transfer_wake_waiters(&responder->base);
@@ -142,16 +139,13 @@ int http_content_open(struct http_mover *mover, struct operation_store *store, s
         FERRY_CLEANUP(cleanup_free) struct http_content *part = NULL;
         struct http_responder *responder;
         struct http_offer *offer;
-        int r = 0;
+        int r = offer_get(mover, store, operation, request->key, &offer);
 
-        if (!ferry_kind_is_passive((int)operation_kind(operation)))
-                return FERRY_E_NOT_PASSIVE;
-        if (request->key && !http_content_key(operation, request->key))
-                return FERRY_E_PEER_REFUSED;
-        offer = offer_get(mover, store, operation);
+        if (r)
+                return r;
         part = malloc(sizeof(*part));
         fresh = malloc(sizeof(*fresh));
-        if (!offer || !part || !fresh)
+        if (!part || !fresh)
                 return -ENOMEM;
         offer_lock(offer);
         responder = responder_find(offer, request);
@@ -180,18 +174,13 @@ unsigned http_content_gpu(const struct http_content *part)
         return part->responder->gpu;
 }
 
-bool http_content_key(const struct operation *operation, const uint8_t key[FERRY_KEY_SIZE])
-{
-        return ferry_key_equal(key, operation_key(operation));
-}
-
 /* ---- moving ---- */
 
 /* Counts what was copied, up to part->position: stored bytes at once, sent ones when the range is closed. */
 static void content_copied(struct http_content *part, uint64_t from)
 {
         struct http_responder *responder = part->responder;
-        bool stored = !offer_is_readable(responder->offer);
+        bool stored = !responder->offer->readable;
         uint64_t moved;
 
         offer_lock(responder->offer);
@@ -365,7 +354,7 @@ void http_content_close(struct http_content *part, bool sent)
          * A client that lost its connection asks for the rest. Whether the last byte arrived cannot be known, so it
          * stays open.
          */
-        if (offer_is_readable(responder->offer))
+        if (responder->offer->readable)
                 responder_note_moved(responder, part->first,
                                      sent || part->position < part->end ? part->position : part->end - 1);
         responder_end_due_unlock(responder);

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "lane.h"
-
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <stdio.h>
@@ -13,6 +11,7 @@
 
 #include "base/space.h"
 #include "base/util.h"
+#include "mover_internal.h"
 
 enum { CLOSE_MS = 2000 /* of the DELETE */ };
 

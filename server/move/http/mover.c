@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "move/http.h"
-
 #include <errno.h>
 #include <pthread.h>
 #include <utlist.h>
@@ -9,9 +7,7 @@
 
 #include "base/space.h"
 #include "base/util.h"
-#include "easy/thread.h"
-#include "requester.h"
-#include "responder.h"
+#include "mover_internal.h"
 
 enum { MOVER_GPUS = 16 };
 
@@ -51,16 +47,6 @@ static void take(struct http_thread *thread)
         }
 }
 
-static int stop_reason(struct http_mover *mover, const struct http_requester *requester)
-{
-        int reason;
-
-        (void)pthread_mutex_lock(&mover->lock);
-        reason = requester->stop_reason;
-        (void)pthread_mutex_unlock(&mover->lock);
-        return reason;
-}
-
 static void forget(struct http_thread *thread, struct http_requester *requester)
 {
         DL_DELETE(thread->running, requester);
@@ -78,7 +64,7 @@ static uint64_t on_run(struct easy_user *user, uint64_t now_us)
 
         take(thread);
         DL_FOREACH_SAFE (thread->running, requester, next) {
-                int reason = stop_reason(thread->mover, requester);
+                int reason = atomic_load(&requester->stop_reason);
                 uint64_t due_us;
 
                 if (reason)
@@ -160,15 +146,14 @@ static int start(struct http_thread *thread)
         return easy ? easy_thread_start(easy) : -ENOMEM;
 }
 
-int http_mover_start(struct http_mover *mover, const struct engine_transfer *spec, char *detail, size_t detail_size)
+int http_mover_start(void *context, const struct engine_transfer *spec, char *detail, size_t detail_size)
 {
+        struct http_mover *mover = context;
         struct http_requester *requester;
         struct http_thread *thread;
         const struct space *gpu;
         int r;
 
-        if (detail_size)
-                detail[0] = '\0';
         r = start(&mover->threads[0]); /* libcurl is ready then */
         if (!r)
                 r = http_requester_new(&mover->config, spec, &requester, detail, detail_size);
@@ -191,17 +176,17 @@ int http_mover_start(struct http_mover *mover, const struct engine_transfer *spe
         return 0;
 }
 
-void http_mover_cancel(struct http_mover *mover, uint64_t id, int reason)
+void http_mover_cancel(void *context, uint64_t id, int reason)
 {
+        struct http_mover *mover = context;
         struct http_requester *requester;
         struct http_thread *thread = &mover->threads[0];
+        int none = 0;
 
         (void)pthread_mutex_lock(&mover->lock);
         DL_FOREACH2 (mover->live, requester, live_next)
-                if (requester->spec.id == id && !requester->stop_reason) {
-                        requester->stop_reason = reason;
+                if (requester->spec.id == id && atomic_compare_exchange_strong(&requester->stop_reason, &none, reason))
                         thread = requester->thread;
-                }
         (void)pthread_mutex_unlock(&mover->lock);
         easy_thread_wake(thread->easy);
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
 #include <utlist.h>
 
 #include "base/util.h"
-#include "responder.h"
+#include "mover_internal.h"
 
 /* What HTTP keeps with a passive operation: its transfers, and the ends that their clients have told. */
 
@@ -13,6 +15,11 @@ struct http_end {
         uint64_t id;
         bool complete;
 };
+
+bool http_content_key(const struct operation *operation, const uint8_t key[FERRY_KEY_SIZE])
+{
+        return ferry_key_equal(key, operation_key(operation));
+}
 
 /* ---- life ---- */
 
@@ -42,25 +49,45 @@ static void on_free(struct operation_attachment *attachment)
         free(offer);
 }
 
-struct http_offer *offer_get(struct http_mover *mover, struct operation_store *store, struct operation *operation)
+/* 0; FERRY_E_NOT_PASSIVE; -ENOMEM. */
+static int offer_new(struct http_mover *mover, struct operation_store *store, struct operation *operation,
+                     struct operation_attachment **ret_attachment)
+{
+        struct operation_view view;
+        struct http_offer *offer;
+
+        operation_get_view(store, operation, &view);
+        if (!ferry_kind_is_passive((int)view.kind))
+                return FERRY_E_NOT_PASSIVE;
+        offer = malloc(sizeof(*offer));
+        if (!offer)
+                return -ENOMEM;
+        *offer = (struct http_offer){ .attachment = { .revoke = on_revoke, .free = on_free },
+                                      .config = mover_config(mover),
+                                      .store = store,
+                                      .operation = operation,
+                                      .readable = view.kind == FERRY_READABLE,
+                                      .total = view.bytes_total,
+                                      .uses = view.uses ? view.uses : 1 };
+        (void)pthread_mutex_init(&offer->lock, NULL);
+        *ret_attachment = operation_attach(operation, &offer->attachment);
+        if (*ret_attachment != &offer->attachment) /* by another thread */
+                on_free(&offer->attachment);
+        return 0;
+}
+
+int offer_get(struct http_mover *mover, struct operation_store *store, struct operation *operation, const uint8_t *key,
+              struct http_offer **ret_offer)
 {
         struct operation_attachment *attachment = operation_attached(operation);
-        struct http_offer *made;
+        int r = attachment ? 0 : offer_new(mover, store, operation, &attachment);
 
-        if (attachment)
-                return FERRY_CONTAINER_OF(attachment, struct http_offer, attachment);
-        made = calloc(1, sizeof(*made));
-        if (!made)
-                return NULL;
-        *made = (struct http_offer){ .attachment = { .revoke = on_revoke, .free = on_free },
-                                     .config = mover_config(mover),
-                                     .store = store,
-                                     .operation = operation };
-        (void)pthread_mutex_init(&made->lock, NULL);
-        attachment = operation_attach(operation, &made->attachment);
-        if (attachment != &made->attachment)
-                on_free(&made->attachment);
-        return FERRY_CONTAINER_OF(attachment, struct http_offer, attachment);
+        if (r)
+                return r;
+        if (key && !http_content_key(operation, key))
+                return FERRY_E_PEER_REFUSED;
+        *ret_offer = FERRY_CONTAINER_OF(attachment, struct http_offer, attachment);
+        return 0;
 }
 
 /* ---- the ends that clients have told ---- */
@@ -68,9 +95,7 @@ struct http_offer *offer_get(struct http_mover *mover, struct operation_store *s
 /* How many are remembered: of complete ones, and of those given up, which may come before their first request. */
 static uint32_t ends_max(const struct http_offer *offer)
 {
-        uint64_t uses = operation_uses(offer->operation);
-
-        return ENDS_EARLY + (uint32_t)(uses < ENDS_MAX ? uses : ENDS_MAX);
+        return ENDS_EARLY + (offer->uses < ENDS_MAX ? offer->uses : ENDS_MAX);
 }
 
 /* With the lock held. NULL = its client has not ended it. */
@@ -116,14 +141,10 @@ int http_content_end(struct http_mover *mover, struct operation_store *store, st
         const struct http_end *before;
         struct http_responder *responder;
         struct http_offer *offer;
+        int r = offer_get(mover, store, operation, key, &offer);
 
-        if (!ferry_kind_is_passive((int)operation_kind(operation)))
-                return FERRY_E_NOT_PASSIVE;
-        if (key && !ferry_key_equal(key, operation_key(operation)))
-                return FERRY_E_PEER_REFUSED;
-        offer = offer_get(mover, store, operation);
-        if (!offer)
-                return FERRY_E_GONE;
+        if (r)
+                return r;
         offer_lock(offer);
         DL_FOREACH (offer->responders, responder)
                 if (responder->id == id && !responder->revoke_reason)

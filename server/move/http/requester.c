@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "requester.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,6 +11,7 @@
 #include "base/clock.h"
 #include "base/space.h"
 #include "base/util.h"
+#include "mover_internal.h"
 #include "wire/ranges.h"
 
 enum {
@@ -313,7 +312,6 @@ int http_requester_new(const struct http_mover_config *config, const struct engi
 {
         FERRY_CLEANUP(cleanup_requester) struct http_requester *requester = calloc(1, sizeof(*requester));
         FERRY_CLEANUP(cleanup_free) char *url = NULL;
-        const unsigned others = ~(unsigned)(ENGINE_CARRIER_HTTP | ENGINE_CARRIER_HTTPS);
         size_t length = strlen(spec->peer.url);
         char id[FERRY_ID_TEXT_SIZE], key[FERRY_KEY_TEXT_SIZE];
         int r;
@@ -323,13 +321,10 @@ int http_requester_new(const struct http_mover_config *config, const struct engi
         requester->spec = *spec;
         requester->spec.peer = (struct engine_peer){ 0 };
         explicit_bzero(requester->spec.key, sizeof(requester->spec.key));
-        (void)text_copy(requester->url, sizeof(requester->url), spec->peer.url);
         requester->base = (struct http_transfer){
                 .config = config,
-                .chosen = spec->carriers && !(spec->carriers & others),
                 .carrier = strncasecmp(spec->peer.url, "https:", 6) == 0 ? "https" : "http",
                 .peer_epoch = spec->peer.epoch,
-                .peer_url = requester->url,
         };
         (void)text_copy(requester->base.peer_name, sizeof(requester->base.peer_name), spec->peer.name);
         r = stream_init(&requester->base.stream, spec->segments, spec->n_segments);

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "responder.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <utlist.h>
@@ -8,6 +6,7 @@
 #include "base/clock.h"
 #include "base/space.h"
 #include "base/util.h"
+#include "mover_internal.h"
 
 /* A worker reconnects at once; after a cut link it retries no longer than its TCP does. */
 enum { ABSENCE_NAMED_MS = 5000 };

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transfer.h"
-
 #include <assert.h>
-#include <stdio.h>
 
 #include "base/util.h"
+#include "mover_internal.h"
 
 void http_transfer_set_state(struct http_transfer *transfer, enum http_state state)
 {
@@ -14,22 +12,22 @@ void http_transfer_set_state(struct http_transfer *transfer, enum http_state sta
 
 void http_transfer_note(const struct http_transfer *transfer, const struct engine_outcome *outcome)
 {
-        const struct engine_http_note note = {
-                .peer = { .epoch = transfer->peer_epoch, .name = transfer->peer_name, .url = transfer->peer_url },
-                .transport = transfer->carrier,
-                .accepted = transfer->accepted,
-                .chosen = transfer->chosen,
-                .outcome = outcome,
-        };
+        struct engine_http_note note = { .epoch = transfer->peer_epoch,
+                                         .transport = transfer->carrier,
+                                         .accepted = transfer->accepted,
+                                         .ended = outcome };
 
+        (void)text_copy(note.name, sizeof(note.name), transfer->peer_name);
+        if (outcome)
+                note.outcome = *outcome;
         if (transfer->config->note)
-                transfer->config->note(transfer->config->context, &note);
+                transfer->config->note(transfer->config->engine, &note);
 }
 
 void http_transfer_wake_waiters(const struct http_transfer *transfer)
 {
         if (transfer->config->wake_waiters)
-                transfer->config->wake_waiters(transfer->config->context);
+                transfer->config->wake_waiters(transfer->config->operations);
 }
 
 struct engine_outcome http_transfer_outcome(const struct http_transfer *transfer, int error, uint64_t bytes,

@@ -244,12 +244,8 @@ struct operation *operation_ref(struct operation *operation);
 struct operation *operation_unref(struct operation *operation); /* takes NULL; returns NULL */
 
 uint64_t operation_id(const struct operation *operation);
-/* Fixed, too. */
-enum ferry_kind operation_kind(const struct operation *operation);
-uint64_t operation_bytes_total(const struct operation *operation);
-const uint8_t *operation_key(const struct operation *operation); /* FERRY_KEY_SIZE bytes, of a passive one */
-/* How many transfers it serves; UINT64_MAX = any number. */
-uint64_t operation_uses(const struct operation *operation);
+/* The key of a passive one, FERRY_KEY_SIZE bytes. Fixed, too. */
+const uint8_t *operation_key(const struct operation *operation);
 
 /* The cursor of the page after one that ends with this operation. */
 uint64_t operation_cursor(const struct operation *operation);

@@ -7,8 +7,8 @@
 
 #include <ferry/metadata.h>
 
-struct allowlist;
-struct easy_settings;
+#include "easy/easy.h"
+
 struct easy_thread;
 struct engine_connect;
 struct metrics;
@@ -27,17 +27,12 @@ struct peers;
 
 enum { PEERS_FETCHES_MAX = 256 };
 
-/* The names of files and user_agent stay until peers_free. */
 struct peers_config {
-        const struct allowlist *allowlist;       /* hosts that it may reach; borrowed */
-        const char *token;                       /* bearer token for documents of peers; NULL = none */
-        const char *ca_file;                     /* trusted certificates; NULL = the system's */
-        const char *cert_file, *key_file;        /* client certificate; NULL = none */
-        unsigned connect_timeout_ms, timeout_ms; /* 0 = defaults: 3 s, 10 s */
-        size_t max_body;                         /* 0 = 8 MiB */
-        size_t max_fetches;                      /* at the same time; 0 = PEERS_FETCHES_MAX */
-        const char *user_agent;
-        const char *worker;         /* "EPOCH NAME", told to peers with transfers over HTTP; NULL = not told */
+        /* Copied, its allowlist and texts but worker borrowed until peers_free. 0 of a number = 3 s, 10 s, 8 MiB;
+         * headers are not taken. */
+        struct easy_settings easy;
+        const char *token;          /* bearer token for documents of peers; NULL = none */
+        size_t max_fetches;         /* at the same time; 0 = PEERS_FETCHES_MAX */
         struct metrics *metrics;    /* may be NULL */
         struct easy_thread *thread; /* borrowed until peers_free */
         struct registry *registry;  /* freed after the peers; NULL = names of workers cannot be resolved */
@@ -91,9 +86,10 @@ int peers_fetch_worker(struct peers *peers, const char *url, peers_fetched fetch
  * Says the notice of *spec to the worker at spec->peer.url over HTTP, once: as engine_connect, but on the peers'
  * thread. 0: connected will be called exactly once, also with PEER_UNREACHABLE, TIMEOUT, FORBIDDEN (also where the host
  * is not admitted), GONE, ALREADY_CLAIMED, STALE_METADATA, PEER_REFUSED, DRAINING, TRANSFER_FAILED (anything else) or
- * CANCELLED. Else FERRY_E_INVALID_PARAMETER, FERRY_E_FORBIDDEN or FERRY_E_LIMIT_REACHED with a sentence, or -errno.
+ * CANCELLED. Else FERRY_E_INVALID_PARAMETER, FERRY_E_FORBIDDEN or FERRY_E_LIMIT_REACHED with a sentence, or -errno. For
+ * struct engine_http: peers is a struct peers.
  */
-int peers_notice(struct peers *peers, const struct engine_connect *spec, char *detail, size_t detail_size);
+int peers_notice(void *peers, const struct engine_connect *spec, char *detail, size_t detail_size);
 
 /*
  * Fetches a peer's metadata, then begins the operation (borrowed; it keeps a reference of its own) or ends it as

@@ -8,6 +8,8 @@
 
 #include <ferry/metadata.h>
 
+#include "easy/easy.h"
+
 struct easy_thread;
 struct metrics;
 
@@ -47,15 +49,14 @@ struct registry_entry {
         char started_at[REGISTRY_TIME_SIZE];
 };
 
-/* The names of files and user_agent stay until registry_free. */
 struct registry_config {
-        const char *url;    /* as --registry takes it */
-        const char *prefix; /* gets a "/" at its end; NULL = REGISTRY_PREFIX_DEFAULT */
-        uint64_t ttl_ms;    /* rounded up to seconds; 0 = REGISTRY_TTL_DEFAULT_MS */
-        const char *user;   /* "NAME:PASSWORD" of etcd's own authentication; NULL = none */
-        const char *ca_file, *cert_file, *key_file, *user_agent; /* NULL = the system's, none, none, none */
-        struct easy_thread *thread;                              /* that asks; borrowed: stopped before registry_free */
-        struct metrics *metrics;                                 /* may be NULL */
+        const char *url;            /* as --registry takes it */
+        const char *prefix;         /* gets a "/" at its end; NULL = REGISTRY_PREFIX_DEFAULT */
+        uint64_t ttl_ms;            /* rounded up to seconds; 0 = REGISTRY_TTL_DEFAULT_MS */
+        const char *user;           /* "NAME:PASSWORD" of etcd's own authentication; NULL = none */
+        struct easy_settings easy;  /* files and user_agent alone, borrowed until registry_free */
+        struct easy_thread *thread; /* that asks; borrowed: stopped before registry_free */
+        struct metrics *metrics;    /* may be NULL */
 };
 
 /* Whether a text is a list of endpoints: etcd://, http:// or https://, then HOST:PORT; further ones after commas. */

@@ -28,7 +28,8 @@ struct space;
  * (inline progress: may_run_inline, below). The functions below may be called from any other thread; those that concern
  * transfers, links and peers queue a command and wake the engine's thread. Callbacks run on the thread that runs the
  * engine, without the caller's locks, and must not block; they may call engine_transfer_start, engine_transfer_cancel,
- * engine_claims_revoke and engine_held_reads_retry.
+ * engine_claims_revoke and engine_held_reads_retry. Those that stand in tables of other layers take the engine as a
+ * void pointer.
  */
 
 struct engine;
@@ -306,7 +307,7 @@ static inline uint64_t engine_transfer_whole(const struct engine_transfer *trans
  * faults come through ended. Resolves peer.data, which may take the resolver's time, unless it is numeric or a link is
  * there.
  */
-int engine_transfer_start(struct engine *engine, const struct engine_transfer *transfer);
+int engine_transfer_start(void *engine, const struct engine_transfer *transfer);
 
 /* How an engine_connect ended. */
 struct engine_connection {
@@ -391,12 +392,12 @@ struct engine_http {
          * Moves a transfer. *transfer and its strings are copied. 0, and started, progress and ended are called, on
          * other threads than the engine's; FERRY_E_* with a sentence in detail; -errno.
          */
-        int (*start)(void *context, const struct engine_transfer *transfer, char *detail, size_t detail_size);
+        int (*start)(void *mover, const struct engine_transfer *transfer, char *detail, size_t detail_size);
         /* As engine_transfer_cancel. Also of ids that it does not have. */
-        void (*cancel)(void *context, uint64_t id, int reason);
+        void (*cancel)(void *mover, uint64_t id, int reason);
         /* Says the notice of *spec to the worker at spec->peer.url. 0, and connected is called once; else as start. */
-        int (*notice)(void *context, const struct engine_connect *spec, char *detail, size_t detail_size);
-        void *context;
+        int (*notice)(void *teller, const struct engine_connect *spec, char *detail, size_t detail_size);
+        void *mover, *teller;
 };
 
 /* Nothing goes over HTTP before; with NULL, nothing any more once this has returned. Not from a callback. */
@@ -404,15 +405,16 @@ void engine_set_http(struct engine *engine, const struct engine_http *http);
 
 /* The start or the end of a transfer over HTTP, in either direction. */
 struct engine_http_note {
-        struct engine_peer peer;              /* copied; epoch 0 = not known: ignored */
-        const char *transport;                /* "http", "https"; a literal */
-        bool accepted;                        /* the peer began it */
-        bool chosen;                          /* "transports" allowed nothing else */
-        const struct engine_outcome *outcome; /* copied; NULL = it begins */
+        uint64_t epoch;        /* of the peer; 0 = not known: ignored */
+        char name[64];         /* its name; "" = not known */
+        const char *transport; /* "http", "https"; a literal */
+        bool accepted;         /* the peer began it */
+        bool ended;            /* with the outcome; false = it begins */
+        struct engine_outcome outcome;
 };
 
 /* Records a transfer over HTTP, for engine_peers_page alone. Any thread. */
-void engine_note_http(struct engine *engine, const struct engine_http_note *note);
+void engine_note_http(void *engine, const struct engine_http_note *note);
 
 /* ---- cancelling ---- */
 
@@ -421,15 +423,15 @@ void engine_note_http(struct engine *engine, const struct engine_http_note *note
  * nothing is in flight, within grace_ms. A transfer that completes meanwhile ends as complete. Unknown ids are ignored.
  * Never fails.
  */
-void engine_transfer_cancel(struct engine *engine, uint64_t id, int reason);
+void engine_transfer_cancel(void *engine, uint64_t id, int reason);
 
 /*
  * The same for every claim of a passive operation: the peers' further requests are refused with wire_reason, and
  * ended(error = reason) follows for each claim when nothing is in flight. Never fails.
  */
-void engine_claims_revoke(struct engine *engine, uint64_t operation, int reason, int wire_reason);
+void engine_claims_revoke(void *engine, uint64_t operation, int reason, int wire_reason);
 
 /* More bytes of a followed read have arrived: retries the held READs. Never fails. */
-void engine_held_reads_retry(struct engine *engine);
+void engine_held_reads_retry(void *engine);
 
 #endif
