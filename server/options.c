@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "memory/device.h"
 #include "options.h"
-#include "peers/registry.h"
+#include "registry/registry.h"
 #include "transfer/engine.h"
 #include "wire/header.h"
 

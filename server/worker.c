@@ -16,15 +16,16 @@
 #include "base/metrics.h"
 #include "base/thread.h"
 #include "base/util.h"
+#include "easy/thread.h"
 #include "http/event_log.h"
 #include "http/server.h"
 #include "memory/region.h"
+#include "move/http.h"
 #include "operations/operations.h"
 #include "peers/peers.h"
-#include "peers/registry.h"
+#include "registry/registry.h"
 #include "transfer/engine.h"
 #include "worker.h"
-#include "worker_data_plane.h"
 #include "worker_error.h"
 #include "worker_internal.h"
 #include "worker_settings.h"
@@ -251,12 +252,15 @@ struct ferry_worker *ferry_worker_free(struct ferry_worker *worker)
         }
         set_serving(worker, false);
         worker->http = http_server_free(worker->http);
-        if (worker->data_plane)
-                data_plane_drop_peers(worker->data_plane);
+        if (worker->engine)
+                engine_set_http(worker->engine, NULL);
         if (worker->registry && worker->peers)
                 registry_await_left(worker->registry, LEAVE_MS);
+        if (worker->http_mover)
+                http_mover_stop(worker->http_mover);
         worker->peers = peers_free(worker->peers);
         worker->registry = registry_free(worker->registry);
+        worker->client = easy_thread_free(worker->client);
         if (worker->operations) {
                 ask_drained(worker);
                 (void)operation_store_cancel_all(worker->operations);
@@ -269,7 +273,7 @@ struct ferry_worker *ferry_worker_free(struct ferry_worker *worker)
         worker->operations = operation_store_free(worker->operations);
         worker->regions = region_table_free(worker->regions);
         worker->loop = loop_free(worker->loop);
-        worker->data_plane = data_plane_free(worker->data_plane);
+        worker->http_mover = http_mover_free(worker->http_mover);
         worker->engine = engine_free(take_engine(worker));
         worker->allowlist = allowlist_free(worker->allowlist);
         worker->events = event_log_free(worker->events);

@@ -14,7 +14,8 @@
 struct allowlist;
 struct event_log;
 struct http_server;
-struct data_plane;
+struct easy_thread;
+struct http_mover;
 struct loop;
 struct metrics;
 struct peers;
@@ -41,13 +42,14 @@ struct ferry_worker {
         struct allowlist *allowlist;
         struct event_log *events;
         struct engine *engine;
-        struct data_plane *data_plane;
         struct region_table *regions;
         struct operation_limits limits;
         struct operation_store *operations;
         _Atomic(struct operation_store *) claims; /* the store; NULL until it exists */
         struct registry *registry;                /* NULL = it has none */
+        struct easy_thread *client;               /* requests to other servers */
         struct peers *peers;
+        struct http_mover *http_mover;
         struct http_server *http; /* NULL = it does not listen */
         char *ready_line;
         char start_reason[ENGINE_REASON_SIZE]; /* why it could not start, for users; "" = the error says it */

@@ -14,7 +14,6 @@
 #include "base/thread.h"
 #include "base/util.h"
 #include "peers/peers.h"
-#include "worker_data_plane.h"
 #include "worker_error.h"
 #include "worker_internal.h"
 
@@ -92,7 +91,7 @@ static void set_peer(struct calling *calling, const struct ferry_metadata *metad
 /* The work begins: its reference is given back by on_over, or here. */
 static int begin(struct calling *calling)
 {
-        int r = data_plane_connect(calling->worker->data_plane, &calling->spec);
+        int r = engine_connect(calling->worker->engine, &calling->spec);
 
         if (r == -ESHUTDOWN)
                 r = FERRY_E_DRAINING;

@@ -16,7 +16,7 @@
 #include "base/util.h"
 #include "memory/available_memory.h"
 #include "options.h"
-#include "peers/registry.h"
+#include "registry/registry.h"
 #include "worker_error.h"
 #include "worker_internal.h"
 #include "worker_settings.h"

@@ -16,14 +16,15 @@
 #include "base/metrics.h"
 #include "base/processors.h"
 #include "base/util.h"
+#include "easy/thread.h"
 #include "http/event_log.h"
 #include "http/server.h"
 #include "memory/region.h"
+#include "move/http.h"
 #include "peers/peers.h"
-#include "peers/registry.h"
+#include "registry/registry.h"
 #include "transfer/engine.h"
 #include "worker.h"
-#include "worker_data_plane.h"
 #include "worker_error.h"
 #include "worker_internal.h"
 #include "worker_settings.h"
@@ -72,7 +73,7 @@ static int on_connect(void *context, const struct engine_connect *connect)
 {
         struct ferry_worker *worker = context;
 
-        return data_plane_connect(worker->data_plane, connect);
+        return engine_connect(worker->engine, connect);
 }
 
 static ssize_t on_peers_page(void *context, uint64_t *cursor, struct engine_peer_view *page, size_t max)
@@ -183,9 +184,7 @@ static int start_engine(struct ferry_worker *worker)
                 .reason = worker->start_reason,
         };
 
-        int r = engine_new(&config, &worker->engine);
-
-        return r < 0 ? r : data_plane_new(worker->engine, &worker->data_plane);
+        return engine_new(&config, &worker->engine);
 }
 
 /* A constant 1, whose labels are the versions. */
@@ -225,12 +224,11 @@ static int start_operations(struct ferry_worker *worker)
         const struct ferry_worker_options *options = &worker->settings->options;
         struct operation_config config = {
                 .epoch = worker->epoch,
-                .data_plane = { .transfer_start = data_plane_transfer_start,
-                                .transfer_cancel = data_plane_transfer_cancel,
-                                .claims_revoke = data_plane_claims_revoke,
-                                .note_http = data_plane_note_http,
-                                .held_reads_retry = data_plane_held_reads_retry,
-                                .context = worker->data_plane },
+                .data_plane = { .transfer_start = engine_transfer_start,
+                                .transfer_cancel = engine_transfer_cancel,
+                                .claims_revoke = engine_claims_revoke,
+                                .held_reads_retry = engine_held_reads_retry,
+                                .context = worker->engine },
                 .observer = { .changed = event_log_operation, .context = worker->events },
                 .loop = worker->loop,
                 .metrics = worker->metrics,
@@ -258,6 +256,12 @@ static int start_operations(struct ferry_worker *worker)
         return r;
 }
 
+static int start_client(struct ferry_worker *worker)
+{
+        worker->client = easy_thread_new();
+        return worker->client ? 0 : -ENOMEM;
+}
+
 static int start_registry(struct ferry_worker *worker)
 {
         const struct ferry_worker_options *options = &worker->settings->options;
@@ -266,10 +270,11 @@ static int start_registry(struct ferry_worker *worker)
                 .prefix = options->registry_prefix,
                 .ttl_ms = options->registry_ttl_ms,
                 .user = worker->settings->secrets.registry_user,
-                .ca_file = options->registry_ca,
-                .cert_file = options->peer_cert,
-                .key_file = options->peer_key,
-                .user_agent = "ferryd/" FERRY_VERSION,
+                .easy = { .ca_file = options->registry_ca,
+                          .cert_file = options->peer_cert,
+                          .key_file = options->peer_key,
+                          .user_agent = "ferryd/" FERRY_VERSION },
+                .thread = worker->client,
                 .metrics = worker->metrics,
         };
 
@@ -285,22 +290,40 @@ static int start_peers(struct ferry_worker *worker)
         (void)snprintf(worker_text + strlen(worker_text), sizeof(worker_text) - strlen(worker_text), " %s",
                        settings->options.name);
         const struct peers_config config = {
-                .allowlist = worker->allowlist,
+                .easy = { .allowlist = worker->allowlist,
+                          .ca_file = settings->options.peer_ca,
+                          .cert_file = settings->options.peer_cert,
+                          .key_file = settings->options.peer_key,
+                          .user_agent = "ferryd/" FERRY_VERSION,
+                          .worker = worker_text },
                 .token = settings->secrets.peer_token,
-                .ca_file = settings->options.peer_ca,
-                .cert_file = settings->options.peer_cert,
-                .key_file = settings->options.peer_key,
-                .user_agent = "ferryd/" FERRY_VERSION,
-                .worker = worker_text,
                 .metrics = worker->metrics,
+                .thread = worker->client,
                 .registry = worker->registry,
         };
 
-        int r = peers_new(&config, &worker->peers);
+        return peers_new(&config, &worker->peers);
+}
 
-        if (r == 0)
-                data_plane_set_peers(worker->data_plane, worker->peers, worker->operations);
-        return r;
+static int start_http_mover(struct ferry_worker *worker)
+{
+        const struct http_mover_config config = {
+                .settings = peers_settings(worker->peers),
+                .thread = worker->client,
+                .note = engine_note_http,
+                .engine = worker->engine,
+                .wake_waiters = operation_store_wake_waiters,
+                .operations = worker->operations,
+        };
+        worker->http_mover = http_mover_new(&config);
+        if (!worker->http_mover)
+                return -ENOMEM;
+        engine_set_http(worker->engine, &(struct engine_http){ .start = http_mover_start,
+                                                               .cancel = http_mover_cancel,
+                                                               .mover = worker->http_mover,
+                                                               .notice = peers_notice,
+                                                               .teller = worker->peers });
+        return 0;
 }
 
 /* The number of connections that leaves descriptors for everything else. */
@@ -374,6 +397,7 @@ static int start_http(struct ferry_worker *worker)
                 .epoch = worker->epoch,
                 .engine = engine_get_facts(worker->engine),
                 .operations = worker->operations,
+                .mover = worker->http_mover,
                 .operation_limits = &worker->limits,
                 .regions = worker->regions,
                 .peers = worker->peers,
@@ -456,8 +480,10 @@ static const struct step {
         { "the build's metric", start_build_info, NULL },
         { "the regions", start_regions, NULL },
         { "the operations", start_operations, NULL },
+        { "the thread of the HTTP client", start_client, NULL },
         { "the registry", start_registry, "--registry or --registry-prefix is not usable" },
         { "the HTTP client", start_peers, NULL },
+        { "transfers over HTTP", start_http_mover, NULL },
         { "the HTTP server", start_http,
           "--listen, --advertise, --tls-cert, --tls-key or --tls-client-ca is not usable" },
         { "the ready line", make_ready_line, NULL },

@@ -20,7 +20,7 @@
 #include "base/thread.h"
 #include "base/util.h"
 #include "idempotency.h"
-#include "operations/content.h"
+#include "move/content.h"
 #include "request.h"
 #include "threads.h"
 
@@ -157,7 +157,7 @@ void connection_close(struct http_connection *connection)
 
         if (connection->ending)
                 connection->quota->n_ending--;
-        operation_content_disconnected(FERRY_STEAL(connection->transfer));
+        http_content_disconnected(FERRY_STEAL(connection->transfer));
         pthread_mutex_lock(&connection->lock);
         connection->fd = -1;
         pthread_mutex_unlock(&connection->lock);
@@ -188,8 +188,8 @@ void connection_end_request(struct http_connection *connection)
         connection->head_us = connection->sent_us = 0;
         replay_abort(request); /* of one that was parked, and whose end libmicrohttpd has found first */
         request_free(request);
-        if (operation_content_is_over(connection->transfer))
-                operation_content_disconnected(FERRY_STEAL(connection->transfer));
+        if (http_content_is_over(connection->transfer))
+                http_content_disconnected(FERRY_STEAL(connection->transfer));
         if (entered)
                 life_leave(&connection->server->life);
 }

@@ -38,10 +38,10 @@ struct http_connection {
         struct http_shard *shard; /* shard.c's */
         struct http_quota *quota;
         struct event_readers *readers;
-        struct http_listener *listener;    /* that accepted it */
-        struct metadata_origin *origin;    /* metadata_json.c's cache; owned; NULL = not needed yet */
-        struct content_transfer *transfer; /* of operations/content.h, which waits for its client; owned; NULL = none */
-        struct http_request *request;      /* the shard's thread; owned; NULL = none */
+        struct http_listener *listener;          /* that accepted it */
+        struct metadata_origin *origin;          /* metadata_json.c's cache; owned; NULL = not needed yet */
+        struct http_responder *transfer;         /* of move/content.h, which waits for its client; owned; NULL = none */
+        struct http_request *request;            /* the shard's thread; owned; NULL = none */
         struct http_connection *previous, *next; /* shard.c's lists: arriving (next alone) or open */
         uint64_t added_us;                       /* when libmicrohttpd got the socket */
         uint64_t key;                            /* of the client's address, see struct http_arrival */

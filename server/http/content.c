@@ -15,7 +15,7 @@
 #include "connection.h"
 #include "copying.h"
 #include "guard.h"
-#include "operations/content.h"
+#include "move/content.h"
 #include "operations/operations.h"
 #include "range.h"
 #include "request.h"
@@ -113,7 +113,7 @@ static bool read_announced(struct http_request *request, uint64_t size, uint64_t
 }
 
 /* Parses Ferry-Worker, by which a worker names itself: "EPOCH NAME". Anything else is ignored. */
-static void read_worker(const struct http_request *request, struct operation_content_request *wanted)
+static void read_worker(const struct http_request *request, struct http_content_request *wanted)
 {
         const char *header = request->headers.ferry_worker;
         char epoch[FERRY_ID_TEXT_SIZE];
@@ -131,7 +131,7 @@ static bool has_key(struct http_request *request)
 {
         uint8_t key[FERRY_KEY_SIZE];
         const uint8_t *shown = shown_key(request, key);
-        bool has = !shown || operation_content_key(request->operation, shown);
+        bool has = !shown || http_content_key(request->operation, shown);
 
         explicit_bzero(key, sizeof(key));
         return has;
@@ -162,7 +162,7 @@ enum { SHA256_SIZE = 32 };
 
 /* What a client asks about the bytes, or says that they are. */
 struct content {
-        struct operation_content *open;
+        struct http_content *open;
         bool reads;                  /* of a readable */
         struct operation *operation; /* a reference */
         struct operation_store *store;
@@ -182,17 +182,17 @@ static int content_move(void *context, void *bytes, size_t size)
         struct content *content = context;
 
         if (!content->reads)
-                return operation_content_write(content->open, bytes, size);
-        if (operation_content_read(content->open, bytes, size) == (ssize_t)size)
+                return http_content_write(content->open, bytes, size);
+        if (http_content_read(content->open, bytes, size) == (ssize_t)size)
                 return 0;
-        return operation_content_error(content->open);
+        return http_content_error(content->open);
 }
 
 static void content_free(void *context, bool done)
 {
         struct content *content = context;
 
-        operation_content_close(content->open, done);
+        http_content_close(content->open, done);
         (void)operation_unref(content->operation);
         free(content);
 }
@@ -239,11 +239,11 @@ static int content_keep(struct http_request *request, const struct content *open
                 *content = *opened;
                 (void)operation_ref(content->operation);
                 r = copying_open(request, &content_ops, content,
-                                 (struct pool_devices){ .one = operation_content_gpu(content->open) });
+                                 (struct pool_devices){ .one = http_content_gpu(content->open) });
                 if (r < 0)
                         content_free(content, false);
         } else {
-                operation_content_close(opened->open, false);
+                http_content_close(opened->open, false);
         }
         return r;
 }
@@ -260,7 +260,7 @@ static uint64_t total(const struct http_request *request)
 bool content_open(struct http_request *request, uint64_t first, uint64_t size)
 {
         uint8_t key[FERRY_KEY_SIZE];
-        struct operation_content_request wanted = {
+        struct http_content_request wanted = {
                 .key = shown_key(request, key),
                 .first = first,
                 .size = size,
@@ -283,7 +283,8 @@ bool content_open(struct http_request *request, uint64_t first, uint64_t size)
         }
         read_worker(request, &wanted);
         connection_watch_peer(connection);
-        error = operation_content_open(content.store, content.operation, &wanted, &content.open);
+        error = http_content_open(request->server->config.mover, content.store, content.operation, &wanted,
+                                  &content.open);
         explicit_bzero(key, sizeof(key));
         if (!error)
                 error = content_keep(request, &content);
@@ -291,8 +292,8 @@ bool content_open(struct http_request *request, uint64_t first, uint64_t size)
                 content_refuse(request, error);
                 return false;
         }
-        operation_content_disconnected(connection->transfer);
-        connection->transfer = wanted.peer_epoch ? operation_content_connected(content.open) : NULL;
+        http_content_disconnected(connection->transfer);
+        connection->transfer = wanted.peer_epoch ? http_content_connected(content.open) : NULL;
         return true;
 }
 
@@ -307,14 +308,15 @@ static int read_error(const struct http_request *request)
 bool content_end(struct http_request *request, bool *ret_complete)
 {
         uint8_t key[FERRY_KEY_SIZE];
+        const struct http_config *config = &request->server->config;
         const uint8_t *shown = shown_key(request, key);
         uint64_t transfer;
         int error;
 
         if (!content_transfer(request, &transfer))
                 return false;
-        error = operation_content_end(request->server->config.operations, request->operation, shown, transfer,
-                                      read_error(request), ret_complete);
+        error = http_content_end(config->mover, config->operations, request->operation, shown, transfer,
+                                 read_error(request), ret_complete);
         explicit_bzero(key, sizeof(key));
         if (error == FERRY_E_GONE)
                 request_problem(request, error, "The operation no longer has this transfer");
@@ -338,9 +340,9 @@ static int hash_all(struct content *content, uint8_t ret_digest[SHA256_SIZE])
 
         if (gnutls_hash_init(&hash, GNUTLS_DIG_SHA256))
                 return -ENOMEM;
-        all = operation_content_visit(content->open, hash_piece, &hash);
+        all = http_content_visit(content->open, hash_piece, &hash);
         gnutls_hash_deinit(hash, ret_digest);
-        return all ? 0 : operation_content_error(content->open);
+        return all ? 0 : http_content_error(content->open);
 }
 
 /* The digests that were asked for. */
@@ -348,8 +350,8 @@ static int digest(void *context)
 {
         struct content *content = context;
 
-        if (content->part.asked && !operation_content_checksum(content->open, &content->part.checksum))
-                return operation_content_error(content->open);
+        if (content->part.asked && !http_content_checksum(content->open, &content->part.checksum))
+                return http_content_error(content->open);
         return content->whole.asked ? hash_all(content, content->whole.sha256) : 0;
 }
 
@@ -389,19 +391,18 @@ static int check(void *context)
         uint64_t checksum;
         int r = 0;
 
-        if (content->part.asked && !operation_content_checksum(content->open, &checksum))
-                return operation_content_error(content->open);
+        if (content->part.asked && !http_content_checksum(content->open, &checksum))
+                return http_content_error(content->open);
         if (content->part.asked && checksum != content->part.checksum)
                 r = FERRY_E_CHECKSUM_MISMATCH;
         operation_get_view(content->store, content->operation, &view);
-        if (!r && content->whole.asked &&
-            operation_content_stored(content->store, content->operation) == view.bytes_total) {
+        if (!r && content->whole.asked && http_content_stored(content->store, content->operation) == view.bytes_total) {
                 r = hash_all(content, sha256);
                 if (!r && memcmp(sha256, content->whole.sha256, SHA256_SIZE) != 0)
                         r = FERRY_E_CHECKSUM_MISMATCH;
         }
         if (r == FERRY_E_CHECKSUM_MISMATCH)
-                operation_content_fail(content->open, r);
+                http_content_fail(content->open, r);
         return r;
 }
 

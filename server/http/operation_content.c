@@ -11,7 +11,7 @@
 #include "connection.h"
 #include "content.h"
 #include "copying.h"
-#include "operations/content.h"
+#include "move/content.h"
 #include "operations/operations.h"
 #include "range.h"
 #include "request.h"
@@ -29,7 +29,7 @@ static bool wait_until_there(struct http_request *request, uint64_t first, uint6
 
         for (;;) {
                 before = revision;
-                if (operation_content_available(store, request->operation, first, size, &revision))
+                if (operation_available(store, request->operation, first, size, &revision))
                         return false;
                 if (revision == before) { /* not parked, yet unchanged */
                         operation_get_view(store, request->operation, &view);
@@ -81,7 +81,7 @@ static void answer_head(struct http_request *request, const struct operation_vie
         uint64_t stored;
 
         if (!readable) {
-                stored = operation_content_stored(request->server->config.operations, request->operation);
+                stored = http_content_stored(request->server->config.operations, request->operation);
                 request_header(request, "Upload-Offset", "%" PRIu64, stored);
                 request_header(request, "Upload-Length", "%" PRIu64, view->bytes_total);
         }

@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "peers/peers.h"
-#include "peers/registry.h"
+#include "registry/registry.h"
 #include "request.h"
 #include "transfer/engine.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "content_ranges.h"
+#include "operations/content_ranges.h"
 
 #include <string.h>
 

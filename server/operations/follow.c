@@ -3,8 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "content_ranges.h"
-#include "operations/content.h"
+#include "operations/content_ranges.h"
 #include "operations_internal.h"
 
 /*
@@ -254,8 +253,8 @@ uint64_t follow_available(void *context, uint64_t offset, uint64_t length)
         return there(transfer->operation, offset, length);
 }
 
-bool operation_content_available(struct operation_store *store, struct operation *operation, uint64_t first,
-                                 uint64_t size, uint64_t *ret_revision)
+bool operation_available(struct operation_store *store, struct operation *operation, uint64_t first, uint64_t size,
+                         uint64_t *ret_revision)
 {
         bool all;
 

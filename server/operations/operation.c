@@ -253,6 +253,11 @@ uint64_t operation_id(const struct operation *operation)
         return operation->id;
 }
 
+const uint8_t *operation_key(const struct operation *operation)
+{
+        return operation->key;
+}
+
 uint64_t operation_cursor(const struct operation *operation)
 {
         return operation->serial;

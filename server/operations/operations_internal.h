@@ -51,12 +51,6 @@ struct follow_map {
         struct follow_piece *pieces; /* all of the readable's bytes, ascending */
 };
 
-/* A transfer over HTTP that its client ended. */
-struct content_end {
-        uint64_t id;
-        bool complete;
-};
-
 /* The bytes of the last seconds, received and sent. Any thread, without a lock. */
 enum { THROUGHPUT_CELLS = 512 };
 struct throughput {
@@ -162,10 +156,7 @@ struct operation {
         struct operation *ended_next;                    /* deferred_actions' */
         struct operation *stopping_next;                 /* deferred_actions' */
 
-        struct content_transfer *contents; /* transfers over HTTP; guarded by the store's content lock */
-        struct content_end
-                *content_ends;   /* those that their clients ended, a ring; NULL = none. Owned; the same lock */
-        uint32_t n_content_ends; /* so far; the same lock */
+        _Atomic(struct operation_attachment *) attachment; /* NULL = none yet, and set once. Any thread */
 
         size_t n_descriptors;
         struct operation_descriptor descriptors[];
@@ -317,11 +308,8 @@ struct operation_store {
         void *drained_context;
         struct loop_timer timer; /* of retention; its pending callback owns a reference */
         bool timer_armed;
-        /* content_revoke: content_transfer.c is above store_lock.c. Fixed. */
-        void (*contents_revoke)(struct operation *operation, int reason, int wire_reason);
         struct deferred_actions wakes; /* left to operation_store_wake_waiters */
 
-        pthread_mutex_t content_lock; /* before the loop's, never with the store's; guards content transfers */
         pthread_mutex_t arrival_lock; /* a leaf, also under the store's lock; guards arrived of reads */
 };
 
@@ -360,7 +348,7 @@ void store_unlock_without_waking(struct operation_store *store, struct deferred_
 /* With the lock held, which is given back meanwhile: tells the observer of a start that was left. */
 void store_tell_started(struct operation *operation);
 
-/* Ends all transfers of a passive operation, over HTTP and the engine. Without the lock. */
+/* Ends all transfers of a passive operation, of its attachment and of the engine. Without the lock. */
 void store_revoke(struct operation *operation, int reason, int wire_reason);
 
 /* ---- deadline.c; with the lock held ---- */
@@ -452,10 +440,5 @@ void operation_transfer_begin(struct operation_transfer *transfer, struct operat
 /* With the lock held: a transfer has ended; error 0 = it moved every byte. */
 void operation_transfer_over(struct operation *operation, int error, const char *detail,
                              struct deferred_actions *deferred);
-
-/* ---- content_transfer.c ---- */
-
-/* Ends the transfers of an operation that go over HTTP. Without the lock. */
-void content_revoke(struct operation *operation, int reason, int wire_reason);
 
 #endif

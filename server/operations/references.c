@@ -19,7 +19,6 @@ void store_unref(struct operation_store *store)
         gone_ids_clear(&store->gone_ids);
         (void)pthread_mutex_destroy(&store->lock);
         (void)pthread_mutex_destroy(&store->arrival_lock);
-        (void)pthread_mutex_destroy(&store->content_lock);
         free(store);
 }
 
@@ -27,6 +26,18 @@ struct operation *operation_ref(struct operation *operation)
 {
         atomic_fetch_add_explicit(&operation->refs, 1, memory_order_relaxed);
         return operation;
+}
+
+struct operation_attachment *operation_attach(struct operation *operation, struct operation_attachment *attachment)
+{
+        struct operation_attachment *before = NULL;
+
+        return atomic_compare_exchange_strong(&operation->attachment, &before, attachment) ? attachment : before;
+}
+
+struct operation_attachment *operation_attached(struct operation *operation)
+{
+        return atomic_load(&operation->attachment);
 }
 
 static void follow_free(struct follow_map *follow)
@@ -44,8 +55,11 @@ static void follow_free(struct follow_map *follow)
  */
 struct operation *operation_unref(struct operation *operation)
 {
+        struct operation_attachment *attachment;
+
         if (!operation || atomic_fetch_sub_explicit(&operation->refs, 1, memory_order_acq_rel) != 1)
                 return NULL;
+        attachment = atomic_load(&operation->attachment);
         if (operation->pins)
                 operation_pins_unuse(operation->pins);
         operation->pins = operation_pins_free(operation->pins);
@@ -53,7 +67,8 @@ struct operation *operation_unref(struct operation *operation)
         free(operation->remote);
         store_unref(operation->store);
         free(operation->detail);
-        free(operation->content_ends);
+        if (attachment)
+                attachment->free(attachment);
         free(operation->declined);
         explicit_bzero(operation->key, sizeof(operation->key));
         free(operation);

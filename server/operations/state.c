@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/state.h"
-#include "content_ranges.h"
+#include "operations/content_ranges.h"
 #include "operations_internal.h"
 
 #define ENDS (STATE_BIT(OPERATION_CANCELLED) | STATE_BIT(OPERATION_ERRORED))

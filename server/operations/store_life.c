@@ -15,9 +15,7 @@ int operation_store_new(const struct operation_config *config, struct operation_
         store->config = *config;
         store->refs = 1;
         store->timer.fired = retention_fired;
-        store->contents_revoke = content_revoke;
         (void)pthread_mutex_init(&store->lock, NULL);
-        (void)pthread_mutex_init(&store->content_lock, NULL);
         (void)pthread_mutex_init(&store->arrival_lock, NULL);
         r = gone_ids_init(&store->gone_ids, config->limits.gone_max);
         if (r < 0) {
@@ -28,6 +26,11 @@ int operation_store_new(const struct operation_config *config, struct operation_
         throughput_init(&store->throughput, clock_now_us());
         *ret_store = store;
         return 0;
+}
+
+const struct operation_config *operation_store_config(const struct operation_store *store)
+{
+        return &store->config;
 }
 
 /* A passive operation that no peer uses at the moment: nobody has claimed it, or uses are left. */

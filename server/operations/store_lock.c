@@ -17,7 +17,10 @@ void store_revoke(struct operation *operation, int reason, int wire_reason)
 {
         const struct data_plane_ops *data_plane = &operation->store->config.data_plane;
 
-        operation->store->contents_revoke(operation, reason, wire_reason);
+        struct operation_attachment *attachment = atomic_load(&operation->attachment);
+
+        if (attachment)
+                attachment->revoke(attachment, reason, wire_reason);
         data_plane->claims_revoke(data_plane->context, operation->id, reason, wire_reason);
 }
 

@@ -12,29 +12,6 @@
 #include "base/util.h"
 #include "fetch.h"
 
-/* ---- members of documents ---- */
-
-const char *field_text(struct json_object *object, const char *name, size_t size)
-{
-        struct json_object *value = json_object_object_get(object, name);
-        const char *text;
-
-        if (!json_object_is_type(value, json_type_string) || (size_t)json_object_get_string_len(value) >= size)
-                return NULL;
-        text = json_object_get_string(value);
-        for (const char *c = text; *c; c++)
-                if (*c <= ' ' || *c >= 0x7f || *c == '"' || *c == '\\')
-                        return NULL;
-        return *text ? text : NULL;
-}
-
-bool field_epoch(struct json_object *object, uint64_t *ret_epoch)
-{
-        const char *text = field_text(object, "epoch", FERRY_ID_TEXT_SIZE);
-
-        return text && ferry_id_parse("", text, ret_epoch);
-}
-
 /* ---- the metadata of one operation; the URL is its own: {base}/v1/operations/{id}/metadata ---- */
 
 static int metadata_locate(CURLU *url, const char *path, const char **ret_why)
@@ -128,7 +105,7 @@ static int worker_classify_status(long status, char detail[EASY_DETAIL_SIZE])
 static int worker_decode(struct json_object *object, struct ferry_metadata **ret_metadata,
                          struct ferry_json_errors *errors)
 {
-        const char *name = field_text(object, "name", FERRY_METADATA_NAME_SIZE), *data = "";
+        const char *name = ferry_json_get_text(object, "name", FERRY_METADATA_NAME_SIZE), *data = "";
         struct json_object *addresses = json_object_object_get(object, "addresses");
         struct ferry_metadata *metadata;
         char detail[FERRY_JSON_DETAIL_SIZE];
@@ -140,11 +117,11 @@ static int worker_decode(struct json_object *object, struct ferry_metadata **ret
                 return FERRY_E_PROTOCOL_MISMATCH;
         }
         if (json_object_object_get_ex(addresses, "data", NULL))
-                data = field_text(addresses, "data", FERRY_METADATA_ADDRESS_SIZE);
+                data = ferry_json_get_text(addresses, "data", FERRY_METADATA_ADDRESS_SIZE);
         metadata = calloc(1, sizeof(*metadata));
         if (!metadata)
                 return -ENOMEM;
-        if (!name || !data || !field_epoch(object, &metadata->epoch)) {
+        if (!name || !data || !ferry_json_get_epoch(object, &metadata->epoch)) {
                 free(metadata);
                 ferry_json_complain(errors, FERRY_E_INVALID_METADATA, "", "name, epoch or address is missing or wrong");
                 return FERRY_E_INVALID_METADATA;

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "easy.h"
+#include "easy/easy.h"
 #include "peers/peers.h"
 
 /* One GET of a peer's document: the request, the body, and what it means. */
@@ -26,7 +26,7 @@ struct fetch_document {
 };
 extern const struct fetch_document fetch_metadata, fetch_worker;
 
-/* Made by any thread, then handed over to the peers' thread. */
+/* Made by any thread, then handed over to the thread of libcurl. */
 struct fetch {
         struct fetch *prev, *next; /* the peers' */
         struct peers *peers;
@@ -50,16 +50,5 @@ struct fetch *fetch_free(struct fetch *fetch);
 /* Classifies the result: 0 with *ret_metadata, or FERRY_E_* and a sentence. */
 int fetch_classify(const struct fetch *fetch, CURLcode result, struct ferry_metadata **ret_metadata,
                    char detail[EASY_DETAIL_SIZE]);
-
-/* ---- members of JSON documents that describe a worker; any thread ---- */
-
-/*
- * The text of a member, borrowed: not empty, shorter than size, printable ASCII without blanks, quotes and backslashes,
- * as in metadata. NULL: it is missing or something else.
- */
-const char *field_text(struct json_object *object, const char *name, size_t size);
-
-/* The member "epoch": 16 lower case hexadecimal digits, not 0. */
-bool field_epoch(struct json_object *object, uint64_t *ret_epoch);
 
 #endif

@@ -9,8 +9,8 @@
 #include <ferry/metadata.h>
 
 #include "base/util.h"
-#include "peers/registry.h"
 #include "peers_internal.h"
+#include "registry/registry.h"
 
 static const char scheme[] = "ferry://";
 

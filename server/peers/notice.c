@@ -70,8 +70,8 @@ static int classify_body(const char *text, size_t size, struct ferry_metadata **
 {
         struct json_object *json = NULL;
         int r = ferry_json_parse(text, size, &json, errors);
-        const char *word = r ? NULL : field_text(json, "status", 32),
-                   *time = r ? NULL : field_text(json, "expires_at", 64);
+        const char *word = r ? NULL : ferry_json_get_text(json, "status", 32),
+                   *time = r ? NULL : ferry_json_get_text(json, "expires_at", 64);
         int status = word ? ferry_status_from_name(word) : -1;
         struct ferry_metadata *metadata = r || status < 0 ? NULL : calloc(1, sizeof(*metadata));
 
@@ -155,8 +155,9 @@ static void on_answered(void *context, int error, const char *detail, struct fer
         free(notice);
 }
 
-int peers_notice(struct peers *peers, const struct engine_connect *spec, char *detail, size_t detail_size)
+int peers_notice(void *context, const struct engine_connect *spec, char *detail, size_t detail_size)
 {
+        struct peers *peers = context;
         struct notice *notice = calloc(1, sizeof(*notice));
         char url[NOTICE_URL_MAX], id[FERRY_ID_TEXT_SIZE];
         struct fetch *fetch;
@@ -171,7 +172,7 @@ int peers_notice(struct peers *peers, const struct engine_connect *spec, char *d
         ferry_id_format("op_", spec->notice.operation, id);
         (void)snprintf(url, sizeof(url), "%s/v1/operations/%s/%s", spec->peer.url, id,
                        spec->notice.renews ? "renew" : "decline");
-        r = peers_thread_start(peers);
+        r = easy_thread_start(peers->thread);
         if (!r)
                 r = fetch_new(&peers->settings, &document, url, &fetch, detail, detail_size);
         if (!r && !prepare(fetch, &spec->notice)) {

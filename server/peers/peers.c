@@ -13,24 +13,12 @@
 #include "operations/operations.h"
 #include "peers/peers.h"
 #include "peers_internal.h"
-#include "registry_internal.h"
 
 enum {
         DEFAULT_CONNECT_MS = 3000,
         DEFAULT_TIMEOUT_MS = 10000,
         DEFAULT_BODY = 8 << 20,
 };
-
-/* Thread: any. */
-static int on_registry_wake(void *context)
-{
-        struct peers *peers = context;
-        int r = peers_thread_start(peers);
-
-        if (r == 0)
-                peers_thread_wake(peers);
-        return r;
-}
 
 static bool headers_make(const char *token, struct curl_slist **headers)
 {
@@ -68,17 +56,13 @@ static int settings_make(struct peers *peers, const struct peers_config *config)
 {
         struct easy_settings *settings = &peers->settings;
 
-        settings->allowlist = config->allowlist;
-        settings->ca_file = config->ca_file;
-        settings->cert_file = config->cert_file;
-        settings->key_file = config->key_file;
-        settings->user_agent = config->user_agent;
-        settings->connect_timeout_ms = (long)(config->connect_timeout_ms ?: DEFAULT_CONNECT_MS);
-        settings->timeout_ms = (long)(config->timeout_ms ?: DEFAULT_TIMEOUT_MS);
-        settings->max_body = config->max_body ?: DEFAULT_BODY;
+        *settings = config->easy;
+        settings->connect_timeout_ms = settings->connect_timeout_ms ?: DEFAULT_CONNECT_MS;
+        settings->timeout_ms = settings->timeout_ms ?: DEFAULT_TIMEOUT_MS;
+        settings->max_body = settings->max_body ?: DEFAULT_BODY;
         peers->max_fetches = config->max_fetches ?: PEERS_FETCHES_MAX;
-        settings->worker = peers->worker = config->worker ? strdup(config->worker) : NULL;
-        if (config->worker && !peers->worker)
+        settings->worker = peers->worker = settings->worker ? strdup(settings->worker) : NULL;
+        if (config->easy.worker && !peers->worker)
                 return -ENOMEM;
         return peers_set_token(peers, config->token);
 }
@@ -96,9 +80,6 @@ int peers_new(const struct peers_config *config, struct peers **ret_peers)
         if (!peers)
                 return -ENOMEM;
         pthread_mutex_init(&peers->lock, NULL);
-        pthread_mutex_init(&peers->start_lock, NULL);
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(peers->threads); i++)
-                peers->threads[i].peers = peers;
         r = settings_make(peers, config);
         if (r < 0)
                 return r;
@@ -107,8 +88,9 @@ int peers_new(const struct peers_config *config, struct peers **ret_peers)
                                 "Documents fetched from other workers, by result: ok, or the error's code.", "result");
         (void)metric_get(peers->fetches, (const char *const[]){ "ok" });
         peers->registry = config->registry;
-        if (peers->registry)
-                registry_attach(peers->registry, on_registry_wake, peers);
+        peers->thread = config->thread;
+        peers->user = (struct easy_user){ .run = peers_run, .stop = peers_stop };
+        easy_thread_add(peers->thread, &peers->user);
         *ret_peers = FERRY_STEAL(peers);
         return 0;
 }
@@ -117,7 +99,8 @@ struct peers *peers_free(struct peers *peers)
 {
         if (!peers)
                 return NULL;
-        peers_threads_stop(peers);
+        if (peers->thread)
+                easy_thread_stop(peers->thread);
         while (peers->kept) {
                 struct headers_kept *kept = peers->kept;
                 ferry_headers_free(kept->headers);
@@ -125,10 +108,14 @@ struct peers *peers_free(struct peers *peers)
                 free(kept);
         }
         free(peers->worker);
-        pthread_mutex_destroy(&peers->start_lock);
         pthread_mutex_destroy(&peers->lock);
         free(peers);
         return NULL;
+}
+
+const struct easy_settings *peers_settings(const struct peers *peers)
+{
+        return &peers->settings;
 }
 
 int peers_check_url(struct peers *peers, const char *url, char *detail, size_t detail_size)
@@ -138,7 +125,7 @@ int peers_check_url(struct peers *peers, const char *url, char *detail, size_t d
 
         if (name_url_is(url))
                 return name_url_check(peers->registry, url, false, detail, detail_size);
-        r = peers_thread_start(peers);
+        r = easy_thread_start(peers->thread);
         if (!r)
                 r = fetch_new(&peers->settings, &fetch_metadata, url, &fetch, detail, detail_size);
         if (!r)

@@ -4,8 +4,8 @@
 
 #include <pthread.h>
 
+#include "easy/thread.h"
 #include "fetch.h"
-#include "http_transfer.h"
 #include "peers/peers.h"
 
 /* Headers that a fetch may still use after peers_set_token has replaced them. */
@@ -14,18 +14,6 @@ struct headers_kept {
         struct headers_kept *next;
 };
 
-/* A thread that runs libcurl's multi interface. */
-struct peers_thread {
-        struct peers *peers;
-        pthread_t thread; /* the start lock guards it, and the next two until the thread is there */
-        bool started;
-        struct easy_multi multi;       /* the thread's, but for curl_multi_wakeup */
-        struct http_transfer *running; /* the thread's */
-        struct http_transfer *queued;  /* the lock guards it */
-};
-
-enum { PEERS_GPUS = 16 };
-
 struct peers {
         /* fixed after peers_new */
         struct easy_settings settings;
@@ -33,33 +21,24 @@ struct peers {
         size_t max_fetches;
         struct registry *registry; /* borrowed; NULL = none */
         struct metric_family *fetches;
+        struct easy_thread *thread; /* borrowed */
 
         struct headers_kept *kept; /* all values that settings.headers has had */
 
-        pthread_mutex_t start_lock; /* before lock */
-        /*
-         * The first fetches documents, runs the registry, and moves transfers of host memory. Each other one moves
-         * those of a GPU, and waits for it: one that stands still holds up nothing else.
-         */
-        struct peers_thread threads[1 + PEERS_GPUS];
-        struct fetch *running; /* the first thread's */
+        struct easy_user user; /* the thread's, and the next one */
+        struct fetch *running;
 
         pthread_mutex_t lock; /* a leaf; guards what follows */
         struct fetch *queued;
-        size_t count;                         /* queued and running */
-        struct http_transfer *live_transfers; /* those that are not over */
+        size_t count; /* queued and running */
         bool stopping;
 };
 
-/* ---- peers_thread.c ---- */
+/* ---- fetches.c ---- */
 
-/* Starts the first thread unless it runs. 0 or -errno. Any thread. */
-int peers_thread_start(struct peers *peers);
-/* Has the first thread, which has been started, look at its work. Any thread. */
-void peers_thread_wake(struct peers *peers);
-
-/* Ends running fetches and transfers, then the threads. */
-void peers_threads_stop(struct peers *peers);
+/* For struct easy_user. */
+uint64_t peers_run(struct easy_user *user, uint64_t now_us);
+void peers_stop(struct easy_user *user);
 
 /* Queues the fetch of a document by an http(s) URL. As peers_fetch_metadata. */
 int peers_fetch(struct peers *peers, const struct fetch_document *document, const char *url, peers_fetched fetched,

@@ -11,7 +11,7 @@ struct engine;
 struct memory;
 struct requester;
 struct resolution;
-struct http_note;
+struct engine_http_note;
 
 /* Commands of other threads to the engine, run in order by the holder of the progress lock. */
 
@@ -36,7 +36,7 @@ struct command {
         struct memory *memory;         /* DEREGISTER: the caller waits */
         struct resolution *resolution; /* RESOLVED: the engine's */
         struct contacts_page *page;    /* LIST: the caller waits */
-        struct http_note *http_note;   /* NOTE_HTTP: owned by the engine from then on */
+        struct engine_http_note *note; /* NOTE_HTTP: owned by the engine from then on */
         bool *finished;                /* of a caller that waits; guarded by the engine's command lock */
         bool reserved;                 /* of the engine's reserve */
         struct command *prev, *next;

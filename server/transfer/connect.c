@@ -68,6 +68,22 @@ static void end_probe(struct engine *engine, uint64_t epoch, const struct transp
                 path_end_probe(&contact->paths[transport->index]);
 }
 
+/* Whether a notice that no link has reached the peer with is said over HTTP; if not, *error and *detail say why. */
+static bool say_over_http(const struct connect_request *c, int *error, char *detail, size_t detail_size)
+{
+        struct engine_connect spec = c->spec;
+        int r;
+
+        if (*error != FERRY_E_PEER_UNREACHABLE || !spec.notice.operation || !c->route.url[0])
+                return false;
+        spec.peer = c->route.peer;
+        r = engine_http_notice(c->engine, &spec, detail, detail_size);
+        explicit_bzero(spec.notice.key, sizeof(spec.notice.key));
+        if (r > 0)
+                *error = r;
+        return r == 0;
+}
+
 static void end(struct connect_request *c, int error, const char *detail)
 {
         struct engine_connection connection = { .error = error };
@@ -79,9 +95,14 @@ static void end(struct connect_request *c, int error, const char *detail)
                 free(c);
                 return;
         }
-        if (error) {
+        if (say_over_http(c, &connection.error, connection.detail, sizeof(connection.detail))) {
+                leave_peer(c);
+                connect_request_free(c);
+                return;
+        }
+        if (error == connection.error && error) {
                 (void)snprintf(connection.detail, sizeof(connection.detail), "%s", detail);
-        } else {
+        } else if (!error) {
                 struct link *link = c->peer->link;
 
                 connection.status = c->status;

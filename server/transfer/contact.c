@@ -163,25 +163,6 @@ void contacts_clear(struct engine *engine)
 
 /* ---- transfers that are not the engine's ---- */
 
-struct http_note *http_note_new(const struct engine_http_note *note)
-{
-        struct http_note *copy = malloc(sizeof(*copy));
-
-        if (!copy)
-                return NULL;
-        copy->note = *note;
-        (void)text_copy(copy->name, sizeof(copy->name), note->peer.name);
-        (void)text_copy(copy->url, sizeof(copy->url), note->peer.url);
-        copy->note.peer.name = copy->name;
-        copy->note.peer.url = copy->url;
-        copy->note.peer.data = NULL;
-        if (note->outcome) {
-                copy->outcome = *note->outcome;
-                copy->note.outcome = &copy->outcome;
-        }
-        return copy;
-}
-
 static bool moves_by_http(const struct contact *contact, uint64_t now_us)
 {
         return contact->http_carrier &&
@@ -194,35 +175,31 @@ static bool is_absent(int error)
         return error == FERRY_E_PEER_UNREACHABLE || error == FERRY_E_PEER_LOST || error == FERRY_E_STALE_METADATA;
 }
 
-void contact_note_http(struct engine *engine, struct http_note *copy)
+void contact_note_http(struct engine *engine, const struct engine_http_note *note)
 {
-        const struct engine_http_note *note = &copy->note;
-        struct contact *contact = contact_get(engine, &note->peer);
+        struct contact *contact =
+                contact_get(engine, &(struct engine_peer){ .epoch = note->epoch, .name = note->name });
         uint64_t now_us = clock_now_us();
+        int error = 0;
 
-        if (contact) {
-                const struct engine_outcome *outcome = note->outcome;
-                int error = 0;
-
-                if (!moves_by_http(contact, now_us))
-                        contact->http_since_us = now_us;
-                if (!outcome)
-                        contact->n_http_transfers++;
-                else if (contact->n_http_transfers > 0) /* otherwise its begin was not noted */
-                        contact->n_http_transfers--;
-                if (outcome && contact->n_http_transfers == 0 && is_absent(outcome->error))
-                        error = outcome->error;
-                contact->http_carrier = error ? NULL : note->transport;
-                contact->http_accepted = note->accepted;
-                contact->http_chosen = note->chosen;
-                contact->http_last_us = now_us;
-                if (outcome)
-                        contact_count(contact, outcome);
-                contact_fail(engine, contact, error, error ? outcome->detail : "");
-                if (contact->reported_up)
-                        contact_notify(engine, contact);
-        }
-        free(copy);
+        if (!contact)
+                return;
+        if (!moves_by_http(contact, now_us))
+                contact->http_since_us = now_us;
+        if (!note->ended)
+                contact->n_http_transfers++;
+        else if (contact->n_http_transfers > 0) /* otherwise its begin was not noted */
+                contact->n_http_transfers--;
+        if (note->ended && contact->n_http_transfers == 0 && is_absent(note->outcome.error))
+                error = note->outcome.error;
+        contact->http_carrier = error ? NULL : note->transport;
+        contact->http_accepted = note->accepted;
+        contact->http_last_us = now_us;
+        if (note->ended)
+                contact_count(contact, &note->outcome);
+        contact_fail(engine, contact, error, error ? note->outcome.detail : "");
+        if (contact->reported_up)
+                contact_notify(engine, contact);
 }
 
 void contact_count(struct contact *contact, const struct engine_outcome *outcome)
@@ -296,68 +273,38 @@ static bool is_shut(const struct path *path)
         return path && path->state != PATH_OPEN;
 }
 
-static const char *why_no_link(const struct engine *engine, const struct contact *contact)
+/* What chose the transport in use, where nothing failed: the other worker, or "transports". NULL = the route. */
+static const char *chooser(const struct contact *contact, const struct peer *best, bool by_http)
 {
-        return is_shut(path_by(contact, engine->local)) ? contact_shm_shut : contact->no_shm;
+        if (by_http && contact->http_accepted)
+                return "the peer chose HTTP: its GET /v1/peers says why";
+        if (by_http)
+                return contact->http_chosen ? "\"transports\" allows nothing else" : NULL;
+        return best && best->link->accepted ? "the peer chose this link: its GET /v1/peers says why" : NULL;
 }
 
-static const char *why_no_ucx(const struct engine *engine, const struct contact *contact)
-{
-        return is_shut(path_by(contact, engine->ucx)) ? contact_ucx_shut : contact->no_ucx;
-}
-
-static const char *why_not(const struct contact *contact, const char *tried)
-{
-        if (contact->http_accepted)
-                return tried ?: "the peer chose HTTP: its GET /v1/peers says why";
-        return tried || !contact->http_chosen ? tried : "\"transports\" allows nothing else";
-}
-
-/* Every other carrier is better than HTTP. */
-static void explain_http(const struct engine *engine, const struct contact *contact, struct engine_peer_view *view)
-{
-        const char *no_rdma = engine->ucx ? ucx_transport_facts(engine->ucx)->device.no_rdma : NULL;
-        const char *no_ucx = why_no_ucx(engine, contact);
-        const struct path *network = path_by(contact, engine->ucx);
-
-        add_unused(view, "shm", path_by(contact, engine->local), why_not(contact, why_no_link(engine, contact)));
-        add_unused(view, "rdma", network, why_not(contact, no_ucx ?: no_rdma));
-        add_unused(view, "tcp", network, why_not(contact, no_ucx));
-}
-
-static const char *why_no_shm(const struct engine *engine, const struct contact *contact, const struct peer *best)
-{
-        const char *why = why_no_link(engine, contact);
-
-        return why || !best || !best->link->accepted ? why : "the peer chose this link: its GET /v1/peers says why";
-}
-
-static const char *why_no_rdma(const struct engine *engine, const struct contact *contact, const struct peer *best)
-{
-        const char *here = engine->ucx ? ucx_transport_facts(engine->ucx)->device.no_rdma : NULL;
-        const char *no_ucx = best ? NULL : why_no_ucx(engine, contact);
-
-        if (no_ucx)
-                return no_ucx;
-        if (here)
-                return here;
-        return best ? "UCX found no RDMA path between the two workers" : NULL;
-}
-
-static void explain(const struct engine *engine, const struct contact *contact, const struct peer *best,
+/* Why not something better; every other carrier is better than HTTP. best: the link in use, or NULL. */
+static void explain(const struct engine *engine, const struct contact *contact, const struct peer *best, bool by_http,
                     struct engine_peer_view *view)
 {
-        const struct path *network = path_by(contact, engine->ucx);
+        const struct path *local = path_by(contact, engine->local), *network = path_by(contact, engine->ucx);
+        const char *no_rdma = engine->ucx ? ucx_transport_facts(engine->ucx)->device.no_rdma : NULL;
+        const char *chosen = chooser(contact, best, by_http), *no_ucx = NULL;
+        bool linked = best && !by_http;
 
-        if (best && best->link->transport == engine->local)
+        if (linked && best->link->transport == engine->local)
                 return;
-        if (!best && view->error == FERRY_E_PEER_LOST) /* which says it; the reasons are those of earlier transfers */
+        if (!best && !by_http && view->error == FERRY_E_PEER_LOST) /* the reasons are those of earlier transfers */
                 return;
-        add_unused(view, "shm", path_by(contact, engine->local), why_no_shm(engine, contact, best));
-        if (!best || strcmp(view->transport, "tcp") == 0)
-                add_unused(view, "rdma", network, why_no_rdma(engine, contact, best));
-        if (!best)
-                add_unused(view, "tcp", network, why_no_ucx(engine, contact));
+        if (!linked)
+                no_ucx = is_shut(network) ? contact_ucx_shut : contact->no_ucx;
+        if (linked && !no_rdma)
+                no_rdma = "UCX found no RDMA path between the two workers";
+        add_unused(view, "shm", local, (is_shut(local) ? contact_shm_shut : contact->no_shm) ?: chosen);
+        if (!linked || strcmp(view->transport, "tcp") == 0)
+                add_unused(view, "rdma", network, no_ucx ?: no_rdma ?: chosen);
+        if (!linked)
+                add_unused(view, "tcp", network, no_ucx ?: chosen);
 }
 
 static void look_at_link(struct link *link, struct engine_peer_view *view)
@@ -407,10 +354,7 @@ static void look(const struct engine *engine, const struct contact *contact, str
                 look_at_link(best->link, view);
         else
                 look_at_end(contact, view);
-        if (by_http)
-                explain_http(engine, contact, view);
-        else
-                explain(engine, contact, best, view);
+        explain(engine, contact, best, by_http, view);
 }
 
 void contact_notify(struct engine *engine, struct contact *contact)

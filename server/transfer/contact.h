@@ -27,9 +27,9 @@ struct contact {
         struct path paths[TRANSPORTS_MAX];
         uint64_t n_completed, bytes;
         /* Transfers over HTTP (engine_note_http): */
-        const char *http_carrier; /* of the latest; NULL = none, or that found no peer */
-        bool http_accepted;       /* the peer began it */
-        bool http_chosen;
+        const char *http_carrier;             /* of the latest; NULL = none, or that found no peer */
+        bool http_accepted;                   /* the peer began it */
+        bool http_chosen;                     /* by the latest route: "transports" allowed nothing else */
         size_t n_http_transfers;              /* running */
         uint64_t http_since_us, http_last_us; /* since when any run; when one last began or ended */
         int error;                            /* why it has no link: FERRY_E_*; 0 = closed, because it was not used */
@@ -61,16 +61,7 @@ void contact_remove_link(struct peer *peer, int error, const char *detail);
 /* No link could be opened; error 0 = none is needed now. contact may be NULL. */
 void contact_fail(struct engine *engine, struct contact *contact, int error, const char *detail);
 
-/* A copy of an engine_http_note and its strings. */
-struct http_note {
-        struct engine_http_note note;
-        struct engine_outcome outcome;
-        char name[64], url[512];
-};
-/* The caller frees it. NULL: no memory. Any thread. */
-struct http_note *http_note_new(const struct engine_http_note *note);
-/* Records it, and frees it. */
-void contact_note_http(struct engine *engine, struct http_note *note);
+void contact_note_http(struct engine *engine, const struct engine_http_note *note);
 /* Counts an ended transfer. contact may be NULL. */
 void contact_count(struct contact *contact, const struct engine_outcome *outcome);
 

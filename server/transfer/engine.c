@@ -140,6 +140,7 @@ static void release(struct engine *engine)
         cleanup_close(&engine->wake_fd);
         cleanup_close(&engine->epoll_fd);
         (void)pthread_mutex_destroy(&engine->progress_lock);
+        (void)pthread_rwlock_destroy(&engine->http_lock);
         (void)pthread_cond_destroy(&engine->command_done);
         (void)pthread_mutex_destroy(&engine->command_lock);
         free(engine);
@@ -167,6 +168,7 @@ static struct engine *allocate(const struct engine_config *config)
         (void)pthread_mutex_init(&engine->command_lock, NULL);
         (void)pthread_cond_init(&engine->command_done, NULL);
         (void)pthread_mutex_init(&engine->progress_lock, NULL);
+        (void)pthread_rwlock_init(&engine->http_lock, NULL);
         engine->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         engine->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
         return engine;
@@ -281,8 +283,9 @@ unsigned engine_memory_gpu(const struct memory *memory)
         return gpu_is_pinned(&memory->pin) ? 1 + memory->pin.gpu : 0;
 }
 
-int engine_transfer_start(struct engine *engine, const struct engine_transfer *spec)
+int engine_transfer_start(void *context, const struct engine_transfer *spec)
 {
+        struct engine *engine = context;
         struct command command = { .type = COMMAND_START };
         int r = requester_new(engine, spec, &command.requester);
 
@@ -319,29 +322,38 @@ ssize_t engine_peers_page(struct engine *engine, uint64_t *cursor, struct engine
         return (ssize_t)contacts.n;
 }
 
-void engine_note_http(struct engine *engine, const struct engine_http_note *note)
+void engine_note_http(void *context, const struct engine_http_note *note)
 {
-        struct http_note *copy = note->peer.epoch ? http_note_new(note) : NULL;
+        struct engine_http_note *copy = note->epoch ? malloc(sizeof(*copy)) : NULL;
 
-        if (copy && command_post(engine, &(struct command){ .type = COMMAND_NOTE_HTTP, .http_note = copy }) < 0)
+        if (!copy)
+                return;
+        *copy = *note;
+        if (command_post(context, &(struct command){ .type = COMMAND_NOTE_HTTP, .note = copy }) < 0)
                 free(copy);
 }
 
-void engine_transfer_cancel(struct engine *engine, uint64_t id, int reason)
+void engine_transfer_cancel(void *context, uint64_t id, int reason)
 {
+        struct engine *engine = context;
+
         (void)command_post_reserved(engine, &(struct command){ .type = COMMAND_CANCEL, .id = id, .reason = reason });
+        engine_http_cancel(engine, id,
+                           reason); /* one that is being handed over asks whether it is to stop when it begins */
 }
 
-void engine_claims_revoke(struct engine *engine, uint64_t operation, int reason, int wire_reason)
+void engine_claims_revoke(void *context, uint64_t operation, int reason, int wire_reason)
 {
-        (void)command_post_reserved(engine, &(struct command){ .type = COMMAND_REVOKE,
-                                                               .id = operation,
-                                                               .reason = reason,
-                                                               .wire_reason = wire_reason });
+        (void)command_post_reserved(context, &(struct command){ .type = COMMAND_REVOKE,
+                                                                .id = operation,
+                                                                .reason = reason,
+                                                                .wire_reason = wire_reason });
 }
 
-void engine_held_reads_retry(struct engine *engine)
+void engine_held_reads_retry(void *context)
 {
+        struct engine *engine = context;
+
         if (!atomic_exchange(&engine->held_reads_due, true))
                 engine_wake(engine);
 }

@@ -75,6 +75,8 @@ struct engine {
         struct engine_operations operations;
         struct engine_observer observer;
         struct engine_facts facts;
+        pthread_rwlock_t http_lock; /* read while http is used; before all but the progress lock */
+        struct engine_http http;    /* start NULL = nothing goes over HTTP. Any thread */
 
         struct transport *transports[TRANSPORTS_MAX]; /* all that are open */
         size_t n_transports;
@@ -144,6 +146,13 @@ static inline uint64_t engine_grace(struct engine *engine)
         engine_tick_before(engine, deadline_us);
         return deadline_us;
 }
+
+/* ---- http.c: any thread ---- */
+
+/* As the functions of struct engine_http; -ESHUTDOWN with a sentence where there are none. */
+int engine_http_start(struct engine *engine, const struct engine_transfer *transfer, char *detail, size_t detail_size);
+void engine_http_cancel(struct engine *engine, uint64_t id, int reason);
+int engine_http_notice(struct engine *engine, const struct engine_connect *spec, char *detail, size_t detail_size);
 
 /* ---- tombstone.c ---- */
 

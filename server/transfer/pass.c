@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+
 #include "base/clock.h"
 #include "command.h"
 #include "connect.h"
@@ -84,7 +86,8 @@ static void run_command(struct engine *engine, const struct command *command)
                 contacts_list(engine, command->page);
                 break;
         case COMMAND_NOTE_HTTP:
-                contact_note_http(engine, command->http_note);
+                contact_note_http(engine, command->note);
+                free(command->note);
                 break;
         case COMMAND_STOP:
                 stop(engine);

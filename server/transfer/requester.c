@@ -28,7 +28,6 @@ int requester_new(struct engine *engine, const struct engine_transfer *spec, str
         }
         route_init(&r->route, &spec->peer);
         r->route.carriers = spec->carriers;
-        r->route.has_fallback = spec->has_fallback;
         *ret_requester = r;
         return 0;
 }
@@ -125,16 +124,10 @@ static void take_route(struct requester *r)
         start_probes(r);
 }
 
-static uint64_t connect_us(const struct requester *r)
-{
-        uint64_t max_us = r->spec.connect_ms_max * UINT64_C(1000);
-
-        return max_us && max_us < r->engine->connect_us ? max_us : r->engine->connect_us;
-}
-
 void requester_begin(struct requester *r)
 {
-        r->connect_deadline_us = clock_now_us() + connect_us(r);
+        r->route.has_fallback = route_has_http(&r->route);
+        r->connect_deadline_us = clock_now_us() + route_connect_us(r->engine, &r->route);
         HASH_ADD(hh, r->engine->requesters_by_id, spec.id, sizeof(r->spec.id), r);
         if (!r->hh.tbl)
                 requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
@@ -291,8 +284,10 @@ static void end(struct requester *r)
         requester_set_state(r, REQUESTER_ENDED);
         if (r->hh.tbl)
                 HASH_DEL(engine->requesters_by_id, r);
-        r->spec.ended(r->spec.context, &outcome);
-        engine->wake_due = true;
+        if (!route_take_http(engine, &r->route, &r->spec, &outcome)) {
+                r->spec.ended(r->spec.context, &outcome);
+                engine->wake_due = true;
+        }
         if (tell)
                 requester_send_done(r, WIRE_QUIET);
         leave_peer(r);

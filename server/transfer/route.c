@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
+#include "base/clock.h"
 #include "base/util.h"
 #include "contact.h"
 #include "engine_internal.h"
@@ -17,6 +19,7 @@ void route_init(struct route *route, const struct engine_peer *peer)
         (void)text_copy(route->name, sizeof(route->name), peer->name);
         (void)text_copy(route->url, sizeof(route->url), peer->url);
         route->peer = (struct engine_peer){ peer->epoch, route->data, route->name, route->url };
+        route->begun_us = clock_now_us();
 }
 
 static const char *local_reason(int error)
@@ -192,6 +195,65 @@ static void note_reasons(struct contact *contact, const struct route *route, con
                 contact->no_ucx = no_ucx;
 }
 
+/* ---- HTTP ---- */
+
+/* HTTP after a failed link has at least so much of the time to connect, in tenths. */
+enum { HTTP_TENTHS = 3 };
+
+static bool is_http_alone(const struct route *route)
+{
+        return route->carriers && !(route->carriers & ~(unsigned)(ENGINE_CARRIER_HTTP | ENGINE_CARRIER_HTTPS));
+}
+
+bool route_has_http(const struct route *route)
+{
+        unsigned carrier = strncasecmp(route->url, "https:", 6) == 0 ? ENGINE_CARRIER_HTTPS : ENGINE_CARRIER_HTTP;
+
+        return route->url[0] && (!route->carriers || (route->carriers & carrier));
+}
+
+uint64_t route_connect_us(const struct engine *engine, const struct route *route)
+{
+        return route->has_fallback ? engine->connect_us / 10 * (10 - HTTP_TENTHS) : engine->connect_us;
+}
+
+bool route_take_http(struct engine *engine, const struct route *route, const struct engine_transfer *transfer,
+                     struct engine_outcome *outcome)
+{
+        char detail[ENGINE_DETAIL_SIZE] = "", links[ENGINE_DETAIL_SIZE];
+        uint64_t past_us, us = engine->connect_us / 10 * HTTP_TENTHS;
+        struct engine_transfer taken;
+        struct contact *contact;
+        int r;
+
+        if (!route->has_fallback || outcome->error != FERRY_E_PEER_UNREACHABLE || outcome->bytes)
+                return false;
+        past_us = clock_now_us() - route->begun_us;
+        if (past_us + us < engine->connect_us)
+                us = engine->connect_us - past_us;
+        contact = contact_get(engine, &route->peer);
+        if (contact)
+                contact->http_chosen = is_http_alone(route);
+        taken = *transfer;
+        taken.peer = route->peer;
+        taken.connect_ms_max = (uint32_t)(us / 1000);
+        r = engine_http_start(engine, &taken, detail, sizeof(detail));
+        explicit_bzero(taken.key, sizeof(taken.key));
+        if (r == 0)
+                return true;
+        if (r < 0 && r != -ESHUTDOWN)
+                (void)snprintf(detail, sizeof(detail), "%s", strerror(-r));
+        memcpy(links, outcome->detail, sizeof(links));
+        if (is_http_alone(route))
+                (void)text_copy(outcome->detail, sizeof(outcome->detail), detail);
+        else
+                (void)snprintf(outcome->detail, sizeof(outcome->detail), "%.100s; HTTP: %.50s", links, detail);
+        contact_fail(engine, contact, outcome->error, outcome->detail);
+        return false;
+}
+
+/* ---- the choice ---- */
+
 enum route_result route_take(struct engine *engine, struct route *route, struct peer **ret_peer, char *reason,
                              size_t reason_size)
 {
@@ -199,6 +261,10 @@ enum route_result route_take(struct engine *engine, struct route *route, struct 
         const char *why = why_not_ucx(engine, route);
         int local = -ENODEV;
 
+        if (is_http_alone(route)) {
+                (void)snprintf(reason, reason_size, "the metadata has no URL that \"transports\" allows");
+                return ROUTE_NONE;
+        }
         *ret_peer = take_local(engine, route, !why || route->has_fallback, &local);
         if (*ret_peer)
                 return ROUTE_FOUND;

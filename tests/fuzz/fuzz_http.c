@@ -9,8 +9,10 @@
 #include <ferry/error.h>
 
 #include "base/allowlist.h"
+#include "easy/thread.h"
 #include "fuzz_text.h"
 #include "http_fixture.h"
+#include "move/http.h"
 #include "peers/peers.h"
 
 /*
@@ -96,9 +98,14 @@ static void open_house(struct house *house, bool tokens)
         h = house->h = state;
         http_stop(h);
         h->peers = peers_free(h->peers);
+        h->mover = http_mover_free(h->mover);
+        h->client = easy_thread_free(h->client);
         h->allowlist = allowlist_free(h->allowlist);
         FUZZ_CHECK(allowlist_new(NULL, 0, true, &h->allowlist) == 0); /* no request leaves this process */
-        FUZZ_CHECK(peers_new(&(struct peers_config){ .allowlist = h->allowlist }, &h->peers) == 0);
+        FUZZ_CHECK((h->client = easy_thread_new()) != NULL);
+        FUZZ_CHECK(peers_new(&(struct peers_config){ .easy.allowlist = h->allowlist, .thread = h->client },
+                             &h->peers) == 0);
+        http_make_mover(h);
         h->config.peers = h->peers;
         h->config.threads = 1;
         h->config.limits.wait_ms_max = 1;

@@ -159,9 +159,12 @@ void await(struct world *w, int connected, int ended)
 
 void ask(struct world *w, uint64_t epoch, const char *data)
 {
-        struct engine_connect spec = {
-                .peer.epoch = epoch, .peer.data = data, .notice = w->notice, .context = w, .connected = on_connected
-        };
+        struct engine_connect spec = { .peer.epoch = epoch,
+                                       .peer.data = data,
+                                       .peer.url = w->has_fallback ? FALLBACK_URL : NULL,
+                                       .notice = w->notice,
+                                       .context = w,
+                                       .connected = on_connected };
 
         assert_int_equal(engine_connect(w->ends[0].engine, &spec), 0);
 }
@@ -191,9 +194,9 @@ void start_move(struct world *w, enum engine_direction direction, const char *da
         struct engine_transfer transfer = {
                 .id = random_id(),
                 .direction = direction,
-                .has_fallback = w->has_fallback,
                 .peer.epoch = w->ends[1].epoch,
                 .peer.data = data,
+                .peer.url = w->has_fallback ? FALLBACK_URL : NULL,
                 .remote_operation = 1,
                 .segments = &w->ends[0].segment,
                 .n_segments = 1,

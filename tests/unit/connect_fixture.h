@@ -28,12 +28,14 @@ struct end {
         struct segment segment;
 };
 
+#define FALLBACK_URL "http://127.0.0.1:1"
+
 struct world {
         struct end ends[2];
         pthread_mutex_t lock;
         pthread_cond_t changed;
         uint64_t started_us, ended_us;
-        bool has_fallback;           /* of the transfers that are started */
+        bool has_fallback;           /* what is started and asked has FALLBACK_URL */
         struct engine_notice notice; /* of those that are asked to connect; operation 0 = none */
         int connected, ended;        /* how often, and what was said last: */
         struct engine_connection connection;

@@ -7,6 +7,8 @@
 #include <ferry/encoding.h>
 
 #include "base/allowlist.h"
+#include "easy/thread.h"
+#include "move/http.h"
 #include "peers/peers.h"
 
 void http_start(struct http_fixture *h)
@@ -20,6 +22,22 @@ void http_stop(struct http_fixture *h)
         h->server = http_server_free(h->server);
 }
 
+static void wake_waiters(void *context)
+{
+        struct http_fixture *h = context;
+
+        operation_store_wake_waiters(h->f->store);
+}
+
+void http_make_mover(struct http_fixture *h)
+{
+        h->config.mover = h->mover = http_mover_new(&(struct http_mover_config){ .settings = peers_settings(h->peers),
+                                                                                 .thread = h->client,
+                                                                                 .wake_waiters = wake_waiters,
+                                                                                 .operations = h });
+        assert_non_null(h->mover);
+}
+
 int http_setup(void **state)
 {
         struct http_fixture *h = calloc(1, sizeof(*h));
@@ -31,7 +49,9 @@ int http_setup(void **state)
                 return -1;
         h->f = f;
         assert_int_equal(allowlist_new(NULL, 0, false, &h->allowlist), 0);
-        peers.allowlist = h->allowlist;
+        peers.easy.allowlist = h->allowlist;
+        peers.thread = h->client = easy_thread_new();
+        assert_non_null(h->client);
         assert_int_equal(peers_new(&peers, &h->peers), 0);
         assert_int_equal(event_log_new(&(struct event_log_config){ .epoch = EPOCH }, &h->events), 0);
         ferry_id_format("rgn_", h->f->region->id, h->region);
@@ -64,6 +84,7 @@ int http_setup(void **state)
                             .memory_limit = 4 * REGION_SIZE,
                             .idempotency_max = 4 },
         };
+        http_make_mover(h);
         http_start(h);
         *state = h;
         return 0;
@@ -72,14 +93,20 @@ int http_setup(void **state)
 int http_teardown(void **state)
 {
         struct http_fixture *h = *state;
+        struct http_mover *mover = h->mover;
         void *f = h->f;
+        int r;
 
         http_stop(h);
+        http_mover_stop(h->mover);
         h->peers = peers_free(h->peers);
+        h->client = easy_thread_free(h->client);
         h->allowlist = allowlist_free(h->allowlist);
         h->events = event_log_free(h->events);
+        r = fixture_teardown(&f);
+        http_mover_free(mover);
         free(h);
-        return fixture_teardown(&f);
+        return r;
 }
 
 struct raw_answer http_raw(struct http_fixture *h, const char *text)

@@ -13,6 +13,8 @@
 
 struct json_object;
 struct allowlist;
+struct easy_thread;
+struct http_mover;
 struct peers;
 
 /* An HTTP server on a store with a fake data plane, and a client that sends what the test wants, right or wrong. */
@@ -21,7 +23,9 @@ struct http_fixture {
         struct fixture *f;
         struct engine_facts facts;
         struct allowlist *allowlist;
+        struct easy_thread *client;
         struct peers *peers;
+        struct http_mover *mover;
         struct event_log *events;  /* nobody tells it anything, unless a test does */
         struct http_config config; /* of the next http_start */
         const char *listen[1];
@@ -36,6 +40,8 @@ int http_teardown(void **state);
 
 /* Ends the server; starts it with h->config. */
 void http_stop(struct http_fixture *h);
+/* The mover of HTTP, with the peers and their thread. */
+void http_make_mover(struct http_fixture *h);
 void http_start(struct http_fixture *h);
 
 /* One request as it stands. */

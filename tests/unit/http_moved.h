@@ -7,6 +7,8 @@
 #include <ferry/error.h>
 
 #include "base/allowlist.h"
+#include "easy/thread.h"
+#include "move/http.h"
 #include "peers/peers.h"
 #include "transfer/engine.h"
 #include "unit.h"
@@ -16,9 +18,36 @@
 
 /* Transfers over HTTP that are waited for, and a peer that the test plays. */
 
-struct moved {
-        struct peers *peers;
+/* What a worker asks others with. */
+struct client {
         struct allowlist *allowlist;
+        struct easy_thread *thread;
+        struct peers *peers;
+        struct http_mover *mover;
+};
+
+static inline void client_open(struct client *client)
+{
+        assert_int_equal(allowlist_new(NULL, 0, false, &client->allowlist), 0);
+        client->thread = easy_thread_new();
+        assert_non_null(client->thread);
+        const struct peers_config config = { .easy.allowlist = client->allowlist, .thread = client->thread };
+        assert_int_equal(peers_new(&config, &client->peers), 0);
+        client->mover = http_mover_new(
+                &(struct http_mover_config){ .settings = peers_settings(client->peers), .thread = client->thread });
+        assert_non_null(client->mover);
+}
+
+static inline void client_close(struct client *client)
+{
+        http_mover_free(client->mover);
+        peers_free(client->peers);
+        easy_thread_free(client->thread);
+        allowlist_free(client->allowlist);
+}
+
+struct moved {
+        struct client client;
         pthread_mutex_t lock;
         pthread_cond_t done;
         unsigned calls;
@@ -85,14 +114,11 @@ static inline struct engine_transfer read_of(struct moved *moved, const struct s
 
 static inline void transfer_begin(struct moved *moved, const struct engine_transfer *spec)
 {
-        struct peers_config config = { 0 };
         char detail[256] = "";
 
         *moved = (struct moved){ .lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER };
-        assert_int_equal(allowlist_new(NULL, 0, false, &moved->allowlist), 0);
-        config.allowlist = moved->allowlist;
-        assert_int_equal(peers_new(&config, &moved->peers), 0);
-        assert_int_equal(peers_transfer_start(moved->peers, spec, detail, sizeof(detail)), 0);
+        client_open(&moved->client);
+        assert_int_equal(http_mover_start(moved->client.mover, spec, detail, sizeof(detail)), 0);
 }
 
 static inline void read_begin(struct moved *moved, const struct segment *segment, unsigned port)
@@ -112,8 +138,7 @@ static inline void await_end(struct moved *moved)
 static inline void read_end(struct moved *moved)
 {
         await_end(moved);
-        peers_free(moved->peers);
-        allowlist_free(moved->allowlist);
+        client_close(&moved->client);
         assert_int_equal(moved->calls, 1);
         if (moved->outcome.error) /* metrics count what the operation shows */
                 assert_int_equal(moved->outcome.bytes, moved->progress);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -287,6 +288,113 @@ static uint64_t retry_of(struct world *w, const char *transport)
                         return view.unused[i].retry_unix_ms;
         return 0;
 }
+
+/* ---- HTTP, where no link is found ---- */
+
+/* What the engine has handed over; guarded by the progress lock until it is told that it is over. */
+struct handed {
+        int refuses; /* with which error it is refused; 0 = it is done at once */
+        int n;
+        uint32_t connect_ms;
+        char url[64];
+};
+
+static int take(struct handed *handed, const struct engine_peer *peer, char *detail, size_t detail_size)
+{
+        handed->n++;
+        (void)snprintf(handed->url, sizeof(handed->url), "%s", peer->url);
+        (void)snprintf(detail, detail_size, "not so");
+        return handed->refuses;
+}
+
+static int take_transfer(void *context, const struct engine_transfer *transfer, char *detail, size_t detail_size)
+{
+        struct handed *handed = context;
+        int r = take(handed, &transfer->peer, detail, detail_size);
+
+        handed->connect_ms = transfer->connect_ms_max;
+        if (r == 0)
+                transfer->ended(transfer->context, &(struct engine_outcome){ .bytes = 1, .transport = "http" });
+        return r;
+}
+
+static int take_notice(void *context, const struct engine_connect *spec, char *detail, size_t detail_size)
+{
+        int r = take(context, &spec->peer, detail, detail_size);
+
+        if (r == 0)
+                spec->connected(spec->context, &(struct engine_connection){ .transport = "http", .left_ms = 7 });
+        return r;
+}
+
+static void take_cancel(void *context, uint64_t id, int reason)
+{
+        (void)context;
+        (void)id;
+        (void)reason;
+}
+
+/* Whose peer is not there. */
+static struct world *world_by_http(struct handed *handed)
+{
+        const struct engine_http http = { take_transfer, take_cancel, take_notice, handed, handed };
+        struct world *w = world_new(true, false);
+
+        end_stop(&w->ends[1]);
+        w->has_fallback = true;
+        engine_set_http(w->ends[0].engine, &http);
+        return w;
+}
+
+TEST(a_transfer_that_finds_no_link_goes_over_http)
+{
+        struct handed handed = { 0 };
+        struct world *w = world_by_http(&handed);
+
+        start_move(w, ENGINE_READ, "");
+        await(w, 0, 1);
+        assert_int_equal(w->outcome.error, 0);
+        assert_string_equal(w->outcome.transport, "http");
+        assert_string_equal(handed.url, FALLBACK_URL);
+        assert_in_range(handed.connect_ms, CONNECT_MS * 3 / 10, CONNECT_MS); /* the rest of the time to connect */
+        handed.refuses = FERRY_E_FORBIDDEN;
+        (void)miss_ms(w, "");
+        assert_non_null(strstr(w->outcome.detail, "; HTTP: not so"));
+        assert_string_equal(view_of_peer(w).detail, w->outcome.detail);
+        engine_set_http(w->ends[0].engine, NULL);
+        (void)miss_ms(w, "");
+        assert_non_null(strstr(w->outcome.detail, "; HTTP: the worker is shutting down"));
+        assert_int_equal(handed.n, 2);
+        w->has_fallback = false;
+        (void)miss_ms(w, "");
+        assert_null(strstr(w->outcome.detail, "HTTP"));
+}
+
+TEST(a_notice_that_finds_no_link_is_said_over_http)
+{
+        struct handed handed = { 0 };
+        struct world *w = world_by_http(&handed);
+
+        w->notice = (struct engine_notice){ .operation = 1, .transfer = 2, .renews = true };
+        connect_to(w, w->ends[1].epoch, "");
+        assert_int_equal(w->connection.error, 0);
+        assert_int_equal(w->connection.left_ms, 7);
+        assert_string_equal(handed.url, FALLBACK_URL);
+        handed.refuses = FERRY_E_FORBIDDEN;
+        connect_to(w, w->ends[1].epoch, "");
+        assert_int_equal(w->connection.error, FERRY_E_FORBIDDEN);
+        assert_string_equal(w->connection.detail, "not so");
+        handed.refuses = -ENOMEM; /* the reason of the links stays */
+        connect_to(w, w->ends[1].epoch, "");
+        assert_int_equal(w->connection.error, FERRY_E_PEER_UNREACHABLE);
+        assert_null(strstr(w->connection.detail, "not so"));
+        w->notice.operation = 0; /* what only connects needs a link */
+        connect_to(w, w->ends[1].epoch, "");
+        assert_int_equal(w->connection.error, FERRY_E_PEER_UNREACHABLE);
+        assert_int_equal(handed.n, 3);
+}
+
+/* ---- a path that has failed, where something is left ---- */
 
 enum { AT_ONCE_MS = CONNECT_MS / 2 };
 

@@ -142,10 +142,10 @@ TEST(a_cancel_after_the_last_byte_waits_for_what_the_peer_says)
                 take_request(fds[0], request);
                 assert_non_null(strstr(request, "DELETE "));
                 stops_with = FERRY_E_TIMEOUT;
-                peers_transfer_cancel(moved.peers, 1, FERRY_E_TIMEOUT);
+                http_mover_cancel(moved.client.mover, 1, FERRY_E_TIMEOUT);
                 spec.id = 2;
                 spec.stopping = go_on;
-                assert_int_equal(peers_transfer_start(moved.peers, &spec, detail, sizeof(detail)), 0);
+                assert_int_equal(http_mover_start(moved.client.mover, &spec, detail, sizeof(detail)), 0);
                 fds[1] = accept(peer->fd, NULL, NULL); /* the thread looks at the cancel before it reads again */
                 if (rows[i].answer)
                         answer(fds[0], rows[i].answer);

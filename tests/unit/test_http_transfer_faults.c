@@ -7,7 +7,6 @@
 
 #include "base/space.h"
 #include "http_moved.h"
-#include "peers_internal.h"
 #include "wire/stream.h"
 
 /* Peers that send too little, too much or nonsense, and memory that fails. */
@@ -350,7 +349,7 @@ TEST(a_write_on_a_connection_that_was_closed_is_sent_again_from_its_beginning)
         say_stored(fd);
         await_end(&first);
         spec.context = &second;
-        assert_int_equal(peers_transfer_start(first.peers, &spec, detail, sizeof(detail)), 0);
+        assert_int_equal(http_mover_start(first.client.mover, &spec, detail, sizeof(detail)), 0);
         take_whole(fd, request);
         (void)close(fd);
         fd = accept(peer->fd, NULL, NULL);
@@ -445,7 +444,7 @@ static void on_metadata(void *context, int error, const char *detail, struct fer
 }
 
 /* Asks once; to be waited for. The transfer's memory is a place of its own. */
-static struct moved *ask(struct peers *peers, const struct asked *asked, unsigned port)
+static struct moved *ask(const struct client *client, const struct asked *asked, unsigned port)
 {
         struct moved *moved = test_keep(calloc(1, sizeof(*moved)), free);
         struct engine_transfer spec;
@@ -455,12 +454,13 @@ static struct moved *ask(struct peers *peers, const struct asked *asked, unsigne
         if (asked->direction < 0) {
                 const char *url = text_format("http://127.0.0.1:%u/v1/operations/op_0123456789abcdef/metadata", port);
 
-                assert_int_equal(peers_fetch_metadata(peers, url, on_metadata, NULL, moved, detail, sizeof(detail)), 0);
+                assert_int_equal(
+                        peers_fetch_metadata(client->peers, url, on_metadata, NULL, moved, detail, sizeof(detail)), 0);
                 return moved;
         }
         spec = read_of(moved, &place_new()->segment, port);
         spec.direction = (enum engine_direction)asked->direction;
-        assert_int_equal(peers_transfer_start(peers, &spec, detail, sizeof(detail)), 0);
+        assert_int_equal(http_mover_start(client->mover, &spec, detail, sizeof(detail)), 0);
         return moved;
 }
 
@@ -488,8 +488,7 @@ static void wire_reset(int fd)
 
 /* Peers with connections to a listener that all stand open: so many requests were under way at once. */
 struct kept {
-        struct peers *peers;
-        struct allowlist *allowlist;
+        struct client client;
         size_t n;
         int fds[KEPT_MADE + 1]; /* -1 = closed */
 };
@@ -538,10 +537,9 @@ static void kept_make(struct kept *kept, size_t n, const struct asked *asked, co
         *kept = (struct kept){ .n = n };
         for (size_t i = n; i <= KEPT_MADE; i++)
                 kept->fds[i] = -1;
-        assert_int_equal(allowlist_new(NULL, 0, false, &kept->allowlist), 0);
-        assert_int_equal(peers_new(&(struct peers_config){ .allowlist = kept->allowlist }, &kept->peers), 0);
+        client_open(&kept->client);
         for (size_t i = 0; i < kept->n; i++)
-                moved[i] = ask(kept->peers, asked, peer->port);
+                moved[i] = ask(&kept->client, asked, peer->port);
         for (size_t i = 0; i < kept->n; i++)
                 kept->fds[i] = accept(peer->fd, NULL, NULL);
         for (size_t left = kept->n * (asked->direction < 0 ? 1 : 2); left; left--) {
@@ -559,8 +557,7 @@ static void kept_free(struct kept *kept)
         for (size_t i = 0; i < kept->n; i++)
                 if (kept->fds[i] >= 0)
                         (void)close(kept->fds[i]);
-        peers_free(kept->peers);
-        allowlist_free(kept->allowlist);
+        client_close(&kept->client);
 }
 
 /*
@@ -581,7 +578,7 @@ TEST(of_dead_kept_connections_one_is_tried_and_the_others_go_with_it)
                 assert_int_equal(listen(peer->fd, KEPT_MADE), 0);
                 kept_make(&kept, KEPT_MAX, asked, peer);
                 assert_true(kept_count(&kept) > 5);
-                moved = ask(kept.peers, asked, peer->port);
+                moved = ask(&kept.client, asked, peer->port);
                 at = kept_next(&kept, peer);
                 assert_int_not_equal(at, KEPT_MADE);
                 take_request(kept.fds[at], request);
@@ -656,12 +653,11 @@ TEST(a_socket_that_did_not_connect_is_forgotten)
 
         assert_int_equal(bind(fd, (struct sockaddr *)&nobody, size), 0);
         assert_int_equal(getsockname(fd, (struct sockaddr *)&nobody, &size), 0);
-        assert_int_equal(allowlist_new(NULL, 0, false, &kept.allowlist), 0);
-        assert_int_equal(peers_new(&(struct peers_config){ .allowlist = kept.allowlist }, &kept.peers), 0);
-        moved = ask(kept.peers, &(struct asked){ "metadata", -1 }, ntohs(nobody.sin_port)); /* nothing follows it */
+        client_open(&kept.client);
+        moved = ask(&kept.client, &(struct asked){ "metadata", -1 }, ntohs(nobody.sin_port)); /* nothing follows it */
         await_end(moved);
         assert_int_equal(moved->outcome.error, FERRY_E_PEER_UNREACHABLE);
-        assert_null(kept.peers->threads[0].multi.sockets);
+        assert_null(kept.client.thread->multi.sockets);
         close(fd);
         kept_free(&kept);
 }

@@ -2,9 +2,8 @@
 #include "operation_fixture.h"
 
 #include "base/space.h"
-#include "content_ranges.h"
-#include "content_transfer.h"
-#include "operations/content.h"
+#include "move/content.h"
+#include "mover_internal.h"
 
 #include "content_fixture.h"
 
@@ -59,20 +58,20 @@ TEST(more_ranges_than_are_remembered_are_left_out)
 WITH_STORE(a_download_in_pieces_completes_when_all_were_sent)
 {
         struct operation *operation = make(f, FERRY_READABLE);
-        struct operation_content *content;
+        struct http_content *content;
         uint8_t *memory = (uint8_t *)f->region->address + OFFSET, bytes[TOTAL];
 
         for (size_t i = 0; i < TOTAL; i++)
                 memory[i] = (uint8_t)(i * 7);
         content = must_open(f, operation, 0, 0, TOTAL);
         assert_ended(f, operation, FERRY_IN_PROGRESS, 0);
-        assert_int_equal(operation_content_read(content, bytes, 1000), 1000);
-        operation_content_close(content, false); /* the client broke off, and has 900 of them */
+        assert_int_equal(http_content_read(content, bytes, 1000), 1000);
+        http_content_close(content, false); /* the client broke off, and has 900 of them */
         content = must_open(f, operation, 0, 900, TOTAL - 900);
-        assert_int_equal(operation_content_read(content, bytes + 900, TOTAL), TOTAL - 900);
-        assert_int_equal(operation_content_read(content, bytes, TOTAL), 0);
+        assert_int_equal(http_content_read(content, bytes + 900, TOTAL), TOTAL - 900);
+        assert_int_equal(http_content_read(content, bytes, TOTAL), 0);
         assert_ended(f, operation, FERRY_IN_PROGRESS, 0);
-        operation_content_close(content, true);
+        http_content_close(content, true);
         assert_ended(f, operation, FERRY_COMPLETE, 0);
         assert_memory_equal(bytes, memory, TOTAL);
         assert_int_equal(open_range(f, operation, NULL, 0, 0, 1, &content), FERRY_E_ALREADY_CLAIMED);
@@ -82,42 +81,42 @@ WITH_STORE(a_download_in_pieces_completes_when_all_were_sent)
 WITH_STORE(a_download_whose_end_was_not_sent_is_not_complete)
 {
         struct operation *operation = make(f, FERRY_READABLE);
-        struct operation_content *content = must_open(f, operation, 0, 0, TOTAL);
+        struct http_content *content = must_open(f, operation, 0, 0, TOTAL);
         uint8_t bytes[TOTAL];
 
-        assert_int_equal(operation_content_read(content, bytes, TOTAL), TOTAL);
-        operation_content_close(content, false);
+        assert_int_equal(http_content_read(content, bytes, TOTAL), TOTAL);
+        http_content_close(content, false);
         assert_ended(f, operation, FERRY_IN_PROGRESS, 0);
         content = must_open(f, operation, 0, TOTAL - 10, 10);
-        assert_int_equal(operation_content_read(content, bytes, TOTAL), 10);
-        operation_content_close(content, true);
+        assert_int_equal(http_content_read(content, bytes, TOTAL), 10);
+        http_content_close(content, true);
         assert_ended(f, operation, FERRY_COMPLETE, 0);
 }
 
 WITH_STORE(an_upload_stores_where_it_says_and_nowhere_else)
 {
         struct operation *operation = make(f, FERRY_WRITABLE);
-        struct operation_content *content;
+        struct http_content *content;
         uint8_t *memory = (uint8_t *)f->region->address + OFFSET, bytes[TOTAL];
 
         memset(bytes, 0x5a, sizeof(bytes));
         memset(f->region->address, 0, REGION_SIZE);
         content = must_open(f, operation, 0, 1000, 1000);
-        assert_int_equal(operation_content_write(content, bytes, 600), 0);
-        assert_int_equal(operation_content_write(content, bytes, 401), FERRY_E_TOO_LARGE);
-        assert_int_equal(operation_content_stored(f->store, operation), 0);
-        operation_content_close(content, true);
+        assert_int_equal(http_content_write(content, bytes, 600), 0);
+        assert_int_equal(http_content_write(content, bytes, 401), FERRY_E_TOO_LARGE);
+        assert_int_equal(http_content_stored(f->store, operation), 0);
+        http_content_close(content, true);
         assert_int_equal(memory[999] | memory[1600], 0);
         assert_memory_equal(memory + 1000, bytes, 600);
         content = must_open(f, operation, 0, 0, 1000);
-        assert_int_equal(operation_content_write(content, bytes, 1000), 0);
-        operation_content_close(content, true);
-        assert_int_equal(operation_content_stored(f->store, operation), 1600);
+        assert_int_equal(http_content_write(content, bytes, 1000), 0);
+        http_content_close(content, true);
+        assert_int_equal(http_content_stored(f->store, operation), 1600);
         content = must_open(f, operation, 0, 1600, TOTAL - 1600);
-        assert_int_equal(operation_content_write(content, bytes, TOTAL - 1600), 0);
-        operation_content_close(content, true);
+        assert_int_equal(http_content_write(content, bytes, TOTAL - 1600), 0);
+        http_content_close(content, true);
         assert_ended(f, operation, FERRY_COMPLETE, 0);
-        assert_int_equal(operation_content_stored(f->store, operation), TOTAL);
+        assert_int_equal(http_content_stored(f->store, operation), TOTAL);
         assert_int_equal(memory[TOTAL], 0);
 }
 
@@ -125,7 +124,7 @@ WITH_STORE(only_one_client_has_the_operation)
 {
         struct operation *operation = make(f, FERRY_READABLE), *active = make(f, FERRY_READ);
         struct ferry_metadata *metadata = metadata_of(f, operation);
-        struct operation_content *content, *other;
+        struct http_content *content, *other;
         struct engine_claim granted;
         uint8_t wrong[FERRY_KEY_SIZE];
 
@@ -140,8 +139,8 @@ WITH_STORE(only_one_client_has_the_operation)
         assert_int_equal(open_range(f, operation, NULL, 7, 9, 10, &other), FERRY_E_ALREADY_CLAIMED);
         assert_int_equal(claim(f, operation, &granted), FERRY_E_ALREADY_CLAIMED);
         other = must_open(f, operation, 7, 10, 10);
-        operation_content_close(other, false);
-        operation_content_close(content, false);
+        http_content_close(other, false);
+        http_content_close(content, false);
         operation_cancel(f->store, operation);
         (void)ferry_metadata_free(metadata);
 }
@@ -149,38 +148,38 @@ WITH_STORE(only_one_client_has_the_operation)
 WITH_STORE(a_named_transfer_completes_when_its_client_says_so)
 {
         struct operation *operation = make(f, FERRY_READABLE);
-        struct operation_content *content = must_open(f, operation, 7, 0, TOTAL);
+        struct http_content *content = must_open(f, operation, 7, 0, TOTAL);
         uint8_t bytes[TOTAL];
         uint64_t checksum;
         bool complete;
 
-        assert_int_equal(operation_content_read(content, bytes, TOTAL), TOTAL);
-        assert_int_equal(operation_content_end(f->store, operation, NULL, 8, 0, &complete), FERRY_E_GONE);
+        assert_int_equal(http_content_read(content, bytes, TOTAL), TOTAL);
+        assert_int_equal(http_content_end(the_mover(f), f->store, operation, NULL, 8, 0, &complete), FERRY_E_GONE);
         /* The client has the last byte before the server knows that it was sent. */
-        assert_int_equal(operation_content_end(f->store, operation, NULL, 7, 0, &complete), 0);
+        assert_int_equal(http_content_end(the_mover(f), f->store, operation, NULL, 7, 0, &complete), 0);
         assert_true(complete);
         assert_ended(f, operation, FERRY_COMPLETE, 0);
-        assert_int_equal(operation_content_end(f->store, operation, NULL, 7, 0, &complete), 0);
+        assert_int_equal(http_content_end(the_mover(f), f->store, operation, NULL, 7, 0, &complete), 0);
         assert_true(complete);
-        assert_false(operation_content_checksum(content, &checksum)); /* the memory may be another's */
-        operation_content_close(content, true);
+        assert_false(http_content_checksum(content, &checksum)); /* the memory may be another's */
+        http_content_close(content, true);
         test_release(operation);
 
         operation = make(f, FERRY_READABLE);
         content = must_open(f, operation, 7, 0, TOTAL);
-        assert_int_equal(operation_content_read(content, bytes, 10), 10);
-        assert_int_equal(operation_content_end(f->store, operation, NULL, 7, 0, &complete), 0);
+        assert_int_equal(http_content_read(content, bytes, 10), 10);
+        assert_int_equal(http_content_end(the_mover(f), f->store, operation, NULL, 7, 0, &complete), 0);
         assert_false(complete);
         assert_ended(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
-        assert_int_equal(operation_content_read(content, bytes, 10), -1);
-        operation_content_close(content, false);
+        assert_int_equal(http_content_read(content, bytes, 10), -1);
+        http_content_close(content, false);
 }
 
 static bool ends_complete(struct fixture *f, struct operation *operation, uint64_t transfer)
 {
         bool complete = false;
 
-        return operation_content_end(f->store, operation, NULL, transfer, 0, &complete) == 0 && complete;
+        return http_content_end(the_mover(f), f->store, operation, NULL, transfer, 0, &complete) == 0 && complete;
 }
 
 /* A client whose connection broke before the answer came asks again, and others have ended meanwhile. */
@@ -188,12 +187,12 @@ WITH_STORE(each_of_several_named_transfers_may_repeat_its_end)
 {
         enum { USES = 3 };
         struct operation *operation = make_readers(f, USES, 0);
-        struct operation_content *contents[USES];
+        struct http_content *contents[USES];
         uint8_t bytes[TOTAL];
 
         for (uint64_t i = 0; i < USES; i++) {
                 contents[i] = must_open(f, operation, 7 + i, 0, TOTAL);
-                assert_int_equal(operation_content_read(contents[i], bytes, TOTAL), TOTAL);
+                assert_int_equal(http_content_read(contents[i], bytes, TOTAL), TOTAL);
         }
         for (uint64_t round = 0; round < 2; round++)
                 for (uint64_t i = 0; i < USES; i++) {
@@ -203,7 +202,7 @@ WITH_STORE(each_of_several_named_transfers_may_repeat_its_end)
         assert_false(ends_complete(f, operation, 7 + USES));
         assert_ended(f, operation, FERRY_COMPLETE, 0);
         for (size_t i = 0; i < USES; i++)
-                operation_content_close(contents[i], true);
+                http_content_close(contents[i], true);
 }
 
 /* The server may have counted bytes that the client never got, or found wrong. */
@@ -219,13 +218,14 @@ WITH_STORE(a_named_transfer_that_is_given_up_is_not_complete)
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(rows); i++) {
                 struct operation *operation = make(f, FERRY_READABLE);
-                struct operation_content *content = must_open(f, operation, 7, 0, TOTAL);
+                struct http_content *content = must_open(f, operation, 7, 0, TOTAL);
                 uint8_t bytes[TOTAL];
                 bool complete = true;
 
-                assert_int_equal(operation_content_read(content, bytes, TOTAL), TOTAL);
-                operation_content_close(content, true);
-                assert_int_equal(operation_content_end(f->store, operation, NULL, 7, rows[i].error, &complete), 0);
+                assert_int_equal(http_content_read(content, bytes, TOTAL), TOTAL);
+                http_content_close(content, true);
+                assert_int_equal(http_content_end(the_mover(f), f->store, operation, NULL, 7, rows[i].error, &complete),
+                                 0);
                 assert_false(complete);
                 assert_ended(f, operation, rows[i].status, rows[i].ends_with);
                 assert_string_equal(look(f, operation).detail, "the peer ended the transfer");
@@ -239,19 +239,20 @@ WITH_STORE(a_transfer_that_was_ended_claims_nothing_afterwards)
         FOR_EACH (int, kind, FERRY_READABLE, FERRY_WRITABLE) {
                 FOR_EACH (int, error, 0, FERRY_E_CANCELLED, FERRY_E_TIMEOUT) {
                         struct operation *operation = make(f, (enum ferry_kind)kind);
-                        struct operation_content *content;
+                        struct http_content *content;
                         bool complete;
 
-                        assert_int_equal(operation_content_end(f->store, operation, NULL, 7, error, &complete),
+                        assert_int_equal(http_content_end(the_mover(f), f->store, operation, NULL, 7, error, &complete),
                                          FERRY_E_GONE);
                         assert_false(complete);
                         assert_int_equal(open_range(f, operation, NULL, 7, 0, TOTAL, &content), FERRY_E_GONE);
                         assert_int_equal(look(f, operation).status, FERRY_INITIALIZED);
                         content = must_open(f, operation, 8, 0, 10);
-                        assert_int_equal(
-                                operation_content_end(f->store, operation, NULL, 8, FERRY_E_CANCELLED, &complete), 0);
+                        assert_int_equal(http_content_end(the_mover(f), f->store, operation, NULL, 8, FERRY_E_CANCELLED,
+                                                          &complete),
+                                         0);
                         assert_ended(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
-                        operation_content_close(content, false);
+                        http_content_close(content, false);
                         test_release(operation);
                 }
         }
@@ -260,11 +261,11 @@ WITH_STORE(a_transfer_that_was_ended_claims_nothing_afterwards)
 WITH_STORE(a_reader_that_was_ended_does_not_take_another_use)
 {
         struct operation *operation = make_readers(f, 2, 0);
-        struct operation_content *content = must_open(f, operation, 7, 0, 10), *late;
+        struct http_content *content = must_open(f, operation, 7, 0, 10), *late;
         bool complete;
 
-        assert_int_equal(operation_content_end(f->store, operation, NULL, 7, FERRY_E_CANCELLED, &complete), 0);
-        operation_content_close(content, false);
+        assert_int_equal(http_content_end(the_mover(f), f->store, operation, NULL, 7, FERRY_E_CANCELLED, &complete), 0);
+        http_content_close(content, false);
         assert_int_equal(open_range(f, operation, NULL, 7, 10, 10, &late), FERRY_E_GONE);
         assert_int_equal(look(f, operation).error, 0);
         operation_cancel(f->store, operation);
@@ -279,27 +280,28 @@ WITH_STORE(what_a_transfer_that_is_given_up_has_moved_is_shown_and_counted)
 
         for (int whole = 0; whole < 2; whole++) {
                 struct operation *operation = make(f, FERRY_READABLE);
-                struct operation_content *first = must_open(f, operation, 7, 0, whole ? HALF : TOTAL), *second = NULL;
+                struct http_content *first = must_open(f, operation, 7, 0, whole ? HALF : TOTAL), *second = NULL;
                 bool complete;
 
                 if (whole)
                         second = must_open(f, operation, 7, HALF, HALF);
-                assert_int_equal(operation_content_read(first, bytes, HALF), HALF);
+                assert_int_equal(http_content_read(first, bytes, HALF), HALF);
                 if (second)
-                        assert_int_equal(operation_content_read(second, bytes, HALF), HALF);
+                        assert_int_equal(http_content_read(second, bytes, HALF), HALF);
                 if (whole) {
-                        operation_content_close(first, true);
-                        operation_content_close(second, true);
+                        http_content_close(first, true);
+                        http_content_close(second, true);
                 }
-                assert_int_equal(
-                        operation_content_end(f->store, operation, NULL, 7, FERRY_E_CHECKSUM_MISMATCH, &complete), 0);
+                assert_int_equal(http_content_end(the_mover(f), f->store, operation, NULL, 7, FERRY_E_CHECKSUM_MISMATCH,
+                                                  &complete),
+                                 0);
                 assert_int_equal(look(f, operation).bytes_done, whole ? TOTAL : HALF);
                 counted += whole ? TOTAL : HALF;
                 assert_int_equal(
                         series_value(f, "ferry_transferred_bytes_total{direction=\"sent\",transport=\"http\"} "),
                         counted);
                 if (!whole)
-                        operation_content_close(first, false);
+                        http_content_close(first, false);
                 test_release(operation);
         }
 }
@@ -312,9 +314,9 @@ static bool cancels;
 
 static void interfere(void *context, const struct engine_http_note *note)
 {
-        struct operation_content *other;
+        struct http_content *other;
 
-        if (note->outcome) /* the end */
+        if (note->ended)
                 return;
         assert_int_not_equal(open_range(claimed_in, claimed_now, NULL, 7, TOTAL / 2, 1, &other), 0);
         if (cancels)
@@ -326,19 +328,19 @@ WITH_STORE(what_happens_before_a_client_has_its_claim_happens_to_it)
 {
         FOR_EACH (int, cancelled, false, true) {
                 struct operation *operation = make(f, FERRY_READABLE);
-                struct operation_content *content;
+                struct http_content *content;
                 uint8_t bytes[10];
 
                 claimed_in = f;
                 claimed_now = operation;
                 cancels = cancelled;
-                f->store->config.data_plane.note_http = interfere;
+                told = interfere;
                 content = must_open(f, operation, 7, 0, TOTAL / 2);
-                f->store->config.data_plane.note_http = NULL;
+                told = NULL;
                 assert_ended(f, operation, cancelled ? FERRY_CANCELLED : FERRY_IN_PROGRESS,
                              cancelled ? FERRY_E_CANCELLED : 0);
-                assert_int_equal(operation_content_read(content, bytes, 10), cancelled ? -1 : 10);
-                operation_content_close(content, false);
+                assert_int_equal(http_content_read(content, bytes, 10), cancelled ? -1 : 10);
+                http_content_close(content, false);
                 operation_cancel(f->store, operation);
         }
 }
@@ -361,30 +363,30 @@ int __wrap_operation_store_claim(void *context, const struct engine_claim_reques
 WITH_STORE(a_cancel_that_comes_before_the_claim_of_one_of_several_clients_ends_them_all)
 {
         struct operation *operation = make_readers(f, 2, 0);
-        struct operation_content *first = must_open(f, operation, 9, 0, 10), *second;
+        struct http_content *first = must_open(f, operation, 9, 0, 10), *second;
         uint8_t bytes[10];
 
         cancelled_before = operation;
         assert_int_equal(open_range(f, operation, NULL, 7, 0, 10, &second), FERRY_E_CANCELLED_BY_PEER);
         assert_ended(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
-        assert_int_equal(operation_content_read(first, bytes, 10), -1);
-        operation_content_close(first, false);
+        assert_int_equal(http_content_read(first, bytes, 10), -1);
+        http_content_close(first, false);
 }
 
 WITH_STORE(a_cancel_waits_for_no_client)
 {
         for (int kind = FERRY_READABLE; kind <= FERRY_WRITABLE; kind += FERRY_WRITABLE - FERRY_READABLE) {
                 struct operation *operation = make(f, (enum ferry_kind)kind);
-                struct operation_content *content = must_open(f, operation, 0, 0, TOTAL);
+                struct http_content *content = must_open(f, operation, 0, 0, TOTAL);
                 uint8_t bytes[10] = { 0 };
 
                 operation_cancel(f->store, operation);
                 assert_ended(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
                 if (kind == FERRY_READABLE)
-                        assert_int_equal(operation_content_read(content, bytes, sizeof(bytes)), -1);
+                        assert_int_equal(http_content_read(content, bytes, sizeof(bytes)), -1);
                 else
-                        assert_int_not_equal(operation_content_write(content, bytes, sizeof(bytes)), 0);
-                operation_content_close(content, false);
+                        assert_int_not_equal(http_content_write(content, bytes, sizeof(bytes)), 0);
+                http_content_close(content, false);
                 test_release(operation);
         }
 }
@@ -393,38 +395,39 @@ WITH_STORE(no_end_comes_while_bytes_are_copied)
 {
         FOR_EACH (int, error, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER) {
                 struct operation *operation = make(f, FERRY_WRITABLE);
-                struct operation_content *part = must_open(f, operation, 7, 0, TOTAL);
+                struct http_content *part = must_open(f, operation, 7, 0, TOTAL);
                 bool complete = false;
 
-                assert_int_equal(operation_content_end(f->store, operation, (const uint8_t[FERRY_KEY_SIZE]){ 0 }, 7, 0,
-                                                       &complete),
+                assert_int_equal(http_content_end(the_mover(f), f->store, operation,
+                                                  (const uint8_t[FERRY_KEY_SIZE]){ 0 }, 7, 0, &complete),
                                  FERRY_E_PEER_REFUSED);
-                assert_true(content_transfer_copy_begin(part->transfer));
+                assert_true(responder_copy_begin(part->responder));
                 part->position = TOTAL;
                 if (error == FERRY_E_CANCELLED)
                         operation_cancel(f->store, operation);
                 else
-                        assert_int_equal(operation_content_end(f->store, operation, NULL, 7, 0, &complete), 0);
+                        assert_int_equal(http_content_end(the_mover(f), f->store, operation, NULL, 7, 0, &complete), 0);
                 assert_ended(f, operation, FERRY_IN_PROGRESS, 0);
-                assert_false(complete || content_transfer_copy_begin(part->transfer));
-                assert_int_equal(operation_content_end(f->store, operation, NULL, 7, 0, &complete), FERRY_E_GONE);
-                content_transfer_copy_end(part->transfer);
+                assert_false(complete || responder_copy_begin(part->responder));
+                assert_int_equal(http_content_end(the_mover(f), f->store, operation, NULL, 7, 0, &complete),
+                                 FERRY_E_GONE);
+                responder_copy_end(part->responder);
                 assert_ended(f, operation, FERRY_CANCELLED, error);
-                operation_content_close(part, false);
+                http_content_close(part, false);
         }
 }
 
 WITH_STORE(nobody_joins_a_transfer_that_is_being_ended)
 {
         struct operation *operation = make(f, FERRY_WRITABLE);
-        struct operation_content *part = must_open(f, operation, 7, 0, 10), *other;
+        struct http_content *part = must_open(f, operation, 7, 0, 10), *other;
 
-        assert_true(content_transfer_copy_begin(part->transfer));
+        assert_true(responder_copy_begin(part->responder));
         operation_cancel(f->store, operation);
         assert_int_equal(open_range(f, operation, NULL, 7, 20, 10, &other), FERRY_E_CANCELLED_BY_PEER);
-        operation_content_fail(part, FERRY_E_CHECKSUM_MISMATCH); /* its end has a reason already */
-        content_transfer_copy_end(part->transfer);
-        operation_content_close(part, false);
+        http_content_fail(part, FERRY_E_CHECKSUM_MISMATCH); /* its end has a reason already */
+        responder_copy_end(part->responder);
+        http_content_close(part, false);
         assert_ended(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
 }
 
@@ -432,7 +435,7 @@ WITH_STORE(nobody_joins_a_transfer_that_is_being_ended)
 WITH_STORE(an_open_range_names_its_gpu_after_the_end_of_the_operation)
 {
         const struct space space = { .device = 3 };
-        struct operation_content *content;
+        struct http_content *content;
         struct operation *readable;
 
         f->region->space = &space;
@@ -441,24 +444,24 @@ WITH_STORE(an_open_range_names_its_gpu_after_the_end_of_the_operation)
         content = must_open(f, readable, 0, 0, TOTAL);
         operation_cancel(f->store, readable);
         assert_ended(f, readable, FERRY_CANCELLED, FERRY_E_CANCELLED);
-        assert_int_equal(operation_content_gpu(content), 1 + 3);
-        operation_content_close(content, false);
+        assert_int_equal(http_content_gpu(content), 1 + 3);
+        http_content_close(content, false);
 }
 
 WITH_STORE(bytes_that_are_not_those_sent_fail_the_operation)
 {
         struct operation *operation = make(f, FERRY_WRITABLE);
-        struct operation_content *content = must_open(f, operation, 0, 0, TOTAL);
+        struct http_content *content = must_open(f, operation, 0, 0, TOTAL);
         uint8_t bytes[TOTAL] = { 1 };
         uint64_t one, other;
 
-        assert_int_equal(operation_content_write(content, bytes, TOTAL), 0);
-        assert_true(operation_content_checksum(content, &one));
+        assert_int_equal(http_content_write(content, bytes, TOTAL), 0);
+        assert_true(http_content_checksum(content, &one));
         ((uint8_t *)f->region->address)[OFFSET + 100] ^= 1;
-        assert_true(operation_content_checksum(content, &other));
+        assert_true(http_content_checksum(content, &other));
         assert_int_not_equal(one, other);
-        operation_content_fail(content, FERRY_E_CHECKSUM_MISMATCH);
-        assert_false(operation_content_checksum(content, &other));
-        operation_content_close(content, true);
+        http_content_fail(content, FERRY_E_CHECKSUM_MISMATCH);
+        assert_false(http_content_checksum(content, &other));
+        http_content_close(content, true);
         assert_ended(f, operation, FERRY_ERRORED, FERRY_E_CHECKSUM_MISMATCH);
 }

@@ -2,14 +2,19 @@
 #include "operation_fixture.h"
 
 #include "content_fixture.h"
-#include "content_transfer.h"
+#include "mover_internal.h"
 
 /* When a client of an operation's content counts as away. */
+
+static struct http_responder *responder_of(struct operation *operation)
+{
+        return FERRY_CONTAINER_OF(operation_attached(operation), struct http_offer, attachment)->responders;
+}
 
 WITH_STORE(a_client_that_stays_away_is_lost)
 {
         struct operation_limits limits = default_limits;
-        struct operation_content *content;
+        struct http_content *content;
         struct operation *operation;
         uint8_t bytes[10];
 
@@ -17,10 +22,10 @@ WITH_STORE(a_client_that_stays_away_is_lost)
         fixture_limits(f, &limits);
         operation = make(f, FERRY_READABLE);
         content = must_open(f, operation, 0, 0, TOTAL);
-        assert_int_equal(operation_content_read(content, bytes, sizeof(bytes)), sizeof(bytes));
+        assert_int_equal(http_content_read(content, bytes, sizeof(bytes)), sizeof(bytes));
         await_loop(f, clock_now_us() + 100000); /* an open range is no absence */
         assert_ended(f, operation, FERRY_IN_PROGRESS, 0);
-        operation_content_close(content, false);
+        http_content_close(content, false);
         await(f, operation, 0);
         assert_ended(f, operation, FERRY_ERRORED, FERRY_E_PEER_LOST);
 }
@@ -29,12 +34,12 @@ WITH_STORE(a_client_that_stays_away_is_lost)
 WITH_STORE(a_client_that_comes_while_its_absence_is_noticed_is_not_lost)
 {
         struct operation *operation = make(f, FERRY_READABLE);
-        struct content_transfer *transfer;
+        struct http_responder *transfer;
 
-        operation_content_close(must_open(f, operation, 0, 0, TOTAL), false);
-        transfer = operation->contents;
+        http_content_close(must_open(f, operation, 0, 0, TOTAL), false);
+        transfer = responder_of(operation);
         assert_true(loop_timer_stop(f->loop, &transfer->timer));
-        operation_content_close(must_open(f, operation, 0, 0, TOTAL), false);
+        http_content_close(must_open(f, operation, 0, 0, TOTAL), false);
         transfer->timer.fired(&transfer->timer);
         assert_ended(f, operation, FERRY_IN_PROGRESS, 0);
         assert_true(loop_timer_stop(f->loop, &transfer->timer)); /* its absence counts anew */
@@ -47,8 +52,8 @@ WITH_STORE(a_client_that_comes_while_its_absence_is_noticed_is_not_lost)
 WITH_STORE(a_worker_that_is_connected_is_not_away)
 {
         struct operation_limits limits = default_limits;
-        struct operation_content *content[2];
-        struct content_transfer *transfer[2];
+        struct http_content *content[2];
+        struct http_responder *transfer[2];
         struct operation *operation;
 
         limits.absence_ms = 30;
@@ -56,22 +61,22 @@ WITH_STORE(a_worker_that_is_connected_is_not_away)
         operation = make(f, FERRY_READABLE);
         for (int i = 0; i < 2; i++) {
                 content[i] = must_open(f, operation, 7, (uint64_t)i, 1);
-                transfer[i] = operation_content_connected(content[i]);
+                transfer[i] = http_content_connected(content[i]);
                 assert_non_null(transfer[i]);
         }
         for (int i = 0; i < 2; i++) {
-                operation_content_close(content[i], true);
+                http_content_close(content[i], true);
                 await_loop(f, clock_now_us() + 100000);
                 assert_ended(f, operation, FERRY_IN_PROGRESS, 0);
         }
-        operation_content_disconnected(transfer[0]);
+        http_content_disconnected(transfer[0]);
         await_loop(f, clock_now_us() + 100000);
         assert_ended(f, operation, FERRY_IN_PROGRESS, 0);
-        assert_false(operation_content_is_over(transfer[1]));
-        operation_content_disconnected(transfer[1]);
+        assert_false(http_content_is_over(transfer[1]));
+        http_content_disconnected(transfer[1]);
         await(f, operation, 0);
         assert_ended(f, operation, FERRY_ERRORED, FERRY_E_PEER_LOST);
-        operation_content_disconnected(NULL);
+        http_content_disconnected(NULL);
 }
 
 /* The loop has taken the timer, and another client came, or the operation ended, before it got the lock. */
@@ -81,17 +86,17 @@ WITH_STORE(nobody_is_lost_who_is_there_again_or_has_ended)
 
         for (int i = 0; i < CASES; i++) {
                 struct operation *operation = make(f, FERRY_READABLE);
-                struct operation_content *content = must_open(f, operation, 7, 0, TOTAL);
-                struct content_transfer *transfer = operation->contents, *connection = NULL;
+                struct http_content *content = must_open(f, operation, 7, 0, TOTAL);
+                struct http_responder *transfer = responder_of(operation), *connection = NULL;
 
                 test_row(text_format("%d", i));
-                operation_content_close(content, false);
+                http_content_close(content, false);
                 assert_true(loop_timer_stop(f->loop, &transfer->timer));
                 transfer->absent_us = 0;
                 content = i == THE_END ? NULL : must_open(f, operation, 7, 0, TOTAL);
                 if (i == A_CONNECTION) {
-                        connection = operation_content_connected(content);
-                        operation_content_close(content, false);
+                        connection = http_content_connected(content);
+                        http_content_close(content, false);
                         content = NULL;
                 }
                 if (i == THE_END)
@@ -99,8 +104,8 @@ WITH_STORE(nobody_is_lost_who_is_there_again_or_has_ended)
                 transfer->timer.fired(&transfer->timer);
                 assert_ended(f, operation, i == THE_END ? FERRY_CANCELLED : FERRY_IN_PROGRESS,
                              i == THE_END ? FERRY_E_CANCELLED : 0);
-                operation_content_close(content, false);
-                operation_content_disconnected(connection);
+                http_content_close(content, false);
+                http_content_disconnected(connection);
                 operation_cancel(f->store, operation);
         }
 }
@@ -114,11 +119,11 @@ WITH_STORE(a_worker_may_be_away_for_five_seconds_only)
                 struct operation *operation = make(f, FERRY_READABLE);
                 uint64_t before = clock_now_us();
 
-                operation_content_close(must_open(f, operation, id, 0, TOTAL), false);
+                http_content_close(must_open(f, operation, id, 0, TOTAL), false);
                 if (id)
-                        assert_true(operation->contents->absent_us <= clock_now_us() + five_s);
+                        assert_true(responder_of(operation)->absent_us <= clock_now_us() + five_s);
                 else
-                        assert_true(operation->contents->absent_us > before + five_s);
+                        assert_true(responder_of(operation)->absent_us > before + five_s);
                 operation_cancel(f->store, operation);
         }
 }

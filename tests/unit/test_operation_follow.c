@@ -2,7 +2,6 @@
 #include <ferry/error.h>
 
 #include "operation_fixture.h"
-#include "operations/content.h"
 
 /* A readable that follows a read. */
 
@@ -280,20 +279,20 @@ WITH_STORE(who_waits_for_a_range_is_woken_when_more_is_there)
         struct operation *read = make_read(f), *follower = follow_all(f, read);
         uint64_t revision, later;
 
-        assert_false(operation_content_available(f->store, follower, 100, 1000, &revision));
+        assert_false(operation_available(f->store, follower, 100, 1000, &revision));
         assert_false(operation_is_past(f->store, follower, revision));
         arrive(f, 0, 1000);
         assert_true(operation_is_past(f->store, follower, revision));
-        assert_false(operation_content_available(f->store, follower, 100, 1000, &revision));
+        assert_false(operation_available(f->store, follower, 100, 1000, &revision));
         arrive(f, 1000, 1000);
-        assert_true(operation_content_available(f->store, follower, 100, 1000, &later));
+        assert_true(operation_available(f->store, follower, 100, 1000, &later));
         assert_true(later > revision);
         arrive(f, 2000, 1000); /* nobody waits */
         assert_false(operation_is_past(f->store, follower, later));
-        assert_false(operation_content_available(f->store, follower, 3000, 1000, &revision));
+        assert_false(operation_available(f->store, follower, 3000, 1000, &revision));
         end_transfer(f, 0);
         assert_true(operation_is_past(f->store, follower, revision));
-        assert_true(operation_content_available(f->store, follower, 3000, 1000, &revision));
+        assert_true(operation_available(f->store, follower, 3000, 1000, &revision));
         operation_cancel(f->store, follower);
 }
 
@@ -303,7 +302,7 @@ WITH_STORE(nobody_waits_for_a_range_of_what_has_ended)
         uint64_t revision;
 
         operation_cancel(f->store, follower);
-        assert_true(operation_content_available(f->store, follower, 0, 1, &revision));
+        assert_true(operation_available(f->store, follower, 0, 1, &revision));
         end_transfer(f, 0);
 }
 
@@ -314,8 +313,8 @@ WITH_STORE(whoever_waits_for_a_range_is_woken_although_another_one_is_there)
         uint64_t revision, other;
 
         arrive(f, 0, 1000);
-        assert_false(operation_content_available(f->store, follower, 1000, 1000, &revision));
-        assert_true(operation_content_available(f->store, follower, 0, 1000, &other));
+        assert_false(operation_available(f->store, follower, 1000, 1000, &revision));
+        assert_true(operation_available(f->store, follower, 0, 1000, &other));
         arrive(f, 1000, 1000);
         assert_true(operation_is_past(f->store, follower, revision));
         end_transfer(f, 0);

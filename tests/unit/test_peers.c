@@ -16,6 +16,7 @@
 #include "base/allowlist.h"
 #include "base/metrics.h"
 #include "base/util.h"
+#include "easy/thread.h"
 #include "peers/peers.h"
 #include "transfer/engine.h"
 
@@ -105,7 +106,9 @@ static struct result *fetch(struct peers *peers, const char *host, const struct 
 }
 
 static struct allowlist *loopback;
+static struct easy_thread *thread; /* of the peers made last */
 
+TEST_KEEPS(thread, struct easy_thread, easy_thread_free)
 TEST_KEEPS(peers, struct peers, peers_free)
 
 /* Of those that admit loopback, unless config says otherwise. Until the end of the test. */
@@ -114,7 +117,8 @@ static struct peers *make_peers(const struct peers_config *config)
         struct peers_config made = config ? *config : (struct peers_config){ 0 };
         struct peers *peers = NULL;
 
-        made.allowlist = made.allowlist ?: loopback;
+        made.easy.allowlist = made.easy.allowlist ?: loopback;
+        made.thread = thread = keep_thread(easy_thread_new());
         assert_int_equal(peers_new(&made, &peers), 0);
         return keep_peers(peers);
 }
@@ -185,7 +189,7 @@ TEST(metadata_is_fetched_and_decoded)
 
 TEST(the_token_and_the_user_agent_are_sent)
 {
-        const struct peers_config config = { .token = "s3cret", .user_agent = "ferryd/9" };
+        const struct peers_config config = { .token = "s3cret", .easy.user_agent = "ferryd/9" };
         struct answering_peer *peer = answering_peer_start(good_answer());
 
         assert_int_equal(fetch(make_peers(&config), "localhost", peer)->error, 0);
@@ -257,7 +261,7 @@ TEST(a_proxy_in_the_environment_is_not_used)
 
 TEST(a_body_beyond_the_limit_ends_the_fetch)
 {
-        const struct peers_config config = { .max_body = 10000 };
+        const struct peers_config config = { .easy.max_body = 10000 };
 
         static const struct {
                 const char *answer;
@@ -295,7 +299,7 @@ TEST(endless_headers_end_the_fetch)
 
 TEST(a_peer_that_never_answers_is_a_timeout)
 {
-        const struct peers_config config = { .timeout_ms = 200 };
+        const struct peers_config config = { .easy.timeout_ms = 200 };
 
         assert_int_equal(error_of(NULL, 0, &config), FERRY_E_TIMEOUT);
 }
@@ -355,7 +359,7 @@ TEST(the_address_behind_a_name_is_checked_again)
         struct result *result;
 
         assert_int_equal(allowlist_new(allow, 1, false, &allowlist), 0);
-        config.allowlist = allowlist;
+        config.easy.allowlist = allowlist;
         peers = make_peers(&config);
         result = fetch(peers, "localhost", peer);
         /* Unreachable where there is an ::1 to try. */
@@ -378,7 +382,7 @@ TEST(a_name_that_is_admitted_may_lead_to_any_address)
                 skip();
         peer = answering_peer_start("HTTP/1.1 404 Not Found\r\n" EMPTY);
         assert_int_equal(allowlist_new(allow, 1, false, &allowlist), 0);
-        config.allowlist = allowlist;
+        config.easy.allowlist = allowlist;
         peers = make_peers(&config);
         assert_int_equal(fetch(peers, "worker.localhost", peer)->error, FERRY_E_STALE_METADATA);
         test_release(peers);
@@ -414,7 +418,7 @@ TEST(ending_cancels_what_still_runs)
 
 TEST(a_fetch_that_nobody_wants_any_more_ends)
 {
-        const struct peers_config config = { .timeout_ms = 3600000 };
+        const struct peers_config config = { .easy.timeout_ms = 3600000 };
         struct answering_peer *peer = answering_peer_start(NULL);
         struct result *result = result_new(), *other = result_new();
         struct peers *peers = make_peers(&config);
@@ -423,7 +427,7 @@ TEST(a_fetch_that_nobody_wants_any_more_ends)
         assert_int_equal(fetch_from(peers, "127.0.0.1", peer->port, other), 0);
         WAIT_UNTIL(atomic_load(&peer->requests) == 1);
         atomic_store(&result->unwanted, true);
-        peers_transfer_cancel(peers, 1, FERRY_E_CANCELLED);
+        easy_thread_wake(thread);
         result_wait(result);
         assert_int_equal(result->error, FERRY_E_CANCELLED);
         assert_int_equal(other->calls.times, 0);

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "easy/thread.h"
 #include "http_moved.h"
 #include "peers_internal.h"
 #include "registry_internal.h"
@@ -130,7 +131,8 @@ TEST(names_in_urls_are_checked)
                   true, false },
         };
         /* Never asked here. */
-        const struct registry_config config = { .url = "etcd://127.0.0.1:1" };
+        struct easy_thread *thread = easy_thread_new();
+        const struct registry_config config = { .url = "etcd://127.0.0.1:1", .thread = thread };
         struct registry *registry;
         char detail[256];
 
@@ -144,6 +146,7 @@ TEST(names_in_urls_are_checked)
         assert_int_equal(name_url_check(NULL, "ferry://a", true, detail, sizeof(detail)), FERRY_E_INVALID_PARAMETER);
         assert_non_null(strstr(detail, "--registry"));
         registry = registry_free(registry);
+        easy_thread_free(thread);
 }
 
 /* ---- a registry that says what it likes to every question ---- */
@@ -152,6 +155,7 @@ static struct allowlist *loopback;
 
 struct member {
         struct answering_peer *etcd; /* that the test plays; NULL = the real one */
+        struct easy_thread *thread;
         struct registry *registry;
         struct peers *peers;
 };
@@ -162,20 +166,26 @@ static void member_release(void *object)
         struct member *member = object;
 
         (void)peers_free(member->peers);
+        easy_thread_stop(member->thread);
         (void)registry_free(member->registry);
+        (void)easy_thread_free(member->thread);
         test_release(member->etcd);
         free(member);
 }
 
 /* A worker with a registry. Until the end of the test. */
-static struct member *member_new(struct answering_peer *etcd, const struct registry_config *config)
+static struct member *member_new(struct answering_peer *etcd, struct registry_config config)
 {
         struct member *member = calloc(1, sizeof(*member));
 
         assert_non_null(member);
         member->etcd = etcd;
-        assert_int_equal(registry_new(config, &member->registry), 0);
-        const struct peers_config peers = { .allowlist = loopback, .registry = member->registry };
+        member->thread = config.thread = easy_thread_new();
+        assert_non_null(member->thread);
+        assert_int_equal(registry_new(&config, &member->registry), 0);
+        const struct peers_config peers = { .easy.allowlist = loopback,
+                                            .thread = member->thread,
+                                            .registry = member->registry };
         assert_int_equal(peers_new(&peers, &member->peers), 0);
         return test_keep(member, member_release);
 }
@@ -184,7 +194,7 @@ static struct member *member_at(struct answering_peer *etcd, const char *endpoin
 {
         const struct registry_config config = { .url = endpoints, .ttl_ms = TTL_MS, .user = user };
 
-        return member_new(etcd, &config);
+        return member_new(etcd, config);
 }
 
 /* A worker whose registry gives that answer, NULL = none, and so many bytes more. Until the end of the test. */
@@ -353,10 +363,13 @@ TEST(an_address_that_the_registry_says_is_checked_as_any)
         }
 }
 
-static int wake_later(void *context)
+static bool starts_later;
+
+int __real_easy_thread_start(struct easy_thread *thread);
+int __wrap_easy_thread_start(struct easy_thread *thread);
+int __wrap_easy_thread_start(struct easy_thread *thread)
 {
-        (void)context;
-        return 0;
+        return starts_later ? 0 : __real_easy_thread_start(thread);
 }
 
 /* The questions are under way at once, so that each finds the last endpoint dead, which the first follows. */
@@ -365,16 +378,15 @@ TEST(each_of_several_questions_reaches_the_endpoint_that_lives)
         struct answering_peer *dead = answering_peer_new(""), *lives = answering_peer_start(OK HEADER "}");
         struct member *member =
                 member_at(lives, text_format("etcd://127.0.0.1:%u,127.0.0.1:%u", lives->port, dead->port), NULL);
-        int (*wake)(void *context) = member->registry->wake;
         struct result results[5];
 
         test_release(dead); /* nobody listens at its port */
         member->registry->endpoint = 1;
-        member->registry->wake = wake_later;
+        starts_later = true;
         for (size_t i = 0; i < UNIT_COUNT(results); i++)
                 find_begin(member, &any, &results[i]);
-        member->registry->wake = wake;
-        assert_int_equal(wake(member->registry->wake_context), 0);
+        starts_later = false;
+        assert_int_equal(registry_wake(member->registry), 0);
         for (size_t i = 0; i < UNIT_COUNT(results); i++) {
                 result_await(&results[i]);
                 assert_int_equal(results[i].error, 0);
@@ -494,7 +506,7 @@ static struct member *etcd_member(const char *user, uint64_t ttl_ms)
                 .url = etcd.url, .prefix = text_format("/test/%u", n_prefixes), .ttl_ms = ttl_ms, .user = user
         };
 
-        return member_new(NULL, &config);
+        return member_new(NULL, config);
 }
 
 /* A worker that is registered. */

@@ -66,6 +66,17 @@ size_t ferry_json_get_uints(const struct json_object *array, uint64_t numbers[])
 /* An integer that is not negative; one beyond 64 bits is UINT64_MAX. false when it is anything else. */
 bool ferry_json_get_uint(const struct json_object *value, uint64_t *ret_number);
 
+/* ---- members of documents that describe a worker ---- */
+
+/*
+ * The text of a member, borrowed: not empty, shorter than size, printable ASCII without blanks, quotes and backslashes,
+ * as in metadata. NULL: it is missing or something else.
+ */
+const char *ferry_json_get_text(struct json_object *object, const char *name, size_t size);
+
+/* The member "epoch": 16 lower case hexadecimal digits, not 0. */
+bool ferry_json_get_epoch(struct json_object *object, uint64_t *ret_epoch);
+
 enum ferry_json_type {
         FERRY_JSON_STRING, /* const char *, owned by its object */
         FERRY_JSON_UINT,   /* uint64_t, min <= value <= max */

@@ -15,6 +15,7 @@ struct engine_peer_view;
 struct loop;
 struct metrics;
 struct operation_limits;
+struct http_mover;
 struct operation_store;
 struct peers;
 struct region_table;
@@ -73,6 +74,7 @@ struct http_config {
         const struct engine_facts *engine;
         const struct device_source *device_source; /* NULL = this machine's */
         struct operation_store *operations;
+        struct http_mover *mover; /* of the content of operations */
         const struct operation_limits *operation_limits;
         struct region_table *regions;
         struct peers *peers;

@@ -79,7 +79,6 @@ struct data_plane_ops {
         void (*claims_revoke)(void *context, uint64_t operation, int reason, int wire_reason);
         void (*held_reads_retry)(void *context);
         void *context;
-        void (*note_http)(void *context, const struct engine_http_note *note); /* of transfers over HTTP; may be NULL */
 };
 
 /*
@@ -163,6 +162,9 @@ void operation_store_on_drained(struct operation_store *store, void (*drained)(v
  */
 struct operation_store *operation_store_free(struct operation_store *store);
 
+/* Its loop, its limits and its epoch. Fixed. */
+const struct operation_config *operation_store_config(const struct operation_store *store);
+
 /* For struct engine_config: answers the first request of a peer's transfer. context is the store. */
 int operation_store_claim(void *store, const struct engine_claim_request *request, struct engine_claim *ret_claim);
 /* The same: answers a notice of a peer. */
@@ -242,6 +244,8 @@ struct operation *operation_ref(struct operation *operation);
 struct operation *operation_unref(struct operation *operation); /* takes NULL; returns NULL */
 
 uint64_t operation_id(const struct operation *operation);
+/* The key of a passive one, FERRY_KEY_SIZE bytes. Fixed, too. */
+const uint8_t *operation_key(const struct operation *operation);
 
 /* The cursor of the page after one that ends with this operation. */
 uint64_t operation_cursor(const struct operation *operation);
@@ -335,6 +339,27 @@ int operation_decline(struct operation_store *store, struct operation *operation
  */
 int operation_keep(struct operation_store *store, struct operation *operation, uint64_t ttl_ms,
                    enum ferry_status *ret_status, uint64_t *ret_expires_unix_ms);
+
+/*
+ * Whether bytes of a readable are there: all are, unless it follows a read that has not filled them yet. false: the
+ * readable's revision passes *ret_revision when more is there, or when it ends.
+ */
+bool operation_available(struct operation_store *store, struct operation *operation, uint64_t first, uint64_t size,
+                         uint64_t *ret_revision);
+
+/* ---- what a mover that is above keeps with a passive operation ---- */
+
+struct operation_attachment {
+        /* Ends the mover's transfers of the operation, as claims_revoke of the data plane. Any thread. */
+        void (*revoke)(struct operation_attachment *attachment, int reason, int wire_reason);
+        /* The operation is being freed. Any thread, perhaps with the store's lock held. */
+        void (*free)(struct operation_attachment *attachment);
+};
+
+/* Attaches it unless something is attached. Returns what is attached now; the operation owns it. */
+struct operation_attachment *operation_attach(struct operation *operation, struct operation_attachment *attachment);
+/* NULL = nothing. */
+struct operation_attachment *operation_attached(struct operation *operation);
 
 /* ---- waiting ---- */
 

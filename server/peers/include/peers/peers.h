@@ -7,17 +7,17 @@
 
 #include <ferry/metadata.h>
 
-struct allowlist;
+#include "easy/easy.h"
+
+struct easy_thread;
 struct engine_connect;
-struct engine_transfer;
 struct metrics;
 struct operation;
 struct operation_store;
 struct registry;
 
 /*
- * HTTP to other workers, by libcurl: fetches their metadata and descriptions, moves transfers. One thread, which starts
- * with the first request, runs the multi interface.
+ * HTTP to other workers, by libcurl: fetches their metadata and descriptions, says notices.
  *
  * Only admitted hosts, http and https only, no redirects, no proxy, bounded body and time. Public functions: any
  * thread.
@@ -27,29 +27,27 @@ struct peers;
 
 enum { PEERS_FETCHES_MAX = 256 };
 
-/* The names of files and user_agent stay until peers_free. */
 struct peers_config {
-        const struct allowlist *allowlist;       /* hosts that it may reach; borrowed */
-        const char *token;                       /* bearer token for documents of peers; NULL = none */
-        const char *ca_file;                     /* trusted certificates; NULL = the system's */
-        const char *cert_file, *key_file;        /* client certificate; NULL = none */
-        unsigned connect_timeout_ms, timeout_ms; /* 0 = defaults: 3 s, 10 s */
-        size_t max_body;                         /* 0 = 8 MiB */
-        size_t max_fetches;                      /* at the same time; 0 = PEERS_FETCHES_MAX */
-        const char *user_agent;
-        const char *worker;        /* "EPOCH NAME", told to peers with transfers over HTTP; NULL = not told */
-        struct metrics *metrics;   /* may be NULL */
-        struct registry *registry; /* runs on the peers' thread; freed after the peers; NULL = names of workers cannot
-                                      be resolved */
+        /* Copied, its allowlist and texts but worker borrowed until peers_free. 0 of a number = 3 s, 10 s, 8 MiB;
+         * headers are not taken. */
+        struct easy_settings easy;
+        const char *token;          /* bearer token for documents of peers; NULL = none */
+        size_t max_fetches;         /* at the same time; 0 = PEERS_FETCHES_MAX */
+        struct metrics *metrics;    /* may be NULL */
+        struct easy_thread *thread; /* borrowed until peers_free */
+        struct registry *registry;  /* freed after the peers; NULL = names of workers cannot be resolved */
 };
 
 /* 0 or -ENOMEM. */
 int peers_new(const struct peers_config *config, struct peers **ret_peers);
 
+/* Of the requests to other workers: the hosts, certificates and names. Until peers_free. */
+const struct easy_settings *peers_settings(const struct peers *peers);
+
 /* The bearer token from now on. 0 or -ENOMEM. Any thread, one at a time. */
 int peers_set_token(struct peers *peers, const char *token);
 
-/* Ends running fetches with FERRY_E_CANCELLED, stops the thread. Takes NULL; returns NULL. */
+/* Stops the thread, which ends running fetches with FERRY_E_CANCELLED. Takes NULL; returns NULL. */
 struct peers *peers_free(struct peers *peers);
 
 /*
@@ -62,7 +60,7 @@ int peers_check_url(struct peers *peers, const char *url, char *detail, size_t d
 typedef void (*peers_fetched)(void *context, int error, const char *detail, struct ferry_metadata *metadata);
 /*
  * Whether the document is still needed; otherwise the fetch ends with FERRY_E_CANCELLED. Runs on the peers' thread,
- * each time that it looks at its work: peers_transfer_cancel has it do so. NULL = it is.
+ * each time that it looks at its work: easy_thread_wake has it do so. NULL = it is.
  */
 typedef bool (*peers_wanted)(void *context);
 
@@ -88,9 +86,10 @@ int peers_fetch_worker(struct peers *peers, const char *url, peers_fetched fetch
  * Says the notice of *spec to the worker at spec->peer.url over HTTP, once: as engine_connect, but on the peers'
  * thread. 0: connected will be called exactly once, also with PEER_UNREACHABLE, TIMEOUT, FORBIDDEN (also where the host
  * is not admitted), GONE, ALREADY_CLAIMED, STALE_METADATA, PEER_REFUSED, DRAINING, TRANSFER_FAILED (anything else) or
- * CANCELLED. Else FERRY_E_INVALID_PARAMETER, FERRY_E_FORBIDDEN or FERRY_E_LIMIT_REACHED with a sentence, or -errno.
+ * CANCELLED. Else FERRY_E_INVALID_PARAMETER, FERRY_E_FORBIDDEN or FERRY_E_LIMIT_REACHED with a sentence, or -errno. For
+ * struct engine_http: peers is a struct peers.
  */
-int peers_notice(struct peers *peers, const struct engine_connect *spec, char *detail, size_t detail_size);
+int peers_notice(void *peers, const struct engine_connect *spec, char *detail, size_t detail_size);
 
 /*
  * Fetches a peer's metadata, then begins the operation (borrowed; it keeps a reference of its own) or ends it as
@@ -99,19 +98,5 @@ int peers_notice(struct peers *peers, const struct engine_connect *spec, char *d
  */
 int remote_begin(struct operation_store *store, struct peers *peers, struct operation *operation, const char *url,
                  char *detail, size_t detail_size);
-
-/*
- * Moves a transfer over HTTP: ranges of the content of the peer's operation at spec->peer.url, which must be of an
- * admitted host. *spec is copied, its segments stay valid until ended; started, progress and ended run on the peers'
- * thread, ended once for each 0. Else FERRY_E_INVALID_PARAMETER or FERRY_E_FORBIDDEN with a sentence, or -errno.
- * peers_free ends running transfers with FERRY_E_CANCELLED.
- */
-int peers_transfer_start(struct peers *peers, const struct engine_transfer *spec, char *detail, size_t detail_size);
-
-/*
- * Ends a transfer: ended(error = reason) follows at once, unless it has ended. Of an unknown id, the metadata may be
- * under way: asks who fetches whether they are still wanted.
- */
-void peers_transfer_cancel(struct peers *peers, uint64_t id, int reason);
 
 #endif

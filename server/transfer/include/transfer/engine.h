@@ -21,13 +21,15 @@ struct space;
 /*
  * The engine of the data plane. The active side (requester) pulls or pushes the bytes of an operation in chunks, the
  * passive side (responder) answers out of its own table of operations; PROTOCOL.md says how. Transports below carry
- * messages and bytes: local (a Unix socket and mapped memory) and UCX.
+ * messages and bytes: local (a Unix socket and mapped memory) and UCX. A transfer that finds no link goes over HTTP, by
+ * functions that are handed down (struct engine_http).
  *
  * One thread at a time runs the engine: its own, or for a moment a thread that waits for the end of a short transfer
  * (inline progress: may_run_inline, below). The functions below may be called from any other thread; those that concern
  * transfers, links and peers queue a command and wake the engine's thread. Callbacks run on the thread that runs the
  * engine, without the caller's locks, and must not block; they may call engine_transfer_start, engine_transfer_cancel,
- * engine_claims_revoke and engine_held_reads_retry.
+ * engine_claims_revoke and engine_held_reads_retry. Those that stand in tables of other layers take the engine as a
+ * void pointer.
  */
 
 struct engine;
@@ -42,7 +44,7 @@ enum engine_carrier {
         ENGINE_CARRIER_SHM = 1,
         ENGINE_CARRIER_TCP = 2,
         ENGINE_CARRIER_RDMA = 4, /* every transport of UCX but TCP */
-        ENGINE_CARRIER_HTTP = 8, /* the peer's …/content, which server/peers moves, not the engine */
+        ENGINE_CARRIER_HTTP = 8, /* the peer's …/content (struct engine_http) */
         ENGINE_CARRIER_HTTPS = 16,
         ENGINE_CARRIER_UCX = ENGINE_CARRIER_TCP | ENGINE_CARRIER_RDMA,
 };
@@ -252,8 +254,7 @@ struct engine_peer {
         uint64_t epoch;
         const char *data; /* "host:port" of its network transport; "" or NULL = it has none */
         const char *name; /* for engine_peers_page; "" or NULL = not known */
-        const char *url;  /* base URL of its HTTP server; "" or NULL = it has none. Shown by engine_peers_page, else not
-                             used */
+        const char *url;  /* base URL of its HTTP server; "" or NULL = it has none */
 };
 
 struct engine_transfer {
@@ -270,10 +271,8 @@ struct engine_transfer {
         uint64_t remote_total; /* with remote: bytes of all of the offer */
         bool verify;           /* checksum of every chunk */
         unsigned carriers; /* of enum engine_carrier; nothing else carries the bytes. 0 = whatever both sides have */
-        /* The caller moves the bytes by HTTP where this ends with PEER_UNREACHABLE: it does so at once where the paths
-         * to the peer have failed lately, and they are tried again beside it. */
-        bool has_fallback;
-        uint32_t connect_ms_max; /* how long a first answer may take at most; 0 = the default */
+        uint32_t connect_ms_max; /* over HTTP, set by the engine: how long a connection may take at most; 0 = the
+                                    default */
         /*
          * The caller has nothing else to do until the end, and holds no lock: a short transfer, and whatever else
          * comes, may run on its thread before engine_transfer_start returns, for a fifth of spin_us. In a callback on
@@ -289,7 +288,7 @@ struct engine_transfer {
         void (*arrived)(void *context, uint64_t offset, uint64_t length);
         /* The most bytes of one request now. NULL = as suits the link. */
         uint64_t (*request_max)(void *context);
-        /* Why the end was requested; 0 = it was not. For HTTP, if the engine cannot move the transfer. Until ended. */
+        /* Why the end was requested; 0 = it was not. Asked over HTTP alone. Until ended. */
         int (*stopping)(void *context);
         /* Over and quiet. Exactly once for every successful engine_transfer_start. */
         void (*ended)(void *context, const struct engine_outcome *outcome);
@@ -302,11 +301,13 @@ static inline uint64_t engine_transfer_whole(const struct engine_transfer *trans
 }
 
 /*
- * Starts a transfer: by the local transport when the peer's socket is there, else by UCX. *transfer is copied. 0 or
- * -errno (-ESHUTDOWN, -ENOMEM); all other faults come through ended. Resolves peer.data, which may take the resolver's
- * time, unless it is numeric or a link is there.
+ * Starts a transfer: by the local transport when the peer's socket is there, else by UCX, else, or where carriers
+ * allows nothing else, over HTTP if the peer has a URL. Where the paths to such a peer have failed lately it goes over
+ * HTTP at once, and they are tried again beside it. *transfer is copied. 0 or -errno (-ESHUTDOWN, -ENOMEM); all other
+ * faults come through ended. Resolves peer.data, which may take the resolver's time, unless it is numeric or a link is
+ * there.
  */
-int engine_transfer_start(struct engine *engine, const struct engine_transfer *transfer);
+int engine_transfer_start(void *engine, const struct engine_transfer *transfer);
 
 /* How an engine_connect ended. */
 struct engine_connection {
@@ -334,8 +335,9 @@ struct engine_connect {
 /*
  * Connects to a peer by the route that a transfer would take, and makes sure of it by a message there and back. The
  * link stays for transfers to come: a local one as long as both workers live, one of UCX until it was not used for a
- * minute. With a notice, that is the message; a peer that is not reached may have got it nevertheless. *spec is copied.
- * 0 or -errno (-ESHUTDOWN, -ENOMEM); all other faults come through connected.
+ * minute. With a notice, that is the message, said over HTTP where no link reaches a peer that has a URL; a peer that
+ * is not reached may have got it nevertheless. *spec is copied. 0 or -errno (-ESHUTDOWN, -ENOMEM); all other faults
+ * come through connected.
  */
 int engine_connect(struct engine *engine, const struct engine_connect *spec);
 
@@ -382,17 +384,37 @@ ssize_t engine_peers_page(struct engine *engine, uint64_t *cursor, struct engine
 /* The error of a passive side whose peer has ended the transfer for that reason, a FERRY_E_*. Pure. */
 int engine_error_of_peer(uint32_t reason);
 
-/* The start or the end of a transfer over HTTP, which the engine does not move. */
+/* ---- HTTP ---- */
+
+/* What moves and says things over HTTP. Any thread; all may be called while the engine is stopping. */
+struct engine_http {
+        /*
+         * Moves a transfer. *transfer and its strings are copied. 0, and started, progress and ended are called, on
+         * other threads than the engine's; FERRY_E_* with a sentence in detail; -errno.
+         */
+        int (*start)(void *mover, const struct engine_transfer *transfer, char *detail, size_t detail_size);
+        /* As engine_transfer_cancel. Also of ids that it does not have. */
+        void (*cancel)(void *mover, uint64_t id, int reason);
+        /* Says the notice of *spec to the worker at spec->peer.url. 0, and connected is called once; else as start. */
+        int (*notice)(void *teller, const struct engine_connect *spec, char *detail, size_t detail_size);
+        void *mover, *teller;
+};
+
+/* Nothing goes over HTTP before; with NULL, nothing any more once this has returned. Not from a callback. */
+void engine_set_http(struct engine *engine, const struct engine_http *http);
+
+/* The start or the end of a transfer over HTTP, in either direction. */
 struct engine_http_note {
-        struct engine_peer peer;              /* copied; epoch 0 = not known: ignored */
-        const char *transport;                /* "http", "https"; a literal */
-        bool accepted;                        /* the peer began it */
-        bool chosen;                          /* "transports" allowed nothing else */
-        const struct engine_outcome *outcome; /* copied; NULL = it begins */
+        uint64_t epoch;        /* of the peer; 0 = not known: ignored */
+        char name[64];         /* its name; "" = not known */
+        const char *transport; /* "http", "https"; a literal */
+        bool accepted;         /* the peer began it */
+        bool ended;            /* with the outcome; false = it begins */
+        struct engine_outcome outcome;
 };
 
 /* Records a transfer over HTTP, for engine_peers_page alone. Any thread. */
-void engine_note_http(struct engine *engine, const struct engine_http_note *note);
+void engine_note_http(void *engine, const struct engine_http_note *note);
 
 /* ---- cancelling ---- */
 
@@ -401,15 +423,15 @@ void engine_note_http(struct engine *engine, const struct engine_http_note *note
  * nothing is in flight, within grace_ms. A transfer that completes meanwhile ends as complete. Unknown ids are ignored.
  * Never fails.
  */
-void engine_transfer_cancel(struct engine *engine, uint64_t id, int reason);
+void engine_transfer_cancel(void *engine, uint64_t id, int reason);
 
 /*
  * The same for every claim of a passive operation: the peers' further requests are refused with wire_reason, and
  * ended(error = reason) follows for each claim when nothing is in flight. Never fails.
  */
-void engine_claims_revoke(struct engine *engine, uint64_t operation, int reason, int wire_reason);
+void engine_claims_revoke(void *engine, uint64_t operation, int reason, int wire_reason);
 
 /* More bytes of a followed read have arrived: retries the held READs. Never fails. */
-void engine_held_reads_retry(struct engine *engine);
+void engine_held_reads_retry(void *engine);
 
 #endif

@@ -10,7 +10,6 @@
 
 #include "base/metrics.h"
 #include "base/util.h"
-#include "fetch.h"
 #include "registry_internal.h"
 
 enum { ANSWER_MAX = 64 * 1024 /* of a login, and of a watch, which is searched again with each piece that comes */ };
@@ -109,7 +108,7 @@ static int classify(const struct registry_call *call, CURLcode result, struct js
 /* Takes a token that can be sent as the value of a header. */
 static bool token_take(struct registry *registry, struct json_object *answer)
 {
-        const char *token = field_text(answer, "token", sizeof(registry->token));
+        const char *token = ferry_json_get_text(answer, "token", sizeof(registry->token));
 
         (void)text_copy(registry->token, sizeof(registry->token), token);
         return token;
@@ -163,7 +162,7 @@ static bool call_send(struct registry_call *call)
                curl_easy_setopt(call->easy.curl, CURLOPT_TIMEOUT_MS, request->ms) == CURLE_OK &&
                curl_easy_setopt(call->easy.curl, CURLOPT_HTTPHEADER, call->headers) == CURLE_OK &&
                curl_easy_setopt(call->easy.curl, CURLOPT_POSTFIELDS, request->body) == CURLE_OK &&
-               easy_start(registry->multi, &call->easy);
+               easy_start(&registry->thread->multi, &call->easy);
 }
 
 /* Chooses the request after one that has ended. false: the call is over, with the error. */
@@ -188,7 +187,7 @@ static bool goes_on(struct registry_call *call, int error)
         return ++call->n_failed < registry->n_endpoints;
 }
 
-/* The handle is in no multi handle any more. Thread: the peers'. */
+/* The handle is in no multi handle any more. Thread: libcurl's. */
 static void on_done(struct easy *easy, CURLcode result)
 {
         struct registry_call *call = FERRY_CONTAINER_OF(easy, struct registry_call, easy);
@@ -214,7 +213,7 @@ static void on_done(struct easy *easy, CURLcode result)
 int registry_ask(struct registry *registry, const struct registry_question *question)
 {
         struct registry_call *call = question->body ? calloc(1, sizeof(*call)) : NULL;
-        int r = call ? registry->wake(registry->wake_context) : -ENOMEM; /* starts the thread, which may fail */
+        int r = call ? easy_thread_start(registry->thread) : -ENOMEM;
 
         if (r == 0) {
                 call->registry = registry;
@@ -226,8 +225,10 @@ int registry_ask(struct registry *registry, const struct registry_question *ques
                         DL_APPEND(registry->queued, call);
                 pthread_mutex_unlock(&registry->lock);
         }
-        if (r == 0)
-                return registry->wake(registry->wake_context);
+        if (r == 0) {
+                easy_thread_wake(registry->thread);
+                return 0;
+        }
         free(question->body);
         free(question->watch);
         free(call);

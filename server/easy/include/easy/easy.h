@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PEERS_EASY_H
-#define PEERS_EASY_H
+#ifndef EASY_EASY_H
+#define EASY_EASY_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,7 +35,7 @@ struct easy_multi {
         struct easy_socket *sockets; /* oldest first */
 };
 
-/* One handle of libcurl. Made by any thread, then owned by the peers' thread. */
+/* One handle of libcurl. Made by any thread, then owned by the thread that runs it. */
 struct easy {
         const struct easy_settings *settings;
         CURL *curl;
@@ -53,7 +53,7 @@ struct easy {
         bool (*enough)(const struct easy *easy); /* whether the body is whole before its end; NULL = never */
         /* Goes back to the first byte of the request's body, which is sent again. NULL = it has no reader. */
         void (*rewind)(struct easy *easy);
-        /* The request is over and its handle in no multi handle any more. Thread: the peers'. */
+        /* The request is over and its handle in no multi handle any more. On that thread. */
         void (*done)(struct easy *easy, CURLcode result);
 };
 

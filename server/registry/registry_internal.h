@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PEERS_REGISTRY_INTERNAL_H
-#define PEERS_REGISTRY_INTERNAL_H
+#ifndef REGISTRY_INTERNAL_H
+#define REGISTRY_INTERNAL_H
 
 #include <json-c/json.h>
 #include <pthread.h>
 
-#include "easy.h"
-#include "peers/registry.h"
+#include "easy/thread.h"
+#include "registry/registry.h"
 
 struct metric;
 struct metric_family;
@@ -41,17 +41,14 @@ struct registry {
         char *credentials;             /* body of authenticate; NULL = none */
         struct metric_family *calls_total;
         struct metric *registered, *lookups;
-
-        /* fixed by registry_attach */
-        int (*wake)(void *context);
-        void *wake_context;
+        struct easy_thread *thread; /* borrowed */
+        struct easy_user user;      /* the thread's */
 
         /* fixed by registry_join */
         struct registry_entry self;
         char *key, *value; /* of the name, in base64 */
 
-        /* the peers' thread's; times in microseconds of the monotonic clock */
-        struct easy_multi *multi;
+        /* the thread's; times in microseconds of the monotonic clock */
         size_t endpoint;                 /* index of the one that answered last */
         char token[REGISTRY_TOKEN_SIZE]; /* etcd's answer to the credentials; "" = none yet */
         struct registry_call *calls;
@@ -72,7 +69,17 @@ struct registry {
         uint64_t rival_ms;
 };
 
-/* ---- registry_call.c: a question to the first endpoint that answers ---- */
+/* Has the thread, which starts unless it runs, look at the registry. 0 or -errno. Any thread. */
+static inline int registry_wake(struct registry *registry)
+{
+        int r = easy_thread_start(registry->thread);
+
+        if (r == 0)
+                easy_thread_wake(registry->thread);
+        return r;
+}
+
+/* ---- call.c: a question to the first endpoint that answers ---- */
 
 /* Parses the text of a JSON object. For json_object_put; NULL: it is something else, or memory is short. */
 struct json_object *registry_parse(const char *text, size_t size);
@@ -88,22 +95,22 @@ struct registry_question {
         size_t answer_max;
         /*
          * error 0 with the answer (borrowed), or FERRY_E_* with a sentence: FERRY_E_PEER_REFUSED (access),
-         * FERRY_E_PEER_UNREACHABLE (no endpoint gave a valid answer), FERRY_E_CANCELLED. Thread: the peers'.
+         * FERRY_E_PEER_UNREACHABLE (no endpoint gave a valid answer), FERRY_E_CANCELLED. Thread: libcurl's.
          */
         void (*called)(void *context, int error, const char *detail, struct json_object *answer);
         void *context;
 };
 
 /*
- * Queues a question and wakes the peers' thread, which runs. 0: called is called exactly once. FERRY_E_CANCELLED (the
+ * Queues a question and wakes the thread, which runs. 0: called is called exactly once. FERRY_E_CANCELLED (the
  * worker ends); -ENOMEM. Any thread.
  */
 int registry_ask(struct registry *registry, const struct registry_question *question);
 
-/* Sends queued questions. With stop, ends them and all that run with FERRY_E_CANCELLED. Thread: the peers'. */
+/* Sends queued questions. With stop, ends them and all that run with FERRY_E_CANCELLED. Thread: libcurl's. */
 void registry_calls_run(struct registry *registry, bool stop);
 
-/* ---- registry_lookup.c: workers in the registry ---- */
+/* ---- lookup.c: workers in the registry ---- */
 
 /* The value of a worker's key, for free(). NULL: memory is short. */
 char *registry_entry_encode(const struct registry_entry *entry);
@@ -111,20 +118,9 @@ char *registry_entry_encode(const struct registry_entry *entry);
 /* Reads a worker's entry from a pair of key and value. false: the pair is not a worker's. */
 bool registry_entry_read(struct json_object *pair, const char *prefix, struct registry_entry *ret_entry);
 
-/* ---- registry_member.c: this worker's own name ---- */
+/* ---- member.c: this worker's own name ---- */
 
-/* Asks what is due. Returns when more is due; UINT64_MAX = when a call ends. Thread: the peers'. */
+/* Asks what is due. Returns when more is due; UINT64_MAX = when a call ends. Thread: libcurl's. */
 uint64_t registry_member_run(struct registry *registry, uint64_t now);
-
-/* ---- registry.c ---- */
-
-/* Sets the function (any thread) that has registry_run called soon. Before anything else. */
-void registry_attach(struct registry *registry, int (*wake)(void *context), void *context);
-
-/* Runs due work. Returns when more is due, UINT64_MAX = when a call ends. Thread: the peers'. */
-uint64_t registry_run(struct registry *registry, struct easy_multi *multi, uint64_t now);
-
-/* Ends all calls and lookups, wakes waiting threads. Thread: the peers', at its end. */
-void registry_stop(struct registry *registry);
 
 #endif

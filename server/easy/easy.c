@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "easy.h"
+#include "easy/easy.h"
 
 #include <errno.h>
 #include <net/if.h>

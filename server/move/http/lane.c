@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "http_lane.h"
-
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <stdio.h>
@@ -13,6 +11,7 @@
 
 #include "base/space.h"
 #include "base/util.h"
+#include "mover_internal.h"
 
 enum { CLOSE_MS = 2000 /* of the DELETE */ };
 
@@ -39,15 +38,15 @@ static uint64_t last_place(const struct http_lane *lane)
 
 static bool headers_make(struct http_lane *lane)
 {
-        struct http_transfer *transfer = lane->transfer;
+        struct http_requester *requester = lane->requester;
         struct curl_slist **headers = &lane->headers;
         const struct easy_settings *settings = lane->easy.settings;
         char worker[128], error[64], range[96], digest[48], text[FERRY_DIGEST_TEXT_SIZE];
         uint64_t checksum;
 
         ferry_headers_free(FERRY_STEAL(*headers));
-        if (!ferry_header_add(headers, transfer->key_header) || !ferry_header_add(headers, transfer->transfer_header) ||
-            !ferry_header_add(headers, "Expect:"))
+        if (!ferry_header_add(headers, requester->key_header) ||
+            !ferry_header_add(headers, requester->transfer_header) || !ferry_header_add(headers, "Expect:"))
                 return false;
         if (settings->worker) {
                 (void)snprintf(worker, sizeof(worker), "Ferry-Worker: %s", settings->worker);
@@ -55,20 +54,20 @@ static bool headers_make(struct http_lane *lane)
                         return false;
         }
         if (lane->closing) {
-                (void)snprintf(error, sizeof(error), "Ferry-Error: %s", ferry_error_code(transfer->error));
-                return !transfer->error || ferry_header_add(headers, error);
+                (void)snprintf(error, sizeof(error), "Ferry-Error: %s", ferry_error_code(requester->error));
+                return !requester->error || ferry_header_add(headers, error);
         }
-        if (!ferry_header_add(headers, transfer->bytes_header))
+        if (!ferry_header_add(headers, requester->bytes_header))
                 return false;
-        if (transfer->spec.direction == ENGINE_READ)
-                return !transfer->spec.verify || ferry_header_add(headers, "Want-Content-Digest: xxh3=10");
+        if (requester->spec.direction == ENGINE_READ)
+                return !requester->spec.verify || ferry_header_add(headers, "Want-Content-Digest: xxh3=10");
         (void)snprintf(range, sizeof(range), "Content-Range: bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, lane->place,
-                       last_place(lane), engine_transfer_whole(&transfer->spec));
+                       last_place(lane), engine_transfer_whole(&requester->spec));
         if (!ferry_header_add(headers, range) || !ferry_header_add(headers, "Content-Type: application/octet-stream"))
                 return false;
-        if (!transfer->spec.verify)
+        if (!requester->spec.verify)
                 return true;
-        if (!is_moved(lane, stream_checksum(&transfer->stream, lane->first, lane->end - lane->first, &checksum)))
+        if (!is_moved(lane, stream_checksum(&requester->base.stream, lane->first, lane->end - lane->first, &checksum)))
                 return false;
         ferry_digest_format(checksum, text);
         (void)snprintf(digest, sizeof(digest), "Content-Digest: %s", text);
@@ -85,7 +84,7 @@ static bool set_method(struct http_lane *lane)
                        curl_easy_setopt(curl, CURLOPT_RANGE, NULL) == CURLE_OK &&
                        curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)CLOSE_MS) == CURLE_OK &&
                        curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, "DELETE") == CURLE_OK;
-        if (lane->transfer->spec.direction == ENGINE_WRITE)
+        if (lane->requester->spec.direction == ENGINE_WRITE)
                 return curl_easy_setopt(curl, CURLOPT_UPLOAD, 1L) == CURLE_OK &&
                        curl_easy_setopt(curl, CURLOPT_INFILESIZE_LARGE, (curl_off_t)(lane->end - lane->first)) ==
                                CURLE_OK;
@@ -95,16 +94,16 @@ static bool set_method(struct http_lane *lane)
 
 bool lane_send(struct http_lane *lane)
 {
-        struct http_transfer *transfer = lane->transfer;
+        struct http_requester *requester = lane->requester;
 
         lane->waiting = false;
         lane->n_text = 0;
         lane->has_digest = lane->in_range = false;
-        if (transfer->spec.direction == ENGINE_WRITE || transfer->spec.verify)
+        if (requester->spec.direction == ENGINE_WRITE || requester->spec.verify)
                 lane->position = lane->first;
         lane->busy = headers_make(lane) && set_method(lane) &&
                      curl_easy_setopt(lane->easy.curl, CURLOPT_HTTPHEADER, lane->headers) == CURLE_OK &&
-                     easy_start(transfer->multi, &lane->easy);
+                     easy_start(requester->multi, &lane->easy);
         return lane->busy;
 }
 
@@ -153,11 +152,11 @@ static size_t on_header(char *data, size_t one, size_t size, void *context)
 static size_t on_body(char *data, size_t one, size_t size, void *context)
 {
         struct http_lane *lane = context;
-        struct http_transfer *transfer = lane->transfer;
+        struct http_requester *requester = lane->requester;
         size_t room = sizeof(lane->text) - 1 - lane->n_text;
 
         (void)one;
-        if (transfer->spec.direction == ENGINE_WRITE || lane->closing || lane_status(lane) != 206) {
+        if (requester->spec.direction == ENGINE_WRITE || lane->closing || lane_status(lane) != 206) {
                 memcpy(lane->text + lane->n_text, data, size < room ? size : room);
                 lane->n_text += size < room ? size : room;
                 return size;
@@ -166,11 +165,11 @@ static size_t on_body(char *data, size_t one, size_t size, void *context)
                 lane->fault = "The peer sent a range that was not requested";
                 return 0;
         }
-        if (!is_moved(lane, stream_store(&transfer->stream, lane->position, data, size)))
+        if (!is_moved(lane, stream_store(&requester->base.stream, lane->position, data, size)))
                 return 0;
         lane->position += size;
-        if (!transfer->spec.verify)
-                http_transfer_arrived(transfer, lane->position - size, size);
+        if (!requester->spec.verify)
+                http_requester_arrived(requester, lane->position - size, size);
         lane->moved(lane);
         return size;
 }
@@ -178,14 +177,14 @@ static size_t on_body(char *data, size_t one, size_t size, void *context)
 static size_t on_send(char *to, size_t one, size_t size, void *context)
 {
         struct http_lane *lane = context;
-        struct http_transfer *transfer = lane->transfer;
+        struct http_requester *requester = lane->requester;
         uint64_t left = lane->end - lane->position;
 
         size *= one;
         if (!left)
                 return 0;
         size = left < size ? left : size;
-        if (!is_moved(lane, stream_load(&transfer->stream, lane->position, to, size)))
+        if (!is_moved(lane, stream_load(&requester->base.stream, lane->position, to, size)))
                 return CURL_READFUNC_ABORT;
         lane->position += size;
         return size;
@@ -195,7 +194,7 @@ static void on_rewind(struct easy *easy)
 {
         struct http_lane *lane = FERRY_CONTAINER_OF(easy, struct http_lane, easy);
 
-        if (lane->transfer->spec.direction == ENGINE_WRITE)
+        if (lane->requester->spec.direction == ENGINE_WRITE)
                 lane->position = lane->first;
 }
 
@@ -242,7 +241,7 @@ int lane_classify(const struct http_lane *lane, long status, char detail[EASY_DE
         case FERRY_E_NOT_FOUND:
                 return FERRY_E_STALE_METADATA;
         case FERRY_E_GONE: /* the owner of a claimed operation has ended it */
-                return lane->transfer->claimed ? FERRY_E_CANCELLED_BY_PEER : FERRY_E_STALE_METADATA;
+                return requester_is_claimed(lane->requester) ? FERRY_E_CANCELLED_BY_PEER : FERRY_E_STALE_METADATA;
         case FERRY_E_UNAUTHENTICATED:
         case FERRY_E_FORBIDDEN:
                 return FERRY_E_PEER_REFUSED;
@@ -256,7 +255,7 @@ int lane_classify(const struct http_lane *lane, long status, char detail[EASY_DE
 bool lane_prepare(struct http_lane *lane)
 {
         struct easy *easy = &lane->easy;
-        long connect_ms = easy->settings->connect_timeout_ms, max_ms = (long)lane->transfer->spec.connect_ms_max;
+        long connect_ms = easy->settings->connect_timeout_ms, max_ms = (long)lane->requester->spec.connect_ms_max;
 
         if (max_ms && max_ms < connect_ms)
                 connect_ms = max_ms;

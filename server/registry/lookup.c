@@ -9,11 +9,11 @@
 
 #include <ferry/encoding.h>
 #include <ferry/error.h>
+#include <ferry/json.h>
 #include <ferry/json_write.h>
 
 #include "base/metrics.h"
 #include "base/util.h"
-#include "fetch.h"
 #include "registry_internal.h"
 
 enum {
@@ -55,10 +55,10 @@ char *registry_entry_encode(const struct registry_entry *entry)
 static bool entry_decode(const char *text, size_t size, struct registry_entry *entry)
 {
         struct json_object *value = registry_parse(text, size);
-        bool good = value && field_epoch(value, &entry->epoch);
+        bool good = value && ferry_json_get_epoch(value, &entry->epoch);
 
         for (size_t i = 0; good && i < FERRY_ARRAY_SIZE(texts); i++) {
-                const char *member = field_text(value, texts[i].name, texts[i].size);
+                const char *member = ferry_json_get_text(value, texts[i].name, texts[i].size);
 
                 if (member)
                         memcpy((char *)entry + texts[i].offset, member, strlen(member) + 1);

@@ -20,6 +20,28 @@ enum {
         CALL_MAX_MS = 5000,
 };
 
+/* ---- running; thread: libcurl's ---- */
+
+static uint64_t on_run(struct easy_user *user, uint64_t now)
+{
+        struct registry *registry = FERRY_CONTAINER_OF(user, struct registry, user);
+
+        registry_calls_run(registry, false);
+        return registry_member_run(registry, now);
+}
+
+/* Ends all calls and lookups, wakes waiting threads. */
+static void on_stop(struct easy_user *user)
+{
+        struct registry *registry = FERRY_CONTAINER_OF(user, struct registry, user);
+
+        pthread_mutex_lock(&registry->lock);
+        registry->phase = REGISTRY_STOPPED;
+        pthread_cond_broadcast(&registry->changed);
+        pthread_mutex_unlock(&registry->lock);
+        registry_calls_run(registry, true);
+}
+
 /* ---- making ---- */
 
 /* Returns the number of endpoints, and stores them unless endpoints is NULL. -EINVAL: not a list of endpoints. */
@@ -93,10 +115,7 @@ static int settings_make(struct registry *registry, const struct registry_config
 {
         struct easy_settings *settings = &registry->settings;
 
-        settings->ca_file = config->ca_file;
-        settings->cert_file = config->cert_file;
-        settings->key_file = config->key_file;
-        settings->user_agent = config->user_agent;
+        *settings = config->easy;
         registry->ttl_ms = ((config->ttl_ms ?: REGISTRY_TTL_DEFAULT_MS) + 999) / 1000 * 1000;
         if (registry->ttl_ms < REGISTRY_TTL_MIN_MS || registry->ttl_ms / 1000 > REGISTRY_LEASE_MAX_S)
                 return -EINVAL;
@@ -148,6 +167,9 @@ int registry_new(const struct registry_config *config, struct registry **ret_reg
         /* A random first endpoint spreads the workers. */
         registry->endpoint = random_id() % registry->n_endpoints;
         metrics_make(registry, config->metrics);
+        registry->thread = config->thread;
+        registry->user = (struct easy_user){ .run = on_run, .stop = on_stop };
+        easy_thread_add(registry->thread, &registry->user);
         *ret_registry = FERRY_STEAL(registry);
         return 0;
 }
@@ -166,28 +188,4 @@ struct registry *registry_free(struct registry *registry)
         pthread_mutex_destroy(&registry->lock);
         free(registry);
         return NULL;
-}
-
-/* ---- running ---- */
-
-void registry_attach(struct registry *registry, int (*wake)(void *context), void *context)
-{
-        registry->wake = wake;
-        registry->wake_context = context;
-}
-
-uint64_t registry_run(struct registry *registry, struct easy_multi *multi, uint64_t now)
-{
-        registry->multi = multi;
-        registry_calls_run(registry, false);
-        return registry_member_run(registry, now);
-}
-
-void registry_stop(struct registry *registry)
-{
-        pthread_mutex_lock(&registry->lock);
-        registry->phase = REGISTRY_STOPPED;
-        pthread_cond_broadcast(&registry->changed);
-        pthread_mutex_unlock(&registry->lock);
-        registry_calls_run(registry, true);
 }

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "operations/content.h"
+enum { CONTENT_RANGES_MAX = 128 };
 
 /* The bytes of a stream that have moved. Zero-initialise. Pure. */
 struct content_ranges {

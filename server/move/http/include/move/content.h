@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OPERATIONS_CONTENT_H
-#define OPERATIONS_CONTENT_H
+#ifndef MOVE_CONTENT_H
+#define MOVE_CONTENT_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,17 +9,18 @@
 
 #include <ferry/encoding.h>
 
+struct http_mover;
 struct operation;
 struct operation_store;
 
 /*
- * The bytes of a passive operation for a caller that moves them itself, range by range: the HTTP server, for peers that
- * share no transport of the engine with this worker. The first range claims the operation, further ones of the same
- * transfer join it, and it ends like a transfer of the engine.
+ * The passive side of a transfer over HTTP: the bytes of an operation for the HTTP server, range by range, for clients
+ * and for peers that share no transport of the engine with this worker. The first range claims the operation, further
+ * ones of the same transfer join it, and it ends like a transfer of the engine.
  *
  * A transfer is complete when its ranges cover every byte. Ranges of a readable count when the caller reports them as
  * sent, those of a writable as they are stored. A client that names its transfer reports the end itself
- * (operation_content_end), so that both sides agree on it. It may announce how many bytes it moves: then it is complete
+ * (http_content_end), so that both sides agree on it. It may announce how many bytes it moves: then it is complete
  * when so many have moved, whichever they are. A transfer without an open range or connection waits
  * absence_ms for its client, then fails as peer-lost. A revoke (cancel, expiry, stall, shutdown) waits for no client
  * and for no copy: no new one begins, and the thread whose copy is under way (of 1 MiB at most for a GET) ends the
@@ -28,12 +29,10 @@ struct operation_store;
  * All functions: any thread; the functions of one range from one thread at a time.
  */
 
-struct operation_content; /* one open range */
-struct content_transfer;
+struct http_content; /* one open range */
+struct http_responder;
 
-enum { CONTENT_RANGES_MAX = 128 /* of one transfer, with gaps between them */ };
-
-struct operation_content_request {
+struct http_content_request {
         const uint8_t *key;    /* the client's key, FERRY_KEY_SIZE bytes; NULL = the client has been authorised */
         uint64_t transfer;     /* the transfer's id; 0 = the client gives none */
         uint64_t announced;    /* bytes that the transfer moves; only with an id. 0 = every byte of the operation */
@@ -51,64 +50,57 @@ struct operation_content_request {
  * those of its first range); LIMIT_REACHED (more than CONTENT_RANGES_MAX ranges with gaps, and nothing announced);
  * -ENOMEM.
  */
-int operation_content_open(struct operation_store *store, struct operation *operation,
-                           const struct operation_content_request *request, struct operation_content **ret_content);
+int http_content_open(struct http_mover *mover, struct operation_store *store, struct operation *operation,
+                      const struct http_content_request *request, struct http_content **ret_content);
 
 /* 1 + the device (struct space) that has bytes of the operation; 0 = all are in host memory. Also after the transfer's
  * end. */
-unsigned operation_content_gpu(const struct operation_content *content);
+unsigned http_content_gpu(const struct http_content *content);
 
 /* Copies the range's next bytes, at most size. Returns how many; 0 = end of the range; -1 = the transfer is over. */
-ssize_t operation_content_read(struct operation_content *content, void *to, size_t size);
+ssize_t http_content_read(struct http_content *content, void *to, size_t size);
 
 /* Stores the range's next bytes; more than it has is an error. 0, or the FERRY_E_* for the client. */
-int operation_content_write(struct operation_content *content, const void *from, size_t size);
+int http_content_write(struct http_content *content, const void *from, size_t size);
 
 /* The FERRY_E_* for the client of a transfer that is over. */
-int operation_content_error(const struct operation_content *content);
+int http_content_error(const struct http_content *content);
 
 /* Closes and frees the range. sent: of a readable, all that was read has been sent to the client. Takes NULL. */
-void operation_content_close(struct operation_content *content, bool sent);
+void http_content_close(struct http_content *content, bool sent);
 
 /*
  * For a client that is a worker, which keeps its connections: it is not absent while the connection of the range is
- * open, for instance while its process is stopped. The result lasts until operation_content_disconnected;
+ * open, for instance while its process is stopped. The result lasts until http_content_disconnected;
  * NULL: the transfer has no name.
  */
-struct content_transfer *operation_content_connected(struct operation_content *content);
+struct http_responder *http_content_connected(struct http_content *content);
 /* The connection is closed, or has been used for another transfer. Takes NULL. */
-void operation_content_disconnected(struct content_transfer *transfer);
+void http_content_disconnected(struct http_responder *transfer);
 /* Whether it has ended, so that its connections need not keep its memory any longer. NULL has not. */
-bool operation_content_is_over(struct content_transfer *transfer);
-
-/*
- * Whether the bytes of a range of a readable are there: all are, unless it follows a read that has not filled them yet.
- * false: the readable's revision passes *ret_revision when more is there, or when it ends.
- */
-bool operation_content_available(struct operation_store *store, struct operation *operation, uint64_t first,
-                                 uint64_t size, uint64_t *ret_revision);
+bool http_content_is_over(struct http_responder *transfer);
 
 /* Whether the key is the operation's. Constant time. */
-bool operation_content_key(const struct operation *operation, const uint8_t key[FERRY_KEY_SIZE]);
+bool http_content_key(const struct operation *operation, const uint8_t key[FERRY_KEY_SIZE]);
 
 /*
  * How many bytes of a writable are stored without a gap from the first one on: a client that lost its connection goes
  * on there.
  */
-uint64_t operation_content_stored(struct operation_store *store, struct operation *operation);
+uint64_t http_content_stored(struct operation_store *store, struct operation *operation);
 
 /* XXH3-64 of the range's bytes. false: the transfer is over. */
-bool operation_content_checksum(struct operation_content *content, uint64_t *ret_checksum);
+bool http_content_checksum(struct http_content *content, uint64_t *ret_checksum);
 
 /*
  * Calls visit for all bytes of the operation in order, in pieces, so that a cancel waits for one of them only. false:
  * the transfer is over.
  */
-bool operation_content_visit(struct operation_content *content,
-                             void (*visit)(void *context, const void *bytes, size_t size), void *context);
+bool http_content_visit(struct http_content *content, void (*visit)(void *context, const void *bytes, size_t size),
+                        void *context);
 
 /* Ends the transfer with error: the range's bytes are not what was sent. The range must still be closed. */
-void operation_content_fail(struct operation_content *content, int error);
+void http_content_fail(struct http_content *content, int error);
 
 /*
  * The client ends its transfer. error 0: complete when every byte has moved, else cancelled by the peer; a FERRY_E_*:
@@ -116,7 +108,7 @@ void operation_content_fail(struct operation_content *content, int error);
  * range: no range of it is opened afterwards. 0 with *ret_complete; NOT_PASSIVE; PEER_REFUSED (wrong key); GONE (there
  * is no such transfer).
  */
-int operation_content_end(struct operation_store *store, struct operation *operation, const uint8_t *key,
-                          uint64_t transfer, int error, bool *ret_complete);
+int http_content_end(struct http_mover *mover, struct operation_store *store, struct operation *operation,
+                     const uint8_t *key, uint64_t transfer, int error, bool *ret_complete);
 
 #endif

@@ -295,7 +295,7 @@ int registry_join(struct registry *registry, const struct registry_entry *self, 
         registry->self = *self;
         registry->phase = REGISTRY_JOINED;
         pthread_mutex_unlock(&registry->lock);
-        r = registry->wake(registry->wake_context);
+        r = registry_wake(registry);
         if (r < 0)
                 return r;
         pthread_mutex_lock(&registry->lock);
@@ -314,7 +314,7 @@ void registry_leave(struct registry *registry)
                 registry->phase = REGISTRY_LEAVING;
         pthread_mutex_unlock(&registry->lock);
         if (joined)
-                (void)registry->wake(registry->wake_context);
+                (void)registry_wake(registry);
 }
 
 void registry_await_left(struct registry *registry, unsigned timeout_ms)

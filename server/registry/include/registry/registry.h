@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PEERS_REGISTRY_H
-#define PEERS_REGISTRY_H
+#ifndef REGISTRY_REGISTRY_H
+#define REGISTRY_REGISTRY_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -8,12 +8,15 @@
 
 #include <ferry/metadata.h>
 
+#include "easy/easy.h"
+
+struct easy_thread;
 struct metrics;
 
 /*
  * Names of workers, kept in etcd through its JSON gateway (/v3). A name is a key under the prefix, bound to a lease
  * that the worker renews: it exists while the worker lives, and at most the TTL longer. The value says how to reach the
- * worker; it never contains metadata of an operation. The peers' thread does the work; public functions: any thread.
+ * worker; it never contains metadata of an operation. One thread does the work; public functions: any thread.
  *
  * The registry is not trusted: every answer is bounded in size and time and checked, and a URL from it is fetched by
  * the rules of --allow-peer alone.
@@ -46,14 +49,14 @@ struct registry_entry {
         char started_at[REGISTRY_TIME_SIZE];
 };
 
-/* The names of files and user_agent stay until registry_free. */
 struct registry_config {
-        const char *url;    /* as --registry takes it */
-        const char *prefix; /* gets a "/" at its end; NULL = REGISTRY_PREFIX_DEFAULT */
-        uint64_t ttl_ms;    /* rounded up to seconds; 0 = REGISTRY_TTL_DEFAULT_MS */
-        const char *user;   /* "NAME:PASSWORD" of etcd's own authentication; NULL = none */
-        const char *ca_file, *cert_file, *key_file, *user_agent; /* NULL = the system's, none, none, none */
-        struct metrics *metrics;                                 /* may be NULL */
+        const char *url;            /* as --registry takes it */
+        const char *prefix;         /* gets a "/" at its end; NULL = REGISTRY_PREFIX_DEFAULT */
+        uint64_t ttl_ms;            /* rounded up to seconds; 0 = REGISTRY_TTL_DEFAULT_MS */
+        const char *user;           /* "NAME:PASSWORD" of etcd's own authentication; NULL = none */
+        struct easy_settings easy;  /* files and user_agent alone, borrowed until registry_free */
+        struct easy_thread *thread; /* that asks; borrowed: stopped before registry_free */
+        struct metrics *metrics;    /* may be NULL */
 };
 
 /* Whether a text is a list of endpoints: etcd://, http:// or https://, then HOST:PORT; further ones after commas. */
@@ -84,7 +87,7 @@ const char *registry_status_name(enum registry_status status);
 /*
  * Registers self (copied) and keeps it registered until registry_leave. Waits for the result: 0: registered, or the
  * registry does not answer (logged; retried); -EADDRINUSE with a sentence in message: a live worker has the name, which
- * is taken longer than a dead worker would keep it. Waits at most 15 s for that; after that the peers' thread goes on.
+ * is taken longer than a dead worker would keep it. Waits at most 15 s for that; after that the thread goes on.
  * Once.
  */
 int registry_join(struct registry *registry, const struct registry_entry *self, char *message, size_t message_size);
@@ -123,7 +126,7 @@ struct registry_page {
 };
 
 /*
- * 0: found is called exactly once, on the peers' thread: error 0 with the page (borrowed), or FERRY_E_* with a
+ * 0: found is called exactly once, on libcurl's thread: error 0 with the page (borrowed), or FERRY_E_* with a
  * sentence. FERRY_E_LIMIT_REACHED (too many lookups); FERRY_E_CANCELLED (the worker ends); -errno.
  */
 typedef void (*registry_found)(void *context, int error, const char *detail, const struct registry_page *page);

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/space.h"
+#include "base/util.h"
+#include "mover_internal.h"
+
+/* The bytes of an operation for the HTTP server: opening a range, copying, reading for digests, closing. */
+
+enum { VISIT_PIECE = 1 << 20 };
+
+/* ---- opening ---- */
+
+static bool overlaps_open(const struct http_responder *responder, uint64_t first, uint64_t end)
+{
+        const struct http_content *part;
+
+        DL_FOREACH (responder->parts, part)
+                if (part->first < end && first < part->end)
+                        return true;
+        return false;
+}
+
+/* With the lock held. The responder that the request joins; NULL = it begins one. */
+static struct http_responder *responder_find(const struct http_offer *offer, const struct http_content_request *request)
+{
+        struct http_responder *responder;
+
+        DL_FOREACH (offer->responders, responder)
+                if (responder->id == request->transfer && !responder->revoke_reason &&
+                    responder->base.state == HTTP_MOVING &&
+                    (responder->id || !overlaps_open(responder, request->first, request->first + request->size)))
+                        return responder;
+        return NULL;
+}
+
+/* With the lock held. */
+static void part_add(struct http_content *part, struct http_responder *responder,
+                     const struct http_content_request *request)
+{
+        *part = (struct http_content){ .responder = responder,
+                                       .first = request->first,
+                                       .position = request->first,
+                                       .end = request->first + request->size };
+        responder->references++;
+        responder_disarm(responder);
+        DL_APPEND(responder->parts, part);
+        responder->n_parts++;
+}
+
+static unsigned gpu_of(const struct stream *stream)
+{
+        const struct space *space = stream_next_space(stream, 0);
+
+        return space ? 1 + space->device : 0;
+}
+
+static int claim_operation(struct http_responder *responder)
+{
+        struct engine_claim_request request = {
+                .operation = operation_id(responder->operation),
+                .transfer = responder->id ? responder->id : random_id(),
+                .direction = responder->offer->readable ? ENGINE_READ : ENGINE_WRITE,
+                .total = responder_total(responder),
+                .whole = responder->offer->total,
+                .peer_epoch = responder->base.peer_epoch,
+                .peer_name = responder->base.peer_name,
+        };
+        int r;
+
+        memcpy(request.key, operation_key(responder->operation), sizeof(request.key));
+        r = operation_store_claim(responder->offer->store, &request, &responder->claim);
+        explicit_bzero(request.key, sizeof(request.key));
+        http_transfer_wake_waiters(&responder->base);
+        return r;
+}
+
+/*
+ * With the lock held, which is given back. The responder is listed before its claim, which is made without the lock, so
+ * that a revoke in between is not lost.
+ */
+static int responder_begin_unlock(struct http_offer *offer, const struct http_content_request *request,
+                                  struct http_responder *responder, struct http_content *part)
+{
+        struct engine_claim unused = { 0 };
+        int r;
+
+        *responder = (struct http_responder){ .base = { .config = offer->config,
+                                                        .accepted = true,
+                                                        .carrier = request->transport,
+                                                        .peer_epoch = request->peer_epoch },
+                                              .offer = offer,
+                                              .operation = operation_ref(offer->operation),
+                                              .id = request->transfer,
+                                              .announced = request->announced,
+                                              .references = 1 };
+        (void)text_copy(responder->base.peer_name, sizeof(responder->base.peer_name), request->peer_name);
+        DL_APPEND(offer->responders, responder);
+        part_add(part, responder, request);
+        offer_unlock(offer);
+
+        r = claim_operation(responder);
+        if (r == 0 &&
+            stream_init(&responder->base.stream, responder->claim.segments, responder->claim.n_segments) < 0) {
+                unused = responder->claim;
+                r = -ENOMEM;
+        }
+        if (r == 0) {
+                responder->gpu = gpu_of(&responder->base.stream);
+                http_transfer_note(&responder->base, NULL);
+        }
+        offer_lock(offer);
+        if (r == 0) {
+                http_transfer_set_state(&responder->base, HTTP_MOVING);
+                responder_end_due_unlock(responder);
+                return 0;
+        }
+        http_transfer_set_state(&responder->base, HTTP_OVER);
+        DL_DELETE(offer->responders, responder);
+        DL_DELETE(responder->parts, part);
+        if (unused.ended) {
+                offer_unlock(offer);
+                unused.ended(unused.context, &(struct engine_outcome){ .error = FERRY_E_TRANSFER_FAILED });
+                http_transfer_wake_waiters(&responder->base);
+                offer_lock(offer);
+        }
+        responder->references--; /* the reference of the range; that of the list is given back below */
+        responder_put_unlock(responder);
+        return r;
+}
+
+int http_content_open(struct http_mover *mover, struct operation_store *store, struct operation *operation,
+                      const struct http_content_request *request, struct http_content **ret_content)
+{
+        FERRY_CLEANUP(cleanup_free) struct http_responder *fresh = NULL;
+        FERRY_CLEANUP(cleanup_free) struct http_content *part = NULL;
+        struct http_responder *responder;
+        struct http_offer *offer;
+        int r = offer_get(mover, store, operation, request->key, &offer);
+
+        if (r)
+                return r;
+        part = malloc(sizeof(*part));
+        fresh = malloc(sizeof(*fresh));
+        if (!part || !fresh)
+                return -ENOMEM;
+        offer_lock(offer);
+        responder = responder_find(offer, request);
+        if (!responder && offer_has_ended(offer, request->transfer)) /* over another connection, and sooner */
+                r = FERRY_E_GONE;
+        else if (!responder)
+                r = responder_begin_unlock(offer, request, FERRY_STEAL(fresh), part);
+        else if (responder->id && overlaps_open(responder, request->first, request->first + request->size))
+                r = FERRY_E_ALREADY_CLAIMED;
+        else if (request->announced != responder->announced)
+                r = FERRY_E_SIZE_MISMATCH;
+        else if (!responder->announced && responder->moved.n + responder->n_parts >= CONTENT_RANGES_MAX)
+                r = FERRY_E_LIMIT_REACHED;
+        else
+                part_add(part, responder, request);
+        if (fresh)
+                offer_unlock(offer);
+        if (r)
+                return r;
+        *ret_content = FERRY_STEAL(part);
+        return 0;
+}
+
+unsigned http_content_gpu(const struct http_content *part)
+{
+        return part->responder->gpu;
+}
+
+/* ---- moving ---- */
+
+/* Counts what was copied, up to part->position: stored bytes at once, sent ones when the range is closed. */
+static void content_copied(struct http_content *part, uint64_t from)
+{
+        struct http_responder *responder = part->responder;
+        bool stored = !responder->offer->readable;
+        uint64_t moved;
+
+        offer_lock(responder->offer);
+        if (stored && part->position > from)
+                responder_note_moved(responder, from, part->position);
+        moved = responder_moved(responder) + (stored ? 0 : part->position - part->first);
+        if (moved > responder->base.reported)
+                responder->base.reported = moved;
+        offer_unlock(responder->offer);
+        responder->claim.progress(responder->claim.context, moved);
+        responder_copy_end(responder);
+}
+
+/*
+ * Other requests, transfers and programs may read and write the same bytes; their order is up to the clients. A
+ * function of its own so that tests/tsan.supp can name it.
+ */
+__attribute__((noinline)) static int content_load(const struct stream *stream, uint64_t offset, void *to, size_t size)
+{
+        return stream_load(stream, offset, to, size);
+}
+
+__attribute__((noinline)) static int content_store(const struct stream *stream, uint64_t offset, const void *from,
+                                                   size_t size)
+{
+        return stream_store(stream, offset, from, size);
+}
+
+ssize_t http_content_read(struct http_content *part, void *to, size_t size)
+{
+        uint64_t from = part->position;
+        uint64_t left = part->end - from < size ? part->end - from : size;
+        int r;
+
+        if (!left)
+                return 0;
+        if (!responder_copy_begin(part->responder))
+                return -1;
+        r = content_load(&part->responder->base.stream, from, to, left);
+        if (r == 0)
+                part->position += left;
+        content_copied(part, from);
+        if (r < 0)
+                responder_fault(part->responder, r);
+        return r < 0 ? -1 : (ssize_t)left;
+}
+
+int http_content_error(const struct http_content *part)
+{
+        struct http_offer *offer = part->responder->offer;
+        int error;
+
+        offer_lock(offer);
+        error = part->responder->revoke_wire_reason;
+        offer_unlock(offer);
+        return error ? error : FERRY_E_GONE;
+}
+
+int http_content_write(struct http_content *part, const void *from, size_t size)
+{
+        uint64_t at = part->position;
+        int r;
+
+        if (size > part->end - at)
+                return FERRY_E_TOO_LARGE;
+        if (!size)
+                return 0;
+        if (!responder_copy_begin(part->responder))
+                return http_content_error(part);
+        r = content_store(&part->responder->base.stream, at, from, size);
+        if (r == 0)
+                part->position += size;
+        content_copied(part, at);
+        if (r == 0)
+                return 0;
+        responder_fault(part->responder, r);
+        return FERRY_E_TRANSFER_FAILED;
+}
+
+uint64_t http_content_stored(struct operation_store *store, struct operation *operation)
+{
+        struct operation_attachment *attachment = operation_attached(operation);
+        struct http_offer *offer = attachment ? FERRY_CONTAINER_OF(attachment, struct http_offer, attachment) : NULL;
+        struct operation_view view;
+        uint64_t stored = 0;
+
+        operation_get_view(store, operation, &view);
+        if (view.status == FERRY_COMPLETE && view.bytes_done == view.bytes_total)
+                return view.bytes_total;
+        if (!offer)
+                return 0;
+        offer_lock(offer);
+        if (offer->responders)
+                stored = content_ranges_run(&offer->responders->moved, 0);
+        offer_unlock(offer);
+        return stored;
+}
+
+/* ---- reading for digests ---- */
+
+bool http_content_checksum(struct http_content *part, uint64_t *ret_checksum)
+{
+        struct http_responder *responder = part->responder;
+        int r;
+
+        if (!responder_copy_begin(responder))
+                return false;
+        r = stream_checksum(&responder->base.stream, part->first, part->end - part->first, ret_checksum);
+        responder_copy_end(responder);
+        if (r < 0)
+                responder_fault(responder, r);
+        return r == 0;
+}
+
+/* A function of its own so that tests/tsan.supp can name it: clients order their accesses to the bytes. */
+__attribute__((noinline)) static void content_show(void (*visit)(void *context, const void *bytes, size_t size),
+                                                   void *context, const void *bytes, size_t size)
+{
+        visit(context, bytes, size);
+}
+
+/* Shows [at, at + size). staging: room for it where it is not host memory. 0 or -errno. */
+static int visit_run(const struct stream *stream, uint64_t at, uint64_t *size, void *staging,
+                     void (*visit)(void *context, const void *bytes, size_t size), void *context)
+{
+        uint8_t *address = staging;
+        int r = 0;
+
+        *size = stream->total - at < *size ? stream->total - at : *size;
+        if (staging)
+                r = stream_load(stream, at, staging, *size);
+        else
+                *size = stream_run(stream, at, *size, &address);
+        if (r == 0)
+                content_show(visit, context, address, *size);
+        return r;
+}
+
+bool http_content_visit(struct http_content *part, void (*visit)(void *context, const void *bytes, size_t size),
+                        void *context)
+{
+        struct http_responder *responder = part->responder;
+        const struct stream *stream = &responder->base.stream;
+        FERRY_CLEANUP(cleanup_free) void *staging = stream->off_host ? malloc(VISIT_PIECE) : NULL;
+        int r = stream->off_host && !staging ? -ENOMEM : 0;
+
+        for (uint64_t at = 0, run = VISIT_PIECE; r == 0 && at < stream->total; at += run, run = VISIT_PIECE) {
+                if (!responder_copy_begin(responder))
+                        return false;
+                r = visit_run(stream, at, &run, staging, visit, context);
+                responder_copy_end(responder);
+        }
+        if (r < 0)
+                responder_fault(responder, r);
+        return r == 0;
+}
+
+/* ---- closing ---- */
+
+void http_content_close(struct http_content *part, bool sent)
+{
+        struct http_responder *responder;
+
+        if (!part)
+                return;
+        responder = part->responder;
+        offer_lock(responder->offer);
+        DL_DELETE(responder->parts, part);
+        responder->n_parts--;
+        /*
+         * A client that lost its connection asks for the rest. Whether the last byte arrived cannot be known, so it
+         * stays open.
+         */
+        if (responder->offer->readable)
+                responder_note_moved(responder, part->first,
+                                     sent || part->position < part->end ? part->position : part->end - 1);
+        responder_end_due_unlock(responder);
+        offer_lock(responder->offer);
+        responder_arm(responder);
+        responder_put_unlock(responder);
+        free(part);
+}
+
+struct http_responder *http_content_connected(struct http_content *part)
+{
+        struct http_responder *responder = part->responder;
+
+        if (!responder->id)
+                return NULL;
+        offer_lock(responder->offer);
+        responder->n_connections++;
+        responder->references++;
+        offer_unlock(responder->offer);
+        return responder;
+}
+
+void http_content_disconnected(struct http_responder *responder)
+{
+        if (!responder)
+                return;
+        offer_lock(responder->offer);
+        responder->n_connections--;
+        responder_arm(responder);
+        responder_put_unlock(responder);
+}
+
+bool http_content_is_over(struct http_responder *responder)
+{
+        bool over;
+
+        if (!responder)
+                return false;
+        offer_lock(responder->offer);
+        over = responder->base.state == HTTP_OVER;
+        offer_unlock(responder->offer);
+        return over;
+}
+
+void http_content_fail(struct http_content *part, int error)
+{
+        offer_lock(part->responder->offer);
+        responder_revoke_unlock(part->responder, error, error);
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <utlist.h>
+
+#include "base/util.h"
+#include "mover_internal.h"
+
+/* What HTTP keeps with a passive operation: its transfers, and the ends that their clients have told. */
+
+enum { ENDS_MAX = 64, ENDS_EARLY = 8 };
+
+/* A transfer that its client has ended. */
+struct http_end {
+        uint64_t id;
+        bool complete;
+};
+
+bool http_content_key(const struct operation *operation, const uint8_t key[FERRY_KEY_SIZE])
+{
+        return ferry_key_equal(key, operation_key(operation));
+}
+
+/* ---- life ---- */
+
+static void on_revoke(struct operation_attachment *attachment, int reason, int wire_reason)
+{
+        struct http_offer *offer = FERRY_CONTAINER_OF(attachment, struct http_offer, attachment);
+        struct http_responder *responder;
+
+        do {
+                offer_lock(offer);
+                DL_FOREACH (offer->responders, responder)
+                        if (!responder->revoke_reason)
+                                break;
+                if (responder)
+                        responder_revoke_unlock(responder, reason, wire_reason);
+                else
+                        offer_unlock(offer);
+        } while (responder);
+}
+
+static void on_free(struct operation_attachment *attachment)
+{
+        struct http_offer *offer = FERRY_CONTAINER_OF(attachment, struct http_offer, attachment);
+
+        (void)pthread_mutex_destroy(&offer->lock);
+        free(offer->ends);
+        free(offer);
+}
+
+/* 0; FERRY_E_NOT_PASSIVE; -ENOMEM. */
+static int offer_new(struct http_mover *mover, struct operation_store *store, struct operation *operation,
+                     struct operation_attachment **ret_attachment)
+{
+        struct operation_view view;
+        struct http_offer *offer;
+
+        operation_get_view(store, operation, &view);
+        if (!ferry_kind_is_passive((int)view.kind))
+                return FERRY_E_NOT_PASSIVE;
+        offer = malloc(sizeof(*offer));
+        if (!offer)
+                return -ENOMEM;
+        *offer = (struct http_offer){ .attachment = { .revoke = on_revoke, .free = on_free },
+                                      .config = mover_config(mover),
+                                      .store = store,
+                                      .operation = operation,
+                                      .readable = view.kind == FERRY_READABLE,
+                                      .total = view.bytes_total,
+                                      .uses = view.uses ? view.uses : 1 };
+        (void)pthread_mutex_init(&offer->lock, NULL);
+        *ret_attachment = operation_attach(operation, &offer->attachment);
+        if (*ret_attachment != &offer->attachment) /* by another thread */
+                on_free(&offer->attachment);
+        return 0;
+}
+
+int offer_get(struct http_mover *mover, struct operation_store *store, struct operation *operation, const uint8_t *key,
+              struct http_offer **ret_offer)
+{
+        struct operation_attachment *attachment = operation_attached(operation);
+        int r = attachment ? 0 : offer_new(mover, store, operation, &attachment);
+
+        if (r)
+                return r;
+        if (key && !http_content_key(operation, key))
+                return FERRY_E_PEER_REFUSED;
+        *ret_offer = FERRY_CONTAINER_OF(attachment, struct http_offer, attachment);
+        return 0;
+}
+
+/* ---- the ends that clients have told ---- */
+
+/* How many are remembered: of complete ones, and of those given up, which may come before their first request. */
+static uint32_t ends_max(const struct http_offer *offer)
+{
+        return ENDS_EARLY + (offer->uses < ENDS_MAX ? offer->uses : ENDS_MAX);
+}
+
+/* With the lock held. NULL = its client has not ended it. */
+static const struct http_end *end_find(const struct http_offer *offer, uint64_t id)
+{
+        for (uint32_t i = 0; id && offer->ends && i < ends_max(offer); i++)
+                if (offer->ends[i].id == id)
+                        return &offer->ends[i];
+        return NULL;
+}
+
+bool offer_has_ended(const struct http_offer *offer, uint64_t id)
+{
+        return end_find(offer, id) != NULL;
+}
+
+/* With the lock held. If memory is short, a client that repeats its end is told that the transfer is gone. */
+static void end_note(struct http_offer *offer, uint64_t id, bool complete)
+{
+        const uint32_t max = ends_max(offer);
+
+        if (!id || end_find(offer, id))
+                return;
+        if (!offer->ends)
+                offer->ends = calloc(max, sizeof(offer->ends[0]));
+        if (offer->ends)
+                offer->ends[offer->n_ends++ % max] = (struct http_end){ .id = id, .complete = complete };
+}
+
+/* With the lock held. Counts the open ranges as moved, because the client knows best what has arrived. */
+static bool every_byte(struct http_responder *responder)
+{
+        const struct http_content *part;
+
+        DL_FOREACH (responder->parts, part)
+                responder_note_moved(responder, part->first, part->position);
+        return responder_moved(responder) == responder_total(responder);
+}
+
+int http_content_end(struct http_mover *mover, struct operation_store *store, struct operation *operation,
+                     const uint8_t *key, uint64_t id, int error, bool *ret_complete)
+{
+        const struct http_end *before;
+        struct http_responder *responder;
+        struct http_offer *offer;
+        int r = offer_get(mover, store, operation, key, &offer);
+
+        if (r)
+                return r;
+        offer_lock(offer);
+        DL_FOREACH (offer->responders, responder)
+                if (responder->id == id && !responder->revoke_reason)
+                        break;
+        before = end_find(offer, id);
+        *ret_complete = responder ? !error && responder->base.state == HTTP_MOVING && !responder->copying &&
+                                            every_byte(responder)
+                                  : before && before->complete;
+        end_note(offer, id, *ret_complete);
+        if (!responder) {
+                offer_unlock(offer);
+                return *ret_complete ? 0 : FERRY_E_GONE;
+        }
+        if (*ret_complete) {
+                responder_end_unlock(responder, 0, "");
+        } else {
+                responder->revoked_by_peer = true;
+                responder_revoke_unlock(responder,
+                                        error ? engine_error_of_peer((uint32_t)error) : FERRY_E_CANCELLED_BY_PEER,
+                                        FERRY_E_GONE);
+        }
+        return 0;
+}
