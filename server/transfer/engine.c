@@ -34,6 +34,8 @@ static void make_metrics(struct engine *engine, struct metrics *metrics)
                                                 "Links that failed while something moved over them.");
         engine->metric_refused = metric_single(metrics, METRIC_COUNTER, "ferry_refused_requests_total",
                                                "Requests of peers that the data plane refused.");
+        engine->metric_wakes = metric_single(metrics, METRIC_COUNTER, "ferry_data_plane_wakes_total",
+                                             "How often the data plane's thread was woken.");
         engine->metric_claims = metric_single(metrics, METRIC_GAUGE, "ferry_claims",
                                               "Transfers of peers that the data plane has under way.");
 }

@@ -127,6 +127,7 @@ struct engine {
         struct tombstones tombstones[ENGINE_TOMBSTONE_LISTS];
 
         struct metric *metric_links[TRANSPORTS_MAX], *metric_failures, *metric_refused, *metric_claims;
+        struct metric *metric_wakes;
 };
 
 /* Has deadlines checked no later than at deadline_us. */

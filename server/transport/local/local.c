@@ -91,6 +91,17 @@ static void open_pool(struct local *local, const struct local_config *config)
                    (int64_t)local->mapped.max);
 }
 
+static void make_metrics(struct local *local, struct metrics *metrics)
+{
+        static const char *const label[] = { "direction" };
+        struct metric_family *messages =
+                metrics_family(metrics, METRIC_COUNTER, "ferry_local_messages_total",
+                               "Messages to and from workers on this machine.", 1, label, NULL, 0);
+
+        local->metric_sent = metric_get(messages, (const char *const[]){ "sent" });
+        local->metric_received = metric_get(messages, (const char *const[]){ "received" });
+}
+
 /* ---- sizes ---- */
 
 static uint64_t request_size(struct link *link, const struct stream *own, uint64_t offset, uint64_t limit)
@@ -236,6 +247,7 @@ int local_transport_new(const struct local_config *config, const struct transpor
         transport_init(&local->base, &ops, "local", index, handlers);
         local->epoch = config->epoch;
         open_pool(local, config);
+        make_metrics(local, config->metrics);
         local->chunk_size = config->chunk_size ? config->chunk_size : CHUNK_DEFAULT;
         if (local->chunk_size > WIRE_CHUNK_MAX)
                 local->chunk_size = WIRE_CHUNK_MAX;

@@ -68,6 +68,7 @@ struct local {
         struct closer closer;
         struct pull *pulls; /* of all links, in the order of their next pieces */
         struct mapping_pool mapped;
+        struct metric *metric_sent, *metric_received;
 };
 
 /* A datagram queued for room in the socket. */
