@@ -93,13 +93,13 @@ static bool check_bytes(struct requester *r, const struct wire_header *data, uin
         return false;
 }
 
-/* The bytes of a DATA are in place and checked. */
-static void data_is_there(struct requester *r, struct chunk *chunk, const struct wire_header *data)
+/* The bytes of a DATA are in place and checked, of which so many were told as arrived. */
+static void data_is_there(struct requester *r, struct chunk *chunk, const struct wire_header *data, uint64_t told)
 {
         chunk->arrived += data->length;
         requester_count_done(r, data->length);
-        if (r->spec.arrived && r->error == 0)
-                r->spec.arrived(r->spec.context, data->offset, data->length);
+        if (r->spec.arrived && r->error == 0 && told < data->length)
+                r->spec.arrived(r->spec.context, data->offset + told, data->length - told);
         if (chunk->arrived < chunk->length || chunk_is_busy(chunk))
                 return;
         requester_release_chunk(r, chunk);
@@ -117,7 +117,7 @@ static void data_received(struct message *message, enum message_result result)
         r->copying -= message->counted;
         requester_note_message(r, message, result);
         if (result == MESSAGE_OK && r->error == 0 && check_bytes(r, &message->header, message->checksum)) {
-                data_is_there(r, chunk, &message->header);
+                data_is_there(r, chunk, &message->header, message->arrived);
         } else if (result == MESSAGE_LEASE_ENDED) {
                 r->expects_done_ack = r->error == 0; /* a DONE_ACK that says why will follow */
                 requester_fail(r, FERRY_E_CANCELLED_BY_PEER, "the peer withdrew its memory");
@@ -125,13 +125,25 @@ static void data_received(struct message *message, enum message_result result)
         requester_mark(r);
 }
 
+/* Followers get the bytes in parts as long as they may be asked for in parts; with a checksum, once all are checked. */
+static void tell_arrived(struct requester *r, struct message *message)
+{
+        uint64_t more = message->copied - message->arrived;
+
+        if (!r->spec.arrived || r->spec.verify || r->error)
+                return;
+        if (!r->spec.request_max || more < r->spec.request_max(r->spec.context))
+                return;
+        r->spec.arrived(r->spec.context, message->header.offset + message->arrived, more);
+        message->arrived = message->copied;
+}
+
 static void part_received(struct message *message)
 {
         struct requester *r = message->owner;
 
-        r->copying += peer_count_copied(r->peer, message);
-        r->moved = true;
-        requester_report_progress(r);
+        requester_count_copied(r, peer_count_copied(r->peer, message));
+        tell_arrived(r, message);
 }
 
 /* Called when the transport is about to store: the transfer may have been cancelled or ended meanwhile. */
@@ -198,7 +210,7 @@ void requester_on_data(struct peer *peer, const struct wire_header *h, struct pa
         }
         (void)stream_store(&r->stream, h->offset, payload->bytes, h->length);
         if (check_bytes(r, h, 0))
-                data_is_there(r, chunk, h);
+                data_is_there(r, chunk, h, 0);
         requester_mark(r);
 }
 

@@ -30,7 +30,7 @@ static struct wire_header request_header(const struct requester *r, const struct
         if (r->spec.verify)
                 h.flags |= WIRE_VERIFY;
         /* A READ is final only if its data come inline, so that its memory is not touched afterwards. */
-        if (length == r->spec.total && (write || length <= WIRE_INLINE_MAX))
+        if (length == r->spec.total && length <= (write ? WIRE_FINAL_MAX : WIRE_INLINE_MAX))
                 h.flags |= WIRE_FINAL;
         if (offset + length < chunk->offset + chunk->length)
                 h.flags |= WIRE_MORE;
@@ -40,12 +40,13 @@ static struct wire_header request_header(const struct requester *r, const struct
 static struct chunk *take_chunk(struct requester *r, uint64_t length)
 {
         struct chunk *chunk = window_take(&r->window, r->next, length);
+        uint64_t weight = peer_weight(r->peer, length, r->spec.verify);
 
         if (!chunk)
                 return NULL;
         r->next += length;
-        r->in_flight += length;
-        r->peer->requested += length;
+        r->in_flight += weight;
+        r->peer->requested += weight;
         if (r->peer->link->state == LINK_UP)
                 requester_note_started(r);
         return chunk;
@@ -55,18 +56,24 @@ static struct chunk *take_chunk(struct requester *r, uint64_t length)
 static uint64_t wanted_size(const struct requester *r)
 {
         struct link *link = r->peer->link;
+        const struct transport_ops *ops = link->transport->ops;
         uint64_t left = r->spec.total - r->next, run;
 
         (void)ranges_place(r->spec.remote, r->next, &run);
-        return link->transport->ops->request_size(link, &r->stream, r->next, run < left ? run : left);
+        if (run < left)
+                left = run;
+        if (ops->request_size)
+                return ops->request_size(link, &r->stream, r->next, left);
+        return r->spec.verify && left > r->engine->verify_chunk ? r->engine->verify_chunk : left;
 }
 
-/* The size of the next READ. */
+/* The size of the next READ. What its transport tells the progress of need not be small to be passed on soon. */
 static uint64_t read_size(const struct requester *r)
 {
-        uint64_t length = wanted_size(r);
-        uint64_t most = r->spec.request_max ? r->spec.request_max(r->spec.context) : length;
+        uint64_t length = wanted_size(r), most = length;
 
+        if (r->spec.request_max && (r->spec.verify || r->peer->link->transport->ops->request_size))
+                most = r->spec.request_max(r->spec.context);
         return length < most ? length : most;
 }
 
@@ -111,6 +118,16 @@ void requester_chunk_written(struct requester *r, struct chunk *chunk)
         requester_count_done(r, length);
 }
 
+/* The peer has copied a part; the rest of the chunk and its ACK are to come. */
+static void part_written(struct message *message)
+{
+        struct requester *r = message->owner;
+        uint64_t bytes = peer_count_copied(r->peer, message);
+
+        window_find(&r->window, message->header.seq)->copied += bytes;
+        requester_count_copied(r, bytes);
+}
+
 static void write_sent(struct message *message, enum message_result result)
 {
         struct requester *r = message->owner;
@@ -135,6 +152,7 @@ static bool send_part(struct requester *r, struct chunk *chunk, uint64_t offset,
                 (void)stream_checksum(&r->stream, offset, length, &message->header.checksum);
         message->force_inline = force_inline;
         message->begin = still_wanted;
+        message->part = part_written;
         message->done = write_sent;
         if (header.flags & WIRE_FINAL)
                 r->final_sent = true;

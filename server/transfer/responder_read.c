@@ -10,7 +10,7 @@ static void data_sent(struct message *message, enum message_result result)
 
         bool untold = result != MESSAGE_OK && result != MESSAGE_LOST; /* the peer never gets it */
 
-        responder_sent(r, message->length);
+        responder_sent(r, message);
         if (untold && (message->header.flags & WIRE_FINAL) && r->state == RESPONDER_SERVED)
                 responder_set_state(r, r->error ? RESPONDER_FAILING : RESPONDER_SERVING);
         responder_note_message(r, message, result);
@@ -53,9 +53,10 @@ static void send_data(struct responder *r, const struct responder_read *read, ui
                 responder_set_state(r, RESPONDER_SERVED);
         message->force_inline = force_inline;
         message->begin = data_wanted;
+        message->part = responder_count_copied;
         message->done = data_sent;
         r->answered += length;
-        responder_sends(r, length);
+        responder_sends(r, message);
         r->peer->link->transport->ops->send(r->peer->link, message);
 }
 

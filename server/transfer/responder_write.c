@@ -73,14 +73,6 @@ static bool write_begins(struct message *message)
         return true;
 }
 
-static void part_received(struct message *message)
-{
-        struct responder *r = message->owner;
-
-        r->copying += peer_count_copied(r->peer, message);
-        responder_report_progress(r);
-}
-
 /* A WRITE that was the whole transfer and has completed it comes again, over a new link: its ACK was lost with the old.
  */
 static bool confirm_again(struct peer *peer, const struct wire_header *h)
@@ -129,7 +121,7 @@ void responder_on_write(struct peer *peer, const struct wire_header *h, struct p
         r->n_receives += !payload->bytes;
         message->force_inline = payload->bytes != NULL;
         message->begin = write_begins;
-        message->part = part_received;
+        message->part = responder_count_copied;
         message->done = write_received;
         message->responder = r->number;
         peer->link->transport->ops->receive(peer->link, message, payload);

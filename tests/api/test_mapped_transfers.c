@@ -117,6 +117,39 @@ static void assert_both_serve(struct scene *s)
         pair_assert_serving(&s->pair);
 }
 
+/* ---- messages ---- */
+
+static uint64_t messages_of(struct pair *p)
+{
+        const char *sent = "ferry_local_messages_total{direction=\"sent\"}";
+
+        return worker_metric(&p->a, sent) + worker_metric(&p->b, sent);
+}
+
+/* A lease is for all of the transfer, not for a chunk. */
+ON_PAIR(a_transfer_takes_few_messages_however_long_it_is)
+{
+        enum { LARGE = 256 * MIB, FEW = 8 };
+
+        pair_assert_serving(p); /* they are connected */
+        for (int readable = 0; readable < 2; readable++) {
+                const enum ferry_kind kind = readable ? FERRY_READABLE : FERRY_WRITABLE;
+                const char *offered = region_make(&p->a, LARGE, readable ? SEED : 0);
+                const char *local = region_make(&p->b, LARGE, readable ? 0 : SEED);
+                uint64_t before = messages_of(p);
+                OPERATION passive, active;
+
+                offer_make(&p->a, kind, offered, &passive);
+                begin_make(&p->b, kind_of_peer(kind), local, passive.metadata, &active);
+                operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
+                operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
+                assert_in_range(messages_of(p) - before, 2, FEW);
+                region_assert_pattern(readable ? &p->b : &p->a, readable ? local : offered, SEED, 0, LARGE);
+                region_drop(&p->a, offered); /* nothing of the peer holds them any more */
+                region_drop(&p->b, local);
+        }
+}
+
 #define WITH_SCENE(name) SCENE(struct scene, s, name, (void)0)
 
 WITH_SCENE(a_cancel_of_the_offer_ends_both_and_is_quiet)

@@ -14,7 +14,8 @@
 enum {
         WIRE_MAGIC = 0x59525246, /* "FRRY" in memory order */
         WIRE_SIZE = 128,
-        WIRE_CHUNK_MAX = 64 << 20,        /* bytes of one READ or WRITE; a larger request is refused */
+        WIRE_CHUNK_MAX = 64 << 20,        /* bytes of one checksum, and of one message over the network */
+        WIRE_FINAL_MAX = 16 << 20,        /* of a WRITE that says FINAL: a cancel waits for its ACK */
         WIRE_INLINE_MAX = 8192 - 2 * 128, /* payloads of at most so many bytes travel inside the message */
 };
 
@@ -73,8 +74,8 @@ enum wire_verdict {
 
 /*
  * Decodes the header of an untrusted message. WIRE_INVALID: wrong size, magic or type, unknown flags, ids of 0, or
- * invalid numbers (in READ and WRITE: length 0 or above WIRE_CHUNK_MAX, offset + length above total, place + length or
- * total above whole).
+ * invalid numbers (in READ and WRITE: length 0, or above WIRE_CHUNK_MAX with VERIFY, offset + length above total, place
+ * + length or total above whole).
  */
 enum wire_verdict wire_decode(const void *bytes, size_t size, struct wire_header *ret_header, uint8_t *ret_protocol);
 
