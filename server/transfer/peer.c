@@ -139,7 +139,6 @@ void peer_answer(struct peer *peer, const struct wire_header *request, enum wire
                 .offset = request->offset,
                 .length = request->length,
                 .total = request->total,
-                .place = request->place,
                 .whole = request->whole,
         };
 

@@ -88,6 +88,8 @@ __attribute__((format(printf, 3, 4))) void requester_fail(struct requester *requ
 
 /* ---- requester_request.c: sends its READs and WRITEs ---- */
 
+/* Says which parts of the offer the transfer is of, if not of all. */
+void requester_name_parts(struct requester *requester);
 /* Requests the next chunk. false: no chunk is free, or there is no room for a message. */
 bool requester_request_next(struct requester *requester);
 /* Has the peer's requesters send round-robin, while their shared window has room. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine_internal.h"
 #include "requester.h"
-#include "wire/ranges.h"
 
 /* Maps a status to an error; one that a responder cannot send counts as a refusal. */
 static int error_of_status(uint32_t status)
@@ -66,14 +65,6 @@ static struct requester *requester_of(struct peer *peer, const struct wire_heade
         if (h->from_epoch != r->spec.peer.epoch && h->status == 0)
                 return NULL;
         return r;
-}
-
-/* Whether an answer about bytes of the transfer was about those bytes of the offer that they pair with. */
-static bool is_in_place(const struct requester *r, const struct wire_header *h)
-{
-        uint64_t run;
-
-        return h->place == ranges_place(r->spec.remote, h->offset, &run);
 }
 
 /* ---- DATA ---- */
@@ -183,7 +174,7 @@ static bool is_expected(const struct requester *r, const struct chunk *chunk, co
         if (!payload->bytes && h->length <= WIRE_INLINE_MAX)
                 return false; /* each message takes memory until its bytes are fetched */
         return h->offset == chunk->offset + chunk->announced && h->length == payload->length && h->length > 0 &&
-               h->length <= chunk->length - chunk->announced && is_in_place(r, h);
+               h->length <= chunk->length - chunk->announced;
 }
 
 void requester_on_data(struct peer *peer, const struct wire_header *h, struct payload *payload)
@@ -237,7 +228,7 @@ void requester_on_ack(struct peer *peer, const struct wire_header *h, struct pay
                 refused(r, h);
                 return;
         }
-        if (h->offset != chunk->offset || h->length != chunk->length || !is_in_place(r, h)) {
+        if (h->offset != chunk->offset || h->length != chunk->length) {
                 requester_fail(r, FERRY_E_TRANSFER_FAILED, "the peer confirmed other bytes than were sent");
                 return;
         }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+
 #include "base/clock.h"
 #include "engine_internal.h"
 #include "requester.h"
 #include "wire/ranges.h"
 
-/* ---- READ ---- */
-
-static void read_sent(struct message *message, enum message_result result)
+/* A message without bytes of the transfer. */
+static void request_sent(struct message *message, enum message_result result)
 {
         struct peer *peer = message->link->owner;
         struct requester *r = peer ? requester_find(peer->engine, message->transfer) : NULL;
@@ -15,18 +16,70 @@ static void read_sent(struct message *message, enum message_result result)
                 requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
 }
 
+/* ---- PARTS ---- */
+
+/* The payload of a message, which may be sent after the transfer's end. */
+struct named_parts {
+        struct segment segment;
+        struct stream stream;
+        uint8_t bytes[];
+};
+
+static void parts_sent(struct message *message, enum message_result result)
+{
+        request_sent(message, result);
+        free(message->owner);
+}
+
+static bool send_parts(struct requester *r, size_t first, size_t n)
+{
+        const size_t size = n * RANGE_SIZE;
+        struct named_parts *named = malloc(sizeof(*named) + size);
+        struct wire_header header = requester_header(r, WIRE_PARTS);
+        struct message *message;
+
+        header.flags = WIRE_VERIFY | (r->spec.direction == ENGINE_WRITE ? WIRE_WRITES : 0);
+        header.offset = r->spec.remote->list[first].at;
+        header.length = size;
+        message = named ? peer_message_new(r->peer, &header, &named->stream, 0, named) : NULL;
+        if (!message) {
+                free(named);
+                return false;
+        }
+        ranges_encode(r->spec.remote, first, n, named->bytes);
+        named->segment = (struct segment){ .address = named->bytes, .size = size };
+        (void)stream_init(&named->stream, &named->segment, 1); /* of one segment it owns nothing */
+        (void)stream_checksum(&named->stream, 0, size, &message->header.checksum);
+        message->force_inline = true;
+        message->done = parts_sent;
+        r->peer->link->transport->ops->send(r->peer->link, message);
+        return true;
+}
+
+void requester_name_parts(struct requester *r)
+{
+        enum { MOST = WIRE_INLINE_MAX / RANGE_SIZE };
+        const struct ranges *parts = r->spec.remote;
+
+        for (size_t first = 0; parts && first < parts->n && r->error == 0; first += MOST)
+                if (!send_parts(r, first, parts->n - first < MOST ? parts->n - first : MOST))
+                        requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
+}
+
+/* ---- READ ---- */
+
 /* Without a WRITE's checksum. */
 static struct wire_header request_header(const struct requester *r, const struct chunk *chunk, uint64_t offset,
                                          uint64_t length)
 {
         bool write = r->spec.direction == ENGINE_WRITE;
         struct wire_header h = requester_header(r, write ? WIRE_WRITE : WIRE_READ);
-        uint64_t run;
 
         h.seq = chunk->seq;
         h.offset = offset;
         h.length = length;
-        h.place = ranges_place(r->spec.remote, offset, &run);
+        if (r->spec.remote)
+                h.flags |= WIRE_PARTED;
         if (r->spec.verify)
                 h.flags |= WIRE_VERIFY;
         /* A READ is final only if its data come inline, so that its memory is not touched afterwards. */
@@ -52,16 +105,13 @@ static struct chunk *take_chunk(struct requester *r, uint64_t length)
         return chunk;
 }
 
-/* The most bytes that the next request may name: a chunk ends where its range of the offer does. */
+/* The most bytes that the next request may name. */
 static uint64_t wanted_size(const struct requester *r)
 {
         struct link *link = r->peer->link;
         const struct transport_ops *ops = link->transport->ops;
-        uint64_t left = r->spec.total - r->next, run;
+        uint64_t left = r->spec.total - r->next;
 
-        (void)ranges_place(r->spec.remote, r->next, &run);
-        if (run < left)
-                left = run;
         if (ops->request_size)
                 return ops->request_size(link, &r->stream, r->next, left);
         return r->spec.verify && left > r->engine->verify_chunk ? r->engine->verify_chunk : left;
@@ -93,7 +143,7 @@ static bool ask_read(struct requester *r)
                 return true;
         }
         message->header = request_header(r, chunk, chunk->offset, length);
-        message->done = read_sent;
+        message->done = request_sent;
         message->transfer = r->spec.id;
         link->transport->ops->send(link, message);
         return true;

@@ -63,7 +63,7 @@ struct wire_header responder_header(const struct responder *r, enum wire_type ty
                 .operation = r->operation,
                 .transfer = r->transfer,
                 .total = r->total,
-                .whole = r->stream.total,
+                .whole = r->whole,
         };
 }
 

@@ -150,7 +150,6 @@ static void stranger_send(struct stranger *s, const struct world *w, enum wire_t
                                           .offset = seq * length,
                                           .length = length,
                                           .total = w->total,
-                                          .place = seq * length,
                                           .whole = w->total };
         memcpy(m->header.key, w->key, sizeof(w->key));
         m->header.key[5] ^= s->has_another_key;

@@ -332,6 +332,8 @@ static bool look(struct channel *channel)
                 if (!message || !message->part)
                         continue;
                 again |= message->length >= LOOK_MIN;
+                if (!channel->was_greeted)
+                        continue;
                 copied = atomic_load_explicit(&channel->peer_page->copied[slot], memory_order_relaxed);
                 if (copied <= message->copied || copied > message->length)
                         continue;
@@ -347,7 +349,7 @@ void outgoing_look(struct local *local)
         bool again = false;
 
         DL_FOREACH (local->channels, channel)
-                if (link_is_usable(&channel->link) && channel->was_greeted)
+                if (link_is_usable(&channel->link))
                         again |= look(channel);
         local->look_at_us = again ? clock_now_us() + LOOK_US : 0;
 }
