@@ -221,8 +221,8 @@ static uint64_t write_size(const struct requester *r, uint64_t wanted)
         bool force_inline = false;
         uint64_t size = link->transport->ops->fit(link, &r->stream, r->next, wanted, &force_inline);
 
-        if (link->transport == r->engine->local)
-                return size; /* its queue may have no room for a second part */
+        if (!link->transport->ops->request_size)
+                return size; /* its chunks are single messages */
         while (force_inline && size < wanted) {
                 uint64_t more =
                         link->transport->ops->fit(link, &r->stream, r->next + size, wanted - size, &force_inline);

@@ -81,33 +81,32 @@ static bool is_taken(const struct pull *pull)
         return pull->stopped || pull->taken == pull->length;
 }
 
-static void finish(struct copies *copies, struct piece *piece, bool valid)
+/* Without the lock: copies a piece of one pull, or of a shared one (NULL). Returns its size; 0 = none is left. */
+static uint64_t copy_piece(struct copies *copies, struct pull *pull, uint64_t limit)
 {
-        pull_finish(piece, valid);
-        if (!piece->pull->running)
-                (void)pthread_cond_broadcast(&copies->idle);
-}
-
-/* A helper's piece. */
-static enum pool_verdict help(struct pool_task *task)
-{
-        struct copies *copies = FERRY_CONTAINER_OF(task, struct copies, help);
         struct piece piece;
         bool taken, valid;
 
         (void)pthread_mutex_lock(&copies->lock);
-        taken = take_shared(copies, &piece);
+        taken = pull ? pull_take(pull, limit, &piece) : take_shared(copies, &piece);
         (void)pthread_mutex_unlock(&copies->lock);
         if (!taken)
-                return POOL_WAITS;
+                return 0;
         valid = piece_copy(&piece);
         (void)pthread_mutex_lock(&copies->lock);
-        finish(copies, &piece, valid);
+        pull_finish(&piece, valid);
+        if (!piece.pull->running)
+                (void)pthread_cond_broadcast(&copies->idle);
         /* Not while pieces are left: then the progress thread is awake, and checks by itself. */
-        if (is_taken(piece.pull))
+        if (!pull && is_taken(piece.pull))
                 copies->notify(copies->context);
         (void)pthread_mutex_unlock(&copies->lock);
-        return POOL_MORE;
+        return piece.length;
+}
+
+static enum pool_verdict help(struct pool_task *task)
+{
+        return copy_piece(FERRY_CONTAINER_OF(task, struct copies, help), NULL, 0) > 0 ? POOL_MORE : POOL_WAITS;
 }
 
 void copies_share(struct copies *copies, struct pull *pull)
@@ -131,19 +130,7 @@ void copies_share(struct copies *copies, struct pull *pull)
 
 uint64_t copies_copy(struct copies *copies, struct pull *pull, uint64_t limit)
 {
-        struct piece piece;
-        bool taken, valid;
-
-        (void)pthread_mutex_lock(&copies->lock);
-        taken = pull_take(pull, limit, &piece);
-        (void)pthread_mutex_unlock(&copies->lock);
-        if (!taken)
-                return 0;
-        valid = piece_copy(&piece);
-        (void)pthread_mutex_lock(&copies->lock);
-        finish(copies, &piece, valid);
-        (void)pthread_mutex_unlock(&copies->lock);
-        return piece.length;
+        return copy_piece(copies, pull, limit);
 }
 
 enum copy_status copies_status(struct copies *copies, const struct pull *pull, uint64_t *ret_copied)
