@@ -29,7 +29,7 @@ static const struct {
         [WIRE_DONE] = { responder_on_done, WIRE_DONE_ACK },      [WIRE_DONE_ACK] = { requester_on_done_ack, 0 },
         [WIRE_HELLO] = { connect_on_hello, WIRE_HELLO_ACK },     [WIRE_HELLO_ACK] = { on_hello_ack, 0 },
         [WIRE_DECLINE] = { notice_on_request, WIRE_NOTICE_ACK }, [WIRE_RENEW] = { notice_on_request, WIRE_NOTICE_ACK },
-        [WIRE_NOTICE_ACK] = { connect_on_notice_ack, 0 },
+        [WIRE_NOTICE_ACK] = { connect_on_notice_ack, 0 },        [WIRE_PARTS] = { responder_on_parts, WIRE_DONE_ACK },
 };
 
 /* Notes the worker at the other end; another one may have started at the same address. */

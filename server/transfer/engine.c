@@ -34,6 +34,8 @@ static void make_metrics(struct engine *engine, struct metrics *metrics)
                                                 "Links that failed while something moved over them.");
         engine->metric_refused = metric_single(metrics, METRIC_COUNTER, "ferry_refused_requests_total",
                                                "Requests of peers that the data plane refused.");
+        engine->metric_wakes = metric_single(metrics, METRIC_COUNTER, "ferry_data_plane_wakes_total",
+                                             "How often the data plane's thread was woken.");
         engine->metric_claims = metric_single(metrics, METRIC_GAUGE, "ferry_claims",
                                               "Transfers of peers that the data plane has under way.");
 }
@@ -92,8 +94,6 @@ static int open_local(struct engine *engine, const struct engine_config *config)
                 .epoch = config->epoch,
                 .directory = config->local,
                 .copy_threads = config->copy_threads,
-                .chunk_size = config->chunk_size,
-                .window = config->window,
                 .max_links = config->max_links,
                 .max_mappings = engine->facts.mappings_max,
                 .metrics = config->metrics,
@@ -158,6 +158,8 @@ static struct engine *allocate(const struct engine_config *config)
         (void)stream_init(&engine->name_stream, &engine->name_segment, 1);
         engine->spin_us = config->spin_us ?: ENGINE_SPIN_DEFAULT_US;
         engine->max_links = config->max_links ?: TRANSPORT_LINKS_DEFAULT;
+        engine->verify_chunk = config->chunk_size ?: ENGINE_VERIFY_CHUNK;
+        engine->verify_window = engine->verify_chunk * (config->window ?: TRANSPORT_WINDOW_DEFAULT);
         engine->max_claims = config->max_claims ?: ENGINE_CLAIMS_MAX;
         engine->grace_us = (config->grace_ms ?: ENGINE_GRACE_MS) * UINT64_C(1000);
         engine->facts.mappings_max = config->max_mappings ?: local_mappings_default();

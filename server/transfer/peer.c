@@ -139,7 +139,6 @@ void peer_answer(struct peer *peer, const struct wire_header *request, enum wire
                 .offset = request->offset,
                 .length = request->length,
                 .total = request->total,
-                .place = request->place,
                 .whole = request->whole,
         };
 
@@ -168,9 +167,15 @@ void peer_fail(struct peer *peer, int error, const char *detail)
                 peer->link->transport->ops->fail(peer->link, error, detail);
 }
 
+uint64_t peer_weight(const struct peer *peer, uint64_t bytes, bool verify)
+{
+        return verify || peer->link->transport->ops->window ? bytes : 0;
+}
+
 bool peer_has_room(const struct peer *peer, uint64_t own, uint64_t in_flight)
 {
-        uint64_t window = peer->link->transport->ops->window(peer->link);
+        const struct transport_ops *ops = peer->link->transport->ops;
+        uint64_t window = ops->window ? ops->window(peer->link) : peer->engine->verify_window;
 
         return own + in_flight < 2 * window || (own == 0 && in_flight < PEER_WINDOWS_MAX * window);
 }

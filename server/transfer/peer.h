@@ -30,10 +30,10 @@ struct peer {
         uint64_t last_used_us;
         uint64_t moved_us; /* when bytes last moved */
 
-        uint64_t requested;        /* bytes of the requesters' chunks in flight */
+        uint64_t requested;        /* bytes of the requesters' chunks in flight (peer_weight) */
         struct requester *waiting; /* utlist; those with more to request, round-robin */
         struct requester *requesters;
-        uint64_t served;           /* bytes of the responders' sends in flight */
+        uint64_t served;           /* bytes of the responders' sends in flight; the same */
         struct responder *pending; /* utlist; those with READs to answer, round-robin */
         struct responder *responders;
         size_t n_transfers;        /* requesters and responders */
@@ -62,6 +62,9 @@ void peer_unindex(struct peer *peer);
  * one that stands still, since a GPU of either side does or a followed read is late, leaves room to the others.
  */
 enum { PEER_WINDOWS_MAX = 4 };
+/* How much of that room so many bytes take, with or without a checksum: none where the transport shares itself, but for
+ * the checksums, which this thread makes. */
+uint64_t peer_weight(const struct peer *peer, uint64_t bytes, bool verify);
 bool peer_has_room(const struct peer *peer, uint64_t own, uint64_t in_flight);
 
 static inline bool peer_is_usable(const struct peer *peer)
@@ -89,7 +92,7 @@ void peer_ready(struct peer *peer);
 void peer_released(struct peer *peer);
 /* Bytes moved: notes when, and asks for the link's carrier, which it keeps for the outcomes of its transfers. */
 void peer_note_moved(struct peer *peer, uint64_t bytes);
-/* How many bytes of a message its transport has copied since the last call; they count as moved. */
+/* How many bytes of a message were copied since the last call; they count as moved. */
 uint64_t peer_count_copied(struct peer *peer, struct message *message);
 /* Names what has carried bytes of a transfer: the link's carrier, and a suffix for the GPU path. */
 void peer_name_transport(const struct peer *peer, enum gpu_path path, char text[ENGINE_TRANSPORT_SIZE]);

@@ -49,6 +49,13 @@ static bool must_ask_carrier(const struct requester *r)
         return r->spec.carriers != 0 && carriers != ENGINE_CARRIER_UCX && r->peer->link->transport == r->engine->ucx;
 }
 
+static void start_moving(struct requester *r)
+{
+        requester_set_state(r, REQUESTER_MOVING);
+        requester_name_parts(r);
+        requester_mark(r);
+}
+
 void requester_link_up(struct requester *r)
 {
         struct link *link = r->peer->link;
@@ -64,8 +71,7 @@ void requester_link_up(struct requester *r)
                                "UCX carries this link by %s, which \"transports\" does not allow", carrier);
                 return;
         }
-        requester_set_state(r, REQUESTER_MOVING);
-        requester_mark(r);
+        start_moving(r);
 }
 
 /* A name or a silent link may have used up the time to connect. */
@@ -89,12 +95,10 @@ static void use_peer(struct requester *r, struct peer *peer)
                 leave_time_to_connect(r);
                 engine_tick_before(r->engine, r->connect_deadline_us);
         }
-        if (!must_ask_carrier(r)) {
-                requester_set_state(r, REQUESTER_MOVING);
-                requester_mark(r);
-        } else if (r->was_up) {
+        if (!must_ask_carrier(r))
+                start_moving(r);
+        else if (r->was_up)
                 requester_link_up(r);
-        }
 }
 
 static void start_probes(struct requester *r)

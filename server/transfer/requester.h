@@ -33,7 +33,7 @@ struct requester {
         struct window window;
         uint64_t next;     /* offset of the next request */
         uint64_t done;     /* bytes moved and checked */
-        uint64_t copying;  /* bytes in place of unfinished receives, not yet in done */
+        uint64_t copying;  /* bytes in place of unfinished messages, not yet in done */
         uint64_t reported; /* the most that progress was reported, perhaps of bytes that did not count in the end */
         bool moved;        /* bytes have moved, as those */
         bool started;
@@ -47,7 +47,7 @@ struct requester {
         enum gpu_path gpu_path; /* the worst of its messages */
         int error;              /* 0, or why it is being ended */
         char detail[ENGINE_DETAIL_SIZE];
-        uint64_t in_flight;           /* bytes of its chunks, a part of peer->requested */
+        uint64_t in_flight;           /* of its chunks, a part of peer->requested */
         uint64_t connect_deadline_us; /* for the peer's first message over a link that was not up */
         uint64_t grace_deadline_us;   /* 0 = none */
         struct requester *waiting_prev, *waiting_next;
@@ -70,6 +70,8 @@ void requester_note_started(struct requester *requester);
 void requester_report_progress(struct requester *requester);
 /* A message of it has ended: notes its GPU path, and fails if this worker is short of memory or cannot copy its own. */
 void requester_note_message(struct requester *requester, const struct message *message, enum message_result result);
+/* Bytes of an unfinished message were copied. */
+void requester_count_copied(struct requester *requester, uint64_t bytes);
 /* Counts bytes moved and checked. */
 void requester_count_done(struct requester *requester, uint64_t bytes);
 
@@ -86,6 +88,8 @@ __attribute__((format(printf, 3, 4))) void requester_fail(struct requester *requ
 
 /* ---- requester_request.c: sends its READs and WRITEs ---- */
 
+/* Says which parts of the offer the transfer is of, if not of all. */
+void requester_name_parts(struct requester *requester);
 /* Requests the next chunk. false: no chunk is free, or there is no room for a message. */
 bool requester_request_next(struct requester *requester);
 /* Has the peer's requesters send round-robin, while their shared window has room. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine_internal.h"
 #include "requester.h"
-#include "wire/ranges.h"
 
 /* Maps a status to an error; one that a responder cannot send counts as a refusal. */
 static int error_of_status(uint32_t status)
@@ -68,14 +67,6 @@ static struct requester *requester_of(struct peer *peer, const struct wire_heade
         return r;
 }
 
-/* Whether an answer about bytes of the transfer was about those bytes of the offer that they pair with. */
-static bool is_in_place(const struct requester *r, const struct wire_header *h)
-{
-        uint64_t run;
-
-        return h->place == ranges_place(r->spec.remote, h->offset, &run);
-}
-
 /* ---- DATA ---- */
 
 /*
@@ -93,13 +84,13 @@ static bool check_bytes(struct requester *r, const struct wire_header *data, uin
         return false;
 }
 
-/* The bytes of a DATA are in place and checked. */
-static void data_is_there(struct requester *r, struct chunk *chunk, const struct wire_header *data)
+/* The bytes of a DATA are in place and checked, of which so many were told as arrived. */
+static void data_is_there(struct requester *r, struct chunk *chunk, const struct wire_header *data, uint64_t told)
 {
         chunk->arrived += data->length;
         requester_count_done(r, data->length);
-        if (r->spec.arrived && r->error == 0)
-                r->spec.arrived(r->spec.context, data->offset, data->length);
+        if (r->spec.arrived && r->error == 0 && told < data->length)
+                r->spec.arrived(r->spec.context, data->offset + told, data->length - told);
         if (chunk->arrived < chunk->length || chunk_is_busy(chunk))
                 return;
         requester_release_chunk(r, chunk);
@@ -117,7 +108,7 @@ static void data_received(struct message *message, enum message_result result)
         r->copying -= message->counted;
         requester_note_message(r, message, result);
         if (result == MESSAGE_OK && r->error == 0 && check_bytes(r, &message->header, message->checksum)) {
-                data_is_there(r, chunk, &message->header);
+                data_is_there(r, chunk, &message->header, message->arrived);
         } else if (result == MESSAGE_LEASE_ENDED) {
                 r->expects_done_ack = r->error == 0; /* a DONE_ACK that says why will follow */
                 requester_fail(r, FERRY_E_CANCELLED_BY_PEER, "the peer withdrew its memory");
@@ -125,13 +116,25 @@ static void data_received(struct message *message, enum message_result result)
         requester_mark(r);
 }
 
+/* Followers get the bytes in parts as long as they may be asked for in parts; with a checksum, once all are checked. */
+static void tell_arrived(struct requester *r, struct message *message)
+{
+        uint64_t more = message->copied - message->arrived;
+
+        if (!r->spec.arrived || r->spec.verify || r->error)
+                return;
+        if (!r->spec.request_max || more < r->spec.request_max(r->spec.context))
+                return;
+        r->spec.arrived(r->spec.context, message->header.offset + message->arrived, more);
+        message->arrived = message->copied;
+}
+
 static void part_received(struct message *message)
 {
         struct requester *r = message->owner;
 
-        r->copying += peer_count_copied(r->peer, message);
-        r->moved = true;
-        requester_report_progress(r);
+        requester_count_copied(r, peer_count_copied(r->peer, message));
+        tell_arrived(r, message);
 }
 
 /* Called when the transport is about to store: the transfer may have been cancelled or ended meanwhile. */
@@ -171,7 +174,7 @@ static bool is_expected(const struct requester *r, const struct chunk *chunk, co
         if (!payload->bytes && h->length <= WIRE_INLINE_MAX)
                 return false; /* each message takes memory until its bytes are fetched */
         return h->offset == chunk->offset + chunk->announced && h->length == payload->length && h->length > 0 &&
-               h->length <= chunk->length - chunk->announced && is_in_place(r, h);
+               h->length <= chunk->length - chunk->announced;
 }
 
 void requester_on_data(struct peer *peer, const struct wire_header *h, struct payload *payload)
@@ -198,7 +201,7 @@ void requester_on_data(struct peer *peer, const struct wire_header *h, struct pa
         }
         (void)stream_store(&r->stream, h->offset, payload->bytes, h->length);
         if (check_bytes(r, h, 0))
-                data_is_there(r, chunk, h);
+                data_is_there(r, chunk, h, 0);
         requester_mark(r);
 }
 
@@ -225,7 +228,7 @@ void requester_on_ack(struct peer *peer, const struct wire_header *h, struct pay
                 refused(r, h);
                 return;
         }
-        if (h->offset != chunk->offset || h->length != chunk->length || !is_in_place(r, h)) {
+        if (h->offset != chunk->offset || h->length != chunk->length) {
                 requester_fail(r, FERRY_E_TRANSFER_FAILED, "the peer confirmed other bytes than were sent");
                 return;
         }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+
 #include "base/clock.h"
 #include "engine_internal.h"
 #include "requester.h"
 #include "wire/ranges.h"
 
-/* ---- READ ---- */
-
-static void read_sent(struct message *message, enum message_result result)
+/* A message without bytes of the transfer. */
+static void request_sent(struct message *message, enum message_result result)
 {
         struct peer *peer = message->link->owner;
         struct requester *r = peer ? requester_find(peer->engine, message->transfer) : NULL;
@@ -15,22 +16,74 @@ static void read_sent(struct message *message, enum message_result result)
                 requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
 }
 
+/* ---- PARTS ---- */
+
+/* The payload of a message, which may be sent after the transfer's end. */
+struct named_parts {
+        struct segment segment;
+        struct stream stream;
+        uint8_t bytes[];
+};
+
+static void parts_sent(struct message *message, enum message_result result)
+{
+        request_sent(message, result);
+        free(message->owner);
+}
+
+static bool send_parts(struct requester *r, size_t first, size_t n)
+{
+        const size_t size = n * RANGE_SIZE;
+        struct named_parts *named = malloc(sizeof(*named) + size);
+        struct wire_header header = requester_header(r, WIRE_PARTS);
+        struct message *message;
+
+        header.flags = WIRE_VERIFY | (r->spec.direction == ENGINE_WRITE ? WIRE_WRITES : 0);
+        header.offset = r->spec.remote->list[first].at;
+        header.length = size;
+        message = named ? peer_message_new(r->peer, &header, &named->stream, 0, named) : NULL;
+        if (!message) {
+                free(named);
+                return false;
+        }
+        ranges_encode(r->spec.remote, first, n, named->bytes);
+        named->segment = (struct segment){ .address = named->bytes, .size = size };
+        (void)stream_init(&named->stream, &named->segment, 1); /* of one segment it owns nothing */
+        (void)stream_checksum(&named->stream, 0, size, &message->header.checksum);
+        message->force_inline = true;
+        message->done = parts_sent;
+        r->peer->link->transport->ops->send(r->peer->link, message);
+        return true;
+}
+
+void requester_name_parts(struct requester *r)
+{
+        enum { MOST = WIRE_INLINE_MAX / RANGE_SIZE };
+        const struct ranges *parts = r->spec.remote;
+
+        for (size_t first = 0; parts && first < parts->n && r->error == 0; first += MOST)
+                if (!send_parts(r, first, parts->n - first < MOST ? parts->n - first : MOST))
+                        requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
+}
+
+/* ---- READ ---- */
+
 /* Without a WRITE's checksum. */
 static struct wire_header request_header(const struct requester *r, const struct chunk *chunk, uint64_t offset,
                                          uint64_t length)
 {
         bool write = r->spec.direction == ENGINE_WRITE;
         struct wire_header h = requester_header(r, write ? WIRE_WRITE : WIRE_READ);
-        uint64_t run;
 
         h.seq = chunk->seq;
         h.offset = offset;
         h.length = length;
-        h.place = ranges_place(r->spec.remote, offset, &run);
+        if (r->spec.remote)
+                h.flags |= WIRE_PARTED;
         if (r->spec.verify)
                 h.flags |= WIRE_VERIFY;
         /* A READ is final only if its data come inline, so that its memory is not touched afterwards. */
-        if (length == r->spec.total && (write || length <= WIRE_INLINE_MAX))
+        if (length == r->spec.total && length <= (write ? WIRE_FINAL_MAX : WIRE_INLINE_MAX))
                 h.flags |= WIRE_FINAL;
         if (offset + length < chunk->offset + chunk->length)
                 h.flags |= WIRE_MORE;
@@ -40,33 +93,37 @@ static struct wire_header request_header(const struct requester *r, const struct
 static struct chunk *take_chunk(struct requester *r, uint64_t length)
 {
         struct chunk *chunk = window_take(&r->window, r->next, length);
+        uint64_t weight = peer_weight(r->peer, length, r->spec.verify);
 
         if (!chunk)
                 return NULL;
         r->next += length;
-        r->in_flight += length;
-        r->peer->requested += length;
+        r->in_flight += weight;
+        r->peer->requested += weight;
         if (r->peer->link->state == LINK_UP)
                 requester_note_started(r);
         return chunk;
 }
 
-/* The most bytes that the next request may name: a chunk ends where its range of the offer does. */
+/* The most bytes that the next request may name. */
 static uint64_t wanted_size(const struct requester *r)
 {
         struct link *link = r->peer->link;
-        uint64_t left = r->spec.total - r->next, run;
+        const struct transport_ops *ops = link->transport->ops;
+        uint64_t left = r->spec.total - r->next;
 
-        (void)ranges_place(r->spec.remote, r->next, &run);
-        return link->transport->ops->request_size(link, &r->stream, r->next, run < left ? run : left);
+        if (ops->request_size)
+                return ops->request_size(link, &r->stream, r->next, left);
+        return r->spec.verify && left > r->engine->verify_chunk ? r->engine->verify_chunk : left;
 }
 
-/* The size of the next READ. */
+/* The size of the next READ. What its transport tells the progress of need not be small to be passed on soon. */
 static uint64_t read_size(const struct requester *r)
 {
-        uint64_t length = wanted_size(r);
-        uint64_t most = r->spec.request_max ? r->spec.request_max(r->spec.context) : length;
+        uint64_t length = wanted_size(r), most = length;
 
+        if (r->spec.request_max && (r->spec.verify || r->peer->link->transport->ops->request_size))
+                most = r->spec.request_max(r->spec.context);
         return length < most ? length : most;
 }
 
@@ -86,7 +143,7 @@ static bool ask_read(struct requester *r)
                 return true;
         }
         message->header = request_header(r, chunk, chunk->offset, length);
-        message->done = read_sent;
+        message->done = request_sent;
         message->transfer = r->spec.id;
         link->transport->ops->send(link, message);
         return true;
@@ -109,6 +166,16 @@ void requester_chunk_written(struct requester *r, struct chunk *chunk)
                 return;
         requester_release_chunk(r, chunk);
         requester_count_done(r, length);
+}
+
+/* The peer has copied a part; the rest of the chunk and its ACK are to come. */
+static void part_written(struct message *message)
+{
+        struct requester *r = message->owner;
+        uint64_t bytes = peer_count_copied(r->peer, message);
+
+        window_find(&r->window, message->header.seq)->copied += bytes;
+        requester_count_copied(r, bytes);
 }
 
 static void write_sent(struct message *message, enum message_result result)
@@ -135,6 +202,7 @@ static bool send_part(struct requester *r, struct chunk *chunk, uint64_t offset,
                 (void)stream_checksum(&r->stream, offset, length, &message->header.checksum);
         message->force_inline = force_inline;
         message->begin = still_wanted;
+        message->part = part_written;
         message->done = write_sent;
         if (header.flags & WIRE_FINAL)
                 r->final_sent = true;
@@ -153,8 +221,8 @@ static uint64_t write_size(const struct requester *r, uint64_t wanted)
         bool force_inline = false;
         uint64_t size = link->transport->ops->fit(link, &r->stream, r->next, wanted, &force_inline);
 
-        if (link->transport == r->engine->local)
-                return size; /* its queue may have no room for a second part */
+        if (!link->transport->ops->request_size)
+                return size; /* its chunks are single messages */
         while (force_inline && size < wanted) {
                 uint64_t more =
                         link->transport->ops->fit(link, &r->stream, r->next + size, wanted - size, &force_inline);

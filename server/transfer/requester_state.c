@@ -99,6 +99,13 @@ void requester_report_progress(struct requester *r)
         r->spec.progress(r->spec.context, bytes);
 }
 
+void requester_count_copied(struct requester *r, uint64_t bytes)
+{
+        r->copying += bytes;
+        r->moved = true;
+        requester_report_progress(r);
+}
+
 void requester_count_done(struct requester *r, uint64_t bytes)
 {
         r->done += bytes;
@@ -128,8 +135,11 @@ void requester_enqueue(struct requester *r)
 
 void requester_release_chunk(struct requester *r, struct chunk *chunk)
 {
-        r->in_flight -= chunk->length;
-        r->peer->requested -= chunk->length;
+        uint64_t weight = peer_weight(r->peer, chunk->length, r->spec.verify);
+
+        r->in_flight -= weight;
+        r->peer->requested -= weight;
+        r->copying -= chunk->copied;
         window_release(&r->window, chunk);
         if (r->peer->waiting)
                 peer_ready(r->peer);

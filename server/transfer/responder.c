@@ -139,6 +139,9 @@ static void end(struct responder *r)
                 send_done_ack(r);
         peer_released(r->peer);
         stream_clear(&r->stream);
+        free(r->named);
+        free(r->parts);
+        free(r->segments);
         free(r->reads);
         explicit_bzero(r->key, sizeof(r->key));
         free(r);

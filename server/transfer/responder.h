@@ -6,6 +6,7 @@
 #include "transfer/engine.h"
 #include "transport/transport.h"
 #include "wire/header.h"
+#include "wire/ranges.h"
 #include "wire/stream.h"
 
 /*
@@ -23,11 +24,13 @@ enum responder_state {
         RESPONDER_ENDED,
 };
 
+enum { RESPONDER_PARTS_MAX = 1 << 18 }; /* as many as one operation may have pieces */
+
 /* A READ to answer. */
 struct responder_read {
         uint32_t seq;
         bool verify;
-        uint64_t offset, place, length, sent;
+        uint64_t offset, length, sent;
 };
 
 struct responder {
@@ -38,18 +41,22 @@ struct responder {
         enum engine_direction direction;
         uint8_t key[FERRY_KEY_SIZE];
         struct engine_claim claim;
-        struct stream stream; /* of all of the offer */
-        uint64_t total;       /* bytes of the transfer; at most those of the stream */
+        struct stream stream; /* of the transfer, once its parts are named; until then, and without, of all of the offer */
+        uint64_t total, whole; /* bytes of the transfer, and of the offer */
+        struct range *named;   /* by PARTS so far … */
+        size_t n_named, named_room;
+        uint64_t named_bytes;
+        struct ranges *parts;     /* … and once all are; NULL = of all of the offer */
+        struct segment *segments; /* of these */
         uint64_t answered;    /* bytes of READs that were sent, or are being sent */
         uint64_t bytes;       /* moved, as far as the responder knows */
-        uint64_t copying;     /* bytes in place of unfinished receives, not yet in bytes */
+        uint64_t copying;     /* bytes in place of unfinished messages, not yet in bytes */
         uint64_t reported;    /* the most that progress was reported, perhaps of bytes that did not count in the end */
         uint32_t part_seq;    /* of the WRITE whose parts [part_start, part_end) are in place */
         uint64_t part_start, part_end; /* part_end 0 = none */
-        uint64_t part_place;           /* where the byte after them belongs in the stream of the offer */
         unsigned in_flight;            /* sends and receives whose memory a transport may touch */
         unsigned n_receives;           /* WRITEs whose bytes a transport fetches, or will */
-        uint64_t sending;              /* bytes of its sends, a part of peer->served */
+        uint64_t sending;              /* of its sends, a part of peer->served */
         uint64_t held_us;              /* when the requester was last told that a READ is held */
         struct responder_read *reads;  /* ring of ENGINE_WINDOW_MAX; NULL = none has waited yet */
         unsigned first_read, n_reads;
@@ -84,9 +91,11 @@ struct wire_header responder_header(const struct responder *responder, enum wire
 void responder_report_progress(struct responder *responder);
 /* A message of it has ended: notes its GPU path, and fails if this worker is short of memory or cannot copy its own. */
 void responder_note_message(struct responder *responder, const struct message *message, enum message_result result);
-/* A send of so many bytes begins, and ends. */
-void responder_sends(struct responder *responder, uint64_t length);
-void responder_sent(struct responder *responder, uint64_t length);
+/* A send begins, and ends. */
+void responder_sends(struct responder *responder, const struct message *message);
+void responder_sent(struct responder *responder, const struct message *message);
+/* Of a message, a part was copied. */
+void responder_count_copied(struct message *message);
 /* Counts moved bytes. */
 void responder_add_progress(struct responder *responder, uint64_t bytes);
 /* Takes it off peer->pending: it has no READ left. */
@@ -110,6 +119,7 @@ bool responders_step(struct engine *engine);
 
 /* ---- responder_claim.c: its begin ---- */
 
+void responder_on_parts(struct peer *peer, const struct wire_header *header, struct payload *payload);
 /*
  * Finds the responder of a request; the first request of a transfer claims the operation and makes one. 0, or the
  * FERRY_E_* to answer.

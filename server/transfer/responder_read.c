@@ -10,7 +10,7 @@ static void data_sent(struct message *message, enum message_result result)
 
         bool untold = result != MESSAGE_OK && result != MESSAGE_LOST; /* the peer never gets it */
 
-        responder_sent(r, message->length);
+        responder_sent(r, message);
         if (untold && (message->header.flags & WIRE_FINAL) && r->state == RESPONDER_SERVED)
                 responder_set_state(r, r->error ? RESPONDER_FAILING : RESPONDER_SERVING);
         responder_note_message(r, message, result);
@@ -36,35 +36,44 @@ static void send_data(struct responder *r, const struct responder_read *read, ui
 
         header.seq = read->seq;
         header.offset = read->offset + at;
-        header.place = read->place + at;
         header.length = length;
         if (read->verify)
                 header.flags |= WIRE_VERIFY;
         if (length == r->total && length <= WIRE_INLINE_MAX)
                 header.flags |= WIRE_FINAL;
-        message = peer_message_new(r->peer, &header, &r->stream, header.place, r);
+        message = peer_message_new(r->peer, &header, &r->stream, header.offset, r);
         if (!message) {
                 responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
                 return;
         }
         if (read->verify && !r->stream.off_host)
-                (void)stream_checksum(&r->stream, header.place, length, &message->header.checksum);
+                (void)stream_checksum(&r->stream, header.offset, length, &message->header.checksum);
         if (header.flags & WIRE_FINAL)
                 responder_set_state(r, RESPONDER_SERVED);
         message->force_inline = force_inline;
         message->begin = data_wanted;
+        message->part = responder_count_copied;
         message->done = data_sent;
         r->answered += length;
-        responder_sends(r, length);
+        responder_sends(r, message);
         r->peer->link->transport->ops->send(r->peer->link, message);
 }
 
 /* How many of a READ's remaining bytes can be sent now. */
 static uint64_t ready_bytes(const struct responder *r, const struct responder_read *read)
 {
-        uint64_t left = read->length - read->sent;
+        uint64_t left = read->length - read->sent, found = 0, run, there;
 
-        return r->claim.available ? r->claim.available(r->claim.context, read->place + read->sent, left) : left;
+        if (!r->claim.available)
+                return left;
+        do {
+                uint64_t place = ranges_place(r->parts, read->offset + read->sent + found, &run);
+
+                run = run < left - found ? run : left - found;
+                there = r->claim.available(r->claim.context, place, run);
+                found += there;
+        } while (there == run && found < left);
+        return found;
 }
 
 /* Whether the transport has as many messages of it as a requester may ask for. */
@@ -90,7 +99,7 @@ static void answer_reads(struct responder *r)
                 responder_set_held(r, part == 0);
                 if (part == 0)
                         return;
-                part = ops->fit(link, &r->stream, read->place + read->sent, part, &force_inline);
+                part = ops->fit(link, &r->stream, read->offset + read->sent, part, &force_inline);
                 if (part == 0)
                         return;
                 send_data(r, read, read->sent, part, force_inline);
@@ -149,7 +158,6 @@ void responder_on_read(struct peer *peer, const struct wire_header *h, struct pa
                 .seq = h->seq,
                 .verify = (h->flags & WIRE_VERIFY) != 0,
                 .offset = h->offset,
-                .place = h->place,
                 .length = h->length,
         };
         struct responder *r = NULL;

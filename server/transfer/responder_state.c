@@ -60,7 +60,7 @@ struct wire_header responder_header(const struct responder *r, enum wire_type ty
                 .operation = r->operation,
                 .transfer = r->transfer,
                 .total = r->total,
-                .whole = r->stream.total,
+                .whole = r->whole,
         };
 }
 
@@ -83,6 +83,14 @@ void responder_report_progress(struct responder *r)
         if (bytes > r->reported)
                 r->reported = bytes;
         r->claim.progress(r->claim.context, bytes);
+}
+
+void responder_count_copied(struct message *message)
+{
+        struct responder *r = message->owner;
+
+        r->copying += peer_count_copied(r->peer, message);
+        responder_report_progress(r);
 }
 
 void responder_add_progress(struct responder *r, uint64_t bytes)
@@ -125,18 +133,23 @@ void responder_stop_pending(struct responder *r)
 
 /* ---- the link's window ---- */
 
-void responder_sends(struct responder *r, uint64_t length)
+void responder_sends(struct responder *r, const struct message *message)
 {
+        uint64_t weight = peer_weight(r->peer, message->length, message->verify);
+
         r->in_flight++;
-        r->sending += length;
-        r->peer->served += length;
+        r->sending += weight;
+        r->peer->served += weight;
 }
 
-void responder_sent(struct responder *r, uint64_t length)
+void responder_sent(struct responder *r, const struct message *message)
 {
+        uint64_t weight = peer_weight(r->peer, message->length, message->verify);
+
         r->in_flight--;
-        r->sending -= length;
-        r->peer->served -= length;
+        r->copying -= message->counted;
+        r->sending -= weight;
+        r->peer->served -= weight;
         if (r->peer->pending)
                 peer_ready(r->peer);
 }

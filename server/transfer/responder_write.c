@@ -5,13 +5,12 @@
 /* A WRITE is in place. Returns the start of the contiguous parts of its chunk that end with it. */
 static uint64_t follow_parts(struct responder *r, const struct wire_header *write)
 {
-        bool follows = r->part_end == write->offset && r->part_place == write->place && r->part_seq == write->seq;
+        bool follows = r->part_end == write->offset && r->part_seq == write->seq;
         uint64_t start = follows ? r->part_start : write->offset;
 
         r->part_seq = write->seq;
         r->part_start = start;
         r->part_end = write->flags & WIRE_MORE ? write->offset + write->length : 0;
-        r->part_place = write->place + write->length;
         return start;
 }
 
@@ -24,11 +23,10 @@ static void stored(struct responder *r, const struct wire_header *write, uint64_
         struct wire_header ack = responder_header(r, WIRE_ACK);
 
         if ((write->flags & WIRE_VERIFY) && !r->stream.off_host)
-                (void)stream_checksum(&r->stream, write->place, write->length, &checksum);
+                (void)stream_checksum(&r->stream, write->offset, write->length, &checksum);
         ack.seq = write->seq;
         ack.offset = follow_parts(r, write);
         ack.length = write->offset + write->length - ack.offset;
-        ack.place = write->place + write->length - ack.length;
         if ((write->flags & WIRE_VERIFY) && checksum != write->checksum)
                 responder_fail(r, FERRY_E_CHECKSUM_MISMATCH, FERRY_E_CHECKSUM_MISMATCH,
                                "the chunk that arrived differs");
@@ -73,14 +71,6 @@ static bool write_begins(struct message *message)
         return true;
 }
 
-static void part_received(struct message *message)
-{
-        struct responder *r = message->owner;
-
-        r->copying += peer_count_copied(r->peer, message);
-        responder_report_progress(r);
-}
-
 /* A WRITE that was the whole transfer and has completed it comes again, over a new link: its ACK was lost with the old.
  */
 static bool confirm_again(struct peer *peer, const struct wire_header *h)
@@ -113,7 +103,7 @@ void responder_on_write(struct peer *peer, const struct wire_header *h, struct p
                 return;
         }
         if (payload->bytes && !r->stream.off_host) {
-                (void)stream_store(&r->stream, h->place, payload->bytes, h->length);
+                (void)stream_store(&r->stream, h->offset, payload->bytes, h->length);
                 stored(r, h, 0);
                 return;
         }
@@ -121,7 +111,7 @@ void responder_on_write(struct peer *peer, const struct wire_header *h, struct p
                 fail_write(r, h, FERRY_E_LIMIT_REACHED, "the peer wrote more chunks at once than allowed");
                 return;
         }
-        message = peer_message_new(peer, h, &r->stream, h->place, r);
+        message = peer_message_new(peer, h, &r->stream, h->offset, r);
         if (!message) {
                 fail_write(r, h, FERRY_E_TRANSFER_FAILED, "out of memory");
                 return;
@@ -129,7 +119,7 @@ void responder_on_write(struct peer *peer, const struct wire_header *h, struct p
         r->n_receives += !payload->bytes;
         message->force_inline = payload->bytes != NULL;
         message->begin = write_begins;
-        message->part = part_received;
+        message->part = responder_count_copied;
         message->done = write_received;
         message->responder = r->number;
         peer->link->transport->ops->receive(peer->link, message, payload);

@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 
 #include "base/clock.h"
+#include "base/metrics.h"
 #include "base/thread.h"
 #include "base/util.h"
 #include "engine_internal.h"
@@ -31,6 +32,7 @@ static void sleep_until_event(struct engine *engine, uint64_t now_us)
         progress_lock(engine);
         engine->sleep_until_us = 0;
         engine->woke_us = clock_now_us();
+        metric_add(engine->metric_wakes, n > 0);
         for (int i = 0; i < n; i++) {
                 if (events[i].data.fd == engine->wake_fd)
                         clear_wake(engine);

@@ -22,6 +22,7 @@ struct chunk {
         bool acked;   /* WRITE */
         uint32_t seq; /* names it to the peer; echoed */
         unsigned sends, receives;
+        uint64_t copied; /* WRITE: bytes that the peer is said to have copied, a part of requester->copying */
         uint64_t offset, length;
         uint64_t announced, arrived; /* READ: bytes, from the start on */
 };

@@ -15,7 +15,7 @@ struct wire_layout {
         uint64_t operation, transfer;
         uint32_t seq, status;
         uint64_t offset, length, total;
-        uint64_t place, whole;
+        uint64_t whole;
         uint64_t checksum;
         uint8_t key[FERRY_KEY_SIZE];
 };
@@ -37,7 +37,6 @@ void wire_encode(const struct wire_header *header, uint8_t bytes[WIRE_SIZE])
                 .offset = htole64(header->offset),
                 .length = htole64(header->length),
                 .total = htole64(header->total),
-                .place = htole64(header->place),
                 .whole = htole64(header->whole),
                 .checksum = htole64(header->checksum),
         };
@@ -51,11 +50,13 @@ static bool numbers_are_sane(const struct wire_header *h)
 
         if (h->to_epoch == 0 || h->from_epoch == 0 || h->operation == 0 || h->transfer == 0)
                 return false;
+        if (h->type == WIRE_PARTS)
+                return (h->flags & WIRE_VERIFY) && h->length > 0 && h->total > 0 && h->total <= h->whole;
         if (h->type != WIRE_READ && h->type != WIRE_WRITE)
                 return true;
-        if (h->length == 0 || h->length > WIRE_CHUNK_MAX)
+        if (h->length == 0 || ((h->flags & WIRE_VERIFY) && h->length > WIRE_CHUNK_MAX))
                 return false;
-        if (__builtin_add_overflow(h->place, h->length, &end) || end > h->whole || h->total > h->whole)
+        if (h->total > h->whole)
                 return false;
         return !__builtin_add_overflow(h->offset, h->length, &end) && end <= h->total;
 }
@@ -91,7 +92,6 @@ enum wire_verdict wire_decode(const void *bytes, size_t size, struct wire_header
                 .offset = le64toh(w.offset),
                 .length = le64toh(w.length),
                 .total = le64toh(w.total),
-                .place = le64toh(w.place),
                 .whole = le64toh(w.whole),
                 .checksum = le64toh(w.checksum),
         };

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/ranges.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <ferry/buffer.h>
 #include <ferry/error.h>
 #include <ferry/json.h>
 
 #include "base/util.h"
+#include "wire/stream.h"
 
 /* ---- checks ---- */
 
@@ -116,7 +119,48 @@ struct ranges *ranges_copy(const struct ranges *ranges)
         return copy ? memcpy(copy, ranges, size_of(ranges->n)) : NULL;
 }
 
+/* ---- in messages ---- */
+
+void ranges_encode(const struct ranges *ranges, size_t first, size_t n, uint8_t *bytes)
+{
+        for (size_t i = first; i < first + n; i++, bytes += RANGE_SIZE)
+                memcpy(bytes,
+                       (uint64_t[]){ htole64(ranges->list[i].range.offset), htole64(ranges->list[i].range.size) },
+                       RANGE_SIZE);
+}
+
+struct range range_decode(const uint8_t bytes[RANGE_SIZE])
+{
+        uint64_t words[2];
+
+        memcpy(words, bytes, RANGE_SIZE);
+        return (struct range){ le64toh(words[0]), le64toh(words[1]) };
+}
+
 /* ---- the mapping ---- */
+
+size_t ranges_segments(const struct ranges *ranges, const struct stream *offer, struct segment **ret_segments)
+{
+        struct segment *segments = NULL;
+        size_t n = 0, room = 0;
+        uint64_t run, left;
+
+        for (uint64_t at = 0; at < ranges->total; at += segments[n++].size) {
+                uint64_t place = ranges_place(ranges, at, &left);
+                struct segment *more = ferry_reserve(segments, &room, n + 1, sizeof(*more));
+
+                if (!more) {
+                        free(segments);
+                        return 0;
+                }
+                segments = more;
+                segments[n].space = stream_space(offer, place);
+                run = stream_run_in_segment(offer, place, left, &segments[n].address, &segments[n].memory);
+                segments[n].size = run;
+        }
+        *ret_segments = segments;
+        return n;
+}
 
 uint64_t ranges_place(const struct ranges *ranges, uint64_t at, uint64_t *ret_run)
 {

@@ -39,6 +39,8 @@ WITH_PAIR(every_family_is_there_from_the_start)
                 "\nferry_peer_fetches_total{result=\"peer-unreachable\"} 0\n",
                 "\nferry_links{transport=\"local\"} 0\n",
                 "\nferry_mapped_memories 0\n",
+                "\nferry_local_messages_total{direction=\"sent\"} 0\n",
+                "\nferry_data_plane_wakes_total ",
                 "\nferry_limit_near{limit=\"regions_max\"} 0\n",
                 "\nferry_http_waiters 0\n",
                 "\nferry_operation_waits 0\n",

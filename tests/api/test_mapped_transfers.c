@@ -117,6 +117,60 @@ static void assert_both_serve(struct scene *s)
         pair_assert_serving(&s->pair);
 }
 
+/* ---- messages ---- */
+
+static uint64_t messages_of(struct pair *p)
+{
+        const char *sent = "ferry_local_messages_total{direction=\"sent\"}";
+
+        return worker_metric(&p->a, sent) + worker_metric(&p->b, sent);
+}
+
+/* How many messages a transfer takes of all of an offer, or of its pieces in another order. */
+static uint64_t messages_of_transfer(struct pair *p, enum ferry_kind kind, uint64_t size, size_t pieces)
+{
+        const bool readable = kind == FERRY_READABLE;
+        const char *offered = region_make(&p->a, size, readable ? SEED : 0);
+        const char *local = region_make(&p->b, size, readable ? 0 : SEED);
+        const struct ferry_descriptor descriptor = { .region = local };
+        struct ferry_range *remote = calloc(pieces, sizeof(*remote));
+        struct ferry_operation_spec spec = { .kind = kind_of_peer(kind),
+                                             .descriptors = &descriptor,
+                                             .n_descriptors = 1,
+                                             .remote = remote,
+                                             .n_remote = pieces };
+        uint64_t before = messages_of(p);
+        OPERATION passive, active;
+
+        for (size_t i = 0; i < pieces; i++)
+                remote[i] = (struct ferry_range){ .offset = i * 7 % pieces * (size / pieces), .size = size / pieces };
+        offer_make(&p->a, kind, offered, &passive);
+        spec.remote_metadata = passive.metadata;
+        assert_int_equal(ferry_create_operation(p->b.client, &spec, &active), 0);
+        operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
+        operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
+        before = messages_of(p) - before;
+        if (!pieces)
+                region_assert_pattern(readable ? &p->b : &p->a, readable ? local : offered, SEED, 0, size);
+        region_drop(&p->a, offered); /* nothing of the peer holds them any more */
+        region_drop(&p->b, local);
+        free(remote);
+        return before;
+}
+
+/* A lease is for all of the transfer, not for a chunk. */
+ON_PAIR(a_transfer_takes_few_messages_however_long_it_is)
+{
+        enum { LARGE = 256 * MIB, FEW = 8 };
+
+        pair_assert_serving(p); /* they are connected */
+        for (int how = 0; how < 4; how++) {
+                enum ferry_kind kind = how & 1 ? FERRY_READABLE : FERRY_WRITABLE;
+
+                assert_in_range(messages_of_transfer(p, kind, LARGE, how & 2 ? 64 : 0), 2, FEW);
+        }
+}
+
 #define WITH_SCENE(name) SCENE(struct scene, s, name, (void)0)
 
 WITH_SCENE(a_cancel_of_the_offer_ends_both_and_is_quiet)

@@ -14,6 +14,7 @@
 #include "fuzz_tape.h"
 #include "mailbox.h"
 #include "rights.h"
+#include "wire/ranges.h"
 
 /*
  * A hostile peer of the same host, whose datagrams, mailbox, descriptors and order are the input's, against an engine
@@ -208,11 +209,20 @@ static struct wire_header next_header(struct hostile *h)
 
         header.offset = wrong & 32 ? next_length(h, f->total) : 0;
         header.length = next_length(h, f->total);
-        header.place = wrong & 128 ? next_length(h, f->total) : header.offset;
         header.whole = header.total;
         if (!(wrong & 64))
                 memcpy(header.key, f->key, sizeof(header.key));
         return header;
+}
+
+/* Returns their size. */
+static size_t put_parts(struct hostile *h, uint64_t total, uint8_t *bytes)
+{
+        size_t n = tape_below(&h->tape, 5);
+
+        for (size_t i = 0; i < n; i++)
+                memcpy(bytes + i * RANGE_SIZE, (uint64_t[]){ next_length(h, total), next_length(h, total) }, RANGE_SIZE);
+        return n * RANGE_SIZE;
 }
 
 static void send_inline(struct hostile *h)
@@ -225,8 +235,12 @@ static void send_inline(struct hostile *h)
         struct stream stream;
 
         memset(bytes + FRAME_PAYLOAD, 0xd1, size);
-        (void)tape_take(&h->tape, bytes + FRAME_PAYLOAD, size < 4 ? size : 4);
+        if (header.type == WIRE_PARTS)
+                header.length = segment.size = size = put_parts(h, header.total, bytes + FRAME_PAYLOAD);
+        else
+                (void)tape_take(&h->tape, bytes + FRAME_PAYLOAD, size < 4 ? size : 4);
         (void)stream_init(&stream, &segment, 1);
+        header.flags |= header.type == WIRE_PARTS ? WIRE_VERIFY : 0;
         if (size > 0)
                 (void)stream_checksum(&stream, 0, size, &header.checksum);
         frame.size = size;

@@ -200,7 +200,6 @@ static inline void take_write(struct scene *s, uint64_t offset, uint64_t length)
                                            .offset = offset,
                                            .length = length,
                                            .total = TOTAL,
-                                           .place = offset,
                                            .whole = TOTAL };
 
         responder_on_write(&s->peer, &write, &(struct payload){ .length = length });

@@ -191,6 +191,75 @@ TEST(transfers_to_one_peer_share_a_window)
         }
 }
 
+/* ---- progress ---- */
+
+static uint64_t arrived_to;
+static unsigned n_arrivals;
+
+static void note_arrival(void *context, uint64_t offset, uint64_t length)
+{
+        assert_int_equal(offset, arrived_to);
+        arrived_to += length;
+        n_arrivals++;
+}
+
+static uint64_t a_megabyte(void *context)
+{
+        return 1 << 20;
+}
+
+/* Of one request, so that what follows the read need not wait for its end. */
+TEST(bytes_arrive_while_others_are_copied)
+{
+        struct world *w = world_new(MAPPED, 32 << 20);
+        struct engine_transfer transfer;
+
+        arrived_to = n_arrivals = 0;
+        world_offer(w, ENGINE_READ);
+        transfer = world_transfer(w, ENGINE_READ, false);
+        transfer.arrived = note_arrival;
+        transfer.request_max = a_megabyte;
+        assert_int_equal(engine_transfer_start(w->engine[0], &transfer), 0);
+        world_ends(w, 1, 0, 0);
+        assert_int_equal(arrived_to, w->size);
+        assert_in_range(n_arrivals, 2, 32);
+}
+
+static atomic_bool source_was_told;
+
+static void note_source(struct world *w, uint64_t bytes)
+{
+        if (bytes > 0 && bytes < w->size)
+                atomic_store(&source_was_told, true);
+}
+
+/* Copies on only then. */
+static void await_source(struct world *w, uint64_t bytes)
+{
+        uint64_t until_us = clock_now_us() + TIMEOUT_S * UINT64_C(1000000);
+
+        while (bytes < w->size && !atomic_load(&source_was_told) && clock_now_us() < until_us)
+                (void)sched_yield();
+}
+
+/* The side that the bytes come from, which copies nothing, sees them move. */
+TEST(the_source_is_told_what_was_copied)
+{
+        for (int direction = ENGINE_READ; direction <= ENGINE_WRITE; direction++) {
+                struct world *w = world_new(MAPPED, 32 << 20);
+
+                atomic_store(&source_was_told, false);
+                world_offer(w, (enum engine_direction)direction);
+                *(direction == ENGINE_READ ? &w->on_passive_progress : &w->on_progress) = note_source;
+                *(direction == ENGINE_READ ? &w->on_progress : &w->on_passive_progress) = await_source;
+                world_start(w, (enum engine_direction)direction, false);
+                world_ends(w, 1, 0, 0);
+                assert_true(atomic_load(&source_was_told));
+                world_assert_streams_equal(w);
+                world_free(w);
+        }
+}
+
 TEST(a_refused_claim_ends_the_active_side_with_the_peers_reason)
 {
         FOR_EACH_WORLD (w, CARRIERS, 4 << 20) {

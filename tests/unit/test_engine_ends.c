@@ -150,7 +150,6 @@ static void stranger_send(struct stranger *s, const struct world *w, enum wire_t
                                           .offset = seq * length,
                                           .length = length,
                                           .total = w->total,
-                                          .place = seq * length,
                                           .whole = w->total };
         memcpy(m->header.key, w->key, sizeof(w->key));
         m->header.key[5] ^= s->has_another_key;
@@ -267,7 +266,7 @@ TEST(a_peer_that_is_done_and_keeps_its_leases_is_not_waited_for)
 /* What is asked for and not taken is bounded; the peer loses its transfer, and the worker nothing. */
 TEST(a_peer_that_asks_for_too_much_ends_its_transfer)
 {
-        enum { LENGTH = 256 << 10, READS = 100 };
+        enum { LENGTH = 128 << 10, READS = 150 };
 
         static const enum carrier carriers[] = { BOUNCED, MAPPED };
 

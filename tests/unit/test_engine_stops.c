@@ -39,10 +39,11 @@ static void assert_counted_as_reported(const struct world *w)
         assert_true(w->passive.outcome.bytes >= w->passive.progress);
 }
 
+/* The side that copies knows first. */
 static void cancel_active_side(struct world *w)
 {
         world_offer(w, w->direction);
-        w->on_progress = cancel_at_a_quarter;
+        *(w->direction == ENGINE_READ ? &w->on_progress : &w->on_passive_progress) = cancel_at_a_quarter;
         pthread_mutex_lock(&w->gate); /* nothing moves before the id is known */
         cancel_id = world_start(w, w->direction, false);
         pthread_mutex_unlock(&w->gate);
@@ -123,7 +124,7 @@ static void revoke_at_a_quarter(struct world *w, uint64_t bytes)
 static void revoke_passive_side(struct world *w)
 {
         world_offer(w, w->direction);
-        w->on_progress = revoke_at_a_quarter;
+        *(w->direction == ENGINE_READ ? &w->on_progress : &w->on_passive_progress) = revoke_at_a_quarter;
         world_start(w, w->direction, false);
         world_ends(w, 1, FERRY_E_CANCELLED_BY_PEER, FERRY_E_CANCELLED);
         assert_true(w->active.outcome.bytes < w->size);

@@ -139,6 +139,24 @@ TEST(a_device_does_not_copy_from_memory_that_could_not_be_mapped)
         assert_int_equal(pull_copy(s->pull), -ENOMEM);
 }
 
+/* Followers read up to there. */
+TEST(bytes_count_from_the_first_one_on)
+{
+        struct scene *s = scene_new(NULL, NULL);
+        struct piece first, second, third;
+
+        assert_true(pull_take(s->pull, SIZE / 4, &first));
+        assert_true(pull_take(s->pull, SIZE / 4, &second));
+        pull_finish(&second, true);
+        assert_int_equal(pull_copied(s->pull), 0);
+        assert_true(pull_take(s->pull, SIZE, &third));
+        pull_finish(&first, true);
+        assert_int_equal(pull_copied(s->pull), SIZE / 2);
+        pull_finish(&third, true);
+        assert_int_equal(pull_copied(s->pull), SIZE);
+        assert_false(s->pull->stopped);
+}
+
 /* ---- payloads that are read, where the address space has no room for the peer's memory ---- */
 
 static int scratch_file(const void *bytes, size_t size)

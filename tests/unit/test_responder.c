@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <endian.h>
+
 #include "responder_fixture.h"
 
 /* What a responder sends and receives, and how it ends. */
@@ -88,9 +90,37 @@ TEST(a_done_of_too_few_bytes_fails_at_once)
 /* Bytes [PLACE, PLACE + PART) of an offer that a read fills, of which so many have arrived. */
 enum { PLACE = TOTAL / 2, PART = 100 };
 
+static uint64_t damage; /* to a checksum */
+
+static void take_parts(struct scene *s, const struct range *parts, size_t n, uint64_t at, uint32_t flags)
+{
+        struct wire_header header = { .type = WIRE_PARTS,
+                                            .flags = WIRE_VERIFY | flags,
+                                            .from_epoch = EPOCH,
+                                            .operation = OPERATION_ID,
+                                            .transfer = TRANSFER_ID,
+                                            .offset = at,
+                                            .length = n * RANGE_SIZE,
+                                            .total = PART,
+                                            .whole = TOTAL };
+        uint8_t bytes[4 * RANGE_SIZE];
+        const struct segment segment = { .address = bytes, .size = n * RANGE_SIZE };
+        struct stream stream;
+
+        for (size_t i = 0; i < n; i++)
+                memcpy(bytes + i * RANGE_SIZE,
+                       (uint64_t[]){ htole64(parts[i].offset), htole64(parts[i].size) }, RANGE_SIZE);
+        assert_int_equal(stream_init(&stream, &segment, 1), 0);
+        assert_int_equal(stream_checksum(&stream, 0, segment.size, &header.checksum), 0);
+        header.checksum ^= damage;
+        responder_on_parts(&s->peer, &header, &(struct payload){ .length = n * RANGE_SIZE, .bytes = bytes });
+        (void)responders_step(&s->engine);
+}
+
 static void take_part_of_read(struct scene *s, uint64_t at, uint64_t length)
 {
         const struct wire_header read = { .type = WIRE_READ,
+                                          .flags = WIRE_PARTED,
                                           .seq = (uint32_t)at,
                                           .from_epoch = EPOCH,
                                           .operation = OPERATION_ID,
@@ -98,7 +128,6 @@ static void take_part_of_read(struct scene *s, uint64_t at, uint64_t length)
                                           .offset = at,
                                           .length = length,
                                           .total = PART,
-                                          .place = PLACE + at,
                                           .whole = TOTAL };
 
         responder_on_read(&s->peer, &read, &(struct payload){ 0 });
@@ -119,19 +148,92 @@ static void take_done_of_part(struct scene *s)
         (void)responders_step(&s->engine);
 }
 
+static uint8_t *address_of_load(const struct scene *s)
+{
+        uint8_t *address;
+
+        (void)stream_run(s->loading->stream, s->loading->offset, 1, &address);
+        return address;
+}
+
+/* In several messages, of which one comes twice, and in an order of their own. */
+TEST(parts_are_moved_in_the_order_in_which_they_were_named)
+{
+        const struct range first = { PLACE, PART / 2 }, second = { 10, PART - PART / 2 };
+        struct scene *s = scene_new();
+
+        s->available = PLACE + PART / 4; /* of the first part, but all of the second */
+        take_parts(s, &first, 1, 0, 0);
+        take_parts(s, &first, 1, 0, 0);
+        take_parts(s, &second, 1, PART / 2, 0);
+        take_part_of_read(s, 0, PART);
+        assert_ptr_equal(address_of_load(s), s->segment.address + PLACE);
+        assert_int_equal(s->loading->length, PART / 4);
+        finish_loading(s, MESSAGE_OK);
+        s->available = TOTAL;
+        responders_send(&s->peer);
+        assert_int_equal(s->loading->length, PART - PART / 4);
+        finish_loading(s, MESSAGE_OK);
+        take_done_of_part(s);
+        assert_int_equal(s->error, 0);
+        assert_int_equal(s->ended, 1);
+}
+
+TEST(parts_that_cannot_be_moved_end_the_transfer)
+{
+        static const struct range wrong[][2] = {
+                { { 0, PART + 1 } },                           /* more than the transfer has */
+                { { TOTAL - 1, PART } },                       /* beyond the offer */
+                { { UINT64_MAX, PART } },                      /* the sum overflows */
+                { { 0, PART / 2 }, { PART / 4, PART / 2 } },   /* twice the same bytes */
+                { { 0, UINT64_MAX }, { 0, UINT64_MAX } },
+        };
+
+        for (size_t i = 0; i < UNIT_COUNT(wrong); i++) {
+                struct scene *s = scene_new();
+
+                take_parts(s, wrong[i], wrong[i][1].size ? 2 : 1, 0, 0);
+                assert_int_equal(s->ended, 1);
+                assert_int_equal(s->error, FERRY_E_TRANSFER_FAILED);
+                assert_int_not_equal(s->status, 0); /* the peer is told */
+        }
+}
+
+TEST(requests_of_parts_that_were_not_named_are_refused)
+{
+        struct scene *s = scene_new();
+
+        damage = 1;
+        take_parts(s, &(struct range){ 0, PART }, 1, 0, 0);
+        damage = 0;
+        assert_int_equal(s->status, FERRY_E_CHECKSUM_MISMATCH);
+        assert_null(responder_find(&s->engine, TRANSFER_ID));
+        take_part_of_read(s, 0, 1); /* it claims nothing */
+        assert_int_equal(s->status, FERRY_E_STALE_METADATA);
+        assert_null(responder_find(&s->engine, TRANSFER_ID));
+        take_parts(s, &(struct range){ 0, PART / 2 }, 1, 0, 0);
+        take_part_of_read(s, 0, 1);
+        assert_int_equal(s->status, FERRY_E_SIZE_MISMATCH);
+        take_parts(s, &(struct range){ PART, PART - PART / 2 }, 1, PART / 2, WIRE_WRITES);
+        assert_int_equal(s->status, FERRY_E_KIND_MISMATCH);
+        assert_null(s->loading);
+        responder_fail(responder_find(&s->engine, TRANSFER_ID), FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER, "");
+        (void)responders_step(&s->engine);
+}
+
 TEST(a_part_is_done_when_it_was_sent_whatever_the_rest_is_waiting_for)
 {
         FOR_EACH (int, all, false, true) {
                 struct scene *s = scene_new();
 
                 s->available = PLACE + PART;
+                take_parts(s, &(struct range){ PLACE, PART }, 1, 0, 0);
                 take_part_of_read(s, 0, 1);
-                assert_int_equal(s->loading->offset, PLACE);
-                assert_int_equal(s->loading->header.offset, 0);
+                assert_ptr_equal(address_of_load(s), s->segment.address + PLACE);
                 finish_loading(s, MESSAGE_OK);
                 if (all) {
                         take_part_of_read(s, 1, PART - 1);
-                        assert_int_equal(s->loading->offset, PLACE + 1);
+                        assert_ptr_equal(address_of_load(s), s->segment.address + PLACE + 1);
                         finish_loading(s, MESSAGE_OK);
                 }
                 take_done_of_part(s);

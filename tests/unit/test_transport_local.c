@@ -390,6 +390,33 @@ TEST_WITH(progress_of_a_long_receive_is_told, setup, teardown)
         assert_memory_equal(from_block.memory.address, to_block.memory.address, 8 * MIB);
 }
 
+static uint64_t told; /* of a send */
+
+static void note_told(struct message *message)
+{
+        assert_true(message->copied > told);
+        told = message->copied;
+}
+
+/* Until then the sender looks for it. */
+TEST_WITH(progress_of_a_long_send_is_told, setup, teardown)
+{
+        struct message *message;
+
+        export_blocks(16 * MIB, true);
+        told = 0;
+        message = message_make(&a, &from, 0, 16 * MIB, TRANSFER, &sent);
+        message->part = note_told;
+        worker_send(a_to_b, message);
+        RUN_UNTIL(NULL, &b, b.copied > 0);
+        RUN_UNTIL(&a, NULL, told > 0);
+        assert_in_range(told, 1, 16 * MIB - 1);
+        assert_int_not_equal(a.transport->ops->deadline(a.transport), UINT64_MAX);
+        RUN_UNTIL(&a, &b, sent.done && b.received.done);
+        assert_int_equal(sent.result, MESSAGE_OK);
+        RUN_UNTIL(&a, NULL, a.transport->ops->deadline(a.transport) == UINT64_MAX);
+}
+
 static uint64_t first_part;
 
 static void note_first_part(struct worker *worker, struct message *message)

@@ -485,6 +485,52 @@ TEST_WITH(a_slot_serves_one_message_at_a_time, hostile_setup, hostile_teardown)
         block_free(&block);
 }
 
+static uint64_t told;
+
+static void note_told(struct message *message)
+{
+        told = message->copied;
+}
+
+static void assert_told(uint64_t said, uint64_t wanted)
+{
+        const struct local *local = local_of(a.transport);
+        uint64_t look_at_us = local->look_at_us;
+
+        atomic_store(&raw_page->copied[0], said);
+        RUN_UNTIL(&a, NULL, local->look_at_us != look_at_us); /* it has looked */
+        assert_true(told == wanted);
+}
+
+TEST_WITH(progress_that_cannot_be_is_not_told, hostile_setup, hostile_teardown)
+{
+        enum { SIZE = 8 << 20 };
+        struct link *before = a.link;
+        struct segment segment;
+        struct stream stream;
+        struct message *message;
+        struct outcome outcome = { 0 };
+        struct block block;
+
+        greet();
+        RUN_UNTIL(&a, NULL, a.link != before);
+        block_new(&block, &a, SIZE, true);
+        segment = (struct segment){ block.memory.address, SIZE, &block.memory };
+        assert_int_equal(stream_init(&stream, &segment, 1), 0);
+        message = message_make(&a, &stream, 0, SIZE, 1, &outcome);
+        message->part = note_told;
+        told = 0;
+        worker_send(a.link, message);
+        assert_told(SIZE + 1, 0);
+        assert_told(UINT64_MAX, 0);
+        assert_told(5, 5);
+        assert_told(4, 5);
+        a.transport->ops->cancel(a.link, 1);
+        assert_int_equal(outcome.result, MESSAGE_CANCELLED);
+        assert_told(SIZE, 5);
+        block_free(&block);
+}
+
 TEST_WITH(another_version_of_the_framing_is_named, hostile_setup, hostile_teardown)
 {
         struct frame frame = FRAME_OF(FRAME_HELLO);
@@ -505,7 +551,7 @@ TEST_WITH(another_version_of_the_protocol_is_named, hostile_setup, hostile_teard
         RUN_UNTIL(&a, NULL, a.ended);
         assert_int_equal(a.error, FERRY_E_PROTOCOL_MISMATCH);
         assert_string_equal(a.detail,
-                            "the peer speaks protocol 7, this worker protocol 6: upgrade this worker, which is older");
+                            "the peer speaks protocol 8, this worker protocol 7: upgrade this worker, which is older");
 }
 
 /* A listener under some epoch's name that answers as it likes. */

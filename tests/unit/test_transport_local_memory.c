@@ -364,13 +364,3 @@ TEST_WITH(memory_that_goes_may_still_be_named_by_what_was_taken_back, setup, tea
         RUN_UNTIL(&a, &b, !a.transport->ops->progress(a.transport));
         assert_int_equal(a.ended + b.ended, 0);
 }
-
-TEST_WITH(requests_are_bounded_by_the_chunk_size, setup, teardown)
-{
-        const struct stream own = { 0 };
-        const struct transport_ops *ops = a.transport->ops;
-
-        assert_int_equal(ops->request_size(a_to_b, &own, 0, 5), 5);
-        assert_true(ops->request_size(a_to_b, &own, 0, UINT64_MAX) <= WIRE_CHUNK_MAX);
-        assert_true(ops->window(a_to_b) >= ops->request_size(a_to_b, &own, 0, UINT64_MAX));
-}

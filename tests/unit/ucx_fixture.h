@@ -254,7 +254,6 @@ static inline struct wire_header make_header(enum wire_type type, uint64_t offse
                                      .offset = offset,
                                      .length = length,
                                      .total = offset + length,
-                                     .place = offset,
                                      .whole = offset + length };
 }
 

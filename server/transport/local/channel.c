@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "base/util.h"
 #include "local_internal.h"
 
@@ -340,6 +341,7 @@ void channel_post(struct channel *channel, const struct iovec *pieces, size_t n,
 {
         if (channel->is_closing)
                 return;
+        metric_add(channel_local(channel)->metric_sent, 1);
         channel_watch(channel); /* for the answer */
         if (memfd || !post_mail(channel, pieces, n))
                 post_datagram(channel, pieces, n, memfd);

@@ -18,7 +18,7 @@ struct copies {
         bool is_helped;        /* help was added */
         pthread_mutex_t lock;  /* guards what follows, and the second part of each pull */
         pthread_cond_t idle;   /* a pull's running became 0 */
-        struct pull *shared;   /* utlist; pulls whose pieces helpers take, in this order */
+        struct pull *shared;   /* utlist; pulls whose pieces helpers take, in turn */
 };
 
 int copies_new(unsigned helpers, void (*notify)(void *context), void *context, struct copies **ret_copies)
@@ -60,13 +60,18 @@ static void withdraw(struct copies *copies, struct pull *pull)
         pull->is_shared = false;
 }
 
-/* Takes the next piece that is shared. */
+/* Takes a piece of each shared pull in turn. */
 static bool take_shared(struct copies *copies, struct piece *ret_piece)
 {
-        while (copies->shared) {
-                if (pull_take(copies->shared, PULL_PIECE, ret_piece))
+        struct pull *pull;
+
+        while ((pull = copies->shared)) {
+                if (pull_take(pull, PULL_PIECE, ret_piece)) {
+                        DL_DELETE2(copies->shared, pull, shared_prev, shared_next);
+                        DL_APPEND2(copies->shared, pull, shared_prev, shared_next);
                         return true;
-                withdraw(copies, copies->shared);
+                }
+                withdraw(copies, pull);
         }
         return false;
 }
@@ -76,33 +81,32 @@ static bool is_taken(const struct pull *pull)
         return pull->stopped || pull->taken == pull->length;
 }
 
-static void finish(struct copies *copies, const struct piece *piece, bool valid)
+/* Without the lock: copies a piece of one pull, or of a shared one (NULL). Returns its size; 0 = none is left. */
+static uint64_t copy_piece(struct copies *copies, struct pull *pull, uint64_t limit)
 {
-        pull_finish(piece->pull, piece, valid);
-        if (piece->pull->running == 0)
-                (void)pthread_cond_broadcast(&copies->idle);
-}
-
-/* A helper's piece. */
-static enum pool_verdict help(struct pool_task *task)
-{
-        struct copies *copies = FERRY_CONTAINER_OF(task, struct copies, help);
         struct piece piece;
         bool taken, valid;
 
         (void)pthread_mutex_lock(&copies->lock);
-        taken = take_shared(copies, &piece);
+        taken = pull ? pull_take(pull, limit, &piece) : take_shared(copies, &piece);
         (void)pthread_mutex_unlock(&copies->lock);
         if (!taken)
-                return POOL_WAITS;
+                return 0;
         valid = piece_copy(&piece);
         (void)pthread_mutex_lock(&copies->lock);
-        finish(copies, &piece, valid);
+        pull_finish(&piece, valid);
+        if (!piece.pull->running)
+                (void)pthread_cond_broadcast(&copies->idle);
         /* Not while pieces are left: then the progress thread is awake, and checks by itself. */
-        if (is_taken(piece.pull))
+        if (!pull && is_taken(piece.pull))
                 copies->notify(copies->context);
         (void)pthread_mutex_unlock(&copies->lock);
-        return POOL_MORE;
+        return piece.length;
+}
+
+static enum pool_verdict help(struct pool_task *task)
+{
+        return copy_piece(FERRY_CONTAINER_OF(task, struct copies, help), NULL, 0) > 0 ? POOL_MORE : POOL_WAITS;
 }
 
 void copies_share(struct copies *copies, struct pull *pull)
@@ -126,19 +130,7 @@ void copies_share(struct copies *copies, struct pull *pull)
 
 uint64_t copies_copy(struct copies *copies, struct pull *pull, uint64_t limit)
 {
-        struct piece piece;
-        bool taken, valid;
-
-        (void)pthread_mutex_lock(&copies->lock);
-        taken = pull_take(pull, limit, &piece);
-        (void)pthread_mutex_unlock(&copies->lock);
-        if (!taken)
-                return 0;
-        valid = piece_copy(&piece);
-        (void)pthread_mutex_lock(&copies->lock);
-        finish(copies, &piece, valid);
-        (void)pthread_mutex_unlock(&copies->lock);
-        return piece.length;
+        return copy_piece(copies, pull, limit);
 }
 
 enum copy_status copies_status(struct copies *copies, const struct pull *pull, uint64_t *ret_copied)
@@ -146,12 +138,12 @@ enum copy_status copies_status(struct copies *copies, const struct pull *pull, u
         enum copy_status status = COPY_MORE;
 
         (void)pthread_mutex_lock(&copies->lock);
-        *ret_copied = pull->copied;
-        if (pull->running > 0 && is_taken(pull))
+        *ret_copied = pull->stopped ? 0 : pull_copied(pull);
+        if (pull->running && is_taken(pull))
                 status = COPY_WAITS;
         else if (pull->stopped)
                 status = COPY_LEASE_ENDED;
-        else if (pull->copied == pull->length)
+        else if (pull->taken == pull->length)
                 status = COPY_COPIED;
         (void)pthread_mutex_unlock(&copies->lock);
         return status;
@@ -162,7 +154,7 @@ void copies_stop(struct copies *copies, struct pull *pull)
         (void)pthread_mutex_lock(&copies->lock);
         pull->stopped = true;
         withdraw(copies, pull);
-        while (pull->running > 0)
+        while (pull->running)
                 (void)pthread_cond_wait(&copies->idle, &copies->lock);
         (void)pthread_mutex_unlock(&copies->lock);
 }

@@ -25,7 +25,8 @@ void copies_share(struct copies *copies, struct pull *pull);
 uint64_t copies_copy(struct copies *copies, struct pull *pull, uint64_t limit);
 
 enum copy_status { COPY_MORE, COPY_WAITS, COPY_COPIED, COPY_LEASE_ENDED };
-/* The progress of a pull. After COPY_COPIED and COPY_LEASE_ENDED no thread touches its memory. */
+/* The progress of a pull: bytes from the first one on. After COPY_COPIED and COPY_LEASE_ENDED no thread touches its
+ * memory. */
 enum copy_status copies_status(struct copies *copies, const struct pull *pull, uint64_t *ret_copied);
 /* Stops the pull: no thread touches its memory afterwards. Waits for pieces under way. */
 void copies_stop(struct copies *copies, struct pull *pull);

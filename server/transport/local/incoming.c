@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/metrics.h"
 #include "local_internal.h"
 
 enum { DATAGRAMS_MAX = 32 }; /* datagrams to read of one link before the others */
@@ -208,6 +209,8 @@ static const char *handle(struct channel *channel, struct datagram *datagram)
                 return "its datagram does not follow the framing";
         if (!channel->was_greeted && frame.type != FRAME_HELLO)
                 return "it did not greet";
+        if (frame.type != FRAME_WAKE) /* which is no message of its own */
+                metric_add(channel_local(channel)->metric_received, 1);
         return handlers[frame.type](channel, &frame, datagram);
 }
 

@@ -15,7 +15,6 @@
 
 enum {
         DRAIN_WAIT_MS = 10,
-        CHUNK_DEFAULT = 16 << 20,
 };
 
 static void fail_link(struct link *link, int error, const char *detail)
@@ -91,23 +90,15 @@ static void open_pool(struct local *local, const struct local_config *config)
                    (int64_t)local->mapped.max);
 }
 
-/* ---- sizes ---- */
-
-static uint64_t request_size(struct link *link, const struct stream *own, uint64_t offset, uint64_t limit)
+static void make_metrics(struct local *local, struct metrics *metrics)
 {
-        uint64_t chunk = local_of(link->transport)->chunk_size;
+        static const char *const label[] = { "direction" };
+        struct metric_family *messages =
+                metrics_family(metrics, METRIC_COUNTER, "ferry_local_messages_total",
+                               "Messages to and from workers on this machine.", 1, label, NULL, 0);
 
-        /* A copy on one GPU moves 16 MiB in 8 us: less than a message takes. */
-        if (space_gpu(stream_space(own, offset)) >= 0)
-                chunk = WIRE_CHUNK_MAX;
-        return limit < chunk ? limit : chunk;
-}
-
-static uint64_t window(struct link *link)
-{
-        const struct local *local = local_of(link->transport);
-
-        return local->window * local->chunk_size;
+        local->metric_sent = metric_get(messages, (const char *const[]){ "sent" });
+        local->metric_received = metric_get(messages, (const char *const[]){ "received" });
 }
 
 static const char *carrier(struct link *link)
@@ -179,9 +170,7 @@ static const struct transport_ops ops = {
         .receive = pulls_receive,
         .cancel = cancel,
         .fail = fail_link,
-        .request_size = request_size,
         .fit = outgoing_fit,
-        .window = window,
         .carrier = carrier,
 };
 
@@ -236,10 +225,7 @@ int local_transport_new(const struct local_config *config, const struct transpor
         transport_init(&local->base, &ops, "local", index, handlers);
         local->epoch = config->epoch;
         open_pool(local, config);
-        local->chunk_size = config->chunk_size ? config->chunk_size : CHUNK_DEFAULT;
-        if (local->chunk_size > WIRE_CHUNK_MAX)
-                local->chunk_size = WIRE_CHUNK_MAX;
-        local->window = config->window ? config->window : TRANSPORT_WINDOW_DEFAULT;
+        make_metrics(local, config->metrics);
         local->max_links = config->max_links ? config->max_links : TRANSPORT_LINKS_DEFAULT;
         local->listener = local->removal = local->copied_fd = -1;
         local->directory.fd = -1;

@@ -40,7 +40,6 @@ struct local {
         struct transport base;
         struct directory directory;
         uint64_t epoch;
-        uint64_t chunk_size, window;
         int listener;          /* -1 = stopping, or its directory cannot be made again yet */
         int removal;           /* an inotify descriptor; readable when the socket may be gone; -1 = none */
         uint64_t reopen_at_us; /* when a socket that is gone is made again; 0 = it is there */
@@ -63,11 +62,13 @@ struct local {
         uint64_t accept_at_us; /* the listener is not polled before; 0 = it is polled */
         uint64_t warn_us;      /* the log says no more of that before this time */
         uint64_t retry_at_us;  /* next try to send queued datagrams; 0 = when a socket has room */
+        uint64_t look_at_us;   /* next look at what the peers have copied of what was sent; 0 = nothing long was */
         bool full;             /* links were refused, and that was logged */
 
         struct closer closer;
         struct pull *pulls; /* of all links, in the order of their next pieces */
         struct mapping_pool mapped;
+        struct metric *metric_sent, *metric_received;
 };
 
 /* A datagram queued for room in the socket. */
@@ -259,6 +260,8 @@ void outgoing_send(struct link *link, struct message *message);
 bool outgoing_released(struct channel *channel, uint32_t slot, uint64_t number, enum gpu_path path);
 /* Calls handlers->room if fit() has returned 0 and there is room now. */
 void outgoing_tell_room(struct channel *channel);
+/* Tells the progress of what the peers are copying (message->part), and sets look_at_us anew. */
+void outgoing_look(struct local *local);
 /* Ends the leases of a transfer (NULL = all). */
 void outgoing_end(struct channel *channel, const uint64_t *transfer, enum message_result result);
 /* Nothing is queued or loading, and no lease is valid. */

@@ -51,6 +51,7 @@ struct mailbox {
 /* What the peer of a link maps read-only: FRAME_HELLO carries its descriptor. Its owner alone writes it. */
 struct link_page {
         struct lease_slot leases[FRAME_LEASES];
+        _Atomic uint64_t copied[FRAME_LEASES]; /* bytes that the owner has copied under the peer's lease in that slot */
         struct mailbox mailbox;
 };
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/space.h"
 #include "base/util.h"
 #include "local_internal.h"
@@ -12,6 +13,8 @@ enum {
         MAPPED_MIN =
                 64
                 << 10, /* bytes; if the extents of a message hold fewer, the payload is copied into a bounce buffer */
+        LOOK_MIN = 4 << 20, /* bytes of a payload whose progress is looked at … */
+        LOOK_US = 10000,    /* … at this interval */
 };
 
 /* ---- sending ---- */
@@ -43,8 +46,6 @@ uint64_t outgoing_fit(struct link *link, const struct stream *stream, uint64_t o
                 return wait_for_room(channel);
         if (!export_is_decided(channel, stream, offset))
                 return wait_for_room(channel);
-        if (limit > WIRE_CHUNK_MAX)
-                limit = WIRE_CHUNK_MAX;
         found = export_find_extents(channel, stream, offset, limit, &extents);
         if (found > 0 && (found >= MAPPED_MIN || !extents.full))
                 return found;
@@ -131,6 +132,8 @@ static void post_mapped(struct channel *channel, struct message *message, const 
                 { (void *)(uintptr_t)extents->list, extents->n * sizeof(extents->list[0]) },
         };
 
+        if (message->part && message->length >= LOOK_MIN && channel_local(channel)->look_at_us == 0)
+                channel_local(channel)->look_at_us = clock_now_us() + LOOK_US;
         wire_encode(&message->header, header);
         frame.slot = leases_grant(&channel->leases, frame.number, message, buffer);
         channel_post(channel, pieces, FERRY_ARRAY_SIZE(pieces), NULL);
@@ -313,6 +316,42 @@ void outgoing_send(struct link *link, struct message *message)
                 send_inline(channel, message);
         else
                 send_mapped(channel, message);
+}
+
+/* ---- their progress ---- */
+
+/* Whether there is a long one to look at again. The peer may say anything. */
+static bool look(struct channel *channel)
+{
+        bool again = false;
+
+        for (uint32_t slot = 0; slot < FRAME_LEASES; slot++) {
+                struct message *message = channel->leases.slots[slot].message;
+                uint64_t copied;
+
+                if (!message || !message->part)
+                        continue;
+                again |= message->length >= LOOK_MIN;
+                if (!channel->was_greeted)
+                        continue;
+                copied = atomic_load_explicit(&channel->peer_page->copied[slot], memory_order_relaxed);
+                if (copied <= message->copied || copied > message->length)
+                        continue;
+                message->copied = copied;
+                message->part(message); /* may end it */
+        }
+        return again;
+}
+
+void outgoing_look(struct local *local)
+{
+        struct channel *channel;
+        bool again = false;
+
+        DL_FOREACH (local->channels, channel)
+                if (link_is_usable(&channel->link))
+                        again |= look(channel);
+        local->look_at_us = again ? clock_now_us() + LOOK_US : 0;
 }
 
 /* ---- their end ---- */

@@ -126,7 +126,8 @@ uint64_t local_deadline(const struct transport *transport)
 {
         const struct local *local = local_of(transport);
         const struct channel *channel;
-        uint64_t at_us = clock_earlier(clock_earlier(local->accept_at_us, local->retry_at_us), local->reopen_at_us);
+        uint64_t at_us = clock_earlier(clock_earlier(local->accept_at_us, local->retry_at_us),
+                                       clock_earlier(local->reopen_at_us, local->look_at_us));
 
         if (local->n_pending > 0)
                 DL_FOREACH (local->channels, channel)
@@ -151,6 +152,8 @@ static void run_timers(struct local *local)
                 local_listener_reopen(local);
         if (local->retry_at_us != 0 && local->retry_at_us <= now_us)
                 local->retry_at_us = 0;
+        if (local->look_at_us != 0 && local->look_at_us <= now_us)
+                outgoing_look(local);
         DL_FOREACH (local->channels, channel) {
                 if (local->retry_at_us == 0) {
                         channel_flush(channel);

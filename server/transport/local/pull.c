@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <utlist.h>
 
 #include "base/copy.h"
 #include "base/space.h"
@@ -21,28 +22,30 @@ void pull_free(struct pull *pull, struct mappings *mappings)
         free(pull);
 }
 
+static void advance(struct pull *pull, uint64_t length)
+{
+        pull->taken += length;
+        pull->extent_offset += length;
+        while (pull->extent < pull->n && pull->extent_offset >= pull->extents[pull->extent].size)
+                pull->extent_offset -= pull->extents[pull->extent++].size;
+}
+
 bool pull_take(struct pull *pull, uint64_t limit, struct piece *ret_piece)
 {
         uint64_t rest = pull->length - pull->taken, length = rest < limit ? rest : limit;
 
         if (pull->stopped || length == 0)
                 return false;
-        *ret_piece = (struct piece){ pull, pull->extent, pull->extent_offset, pull->taken, length };
-        pull->taken += length;
-        pull->running++;
-        pull->extent_offset += length;
-        while (pull->extent < pull->n && pull->extent_offset >= pull->extents[pull->extent].size)
-                pull->extent_offset -= pull->extents[pull->extent++].size;
+        *ret_piece = (struct piece){ pull, pull->extent, pull->extent_offset, pull->taken, length, NULL, NULL };
+        DL_APPEND(pull->running, ret_piece);
+        advance(pull, length);
         return true;
 }
 
-void pull_finish(struct pull *pull, const struct piece *piece, bool valid)
+void pull_finish(struct piece *piece, bool valid)
 {
-        pull->running--;
-        if (valid)
-                pull->copied += piece->length;
-        else
-                pull->stopped = true;
+        DL_DELETE(piece->pull->running, piece);
+        piece->pull->stopped |= !valid;
 }
 
 __attribute__((noinline)) void local_copy(void *to, const void *from, size_t size, bool past_caches)
@@ -95,38 +98,38 @@ static bool copy_runs(const struct piece *piece, bool past_caches)
         return true;
 }
 
-/* Queues the copies without waiting for them. */
-static int copy_off_host(const struct pull *pull)
+/* Queues the copies of a step without waiting for them. */
+static int copy_off_host(struct pull *pull)
 {
         const struct message *message = pull->message;
-        uint64_t offset = message->offset;
+        uint64_t left = PULL_STEP;
         int r = 0;
 
-        for (size_t i = 0; i < pull->n; i++) {
-                const struct pull_extent *from = &pull->extents[i];
+        for (uint64_t run; left > 0 && pull->extent < pull->n && r == 0; left -= run) {
+                const struct pull_extent *from = &pull->extents[pull->extent];
+                uint64_t offset = message->offset + pull->taken;
+                const struct space *space;
+                struct memory *memory;
+                uint8_t *to;
 
-                for (uint64_t done = 0, run; done < from->size && r == 0; done += run, offset += run) {
-                        const struct space *space;
-                        struct memory *memory;
-                        uint8_t *to;
-
-                        if (atomic_load(&pull->unwanted))
-                                return -ECANCELED;
-                        if (!from->address)
-                                return -ENOMEM;
-                        run = stream_run_in_segment(message->stream, offset, from->size - done, &to, &memory);
-                        space = stream_space(message->stream, offset);
-                        if (from->space && !space)
-                                gpu_pin_use(&memory->pin, from->space->device, run);
-                        else if (space_gpu(space) >= 0 && !from->space)
-                                gpu_pin_use(&from->mapping->range, space->device, run);
-                        r = space_copy(space, to, from->space, from->address + done, run);
-                }
+                if (atomic_load(&pull->unwanted))
+                        return -ECANCELED;
+                if (!from->address)
+                        return -ENOMEM;
+                run = from->size - pull->extent_offset;
+                run = stream_run_in_segment(message->stream, offset, run < left ? run : left, &to, &memory);
+                space = stream_space(message->stream, offset);
+                if (from->space && !space)
+                        gpu_pin_use(&memory->pin, from->space->device, run);
+                else if (space_gpu(space) >= 0 && !from->space)
+                        gpu_pin_use(&from->mapping->range, space->device, run);
+                r = space_copy(space, to, from->space, from->address + pull->extent_offset, run);
+                advance(pull, run);
         }
         return r;
 }
 
-int pull_copy(const struct pull *pull)
+int pull_copy(struct pull *pull)
 {
         int r, finished;
 
@@ -137,7 +140,10 @@ int pull_copy(const struct pull *pull)
         /* Only now has the device read all bytes. */
         if (!lease_was_valid(pull->lease, pull->number))
                 return -ESTALE;
-        return r < 0 ? r : finished;
+        if (r < 0 || finished < 0)
+                return r < 0 ? r : finished;
+        atomic_store(&pull->stepped, pull->taken);
+        return pull->taken < pull->length;
 }
 
 bool piece_copy(const struct piece *piece)

@@ -6,9 +6,16 @@
 #include "base/util.h"
 #include "local_internal.h"
 
+/* What the peer reads of the progress of its lease. */
+static _Atomic uint64_t *copied_of(const struct pull *pull)
+{
+        return &pull->channel->page->copied[pull->slot];
+}
+
 static void release(struct channel *channel, const struct pull *pull)
 {
         channel->pulling[pull->slot] = false;
+        atomic_store_explicit(copied_of(pull), 0, memory_order_relaxed); /* before the slot is granted again */
         channel_post_frame(channel,
                            FRAME_OF(FRAME_RELEASE, .slot = pull->slot, .number = pull->number,
                                     .gpu_path = (uint8_t)pull->gpu_path),
@@ -129,6 +136,7 @@ static void tell_copied(struct pull *pull, uint64_t copied)
         if (copied <= message->copied)
                 return;
         message->copied = copied;
+        atomic_store_explicit(copied_of(pull), copied, memory_order_relaxed);
         if (message->part)
                 message->part(message);
 }
@@ -141,6 +149,8 @@ static enum pool_verdict pull_run(struct pool_task *task)
         struct message *message = pull->message;
 
         pull->copy_result = pull_copy(pull);
+        if (pull->copy_result > 0)
+                return POOL_MORE;
         if (pull->copy_result == 0 && message->verify && message->stream->off_host)
                 pull->copy_result =
                         stream_checksum(message->stream, message->offset, message->length, &message->checksum);
@@ -197,8 +207,12 @@ static uint64_t pull_step(struct local *local, struct pull *pull, uint64_t limit
 {
         uint64_t size, copied;
 
-        if (!link_is_usable(&pull->channel->link) || pull->copying)
-                return 0; /* the next progress() or its task ends it */
+        if (!link_is_usable(&pull->channel->link))
+                return 0; /* the next progress() ends it */
+        if (pull->copying) { /* its task ends it */
+                tell_copied(pull, atomic_load(&pull->stepped));
+                return 0;
+        }
         if (!pull_begin(pull)) {
                 *ret_did = true;
                 return 0;

@@ -94,9 +94,12 @@ static uint64_t fit_off_host(struct ucx_link *link, const struct stream *stream,
 uint64_t ucx_fit(struct link *base, const struct stream *stream, uint64_t offset, uint64_t limit, bool *ret_inline)
 {
         uint8_t *address;
-        uint64_t run = stream_run(stream, offset, limit, &address);
-        bool parts = limit <= UCX_PARTS_BELOW || (run < limit && run < UCX_GATHER_BELOW) || is_long(ucx_link_of(base));
+        uint64_t run;
+        bool parts;
 
+        limit = least(limit, WIRE_CHUNK_MAX);
+        run = stream_run(stream, offset, limit, &address);
+        parts = limit <= UCX_PARTS_BELOW || (run < limit && run < UCX_GATHER_BELOW) || is_long(ucx_link_of(base));
         *ret_inline = false;
         if (stream->off_host)
                 return fit_off_host(ucx_link_of(base), stream, offset, limit);

@@ -283,10 +283,11 @@ struct engine_transfer {
         void *context;
         void (*started)(void *context); /* connected and the first chunk requested; before any progress; at most once */
         void (*progress)(void *context, uint64_t bytes); /* as in struct engine_claim */
-        /* Of a read: these bytes are in place, and checked where verify asks for that. Each once. NULL = none.
-         */
+        /* Of a read: these bytes are in place, and checked where verify asks for that. Each once, some while others are
+         * being copied. NULL = none. */
         void (*arrived)(void *context, uint64_t offset, uint64_t length);
-        /* The most bytes of one request now. NULL = as suits the link. */
+        /* The most bytes of one request now, and the fewest of a request under way that arrived tells. NULL = as suits
+         * the link. */
         uint64_t (*request_max)(void *context);
         /* Why the end was requested; 0 = it was not. Asked over HTTP alone. Until ended. */
         int (*stopping)(void *context);

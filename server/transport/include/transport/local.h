@@ -18,9 +18,7 @@ struct local_config {
         uint64_t epoch;          /* names this worker's socket in the directory */
         const char *directory;   /* "auto" = that of ferryd.8; else the directory itself */
         unsigned copy_threads;   /* that help the progress thread with large copies; 0 = none */
-        uint32_t chunk_size;     /* most bytes of one request; 0 = default */
         uint32_t max_links;      /* that peers open; 0 = default */
-        uint32_t window;         /* requests of chunk_size in flight over one link; 0 = default */
         size_t max_mappings;     /* memories of peers that stay mapped while they are idle; 0 = the default, below */
         struct metrics *metrics; /* may be NULL */
 };

@@ -99,7 +99,8 @@ struct message {
          * NULL = always wanted.
          */
         bool (*begin)(struct message *message);
-        /* A part of a long receive is in place (copied). Some transports never call it. May be NULL. */
+        /* Of a long receive, a part is in place; of a long send, the peer has copied a part (copied). Some transports
+         * never call it. May be NULL. */
         void (*part)(struct message *message);
         /* The memory is not touched any more. MESSAGE_OK of a send does not say that the peer wanted the bytes. May be
          * called inside send() or receive() of the same message. May be NULL. */
@@ -112,12 +113,13 @@ struct message {
         void *owner;
         uint64_t transfer; /* messages of one transfer keep their order; argument of ops->cancel */
         uint64_t responder;
-        uint64_t counted; /* of a long receive: how much of copied the engine has counted */
+        uint64_t counted; /* how much of copied the engine has counted … */
+        uint64_t arrived; /* … and, of a receive, told as arrived */
         /* The transport's own. */
         struct link *link;
         struct message *prev, *next;
         struct stage *stage; /* of a payload off the host (staging.h) */
-        uint64_t copied;     /* bytes of a long receive in place; may be read inside part */
+        uint64_t copied;     /* bytes of a long payload in place, from its first one on; may be read inside part */
 };
 
 /* The payload of a message that arrived. Valid inside handlers->message only, unless receive() took it over. */
@@ -238,7 +240,7 @@ struct transport_ops {
 
         /*
          * How many bytes one request should ask for, of [offset, offset + limit) of own, the requester's stream. At
-         * least 1.
+         * least 1. NULL = all: the transport copies in pieces, tells of each (part), and shares itself among transfers.
          */
         uint64_t (*request_size)(struct link *link, const struct stream *own, uint64_t offset, uint64_t limit);
         /*
@@ -247,7 +249,8 @@ struct transport_ops {
          */
         uint64_t (*fit)(struct link *link, const struct stream *stream, uint64_t offset, uint64_t limit,
                         bool *ret_inline);
-        /* Bytes of requests that may be in flight over the link, of all transfers: so many chunks (--window). */
+        /* Bytes of requests that may be in flight over the link, of all transfers: so many chunks (--window). NULL with
+         * request_size. */
         uint64_t (*window)(struct link *link);
         /* The carrier of bulk: "shm", "tcp", "rc_verbs", …; "" = not known yet. Also kept in link->carrier. */
         const char *(*carrier)(struct link *link);

@@ -13,15 +13,16 @@
 
 enum {
         WIRE_MAGIC = 0x59525246, /* "FRRY" in memory order */
-        WIRE_SIZE = 128,
-        WIRE_CHUNK_MAX = 64 << 20,        /* bytes of one READ or WRITE; a larger request is refused */
+        WIRE_SIZE = 120,
+        WIRE_CHUNK_MAX = 64 << 20,        /* bytes of one checksum, and of one message over the network */
+        WIRE_FINAL_MAX = 16 << 20,        /* of a WRITE that says FINAL: a cancel waits for its ACK */
         WIRE_INLINE_MAX = 8192 - 2 * 128, /* payloads of at most so many bytes travel inside the message */
 };
 
 enum wire_type {
-        WIRE_READ = 1,   /* requester to responder: send the offer's [place, place + length) */
+        WIRE_READ = 1,   /* requester to responder: send [offset, offset + length) */
         WIRE_DATA,       /* responder to requester, with payload: the bytes, or status says why not */
-        WIRE_WRITE,      /* requester to responder, with payload: store this at place */
+        WIRE_WRITE,      /* requester to responder, with payload: store this at offset */
         WIRE_ACK,        /* responder to requester: stored, or status says why not */
         WIRE_DONE,       /* requester to responder: the transfer is over, with status and the bytes moved in length */
         WIRE_DONE_ACK,   /* responder to requester: DONE was applied; status 0 = the operation is complete. Unasked: it
@@ -33,6 +34,8 @@ enum wire_type {
         WIRE_RENEW,      /* the same: it will be used later; length = milliseconds from now, 0 = as at its creation */
         WIRE_NOTICE_ACK, /* the answer to both: status, or seq = the operation's enum ferry_status, and length =
                             milliseconds until it expires */
+        WIRE_PARTS,      /* requester to responder, with ranges of the offer as payload: the transfer's stream, from its
+                            byte at offset on. Before its first READ or WRITE */
         WIRE_TYPE_END
 };
 
@@ -41,7 +44,9 @@ enum wire_flag {
         WIRE_VERIFY = 2, /* READ: send a checksum. DATA, WRITE: checksum is valid */
         WIRE_QUIET = 4,  /* DONE: no DONE_ACK is wanted */
         WIRE_MORE = 8,   /* WRITE: a part of the chunk, and not its last; confirmed with that */
-        WIRE_FLAGS_KNOWN = 15,
+        WIRE_PARTED = 16, /* READ, WRITE: of the parts that PARTS have named */
+        WIRE_WRITES = 32, /* PARTS: WRITEs will follow */
+        WIRE_FLAGS_KNOWN = 63,
 };
 
 struct wire_header {
@@ -56,8 +61,7 @@ struct wire_header {
         uint64_t offset;     /* in the stream of the transfer, which has total bytes */
         uint64_t length;
         uint64_t total;
-        uint64_t place; /* of the same byte in the offer's stream, which has whole bytes */
-        uint64_t whole;
+        uint64_t whole; /* bytes of the offer */
         uint64_t checksum;           /* XXH3-64 of the payload */
         uint8_t key[FERRY_KEY_SIZE]; /* in requests but HELLO; zero in answers */
 };
@@ -73,8 +77,8 @@ enum wire_verdict {
 
 /*
  * Decodes the header of an untrusted message. WIRE_INVALID: wrong size, magic or type, unknown flags, ids of 0, or
- * invalid numbers (in READ and WRITE: length 0 or above WIRE_CHUNK_MAX, offset + length above total, place + length or
- * total above whole).
+ * invalid numbers (in READ and WRITE: length 0, or above WIRE_CHUNK_MAX with VERIFY, offset + length above total, total
+ * above whole).
  */
 enum wire_verdict wire_decode(const void *bytes, size_t size, struct wire_header *ret_header, uint8_t *ret_protocol);
 

@@ -31,8 +31,20 @@ struct ranges {
  */
 int ranges_new(const struct range *given, size_t n, struct ranges **ret_ranges, size_t *ret_i, const char **ret_why);
 
+/* Bytes of a range in a message: its offset and size, little-endian. */
+enum { RANGE_SIZE = 16 };
+/* Encodes the ranges [first, first + n). */
+void ranges_encode(const struct ranges *ranges, size_t first, size_t n, uint8_t *bytes);
+struct range range_decode(const uint8_t bytes[RANGE_SIZE]);
+
 /* For free(). NULL: memory is short. */
 struct ranges *ranges_copy(const struct ranges *ranges);
+
+struct segment;
+struct stream;
+
+/* Makes the segments of the ranges of an offer's stream, for free(). Returns how many; 0 = no memory. */
+size_t ranges_segments(const struct ranges *ranges, const struct stream *offer, struct segment **ret_segments);
 
 /*
  * Offset in the offer's stream of the byte at position at (< total), and how many bytes follow there, with it, before
