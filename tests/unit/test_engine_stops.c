@@ -127,7 +127,8 @@ static void revoke_passive_side(struct world *w)
         *(w->direction == ENGINE_READ ? &w->on_progress : &w->on_passive_progress) = revoke_at_a_quarter;
         world_start(w, w->direction, false);
         world_ends(w, 1, FERRY_E_CANCELLED_BY_PEER, FERRY_E_CANCELLED);
-        assert_true(w->active.outcome.bytes < w->size);
+        /* All of them, if the thread that revokes gets no processor before the copy's end. */
+        assert_in_range(w->active.outcome.bytes, 1, w->size);
         assert_counted_as_reported(w);
 }
 
