@@ -9,6 +9,7 @@
 /* What is decoded at once, and the values that need more than a table. */
 struct operation_answer {
         struct ferry_operation o;
+        bool unlimited;
         const char *kind, *status, *layout; /* borrowed, as are these; NULL = none */
         struct json_object *descriptors, *error, *metadata, *peer, *remote, *transports;
 };
@@ -49,8 +50,6 @@ static const struct ferry_json_field operation_range_fields[] = {
         FERRY_JSON_FIELD("size", UINT, true, struct ferry_range, size),
 };
 
-static const char *const operation_unlimited[] = { "unlimited", NULL }; /* FERRY_USES_UNLIMITED */
-
 /* In the order in which workers write them. */
 static const struct ferry_json_field operation_fields[] = {
         FERRY_JSON_FIELD("id", TEXT, true, struct operation_answer, o.id),
@@ -64,7 +63,8 @@ static const struct ferry_json_field operation_fields[] = {
         FERRY_JSON_FIELD("descriptors", ARRAY, false, struct operation_answer, descriptors),
         FERRY_JSON_FIELD("remote", ARRAY, false, struct operation_answer, remote),
         FERRY_JSON_FIELD("layout", STRING, false, struct operation_answer, layout),
-        { "uses", FERRY_JSON_UINT, false, offsetof(struct operation_answer, o.uses), 0, 0, operation_unlimited },
+        FERRY_JSON_FIELD("uses", UINT, false, struct operation_answer, o.uses),
+        FERRY_JSON_FIELD("unlimited", BOOL, false, struct operation_answer, unlimited),
         FERRY_JSON_FIELD("uses_done", UINT, false, struct operation_answer, o.uses_done),
         FERRY_JSON_FIELD("uses_declined", UINT, false, struct operation_answer, o.uses_declined),
         FERRY_JSON_FIELD("readers", UINT, false, struct operation_answer, o.readers),
@@ -193,6 +193,8 @@ int operation_decode(struct json_object *json, void *operation, struct ferry_jso
         int r = DECODE(json, operation_fields, &answer, errors);
         if (r < 0)
                 return r;
+        if (answer.unlimited)
+                o->uses = FERRY_USES_UNLIMITED;
         o->kind = ferry_kind_from_name(answer.kind);
         o->status = ferry_status_from_name(answer.status);
         o->layout = ferry_layout_from_name(answer.layout);
@@ -270,17 +272,18 @@ void ferry_operation_results_clear(struct ferry_operation_results *results)
         *results = (struct ferry_operation_results){ 0 };
 }
 
-/* An element with a "code" is a problem document; any other is an operation. */
+/* An element with a "problem" is one; any other is an operation. */
 static int result_decode(struct json_object *json, void *item, struct ferry_json_errors *errors)
 {
         struct ferry_operation_result *result = item;
+        struct json_object *problem;
         int r = -ENOMEM;
-        if (json_object_is_type(json, json_type_object) && json_object_object_get_ex(json, "code", NULL)) {
+        if (json_object_is_type(json, json_type_object) && json_object_object_get_ex(json, "problem", &problem)) {
                 result->problem = calloc(1, sizeof(*result->problem));
                 if (!result->problem)
                         return r;
-                result->problem->http_status = json_object_get_int(json_object_object_get(json, "status"));
-                r = problem_decode(json, result->problem, errors);
+                result->problem->http_status = json_object_get_int(json_object_object_get(problem, "status"));
+                r = problem_decode(problem, result->problem, errors);
                 result->result = result->problem->error;
         } else {
                 result->operation = calloc(1, sizeof(*result->operation));

@@ -127,7 +127,7 @@ static int operation_add(struct ferry *f, struct ferry_json_writer *writer, cons
                         ferry_json_add_uint(writer, numbers[i].name, numbers[i].value);
         }
         if (spec->uses == FERRY_USES_UNLIMITED)
-                ferry_json_add_string(writer, "uses", "unlimited");
+                ferry_json_add_bool(writer, "unlimited", true);
         if (spec->relay)
                 ferry_json_add_bool(writer, "relay", true);
         if (spec->follow)

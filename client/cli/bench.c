@@ -6,6 +6,7 @@
 #include <ferry/clock.h>
 
 #include "job.h"
+#include "table.h"
 
 enum {
         BENCH_ROUNDS = 200, /* of one size at most */
@@ -24,7 +25,8 @@ struct bench {
         uint64_t cycle_us[BENCH_ROUNDS], bytes_us[BENCH_ROUNDS];
         size_t rounds;
         char transport[64];
-        size_t printed;
+        struct json_object *report; /* with --json: an array */
+        bool titled;
 };
 
 /* One round: an offer there, a read here, until it is done. */
@@ -66,18 +68,21 @@ static int bench_print(struct bench *b, uint64_t size)
         double per_second = (double)size * 1e6 / (double)(alone ? alone : 1);
         cli_bytes_format(bytes, sizeof(bytes), (double)size);
         cli_bytes_format(rate, sizeof(rate), per_second);
-        if (b->cli->json) {
-                printf("%s{\"size\":%" PRIu64 ",\"transport\":\"%s\",\"cycle_us\":%" PRIu64 ",\"transfer_us\":%" PRIu64
-                       ",\"bytes_per_second\":%.0f,\"rounds\":%zu}",
-                       b->printed ? ",\n " : "[", size, b->transport, cycle, alone, per_second, b->rounds);
-        } else {
-                if (!b->printed)
-                        printf("%10s  %14s  %14s  %14s  %s\n", "SIZE", "OFFER TO DONE", "BYTES ALONE", "RATE",
-                               "TRANSPORT");
-                printf("%10s  %11" PRIu64 " us  %11" PRIu64 " us  %12s/s  %s\n", bytes, cycle, alone, rate,
-                       b->transport);
+        if (b->report) {
+                struct json_object *row = json_object_new_object();
+                json_object_object_add(row, "size", json_object_new_int64((int64_t)size));
+                json_object_object_add(row, "transport", json_object_new_string(b->transport));
+                json_object_object_add(row, "cycle_us", json_object_new_int64((int64_t)cycle));
+                json_object_object_add(row, "transfer_us", json_object_new_int64((int64_t)alone));
+                json_object_object_add(row, "bytes_per_second", json_object_new_int64((int64_t)per_second));
+                json_object_object_add(row, "rounds", json_object_new_int64((int64_t)b->rounds));
+                json_object_array_add(b->report, row);
+                return CLI_OK;
         }
-        b->printed++;
+        if (!b->titled)
+                printf("%10s  %14s  %14s  %14s  %s\n", "SIZE", "OFFER TO DONE", "BYTES ALONE", "RATE", "TRANSPORT");
+        b->titled = true;
+        printf("%10s  %11" PRIu64 " us  %11" PRIu64 " us  %12s/s  %s\n", bytes, cycle, alone, rate, b->transport);
         return cli_flush();
 }
 
@@ -103,9 +108,7 @@ static int bench_run(struct bench *b, uint64_t largest)
         }
         if (status == CLI_OK)
                 status = bench_size(b, largest);
-        if (b->cli->json && b->printed)
-                puts("]");
-        return status;
+        return status == CLI_OK && b->report ? table_print_document(b->report) : status;
 }
 
 int cli_run_bench(struct cli *cli, int argc, char **argv)
@@ -114,9 +117,10 @@ int cli_run_bench(struct cli *cli, int argc, char **argv)
         if (!b)
                 return cli_usage_error("memory is short");
         b->cli = cli;
+        b->report = cli->json ? json_object_new_array() : NULL;
         b->theirs = (struct job){ .cli = cli, .worker = &b->peer };
         b->ours = (struct job){ .cli = cli, .worker = &cli->worker };
-        cli->quiet = true; /* the table shows the progress */
+        progress_allow(false); /* the table shows the progress */
         int status = cli_connect(cli);
         if (status == CLI_OK)
                 status = cli_worker_named(cli, argv[1], WORKER_ITSELF, &b->peer);
@@ -125,6 +129,7 @@ int cli_run_bench(struct cli *cli, int argc, char **argv)
         job_end(&b->ours);
         job_end(&b->theirs);
         worker_close(&b->peer);
+        json_object_put(b->report);
         free(b);
         return status;
 }

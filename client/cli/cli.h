@@ -44,6 +44,7 @@ struct cli {
         const struct cli_command *command; /* NULL = none was given */
         char **arguments;                  /* the command's name and what it takes */
         int n_arguments;
+        const char *named;        /* "@NAME" before it; NULL = none */
         bool left;                /* something that could not be removed: the user was told */
         struct cli_worker worker; /* the one that commands talk to */
 };
@@ -54,6 +55,7 @@ struct cli_command {
         const char *text; /* what else the manual says; NULL = nothing */
         int least, most;  /* how many arguments */
         cli_run *run;
+        const char *examples[2]; /* a test runs them, with workers a, b and c */
 };
 /* For main; everybody else has them in struct cli. */
 extern const struct cli_command cli_commands[];
@@ -106,6 +108,9 @@ int cli_each(struct cli *cli, int argc, char **argv, int (*one)(struct cli *cli,
 /* The URL and the settings of "@NAME" in the file of workers, or a URL. CLI_OK or CLI_USAGE. */
 int worker_resolve(const char *name, struct cli_worker *worker);
 
+/* Prints the names in the file of workers, "@NAME" on a line each. */
+void worker_names_print(void);
+
 enum worker_role {
         WORKER_OWN,    /* the one of --url or the first @NAME */
         WORKER_ITSELF, /* the same as its own peer: --peer-token-file is for it */
@@ -139,13 +144,13 @@ int cli_operation_result(const struct ferry_operation *operation);
 
 /* ---- output.c ---- */
 
-/* One line on standard error, without the passwords of URLs. Returns the status. */
-int cli_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* One line on standard error, without the passwords of URLs. code: of a problem; NULL = none. Returns the status. */
+int cli_fail_with_code(int status, const char *code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+#define cli_fail(status, ...) cli_fail_with_code(status, NULL, __VA_ARGS__)
+/* From now on the lines are JSON. */
+void cli_fail_in_json(bool json);
 #define cli_usage_error(...) cli_fail(CLI_USAGE, __VA_ARGS__)
 #define cli_problem(...) cli_fail(CLI_PROBLEM, __VA_ARGS__)
-
-/* What comes from a file's name or a worker must not control the terminal. */
-void cli_mask_controls(char *text);
 
 /*
  * What is there, at most size bytes, 0 = the end; or everything. They wait also where the other end of the descriptor
@@ -154,7 +159,8 @@ void cli_mask_controls(char *text);
 ssize_t cli_read(int fd, void *buffer, size_t size);
 int cli_write(int fd, const void *data, size_t size);
 
-/* Whether a failure needs no line: the reader has closed the pipe, or a signal came, which main tells of. */
+/* Whether a failure needs no line: the reader has closed the pipe, or a signal came that main tells of or top awaits.
+ */
 bool cli_is_silent(int r);
 
 /* JSON or text to standard output, with a line break at its end. The exit status. */
@@ -162,6 +168,16 @@ int cli_print(const char *text);
 
 /* What was printed by stdio goes out. The exit status. */
 int cli_flush(void);
+
+/* ---- text.c ---- */
+
+/* What comes from a file's name or a worker must not control the terminal: each such character becomes a '?'. */
+void cli_mask_controls(char *text);
+
+/* Columns of a terminal that a text takes. */
+size_t cli_text_width(const char *text);
+/* Cuts a text to so many columns, of which the last one says that there is more. size: of the array. */
+void cli_text_cut(char *text, size_t size, size_t columns);
 
 void cli_bytes_format(char *text, size_t size, double bytes);
 
@@ -181,34 +197,59 @@ void signals_unwatch(struct ferry *f);
 /* The signal that came; 0 = none. */
 int signals_caught(void);
 
+/* Ends the calls of these handles with -ECANCELED until ferry_resume(). Safe in a handler. */
+void signals_abort(void);
+
+/* Called in the handler before another signal ends the process; NULL = nothing. */
+void signals_before_death(void (*restore)(void));
+
 /* Between the two no call is aborted: what was made must become known. */
 void signals_defer(void);
 void signals_resume(void);
 
-/* ---- progress.c: one line on a terminal, drawn anew ---- */
-
-struct cli_progress {
-        FILE *stream; /* NULL = quiet */
-        bool drawn;
-        uint64_t start_ms, start_bytes; /* 0 = nothing drawn yet */
-};
+/* ---- progress.c: one line on standard error for each phase of a command, drawn anew while it lasts ---- */
 
 /* Whether it is a terminal whose lines can be drawn anew. That of TERM=dumb is none. */
 bool cli_draws(int fd);
-
-/* Standard error, unless it cannot be drawn on or --quiet is given. */
-struct cli_progress cli_progress_make(const struct cli *cli);
-
-/* For struct ferry_watch; context is a struct cli_progress. Without a stream it does nothing. */
-int cli_progress_show(void *context, const struct ferry_operation *operation);
+/* The width of a terminal, 80 where that is unknown. */
+unsigned cli_columns(int fd);
 
 /*
- * Draws the text, which may end at the right edge of the terminal: a line that wraps could not be drawn over. There
- * must be a stream.
+ * From now on phases are drawn, if standard error can be drawn on, and as long as this process is in the foreground.
+ * Without this call the others do nothing.
  */
-void cli_progress_line(struct cli_progress *progress, const char *text);
+void progress_allow(bool allowed);
 
-/* Ends the line, when there is one. */
-void cli_progress_end(struct cli_progress *progress);
+/*
+ * A phase of total bytes begins, FERRY_SIZE_UNKNOWN or 0 = nobody knows how many; that before it ends. what: "reading",
+ * which must stay; name: of a file, NULL = none. A phase that is over at once leaves no line.
+ */
+void progress_begin(const char *what, const char *name, uint64_t total);
+void progress_move(uint64_t done);
+/* The same, and a text behind the figures. */
+void progress_tell(uint64_t done, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void progress_end(void);
+/* Draws while a descriptor is not ready for events of poll(2). */
+void progress_await(int fd, short events);
+/* Before other text on the terminal: the line stays as it is, and the phase goes on below it. */
+void progress_break(void);
+
+/* For struct ferry_watch: an offer waits for its peer, then an operation moves its bytes. context is not used. */
+int progress_operation(void *context, const struct ferry_operation *operation);
+
+/* How often to look at what a worker does: as often as is drawn, or otherwise_ms. */
+unsigned progress_look_ms(unsigned otherwise_ms);
+
+/* ---- screen.c ---- */
+
+/*
+ * From now on the command draws on the whole of standard output, a terminal: on its alternate screen, without echo. The
+ * key q is a SIGINT. An error message and the end of the command close it.
+ */
+void screen_open(void);
+void screen_close(void);
+/* Whether the terminal has another size, or was another program's meanwhile: calls were ended by signals_abort(). */
+bool screen_wants_redraw(void);
+void screen_redraws(void);
 
 #endif

@@ -20,7 +20,7 @@
  * Bytes between two checks for signals. CONTENT_COPY is large, so that memcpy bypasses the caches (12 instead of 7
  * GB/s), which glibc does from three quarters of the last level's size on.
  */
-enum { CONTENT_PIECE = 8 << 20, CONTENT_COPY = 256 << 20 };
+enum { CONTENT_PIECE = 8 << 20, CONTENT_COPY = 256 << 20, CONTENT_PIPE = 64 << 10 /* that a pipe takes at once */ };
 
 enum { CONTENT_KEEPS = 4 /* requests within a region's idle_ms */ };
 
@@ -58,6 +58,8 @@ ssize_t content_stream_read(void *context, void *buffer, size_t size)
         struct content_stream *s = context;
         ssize_t n = cli_read(s->fd, buffer, size);
         s->error = n < 0 ? (int)n : 0;
+        s->done += n > 0 ? (uint64_t)n : 0;
+        progress_move(s->done);
         return n;
 }
 
@@ -65,6 +67,8 @@ int content_stream_write(void *context, const void *data, size_t size)
 {
         struct content_stream *s = context;
         s->error = cli_write(s->fd, data, size);
+        s->done += size;
+        progress_move(s->done);
         return s->error;
 }
 
@@ -98,13 +102,15 @@ static int content_fill_map(const struct cli_worker *worker, const struct ferry_
                 piece = input->size - done < CONTENT_PIECE ? input->size - done : CONTENT_PIECE;
                 r = content_read(input->fd, map + done, piece);
                 kept = content_keep(worker, region, &last_ms);
+                progress_move(done + piece);
         }
         if (r == 0 && kept == 0)
                 kept = ferry_get_region(worker->ferry, region->id, &now);
         return r < 0 ? content_file_result(r, input->name) : cli_region_result(worker, region, kept);
 }
 
-int content_fill(const struct cli_worker *worker, const struct ferry_region *region, const struct content_input *input)
+static int content_fill_any(const struct cli_worker *worker, const struct ferry_region *region,
+                            const struct content_input *input)
 {
         void *map = region->size >= input->size ? local_map(worker->url, region, true) : NULL;
         if (map) {
@@ -119,11 +125,23 @@ int content_fill(const struct cli_worker *worker, const struct ferry_region *reg
         return content_stream_result(worker, &stream, r);
 }
 
+int content_fill(const struct cli_worker *worker, const struct ferry_region *region, const struct content_input *input)
+{
+        if (input->spooled)
+                progress_begin("filling the region", NULL, input->size);
+        else
+                progress_begin("reading", input->name, input->size);
+        int status = content_fill_any(worker, region, input);
+        if (status == CLI_OK)
+                progress_end();
+        return status;
+}
+
 /* ---- region → file ---- */
 
 static int content_write(const struct content_output *output, const char *from, uint64_t size)
 {
-        const uint64_t most = output->map ? CONTENT_COPY : CONTENT_PIECE;
+        const uint64_t most = output->map ? CONTENT_COPY : output->part ? CONTENT_PIECE : CONTENT_PIPE;
         for (uint64_t done = 0, piece; done < size; done += piece) {
                 int r = 0;
                 piece = size - done < most ? size - done : most;
@@ -135,12 +153,13 @@ static int content_write(const struct content_output *output, const char *from, 
                         r = cli_write(output->fd, from + done, (size_t)piece);
                 if (r < 0)
                         return r;
+                progress_move(done + piece);
         }
         return 0;
 }
 
-int content_save(const struct cli_worker *worker, const struct ferry_region *region,
-                 const struct content_output *output, uint64_t size)
+static int content_save_any(const struct cli_worker *worker, const struct ferry_region *region,
+                            const struct content_output *output, uint64_t size)
 {
         uint64_t came = 0;
         void *map = region->size >= size ? local_map(worker->url, region, false) : NULL;
@@ -157,6 +176,16 @@ int content_save(const struct cli_worker *worker, const struct ferry_region *reg
                 return cli_fail(CLI_UNREACHABLE, "%s: %" PRIu64 " of %" PRIu64 " bytes came (is it a ferryd?)",
                                 worker->url, came, size);
         return content_stream_result(worker, &stream, r);
+}
+
+int content_save(const struct cli_worker *worker, const struct ferry_region *region,
+                 const struct content_output *output, uint64_t size)
+{
+        progress_begin("writing", output->file, size);
+        int status = content_save_any(worker, region, output, size);
+        if (status == CLI_OK)
+                progress_end();
+        return status;
 }
 
 /* ---- inputs ---- */
@@ -196,10 +225,15 @@ static int content_spool(struct content_input *input)
         int memory = memfd_create("ferry-input", MFD_CLOEXEC), r = memory < 0 ? -errno : 0;
         ssize_t n = 0;
         input->size = 0;
+        input->spooled = true;
+        progress_begin("reading", input->name, FERRY_SIZE_UNKNOWN);
         while (r == 0 && (n = cli_read(input->fd, piece, sizeof(piece))) != 0) {
                 r = n < 0 ? (int)n : cli_write(memory, piece, (size_t)n);
                 input->size += n > 0 ? (uint64_t)n : 0;
+                progress_move(input->size);
         }
+        if (r == 0)
+                progress_end();
         close(input->fd);
         input->fd = memory;
         if (memory >= 0)

@@ -18,6 +18,7 @@ struct content_input {
         int fd;
         uint64_t size;
         const char *name;
+        bool spooled; /* read already */
 };
 int content_open(const char *file, struct content_input *ret_input);
 int content_open_any(const char *file, struct content_input *ret_input);
@@ -40,7 +41,8 @@ int content_fill(const struct cli_worker *worker, const struct ferry_region *reg
 struct content_stream {
         int fd;
         const char *name;
-        int error; /* of the file */
+        int error;     /* of the file */
+        uint64_t done; /* bytes, of which the phase is told */
 };
 ssize_t content_stream_read(void *context, void *buffer, size_t size);
 int content_stream_write(void *context, const void *data, size_t size);

@@ -5,12 +5,12 @@
 
 #include <ferry/encoding.h>
 #include <ferry/json.h>
-#include <ferry/json_write.h>
 #include <ferry/metadata.h>
 
 #include "content.h"
 #include "link.h"
 #include "remote.h"
+#include "table.h"
 
 /* What the holder of an offer's metadata says to its worker: ferry decline, and ferry renew. */
 
@@ -74,56 +74,59 @@ static const struct cli_worker *held_worker(const struct held *held)
 /* As cli_result(): what is forbidden is so to whoever has the key, and no token would help. */
 static int held_result(const struct cli_worker *worker, int r)
 {
-        return r == FERRY_E_FORBIDDEN ? cli_problem("%s", ferry_last_message(worker->ferry)) : cli_result(worker, r);
+        return r == FERRY_E_FORBIDDEN ? cli_fail_with_code(CLI_PROBLEM, ferry_last_problem(worker->ferry)->code, "%s",
+                                                           ferry_last_message(worker->ferry))
+                                      : cli_result(worker, r);
 }
 
 static int held_print(const struct cli *cli, const struct ferry_offer_state *state)
 {
         const char *status = state->status < 0 ? "" : ferry_status_name(state->status);
-        struct ferry_json_writer writer = { 0 };
         if (!cli->json)
                 return cli_print(*state->expires_at ? state->expires_at : status);
-        ferry_json_begin_object(&writer);
-        ferry_json_add_string(&writer, "status", status);
+        struct json_object *document = json_object_new_object();
+        json_object_object_add(document, "status", json_object_new_string(status));
         if (*state->expires_at)
-                ferry_json_add_string(&writer, "expires_at", state->expires_at);
-        ferry_json_end_object(&writer);
-        char *text = ferry_json_take(&writer, NULL);
-        int printed = text ? cli_print(text) : cli_usage_error("%s", strerror(ENOMEM));
-        free(text);
+                json_object_object_add(document, "expires_at", json_object_new_string(state->expires_at));
+        int printed = table_print_document(document);
+        json_object_put(document);
         return printed;
+}
+
+/* Tells the offer's own worker, or where its metadata name none, by way of ours. */
+static int held_tell(struct cli *cli, const struct held *held, bool renews, struct ferry_offer_state *ret_state)
+{
+        const struct cli_worker *owner = held_worker(held), *worker = owner ? owner : &cli->worker;
+        struct ferry *f = worker->ferry;
+        int r;
+        if (renews)
+                r = owner ? ferry_renew_by_key(f, held->id, held->key, cli->ttl_ms, ret_state)
+                          : ferry_renew_remote(f, held->remote.metadata, cli->ttl_ms, ret_state);
+        else
+                r = owner ? ferry_decline_operation(f, held->id, held->key, ret_state)
+                          : ferry_decline_remote(f, held->remote.metadata, ret_state);
+        return held_result(worker, r);
+}
+
+static int held_run(struct cli *cli, const char *text, bool renews)
+{
+        struct ferry_offer_state state = { 0 };
+        struct held held = { 0 };
+        int status = held_open(cli, text, &held);
+        if (status == CLI_OK)
+                status = held_tell(cli, &held, renews, &state);
+        if (status == CLI_OK)
+                status = held_print(cli, &state);
+        held_clear(&held);
+        return status;
 }
 
 int cli_run_decline(struct cli *cli, int argc, char **argv)
 {
-        struct ferry_offer_state state = { 0 };
-        struct held held = { 0 };
-        int status = held_open(cli, argv[1], &held);
-        if (status == CLI_OK) {
-                const struct cli_worker *worker = held_worker(&held);
-                int r = worker ? ferry_decline_operation(worker->ferry, held.id, held.key, &state)
-                               : ferry_decline_remote(cli->worker.ferry, held.remote.metadata, &state);
-                status = held_result(worker ? worker : &cli->worker, r);
-        }
-        if (status == CLI_OK)
-                status = held_print(cli, &state);
-        held_clear(&held);
-        return status;
+        return held_run(cli, argv[1], false);
 }
 
 int cli_run_renew(struct cli *cli, int argc, char **argv)
 {
-        struct ferry_offer_state state = { 0 };
-        struct held held = { 0 };
-        int status = held_open(cli, argv[1], &held);
-        if (status == CLI_OK) {
-                const struct cli_worker *worker = held_worker(&held);
-                int r = worker ? ferry_renew_by_key(worker->ferry, held.id, held.key, cli->ttl_ms, &state)
-                               : ferry_renew_remote(cli->worker.ferry, held.remote.metadata, cli->ttl_ms, &state);
-                status = held_result(worker ? worker : &cli->worker, r);
-        }
-        if (status == CLI_OK)
-                status = held_print(cli, &state);
-        held_clear(&held);
-        return status;
+        return held_run(cli, argv[1], true);
 }

@@ -40,10 +40,10 @@ static void devices_print(struct json_object *devices)
         char text[512];
         size_t n = member_list(devices, "memory", &memory), n_rows = json_object_array_length(rows);
         if (n)
-                table_print(memory, n, devices_memory, FERRY_ARRAY_SIZE(devices_memory));
+                table_print(memory, n, devices_memory, FERRY_ARRAY_SIZE(devices_memory), 0);
         putchar('\n');
         if (n_rows)
-                table_print(rows, n_rows, devices_ports, FERRY_ARRAY_SIZE(devices_ports));
+                table_print(rows, n_rows, devices_ports, FERRY_ARRAY_SIZE(devices_ports), 0);
         else
                 puts("No RDMA devices.");
         json_object_put(rows);
@@ -67,7 +67,7 @@ int cli_run_devices(struct cli *cli, int argc, char **argv)
         if (status == CLI_OK)
                 status = table_get(&cli->worker, "/v1/devices", "transports", json_type_array, &devices);
         if (status == CLI_OK && cli->json)
-                status = table_print_json(devices, JSON_C_TO_STRING_PLAIN);
+                status = table_print_document(devices);
         else if (status == CLI_OK)
                 devices_print(devices);
         json_object_put(devices);

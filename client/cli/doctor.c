@@ -149,7 +149,7 @@ int cli_run_doctor(struct cli *cli, int argc, char **argv)
                         status = doctor_peer(&d, argv[1]);
         }
         if (d.findings && d.worker.json)
-                (void)table_print_json(d.findings, JSON_C_TO_STRING_PRETTY);
+                (void)table_print_document(d.findings);
         json_object_put(d.findings);
         ferry_worker_info_clear(&d.worker);
         json_object_put(d.devices);

@@ -110,7 +110,7 @@ static bool peer_protocol_differs(struct doctor *d, const struct ferry_worker_in
         char detail[160];
         bool differ = ferry_protocol_differs(d->worker.protocol, peer->protocol, detail, sizeof(detail));
         if (differ)
-                doctor_find(d, FINDING_BAD, "install one version of Ferry on both (README, \"Upgrading\")",
+                doctor_find(d, FINDING_BAD, "install one version of Ferry on both (docs/versions.md)",
                             "No bytes can move between the two: %s.", detail);
         return differ;
 }

@@ -23,7 +23,7 @@ static int events_print(const struct cli *cli, struct json_object *event)
         struct json_object *object, *error, *value;
         char type[64], family[16], text[256];
         if (cli->json)
-                return table_print_json(event, JSON_C_TO_STRING_PLAIN);
+                return table_print_line(event);
         table_format(event, &time, text, sizeof(text));
         table_format(event, &(struct table_column){ "", "type", TABLE_TEXT }, type, sizeof(type));
         printf("%s %s", text, type);

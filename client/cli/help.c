@@ -4,7 +4,7 @@
 
 #include <ferry/commit.h>
 
-#include "cli.h"
+#include "table.h"
 
 enum { HELP_LEFT = 30, HELP_WIDTH = 80 };
 
@@ -61,7 +61,9 @@ static void help_one(const struct cli *cli, const struct cli_command *command)
         if (command->text)
                 help_paragraph(command->text);
         help_options(cli, command, "\nOptions:\n");
-        puts("\nferry --help lists the options that every command takes, such as --url and --token-file.");
+        puts("\nferry --help lists the options that every command takes, such as --url and --token-file.\n\nExamples:");
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(command->examples); i++)
+                printf("  %s\n", command->examples[i]);
 }
 
 /* ---- the same for the manual ---- */
@@ -131,6 +133,10 @@ static void help_mdoc(const struct cli *cli)
                 if (command->text)
                         help_mdoc_text(command->text);
                 help_mdoc_options(cli, command);
+                puts(".Bd -literal");
+                for (size_t j = 0; j < FERRY_ARRAY_SIZE(command->examples); j++)
+                        puts(command->examples[j]);
+                puts(".Ed");
         }
         puts(".El");
 }
@@ -154,11 +160,15 @@ int cli_run_help(struct cli *cli, int argc, char **argv)
 
 int cli_run_version(struct cli *cli, int argc, char **argv)
 {
-        if (!cli->json)
+        if (!cli->json) {
                 printf("ferry %s\n", ferry_full_version);
-        else if (ferry_commit)
-                printf("{\"version\":\"%s\",\"commit\":\"%s\"}\n", ferry_version(), ferry_commit);
-        else
-                printf("{\"version\":\"%s\"}\n", ferry_version());
-        return CLI_OK;
+                return CLI_OK;
+        }
+        struct json_object *version = json_object_new_object();
+        json_object_object_add(version, "version", json_object_new_string(ferry_version()));
+        if (ferry_commit)
+                json_object_object_add(version, "commit", json_object_new_string(ferry_commit));
+        int status = table_print_document(version);
+        json_object_put(version);
+        return status;
 }

@@ -5,16 +5,31 @@
 #include <unistd.h>
 
 #include "content.h"
+#include "table.h"
+
+/* The size of "/v1/regions/ID/content", if someone watches how it comes. */
+static uint64_t http_size(const struct cli *cli, const char *path)
+{
+        struct ferry_region region = { 0 };
+        char id[FERRY_ID_SIZE];
+        int end = 0;
+        _Static_assert(FERRY_ID_SIZE > 31, "scanf's number");
+        if (!progress_look_ms(0) || sscanf(path, "/v1/regions/%31[a-z0-9_]/content%n", id, &end) != 1 || !end ||
+            path[end] || ferry_get_region(cli->worker.ferry, id, &region) != 0)
+                return FERRY_SIZE_UNKNOWN;
+        return region.size;
+}
 
 /*
- * One request; the body of a good answer goes to output as it comes, NULL = standard output. A source's context is a
+ * One request; the body of a good answer goes to output as it comes, NULL = standard output, where --json makes it a
+ * document. A source's context is a
  * struct content_stream. An exit status.
  */
 static int http_perform(struct cli *cli, const struct ferry_exchange *exchange, const char *path,
                         const struct content_output *output)
 {
-        struct content_stream to = { output ? output->fd : STDOUT_FILENO, output ? output->file : "standard output",
-                                     0 };
+        struct content_stream to = { .fd = output ? output->fd : STDOUT_FILENO,
+                                     .name = output ? output->file : "standard output" };
         const struct content_stream *from = exchange->source ? exchange->source_context : NULL;
         struct ferry_exchange full = *exchange;
         struct ferry_answer answer;
@@ -25,12 +40,23 @@ static int http_perform(struct cli *cli, const struct ferry_exchange *exchange, 
         if (*path != '/' && asprintf(&slashed, "/%s", path) < 0)
                 return cli_usage_error("%s", strerror(ENOMEM));
         full.path = slashed ? slashed : path;
-        full.sink = content_stream_write;
-        full.sink_context = &to;
+        if (output || !cli->json) {
+                full.sink = content_stream_write;
+                full.sink_context = &to;
+        }
+        if (from)
+                progress_begin("reading", from->name, exchange->source_size);
+        else if (!isatty(to.fd))
+                progress_begin("writing", to.name, http_size(cli, full.path));
         int r = ferry_exchange_perform(cli->worker.ferry, &full, &answer);
+        if (r == 0)
+                progress_end();
+        status = content_stream_result(&cli->worker, from && (from->error || !to.error) ? from : &to, r);
+        if (status == CLI_OK && answer.body_size)
+                status = table_print_answer(answer.body);
         ferry_answer_clear(&answer);
         free(slashed);
-        return content_stream_result(&cli->worker, from && (from->error || !to.error) ? from : &to, r);
+        return status;
 }
 
 /* ---- ferry get ---- */
@@ -44,12 +70,11 @@ static bool get_is_binary(const char *path)
 int cli_run_get(struct cli *cli, int argc, char **argv)
 {
         struct ferry_exchange exchange = { .method = "GET" };
-        struct content_output output = { .fd = STDOUT_FILENO, .file = "standard output" };
-        int status = CLI_OK;
-        if (cli->output || get_is_binary(argv[1]))
-                status = content_create(cli->output, &output);
+        struct content_output output = { .fd = -1 };
+        bool bytes = cli->output || get_is_binary(argv[1]);
+        int status = bytes ? content_create(cli->output, &output) : CLI_OK;
         if (status == CLI_OK)
-                status = http_perform(cli, &exchange, argv[1], &output);
+                status = http_perform(cli, &exchange, argv[1], bytes ? &output : NULL);
         return content_end(&output, status);
 }
 

@@ -8,12 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <ferry/status.h>
+
 #include "link.h"
 #include "member.h"
 #include "table.h"
 
 enum {
-        JOB_DRAW_MS = 200,
         JOB_LOOK_MS = 1000,   /* without progress: how late a worker that has stopped is noticed */
         JOB_AWAY_MS = 3000,   /* for a worker that restarts; it then has neither region nor operation */
         JOB_CANCEL_MS = 5000, /* for a running transfer to end after a cancel */
@@ -77,6 +78,7 @@ int job_make_region(struct job *job, uint64_t size, const char *name)
         struct ferry_region now = { 0 };
         char own[32];
         snprintf(own, sizeof(own), "ferry %s", job->cli->command->name);
+        progress_begin("allocating", NULL, size);
         int r = job_begin_region(job, size, name ? name : own, job->cli->idle_ms);
         if (r == 0 && !job->region.id[0])
                 return table_nonsense(job->worker, "/v1/regions");
@@ -84,10 +86,13 @@ int job_make_region(struct job *job, uint64_t size, const char *name)
                 r = ferry_get_region(job->worker->ferry, job->region.id, &now);
                 if (r != 0 || strcmp(now.state, "preparing") != 0)
                         break;
-                job_watch_region(job, JOB_LOOK_MS);
+                progress_move(now.bytes_prepared);
+                job_watch_region(job, progress_look_ms(JOB_LOOK_MS));
         }
         if (r != 0 || signals_caught())
                 return job_region_result(job, r == 0 ? -ECANCELED : r);
+        progress_move(size);
+        progress_end();
         job->region = now;
         return strcmp(now.state, "failed") == 0 ? cli_problem("%s: %s", now.error_code, now.error_detail) : CLI_OK;
 }
@@ -97,7 +102,7 @@ int job_make_operation(struct job *job, struct ferry_operation_spec *spec, const
         struct ferry_descriptor descriptor = { .region = region_id, .size = size };
         spec->descriptors = &descriptor;
         spec->n_descriptors = 1;
-        spec->verify = job->cli->verify;
+        spec->verify = job->cli->verify && !ferry_kind_is_passive((int)spec->kind);
         spec->ttl_ms = job->cli->ttl_ms;
         spec->renew_max_ms = job->cli->renew_max_ms;
         if (job->cli->uses)
@@ -111,17 +116,15 @@ int job_make_operation(struct job *job, struct ferry_operation_spec *spec, const
 
 int job_wait(struct job *job)
 {
-        struct cli_progress progress = cli_progress_make(job->cli);
         struct ferry_watch watch = { .timeout_ms = FERRY_FOREVER,
-                                     .interval_ms = progress.stream ? JOB_DRAW_MS : JOB_LOOK_MS,
-                                     .progress = cli_progress_show,
-                                     .context = &progress,
+                                     .interval_ms = progress_look_ms(JOB_LOOK_MS),
+                                     .progress = progress_operation,
                                      .away_ms = JOB_AWAY_MS };
         struct ferry_operation last = { 0 };
         if (job->operation.done)
                 return cli_operation_result(&job->operation);
         int r = ferry_watch_operation(job->worker->ferry, job->operation.id, &watch, &last);
-        cli_progress_end(&progress);
+        progress_end();
         if (r != 0) {
                 ferry_operation_clear(&last);
                 return job_result(job, r);
@@ -131,7 +134,7 @@ int job_wait(struct job *job)
         return cli_operation_result(&job->operation);
 }
 
-/* Prints the operation as the worker shows it. */
+/* Prints the operation as the worker shows it. That of an offer is a line, as its announcement was. */
 int job_report(struct job *job)
 {
         struct ferry_answer answer;
@@ -140,7 +143,9 @@ int job_report(struct job *job)
                 return CLI_OK;
         snprintf(path, sizeof(path), "/v1/operations/%s", job->operation.id);
         int r = ferry_request(job->worker->ferry, "GET", path, NULL, NULL, 0, &answer);
-        int status = r == 0 && answer.body ? cli_print(answer.body) : job_result(job, r);
+        int status = r != 0 || !answer.body                       ? job_result(job, r)
+                     : ferry_kind_is_passive(job->operation.kind) ? cli_print(answer.body)
+                                                                  : table_print_answer(answer.body);
         ferry_answer_clear(&answer);
         return status;
 }
@@ -215,8 +220,7 @@ int job_announce(struct job *job, const char *use)
         json_object_object_add(line, "region", json_object_new_string(job->region.id));
         json_object_object_add(line, "size", json_object_new_int64((int64_t)job->region.size));
         cli_mask_controls(url);
-        int status =
-                cli_print(job->cli->json ? json_object_to_json_string_ext(line, JSON_C_TO_STRING_NOSLASHESCAPE) : url);
+        int status = job->cli->json ? table_print_line(line) : cli_print(url);
         if (status == CLI_OK && isatty(STDOUT_FILENO) && isatty(STDERR_FILENO) && !job->cli->quiet)
                 fprintf(stderr, use, url);
         json_object_put(line);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
 #include <inttypes.h>
+#include <locale.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,11 @@ static int main_run(struct cli *cli, int argc, char **argv)
         if (argc - 1 < command->least || argc - 1 > command->most)
                 return cli_usage_error("usage: ferry %s%s%s", command->name, *command->arguments ? " " : "",
                                        command->arguments);
-        return command->run(cli, argc, argv);
+        progress_allow(!cli->quiet);
+        int status = command->run(cli, argc, argv);
+        progress_end();
+        screen_close();
+        return status;
 }
 
 /* A standard stream that is closed stays so: no file of ours takes its place, and its use fails. */
@@ -35,6 +40,8 @@ int main(int argc, char **argv)
 {
         struct cli cli = { .commands = cli_commands, .n_commands = cli_commands_count };
         main_reserve_streams();
+        /* The names of files and what workers tell are UTF-8, whatever the user's language is. */
+        (void)setlocale(LC_CTYPE, "C.UTF-8");
         int status = cli_options_parse(&cli, argc, argv);
         signals_install();
         if (status == CLI_OK && cli.version)
@@ -54,8 +61,7 @@ int main(int argc, char **argv)
                 return cli_fail(CLI_LATE, "not done within %" PRIu64 " ms: stopped", cli.timeout_ms);
         /* Dies of the signal, so that a shell sees it. */
         if (number != SIGPIPE)
-                fprintf(stderr, "ferry: %s: stopped%s\n", strsignal(number),
-                        cli.left ? "" : ", and nothing was left behind");
+                (void)cli_problem("%s: stopped%s", strsignal(number), cli.left ? "" : ", and nothing was left behind");
         signal(number, SIG_DFL);
         raise(number);
         return CLI_PROBLEM;

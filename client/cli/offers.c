@@ -4,186 +4,176 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <ferry/status.h>
+
 #include "content.h"
 #include "job.h"
 #include "remote.h"
 
-/* ---- ferry offer ---- */
+/*
+ * ferry offer, fetch, accept and send: a file goes through a region, and an operation on it. Those that offer wait for
+ * a peer; the others have the URL of an offer.
+ */
+struct errand {
+        struct job job;
+        enum ferry_kind kind;
+        struct content_input input;   /* of offer and send */
+        struct content_output output; /* of fetch and accept */
+        struct remote remote;         /* the offer that fetch and send use */
+        uint64_t size;
+};
 
-/* Offers the file's bytes in a region until a peer has read them. */
-static int offer_run(struct job *job, const struct content_input *input)
+static bool errand_reads_file(const struct errand *e)
 {
-        struct ferry_operation_spec spec = { .kind = FERRY_READABLE };
-        int status = job_make_region(job, input->size, job->cli->name);
-        if (status == CLI_OK)
-                status = content_fill(job->worker, &job->region, input);
-        if (status == CLI_OK)
-                status = job_make_operation(job, &spec, job->region.id, input->size);
-        if (status == CLI_OK)
-                status = job_announce(job, "Waiting for: ferry fetch %s -o FILE\n");
-        if (status == CLI_OK)
-                status = job_wait(job);
-        return status == CLI_OK ? job_report(job) : status;
+        return e->kind == FERRY_READABLE || e->kind == FERRY_WRITE;
 }
 
-int cli_run_offer(struct cli *cli, int argc, char **argv)
+static bool errand_offers(const struct errand *e)
 {
-        struct content_input input = { .fd = -1 };
-        struct job job = { .cli = cli, .worker = &cli->worker };
-        signals_limit(cli);
-        int status = content_open(argv[1], &input);
-        if (status == CLI_OK)
-                status = cli_connect(cli);
-        if (status == CLI_OK)
-                status = offer_run(&job, &input);
-        job_end(&job);
-        content_close(&input);
-        return status;
+        return ferry_kind_is_passive((int)e->kind);
 }
 
-/* ---- ferry accept ---- */
-
-/* Offers a region until a peer has written it, then saves it. */
-static int accept_run(struct job *job, struct content_output *output, uint64_t size)
-{
-        struct ferry_operation_spec spec = { .kind = FERRY_WRITABLE };
-        int status = content_reserved(output, size, content_reserve(output, size));
-        if (status == CLI_OK)
-                status = job_make_region(job, size, job->cli->name);
-        if (status == CLI_OK)
-                status = job_make_operation(job, &spec, job->region.id, size);
-        if (status == CLI_OK)
-                status = job_announce(job, "Waiting for: ferry send FILE %s\n");
-        if (status == CLI_OK)
-                status = job_wait(job);
-        if (status == CLI_OK)
-                status = content_save(job->worker, &job->region, output, size);
-        status = content_end(output, status);
-        return status == CLI_OK ? job_report(job) : status;
-}
-
-int cli_run_accept(struct cli *cli, int argc, char **argv)
-{
-        struct content_output output = { .fd = -1 };
-        struct job job = { .cli = cli, .worker = &cli->worker };
-        if (!cli->size || !cli->output)
-                return cli_usage_error("usage: ferry accept -o FILE --size SIZE");
-        signals_limit(cli);
-        int status = cli_connect(cli);
-        if (status == CLI_OK)
-                status = content_create(cli->output, &output);
-        if (status == CLI_OK && output.fd == STDOUT_FILENO)
-                return cli_usage_error("accept prints the URL on standard output: name a file with -o FILE");
-        if (status == CLI_OK)
-                status = accept_run(&job, &output, cli->size);
-        job_end(&job);
-        return status;
-}
-
-/* ---- ferry send ---- */
-
-static int send_run(struct job *job, const struct remote *remote, const struct content_input *input)
-{
-        struct ferry_operation_spec spec = { .kind = FERRY_WRITE,
-                                             .layout = FERRY_LAYOUT_STREAM,
-                                             .remote_metadata = remote->metadata,
-                                             .remote = remote->parts,
-                                             .n_remote = remote->n_parts };
-        if (remote->size != input->size)
-                return cli_usage_error("%s has %" PRIu64 " bytes, and %" PRIu64
-                                       " are accepted: ferry accept --size %" PRIu64,
-                                       input->name, input->size, remote->size, input->size);
-        int status = job_make_region(job, input->size, NULL);
-        if (status == CLI_OK)
-                status = content_fill(job->worker, &job->region, input);
-        if (status == CLI_OK)
-                status = job_make_operation(job, &spec, job->region.id, input->size);
-        if (status == CLI_OK)
-                status = job_wait(job);
-        return status == CLI_OK ? job_report(job) : status;
-}
-
-int cli_run_send(struct cli *cli, int argc, char **argv)
-{
-        struct content_input input = { .fd = -1 };
-        struct remote remote = { 0 };
-        struct job job = { .cli = cli, .worker = &cli->worker };
-        signals_limit(cli);
-        int status = content_open(argv[1], &input);
-        if (status == CLI_OK)
-                status = cli_connect(cli);
-        if (status == CLI_OK)
-                status = remote_fetch(cli, argv[2], FERRY_WRITABLE, &remote);
-        if (status == CLI_OK)
-                status = send_run(&job, &remote, &input);
-        job_end(&job);
-        remote_clear(&remote);
-        content_close(&input);
-        return status;
-}
-
-/* ---- ferry fetch ---- */
+/* ---- the region ---- */
 
 /* Reserves disk space on a thread while the worker makes the region: if the file is in memory, both clear pages. */
-struct fetch_room {
+struct errand_room {
         struct content_output *output;
         uint64_t size;
         int result;
 };
 
-static void *fetch_reserve(void *context)
+static void *errand_reserve(void *context)
 {
-        struct fetch_room *room = context;
+        struct errand_room *room = context;
         room->result = content_reserve(room->output, room->size);
         return NULL;
 }
 
-static int fetch_prepare(struct job *job, struct content_output *output, uint64_t size)
+static int errand_make_region_and_room(struct errand *e)
 {
-        struct fetch_room room = { output, size, 0 };
+        struct errand_room room = { &e->output, e->size, 0 };
         pthread_t thread;
-        bool apart = pthread_create(&thread, NULL, fetch_reserve, &room) == 0;
-        int status = job_make_region(job, size, NULL);
+        bool apart = pthread_create(&thread, NULL, errand_reserve, &room) == 0;
+        int status = job_make_region(&e->job, e->size, NULL);
         if (apart)
                 (void)pthread_join(thread, NULL);
         else
-                (void)fetch_reserve(&room);
-        return status == CLI_OK ? content_reserved(output, size, room.result) : status;
+                (void)errand_reserve(&room);
+        return status == CLI_OK ? content_reserved(&e->output, e->size, room.result) : status;
 }
 
-static int fetch_run(struct job *job, const struct remote *remote, struct content_output *output)
+/* An offer is in no hurry: without room for the file it is not made. */
+static int errand_prepare(struct errand *e)
 {
-        struct ferry_operation_spec spec = { .kind = FERRY_READ,
-                                             .remote_metadata = remote->metadata,
-                                             .remote = remote->parts,
-                                             .n_remote = remote->n_parts };
-        int status = fetch_prepare(job, output, remote->size);
-        spec.layout = FERRY_LAYOUT_STREAM; /* the offer may have several descriptors, the region here has one */
+        int status = CLI_OK;
+        if (e->kind == FERRY_READ)
+                return errand_make_region_and_room(e);
+        if (e->kind == FERRY_WRITABLE)
+                status = content_reserved(&e->output, e->size, content_reserve(&e->output, e->size));
+        return status == CLI_OK ? job_make_region(&e->job, e->size, e->job.cli->name) : status;
+}
+
+/* ---- the bytes ---- */
+
+static int errand_make_operation(struct errand *e)
+{
+        struct ferry_operation_spec spec = { .kind = e->kind };
+        if (!errand_offers(e)) {
+                spec.layout = FERRY_LAYOUT_STREAM; /* the offer may have several descriptors, the region here has one */
+                spec.remote_metadata = e->remote.metadata;
+                spec.remote = e->remote.parts;
+                spec.n_remote = e->remote.n_parts;
+        }
+        int status = job_make_operation(&e->job, &spec, e->job.region.id, e->size);
+        if (status == CLI_OK && errand_offers(e))
+                status = job_announce(&e->job, e->kind == FERRY_READABLE ? "Waiting for: ferry fetch %s -o FILE\n"
+                                                                         : "Waiting for: ferry send FILE %s\n");
+        return status;
+}
+
+static int errand_run(struct errand *e)
+{
+        int status = errand_prepare(e);
+        if (status == CLI_OK && errand_reads_file(e))
+                status = content_fill(e->job.worker, &e->job.region, &e->input);
         if (status == CLI_OK)
-                status = job_make_operation(job, &spec, job->region.id, remote->size);
+                status = errand_make_operation(e);
         if (status == CLI_OK)
-                status = job_wait(job);
+                status = job_wait(&e->job);
+        if (status == CLI_OK && !errand_reads_file(e))
+                status = content_save(e->job.worker, &e->job.region, &e->output, e->size);
+        bool taken = e->output.fd == STDOUT_FILENO; /* by the bytes */
+        status = content_end(&e->output, status);
+        return status == CLI_OK && !taken ? job_report(&e->job) : status;
+}
+
+/* ---- its ends ---- */
+
+/* An accept that waits for another size would wait in vain: it is told. Its user named the size, ours the parts of it.
+ */
+static int errand_compare(const struct errand *e)
+{
+        if (e->remote.size == e->size)
+                return CLI_OK;
+        if (!e->remote.n_parts)
+                (void)ferry_decline_remote(e->job.worker->ferry, e->remote.metadata, NULL);
+        return cli_usage_error("%s has %" PRIu64 " bytes, and %" PRIu64 " are accepted: ferry accept --size %" PRIu64,
+                               e->input.name, e->size, e->remote.size, e->size);
+}
+
+/* input, url: NULL = it has none. */
+static int errand_open(struct errand *e, const char *input, const char *url)
+{
+        struct cli *cli = e->job.cli;
+        int status = input ? content_open(input, &e->input) : CLI_OK;
         if (status == CLI_OK)
-                status = content_save(job->worker, &job->region, output, remote->size);
-        bool taken = output->fd == STDOUT_FILENO; /* by the bytes */
-        status = content_end(output, status);
-        return status == CLI_OK && !taken ? job_report(job) : status;
+                status = cli_connect(cli);
+        if (status == CLI_OK && url)
+                status = remote_fetch(cli, url, input ? FERRY_WRITABLE : FERRY_READABLE, &e->remote);
+        if (status == CLI_OK && !input)
+                status = content_create(cli->output, &e->output);
+        e->size = input ? e->input.size : url ? e->remote.size : cli->size;
+        return status == CLI_OK && input && url ? errand_compare(e) : status;
+}
+
+static int errand_do(struct cli *cli, enum ferry_kind kind, const char *input, const char *url)
+{
+        struct errand e = { .job = { .cli = cli, .worker = &cli->worker },
+                            .kind = kind,
+                            .input = { .fd = -1 },
+                            .output = { .fd = -1 } };
+        signals_limit(cli);
+        int status = errand_open(&e, input, url);
+        if (status == CLI_OK && kind == FERRY_WRITABLE && e.output.fd == STDOUT_FILENO)
+                status = cli_usage_error("accept prints the URL on standard output: name a file with -o FILE");
+        if (status == CLI_OK)
+                status = errand_run(&e);
+        else
+                status = content_end(&e.output, status);
+        job_end(&e.job);
+        remote_clear(&e.remote);
+        content_close(&e.input);
+        return status;
+}
+
+int cli_run_offer(struct cli *cli, int argc, char **argv)
+{
+        return errand_do(cli, FERRY_READABLE, argv[1], NULL);
 }
 
 int cli_run_fetch(struct cli *cli, int argc, char **argv)
 {
-        struct content_output output = { .fd = -1 };
-        struct remote remote = { 0 };
-        struct job job = { .cli = cli, .worker = &cli->worker };
-        signals_limit(cli);
-        int status = cli_connect(cli);
-        if (status == CLI_OK)
-                status = remote_fetch(cli, argv[1], FERRY_READABLE, &remote);
-        if (status == CLI_OK)
-                status = content_create(cli->output, &output);
-        if (status == CLI_OK)
-                status = fetch_run(&job, &remote, &output);
-        job_end(&job);
-        remote_clear(&remote);
-        return status;
+        return errand_do(cli, FERRY_READ, NULL, argv[1]);
+}
+
+int cli_run_accept(struct cli *cli, int argc, char **argv)
+{
+        if (!cli->size || !cli->output)
+                return cli_usage_error("usage: ferry accept -o FILE --size SIZE");
+        return errand_do(cli, FERRY_WRITABLE, NULL, NULL);
+}
+
+int cli_run_send(struct cli *cli, int argc, char **argv)
+{
+        return errand_do(cli, FERRY_WRITE, argv[1], argv[2]);
 }

@@ -82,7 +82,7 @@ static int options_operand(struct ferry_option_base *base, char *text, bool lite
 {
         struct cli *cli = (struct cli *)(void *)base;
         if (!literal && !cli->n_arguments && text[0] == '@' && text[1])
-                cli->url = text;
+                cli->url = cli->named = text;
         else
                 cli->arguments[cli->n_arguments++] = text;
         return 0;
@@ -93,6 +93,15 @@ static void options_misspelt(const char *wrong, const char *near)
         (void)cli_problem("the variable %s is unknown: did you mean %s?", wrong, near);
 }
 
+/* Before the options are read, which may fail. */
+static bool options_want_json(int argc, char **argv)
+{
+        for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+                if (strcmp(argv[i], "-j") == 0 || strcmp(argv[i], "--json") == 0)
+                        return true;
+        return false;
+}
+
 int cli_options_parse(struct cli *cli, int argc, char **argv)
 {
         struct ferry_option_base *base = &cli->base;
@@ -100,11 +109,16 @@ int cli_options_parse(struct cli *cli, int argc, char **argv)
                                             .table = options_table,
                                             .n = FERRY_ARRAY_SIZE(options_table) };
         cli->arguments = argv;
+        cli_fail_in_json(options_want_json(argc, argv));
         ferry_variables_check(options_misspelt);
         ferry_options_default(base);
         int r = ferry_options_read(base, argc, argv, options_operand);
         argv[cli->n_arguments] = NULL;
-        if (r != 0)
+        if (cli->named && !ferry_option_given(base, &cli->url)) /* the environment has none to say */
+                cli->url = cli->named;
+        if (r == 0)
+                cli_fail_in_json(cli->json); /* it may stand in one word with others */
+        else
                 return cli_usage_error("%s", r == -EINVAL ? base->message : strerror(-r));
         if (cli->n_arguments == 0)
                 return CLI_OK;

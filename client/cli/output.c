@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <json-c/json.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -7,17 +8,6 @@
 #include <unistd.h>
 
 #include "cli.h"
-
-void cli_mask_controls(char *text)
-{
-        for (unsigned char *c = (unsigned char *)text; *c; c++) {
-                bool wide = c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0; /* U+0080 to U+009F in UTF-8 */
-                if (*c < ' ' || *c == 0x7f || wide)
-                        *c = '?';
-                if (wide)
-                        *++c = '?';
-        }
-}
 
 /* What stands before the '@' of a URL may be a password: it becomes a '*'. */
 static void output_mask_users(char *text)
@@ -32,21 +22,45 @@ static void output_mask_users(char *text)
         }
 }
 
-int cli_fail(int status, const char *format, ...)
+static bool output_json;
+
+void cli_fail_in_json(bool json)
+{
+        output_json = json;
+}
+
+/* {"error":{"code":"not-found","message":"…"}} on a line of its own: there may be several. */
+static void output_fail_json(const char *code, const char *text)
+{
+        struct json_object *line = json_object_new_object(), *error = json_object_new_object();
+        if (code && *code)
+                json_object_object_add(error, "code", json_object_new_string(code));
+        json_object_object_add(error, "message", json_object_new_string(text));
+        json_object_object_add(line, "error", error);
+        fprintf(stderr, "%s\n",
+                json_object_to_json_string_ext(line, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
+        json_object_put(line);
+}
+
+int cli_fail_with_code(int status, const char *code, const char *format, ...)
 {
         char *text = NULL;
         va_list arguments;
         va_start(arguments, format);
         int n = vasprintf(&text, format, arguments);
         va_end(arguments);
+        progress_break();
+        screen_close();
         if (n >= 0) {
                 cli_mask_controls(text);
                 output_mask_users(text);
-                fprintf(stderr, "ferry: %s\n", text);
-                free(text);
-        } else {
-                fprintf(stderr, "ferry: %s\n", strerror(ENOMEM));
         }
+        if (output_json)
+                output_fail_json(code, n >= 0 ? text : strerror(ENOMEM));
+        else
+                fprintf(stderr, "ferry: %s\n", n >= 0 ? text : strerror(ENOMEM));
+        if (n >= 0)
+                free(text);
         return status;
 }
 
@@ -64,6 +78,7 @@ static int output_failure(int fd, short events)
 ssize_t cli_read(int fd, void *buffer, size_t size)
 {
         for (;;) {
+                progress_await(fd, POLLIN);
                 ssize_t n = read(fd, buffer, size);
                 int r = n < 0 ? output_failure(fd, POLLIN) : 0;
                 if (n == 0 && signals_caught())
@@ -76,6 +91,7 @@ ssize_t cli_read(int fd, void *buffer, size_t size)
 int cli_write(int fd, const void *data, size_t size)
 {
         while (size) {
+                progress_await(fd, POLLOUT);
                 ssize_t n = write(fd, data, size);
                 int r = n < 0 ? output_failure(fd, POLLOUT) : n == 0 ? -EIO : 0;
                 if (r < 0)
@@ -88,7 +104,7 @@ int cli_write(int fd, const void *data, size_t size)
 
 bool cli_is_silent(int r)
 {
-        return r == -EPIPE || (r == -ECANCELED && signals_caught());
+        return r == -EPIPE || (r == -ECANCELED && (signals_caught() || screen_wants_redraw()));
 }
 
 int cli_print(const char *text)
@@ -107,15 +123,4 @@ int cli_flush(void)
         if (fflush(stdout) == 0)
                 return CLI_OK;
         return errno == EPIPE ? CLI_PROBLEM : cli_usage_error("standard output: %s", strerror(errno));
-}
-
-void cli_bytes_format(char *text, size_t size, double bytes)
-{
-        static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
-        size_t unit = 0;
-        while (bytes >= 1024 && unit + 1 < FERRY_ARRAY_SIZE(units)) {
-                bytes /= 1024;
-                unit++;
-        }
-        snprintf(text, size, unit ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
 }

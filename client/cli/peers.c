@@ -62,7 +62,7 @@ int cli_run_connect(struct cli *cli, int argc, char **argv)
         if (status == CLI_OK)
                 status = cli_result(&cli->worker, ferry_connect_peer(cli->worker.ferry, named.url, &peer));
         if (status == CLI_OK)
-                status = cli_print(peer.json);
+                status = table_print_answer(peer.json);
         ferry_peer_clear(&peer);
         worker_close(&named);
         return status;

@@ -160,14 +160,18 @@ static int remote_take_parts(const struct cli *cli, struct remote *remote)
 
 static int remote_refused(const struct remote *remote, const char *id, int r)
 {
+        const char *code = ferry_last_problem(remote->worker.ferry)->code;
         if (r == FERRY_E_GONE)
-                return cli_problem("%s at %s has ended: offer it again", id, remote->worker.url);
+                return cli_fail_with_code(CLI_PROBLEM, code, "%s at %s has ended: offer it again", id,
+                                          remote->worker.url);
         if (r == FERRY_E_NOT_FOUND)
-                return cli_problem("%s has no %s, or no longer: use the URL that ferry offer or accept prints",
-                                   remote->worker.url, id);
+                return cli_fail_with_code(CLI_PROBLEM, code,
+                                          "%s has no %s, or no longer: use the URL that ferry offer or accept prints",
+                                          remote->worker.url, id);
         if (r == FERRY_E_NOT_PASSIVE)
-                return cli_problem("%s at %s is no offer: use the URL that ferry offer or accept prints", id,
-                                   remote->worker.url);
+                return cli_fail_with_code(CLI_PROBLEM, code,
+                                          "%s at %s is no offer: use the URL that ferry offer or accept prints", id,
+                                          remote->worker.url);
         return cli_result(&remote->worker, r);
 }
 

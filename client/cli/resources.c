@@ -96,8 +96,7 @@ int cli_run_show(struct cli *cli, int argc, char **argv)
         if (status == CLI_OK)
                 status = table_get(&cli->worker, path, member, type, &json);
         if (status == CLI_OK)
-                status = table_print_json(json, cli->json ? JSON_C_TO_STRING_PLAIN
-                                                          : JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED);
+                status = table_print_document(json);
         json_object_put(json);
         return status;
 }

@@ -64,19 +64,22 @@ int cli_result(const struct cli_worker *worker, int r)
                                                                                 : strerror(-r));
         if (r < 0)
                 return worker_unreachable(worker, r);
+        const struct ferry_problem *problem = ferry_last_problem(worker->ferry);
+        const char *message = ferry_last_message(worker->ferry);
         if (r == FERRY_E_UNAUTHENTICATED && worker->peer_token)
-                return cli_problem("%s: %s (give that worker's token with --peer-token-file)", worker->url,
-                                   ferry_last_message(worker->ferry));
-        return cli_problem("%s%s", ferry_last_message(worker->ferry),
-                           worker_advice(r, ferry_last_problem(worker->ferry)->retryable));
+                return cli_fail_with_code(CLI_PROBLEM, problem->code,
+                                          "%s: %s (give that worker's token with --peer-token-file)", worker->url,
+                                          message);
+        return cli_fail_with_code(CLI_PROBLEM, problem->code, "%s%s", message, worker_advice(r, problem->retryable));
 }
 
 int cli_region_result(const struct cli_worker *worker, const struct ferry_region *region, int r)
 {
         if (r != FERRY_E_NOT_FOUND || !region->idle_ms)
                 return cli_result(worker, r);
-        return cli_problem("%s is gone: someone deleted it, or nothing used it for %" PRIu64 " ms", region->id,
-                           region->idle_ms);
+        return cli_fail_with_code(CLI_PROBLEM, "not-found",
+                                  "%s is gone: someone deleted it, or nothing used it for %" PRIu64 " ms", region->id,
+                                  region->idle_ms);
 }
 
 static const char *operation_advice(const struct ferry_operation *o)
@@ -91,6 +94,8 @@ static const char *operation_advice(const struct ferry_operation *o)
         case FERRY_E_METADATA_EXPIRED:
         case FERRY_E_EXPIRED:
                 return " (offer it again)";
+        case FERRY_E_DECLINED: /* as ferry send does with a file of another size */
+                return o->kind == FERRY_WRITABLE ? " (has the file that was to come another size than --size?)" : "";
         case FERRY_E_STALLED:
                 return " (no byte moved: ferry doctor PEER checks the network)";
         default:
@@ -102,7 +107,7 @@ int cli_operation_result(const struct ferry_operation *operation)
 {
         if (operation->status == FERRY_COMPLETE)
                 return CLI_OK;
-        return cli_problem("%s did not complete: %s%s%s%s", operation->id, operation->error_code,
-                           operation->error_detail[0] ? ": " : "", operation->error_detail,
-                           operation_advice(operation));
+        return cli_fail_with_code(CLI_PROBLEM, operation->error_code, "%s did not complete: %s%s%s%s", operation->id,
+                                  operation->error_code, operation->error_detail[0] ? ": " : "",
+                                  operation->error_detail, operation_advice(operation));
 }

@@ -18,7 +18,9 @@ static _Atomic(struct ferry *) signals_handles[SIGNALS_HANDLES];
 static volatile sig_atomic_t signals_signal;
 static volatile sig_atomic_t signals_deferred;
 
-static void signals_abort(void)
+static void (*volatile signals_restore)(void);
+
+void signals_abort(void)
 {
         for (size_t i = 0; i < SIGNALS_HANDLES; i++) {
                 struct ferry *f = atomic_load(&signals_handles[i]);
@@ -53,6 +55,8 @@ static void signals_take(int number)
                 first_ms = now_ms;
                 signals_alarm(SIGNALS_REPEAT_MS);
         } else if (number != SIGPIPE && number != SIGALRM && now_ms - first_ms >= SIGNALS_AGAIN_MS) {
+                if (signals_restore)
+                        signals_restore();
                 signal(number, SIG_DFL);
                 raise(number);
         }
@@ -99,6 +103,11 @@ void signals_unwatch(struct ferry *f)
                 struct ferry *expected = f;
                 atomic_compare_exchange_strong(&signals_handles[i], &expected, NULL);
         }
+}
+
+void signals_before_death(void (*restore)(void))
+{
+        signals_restore = restore;
 }
 
 int signals_caught(void)

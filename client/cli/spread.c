@@ -64,6 +64,7 @@ static int spread_check(struct spread *spread)
 {
         const struct job *home;
         uint64_t last;
+        progress_begin("comparing", NULL, spread->size);
         for (uint64_t first = 0; first < spread->size; first = last + 1) {
                 char wanted[DIGEST_SIZE];
                 home = reference(spread);
@@ -74,33 +75,31 @@ static int spread_check(struct spread *spread)
                 if (status != CLI_OK)
                         return status;
                 check_range(spread, first, last, wanted);
+                progress_move(last + 1);
         }
+        progress_end();
         return CLI_OK;
 }
 
-enum { SPREAD_WATCH_MS = 200, SPREAD_LINE_MAX = 1024 /* wider than a terminal */ };
+enum { SPREAD_WATCH_MS = 200, SPREAD_LIST_MAX = 512 };
 
-/* ---- progress: one line on a terminal ---- */
-
-static void spread_show(const struct spread *spread, struct cli_progress *progress)
+/* How far all have come that are not left out, and each of them. */
+static void spread_show(const struct spread *spread)
 {
-        uint64_t took_ms = ferry_clock_ms() - spread->start_ms, most = 0;
-        char rate[32], line[SPREAD_LINE_MAX];
-        if (!progress->stream)
-                return;
-        for (size_t i = 0; i < spread->n; i++)
-                most = spread->members[i].bytes > most ? spread->members[i].bytes : most;
-        cli_bytes_format(rate, sizeof(rate), took_ms ? (double)most * 1000 / (double)took_ms : 0);
-        size_t used = (size_t)snprintf(line, sizeof(line), "%s/s ", rate);
-        for (size_t i = 0; i < spread->n && used < sizeof(line); i++) {
+        char list[SPREAD_LIST_MAX];
+        uint64_t least = spread->size;
+        size_t used = 0;
+        for (size_t i = 0; i < spread->n; i++) {
                 const struct member *member = &spread->members[i];
                 double percent = (double)member->bytes * 100 / (double)spread->size;
-                used += (size_t)(member->state == MEMBER_FAILED
-                                         ? snprintf(line + used, sizeof(line) - used, " %s -", member->name)
-                                         : snprintf(line + used, sizeof(line) - used, " %s %.0f%%", member->name,
-                                                    percent));
+                if (member->state == MEMBER_FAILED)
+                        continue;
+                least = member->bytes < least ? member->bytes : least;
+                if (used < sizeof(list))
+                        used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s %.0f%%", used ? ", " : "",
+                                                 member->name, percent);
         }
-        cli_progress_line(progress, line);
+        progress_tell(least, "%s", used ? list : "");
 }
 
 /* ---- the chain ---- */
@@ -136,9 +135,9 @@ static void spread_await_region(struct spread *spread)
 
 static int spread_run(struct spread *spread)
 {
-        struct cli_progress progress = cli_progress_make(spread->cli);
         uint64_t kept_ms = 0;
         int status = CLI_OK;
+        progress_begin("transferring", NULL, spread->size);
         while (status == CLI_OK && !spread_is_over(spread)) {
                 size_t last;
                 (void)content_keep(spread->source.worker, &spread->source.region, &kept_ms);
@@ -151,11 +150,11 @@ static int spread_run(struct spread *spread)
                 for (size_t i = 0; i < spread->n; i++)
                         if (spread->members[i].state == MEMBER_READS)
                                 member_look(spread, i, i == last ? SPREAD_WATCH_MS : 0);
-                spread_show(spread, &progress);
+                spread_show(spread);
                 if (signals_caught())
                         status = CLI_PROBLEM;
         }
-        cli_progress_end(&progress);
+        progress_end();
         return status;
 }
 
@@ -185,7 +184,7 @@ static int spread_report_json(const struct spread *spread)
         for (size_t i = 0; i < spread->n; i++)
                 report_member(&spread->members[i], list);
         json_object_object_add(report, "members", list);
-        int status = table_print_json(report, JSON_C_TO_STRING_PLAIN);
+        int status = table_print_document(report);
         json_object_put(report);
         return status;
 }

@@ -11,7 +11,7 @@
 
 #include "member.h"
 
-enum { TABLE_COLUMNS = 12, TABLE_CELL = 128 };
+enum { TABLE_COLUMNS = 12, TABLE_CELL = 128, TABLE_GAP = 2, TABLE_CUT_MIN = 8 /* columns of a text that is cut */ };
 
 static void table_age(const char *text, char *cell, size_t size)
 {
@@ -57,6 +57,16 @@ static void table_peer(struct json_object *peer, char *cell, size_t size)
         snprintf(cell, size, "%s", name ? json_object_get_string(name) : "-");
 }
 
+static void table_part(struct json_object *row, double bytes, char *cell, size_t size)
+{
+        struct json_object *total = NULL;
+        double whole = json_object_object_get_ex(row, "bytes_total", &total) ? json_object_get_double(total) : 0;
+        if (whole > 0)
+                snprintf(cell, size, "%.0f%%", bytes < whole ? bytes * 100 / whole : 100);
+        else
+                snprintf(cell, size, "-");
+}
+
 void table_format(struct json_object *row, const struct table_column *column, char *text, size_t size)
 {
         struct json_object *value = NULL;
@@ -87,28 +97,48 @@ void table_format(struct json_object *row, const struct table_column *column, ch
         case TABLE_PEER:
                 table_peer(value, text, size);
                 break;
+        case TABLE_PART:
+                table_part(row, json_object_get_double(value), text, size);
+                break;
         }
         cli_mask_controls(text);
 }
 
 static bool table_is_number(enum table_type type)
 {
-        return type == TABLE_NUMBER || type == TABLE_BYTES || type == TABLE_MICROS || type == TABLE_AGE;
+        return type == TABLE_NUMBER || type == TABLE_BYTES || type == TABLE_MICROS || type == TABLE_AGE ||
+               type == TABLE_PART;
+}
+
+/* How many columns have room, of which the last may get a smaller width. */
+static size_t table_fit(const struct table_column *columns, size_t n, size_t *widths, size_t width)
+{
+        size_t at = 0;
+        for (size_t i = 0; width && i < n; i++) {
+                size_t gap = i ? TABLE_GAP : 0, room = width > at + gap ? width - at - gap : 0;
+                if (widths[i] > room) {
+                        bool cut = i == 0 || (!table_is_number(columns[i].type) && room >= TABLE_CUT_MIN);
+                        widths[i] = room;
+                        return cut ? i + 1 : i;
+                }
+                at += gap + widths[i];
+        }
+        return n;
 }
 
 static void table_line(char cells[][TABLE_CELL], const size_t *widths, const struct table_column *columns, size_t n)
 {
         for (size_t i = 0; i < n; i++) {
-                int width = (int)widths[i];
-                if (table_is_number(columns[i].type))
-                        printf("%*s", width, cells[i]);
-                else
-                        printf("%-*s", i + 1 < n ? width : 0, cells[i]);
+                bool number = table_is_number(columns[i].type);
+                cli_text_cut(cells[i], TABLE_CELL, widths[i]);
+                int blanks = (int)(widths[i] - cli_text_width(cells[i]));
+                printf("%*s%s%*s", number ? blanks : 0, "", cells[i], number || i + 1 == n ? 0 : blanks, "");
                 fputs(i + 1 < n ? "  " : "\n", stdout);
         }
 }
 
-void table_print(struct json_object *array, size_t n, const struct table_column *columns, size_t n_columns)
+void table_print(struct json_object *array, size_t n, const struct table_column *columns, size_t n_columns,
+                 size_t width)
 {
         char cells[TABLE_COLUMNS][TABLE_CELL];
         size_t widths[TABLE_COLUMNS] = { 0 };
@@ -117,10 +147,11 @@ void table_print(struct json_object *array, size_t n, const struct table_column 
         for (size_t row = 0; row < n; row++) {
                 for (size_t i = 0; i < n_columns; i++) {
                         table_format(json_object_array_get_idx(array, row), &columns[i], cells[i], TABLE_CELL);
-                        size_t width = strlen(cells[i]);
-                        widths[i] = width > widths[i] ? width : widths[i];
+                        size_t cell = cli_text_width(cells[i]);
+                        widths[i] = cell > widths[i] ? cell : widths[i];
                 }
         }
+        n_columns = table_fit(columns, n_columns, widths, width);
         for (size_t i = 0; i < n_columns; i++)
                 snprintf(cells[i], TABLE_CELL, "%s", columns[i].title);
         table_line(cells, widths, columns, n_columns);
@@ -212,22 +243,36 @@ int table_get_all(const struct cli_worker *worker, const char *path, const char 
         return status;
 }
 
-int table_print_json(struct json_object *json, int flags)
+int table_print_document(struct json_object *json)
 {
-        return cli_print(json_object_to_json_string_ext(json, flags | JSON_C_TO_STRING_NOSLASHESCAPE));
+        return cli_print(json_object_to_json_string_ext(json, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
+                                                                      JSON_C_TO_STRING_NOSLASHESCAPE));
+}
+
+int table_print_line(struct json_object *json)
+{
+        return cli_print(json_object_to_json_string_ext(json, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
+}
+
+int table_print_answer(const char *text)
+{
+        struct json_object *json = table_parse(text);
+        int status = json ? table_print_document(json) : cli_print(text);
+        json_object_put(json);
+        return status;
 }
 
 int table_show(const struct cli *cli, struct json_object *array, const struct table *table)
 {
         size_t n = json_object_array_length(array);
         if (cli->json)
-                return table_print_json(array, JSON_C_TO_STRING_PRETTY);
+                return table_print_document(array);
         for (size_t i = 0; table->prepare && i < n; i++)
                 table->prepare(json_object_array_get_idx(array, i));
         if (n == 0)
                 fprintf(stderr, "%s\n", table->empty);
         else
-                table_print(array, n, table->columns, table->n_columns);
+                table_print(array, n, table->columns, table->n_columns, 0);
         return CLI_OK;
 }
 

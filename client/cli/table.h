@@ -17,6 +17,7 @@ enum table_type {
         TABLE_MICROS, /* as "1.3 ms" */
         TABLE_LIST,   /* texts, joined by blanks */
         TABLE_PEER,   /* a worker: its name, else its epoch */
+        TABLE_PART,   /* bytes, as the percentage of "bytes_total" */
 };
 
 struct table_column {
@@ -27,8 +28,12 @@ struct table_column {
 /* One value as text; "-" when the member is missing. */
 void table_format(struct json_object *row, const struct table_column *column, char *text, size_t size);
 
-/* The first n elements under a title line, each column as wide as it must be. */
-void table_print(struct json_object *array, size_t n, const struct table_column *columns, size_t n_columns);
+/*
+ * The first n elements under a title line, each column as wide as it must be. width: of the terminal, for which columns
+ * are dropped from the right, and a text is cut, but no number; 0 = as wide as it gets.
+ */
+void table_print(struct json_object *array, size_t n, const struct table_column *columns, size_t n_columns,
+                 size_t width);
 
 /* Whether a path could be made. CLI_OK or CLI_USAGE. */
 int table_path(const struct path *path);
@@ -50,8 +55,11 @@ int table_get(const struct cli_worker *worker, const char *path, const char *mem
 int table_get_all(const struct cli_worker *worker, const char *path, const char *member, int64_t *ret_skipped,
                   struct json_object **ret_array);
 
-/* JSON to standard output, in one line or as flags say (JSON_C_TO_STRING_PRETTY). The exit status. */
-int table_print_json(struct json_object *json, int flags);
+/* JSON to standard output: a document, indented by two blanks, or one of a stream, on a line. The exit status. */
+int table_print_document(struct json_object *json);
+int table_print_line(struct json_object *json);
+/* The text of an answer as such a document; as it came if it is no JSON. */
+int table_print_answer(const char *text);
 
 /* The table of an array, or the array as JSON. An exit status. */
 struct table {

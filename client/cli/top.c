@@ -12,13 +12,14 @@
 #include "member.h"
 #include "table.h"
 
-enum { TOP_ROWS = 24, TOP_FRAME_LINES = 5 };
+enum { TOP_ROWS = 24, TOP_FRAME_LINES = 5, TOP_LINE = 1024 };
 
+/* By how much they tell: a narrow terminal has the first ones. */
 static const struct table_column top_columns[] = {
-        { "OPERATION", "id", TABLE_TEXT },        { "KIND", "kind", TABLE_TEXT },
-        { "STATUS", "status", TABLE_TEXT },       { "DONE", "bytes_done", TABLE_BYTES },
-        { "SIZE", "bytes_total", TABLE_BYTES },   { "RATE/s", "rate", TABLE_BYTES },
-        { "TRANSPORT", "transport", TABLE_TEXT }, { "PEER", "peer", TABLE_PEER },
+        { "OPERATION", "id", TABLE_TEXT },  { "DONE", "bytes_done", TABLE_PART },
+        { "RATE/s", "rate", TABLE_BYTES },  { "SIZE", "bytes_total", TABLE_BYTES },
+        { "STATUS", "status", TABLE_TEXT }, { "TRANSPORT", "transport", TABLE_TEXT },
+        { "KIND", "kind", TABLE_TEXT },     { "PEER", "peer", TABLE_PEER },
         { "LABEL", "label", TABLE_TEXT },
 };
 
@@ -148,17 +149,49 @@ static size_t top_height(const struct top *top)
 static int top_draw(const struct top *top, struct json_object *rows, double sum)
 {
         size_t n = json_object_array_length(rows), most = top_height(top);
-        char rate[32];
+        size_t width = top->live ? cli_columns(STDOUT_FILENO) : 0;
+        char rate[32], title[TOP_LINE];
         cli_bytes_format(rate, sizeof(rate), sum);
-        if (top->live)
-                fputs("\033[H\033[J\033[?7l", stdout); /* long lines are cut, not wrapped */
-        printf("%s at %s: %zu operation%s, %s/s\n\n", top->name, top->cli->worker.url, n, n == 1 ? "" : "s", rate);
-        table_print(rows, n < most ? n : most, top_columns, FERRY_ARRAY_SIZE(top_columns));
+        snprintf(title, sizeof(title), "%s/s, %zu operation%s, %s at %s%s", rate, n, n == 1 ? "" : "s", top->name,
+                 top->cli->worker.url, top->live ? ", q quits" : "");
+        if (width)
+                cli_text_cut(title, sizeof(title), width);
+        printf("%s%s\n\n", top->live ? "\033[H\033[J" : "", title);
+        table_print(rows, n < most ? n : most, top_columns, FERRY_ARRAY_SIZE(top_columns), width);
         if (n > most)
-                printf("… and %zu more\n", n - most);
-        if (top->live)
-                fputs("\033[?7h", stdout);
+                printf("%zu more\n", n - most);
         return cli_flush();
+}
+
+/* ---- the transport of what moves: an operation tells its own only when it has ended ---- */
+
+static void top_add_transport(struct json_object *operation, struct json_object *peers)
+{
+        struct json_object *peer = NULL;
+        if (json_object_object_get_ex(operation, "transport", NULL) ||
+            !json_object_object_get_ex(operation, "peer", &peer))
+                return;
+        for (size_t i = 0; i < json_object_array_length(peers); i++) {
+                struct json_object *other = json_object_array_get_idx(peers, i);
+                const char *transport = member_text(other, "transport", NULL);
+                if (transport && strcmp(member_text(other, "epoch", ""), member_text(peer, "epoch", "-")) == 0)
+                        json_object_object_add(operation, "transport", json_object_new_string(transport));
+        }
+}
+
+static int top_add_transports(const struct top *top, struct json_object *rows)
+{
+        struct json_object *peers = NULL;
+        if (!top->moving)
+                return CLI_OK;
+        int status = table_get_all(&top->cli->worker, "/v1/peers?limit=1000", "peers", NULL, &peers);
+        for (size_t i = 0; status == CLI_OK && i < json_object_array_length(rows); i++) {
+                struct json_object *row = json_object_array_get_idx(rows, i);
+                if (strcmp(member_text(row, "status", ""), "IN_PROGRESS") == 0)
+                        top_add_transport(row, peers);
+        }
+        json_object_put(peers);
+        return status;
 }
 
 /* An operation that ends between the two requests is in both. */
@@ -171,7 +204,9 @@ static int top_look(struct top *top)
                 status = top_listen(top, 0);
         if (status == CLI_OK) {
                 double sum = top_rows(top, running, rows);
-                status = top->cli->json ? table_print_json(rows, JSON_C_TO_STRING_PLAIN) : top_draw(top, rows, sum);
+                status = top_add_transports(top, rows);
+                if (status == CLI_OK)
+                        status = top->cli->json ? table_print_line(rows) : top_draw(top, rows, sum);
         }
         json_object_put(running);
         json_object_put(rows);
@@ -188,26 +223,41 @@ static int top_name(struct top *top)
         return status;
 }
 
+/* Waits for what is to be drawn next. */
+static int top_await(struct top *top)
+{
+        uint64_t interval = top->cli->interval_ms;
+        if (!signals_caught() && !screen_wants_redraw())
+                (void)poll(NULL, 0, interval < INT32_MAX ? (int)interval : INT32_MAX);
+        return top->moving || signals_caught() || screen_wants_redraw() ? CLI_OK : top_listen(top, EVENTS_WAIT_MS);
+}
+
+/* A request that ended because the screen is to be drawn anew did not fail. */
+static int top_status(struct top *top, int status)
+{
+        if (signals_caught() || !screen_wants_redraw())
+                return status;
+        screen_redraws();
+        ferry_resume(top->cli->worker.ferry);
+        return status == CLI_PROBLEM ? CLI_OK : status;
+}
+
 int cli_run_top(struct cli *cli, int argc, char **argv)
 {
         struct top top = { .cli = cli,
                            .live = cli_draws(STDOUT_FILENO) && !cli->json,
                            .ended = json_object_new_object() };
-        uint64_t interval = cli->interval_ms;
         uint64_t left = cli->count ? cli->count : top.live ? 0 : 1; /* 0 = no limit */
         int status = cli_connect(cli);
         if (status == CLI_OK)
                 status = top_name(&top);
-        while (status == CLI_OK) {
-                status = top_look(&top);
+        if (status == CLI_OK && top.live)
+                screen_open();
+        while (status == CLI_OK && !signals_caught()) {
+                status = top_status(&top, top_look(&top));
                 if (status != CLI_OK || (left && --left == 0))
                         break;
-                if (!signals_caught())
-                        (void)poll(NULL, 0, interval < INT32_MAX ? (int)interval : INT32_MAX);
-                if (signals_caught())
-                        break;
-                if (!top.moving)
-                        status = top_listen(&top, EVENTS_WAIT_MS);
+                status = top_status(&top, top_await(&top));
         }
         free(top.after);
         json_object_put(top.ended);

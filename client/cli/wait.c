@@ -6,8 +6,6 @@
 
 #include "table.h"
 
-enum { WAIT_WATCH_MS = 200 };
-
 /* Prints the operation as the worker shows it, then how it ended. */
 static int wait_report(struct cli *cli, const struct ferry_operation *operation)
 {
@@ -47,7 +45,7 @@ static int wait_print(struct cli *cli, int n, char **ids)
                 status = table_get(&cli->worker, path.text.data, "operations", json_type_array, &page);
         if (status == CLI_OK && json_object_object_get_ex(page, "operations", &list)) {
                 for (size_t i = 0; status == CLI_OK && i < json_object_array_length(list); i++)
-                        status = table_print_json(json_object_array_get_idx(list, i), JSON_C_TO_STRING_PLAIN);
+                        status = table_print_line(json_object_array_get_idx(list, i));
         }
         json_object_put(page);
         return status;
@@ -71,8 +69,7 @@ static int wait_many(struct cli *cli, int n, char **ids, uint64_t timeout_ms)
 
 int cli_run_wait(struct cli *cli, int argc, char **argv)
 {
-        struct cli_progress progress = cli_progress_make(cli);
-        struct ferry_watch watch = { .timeout_ms = FERRY_FOREVER, .interval_ms = WAIT_WATCH_MS };
+        struct ferry_watch watch = { .timeout_ms = FERRY_FOREVER, .interval_ms = progress_look_ms(0) };
         struct ferry_operation operation = { 0 };
         int status = cli_connect(cli);
         if (status != CLI_OK)
@@ -81,12 +78,10 @@ int cli_run_wait(struct cli *cli, int argc, char **argv)
                 watch.timeout_ms = cli->timeout_ms;
         if (argc > 2)
                 return wait_many(cli, argc - 1, argv + 1, watch.timeout_ms);
-        if (progress.stream) {
-                watch.progress = cli_progress_show;
-                watch.context = &progress;
-        }
+        if (watch.interval_ms)
+                watch.progress = progress_operation;
         int r = ferry_watch_operation(cli->worker.ferry, argv[1], &watch, &operation);
-        cli_progress_end(&progress);
+        progress_end();
         if (r == -ETIMEDOUT && watch.timeout_ms != FERRY_FOREVER && operation.id[0]) {
                 (void)cli_problem("%s is not done yet", operation.id);
                 status = CLI_LATE;

@@ -175,6 +175,23 @@ static int workers_find(const char *name, struct cli_worker *worker)
         return status;
 }
 
+void worker_names_print(void)
+{
+        char *path = workers_path(), *line = NULL;
+        size_t size = 0;
+        FILE *file = path ? fopen(path, "re") : NULL;
+        while (file && getline(&line, &size, file) > 0) {
+                const char *name = line + strspn(line, " \t");
+                line[strcspn(line, "#\r\n")] = '\0';
+                if (*name)
+                        printf("@%.*s\n", (int)strcspn(name, " \t"), name);
+        }
+        if (file)
+                (void)fclose(file);
+        free(line);
+        free(path);
+}
+
 /* ---- settings ---- */
 
 /* From one source. */

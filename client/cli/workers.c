@@ -93,7 +93,7 @@ static int workers_tell(const struct cli *cli, const char *event, struct json_ob
                         struct json_object *line = json_object_new_object();
                         json_object_object_add(line, "event", json_object_new_string(event));
                         json_object_object_add(line, "peer", json_object_get(worker));
-                        status = table_print_json(line, JSON_C_TO_STRING_PLAIN);
+                        status = table_print_line(line);
                         json_object_put(line);
                 } else {
                         char name[128], url[512];

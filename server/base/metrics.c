@@ -17,6 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <ferry/error.h>
+
 #include "base/clock.h"
 #include "base/util.h"
 
@@ -176,6 +178,20 @@ struct metric *metric_get(struct metric_family *family, const char *const *label
         struct metric *metric = series_find_or_add(family, key, key_size);
         pthread_mutex_unlock(&family->metrics->lock);
         return metric;
+}
+
+struct metric_family *metrics_by_code(struct metrics *metrics, const char *name, const char *help, const char *label)
+{
+        static const char *const codes[] = {
+#define X(name, number, code, http, retryable, title) code,
+                FERRY_ERRORS(X)
+#undef X
+        };
+        struct metric_family *family = metrics_family(metrics, METRIC_COUNTER, name, help, 1, &label, NULL, 0);
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(codes); i++)
+                (void)metric_get(family, &codes[i]);
+        return family;
 }
 
 struct metric *metric_single(struct metrics *metrics, enum metric_type type, const char *name, const char *help)

@@ -12,7 +12,7 @@ struct http_asset {
         size_t size, gzip_size;
 };
 
-extern const struct http_asset asset_openapi_yaml, asset_openapi_json, asset_docs, asset_page, asset_page_script,
-        asset_page_style;
+extern const struct http_asset asset_openapi_yaml, asset_openapi_json, asset_docs, asset_docs_script, asset_page,
+        asset_page_script, asset_page_style;
 
 #endif

@@ -175,7 +175,7 @@ struct http_request *connection_begin_request(struct http_connection *connection
         connection->request = request_new(connection->server, connection, target);
         if (!connection->request)
                 return NULL;
-        connection->since_us = clock_now_us();
+        connection->since_us = connection->request->active_us;
         connection->body_size = 0;
         return connection->request;
 }

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "counters.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <ferry/error.h>
 
+#include "base/clock.h"
 #include "base/metrics.h"
 #include "base/util.h"
 #include "http_internal.h"
@@ -30,20 +33,19 @@ static void count_ends(struct http_server *server)
                 server->ended[i] = metric_get(ended, &reasons[i]);
 }
 
-/* Makes the series of all codes, so that they exist before the first problem. */
-static void count_problems(struct http_server *server)
+/* The series of a route is made when it is first asked for, as are those of the requests: a scrape stays short. */
+static void time_answers(struct http_server *server)
 {
-        static const char *const label[] = { "code" };
-        static const char *const codes[] = {
-#define X(name, number, code, http, retryable, title) code,
-                FERRY_ERRORS(X)
-#undef X
-        };
+        /* From the time of a small GET between programs of one host. */
+        static const double seconds[] = { 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10 };
+        static const char *const label[] = { "route" };
 
-        server->problems = metrics_family(server->config.metrics, METRIC_COUNTER, "ferry_http_problems_total",
-                                          "HTTP requests refused, by the code of the problem.", 1, label, NULL, 0);
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(codes); i++)
-                (void)metric_get(server->problems, &codes[i]);
+        server->durations =
+                metrics_family(server->config.metrics, METRIC_HISTOGRAM, "ferry_http_request_duration_seconds",
+                               "Time from the first line of an HTTP request to its answer, by route "
+                               "(operationId), without the time for which it was parked.",
+                               1, label, seconds, FERRY_ARRAY_SIZE(seconds));
+        server->route_durations = calloc(server->n_routes, sizeof(*server->route_durations));
 }
 
 void counters_init(struct http_server *server)
@@ -55,9 +57,12 @@ void counters_init(struct http_server *server)
                                           "HTTP requests answered, by route (operationId) and status code.", 2,
                                           request_labels, NULL, 0);
         count_ends(server);
-        count_problems(server);
+        server->problems = metrics_by_code(metrics, "ferry_http_problems_total",
+                                           "HTTP requests refused, by the code of the problem.", "code");
+        time_answers(server);
         server->waiters = metric_single(metrics, METRIC_GAUGE, "ferry_http_waiters",
-                                        "Parked HTTP requests, which wait for an operation, an event or a region.");
+                                        "HTTP requests that are parked until an operation, an event, a region or a "
+                                        "peer is there: each once, whatever it waits for.");
         server->bodies = metric_single(metrics, METRIC_GAUGE, "ferry_http_body_bytes",
                                        "Memory of JSON bodies of requests, but for short ones.");
         server->event_readers =
@@ -75,9 +80,26 @@ static void count_answer(struct http_server *server, const char *route, unsigned
         metric_add(metric_get(server->requests, (const char *const[]){ route, code }), 1);
 }
 
+static void time_answer(const struct http_request *request)
+{
+        struct http_server *server = request->server;
+
+        if (!server->route_durations)
+                return;
+        _Atomic(struct metric *) *series = &server->route_durations[request->route - server->routes];
+        struct metric *metric = atomic_load_explicit(series, memory_order_acquire);
+        if (!metric) {
+                metric = metric_get(server->durations, &request->route->operation_id);
+                atomic_store_explicit(series, metric, memory_order_release);
+        }
+        metric_observe(metric, (double)(clock_now_us() - request->active_us) / 1e6);
+}
+
 void counters_answered(const struct http_request *request, unsigned status)
 {
         count_answer(request->server, request->route ? request->route->operation_id : "none", status);
+        if (request->route)
+                time_answer(request);
 }
 
 void counters_problem(struct http_server *server, int error)

@@ -5,12 +5,12 @@
 struct http_request;
 struct http_server;
 
-/* Registers the HTTP metrics. */
+/* Registers the HTTP metrics. The server's routes are set; its end frees route_durations. */
 void counters_init(struct http_server *server);
 
 /* ---- any thread: */
 
-/* Counts an answer, by route and status. */
+/* Counts an answer, by route and status, and its time, by route. Once for each request. */
 void counters_answered(const struct http_request *request, unsigned status);
 
 /* Counts a problem (FERRY_E_*). */

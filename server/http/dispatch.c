@@ -250,7 +250,8 @@ static void end(struct http_request *request)
         if (request->answered)
                 return;
         if (request->resume) {
-                void (*resume)(struct http_request *) = FERRY_STEAL(request->resume);
+                void (*resume)(struct http_request *) = request->resume;
+                request_unpark(request);
                 resume(request);
         } else if (!takes_json(request->route) || take_body(request)) {
                 request->route->handler(request);
@@ -280,8 +281,10 @@ enum MHD_Result dispatch_call(void *context, struct MHD_Connection *connection, 
                 begin(request);
         } else if (*size) {
                 request->phase = REQUEST_DATA;
-                if (FERRY_STEAL(request->resume)) /* was parked: its client was not slow meanwhile */
+                if (request->resume) { /* was parked: its client was not slow meanwhile */
+                        request_unpark(request);
                         ours->since_us = clock_now_us();
+                }
                 if (!take_data(request, data, *size))
                         request->broken = true;
                 if (request->resume) /* parked: the same bytes come again */

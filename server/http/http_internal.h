@@ -19,6 +19,7 @@ struct copier;
 struct http_thread;
 struct http_waits;
 struct idempotency;
+struct metric;
 struct metric_family;
 
 /* One bound address. Fixed after http_server_new. */
@@ -78,7 +79,11 @@ struct http_server {
         struct idempotency *idempotency; /* has its own lock */
         struct metric_family *requests;  /* {route, code} */
         struct metric_family *problems;  /* {code} */
-        atomic_size_t body_bytes;        /* counts against bodies_max */
+        struct metric_family *durations; /* {route} */
+        const struct http_route *routes;
+        size_t n_routes;
+        _Atomic(struct metric *) *route_durations; /* by the index in routes; owned; NULL = memory was short */
+        atomic_size_t body_bytes;                  /* counts against bodies_max */
         struct metric *bodies;
         struct metric *ended[HTTP_END_COUNT]; /* connections */
         bool tls;

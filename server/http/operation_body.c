@@ -26,7 +26,7 @@ struct raw_body {
         const char *kind, *label, *layout, *remote_url, *follow;
         struct json_object *descriptors, *remote, *remote_metadata, *transports;
         uint64_t uses, readers, ttl_ms, renew_max_ms, timeout_ms;
-        bool verify, relay;
+        bool unlimited, verify, relay;
 };
 
 struct raw_descriptor {
@@ -39,7 +39,7 @@ struct raw_descriptor {
 };
 
 static const char *const kinds[] = { "readable", "read", "writable", "write", NULL };
-static const char *const unlimited[] = { "unlimited", NULL };
+static const char *const no_limit[] = { "unlimited", NULL }; /* the older form of "unlimited":true */
 static const char *const layouts[] = { "pairwise", "stream", NULL };
 _Static_assert(FERRY_ARRAY_SIZE(kinds) == FERRY_KIND_COUNT + 1 && FERRY_ARRAY_SIZE(layouts) == FERRY_LAYOUT_COUNT + 1,
                "every kind and layout has its name here, too");
@@ -55,7 +55,8 @@ static bool decode_raw(const struct http_config *config, struct json_object *doc
                 { "layout", FERRY_JSON_STRING, false, offsetof(struct raw_body, layout), 0, 0, layouts },
                 { "label", FERRY_JSON_STRING, false, offsetof(struct raw_body, label), 1, OPERATION_LABEL_SIZE - 1,
                   NULL },
-                { "uses", FERRY_JSON_UINT, false, offsetof(struct raw_body, uses), 1, limits->uses_max, unlimited },
+                { "uses", FERRY_JSON_UINT, false, offsetof(struct raw_body, uses), 1, limits->uses_max, no_limit },
+                { "unlimited", FERRY_JSON_BOOL, false, offsetof(struct raw_body, unlimited), 0, 0, NULL },
                 { "readers", FERRY_JSON_UINT, false, offsetof(struct raw_body, readers), 1, limits->uses_max, NULL },
                 { "ttl_ms", FERRY_JSON_UINT, false, offsetof(struct raw_body, ttl_ms), 1, limits->ttl_ms_max, NULL },
                 { "renew_max_ms", FERRY_JSON_UINT, false, offsetof(struct raw_body, renew_max_ms), 1,
@@ -89,6 +90,9 @@ static void check_kind(const struct raw_body *raw, enum ferry_kind kind, struct 
 
         /* 1 is allowed for every kind: generated clients send it with all. */
         refuse(raw->uses > 1 && !passive, "/uses", "readable and writable", errors);
+        refuse(raw->unlimited && !passive, "/unlimited", "readable and writable", errors);
+        if (raw->unlimited && (raw->uses || raw->readers > 1))
+                ferry_json_complain(errors, FERRY_E_INVALID_PARAMETER, "/unlimited", "cannot be combined with uses");
         refuse(raw->readers > 1 && kind != FERRY_READABLE, "/readers", "readable", errors);
         if (raw->uses && raw->readers > 1 && raw->readers != raw->uses)
                 ferry_json_complain(errors, FERRY_E_INVALID_PARAMETER, "/readers",
@@ -316,8 +320,9 @@ int operation_body_read(const struct http_config *config, struct json_object *js
         body->spec.kind = (enum ferry_kind)ferry_kind_from_name(raw.kind);
         body->spec.layout = (enum ferry_layout)ferry_layout_from_name(raw.layout);
         if (ferry_kind_is_passive((int)body->spec.kind))
-                body->spec.uses = raw.uses == UINT64_MAX ? OPERATION_USES_UNLIMITED
-                                                         : (uint32_t)(raw.uses ? raw.uses : raw.readers);
+                body->spec.uses = raw.unlimited || raw.uses == UINT64_MAX
+                                          ? OPERATION_USES_UNLIMITED
+                                          : (uint32_t)(raw.uses ? raw.uses : raw.readers);
         if (raw.label)
                 (void)stpcpy(body->spec.label, raw.label);
         body->spec.ttl_ms = raw.ttl_ms;

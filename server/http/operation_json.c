@@ -66,7 +66,7 @@ static void add_options(struct ferry_json_writer *writer, const struct operation
         if (view->layout != FERRY_LAYOUT_PAIRWISE)
                 ferry_json_add_string(writer, "layout", ferry_layout_name((int)view->layout));
         if (view->uses == OPERATION_USES_UNLIMITED)
-                ferry_json_add_string(writer, "uses", "unlimited");
+                ferry_json_add_bool(writer, "unlimited", true);
         else if (view->uses)
                 ferry_json_add_uint(writer, "uses", view->uses);
         if (view->uses)

@@ -85,12 +85,14 @@ void operation_set_refuse(struct operation_set *set, size_t i, struct ferry_json
         set->entries[i].problem = ferry_json_take(problem, &set->entries[i].problem_size);
 }
 
-/* Writes a problem that names its operation. */
+/* Writes the problem with the operation of an id. */
 static void write_missing(struct ferry_json_writer *writer, const char *id, int error, const char *detail)
 {
         ferry_json_begin_object(writer);
         ferry_json_add_string(writer, "id", id);
+        ferry_json_open_object(writer, "problem");
         problem_members(writer, error, ferry_error_retryable(error), detail, NULL);
+        ferry_json_end_object(writer);
         ferry_json_end_object(writer);
 }
 
@@ -155,6 +157,15 @@ static void write_too_much(const struct operation *operation, struct ferry_json_
         write_missing(writer, id, FERRY_E_TOO_LARGE, "The answer is full (answer_max); ask for this operation again");
 }
 
+/* Writes the problem that came of a body. */
+static void write_refused(struct ferry_json_writer *writer, const struct operation_entry *entry)
+{
+        ferry_json_begin_object(writer);
+        ferry_json_key(writer, "problem");
+        ferry_json_put_text(writer, entry->problem, entry->problem_size);
+        ferry_json_end_object(writer);
+}
+
 static void write_operation(struct operation_set *set, struct operation *operation, struct http_request *request,
                             bool metadata, struct ferry_json_writer *writer)
 {
@@ -190,7 +201,7 @@ void operation_set_write(struct operation_set *set, struct http_request *request
                                       entry->missing == FERRY_E_GONE ? OPERATION_GONE_DETAIL
                                                                      : OPERATION_UNKNOWN_DETAIL);
                 else if (entry->problem)
-                        ferry_json_put_text(writer, entry->problem, entry->problem_size);
+                        write_refused(writer, entry);
                 else
                         writer->failed = true;
         }

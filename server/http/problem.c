@@ -50,7 +50,7 @@ void problem_members(struct ferry_json_writer *writer, int error, bool retryable
                 snprintf(first, sizeof(first), "%s%s%s", item->pointer, *item->pointer ? ": " : "", item->detail);
                 detail = first;
         }
-        snprintf(type, sizeof(type), "urn:ferry:error:%s", ferry_error_code(error));
+        snprintf(type, sizeof(type), "/docs#error-%s", ferry_error_code(error));
         ferry_json_add_string(writer, "type", type);
         ferry_json_add_string(writer, "title", ferry_error_title(error));
         ferry_json_add_uint(writer, "status", problem_status(error));

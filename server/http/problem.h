@@ -22,7 +22,7 @@ void problem_members(struct ferry_json_writer *writer, int error, bool retryable
                      const struct ferry_json_errors *errors);
 
 /*
- * Writes a problem document (RFC 9457): type (urn:ferry:error:<code>), title, status, detail, code, retryable, and
+ * Writes a problem document (RFC 9457): type (/docs#error-CODE), title, status, detail, code, retryable, and
  * errors if there are any, the first of which is the detail. detail NULL or "" = the title again.
  */
 void problem_write(struct ferry_json_writer *writer, int error, bool retryable, const char *detail,

@@ -144,9 +144,9 @@ struct http_request *request_new(struct http_server *server, struct http_connect
 
         if (!request)
                 return NULL;
-        *request = (struct http_request){ .server = server, .connection = connection };
+        *request = (struct http_request){ .server = server, .connection = connection, .active_us = clock_now_us() };
         if (log_enabled(LOG_DEBUG) && (request->note = calloc(1, sizeof(*request->note))))
-                request->note->started_us = clock_now_us();
+                request->note->started_us = request->active_us;
         request->target_hash = XXH3_64bits(target, strlen(target));
         request->target_fault = strstr(target, "%00") != NULL;
         request->target_end = target + strlen(target);
@@ -177,6 +177,18 @@ static void log_request(const struct http_request *request)
                   LOG_S("route", request->route ? request->route->operation_id : "none"),
                   LOG_U("status", request->status), LOG_U("duration_us", clock_now_us() - note->started_us),
                   LOG_S("request_id", request->id), LOG_S("traceparent", traceparent));
+}
+
+void request_park(struct http_request *request, void (*resume)(struct http_request *))
+{
+        request->resume = resume;
+        request->active_us = clock_now_us() - request->active_us;
+}
+
+void request_unpark(struct http_request *request)
+{
+        request->resume = NULL;
+        request->active_us = clock_now_us() - request->active_us;
 }
 
 struct http_request *request_free(struct http_request *request)

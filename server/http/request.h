@@ -64,6 +64,7 @@ struct http_request {
         bool broken; /* no answer can be made: close the connection */
         bool chunked;
         unsigned status;
+        uint64_t active_us; /* when it would have begun if it had never been parked; while it is, the time until then */
         struct MHD_Response *deferred;                /* an answer to send after the end of the body; owned */
         void (*resume)(struct http_request *request); /* called instead of the handler after it was parked */
 
@@ -103,6 +104,12 @@ static inline bool request_has_body(const struct http_request *request)
 
 /* Copies what the log line needs. Call once method and headers are set. */
 void request_note(struct http_request *request);
+
+/* The request is parked from now on, to go on with resume. wait.c only. */
+void request_park(struct http_request *request, void (*resume)(struct http_request *));
+
+/* It is parked no more. */
+void request_unpark(struct http_request *request);
 
 /* Logs and frees. Takes NULL; returns NULL. */
 struct http_request *request_free(struct http_request *request);

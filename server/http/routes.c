@@ -65,6 +65,8 @@ const struct http_route http_routes[] = {
         { "GET", "/openapi.json", "getOpenapiJson", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_asset, 0,
           .asset = &asset_openapi_json },
         { "GET", "/docs", "getDocs", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_asset, 0, .asset = &asset_docs },
+        { "GET", "/docs.js", "getDocsScript", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_asset, 0,
+          .asset = &asset_docs_script },
         { "GET", "/page.js", "getPageScript", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_asset, 0,
           .asset = &asset_page_script },
         { "GET", "/page.css", "getPageStyle", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_asset, 0,

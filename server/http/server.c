@@ -116,6 +116,8 @@ int http_server_new(const struct http_config *config, struct http_server **ret_s
         life_init(&server->life);
         credentials_source_init(&server->credentials);
         event_log_limits(config->events, &config->limits, config->operation_limits);
+        server->routes = http_routes;
+        server->n_routes = http_routes_count;
         counters_init(server);
         int error = waits_new(&server->waits);
         if (!error)
@@ -210,6 +212,7 @@ struct http_server *http_server_free(struct http_server *server)
         life_destroy(&server->life);
         free(server->threads);
         free(server->listeners);
+        free(server->route_durations);
         free(server);
         return NULL;
 }

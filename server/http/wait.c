@@ -210,7 +210,7 @@ static enum wait_result park_request(struct http_request *request, struct operat
                 result = WAIT_FULL;
         } else if (park_arm(park, revision, wait_ms)) {
                 result = WAIT_PARKED;
-                request->resume = resume;
+                request_park(request, resume);
                 DL_PREPEND2(waits->parked, park, previous, next);
                 waits->n_parked++;
                 metric_add(server->waiters, 1);

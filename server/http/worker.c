@@ -46,7 +46,7 @@ static const char *policy_of(const struct http_asset *asset)
 {
         if (asset == &asset_page)
                 return POLICY "; script-src 'self'; connect-src 'self'";
-        return asset == &asset_docs ? POLICY : NULL;
+        return asset == &asset_docs ? POLICY "; script-src 'self'" : NULL;
 }
 
 /* Answers with the file, gzipped where the client accepts that, or with 304. */

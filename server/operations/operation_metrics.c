@@ -4,17 +4,9 @@
 static const char *const kind_status[] = { "kind", "status" };
 static const char *const direction_transport[] = { "direction", "transport" };
 static const char *const transports[] = { "shm", "tcp" }; /* names of RDMA transports come from UCX */
-static const char *const error_code[] = { "code" };
 /* From 10 us, the time of a few KiB between workers of one host. */
 static const double seconds[] = { 0.00001, 0.00003, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03,
                                   0.1,     0.3,     1,      3,      10,    30,    100,  300 };
-
-/* Every error code, so that each series exists before the first such end. */
-static const char *const codes[] = {
-#define X(name, number, code, http, retryable, title) code,
-        FERRY_ERRORS(X)
-#undef X
-};
 
 void operation_metrics_init(struct operation_metrics *metrics, struct metrics *registry)
 {
@@ -38,8 +30,9 @@ void operation_metrics_init(struct operation_metrics *metrics, struct metrics *r
                                 metrics->ended[kind][status] = metric_get(ended, labels);
                 }
         }
-        metrics->waiters =
-                metric_single(registry, METRIC_GAUGE, "ferry_waiters", "Requests that wait for an operation.");
+        metrics->waits = metric_single(registry, METRIC_GAUGE, "ferry_operation_waits",
+                                       "Operations that parked HTTP requests wait for: each operation once for each "
+                                       "such request, of which one may name many.");
         metrics->pieces = metric_single(registry, METRIC_GAUGE, "ferry_operation_pieces",
                                         "Pieces that the descriptors of the operations in the store name.");
         metrics->connect =
@@ -47,11 +40,9 @@ void operation_metrics_init(struct operation_metrics *metrics, struct metrics *r
                                           "Time that operations took to connect to their peer, where they had to.", 0,
                                           NULL, seconds, FERRY_ARRAY_SIZE(seconds)),
                            NULL);
-        metrics->errors = metrics_family(registry, METRIC_COUNTER, "ferry_operation_errors_total",
-                                         "Operations that ended ERRORED or CANCELLED, by the code of their error.", 1,
-                                         error_code, NULL, 0);
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(codes); i++)
-                (void)metric_get(metrics->errors, &codes[i]);
+        metrics->errors =
+                metrics_by_code(registry, "ferry_operation_errors_total",
+                                "Operations that ended ERRORED or CANCELLED, by the code of their error.", "code");
         metrics->bytes = metrics_family(registry, METRIC_COUNTER, "ferry_transferred_bytes_total",
                                         "Bytes moved into (received) and out of (sent) this worker's memory.", 2,
                                         direction_transport, NULL, 0);

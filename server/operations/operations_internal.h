@@ -246,7 +246,7 @@ struct operation_metrics {
         struct metric *now[FERRY_KIND_COUNT][FERRY_STATUS_COUNT];
         struct metric *ended[FERRY_KIND_COUNT][FERRY_STATUS_COUNT];
         struct metric *duration[FERRY_KIND_COUNT];
-        struct metric *waiters, *connect, *pieces;
+        struct metric *waits, *connect, *pieces;
         struct metric_family *bytes, *errors;
 };
 

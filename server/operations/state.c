@@ -59,7 +59,7 @@ void operation_bump(struct operation *operation, struct deferred_actions *deferr
                 DL_DELETE2(operation->waiters, waiter, previous, next);
                 waiter->operation = NULL;
                 DL_APPEND2(deferred->woken, waiter, previous, next);
-                metric_add(operation->store->metrics.waiters, -1);
+                metric_add(operation->store->metrics.waits, -1);
         }
 }
 

@@ -28,7 +28,7 @@ bool operation_wait(struct operation_store *store, struct operation *operation, 
                 waiter->operation = operation;
                 waiter->revision = revision;
                 DL_APPEND2(operation->waiters, waiter, previous, next);
-                metric_add(store->metrics.waiters, 1);
+                metric_add(store->metrics.waits, 1);
         }
         store_unlock_plain(store);
         return waits;
@@ -43,7 +43,7 @@ bool operation_unwait(struct operation_store *store, struct operation_waiter *wa
         if (waited) {
                 DL_DELETE2(waiter->operation->waiters, waiter, previous, next);
                 waiter->operation = NULL;
-                metric_add(store->metrics.waiters, -1);
+                metric_add(store->metrics.waits, -1);
         }
         store_unlock_plain(store);
         return waited;

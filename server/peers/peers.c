@@ -90,7 +90,6 @@ static void cleanup_peers(struct peers **peers)
 
 int peers_new(const struct peers_config *config, struct peers **ret_peers)
 {
-        static const char *const labels[] = { "result" };
         FERRY_CLEANUP(cleanup_peers) struct peers *peers = calloc(1, sizeof(*peers));
         int r;
 
@@ -103,8 +102,10 @@ int peers_new(const struct peers_config *config, struct peers **ret_peers)
         r = settings_make(peers, config);
         if (r < 0)
                 return r;
-        peers->fetches = metrics_family(config->metrics, METRIC_COUNTER, "ferry_peer_fetches_total",
-                                        "Documents fetched from other workers, by result.", 1, labels, NULL, 0);
+        peers->fetches =
+                metrics_by_code(config->metrics, "ferry_peer_fetches_total",
+                                "Documents fetched from other workers, by result: ok, or the error's code.", "result");
+        (void)metric_get(peers->fetches, (const char *const[]){ "ok" });
         peers->registry = config->registry;
         if (peers->registry)
                 registry_attach(peers->registry, on_registry_wake, peers);

@@ -112,10 +112,10 @@ static void cleanup_registry(struct registry **registry)
 
 static void metrics_make(struct registry *registry, struct metrics *metrics)
 {
-        static const char *const labels[] = { "result" };
-
-        registry->calls_total = metrics_family(metrics, METRIC_COUNTER, "ferry_registry_calls_total",
-                                               "Questions to the registry, by result.", 1, labels, NULL, 0);
+        registry->calls_total =
+                metrics_by_code(metrics, "ferry_registry_calls_total",
+                                "Questions to the registry, by result: ok, or the error's code.", "result");
+        (void)metric_get(registry->calls_total, (const char *const[]){ "ok" });
         registry->registered = metric_single(metrics, METRIC_GAUGE, "ferry_registry_registered",
                                              "1 while this worker's name is in the registry.");
         registry->lookups = metric_single(metrics, METRIC_GAUGE, "ferry_registry_lookups",

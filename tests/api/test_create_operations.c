@@ -171,8 +171,8 @@ ON_WORKER(waits_for_several_end_under_load)
                 raw_receive(fds[i], false, &answer);
                 assert_int_equal(answer.status, 200);
                 document = json_parse(answer.body);
-                assert_string_equal(
-                        json_text(json_object_array_get_idx(json_member(document, "operations"), 0), "code"), "gone");
+                document = json_object_array_get_idx(json_member(document, "operations"), 0);
+                assert_string_equal(json_text(json_member(document, "problem"), "code"), "gone");
                 (void)close(fds[i]);
         }
         worker_await_metric(w, PARKED, 0);
@@ -243,7 +243,7 @@ ON_WORKER(a_fault_is_placed_in_the_body_of_the_whole_batch)
         assert_int_equal(json_object_array_length(results), 3);
         assert_string_equal(json_text(json_object_array_get_idx(results, 0), "status"), "INITIALIZED");
         for (size_t i = 1; i < 3; i++) {
-                struct json_object *problem = json_object_array_get_idx(results, i);
+                struct json_object *problem = json_member(json_object_array_get_idx(results, i), "problem");
                 struct json_object *fault = json_object_array_get_idx(json_member(problem, "errors"), 0);
 
                 assert_string_equal(json_text(fault, "pointer"), pointers[i]);

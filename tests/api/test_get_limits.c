@@ -157,7 +157,7 @@ ON_WORKER(short_rows_take_no_more_memory_than_the_limit_on_pieces)
         worker_await_metric(w, "ferry_operation_pieces", json_number(limits, "pieces_max"));
         results = make_rows(w, region, 200);
         for (size_t i = 0; i < 200; i++) {
-                last = json_object_array_get_idx(results, i);
+                last = json_member(json_object_array_get_idx(results, i), "problem");
                 assert_string_equal(json_text(last, "code"), "limit-reached");
                 assert_non_null(strstr(json_text(last, "detail"), "pieces_max"));
         }
@@ -223,8 +223,9 @@ ON_WORKER(a_list_is_no_longer_than_the_limit_and_pages_go_on)
         page = call_json(w, 200, "GET", path, NULL);
         list = json_member(page, "operations");
         assert_string_equal(json_text(json_object_array_get_idx(list, 0), "status"), "INITIALIZED");
-        assert_string_equal(json_text(json_object_array_get_idx(list, LONG_ONES - 1), "code"), "too-large");
-        assert_string_equal(json_text(json_object_array_get_idx(list, LONG_ONES - 1), "id"), ids[LONG_ONES - 1]);
+        list = json_object_array_get_idx(list, LONG_ONES - 1);
+        assert_string_equal(json_text(json_member(list, "problem"), "code"), "too-large");
+        assert_string_equal(json_text(list, "id"), ids[LONG_ONES - 1]);
 }
 
 static uint64_t bytes_moved(struct worker *w, const char *id)
@@ -293,7 +294,7 @@ WITH_WORKER(a_silent_registry_is_asked_so_many_questions_at_once)
                 if (i < most)
                         assert_string_equal(json_text(result, "status"), "INITIALIZED");
                 else
-                        assert_string_equal(json_text(result, "code"), "limit-reached");
+                        assert_string_equal(json_text(json_member(result, "problem"), "code"), "limit-reached");
         }
         assert_problem(w, "GET", "/v1/peers?registry=1", NULL, 429, "limit-reached", NULL);
         worker_stop(w); /* cancels them */

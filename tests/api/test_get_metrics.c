@@ -34,7 +34,14 @@ WITH_PAIR(every_family_is_there_from_the_start)
                 "\nferry_operation_duration_seconds_bucket{kind=\"read\",le=\"1e-05\"} 0\n",
                 "\nferry_transferred_bytes_total{direction=\"sent\",transport=\"shm\"} 0\n",
                 "\n# TYPE ferry_http_requests_total counter\n",
-                "\n# TYPE ferry_peer_fetches_total counter\n",
+                "\n# TYPE ferry_http_request_duration_seconds histogram\n",
+                "\nferry_peer_fetches_total{result=\"ok\"} 0\n",
+                "\nferry_peer_fetches_total{result=\"peer-unreachable\"} 0\n",
+                "\nferry_links{transport=\"local\"} 0\n",
+                "\nferry_mapped_memories 0\n",
+                "\nferry_limit_near{limit=\"regions_max\"} 0\n",
+                "\nferry_http_waiters 0\n",
+                "\nferry_operation_waits 0\n",
         };
         char *text;
 
@@ -194,6 +201,49 @@ ON_EACH_PAIR(moved_bytes_and_operations_are_counted)
         assert_int_equal(ferry_delete_operation(p->a.client, passive.id), 0);
         worker_await_metric(&p->a, "ferry_operations{kind=\"readable\",status=\"COMPLETE\"}", 0);
         worker_await_metric(&p->a, "ferry_operations_ended_total{kind=\"readable\",status=\"COMPLETE\"}", 1);
+}
+
+/* One request that waits for two operations: one waiter, two waits. */
+ON_WORKER(a_request_that_waits_for_two_operations_is_one_waiter)
+{
+        OPERATION first, second;
+        const char *target, *region = region_make(w, 1, 0);
+        int fd;
+
+        offer_make(w, FERRY_READABLE, region, &first);
+        offer_make(w, FERRY_READABLE, region, &second);
+        target = text_format("/v1/operations?ids=%s,%s&wait_for=all&wait_ms=60000", first.id, second.id);
+        fd = raw_ask(w, "GET", target);
+        worker_await_metric(w, "ferry_operation_waits", 2);
+        worker_await_metric(w, "ferry_http_waiters", 1);
+        wire_abort(fd);
+        worker_await_metric(w, "ferry_operation_waits", 0);
+        worker_await_metric(w, "ferry_http_waiters", 0);
+}
+
+#define DURATION(route, what) "ferry_http_request_duration_seconds_" what "{route=\"" route "\"}"
+#define DURATION_BELOW(route, bound) "ferry_http_request_duration_seconds_bucket{route=\"" route "\",le=\"" bound "\"}"
+
+ON_WORKER(the_times_of_requests_are_counted_by_route)
+{
+        wire_expect(w, 200, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        wire_expect(w, 404, "GET /v1/regions/rgn_0000000000000001 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        wire_expect(w, 404, "GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        worker_await_metric(w, DURATION("getLivez", "count"), 1);
+        worker_await_metric(w, DURATION("getRegion", "count"), 1);
+        worker_await_metric(w, DURATION_BELOW("getLivez", "+Inf"), 1);
+}
+
+/* It waits for longer than the bucket has room, which would show the wishes of clients and not the worker. */
+ON_WORKER(the_time_of_a_request_has_no_waiting)
+{
+        OPERATION operation;
+        const char *region = region_make(w, 1, 0);
+
+        offer_make(w, FERRY_READABLE, region, &operation);
+        wire_expect(w, 200, "GET /v1/operations/%s?wait_ms=1500 HTTP/1.1\r\nHost: localhost\r\n\r\n", operation.id);
+        worker_await_metric(w, DURATION("getOperation", "count"), 1);
+        worker_await_metric(w, DURATION_BELOW("getOperation", "1"), 1);
 }
 
 ON_WORKER(parked_requests_are_counted)

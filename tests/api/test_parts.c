@@ -4,7 +4,7 @@
 #include "steps.h"
 #include "wire.h"
 
-/* "remote": a read or a write of parts of an offer; "uses":"unlimited", an offer that stands. */
+/* "remote": a read or a write of parts of an offer; "unlimited": an offer that stands. */
 
 enum { SIZE = 300 * STEPS_KIB, LARGE = 256 * STEPS_MIB, SEED = 51, OTHER = 52, READERS = 4, MANY = 50 };
 
@@ -416,10 +416,11 @@ SCENE(struct trio, t, a_reader_that_dies_in_the_middle_of_a_part_costs_its_attem
 ON_PAIR(an_unlimited_offer_stands_until_it_is_deleted)
 {
         const char *a = region_make(&p->a, SIZE, SEED), *b = region_make(&p->b, SIZE, 0);
-        struct json_object *offered = offer(&p->a, "readable", a, ",\"uses\":\"unlimited\""), *reads[MANY], *now;
+        struct json_object *offered = offer(&p->a, "readable", a, ",\"unlimited\":true"), *reads[MANY], *now;
         const char *id = json_text(offered, "id");
 
-        assert_string_equal(json_text(offered, "uses"), "unlimited");
+        assert_true(json_truth(offered, "unlimited"));
+        assert_false(json_object_object_get_ex(offered, "uses", NULL));
         assert_int_equal(json_number(offered, "uses_done"), 0);
         assert_false(json_object_object_get_ex(offered, "readers", NULL));
         for (unsigned i = 0; i < MANY; i++) {
@@ -440,7 +441,7 @@ ON_PAIR(an_unlimited_offer_stands_until_it_is_deleted)
         }
         WAIT_UNTIL(json_number(now = operation_json(&p->a, id), "uses_done") == MANY);
         assert_string_equal(json_text(now, "status"), "IN_PROGRESS");
-        assert_string_equal(json_text(now, "uses"), "unlimited");
+        assert_true(json_truth(now, "unlimited"));
         assert_int_equal(json_number(now, "bytes_done"), 10);
         (void)call_json(&p->a, 204, "DELETE", text_format("/v1/operations/%s", id), NULL);
         region_drop(&p->a, a); /* unused at once */
@@ -462,6 +463,11 @@ ON_WORKER(an_unlimited_offer_expires_and_can_be_cancelled)
                        400, "invalid-parameter", "/readers");
         assert_problem(w, "POST", "/v1/operations", operation_body("read", region, ",\"uses\":\"unlimited\""), 400,
                        "invalid-parameter", "/uses");
+        assert_problem(w, "POST", "/v1/operations", operation_body("read", region, ",\"unlimited\":true"), 400,
+                       "invalid-parameter", "/unlimited");
+        assert_problem(w, "POST", "/v1/operations",
+                       operation_body("readable", region, ",\"unlimited\":true,\"uses\":2"), 400, "invalid-parameter",
+                       "/unlimited");
         region_drop(w, region);
 }
 

@@ -79,7 +79,7 @@ static void assert_document(const struct raw_answer *answer, int status, const c
         id = raw_header(answer, "Request-Id");
         assert_non_null(id);
         problem = json_parse(answer->body);
-        type = text_format("urn:ferry:error:%s", code);
+        type = text_format("/docs#error-%s", code);
         assert_string_equal(json_text(problem, "type"), type);
         assert_string_equal(json_text(problem, "code"), code);
         assert_int_equal(json_number(problem, "status"), status);

@@ -77,6 +77,17 @@ class Answers(Case):
         self.assertRegex(told[1], "^a .*its process ended$")
         self.assertRegex(told[2], "^b .*no shm: off; no rdma: no device$")
 
+    def test_top_shows_the_transport_of_what_moves(self):
+        """Which the operation itself tells at its end."""
+        operation = {"id": "op_1", "kind": "read", "status": "IN_PROGRESS", "bytes_total": 400, "bytes_done": 300}
+        answer = {**WORKER, "events": [], "operations": [{**operation, "peer": {"worker": "b", "epoch": "2"}}],
+                  "peers": [{"worker": "a", "epoch": "1", "transport": "shm"}, {"worker": "b", "epoch": "2", "transport": "tcp"}]}
+        with self.answering_json(answer) as url:
+            told = self.ferry("top", "-u", url)[0].decode().splitlines()
+            self.assertEqual(told[0], f"0 B/s, 1 operation, w at {url}")
+            self.assertEqual(told[3].split(), ["op_1", "75%", "-", "400", "B", "IN_PROGRESS", "tcp", "read", "b", "-"])
+            self.assertEqual(json.loads(self.ferry("top", "--json", "-u", url)[0])[0]["transport"], "tcp")
+
     def test_ports_of_rdma_cards_are_listed(self):
         answer = {"transports": ["tcp"], "memory": [{"name": "cpu"}],
                   "rdma": [{"name": "mlx5_0", "ports": [{"number": 1, "state": "ACTIVE"}, {"number": 2, "state": "DOWN"}]}],
@@ -106,7 +117,7 @@ class Answers(Case):
             self.finish(process, status=-signal.SIGINT)
 
     def test_nothing_that_controls_the_terminal(self):
-        odd = "a\x1b[31m\x9b31m"
+        odd = "a\x1b[31m\x9b31m\u202eb\u2066"
         answer = {**WORKER, "name": odd, "transports": [odd], "addresses": {"data": odd, "http": [odd]}, "operations": [],
                   "gpu_direct_rdma": {"missing": [odd]}, "events": [], "peers": [{"worker": odd}]}
         events = {"events": [{"type": odd, "time": odd}]}
@@ -114,7 +125,7 @@ class Answers(Case):
             with self.answering_json(answer) as url:
                 for command in commands:
                     output, _ = self.ferry(command, "-u", url)
-                    self.assertIn(b"a?[31m??31m", output, command)
+                    self.assertIn(b"a?[31m?31m?b?", output, command)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ import signal
 import struct
 import subprocess
 import termios
+import threading
+import unicodedata
 import unittest
 
 from workers import Case, FERRY, LIMIT, environment
@@ -22,14 +24,16 @@ class Terminal(Case):
         super().setUp()
         self.a, self.b = self.worker("a"), self.worker("b")
 
-    def run_on(self, *arguments, streams=("stdin", "stdout", "stderr"), until=None, end=None, then=None, columns=0, term="xterm"):
+    def run_on(self, *arguments, streams=("stdin", "stdout", "stderr"), until=None, end=None, then=None, columns=0,
+               term="xterm", command=(FERRY,), **more):
         """Runs ferry with streams on a terminal. Returns its status and what the terminal showed."""
         master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
+        self.terminal, before = master, termios.tcgetattr(slave)
         given = {name: slave for name in streams}
-        process = subprocess.Popen([FERRY, *map(str, arguments)], start_new_session=True,
+        process = subprocess.Popen([*command, *map(str, arguments)], start_new_session=True,
                                    env=environment(self.directory, TERM=term),
-                                   **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, **given})
+                                   **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, **given, **more})
         self.started.append(process)
         os.close(slave)
         shown = b""
@@ -47,38 +51,110 @@ class Terminal(Case):
             if not data:
                 break
         process.wait(LIMIT)
+        self.assertEqual(termios.tcgetattr(master), before)
         os.close(master)
         return process.returncode, shown.decode()
-
-    def test_progress_shows_bytes_rate_and_remaining_time(self):
-        offer = self.start("offer", self.file("source", 64 << 20), "-u", self.a.url)
-        url = self.line(offer)
-        status, shown = self.run_on("fetch", url, "-o", self.directory / "target", "-u", self.b.url)
-        self.assertEqual(status, 0, shown)
-        self.assertRegex(shown, r"\r\x1b\[K\[.*\] +100% 64\.0 MiB / 64\.0 MiB +[0-9.]+ [MG]iB/s +(eta|connect) ")
-        self.finish(offer)
-
-    def test_progress_fits_a_narrow_terminal(self):
-        """A line that wraps would stay, one for each redraw."""
-        offer = self.start("offer", self.file("source", 64 << 20), "-u", self.a.url)
-        status, shown = self.run_on("fetch", self.line(offer), "-o", self.directory / "target", "-u", self.b.url,
-                                    columns=40)
-        self.assertEqual(status, 0, shown)
-        self.assertRegex(shown, r"\r\x1b\[K100% 64\.0 MiB / 64\.0 MiB")
-        self.fits(shown, 40)
-        self.finish(offer)
 
     def fits(self, shown, columns):
         for line in re.split(r"\r\x1b\[K|\r?\n", shown):
             self.assertLess(len(line), columns)
 
+    def test_a_transfer_shows_time_rate_and_bytes(self):
+        """As many as there is room for: a line that wraps would stay, one for each redraw."""
+        full = r"transferring  100%  in [0-9.]+ m?s  [0-9.]+ [MG]iB/s  4\.0 MiB of 4\.0 MiB  "
+        for columns, line in ((0, full), (80, full), (40, r"transferring  100%  in [0-9.]+ m?s"), (20, "transferring  100%")):
+            offer = self.start("offer", self.file("source", 4 << 20), "-u", self.a.url)
+            status, shown = self.run_on("fetch", self.line(offer), "-o", self.directory / "target", "-u", self.b.url, columns=columns)
+            self.assertEqual(status, 0, shown)
+            self.assertRegex(shown, rf"\r\x1b\[K{line}")
+            self.fits(shown, columns or 80)
+            self.finish(offer)
+
+    def test_an_offer_tells_that_it_reads_waits_and_transfers(self):
+        """Each phase on a line of its own. What comes through the pipe comes when the first line is there."""
+        reader, writer = os.pipe()
+
+        def give(_):
+            os.write(writer, bytes(1000))
+            os.close(writer)
+
+        def fetch(_):
+            operation = self.a.get("/v1/operations")["operations"][0]["id"]
+            self.ferry("fetch", f"{self.a.url}/v1/operations/{operation}", "-o", "/dev/null", "-u", self.b.url)
+
+        status, shown = self.run_on("offer", "-", "-u", self.a.url, streams=("stderr",), stdin=reader, columns=80,
+                                    until=rb"reading standard input", end=give, then=(rb"waiting for the peer  9:5\d left", fetch))
+        os.close(reader)
+        self.assertEqual(status, 0, shown)
+        lines = [line.split("\x1b[K")[-1] for line in shown.split("\r\n")]
+        self.assertRegex(lines[0], r"\Areading standard input  in [0-9.]+ m?s  [0-9.]+ K?i?B/s  1000 B\Z")
+        self.assertRegex(lines[-3], r"\Awaiting for the peer  9:5\d left\Z")
+        self.assertRegex(lines[-2], r"\Atransferring  100%  in .*  1000 B of 1000 B  ")
+
+    def test_an_allocation_shows_how_far_it_has_come(self):
+        region = {"id": "rgn_" + "1" * 16, "size": 1 << 20, "device": "cpu", "state": "preparing", "in_use": 0, "bytes_prepared": 1 << 19}
+        body = json.dumps(region).encode()
+        answer = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+        deleted = b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
+        with self.answering(lambda method, _: deleted if method == "DELETE" else answer) as url:
+            _, shown = self.run_on("offer", self.file("source", 1 << 20), "-u", url, streams=("stderr",), columns=80,
+                                   until=rb"allocating   50%  \d:\d\d left  .*/s  512.0 KiB of 1.0 MiB  \[#+\.+\]",
+                                   end=lambda process: process.send_signal(signal.SIGINT))
+        self.assertRegex(shown, r"\]\r\nferry: Interrupt: stopped")
+
+    def test_a_file_is_read_and_written_by_every_command_that_moves_bytes(self):
+        """Pipes among them: the other end opens, and takes or gives nothing before the line is there."""
+        region, pipe = self.region(self.a, 1 << 20), self.directory / "a long name of a pipe for narrow terminals"
+        os.mkfifo(pipe)
+        put, get = ("put", f"/v1/regions/{region}/content", pipe), ("get", f"/v1/regions/{region}/content", "-o", pipe)
+        for command, flags, until in (
+                (put, os.O_WRONLY, rb"reading a long name of a pip"), (get, os.O_RDONLY, rb"writing a long name of a pip.* +\d+%"),
+                (("copy", pipe, region), os.O_WRONLY, rb"reading a long name of a pip"),
+                (("copy", region, pipe), os.O_RDONLY, rb"writing a long name of a pip.* +\d+%"),
+                (("spread", pipe, self.b.url), os.O_WRONLY, rb"reading a long name of a pip")):
+            ends = []
+            opens = threading.Thread(target=lambda: ends.append(os.open(pipe, flags)))
+            opens.start()
+
+            def move(_):
+                opens.join()
+                if flags == os.O_WRONLY:
+                    os.write(ends[0], bytes(1000))
+                while flags == os.O_RDONLY and os.read(ends[0], 65536):
+                    pass
+                os.close(ends[0])
+
+            status, shown = self.run_on(*command, "-u", self.a.url, streams=("stderr",), columns=60, until=until, end=move)
+            self.assertEqual(status, 0, shown)
+            self.fits(shown, 60)
+
+    def test_no_progress_in_the_background(self):
+        """It would write into what the user types. The job in the foreground begins later, and is seen."""
+        region, ends = self.region(self.a, 1000), []
+        for name in ("behind", "before"):
+            os.mkfifo(self.directory / name)
+            ends.append(os.open(self.directory / name, os.O_RDWR))
+        put = f"{FERRY} put /v1/regions/{region}/content {self.directory}/%s -u {self.a.url}"
+
+        def give(_):
+            for end in ends:
+                os.write(end, bytes(1000))
+                self.eventually(lambda end=end: not select.select([end], [], [], 0)[0])  # it has been read
+                os.close(end)
+
+        status, shown = self.run_on("-mc", put % "behind" + " & " + put % "before" + "; wait $!", command=("setsid", "-cw", "bash"),
+                                    until=rb"reading before", end=give, columns=80)
+        self.assertEqual(status, 0, shown)
+        self.assertNotIn("reading behind", shown)
+
     def test_progress_of_many_workers_fits(self):
         """A terminal without a width counts as one of 80 columns."""
+        slow = self.tunnel(self.b, lambda data: b'"kind":"read"' in data and threading.Event().wait(0.3))  # longer than a phase without a line
         for columns in (40, 0):
-            status, shown = self.run_on("spread", self.file("source", 1 << 20), self.b.url, self.a.url, self.b.url,
-                                        "-u", self.a.url, streams=("stdin", "stderr"), columns=columns)
+            status, shown = self.run_on("spread", self.file("source", 1 << 20), slow, self.a.url, "-u", self.a.url,
+                                        streams=("stdin", "stderr"), columns=columns)
             self.assertEqual(status, 0, shown)
-            self.assertRegex(shown, rf"\r\x1b\[K[0-9.]+ [KMG]?i?B/s  {self.b.url} ")
+            self.assertRegex(shown, r"\r\x1b\[Ktransferring  100%  in [0-9.]+ m?s" + ("" if columns else ".*  http://127"))
             self.fits(shown, columns or 80)
 
     def test_bash_completes_on_a_terminal(self):
@@ -161,10 +237,78 @@ class Terminal(Case):
             process.send_signal(signal.SIGINT)
 
         status, shown = self.run_on("top", "--interval", "1ms", "-u", self.a.url, until=rb"(?s)\x1b\[H\x1b\[J.*LABEL",
-                                    end=happens, then=(rb"CANCELLED.*mine", ends))
+                                    end=happens, then=(rb"CANCELLED.*mine", ends), columns=200)
         self.assertEqual(status, 0)
         # No requests but those for the metrics.
         self.assertEqual(asked, list(range(asked[0], asked[0] + 9)))
+
+    def width(self, text):
+        return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+    def test_top_fits_every_terminal(self):
+        """What is missing is missing on the right, and no number is cut."""
+        region = self.region(self.a, 4096)
+        for label in ("\u05e9\u05dc\u05d5\u05dd", "\u65e5\u672c\u8a9e" * 7, "a\u202eb", "x" * 64):
+            self.ferry("post", "/v1/operations", json.dumps(
+                {"kind": "readable", "label": label, "descriptors": [{"region": region}]}), "-u", self.a.url)
+        for columns, titles in ((20, "OPERATION"), (40, "OPERATION DONE RATE/s"), (80, "OPERATION DONE RATE/s SIZE STATUS TRANSPORT KIND"),
+                                (200, "OPERATION DONE RATE/s SIZE STATUS TRANSPORT KIND PEER LABEL")):
+            status, shown = self.run_on("top", "--count", 1, "-u", self.a.url, columns=columns)
+            self.assertEqual(status, 0, shown)
+            self.assertTrue(shown.startswith("\x1b[?1049h\x1b[?25l\x1b[H\x1b[J0 B/s, 4 operations"[:23 + columns]), shown)
+            self.assertTrue(shown.endswith("\x1b[?25h\x1b[?1049l"), shown)
+            lines = re.sub(r"\x1b\[\??[0-9]*[A-Za-z]", "", shown).split("\r\n")
+            self.assertLessEqual(max(map(self.width, lines)), columns)
+            self.assertEqual(lines[2].split(), titles.split())
+        self.assertIn("  \u05e9\u05dc\u05d5\u05dd", shown)
+        self.assertIn("  a?b", shown)
+
+    def keys(self, *sent):
+        """For run_on: types it, and notes the settings of the terminal before."""
+        def type_them(_):
+            self.settings = termios.tcgetattr(self.terminal)
+            os.write(self.terminal, b"".join(sent))
+        return type_them
+
+    def test_top_ends_by_a_key_and_by_signals(self):
+        """At once, though it waits for events; and what was typed meanwhile goes to nobody."""
+        def signalled(number):
+            return lambda process: process.send_signal(number)
+
+        for end in (self.keys(b"xyz\r", b"q"), *map(signalled, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT))):
+            status, shown = self.run_on("top", "-u", self.a.url, until=rb"(?s)\x1b\[H\x1b\[J.*OPERATION", end=end, columns=80)
+            self.assertEqual(status, 0, shown)
+            self.assertNotIn("xyz", shown)
+            self.assertTrue(shown.endswith("\x1b[?25h\x1b[?1049l"), shown)
+        self.assertFalse(self.settings[3] & termios.ECHO)
+
+    def test_top_follows_the_size_of_the_terminal(self):
+        """Though nothing happens at the worker."""
+        def shrink(process):
+            fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("4H", 24, 30, 0, 0))
+            process.send_signal(signal.SIGWINCH)  # the kernel sends it to those whose terminal controls them
+
+        status, shown = self.run_on("top", "-u", self.a.url, until=rb"(?s)\x1b\[H\x1b\[J.*LABEL", end=shrink, columns=200,
+                                    then=(rb"(?s)LABEL.*\x1b\[H\x1b\[J.*OPERATION", self.keys(b"q")))
+        self.assertEqual(status, 0, shown)
+        self.assertEqual((shown.count("OPERATION"), shown.count("LABEL")), (2, 1))
+
+    def test_top_tells_an_error_on_the_usual_screen(self):
+        self.a.expect("drain")
+        status, shown = self.run_on("top", "-u", self.a.url, until=rb"(?s)\x1b\[H\x1b\[J.*OPERATION", columns=80,
+                                    end=lambda _: self.a.process.kill())
+        self.assertEqual(status, 3, shown)
+        self.assertRegex(shown, r"\x1b\[\?25h\x1b\[\?1049lferry: .*\r\n\Z")
+
+    def test_top_that_is_stopped_gives_the_terminal_back(self):
+        """And takes it again when it goes on."""
+        script = f"{FERRY} top -u {self.a.url}; echo stopped; fg >/dev/null"
+        status, shown = self.run_on("-mc", script, command=("setsid", "-cw", "bash"), columns=80,
+                                    until=rb"(?s)\x1b\[H\x1b\[J.*OPERATION", end=self.keys(b"\x1a"),
+                                    then=(rb"stopped\r\n\x1b\[\?1049h\x1b\[\?25l\x1b\[H\x1b\[J(?s:.*)OPERATION", self.keys(b"q")))
+        self.assertEqual(status, 0, shown)
+        self.assertRegex(shown, r"\x1b\[\?25h\x1b\[\?1049l\r\n\[1\]\+ +Stopped .*\r\nstopped\r\n")
+        self.assertTrue(shown.endswith("\x1b[?25h\x1b[?1049l"), shown)
 
     def test_an_offer_says_how_to_fetch_it(self):
         status, shown = self.run_on("offer", self.file("source", 1000), "-u", self.a.url, until=rb"ferry fetch http",

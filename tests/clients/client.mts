@@ -40,7 +40,7 @@ const read = await done(
 );
 console.log(read.status, read.transport, read.duration_us, 'us');
 
-// A batch: each result is an operation or a problem, told apart by its code.
+// A batch: each result is an operation, or has a problem.
 const { results } = await done(
   a.POST('/v1/operations/batch', {
     body: {
@@ -52,8 +52,8 @@ const { results } = await done(
   }),
 );
 for (const result of results) {
-  if ('code' in result) console.log(result.code, result.errors?.[0].pointer);
-  else await done(a.DELETE('/v1/operations/{id}', { params: path(result.id) }));
+  if (result.problem) console.log(result.problem.code, result.problem.errors?.[0].pointer);
+  else await done(a.DELETE('/v1/operations/{id}', { params: path(result.id!) }));
 }
 
 const moved = await done(

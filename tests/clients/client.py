@@ -48,7 +48,7 @@ if read.status != models.Status.COMPLETE or not read.done:
 batch = call(api("operations", "create_operations"), client=a, body=models.CreateBatch(operations=[
     models.CreateOperation(kind=models.Kind.WRITABLE, descriptors=[models.CreateDescriptor(region=region)])
     for region in (source.id, read.id)])).results
-if [type(result) for result in batch] != [models.Operation, models.Problem]:
+if batch[0].problem or not batch[1].problem or batch[1].problem.code != "not-found":
     sys.exit(f"not an operation and a problem: {batch}")
 call(api("operations", "delete_operation"), batch[0].id, client=a, expected=204)
 moved = call(api("regions", "get_region_content"), target.id, client=b).payload.read()

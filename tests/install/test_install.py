@@ -58,13 +58,17 @@ class Installed(unittest.TestCase):
 
     def test_manuals_completions_and_headers_are_there(self):
         for page in ("man1/ferry.1", "man8/ferryd.8", "man3/ferry_get_operation.3", "man3/ferry_aio_new.3",
-                     "man3/ferry_worker_new.3", "man3/ferry_worker_operation_status.3",
+                     "man3/libferry.3", "man3/libferry-worker.3",
+                     "man3/ferry_aio.3", "man3/ferry_worker_new.3", "man3/ferry_worker_operation_status.3",
                      "man3/ferry_worker_region_add.3"):
             self.found(f"share/man/{page}")
         for file in ("bash-completion/completions/ferry", "zsh/site-functions/_ferry", "fish/vendor_completions.d/ferry.fish"):
             self.assertIn("fetch", self.found(f"share/{file}")[0].read_text())
         for header in ("ferry", "aio", "error", "status"):
             self.found(f"include/ferry/{header}.h")
+        for example in ("move.c", "file.c", "batch.c", "many.c", "offer.c", "read.c", "kv_cache.c", "serve.c", "move.py",
+                        "rust/Cargo.toml", "README.md"):
+            self.found(f"share/doc/ferry/examples/{example}")
 
     def test_python_finds_the_module(self):
         environment = {**os.environ, "PYTHONPATH": str(self.found("**/ferry/dynamo.py")[0].parent.parent),

@@ -37,11 +37,6 @@ class Contract:
 
     def faults(self, value, schema, where):
         schema = self.resolve(schema)
-        if "oneOf" in schema:
-            choices = [list(self.faults(value, choice, where)) for choice in schema["oneOf"]]
-            if choices.count([]) != 1:
-                yield from min(choices, key=len) or [f"{where}: {value!r} is more than one thing"]
-            return
         kind = schema["type"]
         if not isinstance(value, TYPES[kind]) or (kind == "integer" and isinstance(value, bool)):
             yield f"{where}: {value!r} is not of type {kind}"
@@ -71,6 +66,13 @@ class Contract:
                 else:
                     yield from self.faults(element, inner, f"{where}/{key}")
 
+    def type_faults(self, problem, where):
+        """The type of a problem leads to a paragraph of /docs, whose anchors are called as here (scripts/make-docs)."""
+        anchors = {f"/docs#error-{error['code']}" for error in
+                   self.document["components"]["schemas"]["ErrorCode"]["x-ferry-errors"]}
+        if problem["type"] not in anchors or not problem["type"].endswith("-" + problem["code"]):
+            yield f"{where}: {problem['code']} has the type {problem['type']}"
+
     def answer_faults(self, name, status, headers, body):
         where = f"{name} {status}"
         responses = self.operations[name][2]["responses"]
@@ -95,11 +97,13 @@ class Contract:
             yield f"{where}: media type {media_type}"
         elif media_type.endswith("json"):
             yield from self.faults(json.loads(body), content[media_type]["schema"], where)
+            if media_type == "application/problem+json":
+                yield from self.type_faults(json.loads(body), where)
 
 
 class Worker:
-    def __init__(self, ferryd, name):
-        self.process = subprocess.Popen([ferryd, "--listen", "127.0.0.1:0", "--name", name, "--log-level", "warn"],
+    def __init__(self, ferryd, name, *flags):
+        self.process = subprocess.Popen([ferryd, "--listen", "127.0.0.1:0", "--name", name, *(flags or ("--log-level", "warn"))],
                                         stdout=subprocess.PIPE, text=True)
         self.url = json.loads(self.process.stdout.readline())["http"][0]
 
@@ -140,7 +144,7 @@ class Caller:
 def converse(call, a, b):
     call(b, "createPeer", 201, body={"url": a.url})
     for name in ("getRoot", "getWorker", "getDevices", "getLimits", "getThroughput", "getLivez", "getReadyz", "getMetrics",
-                 "getOpenapi", "getOpenapiJson", "getDocs", "getPageScript", "getPageStyle"):
+                 "getOpenapi", "getOpenapiJson", "getDocs", "getDocsScript", "getPageScript", "getPageStyle"):
         call(a, name, 200)
     call(a, "getWorker", 400, query="?no_such_parameter=1")
     call(a, "getWorker", 421, Host="attacker.example")
@@ -230,7 +234,7 @@ def converse(call, a, b):
     call(a, "listOperations", 200)
     batch = call(a, "createOperations", 200, query="?include=metadata",
                  body={"operations": [offer, dict(offer, kind="none"), []]})["results"]
-    if [result.get("code") for result in batch] != [None, "invalid-parameter", "invalid-parameter"]:
+    if [result.get("problem", {}).get("code") for result in batch] != [None, "invalid-parameter", "invalid-parameter"]:
         call.faults.append(f"not an operation and two problems: {batch}")
     call(a, "createOperations", 400, body={"operations": []})
     call(a, "listOperations", 200, query=f"?ids={batch[0]['id']},op_0000000000000001&wait_for=any&wait_ms=20000")
@@ -241,6 +245,12 @@ def converse(call, a, b):
     if shapes["descriptors"] != [dict(row, offset=0), blocks]:
         call.faults.append(f"not as it was given: {shapes['descriptors']}")
     call(a, "deleteOperation", 204, shapes["id"])
+    stands = call(a, "createOperation", 201, body=dict(offer, unlimited=True))
+    older = call(a, "createOperation", 201, body=dict(offer, uses="unlimited"))
+    if {**older, **{name: stands[name] for name in ("id", "request_id", "created_at", "expires_at")}} != stands:
+        call.faults.append("unlimited is not the same in its two forms")
+    for operation in (stands, older):
+        call(a, "deleteOperation", 204, operation["id"])
     call(a, "listOperations", 400, query="?kind=none")
     call(a, "deleteOperation", 204, bare)
     call(a, "getOperation", 410, bare)

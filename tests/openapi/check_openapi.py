@@ -87,6 +87,8 @@ def check_errors(document, tables):
     schema = document["components"]["schemas"]["ErrorCode"]
     listed = {(e["code"], str(e["status"]), str(e["retryable"]).lower(), e["title"]) for e in schema["x-ferry-errors"]}
     yield from two_ways("error", listed, set(tables["error"]))
+    explained = {e["code"] for e in schema["x-ferry-errors"] if e.get("cause") and e.get("cure")}
+    yield from (f"error {code} has no cause and cure" for code in sorted({e["code"] for e in schema["x-ferry-errors"]} - explained))
     if "enum" in schema:
         yield "ErrorCode is closed: clients would not take the codes of later workers"
 
@@ -134,11 +136,13 @@ def check_enums(document, tables):
 
 
 def check_generators(document, _):
-    """What generators of clients stumble over: defaults, which they send or demand, and objects without a name."""
+    """What generators of clients stumble over: defaults, which they send or demand, objects without a name, and choices
+    of schemas, of which each makes something else or nothing that compiles."""
     def walk(node, where, depth):
         if isinstance(node, dict):
             if "default" in node and not where.startswith("/paths"):
                 yield f"{where}: a default"
+            yield from (f"{where}: {word}" for word in ("oneOf", "anyOf", "allOf", "not", "discriminator") if word in node)
             if depth and node.get("type") == "object" and "properties" in node:
                 yield f"{where}: an object without a name"
             for key, value in node.items():
@@ -150,6 +154,10 @@ def check_generators(document, _):
     for kind in ("schemas", "parameters", "headers"):
         for name, node in document["components"][kind].items():
             yield from walk(node, f"/components/{kind}/{name}", 0)
+    for path, method, operation, _ in operations(document):
+        for status, response in operation["responses"].items():
+            for media in resolve(document, response).get("content", {}).values():
+                yield from walk(media["schema"], f"{method} {path} {status}", 1)
 
 
 def check(document, tables):
@@ -174,10 +182,15 @@ LIES = {
     "code left out": lambda d: d["components"]["schemas"]["ErrorCode"]["x-ferry-errors"].pop(),
     "code invented": lambda d: d["components"]["schemas"]["ErrorCode"]["x-ferry-errors"].append(
         {"code": "teapot", "status": 400, "retryable": False, "title": "The worker is a teapot"}),
+    "cure left out": lambda d: d["components"]["schemas"]["ErrorCode"]["x-ferry-errors"][0].pop("cure"),
     "codes closed": lambda d: d["components"]["schemas"]["ErrorCode"].update(enum=["gone"]),
     "a default of a request": lambda d: d["components"]["schemas"]["CreateOperation"]["properties"]["readers"].update(
         default=1),
     "a default of a parameter": lambda d: d["components"]["parameters"]["WaitMs"]["schema"].update(default=0),
+    "a choice of schemas": lambda d: d["components"]["schemas"]["CreateOperation"]["properties"].update(
+        uses={"oneOf": [{"type": "integer"}, {"type": "string"}]}),
+    "a choice of schemas in an answer": lambda d: d["paths"]["/v1/operations"]["post"]["responses"]["201"]["content"][
+        "application/json"].update(schema={"oneOf": [{"type": "object"}]}),
     "an object without a name": lambda d: d["components"]["schemas"]["Worker"]["properties"]["addresses"].update(
         {"type": "object", "properties": {}}),
     "another status": lambda d: d["components"]["schemas"]["ErrorCode"]["x-ferry-errors"][0].update(status=418),

@@ -112,6 +112,13 @@ class Browser:
             self.call("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **place)
         return place
 
+    def key(self, name, text=""):
+        """Presses a key by its name of DOM; text: what it types."""
+        codes = {"Tab": 9, "Enter": 13, "Escape": 27}
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=name, code=name, windowsVirtualKeyCode=codes[name],
+                      **({"text": text} if text and kind == "keyDown" else {}))
+
     def complaints(self):
         """Exceptions of the page and what its console has about errors, the policy among them."""
         out = []

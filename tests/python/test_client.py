@@ -71,12 +71,12 @@ class TestClient(unittest.TestCase):
 
     def test_parts_of_an_offer_that_stands(self):
         source, target = self.region(self.there, b"0123456789"), self.region(self.here)
-        with self.there.offer(source, uses="unlimited") as offer:
+        with self.there.offer(source, unlimited=True) as offer:
             for remote in (offer.metadata, offer.metadata_url):
                 self.here.read(target.slice(0, 3), remote, parts=[(7, 2), (0, 1)]).wait(timeout=30)
                 self.assertEqual(target.read(0, 4), b"780\0")
                 target.write(bytes(3))
-            self.assertEqual((offer.body["uses"], offer.refresh().done), ("unlimited", False))
+            self.assertEqual((offer.body["unlimited"], offer.refresh().done), (True, False))
         with self.assertRaises(ferry.FerryError) as raised:
             offer.refresh()
         self.assertEqual(raised.exception.code, "gone")

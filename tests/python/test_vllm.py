@@ -73,7 +73,7 @@ class TestHandover(Case):
 
     def test_two_groups_of_which_one_has_a_window(self):
         def engine():
-            return self.engine(extra={"untested_caches": True}, groups=[vllm.CacheGroup(vllm.FullAttentionSpec(), ["layer.0", "layer.2"]),
+            return self.engine(groups=[vllm.CacheGroup(vllm.FullAttentionSpec(), ["layer.0", "layer.2"]),
                                        vllm.CacheGroup(vllm.SlidingWindowSpec(20), ["layer.1"])])
         prefill, decode = engine(), engine()
         self.assertTrue(decode.decode("d", PROMPT, prefill.prefill("p", PROMPT)))
@@ -384,7 +384,7 @@ class TestBelief(Case):
         self.assert_refused(self.engine(tp=2), params, "the prefill has a tensor parallel size of 1, and the decode of 2")
         params = self.engine(tp=2, by_head=False).prefill("p", PROMPT)
         self.assert_refused(self.engine(by_head=False), params, "the tensor parallel sizes must be equal")
-        mla = {"groups": [vllm.CacheGroup(vllm.MLAAttentionSpec(), ["layer.0"])], "extra": {"untested_caches": True}}
+        mla = {"groups": [vllm.CacheGroup(vllm.MLAAttentionSpec(), ["layer.0"])]}
         params = self.engine(tp=2, **mla).prefill("p", PROMPT)
         self.assert_refused(self.engine(**mla), params, "with MLA they must be equal")
 
@@ -403,9 +403,6 @@ class TestLoading(Case):
         parallel = types.SimpleNamespace(tensor_parallel_size=1, pipeline_parallel_size=2)
         for options, text in (({"parallel_config": parallel}, "pipeline_parallel_size"),
                               ({"speculative_config": object()}, "speculative decoding"),
-                              ({"groups": [vllm.CacheGroup(vllm.SlidingWindowSpec(20), ["layer.0"])]},
-                               "a SlidingWindowSpec rightly, which layer layer.0 has"),
-                              ({"groups": [vllm.CacheGroup(vllm.MLAAttentionSpec(), ["layer.0"])]}, "a MLAAttentionSpec"),
                               ({"groups": [vllm.CacheGroup(vllm.MambaSpec(), ["layer.0"])]}, "layer.0 keeps its state as")):
             with self.subTest(text), self.assertRaisesRegex(NotImplementedError, text):
                 self.engine(**options)

@@ -116,11 +116,13 @@ TEST(completions_are_scripts_of_their_shells)
         contains(r.out, "complete -c ferry -n __fish_use_subcommand -a fetch -d 'fetch an offer into a file'");
         run(2, NULL, "", "completion", "csh", NULL);
         run(0, NULL, "", "completion", "bash", NULL);
-        char script[sizeof(r.out) + 1024];
+        char script[sizeof(r.out) + 2048], directory[512];
+        snprintf(directory, sizeof(directory), "%s", getenv("FERRY"));
+        *strrchr(directory, '/') = '\0';
         snprintf(script, sizeof(script),
-                 "%s\ncomplete_last() {\n"
+                 "%s\nPATH=%s:$PATH\ncomplete_last() {\n"
                  "        COMP_LINE=$*; COMP_POINT=${#COMP_LINE}; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1))\n"
-                 "        _ferry; echo \"${COMPREPLY[*]}\"\n"
+                 "        _ferry ferry \"${*: -1}\"; echo \"${COMPREPLY[*]}\"\n"
                  "}\n"
                  "complete_last ferry fe\n"
                  "complete_last ferry fetch --ver\n"
@@ -128,7 +130,7 @@ TEST(completions_are_scripts_of_their_shells)
                  "complete_last ferry ls --status=I\n"
                  "complete_last ferry --url http://a ca\n"
                  "complete_last ferry help ca\n"
-                 "XDG_CONFIG_HOME=$(mktemp -d); mkdir $XDG_CONFIG_HOME/ferry\n"
+                 "export XDG_CONFIG_HOME=$(mktemp -d); mkdir $XDG_CONFIG_HOME/ferry\n"
                  "printf '# no\\nprefill http://a # x\\n decode http://b' >$XDG_CONFIG_HOME/ferry/workers\n"
                  "complete_last ferry @\n"
                  "complete_last ferry copy @p\n"
@@ -136,7 +138,7 @@ TEST(completions_are_scripts_of_their_shells)
                  "complete_last ferry @\n"
                  "ls; cd /\n"
                  "rm -r $XDG_CONFIG_HOME\n",
-                 r.out);
+                 r.out, directory);
         char name[] = "/tmp/ferry-test-XXXXXX";
         int fd = mkstemp(name);
         assert_true(fd >= 0);
@@ -199,6 +201,39 @@ TEST(a_problem_goes_to_standard_error)
         assert_string_equal(r.err, "ferry: 404 not-found: no such region\n");
 }
 
+TEST(errors_are_json_where_that_is_asked_for)
+{
+        static const char *const wrong[][4] = {
+                { "-j", "ls", "--bogus" }, { "ls", "--bogus", "--json" }, { "frobnicate", "-j" }, { "wait", "-qj" }
+        };
+        START(s, { NOT_FOUND });
+        run(1, s->url, "", "get", "-j", "/v1/regions/rgn_1", NULL);
+        assert_string_equal(r.out, "");
+        assert_string_equal(r.err,
+                            "{\"error\":{\"code\":\"not-found\",\"message\":\"404 not-found: no such region\"}}\n");
+        for (size_t i = 0; i < UNIT_COUNT(wrong); i++) {
+                run(2, NULL, "", wrong[i][0], wrong[i][1], wrong[i][2], NULL);
+                assert_int_equal(strncmp(r.err, "{\"error\":{\"message\":\"", 21), 0);
+                assert_ptr_equal(strchr(r.err, '\n'), r.err + strlen(r.err) - 1);
+        }
+}
+
+TEST(an_answer_becomes_a_document_where_that_is_asked_for)
+{
+        START(s, { JSON("{\"a\":[1,{\"b/c\":\"d\"}]}") }, { JSON("x") });
+        run(0, s->url, "", "get", "/", "--json", NULL);
+        assert_string_equal(r.out, "{\n  \"a\": [\n    1,\n    {\n      \"b/c\": \"d\"\n    }\n  ]\n}\n");
+        run(0, s->url, "", "get", "/", "--json", NULL);
+        assert_string_equal(r.out, "x\n");
+}
+
+TEST(help_of_a_command_ends_with_examples)
+{
+        run(0, NULL, "", "fetch", "--help", NULL);
+        contains(r.out, "\n\nExamples:\n  ferry @b fetch @a/op_0123456789abcdef -o weights.bin\n");
+        assert_string_equal(r.out + strlen(r.out) - strlen("| tar x\n"), "| tar x\n");
+}
+
 TEST(no_worker_is_told)
 {
         START(s, { "HTTP/1.1 400 No\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html>" });
@@ -254,7 +289,8 @@ TEST(connect_prints_the_answer)
         "{\"worker\":\"w\",\"epoch\":\"00ff\",\"transport\":\"tcp\",\"connect_us\":1250,\"reused\":false,\"raw\":1}\n"
         START(s, { JSON(PEER) }, { NOT_FOUND });
         run(0, s->url, "", "connect", "http://peer:1", NULL);
-        assert_string_equal(r.out, PEER);
+        contains(r.out, "{\n  \"worker\": \"w\",\n  \"epoch\": \"00ff\",\n");
+        contains(r.out, "  \"raw\": 1\n}\n");
         run(1, s->url, "", "connect", "http://peer:1", NULL);
         assert_string_equal(r.out, "");
         contains(request_of(s, 0), "POST /v1/peers HTTP/1.1\r\n");
@@ -296,11 +332,11 @@ TEST(several_are_waited_for_by_one_request)
 #define ONE(id, status)                                                                                                \
         "{\"id\":\"" id "\",\"kind\":\"read\",\"status\":\"" status "\",\"done\":true,\"revision\":2,"                 \
         "\"bytes_total\":8,\"bytes_done\":8}"
-#define GONE_ONE "{\"code\":\"gone\",\"status\":410,\"detail\":\"deleted\"}"
+#define GONE_ONE "{\"id\":\"op_2\",\"problem\":{\"code\":\"gone\",\"status\":410,\"detail\":\"deleted\"}}"
         START(s, { PAGE(ONE("op_1", "COMPLETE") "," GONE_ONE) }, { PAGE(ONE("op_1", "COMPLETE") "," GONE_ONE) });
         run(1, s->url, "", "wait", "op_1", "op_2", NULL);
         contains(r.out, "\"id\":\"op_1\"");
-        contains(r.out, "}\n{\"code\":\"gone\"");
+        contains(r.out, "}\n{\"id\":\"op_2\",\"problem\":{\"code\":\"gone\"");
         assert_string_equal(r.err, "ferry: op_2: deleted\n");
         contains(request_of(s, 0), "GET /v1/operations?ids=op_1,op_2&wait_ms=30000 HTTP/1.1\r\n");
         contains(request_of(s, 1), "GET /v1/operations?ids=op_1,op_2 HTTP/1.1\r\n");

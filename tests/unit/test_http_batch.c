@@ -24,12 +24,14 @@ static struct json_object *results_of(struct raw_answer reply, const char *membe
         return results;
 }
 
-/* A member of result i as text; "" = there is none. Borrowed from the results. */
+/* A member of result i, or of its problem, as text; "" = there is none. Borrowed from the results. */
 static const char *result(struct json_object *results, size_t i, const char *name)
 {
-        struct json_object *value = NULL;
+        struct json_object *element = json_object_array_get_idx(results, i), *problem, *value = NULL;
+        bool refused = json_object_object_get_ex(element, "problem", &problem);
 
-        if (!json_object_object_get_ex(json_object_array_get_idx(results, i), name, &value))
+        if (!json_object_object_get_ex(element, name, &value) &&
+            (!refused || !json_object_object_get_ex(problem, name, &value)))
                 return "";
         return json_object_get_string(value);
 }

@@ -28,7 +28,7 @@ TEST(a_problem_has_the_fields_of_rfc_9457)
 {
         struct json_object *problem = problem_of(FERRY_E_REGION_IN_USE, true, "Someone uses it", NULL);
 
-        assert_string_equal(text_of(problem, "type"), "urn:ferry:error:region-in-use");
+        assert_string_equal(text_of(problem, "type"), "/docs#error-region-in-use");
         assert_string_equal(text_of(problem, "title"), ferry_error_title(FERRY_E_REGION_IN_USE));
         assert_string_equal(text_of(problem, "status"), "409");
         assert_string_equal(text_of(problem, "detail"), "Someone uses it");

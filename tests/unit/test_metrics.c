@@ -41,6 +41,24 @@ static struct metric *histogram(const char *name)
         return metric_get(metrics_family(metrics, METRIC_HISTOGRAM, name, "Durations", 0, NULL, bounds, 4), NULL);
 }
 
+TEST_WITH(a_family_by_code_has_every_code_from_the_start, make_metrics, drop_metrics)
+{
+        struct metric_family *family = metrics_by_code(metrics, "f_total", "By code", "code");
+        size_t size, n = 0;
+        char *text;
+
+        metric_add(metric_get(family, (const char *[]){ "not-found" }), 2);
+        text = metrics_render(metrics, &size);
+        assert_non_null(text);
+        assert_non_null(strstr(text, "\nf_total{code=\"not-found\"} 2\n"));
+        assert_non_null(strstr(text, "\nf_total{code=\"peer-lost\"} 0\n"));
+        for (const char *at = text; (at = strchr(at, '\n')); at++)
+                n++;
+        assert_true(n > 40);
+        free(text);
+        assert_null(metrics_by_code(NULL, "f_total", "By code", "code"));
+}
+
 TEST_WITH(counters_and_gauges_render_in_order_of_registration, make_metrics, drop_metrics)
 {
         struct metric_family *late = metrics_family(metrics, METRIC_GAUGE, "z_first", "A gauge", 0, NULL, NULL, 0);

@@ -208,20 +208,19 @@ WITH_STORE(freeing_the_store_wakes_who_waits)
         assert_int_equal(counter.woken, 1);
 }
 
-WITH_STORE(waiters_are_counted)
+WITH_STORE(waits_are_counted)
 {
         struct operation *operation = make(f, FERRY_READ);
-        struct metric *waiters =
-                metric_get(metrics_family(f->metrics, METRIC_GAUGE, "ferry_waiters", "", 0, NULL, NULL, 0), NULL);
+        struct metric *waits = metric_single(f->metrics, METRIC_GAUGE, "ferry_operation_waits", "");
         struct counter a = { .waiter.wake = count }, b = { .waiter.wake = count };
 
         assert_true(operation_wait(f->store, operation, 0, &a.waiter));
         assert_true(operation_wait(f->store, operation, 0, &b.waiter));
-        assert_int_equal(metric_value(waiters), 2);
+        assert_int_equal(metric_value(waits), 2);
         assert_true(operation_unwait(f->store, &a.waiter));
-        assert_int_equal(metric_value(waiters), 1);
+        assert_int_equal(metric_value(waits), 1);
         operation_cancel(f->store, operation);
-        assert_int_equal(metric_value(waiters), 0);
+        assert_int_equal(metric_value(waits), 0);
 }
 
 /* Sees two starts be told; while the first of them is, the other operation ends. */

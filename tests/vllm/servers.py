@@ -151,6 +151,10 @@ class Server:
     def text(self, prompt, tokens=12, **body):
         return self.post(prompt=prompt, max_tokens=tokens, **body)["choices"][0]["text"]
 
+    def generated(self, prompt, tokens=12, **body):
+        """Token ids."""
+        return self.post(prompt=prompt, max_tokens=tokens, return_token_ids=True, **body)["choices"][0]["token_ids"]
+
     def metrics(self):
         """Sums over labels, and of the sources of prompt tokens each."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=60) as answer:

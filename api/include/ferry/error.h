@@ -74,22 +74,24 @@ extern "C" {
 /* Part of the libraries' interface, which are built with hidden visibility. */
 #pragma GCC visibility push(default)
 
-/* Stable code ("peer-lost") of an error; "internal" for a number that is not in the table. Any thread. */
+/* Returns the stable code ("peer-lost") of an error; "internal" for a number that is not in the table. Any thread. */
 const char *ferry_error_code(int error);
 
-/* One English sentence without a full stop; never NULL. Any thread. */
+/* Returns one English sentence about an error, without a full stop; never NULL. Any thread. */
 const char *ferry_error_title(int error);
 
-/* HTTP status of the problem answer; 0 for errors that occur only inside an operation; 500 for unknown ones. Any
- * thread. */
+/*
+ * Returns the HTTP status of the problem answer; 0 for errors that occur only inside an operation; 500 for unknown
+ * ones. Any thread.
+ */
 int ferry_error_http(int error);
 
-/* 1 = the same request may succeed later; 0 also for unknown numbers. Any thread. */
+/* Returns 1 if the same request may succeed later; 0 also for unknown numbers. Any thread. */
 int ferry_error_retryable(int error);
 
 /*
- * Number of an error by its code. http selects one of two errors with the same code (limit-reached: 429, 507); 0, or a
- * status that no such error has, selects the first. Returns -1 for an unknown code. Any thread.
+ * Returns the number of an error by its code; -1 for an unknown code. http selects one of two errors with the same code
+ * (limit-reached: 429, 507); 0, or a status that no such error has, selects the first. Any thread.
  */
 int ferry_error_from_code(const char *code, int http);
 

@@ -180,7 +180,7 @@ FERRY(NULL, 0, "cert", "FERRY_CERT", TEXT, cert, "FILE", NULL, "PEM client certi
 FERRY(NULL, 0, "key", "FERRY_KEY", TEXT, key, "FILE", NULL, "PEM key of the client certificate")
 FERRY(NULL, 0, "answer-timeout", "FERRY_ANSWER_TIMEOUT", TIME, answer_timeout_ms, "TIME", "10s",
       "give up on a worker that is silent for this long", RANGE(1, INT32_MAX))
-FERRY(NULL, 'j', "json", NULL, FLAG, json, NULL, NULL, "print JSON (help and completion scripts stay text)")
+FERRY(NULL, 'j', "json", NULL, FLAG, json, NULL, NULL, "print JSON: a document, or a line for each event of a stream; errors are lines, too (help and completion stay text)")
 FERRY(NULL, 'q', "quiet", NULL, FLAG, quiet, NULL, NULL, "show no progress")
 FERRY("accept fetch get", 'o', "output", NULL, TEXT, output, "FILE", NULL,
       "write the bytes to FILE; - is standard output")

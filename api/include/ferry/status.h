@@ -36,20 +36,20 @@ extern "C" {
 /* Part of the libraries' interface, which are built with hidden visibility. */
 #pragma GCC visibility push(default)
 
-/* Names as in JSON ("readable", "IN_PROGRESS", "pairwise"); NULL for a value outside the enum. Any thread. */
+/* Returns the name in JSON ("readable", "IN_PROGRESS", "pairwise"); NULL for a value outside the enum. Any thread. */
 const char *ferry_kind_name(int kind);
 const char *ferry_status_name(int status);
 const char *ferry_layout_name(int layout);
 
-/* Value of a name; -1 for NULL and unknown names. Case matters. Any thread. */
+/* Returns the value of a name; -1 for NULL and unknown names. Case matters. Any thread. */
 int ferry_kind_from_name(const char *name);
 int ferry_status_from_name(const char *name);
 int ferry_layout_from_name(const char *name);
 
-/* Whether a kind offers memory (readable, writable). Any thread. */
+/* Returns whether a kind offers memory (readable, writable). Any thread. */
 int ferry_kind_is_passive(int kind);
 
-/* Whether a status is final (COMPLETE, CANCELLED, ERRORED). Any thread. */
+/* Returns whether a status is final (COMPLETE, CANCELLED, ERRORED). Any thread. */
 int ferry_status_is_terminal(int status);
 
 #pragma GCC visibility pop

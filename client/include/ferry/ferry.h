@@ -11,12 +11,17 @@
 #include <ferry/status.h>
 
 /*
- * libferry: the REST interface of a Ferry worker, one function a call.
+ * libferry: the REST interface of a Ferry worker, one function a call
+ *
+ * Where to begin. ferry_new() makes a handle for one worker, ferry_create_region() allocates memory there, and
+ * ferry_put_region_content() fills it. ferry_create_operation() with FERRY_READABLE offers that memory; the metadata of
+ * the offer goes to a peer, over any channel. The peer's ferry_create_operation() with FERRY_READ moves the bytes, and
+ * ferry_wait_operation() waits for their arrival. FERRY_WRITABLE and FERRY_WRITE work in the other direction.
  *
  * Results. 0 is success. A positive result is a FERRY_E_* number: the worker refused. A negative result is -errno.
  * ferry_last_problem() and ferry_last_message() tell more. Outputs (ret_…) are set on success only, unless stated.
  *
- * The common errors, which every call that sends a request can return:
+ * Errors. The common errors, which every call that sends a request can return:
  *   -EINVAL        an argument is not valid; nothing was sent
  *   -ENOTSUP       an argument has a field that this version of the library does not know; nothing was sent
  *   -ENOMEM        memory is short
@@ -35,11 +40,17 @@
  *   FERRY_E_UNAUTHENTICATED, FERRY_E_FORBIDDEN, FERRY_E_HOST_REFUSED, FERRY_E_LIMIT_REACHED, FERRY_E_DRAINING,
  *   FERRY_E_INTERNAL, FERRY_E_OTHER (a code that this library does not know)
  *   FERRY_E_TOO_LARGE  the body is larger than the worker, or a proxy in front of it, takes
- * "Errors:" at a call lists what it can return beside these.
+ * "Errors:" at a call, and ERRORS of its manual page, list what it can return beside these.
  *
- * Threads. A handle is used by one thread at a time, except for ferry_abort(); different handles are independent. A
- * forked child makes handles of its own: those of its parent fail with -ECHILD, and their connections stay the
- * parent's. The library changes no signal's disposition, and no call raises SIGPIPE.
+ * Threads. A handle is used by one thread at a time, except for ferry_abort(); different handles are independent. The
+ * library changes no signal's disposition, and no call raises SIGPIPE.
+ *
+ * Ownership. Strings and structs that a call reads stay the caller's, and may go when it returns. What a call fills
+ * (ret_…) is the caller's, until the function named at the call (ferry_operation_clear(), ferry_secret_free(), …) frees
+ * it. ferry_last_problem() and ferry_last_message() point into the handle.
+ *
+ * Fork. A forked child makes handles of its own: those of its parent fail with -ECHILD, and their connections stay the
+ * parent's.
  *
  * Retries. The library repeats a request that can be repeated without harm (every GET, PUT and DELETE; a POST with an
  * Idempotency-Key, which every create sends; cancel, renew and ferry_connect_peer) when the connection failed or the
@@ -90,13 +101,13 @@ struct ferry_options {
 /*
  * Makes a handle for the worker at url: "http://host:port", "https://host:port", "unix:/path.sock". options may be
  * NULL. The first call connects; connections are kept. Any thread.
- * Errors: -EINVAL url is none of these forms; -EKEYREJECTED the token is empty or has a character that a header cannot
- * carry; -ENOENT, -EACCES and other errors of open(2) a PEM file cannot be read; -EMFILE, -ENFILE no descriptor is
- * left; -ENOTSUP an option of a later version; -ENOMEM memory is short, or libcurl cannot start.
+ * Errors: -EINVAL: url is none of these forms; -EKEYREJECTED: the token is empty or has a character that a header
+ * cannot carry; -ENOENT, -EACCES, and other errors of open(2): a PEM file cannot be read; -EMFILE, -ENFILE: no
+ * descriptor is left; -ENOTSUP: an option of a later version; -ENOMEM: memory is short, or libcurl cannot start.
  */
 int ferry_new(const char *url, const struct ferry_options *options, struct ferry **ret_ferry);
 
-/* Closes the connections. Accepts NULL; returns NULL. */
+/* Frees a handle, and closes its connections. Accepts NULL; returns NULL. */
 struct ferry *ferry_free(struct ferry *f);
 
 /*
@@ -108,7 +119,7 @@ void ferry_abort(struct ferry *f);
 /* Lets the handle make calls again after ferry_abort(). Not while a call is in progress. */
 void ferry_resume(struct ferry *f);
 
-/* Version of the library, "0.1.0". Any thread. */
+/* Returns the version of the library, "0.1.0". Any thread. */
 const char *ferry_version(void);
 
 /* The error of the latest call on a handle. */
@@ -128,12 +139,14 @@ struct ferry_problem {
 };
 
 /*
- * The problem of the latest call; never NULL. Valid until the next call on the handle. After a success everything but
- * http_status and request_id is empty.
+ * Returns the problem of the latest call; never NULL. Valid until the next call on the handle. After a success
+ * everything but http_status and request_id is empty.
  */
 const struct ferry_problem *ferry_last_problem(const struct ferry *f);
 
-/* The problem of the latest call as one line for people; "" after a success. Valid until the next call on the handle.
+/*
+ * Returns the problem of the latest call as one line for people; "" after a success. Valid until the next call on the
+ * handle.
  */
 const char *ferry_last_message(const struct ferry *f);
 
@@ -161,16 +174,16 @@ struct ferry_worker_info {
 /* Frees what the struct owns and zeroes it. Any thread. */
 void ferry_worker_info_clear(struct ferry_worker_info *info);
 
-/* Name, epoch and versions of the worker. ret_info goes to ferry_worker_info_clear(). Errors: the common ones. */
+/* Gets name, epoch and versions of the worker. ret_info goes to ferry_worker_info_clear(). Errors: the common ones. */
 int ferry_get_worker(struct ferry *f, struct ferry_worker_info *ret_info);
 
-/* The worker's links as JSON text, for free(). Errors: the common ones. */
+/* Gets the worker's links as JSON text, for free(). Errors: the common ones. */
 int ferry_get_root(struct ferry *f, char **ret_json);
 
-/* Memory devices, RDMA devices and transports as JSON text, for free(). Errors: the common ones. */
+/* Gets memory devices, RDMA devices and transports as JSON text, for free(). Errors: the common ones. */
 int ferry_get_devices(struct ferry *f, char **ret_json);
 
-/* Bytes moved in each of the last five minutes' seconds as JSON text, for free(). Errors: the common ones. */
+/* Gets the bytes moved in each of the last five minutes' seconds as JSON text, for free(). Errors: the common ones. */
 int ferry_get_throughput(struct ferry *f, char **ret_json);
 
 /* Limits and timeouts of a worker. Sizes are in bytes, …_ms in milliseconds; 0 = the worker does not tell. */
@@ -208,7 +221,7 @@ struct ferry_limits {
 /* Frees what the struct owns and zeroes it. Any thread. */
 void ferry_limits_clear(struct ferry_limits *limits);
 
-/* The worker's limits and timeouts. ret_limits goes to ferry_limits_clear(). Errors: the common ones. */
+/* Gets the worker's limits and timeouts. ret_limits goes to ferry_limits_clear(). Errors: the common ones. */
 int ferry_get_limits(struct ferry *f, struct ferry_limits *ret_limits);
 
 /*
@@ -219,16 +232,19 @@ int ferry_get_limits(struct ferry *f, struct ferry_limits *ret_limits);
  */
 int ferry_list_events(struct ferry *f, const char *after, const char *label, unsigned wait_ms, char **ret_json);
 
-/* Metrics in Prometheus' text format, for free(). Errors: the common ones. */
+/* Gets the metrics in Prometheus' text format, for free(). Errors: the common ones. */
 int ferry_get_metrics(struct ferry *f, char **ret_text);
 
-/* The OpenAPI document of the worker, YAML, for free(). Errors: the common ones. */
+/* Gets the OpenAPI document of the worker, YAML, for free(). Errors: the common ones. */
 int ferry_get_openapi(struct ferry *f, char **ret_yaml);
 
-/* 0: the worker lives. Not repeated after a 503. Errors: the common ones. */
+/* Asks whether the worker lives. Not repeated after a 503. Returns 0 if it does. Errors: the common ones. */
 int ferry_get_livez(struct ferry *f);
 
-/* 0: the worker accepts work. Not repeated after a 503. Errors: the common ones, FERRY_E_DRAINING above all. */
+/*
+ * Asks whether the worker accepts work. Not repeated after a 503. Returns 0 if it does.
+ * Errors: the common ones, FERRY_E_DRAINING above all.
+ */
 int ferry_get_readyz(struct ferry *f);
 
 /* ---- peers ---- */
@@ -282,8 +298,8 @@ struct ferry_peer_list {
 void ferry_peer_list_clear(struct ferry_peer_list *list);
 
 /*
- * A page of at most limit peers (0 = the worker's default), from the start (after NULL) or after an earlier page's
- * next. ret_list goes to ferry_peer_list_clear(). Errors: FERRY_E_INVALID_PARAMETER: after; FERRY_E_DRAINING.
+ * Lists a page of at most limit peers (0 = the worker's default), from the start (after NULL) or after an earlier
+ * page's next. ret_list goes to ferry_peer_list_clear(). Errors: FERRY_E_INVALID_PARAMETER: after; FERRY_E_DRAINING.
  */
 int ferry_list_peers(struct ferry *f, unsigned limit, const char *after, struct ferry_peer_list *ret_list);
 
@@ -328,7 +344,7 @@ struct ferry_region_list {
 void ferry_region_list_clear(struct ferry_region_list *list);
 
 /*
- * Allocates a region. Returns when the region is ready; the time limit is timeout_ms plus 4 s per GiB.
+ * Allocates a region. Waits until the region is ready, for at most timeout_ms plus 4 s per GiB.
  *
  * With idle_ms the worker deletes the region once, for so long, no operation and no transfer of content has used it and
  * no call has named it, which ferry_get_region() does, and a list does not. So nothing is left of a program that dies.
@@ -337,12 +353,12 @@ void ferry_region_list_clear(struct ferry_region_list *list);
  */
 int ferry_create_region(struct ferry *f, const struct ferry_region_spec *spec, struct ferry_region *ret_region);
 
-/* A region as it is now. Errors: FERRY_E_NOT_FOUND. */
+/* Gets a region as it is now. Errors: FERRY_E_NOT_FOUND. */
 int ferry_get_region(struct ferry *f, const char *id, struct ferry_region *ret_region);
 
 /*
- * A page of at most limit regions (0 = the worker's default), from the start (after NULL) or after an earlier page's
- * next. ret_list goes to ferry_region_list_clear(). Errors: FERRY_E_INVALID_PARAMETER: after.
+ * Lists a page of at most limit regions (0 = the worker's default), from the start (after NULL) or after an earlier
+ * page's next. ret_list goes to ferry_region_list_clear(). Errors: FERRY_E_INVALID_PARAMETER: after.
  */
 int ferry_list_regions(struct ferry *f, unsigned limit, const char *after, struct ferry_region_list *ret_list);
 
@@ -369,14 +385,14 @@ int ferry_get_region_content(struct ferry *f, const char *id, uint64_t offset, v
                              size_t *ret_size);
 
 /*
- * ferry_get_region_content() into a sink. size 0 = to the end of the region. Not repeated once the sink has taken a
- * byte. Errors: as ferry_get_region_content(), and what the sink returns.
+ * Does what ferry_get_region_content() does, into a sink. size 0 = to the end of the region. Not repeated once the sink
+ * has taken a byte. Errors: as ferry_get_region_content(), and what the sink returns.
  */
 int ferry_get_region_content_to(struct ferry *f, const char *id, uint64_t offset, uint64_t size, ferry_sink sink,
                                 void *context, uint64_t *ret_size);
 
 /*
- * ferry_get_region_content() into a file descriptor, by write(2). size 0 = to the end of the region.
+ * Does what ferry_get_region_content() does, into a file descriptor, by write(2). size 0 = to the end of the region.
  * Errors: as ferry_get_region_content(), and those of write(2).
  */
 int ferry_get_region_content_fd(struct ferry *f, const char *id, uint64_t offset, uint64_t size, int fd,
@@ -390,14 +406,15 @@ int ferry_get_region_content_fd(struct ferry *f, const char *id, uint64_t offset
 int ferry_put_region_content(struct ferry *f, const char *id, uint64_t offset, const void *data, size_t size);
 
 /*
- * ferry_put_region_content() from a source, which must give exactly size bytes. Not repeated once a byte was taken from
- * it. Errors: as ferry_put_region_content(), what the source returns, and -ENODATA: the source ended early.
+ * Does what ferry_put_region_content() does, from a source, which must give exactly size bytes. Not repeated once a
+ * byte was taken from it. Errors: as ferry_put_region_content(), what the source returns, and -ENODATA: the source
+ * ended early.
  */
 int ferry_put_region_content_from(struct ferry *f, const char *id, uint64_t offset, ferry_source source, void *context,
                                   uint64_t size);
 
 /*
- * ferry_put_region_content() from a file descriptor, by read(2).
+ * Does what ferry_put_region_content() does, from a file descriptor, by read(2).
  * Errors: as ferry_put_region_content_from(), and those of read(2).
  */
 int ferry_put_region_content_fd(struct ferry *f, const char *id, uint64_t offset, int fd, uint64_t size);
@@ -545,13 +562,12 @@ struct ferry_operation_results {
 void ferry_operation_results_clear(struct ferry_operation_results *results);
 
 /*
- * ferry_create_operation() of n operations by one request. ret_results, one for each spec in their order, goes to
- * ferry_operation_results_clear(); its former content is overwritten. The worker treats each spec on its own: a refused
- * one does not affect the others. include_metadata of any spec and the longest wait_ms apply to all; the request has
- * the idempotency_key of the first spec.
- * Errors: FERRY_E_INVALID_PARAMETER: n is beyond the worker's batch_max; FERRY_E_TOO_LARGE;
- * FERRY_E_IDEMPOTENCY_CONFLICT. All others of ferry_create_operation() are in the results; the pointer of such a
- * problem begins with "/operations/" and the number of the spec.
+ * Creates n operations by one request, as ferry_create_operation() does each. ret_results, one for each spec in their
+ * order, goes to ferry_operation_results_clear(); its former content is overwritten. The worker treats each spec on its
+ * own: a refused one does not affect the others. include_metadata of any spec and the longest wait_ms apply to all; the
+ * request has the idempotency_key of the first spec. Errors: FERRY_E_INVALID_PARAMETER: n is beyond the worker's
+ * batch_max; FERRY_E_TOO_LARGE; FERRY_E_IDEMPOTENCY_CONFLICT. All others of ferry_create_operation() are in the
+ * results; the pointer of such a problem begins with "/operations/" and the number of the spec.
  */
 int ferry_create_operations(struct ferry *f, const struct ferry_operation_spec *specs, size_t n,
                             struct ferry_operation_results *ret_results);
@@ -580,11 +596,10 @@ enum ferry_wait_for {
 };
 
 /*
- * ferry_wait_operation() for n operations at once. ret_results, one for each id in their order, goes to
- * ferry_operation_results_clear(); its former content is overwritten. An id without an operation has a problem as its
- * result (FERRY_E_NOT_FOUND, FERRY_E_GONE), and counts as done.
- * Errors: FERRY_E_INVALID_PARAMETER: n is beyond the worker's ids_max; after -ETIMEDOUT *ret_results has the latest
- * states, none if none were seen.
+ * Waits for n operations at once, as ferry_wait_operation() does for one. ret_results, one for each id in their order,
+ * goes to ferry_operation_results_clear(); its former content is overwritten. An id without an operation has a problem
+ * as its result (FERRY_E_NOT_FOUND, FERRY_E_GONE), and counts as done. Errors: FERRY_E_INVALID_PARAMETER: n is beyond
+ * the worker's ids_max; after -ETIMEDOUT *ret_results has the latest states, none if none were seen.
  */
 int ferry_wait_operations(struct ferry *f, const char *const *ids, size_t n, enum ferry_wait_for wait_for,
                           uint64_t timeout_ms, struct ferry_operation_results *ret_results);
@@ -600,14 +615,14 @@ struct ferry_watch {
 };
 
 /*
- * ferry_wait_operation() that calls progress at the start, every interval_ms and at the end.
+ * Waits as ferry_wait_operation() does, and calls progress at the start, every interval_ms and at the end.
  * Errors: as ferry_wait_operation(), and what progress returns.
  */
 int ferry_watch_operation(struct ferry *f, const char *id, const struct ferry_watch *watch,
                           struct ferry_operation *ret_operation);
 
 /*
- * A page of operations. query may be NULL. ret_list goes to ferry_operation_list_clear().
+ * Lists a page of operations. query may be NULL. ret_list goes to ferry_operation_list_clear().
  * Errors: FERRY_E_INVALID_PARAMETER: query.
  */
 int ferry_list_operations(struct ferry *f, const struct ferry_operation_query *query,
@@ -660,18 +675,22 @@ int ferry_renew_by_key(struct ferry *f, const char *id, const char *key, uint64_
                        struct ferry_offer_state *ret_state);
 
 /*
- * ferry_decline_operation() of another worker's operation, with its metadata as JSON text, for programs that do not
+ * Declines another worker's operation, with its metadata as JSON text, for programs that do not
  * reach that worker: the worker of the handle says it, by its link to that one or over HTTP.
  * Errors: as ferry_decline_operation(); FERRY_E_INVALID_METADATA; FERRY_E_PROTOCOL_MISMATCH; FERRY_E_PEER_UNREACHABLE;
  * FERRY_E_PEER_REFUSED: the key; FERRY_E_GONE: also of one that is no longer known.
  */
 int ferry_decline_remote(struct ferry *f, const char *metadata, struct ferry_offer_state *ret_state);
 
-/* ferry_renew_by_key() in the same way. Errors: as ferry_decline_remote() and ferry_renew_by_key(). */
+/*
+ * Asks for more time for another worker's operation, as ferry_renew_by_key() does, in the way of
+ * ferry_decline_remote().
+ * Errors: as ferry_decline_remote() and ferry_renew_by_key().
+ */
 int ferry_renew_remote(struct ferry *f, const char *metadata, uint64_t ttl_ms, struct ferry_offer_state *ret_state);
 
 /*
- * The metadata of a passive operation as JSON text, a secret, for ferry_secret_free().
+ * Gets the metadata of a passive operation as JSON text, a secret, for ferry_secret_free().
  * Errors: FERRY_E_NOT_FOUND; FERRY_E_GONE: it is terminal; FERRY_E_NOT_PASSIVE.
  */
 int ferry_get_operation_metadata(struct ferry *f, const char *id, char **ret_json);
@@ -730,15 +749,15 @@ struct ferry_exchange {
 };
 
 /*
- * Performs any request. Returns 0 for 2xx and 304; a positive number for a problem document; the common error for a
- * proxy's answer; -EPROTO for any other, as a redirect. *ret_answer is set whenever an answer came, also with a problem
- * (else zero), and goes to ferry_answer_clear(). Errors: every FERRY_E_*, and what sink and source return.
+ * Performs any request. *ret_answer is set whenever an answer came, also with a problem (else zero), and goes to
+ * ferry_answer_clear(). Returns 0 for 2xx and 304; a positive number for a problem document; the common error for a
+ * proxy's answer; -EPROTO for any other, as a redirect. Errors: every FERRY_E_*, and what sink and source return.
  */
 int ferry_exchange_perform(struct ferry *f, const struct ferry_exchange *exchange, struct ferry_answer *ret_answer);
 
 /*
- * ferry_exchange_perform() of a request without options. A POST is repeated only if the connection was refused.
- * Errors: every FERRY_E_*.
+ * Performs a request without options, as ferry_exchange_perform() does. A POST is repeated only if the connection was
+ * refused. Errors: every FERRY_E_*.
  */
 int ferry_request(struct ferry *f, const char *method, const char *path, const char *content_type, const void *body,
                   size_t size, struct ferry_answer *ret_answer);

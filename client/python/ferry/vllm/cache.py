@@ -18,7 +18,7 @@ from .api import log
 _WHOLE = "FullAttentionSpec"
 _MLA = "MLAAttentionSpec"
 _WINDOW = "SlidingWindowSpec"
-_UNTRIED = (_MLA, _WINDOW)
+_SUPPORTED = (_WHOLE, _MLA, _WINDOW)
 
 
 def _kind(spec: Any) -> str:
@@ -30,7 +30,7 @@ def _kind(spec: Any) -> str:
 
 
 def check_supported(config: Any, cache: Any) -> None:
-    """Raises NotImplementedError with a sentence for what FerryConnector would hand over wrongly, or has not been tried with."""
+    """Raises NotImplementedError with a sentence for what FerryConnector would hand over wrongly."""
     parallel = config.parallel_config
     for name in ("pipeline_parallel_size", "decode_context_parallel_size", "prefill_context_parallel_size"):
         if getattr(parallel, name, 1) != 1:
@@ -40,14 +40,7 @@ def check_supported(config: Any, cache: Any) -> None:
                                   "after its answer. Leave out --speculative-config")
     for group in cache.kv_cache_groups:
         kind = _kind(group.kv_cache_spec)
-        if kind in _UNTRIED and config.kv_transfer_config.get_from_extra_config("untested_caches", False):
-            log.warning("Ferry: layer %s has a %s, with which vLLM's text has not been shown to be right", group.layer_names[0],
-                        kind)
-        elif kind in _UNTRIED:
-            raise NotImplementedError(f"FerryConnector has not been shown to hand over a {kind} rightly, which layer "
-                                      f"{group.layer_names[0]} has. To try it, set \"untested_caches\":true in "
-                                      "kv_connector_extra_config")
-        elif kind != _WHOLE:
+        if kind not in _SUPPORTED:
             raise NotImplementedError(f"FerryConnector does not support the KV cache of this model: layer "
                                       f"{group.layer_names[0]} keeps its state as {kind}")
 

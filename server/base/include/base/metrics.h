@@ -30,6 +30,9 @@ struct metric_family *metrics_family(struct metrics *metrics, enum metric_type t
                                      size_t n_labels, const char *const *label_names, const double *buckets,
                                      size_t n_buckets);
 
+/* A family of counters with one label, which has a series for every error code (ferry/error.h) from the start. */
+struct metric_family *metrics_by_code(struct metrics *metrics, const char *name, const char *help, const char *label);
+
 /* Counters and gauges of the family are counted in units of scale: 1e-6 shows microseconds as seconds. NULL is fine. */
 void metrics_scale(struct metric_family *family, double scale);
 
