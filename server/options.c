@@ -44,6 +44,13 @@ static bool is_local(const char *text)
         return strcmp(text, "auto") == 0 || strcmp(text, "off") == 0 || text[0] == '/';
 }
 
+static bool is_copy_threads(const char *text)
+{
+        uint64_t n;
+
+        return strcmp(text, "auto") == 0 || ferry_uint_parse(text, 64, &n);
+}
+
 /* A host name, an IPv4 address, an IPv6 address with or without brackets. */
 static bool is_host(const char *text)
 {

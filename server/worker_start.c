@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 
 #include <ferry/commit.h>
+#include <ferry/encoding.h>
 #include <ferry/json_write.h>
 
 #include "base/allowlist.h"
@@ -12,6 +14,7 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/metrics.h"
+#include "base/processors.h"
 #include "base/util.h"
 #include "http/event_log.h"
 #include "http/server.h"
@@ -25,6 +28,9 @@
 #include "worker_internal.h"
 #include "worker_settings.h"
 
+/* Threads that copy by default: fewer than these fill the memory's bandwidth on most machines. */
+enum { COPIERS_MAX = 4 };
+
 /* Files for all but HTTP connections. */
 enum { DESCRIPTORS_KEPT = 256 };
 
@@ -33,7 +39,7 @@ enum { CONNECTIONS_A_DESCRIPTOR = 32 };
 
 /* ---- callbacks, by which a layer calls one above it ---- */
 
-/* Thread: a maker thread, or the one that makes a small region or adopts memory. */
+/* Thread: one of the pool, or the one that makes a small region or adopts memory. */
 static int on_register(void *context, const struct region *region, void **ret_registration)
 {
         const struct engine_memory spec = {
@@ -139,6 +145,16 @@ static int start_events(struct ferry_worker *worker)
         return event_log_new(&config, &worker->events);
 }
 
+/* Beside the engine's thread, which copies as well. */
+static unsigned copy_threads(const char *option)
+{
+        uint64_t n;
+
+        if (ferry_uint_parse(option, UINT_MAX, &n))
+                return (unsigned)n;
+        return (unsigned)at_most(processors_allowed(), COPIERS_MAX) - 1;
+}
+
 static int start_engine(struct ferry_worker *worker)
 {
         const struct ferry_worker_options *options = &worker->settings->options;
@@ -146,7 +162,7 @@ static int start_engine(struct ferry_worker *worker)
                 .epoch = worker->epoch,
                 .name = options->name,
                 .local = options->local && strcmp(options->local, "off") == 0 ? NULL : options->local ?: "auto",
-                .copy_threads = (unsigned)options->copy_threads,
+                .copy_threads = copy_threads(options->copy_threads),
                 .data_listen = options->data_listen,
                 .transports = options->transports,
                 .interfaces = options->interfaces,

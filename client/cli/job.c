@@ -121,8 +121,11 @@ int job_wait(struct job *job)
                                      .progress = progress_operation,
                                      .away_ms = JOB_AWAY_MS };
         struct ferry_operation last = { 0 };
-        if (job->operation.done)
+        if (job->operation.done) {
+                (void)progress_operation(NULL, &job->operation);
+                progress_end();
                 return cli_operation_result(&job->operation);
+        }
         int r = ferry_watch_operation(job->worker->ferry, job->operation.id, &watch, &last);
         progress_end();
         if (r != 0) {

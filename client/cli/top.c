@@ -232,14 +232,16 @@ static int top_await(struct top *top)
         return top->moving || signals_caught() || screen_wants_redraw() ? CLI_OK : top_listen(top, EVENTS_WAIT_MS);
 }
 
-/* A request that ended because the screen is to be drawn anew did not fail. */
-static int top_status(struct top *top, int status)
+/* Whether the screen is to be drawn anew. A request that ended because of that did not fail. */
+static bool top_must_redraw(struct top *top, int *status)
 {
         if (signals_caught() || !screen_wants_redraw())
-                return status;
+                return false;
         screen_redraws();
         ferry_resume(top->cli->worker.ferry);
-        return status == CLI_PROBLEM ? CLI_OK : status;
+        if (*status == CLI_PROBLEM)
+                *status = CLI_OK;
+        return true;
 }
 
 int cli_run_top(struct cli *cli, int argc, char **argv)
@@ -254,10 +256,13 @@ int cli_run_top(struct cli *cli, int argc, char **argv)
         if (status == CLI_OK && top.live)
                 screen_open();
         while (status == CLI_OK && !signals_caught()) {
-                status = top_status(&top, top_look(&top));
+                status = top_look(&top);
+                if (top_must_redraw(&top, &status))
+                        continue;
                 if (status != CLI_OK || (left && --left == 0))
                         break;
-                status = top_status(&top, top_await(&top));
+                status = top_await(&top);
+                (void)top_must_redraw(&top, &status);
         }
         free(top.after);
         json_object_put(top.ended);

@@ -240,7 +240,7 @@ static int content_keep(struct http_request *request, const struct content *open
                 *content = *opened;
                 (void)operation_ref(content->operation);
                 r = copying_open(request, &content_ops, content,
-                                 (struct copier_gpus){ .one = operation_content_gpu(content->open) });
+                                 (struct pool_devices){ .one = operation_content_gpu(content->open) });
                 if (r < 0)
                         content_free(content, false);
         } else {

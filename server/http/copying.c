@@ -35,7 +35,7 @@ struct copying {
         struct http_server *server;
         const struct copying_ops *ops;
         void *content;
-        struct copier_gpus gpus; /* fixed; none = host memory */
+        struct pool_devices devices; /* fixed; none = host memory */
         atomic_uint references;
         struct http_latch idle; /* unset while work is under way */
         int (*work)(void *content);
@@ -77,7 +77,8 @@ static void clean(struct http_request *request)
         copying_unref(copying);
 }
 
-int copying_open(struct http_request *request, const struct copying_ops *ops, void *content, struct copier_gpus gpus)
+int copying_open(struct http_request *request, const struct copying_ops *ops, void *content,
+                 struct pool_devices devices)
 {
         struct copying *copying = calloc(1, sizeof(*copying));
 
@@ -88,7 +89,7 @@ int copying_open(struct http_request *request, const struct copying_ops *ops, vo
         copying->server = request->server;
         copying->ops = ops;
         copying->content = content;
-        copying->gpus = gpus;
+        copying->devices = devices;
         atomic_init(&copying->references, 1);
         request_keep(request, copying, clean);
         return 0;
@@ -150,15 +151,16 @@ static void start(struct http_request *request, int (*function)(void *content), 
         copying->work = function;
         copying->moving.bytes = bytes;
         copying->moving.size = size;
-        if (!copying->gpus.one && reads <= COPYING_READS) {
+        if (!copying->devices.one && reads <= COPYING_READS) {
                 work(copying);
                 return;
         }
         /* Host memory never stands still. */
-        copying->deadline_us = stall_ms && copying->gpus.one ? clock_now_us() + stall_ms * 1000 : UINT64_MAX;
+        copying->deadline_us = stall_ms && copying->devices.one ? clock_now_us() + stall_ms * 1000 : UINT64_MAX;
         latch_reset(&copying->idle);
         atomic_fetch_add(&copying->references, 1);
-        copier_run_detached(server->copier, copying->gpus, work_detached, copying);
+        pool_run(server->tasks, copying->devices.one ? POOL_WORK : POOL_DIGEST, copying->devices, work_detached,
+                 copying);
 }
 
 /*
@@ -205,7 +207,7 @@ void copying_begin(struct http_request *request, int (*function)(void *content),
 {
         struct copying *copying = request->state;
 
-        copying->left = copying->gpus.one ? size : 0;
+        copying->left = copying->devices.one ? size : 0;
         if (copying->left && !make_buffer(request, 0, size))
                 return;
         if (function || copying->left)
@@ -225,8 +227,8 @@ static int await(struct http_request *request, void (*resume)(struct http_reques
                 uint64_t wait_ms = (copying->deadline_us - now) / 1000 + 1;
                 if (wait_ms > wait_ms_max)
                         wait_ms = wait_ms_max;
-                switch (copying->gpus.one ? wait_park_latch(request, &copying->idle, wait_ms, resume)
-                                          : wait_park_work(request, &copying->idle, wait_ms, resume)) {
+                switch (copying->devices.one ? wait_park_latch(request, &copying->idle, wait_ms, resume)
+                                             : wait_park_work(request, &copying->idle, wait_ms, resume)) {
                 case WAIT_PARKED:
                         return -EINPROGRESS;
                 case WAIT_FULL:
@@ -275,7 +277,7 @@ int copying_take(struct http_request *request, const char *data, size_t size)
         struct copying *copying = request->state;
         const uint64_t most = request->chunked ? COPYING_PIECE : request->content_length;
 
-        if (!copying->gpus.one)
+        if (!copying->devices.one)
                 return copying->ops->move(copying->content, (void *)(uintptr_t)data, size);
         if (!make_buffer(request, copying->filling, most))
                 return -EINPROGRESS;
@@ -316,7 +318,7 @@ static ssize_t read_next(void *context, uint64_t position, char *to, size_t size
         struct copying *copying = request->state;
 
         (void)position; /* reads are sequential: the response is used once */
-        if (!copying->gpus.one)
+        if (!copying->devices.one)
                 return copying->ops->move(copying->content, to, size) ? MHD_CONTENT_READER_END_WITH_ERROR
                                                                       : (ssize_t)size;
         int r = await(request, NULL);

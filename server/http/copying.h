@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "transport/copier.h"
+#include "base/pool.h"
 
 struct MHD_Response;
 struct http_request;
@@ -14,7 +14,7 @@ struct http_request;
 /*
  * The bytes of a request's content on their way between its connection and memory. Those of host memory are copied at
  * once; work that reads many of them, such as a digest, is done by another thread. Those of a GPU are copied by a
- * thread that waits for this GPU (transport/copier.h), through buffers, and the request is parked meanwhile, at most
+ * thread that waits for this GPU (base/pool.h), through buffers, and the request is parked meanwhile, at most
  * for the stall limit: a GPU that stands still holds up no thread of HTTP.
  *
  * It is the request's state, and ends with it. All functions: the request's thread.
@@ -29,8 +29,9 @@ struct copying_ops {
         void (*close)(void *content, bool done);
 };
 
-/* content: owned from here on, unless it fails. gpus: none = host memory. 0 or -ENOMEM. */
-int copying_open(struct http_request *request, const struct copying_ops *ops, void *content, struct copier_gpus gpus);
+/* content: owned from here on, unless it fails. devices: none = host memory. 0 or -ENOMEM. */
+int copying_open(struct http_request *request, const struct copying_ops *ops, void *content,
+                 struct pool_devices devices);
 
 /* Closes the request's copying now: at once, or when the GPU has ended what is under way. done: every byte has moved.
  */

@@ -15,7 +15,7 @@
 #include "events.h"
 #include "http/server.h"
 
-struct copier;
+struct pool_user;
 struct http_thread;
 struct http_waits;
 struct idempotency;
@@ -97,7 +97,7 @@ struct http_server {
         atomic_bool events_stopped;     /* readers of events must not wait any more */
         atomic_size_t n_streams;        /* of events */
         struct metric *waiters, *event_readers, *events_missed;
-        struct copier *copier;       /* copies content of GPUs; has its own lock */
+        struct pool_user *tasks;     /* of the pool: copies of content of GPUs, digests */
         atomic_size_t copying_bytes; /* of its buffers */
         struct http_waits *waits;    /* has its own lock */
         struct http_life life;       /* has its own lock */

@@ -3,9 +3,9 @@
 
 #include <malloc.h>
 
+#include "base/pool.h"
 #include "events.h"
 #include "http_internal.h"
-#include "transport/copier.h"
 
 enum {
         OTHERS_PART = 8,  /* of the connections, which one address cannot have */
@@ -23,7 +23,7 @@ void quota_enter(struct http_quota *quota)
         event_log_used(server->config.events, EVENT_LIMIT_CONNECTIONS, n);
 }
 
-/* A thread of the copier. */
+/* A thread of the pool. */
 static void give_memory_back(void *context)
 {
         (void)context;
@@ -43,7 +43,7 @@ static void trim(struct http_server *server, size_t n)
         if (most < n + TRIM_LEAST || n > most / 2 ||
             !atomic_compare_exchange_strong(&server->most_connections, &most, n))
                 return;
-        copier_run_detached(server->copier, (struct copier_gpus){ 0 }, give_memory_back, NULL);
+        pool_run(server->tasks, POOL_WORK, (struct pool_devices){ 0 }, give_memory_back, NULL);
 }
 
 void quota_leave(struct http_quota *quota)

@@ -45,7 +45,7 @@ static bool content_open(struct http_request *request, const struct copying_ops 
 
         if (content) {
                 *content = (struct content){ region, first, end, first, first, false, 0 };
-                r = copying_open(request, ops, content, copier_gpus_of(region->space, NULL));
+                r = copying_open(request, ops, content, pool_devices_of(region->space, NULL));
         }
         if (!r)
                 return true;

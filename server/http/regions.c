@@ -428,7 +428,7 @@ static bool wait_unused(struct http_request *request, uint64_t id)
 
 /*
  * Takes no reference, so that a small region without other references is freed before the answer. A large one is freed
- * later, by a maker thread.
+ * later, by a thread of the pool.
  */
 void delete_region(struct http_request *request)
 {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/pool.h"
 #include "base/util.h"
 #include "connection.h"
 #include "counters.h"
@@ -19,7 +20,6 @@
 #include "routes.h"
 #include "server_thread.h"
 #include "shard.h"
-#include "transport/copier.h"
 #include "wait.h"
 
 enum { LAST_ANSWERS_US = 1000000 /* time for running answers when the server ends */ };
@@ -78,14 +78,6 @@ static int server_open(struct http_server *server)
         return start_threads(server);
 }
 
-/* Frees what has run. A thread of the copier. */
-static void on_copied(void *context)
-{
-        const struct http_server *server = context;
-
-        (void)copier_collect(server->copier);
-}
-
 /* An event was published: wakes every thread, which checks its readers. Any thread. */
 static void tell_readers(void *context)
 {
@@ -121,7 +113,7 @@ int http_server_new(const struct http_config *config, struct http_server **ret_s
         counters_init(server);
         int error = waits_new(&server->waits);
         if (!error)
-                error = copier_new(on_copied, server, &server->copier);
+                error = pool_user_new(NULL, NULL, &server->tasks);
         if (!error)
                 error = credentials_new(&config->secrets, &credentials);
         if (!error)
@@ -203,7 +195,7 @@ struct http_server *http_server_free(struct http_server *server)
         life_drain(&server->life);
         for (size_t i = 0; i < server->n_threads; i++)
                 server_thread_free(server->threads[i]);
-        server->copier = copier_free(server->copier);
+        server->tasks = pool_user_free(server->tasks);
         for (size_t i = 0; i < server->n_listeners; i++)
                 listener_close(&server->listeners[i]);
         idempotency_free(server->idempotency);

@@ -124,7 +124,7 @@ static int small_create(struct region_private *private, char detail[REGION_DETAI
         return r;
 }
 
-/* References: the table's, the maker's, the caller's. */
+/* References: the table's, the task's, the caller's. */
 static int large_create(struct region_private *private)
 {
         int r;

@@ -7,9 +7,9 @@
 
 #include "base/loop.h"
 #include "base/metrics.h"
+#include "base/pool.h"
 #include "base/util.h"
 #include "foreign_internal.h"
-#include "makers_internal.h"
 #include "memory/gpu.h"
 #include "memory/region.h"
 #include "pages_internal.h"
@@ -26,7 +26,7 @@
 struct region_table {
         struct region_config config; /* fixed */
         struct metric *count_gauge, *bytes_gauge;
-        struct makers *makers;    /* has its own lock */
+        struct pool_user *tasks;  /* that make, fill and free regions */
         struct maps maps;         /* of the program's memory */
         atomic_size_t references; /* the owner's, and one of each region that lives */
 
@@ -50,19 +50,20 @@ struct region_table {
 
 struct region_private {
         struct region_table *table; /* holds a reference */
-        atomic_size_t references;   /* the table's, the maker's and the callers' */
+        atomic_size_t references;   /* the table's, the task's and the callers' */
         _Atomic uint32_t uses;      /* REGION_DELETED | REGION_AWAITED | number of uses */
         atomic_int state;           /* enum region_state; written under the table's lock */
         uint64_t serial;            /* fixed once listed */
         struct region region;
         UT_hash_handle hh; /* by region.id; the table's lock */
 
-        bool owned;         /* the worker's own memory; fixed */
-        bool on_gpu;        /* fixed */
-        bool registered;    /* of the thread that makes the region, then of the one that deregisters it */
-        struct pages pages; /* the same */
-        struct maker_job job;
-        size_t piece;                /* bytes that a maker thread fills at a time; fixed once they begin */
+        bool owned;                  /* the worker's own memory; fixed */
+        bool on_gpu;                 /* fixed */
+        bool registered;             /* of the thread that makes the region, then of the one that deregisters it */
+        struct pages pages;          /* the same */
+        struct pool_task task;       /* makes it, later ends it, and then frees it */
+        size_t piece, n_pieces;      /* bytes that a thread fills at a time, and how often; fixed once they begin */
+        atomic_size_t n_taken;       /* of these */
         atomic_bool huge;            /* huge pages are to be had */
         atomic_bool content_allowed; /* a held region may be stored into by HTTP */
         atomic_bool failed;          /* the making has failed; region.error says why */
@@ -82,7 +83,7 @@ struct region_private {
  */
 enum { REGION_SMALL = 256 << 10 };
 
-/* Whether maker threads make and free it: if it takes long, as the first allocation on a GPU does. */
+/* Whether threads of the pool make and free it: if it takes long, as the first allocation on a GPU does. */
 static inline bool region_is_large(const struct region_private *private)
 {
         return private->owned && (private->on_gpu || private->region.size > REGION_SMALL);
@@ -94,9 +95,9 @@ static inline uint64_t region_own_bytes(const struct region_private *private)
         return private->owned ? private->region.size : 0;
 }
 
-static inline struct region_private *region_of_job(struct maker_job *job)
+static inline struct region_private *region_of_task(struct pool_task *task)
 {
-        return FERRY_CONTAINER_OF(job, struct region_private, job);
+        return FERRY_CONTAINER_OF(task, struct region_private, task);
 }
 
 /* ---- region_table.c ---- */
@@ -112,7 +113,7 @@ void region_table_cancel(struct region_table *table, const struct region_spec *s
 
 /*
  * Whether the limit has room for all reserved bytes: 0 or FERRY_E_NO_SPACE. *ret_freeing: some bytes are being freed,
- * after which the makers are told to retry.
+ * after which waiting tasks run again.
  */
 int region_table_check_limit(struct region_table *table, uint64_t bytes, bool *ret_freeing,
                              char detail[REGION_DETAIL_SIZE]);
@@ -164,18 +165,21 @@ bool region_table_failed(struct region_table *table, struct region_private *priv
 struct region_waiter *region_waiters_take(struct region_table *table, struct region_private *private);
 void region_waiters_wake(struct region_waiter *waiters);
 
-/* The GPU to wait for, as makers_add takes it: the one that the memory is on, or that has pinned it. 0 = none. */
-unsigned region_gpu(const struct region_private *private);
+/* The GPU to wait for: the one that the memory is on, or that has pinned it. */
+struct pool_devices region_devices(const struct region_private *private);
 
-/* Whether a maker deregisters the memory: of a large region, or where a GPU must be waited for. */
-bool region_is_ended_by_maker(const struct region_private *private);
+/* Has work done by a thread of the pool. false: there is none, and the caller does it. */
+bool region_task_add(struct region_private *private, void (*work)(struct pool_task *task));
+
+/* Whether a thread of the pool deregisters the memory: of a large region, or where a GPU must be waited for. */
+bool region_is_ended_in_pool(const struct region_private *private);
 
 /* Undoes region_register; harmless when that was not done. Waits for the registrar. */
 void region_deregister(struct region_private *private);
 
 /*
- * Gives back the table's reference to a deleted region, and before that deregisters its memory, by a maker thread where
- * region_is_ended_by_maker. Memory that is not ready is its maker's.
+ * Gives back the table's reference to a deleted region, and before that deregisters its memory, in the pool where
+ * region_is_ended_in_pool. Memory that is not ready is that of the task that makes it.
  */
 void region_end(struct region_private *private);
 
@@ -195,7 +199,7 @@ int region_table_add(struct region_table *table, struct region_private *private)
 /* Makes a small region on the calling thread, without listing it. 0, or an error with everything undone. */
 int region_make_small(struct region_private *private, char detail[REGION_DETAIL_SIZE]);
 
-/* Has a listed region made by the maker threads, which take over a reference. */
+/* Has a listed region made in the pool, by a task that takes over a reference. */
 void region_make_start(struct region_private *private);
 
 /* Has the registrar register the memory, where there is one. 0 or an error. */

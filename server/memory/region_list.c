@@ -44,9 +44,9 @@ static struct region_waiter *delete_locked(struct region_table *table, struct re
 
         region_idle_disarm(private);
         unlist(table, private);
-        /* Being freed from now on if a maker is to do it, else from the last reference on. */
+        /* Being freed from now on if a task is to do it, else from the last reference on. */
         if (private->owned &&
-            (state == REGION_PREPARING || (state == REGION_READY && region_is_ended_by_maker(private))))
+            (state == REGION_PREPARING || (state == REGION_READY && region_is_ended_in_pool(private))))
                 region_table_begin_freeing_locked(table, private);
         return region_waiters_take(table, private);
 }
@@ -69,7 +69,7 @@ struct region_table *region_table_free(struct region_table *table)
                 pthread_mutex_lock(&table->lock);
         }
         pthread_mutex_unlock(&table->lock);
-        makers_stop(table->makers);
+        pool_user_stop(table->tasks);
         region_table_unref(table);
         return NULL;
 }
@@ -127,8 +127,8 @@ static int delete_listed(struct region_table *table, uint64_t id, enum deleter b
         if (r != 0)
                 return r;
         region_waiters_wake(waiters);
-        /* Jobs for deleted regions need not wait for room. */
-        makers_retry(table->makers);
+        /* Tasks for deleted regions need not wait for room. */
+        pool_retry(table->tasks);
         region_table_observe(table, id, &private->region, REGION_UNLISTED);
         region_end(private);
         return 0;

@@ -15,8 +15,8 @@
 #include "region_internal.h"
 
 /*
- * The making of regions. Of a large one a maker thread opens the memory, several fill its pages piece by piece, and the
- * last one registers it and makes it ready.
+ * The making of regions. Of a large one a thread of the pool opens the memory, several fill its pages piece by piece,
+ * and one registers it and makes it ready.
  */
 
 enum {
@@ -162,7 +162,7 @@ int region_make_small(struct region_private *private, char detail[REGION_DETAIL_
         return r;
 }
 
-/* ---- large regions: by the maker threads ---- */
+/* ---- large regions: in the pool ---- */
 
 /* Records a failure; the first one counts. Others read it once the state is REGION_FAILED. */
 static void make_fail(struct region_private *private, int error, const char *detail)
@@ -183,34 +183,33 @@ static bool make_is_over(struct region_private *private)
         return atomic_load(&private->failed) || region_deleted(&private->region);
 }
 
-static size_t piece_size(const struct region_table *table, size_t size)
+static size_t piece_size(size_t size)
 {
-        const size_t piece = size / (PIECES_A_THREAD * makers_fillers(table->makers));
+        const size_t piece = size / (PIECES_A_THREAD * pool_fillers());
 
         if (piece < PIECE_MIN)
                 return PIECE_MIN;
         return piece > PIECE_MAX ? PIECE_MAX : piece / PAGES_HUGE * PAGES_HUGE;
 }
 
-/* Thread: a maker, as for the functions below. */
-static enum maker_verdict make_begin(struct maker_job *job)
+/* Thread: one of the pool, as for the functions below. */
+static enum pool_verdict make_begin(struct pool_task *task)
 {
-        struct region_private *private = region_of_job(job);
+        struct region_private *private = region_of_task(task);
         struct region_table *table = private->table;
         const size_t size = private->region.size;
         char detail[REGION_DETAIL_SIZE] = "";
         bool freeing;
         int r;
 
-        job->n_pieces = 0;
         if (make_is_over(private))
-                return MAKER_GO;
-        private->piece = piece_size(table, size);
+                return POOL_DONE;
+        private->piece = piece_size(size);
         r = region_table_check_limit(table, size, &freeing, detail);
         if (r == 0 && !private->on_gpu)
                 r = check_available_memory(table, size, detail);
         if (r != 0 && freeing)
-                return MAKER_WAIT;
+                return POOL_WAITS;
         if (r == 0 && private->on_gpu)
                 r = gpu_allocate(private->region.device, size, &private->region.space, &private->region.address,
                                  detail);
@@ -219,13 +218,12 @@ static enum maker_verdict make_begin(struct maker_job *job)
         if (r != 0)
                 make_fail(private, r, detail);
         else if (!private->on_gpu)
-                job->n_pieces = (size - 1) / private->piece + 1;
-        return MAKER_GO;
+        private->n_pieces = (size - 1) / private->piece + 1;
+        return POOL_DONE;
 }
 
-static void make_piece(struct maker_job *job, size_t i)
+static void fill_piece(struct region_private *private, size_t i)
 {
-        struct region_private *private = region_of_job(job);
         const struct region_config *config = &private->table->config;
         const size_t offset = i * private->piece, left = private->region.size - offset;
         const size_t size = left < private->piece ? left : private->piece;
@@ -248,6 +246,16 @@ static void make_piece(struct maker_job *job, size_t i)
                 atomic_fetch_add(&private->bytes_prepared, size);
 }
 
+static enum pool_verdict fill(struct pool_task *task)
+{
+        struct region_private *private = region_of_task(task);
+        const size_t i = atomic_fetch_add(&private->n_taken, 1);
+
+        if (i < private->n_pieces)
+                fill_piece(private, i);
+        return i + 1 < private->n_pieces ? POOL_MORE : POOL_DONE;
+}
+
 static void failure_log(const struct region *region)
 {
         char id[FERRY_ID_TEXT_SIZE];
@@ -259,9 +267,9 @@ static void failure_log(const struct region *region)
                 log_event(LOG_INFO, "region failed", LOG_S("region", id), LOG_S("reason", region->detail));
 }
 
-static void make_end(struct maker_job *job)
+static void make_end(struct pool_task *task)
 {
-        struct region_private *private = region_of_job(job);
+        struct region_private *private = region_of_task(task);
         struct region *region = &private->region;
         char detail[REGION_DETAIL_SIZE] = "";
         int r;
@@ -280,13 +288,32 @@ static void make_end(struct maker_job *job)
         (void)region_unref(region);
 }
 
+/* The end waits for others, and leaves its thread to further filling. */
+static void filled(struct pool_task *task)
+{
+        if (!region_task_add(region_of_task(task), make_end))
+                make_end(task);
+}
+
+static void begun(struct pool_task *task)
+{
+        struct region_private *private = region_of_task(task);
+
+        if (private->n_pieces == 0) {
+                make_end(task);
+                return;
+        }
+        *task = (struct pool_task){ .run = fill, .done = filled, .class = POOL_FILL, .width = pool_fillers() };
+        pool_add_or_run(private->table->tasks, task);
+}
+
 void region_make_start(struct region_private *private)
 {
-        static const struct maker_kind kind = { make_begin, make_piece, make_end };
-
-        /* The makers are stopped, and no region is made any more. */
-        if (!makers_add(private->table->makers, &private->job, &kind, region_gpu(private))) {
-                make_fail(private, -ESHUTDOWN, "");
-                make_end(&private->job);
-        }
+        private->task = (struct pool_task){
+                .run = make_begin, .done = begun, .class = POOL_MAKE, .devices = region_devices(private)
+        };
+        if (pool_add(private->table->tasks, &private->task))
+                return;
+        make_fail(private, FERRY_E_LIMIT_REACHED, "The worker can start no further thread (ulimit -u, pids.max)");
+        make_end(&private->task);
 }

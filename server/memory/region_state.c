@@ -107,7 +107,7 @@ bool region_table_failed(struct region_table *table, struct region_private *priv
         pthread_mutex_unlock(&table->lock);
         if (!deleted)
                 region_table_observe(table, private->region.id, NULL, REGION_CHANGED);
-        makers_retry(table->makers);
+        pool_retry(table->tasks);
         region_waiters_wake(waiters);
         return !deleted;
 }
@@ -272,22 +272,30 @@ void region_idle_disarm(struct region_private *private)
 /*
  * References to a region, and the end of its memory in two steps. region_end, when the region is off the
  * lists: the registrar deregisters the memory. free_region, when the last reference is given back: the pages are freed.
- * Large memory takes both steps on a maker thread; small memory that a GPU has pinned, the first.
+ * Large memory takes both steps on a thread of the pool; small memory that a GPU has pinned, the first.
  */
 
-unsigned region_gpu(const struct region_private *private)
+struct pool_devices region_devices(const struct region_private *private)
 {
         const struct region_registrar *registrar = &private->table->config.registrar;
         unsigned n;
 
         if (private->on_gpu)
-                return gpu_parse(private->region.device, &n) ? 1 + n % MAKERS_GPUS : 0;
-        return private->registered && registrar->gpu ? registrar->gpu(private->region.registration) : 0;
+                return (struct pool_devices){ .one = gpu_parse(private->region.device, &n) ? 1 + n : 0 };
+        return (struct pool_devices){ .one = private->registered && registrar->gpu
+                                                     ? registrar->gpu(private->region.registration)
+                                                     : 0 };
 }
 
-bool region_is_ended_by_maker(const struct region_private *private)
+bool region_task_add(struct region_private *private, void (*work)(struct pool_task *task))
 {
-        return region_is_large(private) || (private->owned && region_gpu(private) > 0);
+        private->task = (struct pool_task){ .done = work, .class = POOL_MAKE, .devices = region_devices(private) };
+        return pool_add(private->table->tasks, &private->task);
+}
+
+bool region_is_ended_in_pool(const struct region_private *private)
+{
+        return region_is_large(private) || (private->owned && region_devices(private).one > 0);
 }
 
 void region_deregister(struct region_private *private)
@@ -321,23 +329,21 @@ struct region_private *region_private_free(struct region_private *private)
         return NULL;
 }
 
-static void free_job_end(struct maker_job *job)
+static void free_now(struct pool_task *task)
 {
-        struct region_private *private = region_of_job(job);
+        struct region_private *private = region_of_task(task);
 
         region_memory_free(private);
         region_table_end_freeing(private->table, private);
         region_private_free(private);
 }
 
-/* Frees the worker's own memory of a region without references, then the region; large memory by a maker. */
+/* Frees the worker's own memory of a region without references, then the region; large memory in the pool. */
 static void free_region(struct region_private *private)
 {
-        static const struct maker_kind kind = { .end = free_job_end };
-
         region_table_begin_freeing(private->table, private);
-        if (!region_is_large(private) || !makers_add(private->table->makers, &private->job, &kind, region_gpu(private)))
-                free_job_end(&private->job);
+        if (!region_is_large(private) || !region_task_add(private, free_now))
+                free_now(&private->task);
 }
 
 struct region *region_ref(struct region *region)
@@ -357,9 +363,9 @@ struct region *region_unref(struct region *region)
         return NULL;
 }
 
-static void deregister_job_end(struct maker_job *job)
+static void deregister_now(struct pool_task *task)
 {
-        struct region_private *private = region_of_job(job);
+        struct region_private *private = region_of_task(task);
 
         region_deregister(private);
         region_table_keep(private->table, private);
@@ -368,14 +374,13 @@ static void deregister_job_end(struct maker_job *job)
 
 void region_end(struct region_private *private)
 {
-        static const struct maker_kind kind = { .end = deregister_job_end };
         const bool ready = region_state(&private->region) == REGION_READY;
 
-        if (!ready || !region_is_ended_by_maker(private)) {
+        if (!ready || !region_is_ended_in_pool(private)) {
                 if (ready)
                         region_deregister(private);
                 (void)region_unref(&private->region);
-        } else if (!makers_add(private->table->makers, &private->job, &kind, region_gpu(private))) {
-                deregister_job_end(&private->job);
+        } else if (!region_task_add(private, deregister_now)) {
+                deregister_now(&private->task);
         }
 }

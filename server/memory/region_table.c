@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <ferry/buffer.h>
 #include <ferry/error.h>
@@ -15,25 +14,10 @@
 
 /* A table: the number and the bytes of its regions, and the limits. Its lists are in region_list.c. */
 
-enum { MAKERS_MIN = 2, MAKERS_MAX = 8 };
-
 void region_table_publish(struct region_table *table)
 {
         metric_set(table->count_gauge, (int64_t)table->n_regions);
         metric_set(table->bytes_gauge, (int64_t)table->bytes_listed);
-}
-
-/*
- * Filling leaves a processor free: the kernel makes a huge page in one go, up to 10 ms if the host has to find the
- * memory first, and most kernels run no other thread meanwhile.
- */
-static int start_makers(struct makers **ret_makers)
-{
-        long cores = sysconf(_SC_NPROCESSORS_ONLN);
-        unsigned threads = cores < MAKERS_MIN ? MAKERS_MIN : cores > MAKERS_MAX ? MAKERS_MAX : (unsigned)cores;
-        unsigned fillers = cores <= 2 ? 1 : cores > MAKERS_MAX ? MAKERS_MAX : (unsigned)cores - 1;
-
-        return makers_new(threads, fillers, ret_makers);
 }
 
 int region_table_new(const struct region_config *config, struct region_table **ret_table)
@@ -43,7 +27,7 @@ int region_table_new(const struct region_config *config, struct region_table **r
 
         if (!table)
                 return -ENOMEM;
-        r = start_makers(&table->makers);
+        r = pool_user_new(NULL, NULL, &table->tasks);
         if (r < 0) {
                 free(table);
                 return r;
@@ -62,12 +46,12 @@ int region_table_new(const struct region_config *config, struct region_table **r
         return 0;
 }
 
-/* The last reference is never a maker thread's: makers are stopped before. */
+/* The last reference is never a task's: pool_user_stop comes before. */
 void region_table_unref(struct region_table *table)
 {
         if (atomic_fetch_sub(&table->references, 1) != 1)
                 return;
-        makers_free(table->makers);
+        pool_user_free(table->tasks);
         maps_clear(&table->maps);
         pthread_cond_destroy(&table->changed);
         pthread_mutex_destroy(&table->lock);
@@ -148,7 +132,7 @@ void region_table_cancel(struct region_table *table, const struct region_spec *s
         table->n_held -= spec->held;
         table->bytes_reserved -= bytes;
         pthread_mutex_unlock(&table->lock);
-        makers_retry(table->makers);
+        pool_retry(table->tasks);
 }
 
 int region_table_check_limit(struct region_table *table, uint64_t bytes, bool *ret_freeing,
@@ -194,9 +178,9 @@ void region_table_keep(struct region_table *table, struct region_private *privat
                 table->bytes_reserved += private->region.size;
         }
         pthread_mutex_unlock(&table->lock);
-        /* Jobs that have waited for these bytes fail now. */
+        /* Tasks that have waited for these bytes fail now. */
         if (streams)
-                makers_retry(table->makers);
+                pool_retry(table->tasks);
 }
 
 void region_table_end_freeing(struct region_table *table, struct region_private *private)
@@ -204,7 +188,7 @@ void region_table_end_freeing(struct region_table *table, struct region_private 
         pthread_mutex_lock(&table->lock);
         table->bytes_freeing -= private->region.size;
         pthread_mutex_unlock(&table->lock);
-        makers_retry(table->makers);
+        pool_retry(table->tasks);
 }
 
 void region_table_observe(struct region_table *table, uint64_t id, struct region *deleted, enum region_change change)

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/pool.h"
 #include "base/util.h"
 #include "command.h"
 #include "connect.h"
@@ -134,6 +135,7 @@ static void release(struct engine *engine)
                 engine->transports[i]->ops->free(engine->transports[i]);
         contacts_clear(engine);
         resolver_stop(engine);
+        pool_user_free(engine->tasks);
         free(engine->reserved);
         cleanup_close(&engine->wake_fd);
         cleanup_close(&engine->epoll_fd);
@@ -183,6 +185,8 @@ int engine_new(const struct engine_config *config, struct engine **ret_engine)
         if (!engine)
                 return -ENOMEM;
         r = engine->wake_fd < 0 || engine->epoll_fd < 0 ? -EMFILE : commands_init(engine);
+        if (r == 0)
+                r = pool_user_new(NULL, NULL, &engine->tasks);
         if (r == 0 && config->local)
                 r = open_local(engine, config);
         if (r == 0 && config->data_listen)

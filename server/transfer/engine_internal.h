@@ -81,6 +81,7 @@ struct engine {
         struct transport *local, *ucx; /* the same by kind; NULL = off */
         int epoll_fd;
         pthread_t thread;
+        struct pool_user *tasks; /* resolutions */
 
         /* Guarded by command_lock; any thread. wake_fd is an eventfd. */
         pthread_mutex_t command_lock;

@@ -9,24 +9,25 @@
 
 #include "base/address.h"
 #include "base/allowlist.h"
-#include "base/thread.h"
+#include "base/pool.h"
 #include "base/util.h"
 #include "command.h"
 #include "engine_internal.h"
 
-enum { RESOLUTIONS_MAX = 16 }; /* threads at once */
+enum { RESOLUTIONS_MAX = 16 }; /* at once */
 
 /*
- * The resolution of one name. The engine and the thread each have a reference, so that the engine can end while a name
+ * The resolution of one name. The engine and the task each have a reference, so that the engine can end while a name
  * server does not answer.
  */
 struct resolution {
+        struct pool_task task;
         char text[ENGINE_ADDRESS_SIZE];
         int family; /* preferred */
         pthread_mutex_t lock;
         unsigned references;
         struct engine *engine; /* NULL = the engine has ended */
-        /* The thread's, until it posts COMMAND_RESOLVED: */
+        /* The task's, until it posts COMMAND_RESOLVED: */
         int result;
         struct resolved resolved;
         /* Guarded by the progress lock: */
@@ -94,9 +95,9 @@ int resolver_parse(const struct allowlist *allowlist, const char *text, int fami
         return r;
 }
 
-static void *run(void *context)
+static enum pool_verdict run(struct pool_task *task)
 {
-        struct resolution *resolution = context;
+        struct resolution *resolution = FERRY_CONTAINER_OF(task, struct resolution, task);
         struct command command = { .type = COMMAND_RESOLVED, .resolution = resolution };
         char host[ADDRESS_HOST_SIZE];
         uint16_t port = 0;
@@ -110,8 +111,12 @@ static void *run(void *context)
                 (void)command_post_reserved(resolution->engine, &command);
         }
         (void)pthread_mutex_unlock(&resolution->lock);
-        unref(resolution);
-        return NULL;
+        return POOL_DONE;
+}
+
+static void ran(struct pool_task *task)
+{
+        unref(FERRY_CONTAINER_OF(task, struct resolution, task));
 }
 
 static struct resolution *find(const struct engine *engine, const char *text)
@@ -127,8 +132,7 @@ static struct resolution *find(const struct engine *engine, const char *text)
 static int start(struct engine *engine, const char *text, int family)
 {
         struct resolution *resolution;
-        pthread_t thread;
-        int n, r;
+        int n;
 
         DL_COUNT(engine->resolutions, resolution, n);
         if (n >= RESOLUTIONS_MAX)
@@ -141,13 +145,12 @@ static int start(struct engine *engine, const char *text, int family)
         (void)pthread_mutex_init(&resolution->lock, NULL);
         resolution->references = 2;
         resolution->engine = engine;
-        r = thread_new("ferry-resolver", run, resolution, &thread);
-        if (r < 0) {
+        resolution->task = (struct pool_task){ .run = run, .done = ran, .class = POOL_NAME };
+        if (!pool_add(engine->tasks, &resolution->task)) {
                 (void)pthread_mutex_destroy(&resolution->lock);
                 free(resolution);
-                return r;
+                return -EAGAIN;
         }
-        (void)pthread_detach(thread);
         DL_APPEND(engine->resolutions, resolution);
         return -EINPROGRESS;
 }
@@ -179,6 +182,8 @@ void resolution_end(struct engine *engine, struct resolution *resolution)
         (void)pthread_mutex_lock(&resolution->lock);
         resolution->engine = NULL;
         (void)pthread_mutex_unlock(&resolution->lock);
+        if (!resolution->done && pool_remove(&resolution->task))
+                unref(resolution); /* the task's */
         unref(resolution);
 }
 

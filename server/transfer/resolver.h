@@ -16,8 +16,8 @@ struct resolved {
 };
 
 /*
- * Resolves host names on threads of its own, since a name server may be slow, and posts COMMAND_RESOLVED to the engine.
- * Thread: the holder of the progress lock, but any for resolver_parse.
+ * Resolves host names on threads of the pool, since a name server may be slow, and posts COMMAND_RESOLVED to the
+ * engine. Thread: the holder of the progress lock, but any for resolver_parse.
  */
 
 /*
@@ -28,7 +28,7 @@ int resolver_parse(const struct allowlist *allowlist, const char *text, int fami
 
 /*
  * The same, and resolves a name. -EINPROGRESS: ask again at the next COMMAND_RESOLVED; -ENOENT: it cannot be resolved;
- * -EAGAIN: too many are being resolved; -ENOMEM.
+ * -EAGAIN: too many are being resolved, or there is no thread; -ENOMEM.
  */
 int resolver_ask(struct engine *engine, const char *text, int family, struct resolved *ret_resolved);
 

@@ -25,13 +25,13 @@ struct staging_buffer {
 struct staging_gpu {
         struct staging *staging;
         uint64_t used; /* bytes of buffers in use */
-        struct copier_task task;
+        struct pool_task task;
         struct staging_buffer *made; /* by the task; NULL = it does not run */
         bool failed;                 /* the last one could not be made: messages take ordinary memory */
 };
 
 struct staging {
-        struct copier *copier;
+        struct pool_user *tasks;
         void (*room)(void *context);
         void *context;
         struct staging_buffer *idle;          /* utlist */
@@ -55,12 +55,13 @@ static void buffer_free(void *context)
         free(buffer);
 }
 
-static void make_run(struct copier_task *task)
+static enum pool_verdict make_run(struct pool_task *task)
 {
         struct staging_buffer *buffer = FERRY_CONTAINER_OF(task, struct staging_gpu, task)->made;
 
         buffer->bytes =
                 buffer->gpu ? gpu_host_new(buffer->gpu - 1, buffer->size) : aligned_alloc(ALIGNMENT, buffer->size);
+        return POOL_DONE;
 }
 
 static void tell_room(struct staging *staging)
@@ -71,7 +72,7 @@ static void tell_room(struct staging *staging)
         staging->room(staging->context);
 }
 
-static void make_done(struct copier_task *task)
+static void make_done(struct pool_task *task)
 {
         struct staging_gpu *gpu = FERRY_CONTAINER_OF(task, struct staging_gpu, task);
         struct staging_buffer *buffer = gpu->made;
@@ -108,7 +109,7 @@ static void make(struct staging *staging, struct staging_gpu *gpu, size_t size)
         while (staging->bytes + size > STAGING_BYTES && (old = staging->idle)) {
                 DL_DELETE(staging->idle, old);
                 staging->bytes -= old->size;
-                copier_run_detached(staging->copier, (struct copier_gpus){ .one = old->gpu }, buffer_free, old);
+                pool_run(staging->tasks, POOL_WORK, (struct pool_devices){ .one = old->gpu }, buffer_free, old);
         }
         buffer = calloc(1, sizeof(*buffer));
         gpu->failed = !buffer;
@@ -118,8 +119,10 @@ static void make(struct staging *staging, struct staging_gpu *gpu, size_t size)
         buffer->gpu = (unsigned)(gpu - staging->gpus);
         staging->bytes += size;
         gpu->made = buffer;
-        gpu->task = (struct copier_task){ .run = make_run, .done = make_done, .gpus.one = buffer->gpu };
-        copier_add(staging->copier, &gpu->task);
+        gpu->task = (struct pool_task){
+                .run = make_run, .done = make_done, .class = POOL_WORK, .devices.one = buffer->gpu
+        };
+        pool_add_or_run(staging->tasks, &gpu->task);
 }
 
 static struct staging_buffer *find(const struct staging_gpu *gpu, uint64_t length)
@@ -154,7 +157,7 @@ bool staging_has_room(struct staging *staging, const struct stream *stream, uint
         if (length <= WIRE_INLINE_MAX || gpu->failed || (may_use(gpu, size) && find(gpu, length)))
                 return true;
         staging->wanted = true;
-        if (may_use(gpu, size) && !gpu->made && staging->copier)
+        if (may_use(gpu, size) && !gpu->made && staging->tasks)
                 make(staging, gpu, size);
         return gpu->failed;
 }
@@ -162,7 +165,7 @@ bool staging_has_room(struct staging *staging, const struct stream *stream, uint
 int staging_new(void (*notify)(void *context), void (*room)(void *context), void *context, struct staging **ret_staging)
 {
         struct staging *staging = calloc(1, sizeof(*staging));
-        int r = staging ? copier_new(notify, context, &staging->copier) : -ENOMEM;
+        int r = staging ? pool_user_new(notify, context, &staging->tasks) : -ENOMEM;
 
         if (r < 0) {
                 free(staging);
@@ -179,7 +182,7 @@ int staging_new(void (*notify)(void *context), void (*room)(void *context), void
 void staging_stop(struct staging *staging)
 {
         staging->wanted = false;
-        staging->copier = copier_free(staging->copier);
+        staging->tasks = pool_user_free(staging->tasks);
 }
 
 struct staging *staging_free(struct staging *staging)
@@ -195,9 +198,9 @@ struct staging *staging_free(struct staging *staging)
         return NULL;
 }
 
-struct copier *staging_copier(struct staging *staging)
+struct pool_user *staging_tasks(struct staging *staging)
 {
-        return staging->copier;
+        return staging->tasks;
 }
 
 /* ---- stages ---- */
@@ -269,7 +272,7 @@ static int check(const struct stream *stream)
         return r;
 }
 
-static void stage_task(struct copier_task *task)
+static enum pool_verdict stage_task(struct pool_task *task)
 {
         struct stage *stage = FERRY_CONTAINER_OF(task, struct stage, task);
         struct message *m = stage->message;
@@ -285,9 +288,10 @@ static void stage_task(struct copier_task *task)
         if (r == 0 && (stage->steps & STAGING_CHECKSUM))
                 r = stream_checksum(m->stream, m->offset, m->length, &m->checksum);
         stage->fault = r;
+        return POOL_DONE;
 }
 
-static void stage_done(struct copier_task *task)
+static void stage_done(struct pool_task *task)
 {
         struct stage *stage = FERRY_CONTAINER_OF(task, struct stage, task);
 
@@ -302,11 +306,12 @@ static void run(struct message *message, unsigned steps, void (*ran)(struct link
         stage->steps = steps | (message->verify ? STAGING_CHECKSUM : 0U);
         stage->ran = ran;
         stage->running = true;
-        stage->task = (struct copier_task){ .run = stage_task,
-                                            .done = stage_done,
-                                            .gpus = copier_gpus_of(stream_next_space(message->stream, message->offset),
-                                                                   NULL) };
-        copier_add(stage->staging->copier, &stage->task);
+        stage->task = (struct pool_task){ .run = stage_task,
+                                          .done = stage_done,
+                                          .class = POOL_WORK,
+                                          .devices = pool_devices_of(
+                                                  stream_next_space(message->stream, message->offset), NULL) };
+        pool_add_or_run(stage->staging->tasks, &stage->task);
 }
 
 void message_end(struct message *message, enum message_result result)
@@ -402,7 +407,7 @@ static bool stop(struct message *message, enum message_result result)
 {
         struct stage *stage = message->stage;
 
-        if (stage->running && !copier_remove(stage->staging->copier, &stage->task)) {
+        if (stage->running && !pool_remove(&stage->task)) {
                 stage->result = result;
                 return false;
         }

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -232,6 +234,85 @@ WITH_SCENE(a_deleted_region_does_not_live_on_in_the_peer)
         region_drop(&p->a, offered);
         WAIT_UNTIL(!maps_a_deleted_file(&p->b));
         worker_await_metric(&p->b, "ferry_mapped_memories", 0);
+}
+
+/* ---- helpers ---- */
+
+/* Threads of the pool that may help: those that make regions have another name. */
+static size_t count_helpers(const struct worker *w)
+{
+        const char *tasks = text_format("/proc/%d/task", (int)w->pid);
+        DIR *d = opendir(tasks);
+        size_t n = 0;
+
+        assert_non_null(d);
+        for (struct dirent *e; (e = readdir(d));) {
+                char name[32] = "";
+                FILE *f = fopen(text_format("%s/%s/comm", tasks, e->d_name), "re");
+
+                if (f && fgets(name, sizeof(name), f))
+                        n += strcmp(name, "ferry-pool\n") == 0;
+                if (f)
+                        (void)fclose(f);
+        }
+        (void)closedir(d);
+        return n;
+}
+
+/* A container may have less time than processors. */
+static bool has_quota(void)
+{
+        static const char *const paths[] = { "/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us" };
+        bool found = false;
+
+        for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
+                FILE *f = fopen(paths[i], "re");
+
+                found |= f && fgetc(f) != (i == 0 ? 'm' : '-');
+                if (f)
+                        (void)fclose(f);
+        }
+        return found;
+}
+
+static size_t helpers_of_a_large_read(const char *const *flags)
+{
+        struct pair p;
+        OPERATION offer, read, end, offer_end;
+        const char *offered, *local;
+        size_t n;
+
+        pair_start_with(&p, false, flags);
+        offered = region_make(&p.a, 64 * MIB, SEED);
+        local = region_make(&p.b, 64 * MIB, 0);
+        offer_make(&p.a, FERRY_READABLE, offered, &offer);
+        begin_make(&p.b, FERRY_READ, local, offer.metadata, &read);
+        operation_assert_end(&p.b, read.id, FERRY_COMPLETE, &end);
+        region_assert_pattern(&p.b, local, SEED, 0, 64 * MIB);
+        n = count_helpers(&p.b);
+        operation_assert_end(&p.a, offer.id, FERRY_COMPLETE, &offer_end);
+        region_drop(&p.a, offered);
+        region_drop(&p.b, local);
+        pair_clean(&p);
+        return n;
+}
+
+TEST(other_processors_help_with_large_copies_unless_told_not_to)
+{
+        cpu_set_t allowed, one;
+
+        assert_int_equal(helpers_of_a_large_read(STRINGS("--copy-threads", "0")), 0);
+        assert_int_equal(helpers_of_a_large_read(STRINGS("--copy-threads", "1")), 1);
+        assert_int_equal(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+        CPU_ZERO(&one);
+        for (int i = 0; CPU_COUNT(&one) == 0; i++)
+                if (CPU_ISSET(i, &allowed))
+                        CPU_SET(i, &one);
+        assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0); /* of the workers, too */
+        assert_int_equal(helpers_of_a_large_read(STRINGS()), 0);
+        assert_int_equal(sched_setaffinity(0, sizeof(allowed), &allowed), 0);
+        if (CPU_COUNT(&allowed) > 1 && !has_quota())
+                assert_true(helpers_of_a_large_read(STRINGS()) > 0);
 }
 
 /* Under RLIMIT_AS a peer's region may not fit into the address space, though the transfer needs a part of it only. */

@@ -404,7 +404,10 @@ WITH_WORKER(ferry_tells_of_values_that_are_no_workers)
                 assert_int_equal(command_run(STRINGS(ferry, "--url", w->url, "workers", flag), NULL, &output, &errors),
                                  0);
                 assert_non_null(strstr(output, w->url));
-                assert_string_equal(errors, "ferry: the registry has 1 value under its prefix that is no worker's\n");
+                assert_string_equal(errors,
+                                    json ? "{\"error\":{\"message\":\"the registry has 1 value under its prefix "
+                                           "that is no worker's\"}}\n"
+                                         : "ferry: the registry has 1 value under its prefix that is no worker's\n");
         }
         (void)etcd_ask(&etcd, "/v3/kv/deleterange", drop);
 }

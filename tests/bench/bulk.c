@@ -143,7 +143,7 @@ void bench_threads(void)
 {
         struct pair none, two;
 
-        pair_start(&none, false, NULL, SIZE);
+        pair_start(&none, false, (const char *const[]){ "--copy-threads", "0", NULL }, SIZE);
         pair_start(&two, false, (const char *const[]){ "--copy-threads", "2", NULL }, SIZE);
         compare_in_turn((struct contender[]){ { "threads.none", &none, FERRY_READABLE },
                                               { "threads.two", &two, FERRY_READABLE } },

@@ -45,7 +45,7 @@ static uint64_t crowd_open(struct crowd *c, size_t n)
         struct ferry_region region;
         uint64_t before = 0;
 
-        (void)snprintf(operations, sizeof(operations), "%zu", 2 * n + 1000); /* those that are over count, too */
+        (void)snprintf(operations, sizeof(operations), "%zu", 2 * n + 1000);  /* those that are over count, too */
         (void)snprintf(connections, sizeof(connections), "%zu", 2 * n + 100); /* one address has its share of them */
         *c = (struct crowd){ .n = n, .ids = calloc(n, sizeof(*c->ids)) };
         worker_start(&c->worker, flags);

@@ -69,7 +69,7 @@ static inline int register_region(void *context, const struct region *region, vo
 
 static inline unsigned gpu_of_registration(const void *registration)
 {
-        return strncmp(registration, PINNED, sizeof(PINNED)) == 0;
+        return memcmp(registration, PINNED, sizeof(PINNED)) == 0; /* of a page or more */
 }
 
 static inline void deregister_region(void *context, void *registration)

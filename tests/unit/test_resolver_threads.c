@@ -3,12 +3,13 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 
+#include "base/pool.h"
 #include "command.h"
 #include "engine_internal.h"
 #include "resolver.h"
 #include "unit.h"
 
-/* The threads that resolve names, for an engine that does nothing else. */
+/* The tasks that resolve names, for an engine that does nothing else. */
 
 enum { THREADS_MAX = 16, FAMILIES = 2 };
 
@@ -96,6 +97,7 @@ static void scene_free(void *context)
         while (s->n_let_go < atomic_load(&n_asked))
                 let_go(s);
         WAIT_UNTIL(atomic_load(&n_ended) == atomic_load(&n_asked));
+        pool_user_free(s->engine.tasks);
         (void)sem_destroy(&turn);
         free(s);
 }
@@ -108,7 +110,9 @@ static struct scene *scene_new(void)
         n_resolved = 0;
         leads_to[0] = "127.0.0.1";
         leads_to[1] = NULL;
-        return test_keep(calloc(1, sizeof(struct scene)), scene_free);
+        struct scene *s = calloc(1, sizeof(*s));
+        assert_int_equal(pool_user_new(NULL, NULL, &s->engine.tasks), 0);
+        return test_keep(s, scene_free);
 }
 
 static int ask(struct scene *s, unsigned i, int family, struct resolved *ret_resolved)
@@ -116,13 +120,18 @@ static int ask(struct scene *s, unsigned i, int family, struct resolved *ret_res
         return resolver_ask(&s->engine, text_format("n%u.test:7", i), family, ret_resolved);
 }
 
+static void await_posted(size_t n)
+{
+        (void)pthread_mutex_lock(&lock);
+        WAIT_SIGNAL(&changed, &lock, n_resolved == n);
+        (void)pthread_mutex_unlock(&lock);
+}
+
 /* The next result, which whoever asks before resolution_end gets. */
 static struct resolution *await_resolved(struct scene *s, size_t n)
 {
         let_go(s);
-        (void)pthread_mutex_lock(&lock);
-        WAIT_SIGNAL(&changed, &lock, n_resolved == n);
-        (void)pthread_mutex_unlock(&lock);
+        await_posted(n);
         resolution_begin(resolved[n - 1]);
         return resolved[n - 1];
 }
@@ -168,6 +177,20 @@ TEST(a_result_lives_until_both_the_engine_and_the_thread_have_let_go_of_it)
         assert_int_equal(ask(s, 0, AF_INET, &address), 0);
         assert_int_equal(atomic_load(&n_ended), 0);
         resolution_end(&s->engine, resolution);
+        WAIT_UNTIL(atomic_load(&n_ended) == 1);
+}
+
+TEST(a_result_that_the_engine_has_not_taken_is_freed_once)
+{
+        struct scene *s = scene_new();
+        struct resolved address;
+
+        assert_int_equal(ask(s, 0, AF_INET, &address), -EINPROGRESS);
+        let_go(s);
+        await_posted(1);
+        pool_user_free(s->engine.tasks); /* POOL_NAME outlives it: its reference may go later */
+        s->engine.tasks = NULL;
+        resolver_stop(&s->engine);
         WAIT_UNTIL(atomic_load(&n_ended) == 1);
 }
 

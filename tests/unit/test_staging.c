@@ -115,13 +115,13 @@ static size_t live_now(void)
 /* Buffers that are being made. */
 static size_t n_asked;
 
-void __wrap_copier_add(struct copier *copier, struct copier_task *task);
-void __real_copier_add(struct copier *copier, struct copier_task *task);
+void __wrap_pool_add_or_run(struct pool_user *user, struct pool_task *task);
+void __real_pool_add_or_run(struct pool_user *user, struct pool_task *task);
 
-void __wrap_copier_add(struct copier *copier, struct copier_task *task)
+void __wrap_pool_add_or_run(struct pool_user *user, struct pool_task *task)
 {
         n_asked++;
-        __real_copier_add(copier, task);
+        __real_pool_add_or_run(user, task);
 }
 
 /* ---- messages ---- */
@@ -141,8 +141,8 @@ static bool has_its_share(struct bench *b, unsigned gpu)
 
 static void collect(struct bench *b)
 {
-        copier_wait(staging_copier(b->staging));
-        (void)copier_collect(staging_copier(b->staging));
+        pool_wait(staging_tasks(b->staging));
+        (void)pool_collect(staging_tasks(b->staging));
 }
 
 /* Takes a buffer, which is made if need be. */

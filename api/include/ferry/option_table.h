@@ -59,9 +59,10 @@ WORKER(PART, 0, "local", "FERRY_LOCAL", TEXT, local, "auto|DIR|off", NULL,
        "find each other, even from different containers (default auto: $XDG_RUNTIME_DIR/ferry, else "
        "/run/user/UID/ferry, else /tmp/ferry-UID)",
        ACCEPTS(is_local, "auto, off or an absolute path"))
-WORKER(PART, 0, "copy-threads", "FERRY_COPY_THREADS", NUMBER, copy_threads, "N", NULL,
-       "Threads that share large copies between workers on this machine (default 0: the data-plane thread copies alone)",
-       RANGE(0, 64))
+WORKER(PART, 0, "copy-threads", "FERRY_COPY_THREADS", TEXT, copy_threads, "auto|N", "auto",
+       "Threads that share large copies between workers on this machine with the data-plane thread; auto: as many as it "
+       "has further processors, at most 3; 0: it copies alone",
+       ACCEPTS(is_copy_threads, "auto or a number, 0 to 64"))
 WORKER(PART, 0, "data-listen", "FERRY_DATA_LISTEN", TEXT, data_listen, "HOST:PORT", NULL,
        "Open the network transport, for peers on other machines. HOST may be an interface; port 0 selects a free port. "
        "UCX trusts its network: see ferryd(8), SECURITY CONSIDERATIONS (default off)",

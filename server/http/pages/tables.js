@@ -50,7 +50,7 @@ const clock = (text) => new Date(text).toLocaleTimeString();
 const age = (text) => span(now() - Date.parse(text));
 const timeLeft = (text) => text ? span(Date.parse(text) - now()) : 'no limit';
 const peerName = (peer) => peer ? peer.worker || 'worker without a name' : '';
-const usesText = (o) => o.uses || o.unlimited ? `${o.uses_done} of ${o.uses ?? 'any number'}` : '';
+const usesText = (o) => o.uses || o.unlimited ? `${o.uses_done} of ${o.uses ?? 'unlimited'}` : '';
 const movedText = (o) => `${size(o.bytes_done)} of ${size(o.bytes_total)}` + (usesText(o) && `, use ${usesText(o)}`);
 const endText = (o) => o.status === 'COMPLETE' ? 'complete' : o.status === 'ERRORED' ? 'failed: ' + o.error.code : 'cancelled';
 const meanRate = (o) => o.duration_us ? size(movedBy(o) * 1e6 / o.duration_us) + '/s' : '';

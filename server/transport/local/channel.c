@@ -196,7 +196,7 @@ void channel_close(struct channel *channel)
         while (channel->exports)
                 export_remove(channel, channel->exports);
         mappings_clear(&channel->mappings);
-        leases_clear(&channel->leases, local->copier);
+        leases_clear(&channel->leases, local->tasks);
         leave_watched(channel);
         if (channel->page)
                 (void)munmap(channel->page, sizeof(*channel->page));

@@ -7,11 +7,12 @@
 #include "base/util.h"
 #include "local_internal.h"
 
-static void open_run(struct copier_task *task)
+static enum pool_verdict open_run(struct pool_task *task)
 {
         struct gpu_opening *opening = FERRY_CONTAINER_OF(task, struct gpu_opening, task);
 
         opening->result = gpu_open(&opening->share, opening->mapping->size, &opening->space, &opening->address);
+        return POOL_DONE;
 }
 
 /* Frees the opening; the mapping keeps what was opened. */
@@ -24,7 +25,7 @@ static void finish_opening(struct gpu_opening *opening)
         free(opening);
 }
 
-static void open_ran(struct copier_task *task)
+static void open_ran(struct pool_task *task)
 {
         struct gpu_opening *opening = FERRY_CONTAINER_OF(task, struct gpu_opening, task);
         struct mapping_pool *pool = opening->channel->mappings.pool;
@@ -39,15 +40,16 @@ static void open_ran(struct copier_task *task)
         mapping_pool_trim(pool);
 }
 
-static void find_run(struct copier_task *task)
+static enum pool_verdict find_run(struct pool_task *task)
 {
         struct gpu_opening *opening = FERRY_CONTAINER_OF(task, struct gpu_opening, task);
 
         opening->result = gpu_find(&opening->share, &opening->gpu);
+        return POOL_DONE;
 }
 
-/* The GPU's own threads open it. */
-static void find_ran(struct copier_task *task)
+/* A thread of the GPU's lane opens it. */
+static void find_ran(struct pool_task *task)
 {
         struct gpu_opening *opening = FERRY_CONTAINER_OF(task, struct gpu_opening, task);
 
@@ -57,8 +59,10 @@ static void find_ran(struct copier_task *task)
                 open_ran(task);
                 return;
         }
-        *task = (struct copier_task){ .run = open_run, .done = open_ran, .gpus.one = 1 + opening->gpu };
-        copier_add(channel_local(opening->channel)->copier, task);
+        *task = (struct pool_task){
+                .run = open_run, .done = open_ran, .class = POOL_WORK, .devices.one = 1 + opening->gpu
+        };
+        pool_add_or_run(channel_local(opening->channel)->tasks, task);
 }
 
 int gpu_mapping_open(struct channel *channel, uint64_t id, uint64_t size, const void *share)
@@ -70,11 +74,11 @@ int gpu_mapping_open(struct channel *channel, uint64_t id, uint64_t size, const 
                 free(opening);
                 return r;
         }
-        opening->task = (struct copier_task){ .run = find_run, .done = find_ran };
+        opening->task = (struct pool_task){ .run = find_run, .done = find_ran, .class = POOL_WORK };
         opening->channel = channel;
         memcpy(&opening->share, share, sizeof(opening->share));
         DL_APPEND(channel->openings, opening);
-        copier_add(channel_local(channel)->copier, &opening->task);
+        pool_add_or_run(channel_local(channel)->tasks, &opening->task);
         return 0;
 }
 
@@ -83,18 +87,19 @@ void gpu_mappings_end(struct channel *channel)
         struct gpu_opening *opening, *next;
 
         DL_FOREACH_SAFE (channel->openings, opening, next)
-                if (copier_remove(channel_local(channel)->copier, &opening->task))
+                if (pool_remove(&opening->task))
                         finish_opening(opening);
 }
 
 /* ---- closing ---- */
 
-static void close_run(struct copier_task *task)
+static enum pool_verdict close_run(struct pool_task *task)
 {
         gpu_free(FERRY_CONTAINER_OF(task, struct gpu_closing, task)->space);
+        return POOL_DONE;
 }
 
-static void close_ran(struct copier_task *task)
+static void close_ran(struct pool_task *task)
 {
         struct gpu_closing *closing = FERRY_CONTAINER_OF(task, struct gpu_closing, task);
 
@@ -109,15 +114,16 @@ void gpu_mapping_close(struct mappings *mappings, uint64_t id, const struct spac
         struct gpu_closing *closing = link_is_usable(&channel->link) ? malloc(sizeof(*closing)) : NULL;
 
         if (!closing) { /* no memory: the peer stops waiting at its time limit, or at the link's end */
-                unmap_gpu(space, mappings->pool->copier);
+                unmap_gpu(space, mappings->pool->tasks);
                 return;
         }
-        *closing = (struct gpu_closing){
-                .task = { .run = close_run, .done = close_ran, .gpus = copier_gpus_of(space, NULL) },
-                .channel = channel,
-                .id = id,
-                .space = space
-        };
+        *closing = (struct gpu_closing){ .task = { .run = close_run,
+                                                   .done = close_ran,
+                                                   .class = POOL_WORK,
+                                                   .devices = pool_devices_of(space, NULL) },
+                                         .channel = channel,
+                                         .id = id,
+                                         .space = space };
         channel->n_closings++;
-        copier_add(mappings->pool->copier, &closing->task);
+        pool_add_or_run(mappings->pool->tasks, &closing->task);
 }

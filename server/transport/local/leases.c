@@ -15,10 +15,10 @@ void leases_init(struct leases *leases, struct lease_slot words[FRAME_LEASES])
         leases->n_free = FRAME_LEASES;
 }
 
-void leases_clear(struct leases *leases, struct copier *copier)
+void leases_clear(struct leases *leases, struct pool_user *tasks)
 {
         if (leases->bounce)
-                unmap_range(&leases->pin, copier);
+                unmap_range(&leases->pin, tasks);
         leases->bounce = NULL;
 }
 

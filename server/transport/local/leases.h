@@ -6,9 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/pool.h"
 #include "frame.h"
 #include "memfd.h"
-#include "transport/copier.h"
 #include "transport/transport.h"
 #include "wire/lease.h"
 
@@ -39,8 +39,8 @@ struct leases {
 
 /* words: what the peer reads. */
 void leases_init(struct leases *leases, struct lease_slot words[FRAME_LEASES]);
-/* No lease may be valid. Also takes a zeroed struct. The copier unmaps the bounce buffers. */
-void leases_clear(struct leases *leases, struct copier *copier);
+/* No lease may be valid. Also takes a zeroed struct. The pool unmaps the bounce buffers. */
+void leases_clear(struct leases *leases, struct pool_user *tasks);
 
 /* Makes the bounce buffers. 0 with the memfd to send to the peer, a reference; -errno. */
 int leases_make_bounce(struct leases *leases, struct memfd **ret_memfd);

@@ -54,7 +54,7 @@ static struct link *connect_link(struct transport *transport, const struct trans
         return &channel->link;
 }
 
-/* Thread: of the copier or of the copy pool. */
+/* Thread: of the pool. */
 static void tell_copied(void *context)
 {
         const struct local *local = context;
@@ -156,7 +156,7 @@ static void free_transport(struct transport *transport)
                 link_free(link);
         closer_clear(&local->closer);
         directory_close(&local->directory);
-        copy_pool_free(local->copy_pool);
+        copies_free(local->copies);
         staging_free(local->staging);
         cleanup_close(&local->copied_fd);
         cleanup_close(&local->base.fd);
@@ -191,13 +191,13 @@ static const struct transport_ops ops = {
 static int make_parts(struct local *local, unsigned copy_threads)
 {
         struct epoll_event copied = { .events = EPOLLIN, .data.ptr = &local->copied_fd };
-        int r = copy_pool_new(copy_threads, tell_copied, local, &local->copy_pool);
+        int r = copies_new(copy_threads, tell_copied, local, &local->copies);
 
         if (r == 0) /* a staged payload is in a bounce buffer of its link, or short: it needs no room */
                 r = staging_new(tell_copied, NULL, local, &local->staging);
         if (r < 0)
                 return r;
-        local->copier = local->mapped.copier = staging_copier(local->staging);
+        local->tasks = local->mapped.tasks = staging_tasks(local->staging);
         local->mail = malloc(MAILBOX_MESSAGE_MAX);
         local->datagram = malloc(FRAME_DATAGRAM_MAX + 1);
         if (!local->mail || !local->datagram)

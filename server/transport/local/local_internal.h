@@ -10,7 +10,7 @@
 #include <ferry/error.h>
 
 #include "closer.h"
-#include "copy_pool.h"
+#include "copies.h"
 #include "directory.h"
 #include "frame.h"
 #include "leases.h"
@@ -44,9 +44,9 @@ struct local {
         int listener;          /* -1 = stopping, or its directory cannot be made again yet */
         int removal;           /* an inotify descriptor; readable when the socket may be gone; -1 = none */
         uint64_t reopen_at_us; /* when a socket that is gone is made again; 0 = it is there */
-        struct copy_pool *copy_pool;
+        struct copies *copies;
         struct staging *staging;
-        struct copier *copier; /* its threads */
+        struct pool_user *tasks; /* its threads */
         int copied_fd;         /* an eventfd; readable when one of their tasks, or the last piece of a pull, is done */
         uint64_t lease_number; /* the last one that was granted */
         uint8_t *mail;         /* MAILBOX_MESSAGE_MAX bytes: for the message being taken out of a mailbox */
@@ -96,7 +96,7 @@ struct export
 
 /* A peer's GPU memory being opened. */
 struct gpu_opening {
-        struct copier_task task;
+        struct pool_task task;
         struct channel *channel;
         struct mapping *mapping; /* in use */
         struct gpu_share share;
@@ -109,7 +109,7 @@ struct gpu_opening {
 
 /* A peer's GPU memory being closed; FRAME_UNMAPPED follows. */
 struct gpu_closing {
-        struct copier_task task;
+        struct pool_task task;
         struct channel *channel;
         uint64_t id;
         const struct space *space; /* NULL = opening failed */
@@ -141,7 +141,7 @@ struct channel {
         struct export *lent;    /* utlist; those of registered host memory, the least recently used first */
 
         struct mappings mappings;
-        struct gpu_opening *openings; /* utlist; GPU memory that the copier opens … */
+        struct gpu_opening *openings; /* utlist; GPU memory that the pool opens … */
         size_t n_closings;            /* … and how many it closes */
         bool pulling[FRAME_LEASES];   /* the peer's lease slots that this worker has not released */
 };
@@ -285,7 +285,7 @@ void pulls_end(struct channel *channel, const uint64_t *transfer, enum message_r
 /* Whether the channel has no receives. */
 bool pulls_are_idle(const struct channel *channel);
 
-/* ---- gpu_mapping.c: opens and closes a peer's GPU memory on the copier's threads, since it may take long ---- */
+/* ---- gpu_mapping.c: opens and closes a peer's GPU memory on the pool's threads, since it may take long ---- */
 
 /* Starts to open; FRAME_MAPPED tells the peer the result. share: a struct gpu_share, of any alignment. As mappings_add.
  */
@@ -327,7 +327,7 @@ uint64_t local_deadline(const struct transport *transport);
 
 /* Ends the links that have failed, once nothing touches memory for them. Whether there were any. */
 bool local_end_failed(struct local *local);
-/* Collects the tasks that the copier has run, and clears copied_fd. */
+/* Collects the tasks that have run, and clears copied_fd. */
 void local_collect_copies(struct local *local);
 
 #endif

@@ -62,24 +62,24 @@ static void close_file_run(void *context)
         (void)close((int)(intptr_t)context);
 }
 
-void unmap_range(struct gpu_pin *range, struct copier *copier)
+void unmap_range(struct gpu_pin *range, struct pool_user *tasks)
 {
-        struct copier_gpus gpus = { .one = gpu_is_pinned(range) ? 1 + range->gpu : 0 };
-        struct gpu_pin *copy = gpus.one || range->size > UNMAP_STEP ? malloc(sizeof(*copy)) : NULL;
+        struct pool_devices devices = { .one = gpu_is_pinned(range) ? 1 + range->gpu : 0 };
+        struct gpu_pin *copy = devices.one || range->size > UNMAP_STEP ? malloc(sizeof(*copy)) : NULL;
 
         if (copy) {
                 gpu_pin_move(copy, range);
-                copier_run_detached(copier, gpus, unpin_run, copy);
+                pool_run(tasks, POOL_WORK, devices, unpin_run, copy);
                 return;
         }
         gpu_pin_end(range);
         unmap(range);
 }
 
-void unmap_gpu(const struct space *space, struct copier *copier)
+void unmap_gpu(const struct space *space, struct pool_user *tasks)
 {
         if (space)
-                copier_run_detached(copier, copier_gpus_of(space, NULL), close_run, (void *)(uintptr_t)space);
+                pool_run(tasks, POOL_WORK, pool_devices_of(space, NULL), close_run, (void *)(uintptr_t)space);
 }
 
 /* ---- the pool ---- */
@@ -282,10 +282,10 @@ void mapping_put(struct mappings *mappings, struct mapping *mapping)
         metric_add(mappings->pool->metric, -1);
         mappings->bytes -= mapping->range.size;
         if (mapping->fd >= 0)
-                copier_run_detached(mappings->pool->copier, (struct copier_gpus){ 0 }, close_file_run,
-                                    (void *)(intptr_t)mapping->fd);
+                pool_run(mappings->pool->tasks, POOL_WORK, (struct pool_devices){ 0 }, close_file_run,
+                         (void *)(intptr_t)mapping->fd);
         else if (mapping->range.size)
-                unmap_range(&mapping->range, mappings->pool->copier);
+                unmap_range(&mapping->range, mappings->pool->tasks);
         else
                 mappings->pool->close(mappings, mapping->id, mapping->space);
         free(mapping);

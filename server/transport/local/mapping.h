@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/pool.h"
 #include "memory/gpu.h"
-#include "transport/copier.h"
 
 #include <uthash.h>
 
@@ -19,11 +19,11 @@
 struct mappings;
 
 struct mapping_pool {
-        size_t n, max;         /* max: more are kept only while they are in use */
-        size_t n_asked;        /* of n, those in the list asked */
-        struct mapping *idle;  /* utlist; not in use, the least recently used first */
-        struct mapping *asked; /* utlist; whose owners were asked to take them back, the first one first */
-        struct copier *copier; /* where they are unmapped */
+        size_t n, max;           /* max: more are kept only while they are in use */
+        size_t n_asked;          /* of n, those in the list asked */
+        struct mapping *idle;    /* utlist; not in use, the least recently used first */
+        struct mapping *asked;   /* utlist; whose owners were asked to take them back, the first one first */
+        struct pool_user *tasks; /* where they are unmapped */
         void (*close)(struct mappings *mappings, uint64_t id,
                       const struct space *space);            /* closes GPU memory; space may be NULL */
         void (*ask)(struct mappings *mappings, uint64_t id); /* asks the owner to take it back */
@@ -85,9 +85,9 @@ void mapping_put(struct mappings *mappings, struct mapping *mapping);
 /* None may be in use. */
 void mappings_clear(struct mappings *mappings);
 
-/* Unmaps a range; one that is pinned or large on a thread of the copier. Copies *range. */
-void unmap_range(struct gpu_pin *range, struct copier *copier);
-/* Closes another process's memory, on a thread of the copier; takes NULL. */
-void unmap_gpu(const struct space *space, struct copier *copier);
+/* Unmaps a range; one that is pinned or large on a thread of the pool. Copies *range. */
+void unmap_range(struct gpu_pin *range, struct pool_user *tasks);
+/* Closes another process's memory, on a thread of the pool; takes NULL. */
+void unmap_gpu(const struct space *space, struct pool_user *tasks);
 
 #endif

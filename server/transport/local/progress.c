@@ -95,7 +95,7 @@ void local_collect_copies(struct local *local)
         eventfd_t count;
 
         (void)eventfd_read(local->copied_fd, &count);
-        (void)copier_collect(local->copier);
+        (void)pool_collect(local->tasks);
 }
 
 static bool poll_all(struct local *local)

@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/pool.h"
 #include "mapping.h"
-#include "transport/copier.h"
 #include "transport/transport.h"
 #include "wire/lease.h"
 
@@ -39,22 +39,25 @@ struct pull {
         uint64_t number;
         uint32_t slot;
         enum gpu_path gpu_path; /* of the bytes so far */
-        /* Where either memory is a GPU's, the copier copies all of it: */
+        /* Where either memory is a GPU's, a task of the pool copies all of it: */
         bool off_host;
         const struct space *from_gpu; /* of the first extent in GPU memory; NULL = none is */
-        bool copying;                 /* the copier has the task */
+        bool copying;                 /* the pool has the task */
         enum message_result result;   /* of a pull that was given up, and ends once the task has run; else MESSAGE_OK */
-        struct copier_task task;
+        struct pool_task task;
         atomic_bool unwanted;     /* the task may stop */
         int copy_result;          /* of the task: pull_copy's */
         struct pull *prev, *next; /* the transport's list */
+        bool was_shared;          /* with helpers */
 
-        /* Guarded by the lock of the copy pool: */
+        /* Guarded by the lock of copies.c: */
         size_t extent; /* of the next piece, and the offset in it */
         uint64_t extent_offset;
         uint64_t taken, copied; /* bytes handed out, bytes in place */
         unsigned running;       /* pieces being copied */
         bool stopped;           /* no further piece: the lease has ended, or it was cancelled */
+        bool is_shared;         /* in this list: */
+        struct pull *shared_prev, *shared_next;
 
         size_t n;
         struct pull_extent extents[];

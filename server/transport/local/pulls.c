@@ -23,7 +23,7 @@ static void pull_end(struct pull *pull, enum message_result result)
         struct local *local = channel_local(channel);
 
         DL_DELETE(local->pulls, pull);
-        copy_pool_stop(local->copy_pool, pull);
+        copies_stop(local->copies, pull);
         message->gpu_path = pull->gpu_path;
         release(channel, pull);
         pull_free(pull, &channel->mappings);
@@ -133,9 +133,9 @@ static void tell_copied(struct pull *pull, uint64_t copied)
                 message->part(message);
 }
 
-/* ---- pulls off the host, by the copier ---- */
+/* ---- pulls off the host, by the pool ---- */
 
-static void pull_run(struct copier_task *task)
+static enum pool_verdict pull_run(struct pool_task *task)
 {
         struct pull *pull = FERRY_CONTAINER_OF(task, struct pull, task);
         struct message *message = pull->message;
@@ -144,9 +144,10 @@ static void pull_run(struct copier_task *task)
         if (pull->copy_result == 0 && message->verify && message->stream->off_host)
                 pull->copy_result =
                         stream_checksum(message->stream, message->offset, message->length, &message->checksum);
+        return POOL_DONE;
 }
 
-static void pull_ran(struct copier_task *task)
+static void pull_ran(struct pool_task *task)
 {
         struct pull *pull = FERRY_CONTAINER_OF(task, struct pull, task);
         int r = pull->copy_result;
@@ -169,20 +170,20 @@ static void pull_hand_over(struct local *local, struct pull *pull)
         if (path > pull->gpu_path)
                 pull->gpu_path = path;
         pull->copying = true;
-        pull->task = (struct copier_task){
+        pull->task = (struct pool_task){
                 .run = pull_run,
                 .done = pull_ran,
-                .gpus = copier_gpus_of(stream_next_space(pull->message->stream, pull->message->offset), pull->from_gpu),
+                .class = POOL_WORK,
+                .devices = pool_devices_of(stream_next_space(pull->message->stream, pull->message->offset),
+                                           pull->from_gpu),
         };
-        copier_add(local->copier, &pull->task);
+        pool_add_or_run(local->tasks, &pull->task);
 }
 
 /* Ends the pull now or, if its task is running, after that. */
 static void pull_give_up(struct pull *pull, enum message_result result)
 {
-        struct local *local = channel_local(pull->channel);
-
-        if (pull->copying && !copier_remove(local->copier, &pull->task)) {
+        if (pull->copying && !pool_remove(&pull->task)) {
                 atomic_store(&pull->unwanted, true);
                 pull->result = result;
                 return;
@@ -207,10 +208,10 @@ static uint64_t pull_step(struct local *local, struct pull *pull, uint64_t limit
                 *ret_did = true;
                 return 0;
         }
-        copy_pool_share(local->copy_pool, pull);
-        size = copy_pool_copy(local->copy_pool, pull, limit);
+        copies_share(local->copies, pull);
+        size = copies_copy(local->copies, pull, limit);
         *ret_did |= size > 0;
-        switch (copy_pool_status(local->copy_pool, pull, &copied)) {
+        switch (copies_status(local->copies, pull, &copied)) {
         case COPY_COPIED:
                 pull->message->copied = copied;
                 pull_end(pull, MESSAGE_OK);
@@ -251,7 +252,7 @@ bool pulls_have_work(const struct local *local)
         uint64_t copied;
 
         DL_FOREACH (local->pulls, pull)
-                if (!pull->copying && copy_pool_status(local->copy_pool, pull, &copied) != COPY_WAITS)
+                if (!pull->copying && copies_status(local->copies, pull, &copied) != COPY_WAITS)
                         return true;
         return false;
 }

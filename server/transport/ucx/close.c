@@ -235,8 +235,8 @@ void ucx_shut_down(struct transport *transport, uint64_t deadline_us)
                 link->close_request = NULL;
         }
         while (any(ucx, ucx_link_is_staging)) { /* before UCX's worker is destroyed */
-                copier_wait(staging_copier(ucx->staging));
-                (void)copier_collect(staging_copier(ucx->staging));
+                pool_wait(staging_tasks(ucx->staging));
+                (void)pool_collect(staging_tasks(ucx->staging));
         }
         staging_stop(ucx->staging);
         ucx_listener_close(ucx);

@@ -71,7 +71,7 @@ void ucx_message_finished(struct ucx_message *m, ucs_status_t status)
                 ucx_link_ready(link);
         /* The link is still there: only ucx_sweep ends links. */
         if (result == MESSAGE_OK && m->receive && m->base.stage) {
-                if (staging_copier(ucx_of_link(link)->staging)) {
+                if (staging_tasks(ucx_of_link(link)->staging)) {
                         stage_store(&m->base, m->device ? STAGING_CHECK : STAGING_STORE);
                         return;
                 }

@@ -326,7 +326,7 @@ void ucx_queue_drop(struct ucx_link *link)
 
 bool ucx_collect_copies(struct ucx *ucx)
 {
-        bool any = copier_collect(staging_copier(ucx->staging));
+        bool any = pool_collect(staging_tasks(ucx->staging));
 
         ucx->sweep_wanted |= any; /* a failed link may be able to end now */
         return any;

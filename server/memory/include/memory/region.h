@@ -15,8 +15,8 @@ struct space;
  * Regions: memory registered once, used by many operations.
  *
  * A worker's own region is a memfd, sealed against shrinking and growing, with every page present and mapped once. A
- * large one is made and freed by the maker threads (makers_internal.h); until it is ready it is listed, but cannot be
- * used. A region on a GPU is made by a maker thread, whatever its size. A foreign region is memory that the embedding
+ * large one is made and freed by threads of the pool; until it is ready it is listed, but cannot be
+ * used. A region on a GPU is made by one of them, whatever its size. A foreign region is memory that the embedding
  * program owns. All functions: any thread, unless said otherwise.
  *
  * Four things protect a region:
@@ -38,9 +38,9 @@ struct region_table;
 
 /*
  * The layer that registers memory (the engine). Called without a lock of the table held. register_region may take
- * seconds and is called by several maker threads at once; for small regions and for adopted memory, by the thread that
- * makes them. deregister_region waits for the holder of the progress lock, which therefore must not call region_create,
- * region_adopt (both deregister when they fail) or region_delete.
+ * seconds and is called by several threads of the pool at once; for small regions and for adopted memory, by the thread
+ * that makes them. deregister_region waits for the holder of the progress lock, which therefore must not call
+ * region_create, region_adopt (both deregister when they fail) or region_delete.
  */
 struct region_registrar {
         /* 0 with *ret_registration, or -errno. The region's memory, address, space and fd stay until
@@ -100,7 +100,7 @@ struct region_config {
         struct region_observer observer;
         struct loop *loop;       /* times idle_ms; NULL: no region has that */
         struct metrics *metrics; /* may be NULL */
-        /* For tests. fill is called before each part of a region that maker threads fill; a -errno fails the region. */
+        /* For tests. fill is called before each part of a region that the pool fills; a -errno fails the region. */
         int (*fill)(void *context, size_t size);
         void *fill_context;
         const struct available_memory_paths *memory_paths; /* NULL = the system's */
@@ -218,7 +218,7 @@ void region_stream_end(struct region *region);
 bool region_deleted(const struct region *region);
 
 /*
- * Deletes a region: region_find does not find it any more. A large one is deregistered by the maker threads, as is
+ * Deletes a region: region_find does not find it any more. A large one is deregistered by threads of the pool, as is
  * one that a GPU has pinned, and freed by them once the last reference is given back; its bytes count until then, and
  * region_create waits for them rather than fail, unless a stream keeps them. Other memory is deregistered on return. A
  * region that is being made is cancelled. FERRY_E_NOT_FOUND; FERRY_E_REGION_IN_USE; FERRY_E_REGION_HELD. Thread: any

@@ -97,7 +97,7 @@ struct operation_observer {
 
 /*
  * Pieces of all operations together, with the terminal ones that are kept: a row of 262,144 pieces is asked for in 100
- * bytes, and takes 8 MiB. A piece is one of the equal parts of a slice; the pieces of makers, pulls and messages are
+ * bytes, and takes 8 MiB. A piece is one of the equal parts of a slice; the pieces of tasks, pulls and messages are
  * others. At this limit they take some 100 MiB as rows and blocks, four times that as descriptors.
  */
 enum { OPERATION_PIECES_MAX = 1 << 22 };

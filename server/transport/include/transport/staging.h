@@ -2,12 +2,12 @@
 #ifndef TRANSPORT_STAGING_H
 #define TRANSPORT_STAGING_H
 
-#include "transport/copier.h"
+#include "base/pool.h"
 #include "transport/transport.h"
 
 /*
  * Staging: payloads off the host (in GPU memory) are copied through pinned buffers in host memory, of which there are
- * at most STAGING_BYTES, shared fairly by the GPUs and kept for reuse. The threads of copier.h queue the copies and
+ * at most STAGING_BYTES, shared fairly by the GPUs and kept for reuse. Threads of the pool queue the copies and
  * wait for the device, so that several are under way at once, and neither the progress thread nor transfers between
  * host memories wait.
  *
@@ -38,7 +38,7 @@ int staging_new(void (*notify)(void *context), void (*room)(void *context), void
 void staging_stop(struct staging *staging);
 /* No stage may be left. Takes NULL; returns NULL. */
 struct staging *staging_free(struct staging *staging);
-struct copier *staging_copier(struct staging *staging);
+struct pool_user *staging_tasks(struct staging *staging);
 /* Whether a message of so many bytes at offset can be staged now. false: room will be called. */
 bool staging_has_room(struct staging *staging, const struct stream *stream, uint64_t offset, uint64_t length);
 
@@ -57,7 +57,7 @@ struct stage {
         struct staging_buffer *buffer; /* that bytes are of; NULL = they are from malloc */
         unsigned steps;
         void (*ran)(struct link *link);
-        struct copier_task task;
+        struct pool_task task;
 };
 
 /* Makes a stage with the caller's buffer; NULL = the payload is not copied. false: no memory. */
@@ -70,7 +70,7 @@ void stage_free(struct message *message);
 /* Calls done, and frees the message, which must be in no list, with its stage, whose task must not be running. */
 void message_end(struct message *message, enum message_result result);
 
-/* Enters a send with a stage into link->loading, and starts the task; copier_collect calls loaded afterwards. */
+/* Enters a send with a stage into link->loading, and starts the task; pool_collect calls loaded afterwards. */
 void stage_load(struct message *message, unsigned steps, void (*loaded)(struct link *link));
 /*
  * Takes the next send off link->loading: the first whose task has run, and that follows no other message of its
@@ -78,7 +78,7 @@ void stage_load(struct message *message, unsigned steps, void (*loaded)(struct l
  * or whose link has failed. NULL = none.
  */
 struct message *stage_take_loaded(struct link *link);
-/* Enters a receive with a stage into link->storing, and starts the task; copier_collect ends it afterwards. */
+/* Enters a receive with a stage into link->storing, and starts the task; pool_collect ends it afterwards. */
 void stage_store(struct message *message, unsigned steps);
 /* The same for a receive without a stage whose bytes came inline, unless begin refuses it. */
 void stage_store_inline(struct staging *staging, struct message *message, const void *bytes);
