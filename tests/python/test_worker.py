@@ -357,7 +357,7 @@ class TestWorker(unittest.TestCase):
                               env={**os.environ, "FERRY_WORKER_LIBRARY": "/nonexistent.so"}, capture_output=True,
                               check=False)
         self.assertEqual(done.returncode, 1)
-        self.assertIn("pip install .", done.stderr)
+        self.assertIn("pip install ./client/python", done.stderr)
         self.assertNotIn("AttributeError", done.stderr)
 
 
