@@ -11,7 +11,7 @@ region: ferry.Region = client.region(1 << 20, "weights", device="cuda:0", idle_m
 client.region(1, colour="red")  # type: ignore[call-arg]
 client.region(1, idle_ms="60s")  # type: ignore[arg-type]
 
-offer: ferry.Operation = client.offer(region, region.slice(0, 4096, count=2, stride=8192), uses="unlimited", ttl_ms=1000,
+offer: ferry.Operation = client.offer(region, region.slice(0, 4096, count=2, stride=8192), unlimited=True, ttl_ms=1000,
                                       label=None)
 client.offer(region, lable="x")  # type: ignore[call-arg]
 client.offer(region, uses="many")  # type: ignore[arg-type]

@@ -19,7 +19,8 @@ class AnyFields(TypedDict, total=False):
 
 
 class OfferFields(AnyFields, total=False):
-    uses: Union[int, Literal["unlimited"], None]
+    uses: Optional[int]
+    unlimited: Optional[bool]
     readers: Optional[int]
     follow: Union[str, client.Operation, worker.Operation, None]
     ttl_ms: Optional[int]
