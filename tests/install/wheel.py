@@ -5,7 +5,7 @@ through its own UCX over TCP.
 
 wheel.py [--rdma]
 
---rdma  loads UCX's modules for RDMA instead, which needs libibverbs and librdmacm of the system
+--rdma  loads UCX's modules for RDMA instead, which needs rdma-core of the system
 """
 import ctypes
 import json
