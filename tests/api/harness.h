@@ -176,8 +176,20 @@ int command_run(const char *const *argv, const char *input, const char **ret_out
 /* Makes w->client anew, at url (NULL = the first listener) with options (may be NULL), and takes the epoch from it. */
 void worker_connect(struct worker *w, const char *url, const struct ferry_options *options);
 
-/* How often its threads went to sleep so far, and the milliseconds of processor time they used. */
-uint64_t worker_wakeups(const struct worker *w);
+/* How often each of its threads went to sleep so far. The sum alone would fall when a thread of the pool ends. */
+struct wakeups {
+        size_t n_threads;
+        struct {
+                long id;
+                uint64_t wakeups;
+        } threads[256];
+};
+
+/* worker_wakeups_since counts the sleeps since then, and one for each thread that has ended meanwhile. */
+void worker_wakeups(const struct worker *w, struct wakeups *ret);
+uint64_t worker_wakeups_since(const struct worker *w, const struct wakeups *before);
+
+/* The milliseconds of processor time that it used so far. */
 uint64_t worker_processor_ms(const struct worker *w);
 
 /*

@@ -59,29 +59,54 @@ size_t worker_sockets(const struct worker *w)
         return count_files(w, "socket:");
 }
 
-uint64_t worker_wakeups(const struct worker *w)
+/* How often a thread of it went to sleep so far; 0 if it has ended. */
+static uint64_t thread_wakeups(const struct worker *w, const char *thread)
 {
         char path[PATH_MAX], line[256];
-        uint64_t sum = 0;
+        uint64_t n = 0;
+        FILE *f;
+
+        (void)snprintf(path, sizeof(path), "/proc/%d/task/%s/status", (int)w->pid, thread);
+        f = fopen(path, "re");
+        while (f && fgets(line, sizeof(line), f))
+                if (strncmp(line, "voluntary_ctxt_switches:", 24) == 0)
+                        n = strtoull(line + 24, NULL, 10);
+        if (f)
+                (void)fclose(f);
+        return n;
+}
+
+void worker_wakeups(const struct worker *w, struct wakeups *ret)
+{
+        char path[64];
         DIR *d;
 
         (void)snprintf(path, sizeof(path), "/proc/%d/task", (int)w->pid);
         d = opendir(path);
         assert_non_null(d);
+        ret->n_threads = 0;
         for (struct dirent *e; (e = readdir(d));) {
-                FILE *f;
-
                 if (e->d_name[0] == '.')
                         continue;
-                (void)snprintf(path, sizeof(path), "/proc/%d/task/%s/status", (int)w->pid, e->d_name);
-                f = fopen(path, "re");
-                while (f && fgets(line, sizeof(line), f))
-                        if (strncmp(line, "voluntary_ctxt_switches:", 24) == 0)
-                                sum += strtoull(line + 24, NULL, 10);
-                if (f)
-                        (void)fclose(f);
+                assert_true(ret->n_threads < sizeof(ret->threads) / sizeof(ret->threads[0]));
+                ret->threads[ret->n_threads].id = strtol(e->d_name, NULL, 10);
+                ret->threads[ret->n_threads++].wakeups = thread_wakeups(w, e->d_name);
         }
         (void)closedir(d);
+}
+
+uint64_t worker_wakeups_since(const struct worker *w, const struct wakeups *before)
+{
+        struct wakeups now;
+        uint64_t sum = before->n_threads;
+
+        worker_wakeups(w, &now);
+        for (size_t i = 0; i < now.n_threads; i++) {
+                sum += now.threads[i].wakeups;
+                for (size_t j = 0; j < before->n_threads; j++)
+                        if (before->threads[j].id == now.threads[i].id)
+                                sum -= before->threads[j].wakeups + 1;
+        }
         return sum;
 }
 

@@ -34,12 +34,13 @@ static void park(struct scene *s, const char *id)
 
 static void assert_sleeps(struct scene *s, uint64_t wakeups_max)
 {
+        struct wakeups before;
         uint64_t wakeups, processor_ms;
 
-        wakeups = worker_wakeups(&s->quiet);
+        worker_wakeups(&s->quiet, &before);
         processor_ms = worker_processor_ms(&s->quiet);
         pass_time(SECONDS * 1000);
-        wakeups = worker_wakeups(&s->quiet) - wakeups;
+        wakeups = worker_wakeups_since(&s->quiet, &before);
         processor_ms = worker_processor_ms(&s->quiet) - processor_ms;
         print_message("%d wake-ups and %d ms of processor time in %d s\n", (int)wakeups, (int)processor_ms, SECONDS);
 #if !defined(__SANITIZE_THREAD__) /* it has a thread of its own, which wakes */
