@@ -77,6 +77,14 @@ class Installed(unittest.TestCase):
         self.assertEqual(run(sys.executable, "-m", "ferry.dynamo", sys.executable, "-c", code, env=environment,
                              cwd=self.root), "ferry.nixl_connect\n")
 
+    def test_every_file_of_the_python_module_is_there(self):
+        source = pathlib.Path(PROGRAM).parents[2] / "client" / "python" / "ferry"
+        wanted = {path.relative_to(source) for kind in ("*.py", "py.typed") for path in source.rglob(kind)}
+        package = self.found("**/ferry/dynamo.py")[0].parent
+        found = {path.relative_to(package) for kind in ("*.py", "py.typed") for path in package.rglob(kind)}
+        # pip alone makes the commands, which run what the package has; meson install alone has the library elsewhere.
+        self.assertEqual(found ^ wanted, {pathlib.Path("_programs.py"), pathlib.Path("_installed.py")})
+
     def test_only_what_pkg_config_can_link_is_installed(self):
         self.assertEqual([str(file) for file in self.prefix.glob("**/*.a")], [])
 

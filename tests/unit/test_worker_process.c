@@ -126,12 +126,13 @@ static void start_on_a_host_with_the_longest_name(void)
                       : 2);
 }
 
-TEST(a_worker_without_the_network_does_not_load_ucx)
+TEST(a_worker_without_the_network_loads_neither_ucx_nor_libibverbs)
 {
         struct ferry_worker *worker = NULL;
 
         assert_int_equal(WORKER_NEW(&worker, "listen", "127.0.0.1:0"), 0);
         assert_null(dlopen("libucp.so.0", RTLD_NOW | RTLD_NOLOAD));
+        assert_null(dlopen("libibverbs.so.1", RTLD_NOW | RTLD_NOLOAD));
         (void)ferry_worker_free(worker);
 }
 

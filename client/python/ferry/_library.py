@@ -102,7 +102,7 @@ def _load() -> ctypes.CDLL:
         except OSError as error:
             errors.append(str(error))
     raise ImportError(
-        "libferry-worker cannot be loaded: " + "; ".join(errors) + ". `pip install ./client/python` builds it; "
+        "libferry-worker cannot be loaded: " + "; ".join(errors) + ". `pip install ./client/python` in Ferry's checkout builds it; "
         "FERRY_WORKER_LIBRARY names one that is elsewhere")
 
 

@@ -27,12 +27,17 @@ import stat
 import time
 import uuid
 from collections.abc import Iterator
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
 from ._http import Http
 from ._memory import buffer_view
 from .errors import FerryError, OperationFailed
 from .offer import metadata_value
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._fields import BeginFields, OfferFields, OperationFilters, RegionFields, Row
 
 _LATE_S = 1  # how late the answer to a wait may come
 _AWAY_S = 60  # a wait without end goes on through so long a time of nothing but errors of a gateway
@@ -141,7 +146,7 @@ class Client:
         """Connects it to the worker at url, before the first transfer needs that."""
         return self.request("POST", "/v1/peers", {"url": url})
 
-    def region(self, size: int, name: str | None = None, **fields: Any) -> Region:
+    def region(self, size: int, name: str | None = None, **fields: Unpack[RegionFields]) -> Region:
         """Makes a region of zeros. fields: idle_ms, after which without use the worker deletes it; sealed, …"""
         body: dict[str, Any] = {"size": size, **fields}
         if name:
@@ -155,7 +160,7 @@ class Client:
         for one in self._pages("/v1/regions", "regions"):
             yield Region(self, one)
 
-    def operations(self, **query: Any) -> Iterator[Operation]:
+    def operations(self, **query: Unpack[OperationFilters]) -> Iterator[Operation]:
         """kind="read", status="IN_PROGRESS", …"""
         for one in self._pages("/v1/operations", "operations", **query):
             yield Operation(self, one)
@@ -171,20 +176,20 @@ class Client:
 
     # ---- operations ----
 
-    def offer(self, *memory: Memory, writable: bool = False, **fields: Any) -> Operation:
+    def offer(self, *memory: Memory, writable: bool = False, **fields: Unpack[OfferFields]) -> Operation:
         """Offers memory to one read of a peer, or with writable to one write. fields: ttl_ms, renew_max_ms, uses, label,
         …; follow, a read of this worker that fills the memory: what has arrived is served while it runs."""
-        return self._create("writable" if writable else "readable", memory, fields, include="metadata")
+        return self._create("writable" if writable else "readable", memory, dict(fields), include="metadata")
 
-    def read(self, memory: Union[Memory, list[Memory]], remote: Remote, **fields: Any) -> Operation:
+    def read(self, memory: Union[Memory, list[Memory]], remote: Remote, **fields: Unpack[BeginFields]) -> Operation:
         """Reads what remote offers into memory: an Operation of another Client, its metadata, or their URL. fields:
         timeout_ms, verify, label, …; layout="stream", where only the totals are equal; relay, where offers will follow
         it; parts=[(offset, size), …], the parts of the offer to read, "remote" in REST."""
-        return self._begin("read", memory, remote, fields)
+        return self._begin("read", memory, remote, dict(fields))
 
-    def write(self, memory: Union[Memory, list[Memory]], remote: Remote, **fields: Any) -> Operation:
+    def write(self, memory: Union[Memory, list[Memory]], remote: Remote, **fields: Unpack[BeginFields]) -> Operation:
         """Writes memory into what remote offers. fields as of read, but relay."""
-        return self._begin("write", memory, remote, fields)
+        return self._begin("write", memory, remote, dict(fields))
 
     def _begin(self, kind: str, memory: Any, remote: Remote, fields: dict[str, Any]) -> Operation:
         if isinstance(remote, Operation):
@@ -231,7 +236,7 @@ class Region:
         self.path: str = body.get("path", "")
         self.sealed: bool = body.get("sealed", False)
 
-    def slice(self, offset: int, size: int, **shape: Any) -> dict[str, Any]:
+    def slice(self, offset: int, size: int, **shape: Unpack[Row]) -> dict[str, Any]:
         """A part of it, for offer, read and write; with count= and stride= a row, with blocks=[…] blocks."""
         return {"region": self.id, "offset": offset, "size": size, **shape}
 

@@ -28,7 +28,7 @@ import socket
 import sys
 import threading
 import uuid
-from typing import Any, Generator, TypeVar, Union
+from typing import Any, Generator, Protocol, TypeVar, Union, overload
 
 from ._memory import Memory, array_memory, buffer_memory, check_storage, is_array, is_tensor, tensor_memory
 from .errors import FerryError, OperationFailed
@@ -247,6 +247,17 @@ def _to_descriptors(serialized: list[Any]) -> Any:
     return descriptors[0] if len(descriptors) == 1 else descriptors
 
 
+class Metadata(Protocol):
+    """RdmaMetadata, of this module or of upstream, for type checkers."""
+
+    descriptors: Any
+    nixl_metadata: Any
+    notification_key: Any
+    operation_kind: Any
+
+    def model_dump_json(self) -> str: ...
+
+
 _METADATA_MEMBERS = ("descriptors", "nixl_metadata", "notification_key", "operation_kind", "model_dump_json")
 
 
@@ -438,6 +449,8 @@ def _descriptor_list(descriptors: Any) -> list[Descriptor]:
 
 # ---- the connector ----
 
+Descriptors = Union[Descriptor, "list[Descriptor]"]
+
 class _Flag(int):
     """True or False, also when it is called."""
 
@@ -531,9 +544,21 @@ class Connector:
     def create_writable(self, local_descriptors: Union[Descriptor, list[Descriptor]]) -> WritableOperation:
         return WritableOperation(self, local_descriptors)
 
+    @overload
+    def begin_read(self, remote_metadata: Metadata, local_descriptors: Descriptors) -> ReadOperation: ...
+
+    @overload
+    def begin_read(self, remote_metadata: Descriptors, local_descriptors: Metadata) -> ReadOperation: ...
+
     def begin_read(self, remote_metadata: Any, local_descriptors: Any) -> ReadOperation:
         """The arguments are taken in both orders."""
         return ReadOperation(self, *_in_order(remote_metadata, local_descriptors))
+
+    @overload
+    def begin_write(self, local_descriptors: Descriptors, remote_metadata: Metadata) -> WriteOperation: ...
+
+    @overload
+    def begin_write(self, local_descriptors: Metadata, remote_metadata: Descriptors) -> WriteOperation: ...
 
     def begin_write(self, local_descriptors: Any, remote_metadata: Any) -> WriteOperation:
         """The arguments are taken in both orders."""

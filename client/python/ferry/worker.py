@@ -31,12 +31,17 @@ import threading
 import time
 import weakref
 from collections.abc import Iterable
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
 from ._library import ID_SIZE, library
 from ._memory import buffer_memory
 from .errors import FerryError, OperationFailed
 from .offer import metadata_value
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._fields import CreateFields, Kind, RequestFields
 
 STATUSES = ("UNINITIALIZED", "INITIALIZED", "IN_PROGRESS", "COMPLETE", "CANCELLED", "ERRORED")
 KINDS = {"readable": 0, "read": 1, "writable": 2, "write": 3}
@@ -358,7 +363,8 @@ class Worker:
         return self.region_at(found.address, found.size, found.keep) or \
             self.register(found.address, found.size, found.keep)
 
-    def create(self, kind: str, memory: Iterable[Any], remote: str | None = None, **fields: Any) -> Operation:
+    def create(self, kind: Kind, memory: Iterable[Any], remote: str | None = None,
+               **fields: Unpack[CreateFields]) -> Operation:
         """Creates an operation and, for "read" and "write", begins it.
 
         memory is a list of what region() takes. remote is the peer's metadata as JSON, or the URL of it. fields are
@@ -369,8 +375,8 @@ class Worker:
             raise TypeError("remote is the peer's metadata as JSON, or the URL of it: a str")
         return self.start(self.request(kind, memory, **fields), _text(remote) if remote else None)
 
-    def request(self, kind: str, memory: Iterable[Any], parts: Iterable[tuple[int, int]] | None = None,
-                **fields: Any) -> Request:
+    def request(self, kind: Kind, memory: Iterable[Any], parts: Iterable[tuple[int, int]] | None = None,
+                **fields: Unpack[RequestFields]) -> Request:
         """What create makes of its arguments, for any number of operations by start."""
         if kind not in KINDS:
             raise ValueError(f"{kind!r} is not a kind of operation: {', '.join(KINDS)}")

@@ -14,9 +14,10 @@
  * UCX is loaded when the network transport is asked for, and stays. A worker without it needs no UCX, and is not
  * exposed to what UCX's constructors do to a process: they open a log, install handlers of signals, and, with a host
  * name of 64 characters, abort.
+ *
+ * UCX_LIBRARY is meson's option ucx_library: libucp.so.0, which every UCX 1.x has, or the UCX that a wheel brings under
+ * a name of its own, so that another UCX in the process is not taken for it.
  */
-
-#define LIBRARY "libucp.so.0" /* the same for every UCX 1.x */
 
 struct ucp_functions ucp;
 struct ucs_functions ucs;
@@ -46,7 +47,7 @@ static int load(char *detail, bool (*would_abort)(char *detail))
 
         if (would_abort(detail))
                 return -ENOTSUP;
-        handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+        handle = dlopen(UCX_LIBRARY, RTLD_NOW | RTLD_LOCAL);
         if (!handle) {
                 (void)snprintf(detail, TRANSPORT_REASON_SIZE,
                                "the network transport (--data-listen) needs UCX, which cannot be loaded: %.160s. "
@@ -59,7 +60,7 @@ static int load(char *detail, bool (*would_abort)(char *detail))
         if (missing) {
                 (void)snprintf(detail, TRANSPORT_REASON_SIZE,
                                "the network transport (--data-listen) needs UCX 1.12 or newer: %s is missing in %s",
-                               missing, LIBRARY);
+                               missing, UCX_LIBRARY);
                 (void)dlclose(handle);
                 return -ENOTSUP;
         }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import FerryError, OperationFailed
 from ..worker import Worker
@@ -17,6 +17,9 @@ from .api import KVConnectorTransferResults, get_tensor_model_parallel_rank, log
 from .handover import SEAL_SIZE, seal
 from .metrics import FerryStats
 from .scheduler import TTL_MS, Load, Offer, Offered, Run, Step
+
+if TYPE_CHECKING:
+    from .._fields import Kind
 
 # Pieces of one operation, of 262,144 that it may have: a decode with fewer ranks needs several for one of the prefill's.
 MAX_PIECES = 65536
@@ -57,7 +60,7 @@ class _Transfer:
         self.error: Exception | None = None
         self.request_finished = False
 
-    def add(self, worker: Worker, seals: _Seals, content: bytes, kind: str, memory: list[Any], **fields: Any) -> Any:
+    def add(self, worker: Worker, seals: _Seals, content: bytes, kind: Kind, memory: list[Any], **fields: Any) -> Any:
         """An operation that has a seal, and then the memory. content: of a readable the seal, of a read what it must be.
         None when it cannot begin: the transfer has failed, and the rest is cancelled."""
         try:
