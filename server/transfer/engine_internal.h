@@ -74,7 +74,7 @@ struct engine {
         uint64_t grace_us, connect_us;
         uint64_t verify_chunk, verify_window; /* of transports without chunks of their own: bytes of one checksum, and
                                                  of those in flight over one link */
-        const struct allowlist *allowlist; /* borrowed; NULL = every host */
+        const struct allowlist *allowlist;    /* borrowed; NULL = every host */
         struct engine_operations operations;
         struct engine_observer observer;
         struct engine_facts facts;

@@ -41,18 +41,19 @@ struct responder {
         enum engine_direction direction;
         uint8_t key[FERRY_KEY_SIZE];
         struct engine_claim claim;
-        struct stream stream; /* of the transfer, once its parts are named; until then, and without, of all of the offer */
+        struct stream
+                stream; /* of the transfer, once its parts are named; until then, and without, of all of the offer */
         uint64_t total, whole; /* bytes of the transfer, and of the offer */
         struct range *named;   /* by PARTS so far … */
         size_t n_named, named_room;
         uint64_t named_bytes;
         struct ranges *parts;     /* … and once all are; NULL = of all of the offer */
         struct segment *segments; /* of these */
-        uint64_t answered;    /* bytes of READs that were sent, or are being sent */
-        uint64_t bytes;       /* moved, as far as the responder knows */
-        uint64_t copying;     /* bytes in place of unfinished messages, not yet in bytes */
-        uint64_t reported;    /* the most that progress was reported, perhaps of bytes that did not count in the end */
-        uint32_t part_seq;    /* of the WRITE whose parts [part_start, part_end) are in place */
+        uint64_t answered;        /* bytes of READs that were sent, or are being sent */
+        uint64_t bytes;           /* moved, as far as the responder knows */
+        uint64_t copying;         /* bytes in place of unfinished messages, not yet in bytes */
+        uint64_t reported; /* the most that progress was reported, perhaps of bytes that did not count in the end */
+        uint32_t part_seq; /* of the WRITE whose parts [part_start, part_end) are in place */
         uint64_t part_start, part_end; /* part_end 0 = none */
         unsigned in_flight;            /* sends and receives whose memory a transport may touch */
         unsigned n_receives;           /* WRITEs whose bytes a transport fetches, or will */

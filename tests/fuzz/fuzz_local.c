@@ -221,7 +221,8 @@ static size_t put_parts(struct hostile *h, uint64_t total, uint8_t *bytes)
         size_t n = tape_below(&h->tape, 5);
 
         for (size_t i = 0; i < n; i++)
-                memcpy(bytes + i * RANGE_SIZE, (uint64_t[]){ next_length(h, total), next_length(h, total) }, RANGE_SIZE);
+                memcpy(bytes + i * RANGE_SIZE, (uint64_t[]){ next_length(h, total), next_length(h, total) },
+                       RANGE_SIZE);
         return n * RANGE_SIZE;
 }
 

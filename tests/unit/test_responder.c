@@ -95,21 +95,21 @@ static uint64_t damage; /* to a checksum */
 static void take_parts(struct scene *s, const struct range *parts, size_t n, uint64_t at, uint32_t flags)
 {
         struct wire_header header = { .type = WIRE_PARTS,
-                                            .flags = WIRE_VERIFY | flags,
-                                            .from_epoch = EPOCH,
-                                            .operation = OPERATION_ID,
-                                            .transfer = TRANSFER_ID,
-                                            .offset = at,
-                                            .length = n * RANGE_SIZE,
-                                            .total = PART,
-                                            .whole = TOTAL };
+                                      .flags = WIRE_VERIFY | flags,
+                                      .from_epoch = EPOCH,
+                                      .operation = OPERATION_ID,
+                                      .transfer = TRANSFER_ID,
+                                      .offset = at,
+                                      .length = n * RANGE_SIZE,
+                                      .total = PART,
+                                      .whole = TOTAL };
         uint8_t bytes[4 * RANGE_SIZE];
         const struct segment segment = { .address = bytes, .size = n * RANGE_SIZE };
         struct stream stream;
 
         for (size_t i = 0; i < n; i++)
-                memcpy(bytes + i * RANGE_SIZE,
-                       (uint64_t[]){ htole64(parts[i].offset), htole64(parts[i].size) }, RANGE_SIZE);
+                memcpy(bytes + i * RANGE_SIZE, (uint64_t[]){ htole64(parts[i].offset), htole64(parts[i].size) },
+                       RANGE_SIZE);
         assert_int_equal(stream_init(&stream, &segment, 1), 0);
         assert_int_equal(stream_checksum(&stream, 0, segment.size, &header.checksum), 0);
         header.checksum ^= damage;
@@ -182,10 +182,10 @@ TEST(parts_are_moved_in_the_order_in_which_they_were_named)
 TEST(parts_that_cannot_be_moved_end_the_transfer)
 {
         static const struct range wrong[][2] = {
-                { { 0, PART + 1 } },                           /* more than the transfer has */
-                { { TOTAL - 1, PART } },                       /* beyond the offer */
-                { { UINT64_MAX, PART } },                      /* the sum overflows */
-                { { 0, PART / 2 }, { PART / 4, PART / 2 } },   /* twice the same bytes */
+                { { 0, PART + 1 } },                         /* more than the transfer has */
+                { { TOTAL - 1, PART } },                     /* beyond the offer */
+                { { UINT64_MAX, PART } },                    /* the sum overflows */
+                { { 0, PART / 2 }, { PART / 4, PART / 2 } }, /* twice the same bytes */
                 { { 0, UINT64_MAX }, { 0, UINT64_MAX } },
         };
 

@@ -20,7 +20,7 @@
 enum {
         PULL_PIECE = 1 << 20,               /* bytes of a piece at most */
         PULL_PIECE_SHARED = PULL_PIECE / 4, /* the same while other transfers wait for messages */
-        PULL_STEP = 64 << 20,     /* bytes that a GPU copies before the lease is checked; 16 MiB take it 8 us */
+        PULL_STEP = 64 << 20,       /* bytes that a GPU copies before the lease is checked; 16 MiB take it 8 us */
         PULL_PAST_CACHES = 4 << 20, /* bytes; copies of longer streams bypass the caches, which they would evict */
 };
 
@@ -29,7 +29,7 @@ struct piece {
         struct pull *pull;
         size_t extent;
         uint64_t extent_offset;
-        uint64_t offset, length; /* in the payload */
+        uint64_t offset, length;   /* in the payload */
         struct piece *prev, *next; /* of those being copied */
 };
 
@@ -67,7 +67,7 @@ struct pull {
         uint64_t taken;        /* bytes handed out */
         struct piece *running; /* utlist; the pieces being copied, the first one first */
         bool stopped;          /* no further piece: the lease has ended, or it was cancelled */
-        bool is_shared;         /* in this list: */
+        bool is_shared;        /* in this list: */
         struct pull *shared_prev, *shared_next;
 
         size_t n;

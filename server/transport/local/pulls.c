@@ -208,7 +208,7 @@ static uint64_t pull_step(struct local *local, struct pull *pull, uint64_t limit
         uint64_t size, copied;
 
         if (!link_is_usable(&pull->channel->link))
-                return 0; /* the next progress() ends it */
+                return 0;    /* the next progress() ends it */
         if (pull->copying) { /* its task ends it */
                 tell_copied(pull, atomic_load(&pull->stepped));
                 return 0;

@@ -40,10 +40,10 @@ enum wire_type {
 };
 
 enum wire_flag {
-        WIRE_FINAL = 1,  /* READ, WRITE: this chunk is the whole transfer. DATA, ACK: no DONE_ACK will follow */
-        WIRE_VERIFY = 2, /* READ: send a checksum. DATA, WRITE: checksum is valid */
-        WIRE_QUIET = 4,  /* DONE: no DONE_ACK is wanted */
-        WIRE_MORE = 8,   /* WRITE: a part of the chunk, and not its last; confirmed with that */
+        WIRE_FINAL = 1,   /* READ, WRITE: this chunk is the whole transfer. DATA, ACK: no DONE_ACK will follow */
+        WIRE_VERIFY = 2,  /* READ: send a checksum. DATA, WRITE: checksum is valid */
+        WIRE_QUIET = 4,   /* DONE: no DONE_ACK is wanted */
+        WIRE_MORE = 8,    /* WRITE: a part of the chunk, and not its last; confirmed with that */
         WIRE_PARTED = 16, /* READ, WRITE: of the parts that PARTS have named */
         WIRE_WRITES = 32, /* PARTS: WRITEs will follow */
         WIRE_FLAGS_KNOWN = 63,
@@ -61,7 +61,7 @@ struct wire_header {
         uint64_t offset;     /* in the stream of the transfer, which has total bytes */
         uint64_t length;
         uint64_t total;
-        uint64_t whole; /* bytes of the offer */
+        uint64_t whole;              /* bytes of the offer */
         uint64_t checksum;           /* XXH3-64 of the payload */
         uint8_t key[FERRY_KEY_SIZE]; /* in requests but HELLO; zero in answers */
 };
