@@ -103,7 +103,7 @@ static bool work_is_over(struct http_request *request, const char *awaited, cons
 
 /* ---- POST ---- */
 
-/* Fetches the description of the worker at a URL over HTTP, on the peers' thread, then has the engine connect. */
+/* Fetches the description of the worker at a URL over HTTP, on libcurl's thread, then has the engine connect. */
 struct connecting {
         struct work work;
         /* fixed */
