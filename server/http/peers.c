@@ -21,7 +21,7 @@ enum { URL_SIZE_MAX = 2048 };
 
 /* ---- POST ---- */
 
-/* Fetches the description of the worker at a URL over HTTP, on the peers' thread, then has the engine connect. */
+/* Fetches the description of the worker at a URL over HTTP, on libcurl's thread, then has the engine connect. */
 struct connecting {
         struct http_work work;
         /* fixed */

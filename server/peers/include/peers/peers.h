@@ -56,10 +56,10 @@ struct peers *peers_free(struct peers *peers);
  */
 int peers_check_url(struct peers *peers, const char *url, char *detail, size_t detail_size);
 
-/* error 0: metadata is handed over (ferry_metadata_free); else FERRY_E_* and a sentence. Runs on the peers' thread. */
+/* error 0: metadata is handed over (ferry_metadata_free); else FERRY_E_* and a sentence. Runs on libcurl's thread. */
 typedef void (*peers_fetched)(void *context, int error, const char *detail, struct ferry_metadata *metadata);
 /*
- * Whether the document is still needed; otherwise the fetch ends with FERRY_E_CANCELLED. Runs on the peers' thread,
+ * Whether the document is still needed; otherwise the fetch ends with FERRY_E_CANCELLED. Runs on libcurl's thread,
  * each time that it looks at its work: easy_thread_wake has it do so. NULL = it is.
  */
 typedef bool (*peers_wanted)(void *context);
@@ -93,7 +93,7 @@ int peers_notice(void *peers, const struct engine_connect *spec, char *detail, s
 
 /*
  * Fetches a peer's metadata, then begins the operation (borrowed; it keeps a reference of its own) or ends it as
- * ERRORED, on the peers' thread. 0, or an error of peers_fetch_metadata with a sentence in detail, and the operation is
+ * ERRORED, on libcurl's thread. 0, or an error of peers_fetch_metadata with a sentence in detail, and the operation is
  * untouched.
  */
 int remote_begin(struct operation_store *store, struct peers *peers, struct operation *operation, const char *url,
