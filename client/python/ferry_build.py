@@ -34,6 +34,7 @@ def tree():
         for path in ROOT.iterdir():
             if not path.name.startswith("build"):
                 os.symlink(path, os.path.join(folder, path.name))
+        os.environ["GIT_WORK_TREE"] = str(ROOT)  # to git, links in the place of files are changes
         os.chdir(folder)
         pathlib.Path("pyproject.toml").write_text(
             re.sub(r'build-backend = .*\nbackend-path = .*', 'build-backend = "mesonpy"', (HERE / "pyproject.toml").read_text()))
