@@ -118,9 +118,9 @@ CASE(metadata_of_the_other_kind_is_refused)
 
 static void story_protocol(struct fixture *f)
 {
-        /* {"protocol":7} */
+        /* {"protocol":99} */
         const char *later = metadata_with(f->passive.metadata, "nixl_metadata",
-                                          json_object_new_string("b64:eAEBDgDx/3sicHJvdG9jb2wiOjd9KBYFIA=="));
+                                          json_object_new_string("b64:eAEBDwDw/3sicHJvdG9jb2wiOjk5fS0xBVs="));
 
         assert_refused(f, 409, "read", later, "protocol-mismatch");
         assert_refused(f, 409, "write", later, "protocol-mismatch");
