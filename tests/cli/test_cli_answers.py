@@ -44,7 +44,7 @@ class Answers(Case):
 
     def test_doctor_names_two_builds_that_cannot_talk_and_connects_nothing(self):
         worker = {**WORKER, "protocol": 7, "transports": ["tcp"], "addresses": {"http": []}}
-        for other, older in ((5, "the peer"), (7, "this worker"), (None, "the peer")):
+        for other, older in ((6, "the peer"), (8, "this worker"), (None, "the peer")):
             peer = {**worker, "name": "p", "protocol": other}
             if other is None:
                 del peer["protocol"]
