@@ -170,7 +170,9 @@ static inline bool operation_terminal(const struct operation *operation)
 /* What users see of the state. */
 static inline enum ferry_status operation_status(const struct operation *operation)
 {
-        switch (operation->state) {
+        const enum operation_state state = operation->state; /* clang 14 refuses to switch on an atomic enum */
+
+        switch (state) {
         case OPERATION_NEW:
                 return FERRY_UNINITIALIZED;
         case OPERATION_COMPLETE:
