@@ -115,10 +115,14 @@ TEST(a_cancel_takes_back_the_parts_that_wait)
         assert_in_range(w->passive.outcome.bytes, 1, UNDER_WAY_MAX);
 }
 
+/* A copy that needs no message goes on only once the lease has ended. The passive side's own thread ends it later. */
 static void revoke_at_a_quarter(struct world *w, uint64_t bytes)
 {
-        if (bytes >= w->size / 4)
-                engine_claims_revoke(w->engine[1], OPERATION, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+        if (bytes < w->size / 4)
+                return;
+        engine_claims_revoke(w->engine[1], OPERATION, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+        if (w->direction == ENGINE_READ)
+                await_commands(w->engine[1]);
 }
 
 static void revoke_passive_side(struct world *w)
@@ -127,8 +131,7 @@ static void revoke_passive_side(struct world *w)
         *(w->direction == ENGINE_READ ? &w->on_progress : &w->on_passive_progress) = revoke_at_a_quarter;
         world_start(w, w->direction, false);
         world_ends(w, 1, FERRY_E_CANCELLED_BY_PEER, FERRY_E_CANCELLED);
-        /* All of them, if the thread that revokes gets no processor before the copy's end. */
-        assert_in_range(w->active.outcome.bytes, 0, w->size);
+        assert_true(w->active.outcome.bytes < w->size);
         assert_counted_as_reported(w);
 }
 
