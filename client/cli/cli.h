@@ -540,4 +540,9 @@ enum { EVENTS_WAIT_MS = 10000 }; /* of one request; how late a worker that has s
  */
 int events_page(struct cli *cli, const char *after, unsigned wait_ms, struct json_object **ret_page);
 
+/* ---- completion_script.c ---- */
+
+/* Prints the script for a shell. Returns false for a name that is no shell's. */
+bool completion_script(const struct cli *cli, const char *shell);
+
 #endif

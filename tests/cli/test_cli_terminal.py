@@ -8,6 +8,7 @@ import pathlib
 import pty
 import re
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -170,30 +171,37 @@ class Terminal(Case):
             self.assertRegex(shown, r"\r\x1b\[Ktransferring  100%  in [0-9.]+ m?s" + ("" if columns else ".*  http://127"))
             self.fits(shown, columns or 80)
 
-    def test_bash_completes_on_a_terminal(self):
-        """What bash does with '@', ':' and '=' in a word shows on a terminal alone."""
+    def shells_environment(self):
+        """With ferry in PATH, which knows a worker @prefill."""
         (self.directory / "ferry").mkdir()
         (self.directory / "ferry" / "workers").write_text("prefill http://127.0.0.1:1\n")
-        for name in ("my file.txt", "a:bc", "x=bc", "u@bc"):
-            (self.directory / name).touch()
+        path = f"{pathlib.Path(FERRY).parent}:{os.environ['PATH']}"
+        return environment(self.directory, TERM="dumb", PS1="$ ", HOME=str(self.directory), PATH=path)
+
+    def shell(self, *command):
+        """A shell on a terminal. Returns a function that types a text and waits for what is to follow."""
         master, slave = pty.openpty()
-        shell = subprocess.Popen(["bash", "--norc", "--noprofile", "-i"], start_new_session=True, stdin=slave,
-                                 cwd=self.directory, stdout=slave, stderr=slave, env=environment(self.directory, TERM="dumb", PS1="$ "))
+        shell = subprocess.Popen(command, start_new_session=True, stdin=slave, cwd=self.directory, stdout=slave, stderr=slave,
+                                 env=self.shells_environment())
         self.started.append(shell)
         os.close(slave)
         self.addCleanup(os.close, master)
-        shown = b""
 
         def says(text, expected):
-            nonlocal shown
+            shown = b""
             os.write(master, text.encode())
             while expected.encode() not in shown:
                 ready, _, _ = select.select([master], [], [], LIMIT)
-                self.assertTrue(ready, shown)
+                self.assertTrue(ready, (text, shown))
                 shown += os.read(master, 65536)
-            shown = b""
+        return says
 
-        says(f"PATH={pathlib.Path(FERRY).parent}:$PATH; . <(ferry completion bash); echo rea''dy\n", "ready\r\n")
+    def test_bash_completes_on_a_terminal(self):
+        """What bash does with '@', ':' and '=' in a word shows on a terminal alone."""
+        for name in ("my file.txt", "a:bc", "x=bc", "u@bc"):
+            (self.directory / name).touch()
+        says = self.shell("bash", "--norc", "--noprofile", "-i")
+        says(". <(ferry completion bash); echo rea''dy\n", "ready\r\n")
         for typed, completed in (
                 ("@pre", "@prefill "), ("--url http://127.0.0.1:1 reg", "--url http://127.0.0.1:1 regions "),
                 ("@prefill fet", "@prefill fetch "), ("ls --status=COM", "ls --status=COMPLETE "),
@@ -203,6 +211,35 @@ class Terminal(Case):
                 ("offer a:b", "offer a:bc "), ("offer x=b", "offer x=bc "), ("offer u@b", "offer u@bc "),
                 ("--url=@p", "--url=@prefill ")):
             says(f"ferry {typed}\t\x01echo [\x05]\n", f"[ferry {completed}]\r\n")
+
+    @unittest.skipUnless(shutil.which("zsh"), "zsh is not installed")
+    def test_zsh_completes_on_a_terminal(self):
+        """The blank behind a completed word goes when the line goes on."""
+        (self.directory / "my file.txt").touch()
+        region = self.region(self.a, 4096)
+        says = self.shell("zsh", "-f", "-i")
+        says("bindkey -e; autoload -U compinit; compinit -u -D; . <(ferry completion zsh); echo rea''dy\r",
+             "ready\r\n")
+        for typed, completed in (
+                ("@pre", "@prefill"), ("-u http://127.0.0.1:1 reg", "-u http://127.0.0.1:1 regions"), ("@prefill fet", "@prefill fetch"),
+                ("ls --status=COM", "ls --status=COMPLETE"), ("ls --kin", "ls --kind"), ("-u @p", "-u @prefill"),
+                ("offer my\\ f", "offer my file.txt"), ("fetch x -o my", "fetch x -o my file.txt"), ("fetch --rem", "fetch --remote"),
+                ("help comp", "help completion"), ("ls my", "ls my"), ("connect @pre", "connect @prefill"),
+                (f"-u {self.a.url} show rgn", f"-u {self.a.url} show {region}")):
+            says(f"ferry {typed}\t\x01echo :\x05:\r", f"\n:ferry {completed}:\r\n")
+
+    @unittest.skipUnless(shutil.which("fish"), "fish is not installed")
+    def test_fish_completes(self):
+        (self.directory / "my file.txt").touch()
+        region, shells = self.region(self.a, 4096), self.shells_environment()
+        for typed, completed in (
+                ("@pre", "@prefill"), ("-u http://127.0.0.1:1 reg", "regions"), ("@prefill fet", "fetch"), ("ls --status COM", "COMPLETE"),
+                ("ls --kin", "--kind"), ("fetch --kin", ""), ("-u @p", "@prefill"), ("offer my", "my file.txt"), ("ls my", ""),
+                ("fetch x -o my", "my file.txt"), ("help comp", "completion"), ("connect @pre", "@prefill"), ("completion zs", "zsh"),
+                (f"-u {self.a.url} show rgn", region)):
+            done = subprocess.run(["fish", "-c", "ferry completion fish | source; complete -C $argv[1]", f"ferry {typed}"], check=True,
+                                  capture_output=True, text=True, timeout=LIMIT, cwd=self.directory, env=shells)
+            self.assertEqual((done.stdout.split("\t")[0].strip(), done.stderr), (completed, ""), typed)
 
     def test_a_dumb_terminal_is_not_drawn_on(self):
         """That of an editor, or a log: it would show every escape sequence."""
