@@ -283,10 +283,10 @@ def the_graph_has_a_scale_a_unit_and_a_beginning(scene):
         const text = (id) => document.getElementById(id).textContent.replaceAll('\\u00a0', ' ');
         const path = (way) => document.querySelector('#graph .' + way).getAttribute('d');
         return [...['scale-top', 'scale-half', 'peak', 'received', 'sent'].map(text), path('received'), path('sent'),
-                document.querySelector('#graph .unknown').getAttribute('width')];
+                document.querySelector('#graph .unknown').getAttribute('width'), document.getElementById('unknown').style.width];
     })()""")
     assert drawn == ["4.0 MiB/s", "2.0 MiB/s", "peak 3.0 MiB/s", "received 0 B/s", "sent 4.0 KiB/s",
-                     "M298 59.0L299 15.5L300 59.0", "M298 59.0L299 59.0L300 58.9", "297"], drawn
+                     "M298 59.0L299 15.5L300 59.0", "M298 59.0L299 59.0L300 58.9", "297", "99%"], drawn
 
 
 def every_use_of_an_offer_is_counted(scene):
@@ -338,6 +338,9 @@ def ended_transfers_say_how_they_went(scene):
     assert row[0].startswith(r"\u202eshuffled\u001b"), row
     assert row[1] == "complete" and row[3:6] == ["read", "worker-b", "2.0 MiB"] and row[7] == "shm", row
     assert row[6].endswith("/s"), row
+    today, before = (page.eval(f"clock('{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(at))}')")
+                     for at in (time.time(), time.time() - 2 * 86400))
+    assert row[2] == page.eval(f"clock('{read['ended_at']}')") and len(before) > len(today) + 5, (row[2], today, before)
     # What the page knew is shown of one that the worker has forgotten.
     link = f"#ended a[href='/v1/operations/{read['id']}']"
     for known in (True, False):
@@ -403,6 +406,10 @@ def ten_thousand_ended_operations_stay_quick(scene):
     took = page.eval("(start => { show(); return performance.now() - start; })(performance.now())")
     assert took < 500, took  # it is shown four times a second
     scene.shoot("ended", at="h-ended")
+    # Between two uses nothing runs; and who looks for the failures of before learns where they are.
+    page.wait(f"document.querySelector(`#offers a[href$='{offer['id']}']`)?.closest('tr').innerText.includes('{ENDED} of unlimited')")
+    assert page.eval("document.getElementById('count-transfers').textContent") == "0"
+    assert page.eval("failures.length") == 0 and "still remembers" in page.eval("document.getElementById('no-failures').textContent")
     scene.a.call("DELETE", "/v1/operations/" + offer["id"])
     scene.a.call("DELETE", "/v1/regions/" + region)
 
@@ -605,6 +612,8 @@ def the_type_of_a_problem_leads_to_its_cause_and_cure(scene):
     text = page.wait("document.querySelector(':target')?.textContent")
     assert all(word in text for word in ("not-found", "Cause", "Cure", problem["title"])), text
     page.wait("(r => r.top >= 0 && r.top < innerHeight)(document.querySelector(':target').getBoundingClientRect())")
+    page.wait("(r => r.top >= 0 && r.bottom < innerHeight)(document.querySelector('#contents a[href=\"#error-not-found\"][aria-current]')"
+              ".getBoundingClientRect())")  # the contents have followed
 
 
 def a_word_finds_what_the_interface_says_of_it(scene):

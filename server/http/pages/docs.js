@@ -32,11 +32,18 @@ contents.addEventListener('click', (event) => {
   if (narrow.matches && event.target.closest('a')) contents.open = false;
 });
 
+/* Beside the text the contents have a bar of their own, which follows the reader. */
+function reveal(link) {
+  const frame = document.getElementById('contents'), box = frame.getBoundingClientRect(), at = link.getBoundingClientRect();
+  if (!narrow.matches && (at.top < box.top || at.bottom > box.bottom)) frame.scrollTop += at.top - box.top - box.height / 2;
+}
+
 const shown = new Set();
 const watcher = new IntersectionObserver((changes) => {
   for (const { target, isIntersecting } of changes) shown[isIntersecting ? 'add' : 'delete'](target);
   const here = entries.find(({ section }) => shown.has(section));
   for (const entry of entries) {
+    if (entry === here && !entry.link.hasAttribute('aria-current')) reveal(entry.link);
     if (entry === here) entry.link.setAttribute('aria-current', 'true');
     else entry.link.removeAttribute('aria-current');
   }

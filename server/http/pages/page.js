@@ -82,7 +82,7 @@ const kindColumn = words('', 'plain tight', (o) => o.kind);
 const peerColumn = words('with', 'peer', (o) => peerName(o.peer));
 
 const showTransfers = table('transfers', [operationColumn, kindColumn, peerColumn, progressColumn,
-  words('', 'plain tight', (o) => size(rateOf(o)) + '/s'), words('for', 'tight', (o) => age(o.created_at)), cancelColumn], keyOf);
+  words('', 'plain tight', rateText), words('for', 'tight', (o) => age(o.created_at)), cancelColumn], keyOf);
 const showEnded = table('ended', [operationColumn, words('', 'plain', endText, (o) => o.status === 'ERRORED' ? 'bad' : ''),
   words('at', 'tight', (o) => clock(o.ended_at)), kindColumn, peerColumn,
   words('', 'plain tight', (o) => size(movedBy(o))), words('', 'plain tight', meanRate), words('by', '', (o) => o.transport || '')], keyOf);
@@ -120,7 +120,7 @@ function showOperations(held) {
   showTransfers(transfers.slice(0, RUNNING), held);
   showOffers(offers.slice(0, ROWS), held);
   if (held) return;
-  head('n-transfers', transfers.length, `${transfers.length} running, ${size(transfers.reduce((s, o) => s + rateOf(o), 0))}/s`, RUNNING, 'oldest');
+  head('n-transfers', transfers.length, `${transfers.length} running`, RUNNING, 'oldest');
   head('n-offers', offers.length, `${offers.length} waiting for a peer`, ROWS, 'that end first');
   say($('count-transfers'), String(transfers.length));
   say($('count-offers'), String(offers.length));
@@ -140,7 +140,9 @@ function showFaults(held) {
   const counts = countsByCode(), sum = (i) => counts.reduce((s, row) => s + row[i], 0);
   showCodes(counts, held);
   showFailures(failures, held);
-  if (!held) say($('n-failures'), counts.length ? `${counted(sum(1), 'operation')}, ${counted(sum(2), 'request')}` : '');
+  if (held) return;
+  say($('no-failures'), sum(1) ? 'None that the worker still remembers.' : 'None.');
+  say($('n-failures'), counts.length ? `${counted(sum(1), 'operation')}, ${counted(sum(2), 'request')}` : '');
 }
 
 /* The numbers that are in no table. */

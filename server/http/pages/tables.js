@@ -46,13 +46,18 @@ function span(ms) {
 }
 
 const counted = (n, noun) => `${n} ${noun}${n === 1 ? '' : 's'}`;
-const clock = (text) => new Date(text).toLocaleTimeString();
+/* With the date where it is of another day. */
+const clock = (text) => {
+  const at = new Date(text), today = new Date(now()).toDateString() === at.toDateString();
+  return today ? at.toLocaleTimeString() : at.toLocaleString();
+};
 const age = (text) => span(now() - Date.parse(text));
 const timeLeft = (text) => text ? span(Date.parse(text) - now()) : 'no limit';
 const peerName = (peer) => peer ? peer.worker || 'worker without a name' : '';
 const usesText = (o) => o.uses || o.unlimited ? `${o.uses_done} of ${o.uses ?? 'unlimited'}` : '';
 const movedText = (o) => `${size(o.bytes_done)} of ${size(o.bytes_total)}` + (usesText(o) && `, use ${usesText(o)}`);
 const endText = (o) => o.status === 'COMPLETE' ? 'complete' : o.status === 'ERRORED' ? 'failed: ' + o.error.code : 'cancelled';
+const rateText = (o) => o.rate ? size(rateOf(o)) + '/s' : ''; /* of one that the page has not seen move, none */
 const meanRate = (o) => o.duration_us ? size(movedBy(o) * 1e6 / o.duration_us) + '/s' : '';
 
 /* ---- tables ---- */
@@ -140,6 +145,8 @@ function draw() {
     `${i ? 'L' : 'M'}${SECONDS - n + 1 + i} ${(59 - 58 * bytes / top).toFixed(1)}`).join('') }));
   const grid = svg('path', 'grid', { d: 'M0 1H300M0 30H300' + [60, 120, 180, 240].map((x) => `M${x} 0V60`).join('') });
   $('graph').replaceChildren(svg('rect', 'unknown', { x: 0, y: 0, width: SECONDS - n, height: 60 }), grid, ...lines);
+  $('unknown').hidden = n > SECONDS * 2 / 3; /* there is no room for the words */
+  $('unknown').style.width = 100 * (SECONDS - n) / SECONDS + '%';
   say($('scale-top'), size(top) + '/s');
   say($('scale-half'), size(top / 2) + '/s');
   for (const way of WAYS) say($(way), `${way} ${size(throughput[way].at(-1) || 0)}/s`);

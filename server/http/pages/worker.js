@@ -67,7 +67,8 @@ async function all(path, name, pages = Infinity) {
 /* ---- what is known ---- */
 
 const now = () => Date.now() + skew;
-const isOffer = (operation) => PASSIVE[operation.kind] && operation.status === 'INITIALIZED';
+/* Of several uses, between two of them as well: it expires unless one is in flight. */
+const isOffer = (operation) => PASSIVE[operation.kind] && !operation.done && Boolean(operation.expires_at);
 const isTransfer = (operation) => operation.status === 'COMPLETE' || operation.bytes_done > 0;
 const rateOf = (operation) => now() - operation.at > RATE_MS ? 0 : operation.rate;
 const metric = (name) => metrics.get(name) || 0;
