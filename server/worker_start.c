@@ -35,7 +35,7 @@ enum { COPIERS_MAX = 4 };
 /* Files for all but HTTP connections. */
 enum { DESCRIPTORS_KEPT = 256 };
 
-/* A shard needs a descriptor, too; at most SHARD_CONNECTIONS (server/http/threads.h). */
+/* A shard needs a descriptor, too; at most SHARD_CONNECTIONS (server/http/serve/threads.h). */
 enum { CONNECTIONS_A_DESCRIPTOR = 32 };
 
 /* ---- callbacks, by which a layer calls one above it ---- */
