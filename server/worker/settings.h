@@ -7,7 +7,7 @@
 
 #include "options.h"
 
-/* ---- worker_secrets.c ---- */
+/* ---- secrets.c ---- */
 
 /* The contents of the files of tokens and certificates that a worker's options name. One thread at a time. */
 
@@ -25,7 +25,7 @@ int worker_secrets_read(const struct ferry_worker_options *options, struct worke
 /* Wipes, frees and zeroes them. */
 void worker_secrets_clear(struct worker_secrets *secrets);
 
-/* ---- worker_settings.c ---- */
+/* ---- settings.c ---- */
 
 /* A worker's options, checked and with defaults filled in, and the contents of the files they name. */
 

@@ -14,12 +14,12 @@
 #include "base/address.h"
 #include "base/systemd.h"
 #include "base/util.h"
+#include "error.h"
 #include "memory/available_memory.h"
 #include "options.h"
 #include "registry/registry.h"
-#include "worker_error.h"
+#include "settings.h"
 #include "worker_internal.h"
-#include "worker_settings.h"
 
 enum { PROCESS_ID_ROOM = 12 }; /* "-" and a process id at the end of the default name */
 

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "base/util.h"
+#include "error.h"
 #include "http/event_log.h"
-#include "worker_error.h"
 #include "worker_internal.h"
 
 struct ferry_worker_events {

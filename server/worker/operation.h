@@ -8,7 +8,7 @@
 
 #include "operations/operations.h"
 
-/* ---- worker_request.c ---- */
+/* ---- request.c ---- */
 
 /* What a request names, found. Zero-initialise; call request_objects_clear in any case. */
 struct request_objects {
@@ -27,7 +27,7 @@ int request_resolve(const struct ferry_worker_request *request, struct ferry_wor
 
 void request_objects_clear(struct request_objects *objects);
 
-/* ---- worker_operation.c ---- */
+/* ---- operation.c ---- */
 
 /* The program may have the former texts until it frees the handle. */
 struct metadata_text {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "worker_operation.h"
+#include "operation.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -12,9 +12,9 @@
 #include <ferry/error.h>
 
 #include "base/util.h"
+#include "error.h"
 #include "memory/region.h"
 #include "wire/ranges.h"
-#include "worker_error.h"
 #include "worker_internal.h"
 
 struct request_slice {

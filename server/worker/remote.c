@@ -13,8 +13,8 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "base/util.h"
+#include "error.h"
 #include "peers/peers.h"
-#include "worker_error.h"
 #include "worker_internal.h"
 
 /*

@@ -7,9 +7,9 @@
 #include "base/address.h"
 #include "base/util.h"
 #include "http/server.h"
+#include "settings.h"
 #include "transfer/engine.h"
 #include "worker_internal.h"
-#include "worker_settings.h"
 
 /*
  * The addresses in metadata of operations made without HTTP. A client's connection would show by which address it

@@ -6,9 +6,9 @@
 #include <ferry/error.h>
 
 #include "base/util.h"
+#include "error.h"
 #include "memory/region.h"
 #include "operations/operations.h"
-#include "worker_error.h"
 #include "worker_internal.h"
 
 /* Regions of the program: REST cannot delete them. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "worker_error.h"
+#include "error.h"
 
 #include <errno.h>
 #include <stdarg.h>

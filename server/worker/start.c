@@ -17,17 +17,17 @@
 #include "base/processors.h"
 #include "base/util.h"
 #include "easy/thread.h"
+#include "error.h"
 #include "http/event_log.h"
 #include "http/server.h"
 #include "memory/region.h"
 #include "move/http.h"
 #include "peers/peers.h"
 #include "registry/registry.h"
+#include "settings.h"
 #include "transfer/engine.h"
 #include "worker.h"
-#include "worker_error.h"
 #include "worker_internal.h"
-#include "worker_settings.h"
 
 /* Threads that copy by default: fewer than these fill the memory's bandwidth on most machines. */
 enum { COPIERS_MAX = 4 };

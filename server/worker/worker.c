@@ -17,6 +17,7 @@
 #include "base/thread.h"
 #include "base/util.h"
 #include "easy/thread.h"
+#include "error.h"
 #include "http/event_log.h"
 #include "http/server.h"
 #include "memory/region.h"
@@ -24,11 +25,10 @@
 #include "operations/operations.h"
 #include "peers/peers.h"
 #include "registry/registry.h"
+#include "settings.h"
 #include "transfer/engine.h"
 #include "worker.h"
-#include "worker_error.h"
 #include "worker_internal.h"
-#include "worker_settings.h"
 
 enum {
         LEAVE_MS = 1000,         /* for the registry to free the name; else its lease expires */

@@ -7,8 +7,8 @@
 
 #include "base/fork.h"
 #include "base/util.h"
-#include "worker_error.h"
-#include "worker_operation.h"
+#include "error.h"
+#include "operation.h"
 
 /* An operation that was added and not yet taken. */
 struct entry {

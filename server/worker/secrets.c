@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "worker_settings.h"
+#include "settings.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "worker_error.h"
+#include "error.h"
 
 enum { LINE_FILE_MAX = 4096, TOKEN_MIN = 16, PEM_FILE_MAX = 1 << 20 }; /* bytes */
 
