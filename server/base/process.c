@@ -1,14 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/processors.h"
-
+#include <errno.h>
 #include <limits.h>
+#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/fork.h"
+#include "base/processors.h"
+#include "base/thread.h"
 #include "base/util.h"
+
+/* ---- processors ---- */
 
 static unsigned in_affinity(void)
 {
@@ -102,4 +112,95 @@ unsigned processors_allowed(void)
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(roots); i++)
                 least = (unsigned)at_most(least, processors_of_group("/proc/self/cgroup", roots[i]));
         return (unsigned)at_least(least, 1);
+}
+
+/* ---- threads ---- */
+
+int thread_new(const char *name, void *(*run)(void *context), void *context, pthread_t *ret_thread)
+{
+        char text[16]; /* the kernel refuses a longer name */
+        sigset_t all, before;
+        pthread_t thread;
+        int r;
+
+        (void)sigfillset(&all);
+        (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+        r = -pthread_create(&thread, NULL, run, context);
+        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+        if (r < 0)
+                return r;
+        (void)snprintf(text, sizeof(text), "%s", name);
+        (void)pthread_setname_np(thread, text);
+        *ret_thread = thread;
+        return 0;
+}
+
+void condition_init(pthread_cond_t *condition)
+{
+        pthread_condattr_t attributes;
+
+        (void)pthread_condattr_init(&attributes);
+        (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+        (void)pthread_cond_init(condition, &attributes);
+        (void)pthread_condattr_destroy(&attributes);
+}
+
+bool condition_wait(pthread_cond_t *condition, pthread_mutex_t *lock, uint64_t deadline_us)
+{
+        const struct timespec until = { .tv_sec = (time_t)(deadline_us / 1000000),
+                                        .tv_nsec = (long)(deadline_us % 1000000) * 1000 };
+
+        if (deadline_us == UINT64_MAX)
+                return pthread_cond_wait(condition, lock) == 0;
+        return pthread_cond_timedwait(condition, lock, &until) != ETIMEDOUT;
+}
+
+/* ---- forks ---- */
+
+enum { WORD_BITS = 64, FDS_MAX = 1 << 16 /* higher descriptors stay open in a child */ };
+
+static atomic_uint generation;
+static _Atomic uint64_t private_fds[FDS_MAX / WORD_BITS]; /* bit fd % 64 of word fd / 64 */
+
+/* Must be async-signal-safe: other threads of the parent may have held any lock. */
+static void in_child(void)
+{
+        atomic_fetch_add(&generation, 1);
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(private_fds); i++)
+                for (uint64_t bits = atomic_exchange(&private_fds[i], 0); bits; bits &= bits - 1)
+                        (void)close((int)i * WORD_BITS + __builtin_ctzll(bits));
+}
+
+static void watch(void)
+{
+        (void)pthread_atfork(NULL, NULL, in_child);
+}
+
+static void watch_once(void)
+{
+        static pthread_once_t watched = PTHREAD_ONCE_INIT;
+
+        (void)pthread_once(&watched, watch);
+}
+
+unsigned fork_generation(void)
+{
+        watch_once();
+        return atomic_load_explicit(&generation, memory_order_relaxed);
+}
+
+void fork_private(int fd)
+{
+        watch_once();
+        if (fd < FDS_MAX)
+                atomic_fetch_or(&private_fds[fd / WORD_BITS], UINT64_C(1) << (fd % WORD_BITS));
+}
+
+int fork_private_close(int fd)
+{
+        if (fd < 0)
+                return 0;
+        if (fd < FDS_MAX)
+                atomic_fetch_and(&private_fds[fd / WORD_BITS], ~(UINT64_C(1) << (fd % WORD_BITS)));
+        return close(fd);
 }
