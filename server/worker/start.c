@@ -35,7 +35,7 @@ enum { COPIERS_MAX = 4 };
 /* Files for all but HTTP connections. */
 enum { DESCRIPTORS_KEPT = 256 };
 
-/* A shard needs a descriptor, too; at most SHARD_CONNECTIONS (server/http/serve/threads.h). */
+/* A shard needs a descriptor, too; at most SHARD_CONNECTIONS (server/http/serve/serve_internal.h). */
 enum { CONNECTIONS_A_DESCRIPTOR = 32 };
 
 /* ---- callbacks, by which a layer calls one above it ---- */
@@ -380,6 +380,7 @@ static int start_http(struct ferry_worker *worker)
         const struct worker_settings *settings = worker->settings;
         const struct ferry_worker_options *options = &settings->options;
         const struct http_config config = {
+                .routes = { http_routes, http_routes_count },
                 .listen = (const char *const *)options->listen.items,
                 .n_listen = options->listen.n,
                 .advertise = options->advertise,

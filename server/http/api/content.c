@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "content.h"
+#include "api_internal.h"
 
 #include <errno.h>
 #include <gnutls/crypto.h>
@@ -12,13 +12,8 @@
 #include <ferry/metadata.h>
 
 #include "base/util.h"
-#include "connection.h"
-#include "copying.h"
-#include "guard.h"
 #include "move/content.h"
 #include "operations/operations.h"
-#include "range.h"
-#include "request.h"
 
 enum { EPOCH_DIGITS = 16 };
 

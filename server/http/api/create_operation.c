@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "api_internal.h"
+
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdio.h>
@@ -11,11 +13,9 @@
 #include <ferry/status.h>
 
 #include "base/util.h"
-#include "idempotency.h"
 #include "memory/region.h"
 #include "operations/operations.h"
 #include "peers/peers.h"
-#include "request.h"
 
 /* ---- why a body was refused ---- */
 

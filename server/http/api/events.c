@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "api_internal.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <microhttpd.h>
@@ -14,9 +16,6 @@
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "base/util.h"
-#include "connection.h"
-#include "request.h"
-#include "threads.h"
 
 /* ---- a stream ---- */
 
@@ -123,7 +122,7 @@ static void add_beat(struct event_stream *stream)
 /* Whether the worker's token is another than when the stream was allowed. The stream goes on by the newest set. */
 static bool is_revoked(struct event_stream *stream)
 {
-        struct credentials_cache *cache = &stream->connection->shard->owner->credentials;
+        struct credentials_cache *cache = connection_credentials(stream->connection);
         struct http_credentials *newest = credentials_current(cache), *before = stream->credentials;
 
         if (newest == before)
@@ -192,7 +191,7 @@ static struct event_stream *new_stream(struct http_request *request, const struc
                                        const struct event_place *place)
 {
         struct event_stream *stream = calloc(1, sizeof(*stream));
-        struct credentials_cache *cache = &request->connection->shard->owner->credentials;
+        struct credentials_cache *cache = connection_credentials(request->connection);
 
         if (!stream)
                 return NULL;
@@ -289,7 +288,7 @@ static struct event_wait *event_wait_new(struct http_request *request, const str
         latch_init(&wait->come);
         wait->readers = request->connection->readers;
         wait->reader = (struct event_reader){ .wake = on_come,
-                                              .n_reloads = request->connection->shard->owner->credentials.n_reloads,
+                                              .n_reloads = connection_credentials(request->connection)->n_reloads,
                                               .filter = *filter,
                                               .place = *place };
         request_keep(request, wait, event_wait_end);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "resources.h"
+#include "api_internal.h"
 
 #include <errno.h>
 #include <json-c/json.h>
@@ -14,7 +14,6 @@
 #include <ferry/status.h>
 
 #include "base/util.h"
-#include "http/server.h"
 #include "memory/region.h"
 #include "wire/ranges.h"
 

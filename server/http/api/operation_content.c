@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "api_internal.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -8,13 +10,8 @@
 #include <ferry/status.h>
 
 #include "base/util.h"
-#include "connection.h"
-#include "content.h"
-#include "copying.h"
 #include "move/content.h"
 #include "operations/operations.h"
-#include "range.h"
-#include "request.h"
 
 /* ---- GET ---- */
 

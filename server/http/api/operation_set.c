@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "api_internal.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -12,7 +13,6 @@
 
 #include "base/util.h"
 #include "operations/operations.h"
-#include "request.h"
 
 struct operation_entry {
         struct operation *operation; /* a reference; NULL = a problem */

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "api_internal.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,10 +10,7 @@
 #include <ferry/json_write.h>
 
 #include "base/util.h"
-#include "content.h"
-#include "guard.h"
 #include "operations/operations.h"
-#include "request.h"
 
 /* ---- one ---- */
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "api_internal.h"
+
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -14,7 +16,6 @@
 #include "base/util.h"
 #include "peers/peers.h"
 #include "registry/registry.h"
-#include "request.h"
 #include "transfer/engine.h"
 
 enum { URL_SIZE_MAX = 2048 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "range.h"
+#include "api_internal.h"
 
 #include <inttypes.h>
 #include <microhttpd.h>
@@ -8,8 +8,6 @@
 
 #include <ferry/encoding.h>
 #include <ferry/error.h>
-
-#include "request.h"
 
 /* Parses digits at *text. Saturates at UINT64_MAX. */
 static bool take_number(const char **text, uint64_t *ret_value)

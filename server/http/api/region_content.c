@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "api_internal.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <microhttpd.h>
@@ -9,10 +11,7 @@
 
 #include "base/space.h"
 #include "base/util.h"
-#include "copying.h"
 #include "memory/region.h"
-#include "range.h"
-#include "request.h"
 #include "wire/stream.h"
 
 /* Bytes of a region, whose memory is pinned until region_stream_end: the content of a request's copying. */
@@ -35,7 +34,7 @@ static void content_close(void *context, bool done)
 }
 
 /* Takes over the pin of the region. false: answered, and not taken over. */
-static bool content_open(struct http_request *request, const struct copying_ops *ops, struct region *region,
+static bool open_content(struct http_request *request, const struct copying_ops *ops, struct region *region,
                          uint64_t first, uint64_t end)
 {
         struct content *content = malloc(sizeof(*content));
@@ -114,7 +113,7 @@ void get_region_content(struct http_request *request)
         if (!region)
                 return;
         if (!range_asked(request, region->size, &range) ||
-            !content_open(request, &ops, region, range.first, range.first + range.size)) {
+            !open_content(request, &ops, region, range.first, range.first + range.size)) {
                 region_stream_end(region);
                 return;
         }
@@ -174,7 +173,7 @@ static void begin(struct http_request *request)
         else if ((r = region_check_writable(region, offset, least_end(end, region) - offset)) < 0)
                 request_problem(request, FERRY_E_FORBIDDEN, "The bytes cannot be stored: %s", space_error(r));
         else
-                (void)content_open(request, &ops, region, offset, least_end(end, region));
+                (void)open_content(request, &ops, region, offset, least_end(end, region));
         if (request->answered) /* with a refusal: nobody waits for the rest of the body to delete the region */
                 region_stream_end(region);
 }

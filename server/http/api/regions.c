@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "api_internal.h"
+
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -9,11 +11,8 @@
 #include <ferry/json_write.h>
 
 #include "base/util.h"
-#include "connection.h"
-#include "idempotency.h"
 #include "memory/region.h"
 #include "operations/operations.h"
-#include "request.h"
 
 /* ---- the wait for a region ---- */
 

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "http_internal.h"
-
-#include <stdio.h>
-#include <string.h>
+#include "api_internal.h"
 
 #include "base/util.h"
 
@@ -71,70 +68,3 @@ const struct http_route http_routes[] = {
           .asset = &asset_page_style },
 };
 const size_t http_routes_count = FERRY_ARRAY_SIZE(http_routes);
-
-/* Whether a path matches a route's. *ret_id: the text in place of {id}, not terminated; NULL = the route has none. */
-static bool path_matches(const char *form, const char *path, const char **ret_id, size_t *ret_length)
-{
-        size_t same = 0, length;
-
-        *ret_id = NULL;
-        *ret_length = 0;
-        while (form[same] && form[same] != '{' && form[same] == path[same])
-                same++;
-        if (form[same] != '{')
-                return !form[same] && !path[same];
-        length = strcspn(path + same, "/");
-        if (!length || strcmp(form + same + strlen("{id}"), path + same + length) != 0)
-                return false;
-        *ret_id = path + same;
-        *ret_length = length;
-        return true;
-}
-
-/* The same in a search. *literal: whether an earlier row has this very path, so that no part of it is an id. */
-static bool row_matches(const struct http_route *row, const char *path, bool *literal, const char **ret_id,
-                        size_t *ret_length)
-{
-        if (!path_matches(row->path, path, ret_id, ret_length) || (*literal && *ret_id))
-                return false;
-        *literal |= !*ret_id;
-        return true;
-}
-
-const struct http_route *route_find(const char *method, const char *path, char id[FERRY_ID_TEXT_SIZE])
-{
-        const char *start;
-        bool literal = false;
-        size_t length;
-
-        id[0] = '\0';
-        if (!strcmp(method, "HEAD"))
-                method = "GET";
-        for (size_t i = 0; i < http_routes_count; i++) {
-                if (!row_matches(&http_routes[i], path, &literal, &start, &length) ||
-                    strcmp(method, http_routes[i].method) != 0)
-                        continue;
-                if (length < FERRY_ID_TEXT_SIZE) {
-                        if (length)
-                                memcpy(id, start, length);
-                        id[length] = '\0';
-                }
-                return &http_routes[i];
-        }
-        return NULL;
-}
-
-bool route_allow(const char *path, char *allow, size_t size)
-{
-        const char *start;
-        bool literal = false;
-        size_t length, used = 0;
-
-        for (size_t i = 0; i < http_routes_count && used < size; i++) {
-                if (!row_matches(&http_routes[i], path, &literal, &start, &length))
-                        continue;
-                used += (size_t)snprintf(allow + used, size - used, "%s%s%s", used ? ", " : "", http_routes[i].method,
-                                         strcmp(http_routes[i].method, "GET") ? "" : ", HEAD");
-        }
-        return used > 0;
-}

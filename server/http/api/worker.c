@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "api_internal.h"
+
 #include <errno.h>
 #include <microhttpd.h>
 #include <stddef.h>
@@ -14,15 +16,11 @@
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "base/util.h"
-#include "connection.h"
 #include "memory/device.h"
 #include "operations/content_ranges.h"
 #include "operations/operations.h"
 #include "peers/peers.h"
-#include "range.h"
 #include "registry/registry.h"
-#include "request.h"
-#include "threads.h"
 #include "transfer/engine.h"
 
 /* ---- files, and the index ---- */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "documents_internal.h"
+
 #include <string.h>
 
 #include "base/metrics.h"
 #include "base/util.h"
-#include "event_log_internal.h"
+#include "documents/documents.h"
 #include "http/server.h"
-#include "resources.h"
 #include "transfer/engine.h"
 
 /* ---- limits ---- */

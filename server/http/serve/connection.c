@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "connection.h"
+#include "serve_internal.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -19,10 +19,7 @@
 #include "base/metrics.h"
 #include "base/thread.h"
 #include "base/util.h"
-#include "idempotency.h"
 #include "move/content.h"
-#include "request.h"
-#include "threads.h"
 
 enum { CLOCK_ERROR_US = 20000 /* of times in struct tcp_info, which count in ticks */ };
 
@@ -337,6 +334,11 @@ void connection_repeat_end(struct http_connection *connection)
 {
         if (latch_is_set(&connection->end))
                 (void)shutdown(connection->fd, SHUT_RD);
+}
+
+struct credentials_cache *connection_credentials(const struct http_connection *connection)
+{
+        return &connection->shard->owner->credentials;
 }
 
 void connection_local_host(const struct http_connection *connection, char *host, size_t size)

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "copying.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -14,7 +13,7 @@
 #include "base/clock.h"
 #include "base/util.h"
 #include "operations/operations.h"
-#include "request.h"
+#include "serve_internal.h"
 
 enum {
         COPYING_PIECE = 1 << 20,

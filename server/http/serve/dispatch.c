@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "serve_internal.h"
+
 #include <errno.h>
 #include <microhttpd.h>
 #include <stdio.h>
@@ -12,11 +14,78 @@
 
 #include "base/clock.h"
 #include "base/util.h"
-#include "connection.h"
-#include "guard.h"
-#include "idempotency.h"
-#include "request.h"
-#include "threads.h"
+
+/* ---- routes ---- */
+
+/* Whether a path matches a route's. *ret_id: the text in place of {id}, not terminated; NULL = the route has none. */
+static bool path_matches(const char *form, const char *path, const char **ret_id, size_t *ret_length)
+{
+        size_t same = 0, length;
+
+        *ret_id = NULL;
+        *ret_length = 0;
+        while (form[same] && form[same] != '{' && form[same] == path[same])
+                same++;
+        if (form[same] != '{')
+                return !form[same] && !path[same];
+        length = strcspn(path + same, "/");
+        if (!length || strcmp(form + same + strlen("{id}"), path + same + length) != 0)
+                return false;
+        *ret_id = path + same;
+        *ret_length = length;
+        return true;
+}
+
+/* The same in a search. *literal: whether an earlier row has this very path, so that no part of it is an id. */
+static bool row_matches(const struct http_route *row, const char *path, bool *literal, const char **ret_id,
+                        size_t *ret_length)
+{
+        if (!path_matches(row->path, path, ret_id, ret_length) || (*literal && *ret_id))
+                return false;
+        *literal |= !*ret_id;
+        return true;
+}
+
+const struct http_route *route_find(const struct http_routes *routes, const char *method, const char *path,
+                                    char id[FERRY_ID_TEXT_SIZE])
+{
+        const char *start;
+        bool literal = false;
+        size_t length;
+
+        id[0] = '\0';
+        if (!strcmp(method, "HEAD"))
+                method = "GET";
+        for (size_t i = 0; i < routes->n; i++) {
+                if (!row_matches(&routes->rows[i], path, &literal, &start, &length) ||
+                    strcmp(method, routes->rows[i].method) != 0)
+                        continue;
+                if (length < FERRY_ID_TEXT_SIZE) {
+                        if (length)
+                                memcpy(id, start, length);
+                        id[length] = '\0';
+                }
+                return &routes->rows[i];
+        }
+        return NULL;
+}
+
+bool route_allow(const struct http_routes *routes, const char *path, char *allow, size_t size)
+{
+        const char *start;
+        bool literal = false;
+        size_t length, used = 0;
+
+        for (size_t i = 0; i < routes->n && used < size; i++) {
+                if (!row_matches(&routes->rows[i], path, &literal, &start, &length))
+                        continue;
+                used += (size_t)snprintf(allow + used, size - used, "%s%s%s", used ? ", " : "", routes->rows[i].method,
+                                         strcmp(routes->rows[i].method, "GET") ? "" : ", HEAD");
+        }
+        return used > 0;
+}
+
+/* ---- requests ---- */
 
 struct header_context {
         struct http_request *request;
@@ -83,13 +152,15 @@ static void name_request(struct http_request *request)
 
 static bool find_route(struct http_request *request)
 {
+        const struct http_routes *routes = &request->server->config.routes;
         char allow[64];
 
         request->route =
-                request->slash_hidden ? NULL : route_find(request->method, request->path, request->resource_id);
+                request->slash_hidden ? NULL :
+                                        route_find(routes, request->method, request->path, request->resource_id);
         if (request->route)
                 return true;
-        if (!request->slash_hidden && route_allow(request->path, allow, sizeof(allow))) {
+        if (!request->slash_hidden && route_allow(routes, request->path, allow, sizeof(allow))) {
                 request_header(request, "Allow", "%s", allow);
                 request_problem(request, FERRY_E_METHOD_NOT_ALLOWED, "Allowed: %s", allow);
         } else {

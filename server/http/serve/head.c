@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goes when libmicrohttpd 1.0.0, which checks heads itself, is the oldest supported: find_end is left to the gate. */
-#include "head.h"
+#include "serve_internal.h"
 
 #include <ctype.h>
 #include <stdbool.h>
@@ -11,7 +10,7 @@
 #include <ferry/encoding.h>
 #include <ferry/error.h>
 
-#include "headers.h"
+/* Goes when libmicrohttpd 1.0.0, which checks heads itself, is the oldest supported: find_end is left to the gate. */
 
 enum {
         ITEM_MEMORY = 80,      /* a header, query parameter or cookie in libmicrohttpd, as allocated */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "headers.h"
+#include "serve/message.h"
 
 #include <ctype.h>
 #include <stdio.h>

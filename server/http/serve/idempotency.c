@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "idempotency.h"
+#include "serve_internal.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -12,7 +12,6 @@
 
 #include "base/clock.h"
 #include "base/util.h"
-#include "request.h"
 
 /* ---- the map of keys ---- */
 

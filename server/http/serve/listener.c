@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "serve_internal.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -16,7 +18,6 @@
 #include "base/log.h"
 #include "base/systemd.h"
 #include "base/util.h"
-#include "http_internal.h"
 
 /* NULL: the reason says it all. */
 static const char *advice(int error)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "query.h"
+#include "serve/message.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include <ferry/status.h>
 #include <ferry/util.h>
 
-#include "events.h"
+#include "documents/documents.h"
 
 static const char cursor_prefix[] = "c_";
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "serve_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -8,9 +9,6 @@
 #include "base/clock.h"
 #include "base/pool.h"
 #include "base/util.h"
-#include "connection.h"
-#include "idempotency.h"
-#include "threads.h"
 
 enum { LAST_ANSWERS_US = 1000000 /* time for running answers when the server ends */ };
 
@@ -98,8 +96,6 @@ int http_server_new(const struct http_config *config, struct http_server **ret_s
         life_init(&server->life);
         credentials_source_init(&server->credentials);
         event_log_limits(config->events, &config->limits, config->operation_limits);
-        server->routes = http_routes;
-        server->n_routes = http_routes_count;
         counters_init(server);
         int error = waits_new(&server->waits);
         if (!error)

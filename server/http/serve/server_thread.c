@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "threads.h"
+#include "serve_internal.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -15,7 +15,6 @@
 #include "base/metrics.h"
 #include "base/thread.h"
 #include "base/util.h"
-#include "connection.h"
 
 enum {
         EVENTS = 64,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "threads.h"
+#include "serve_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,8 +16,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "connection.h"
-#include "request.h"
 
 enum {
         IDLE_TIMEOUT_S = 60,

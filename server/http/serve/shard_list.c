@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "threads.h"
+#include "serve_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,7 +8,6 @@
 #include <ferry/buffer.h>
 
 #include "base/util.h"
-#include "connection.h"
 
 static int watch(const struct shard_list *list, const struct http_shard *shard)
 {

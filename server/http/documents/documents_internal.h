@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef HTTP_EVENT_LOG_INTERNAL_H
-#define HTTP_EVENT_LOG_INTERNAL_H
+#ifndef HTTP_DOCUMENTS_INTERNAL_H
+#define HTTP_DOCUMENTS_INTERNAL_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include <ferry/json_write.h>
 
-#include "events.h"
+#include "documents/documents.h"
 
 struct metric;
 struct metric_family;

@@ -1,18 +1,88 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef HTTP_EVENTS_H
-#define HTTP_EVENTS_H
+#ifndef HTTP_DOCUMENTS_H
+#define HTTP_DOCUMENTS_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "http/event_log.h"
+#include <ferry/metadata.h>
+#include <ferry/status.h>
 
-struct http_latch;
+#include "http/event_log.h"
+#include "operations/operations.h"
+
+struct device_inventory;
+struct engine_facts;
+struct engine_peer_view;
 struct http_limits;
-struct http_server;
-struct run_queue;
+struct region;
+
+/* The resources as JSON, and the log of events as the HTTP server reads it. Below every thread of HTTP. */
+
+/* ---- problems ---- */
+
+#define PROBLEM_DRAINING "The worker was told to stop and takes no new work"
+#define PROBLEM_PREPARING "The region is being prepared"
+#define PROBLEM_UNMADE "The region could not be made"
+
+/* The HTTP status of an error; 500 for one that has none in the table, since it occurs inside operations only. */
+unsigned problem_status(int error);
+
+/* Retry-After of an error, s; 0 = none. */
+unsigned problem_retry_after(int error);
+
+/* Writes the members of a problem document into an open object. */
+void problem_members(struct ferry_json_writer *writer, int error, bool retryable, const char *detail,
+                     const struct ferry_json_errors *errors);
+
+/*
+ * Writes a problem document (RFC 9457): type (/docs#error-CODE), title, status, detail, code, retryable, and
+ * errors if there are any, the first of which is the detail. detail NULL or "" = the title again.
+ */
+void problem_write(struct ferry_json_writer *writer, int error, bool retryable, const char *detail,
+                   const struct ferry_json_errors *errors);
+
+/* Adds "error" to the open object of a resource that has failed. detail "" = the title. */
+void problem_add_error(struct ferry_json_writer *writer, int error, const char *detail);
+
+/* ---- resources ---- */
+
+/* Adds a time, unless it is 0, and a text, unless it is NULL or "". */
+void document_add_time(struct ferry_json_writer *writer, const char *key, uint64_t unix_ms);
+void document_add_text(struct ferry_json_writer *writer, const char *key, const char *text);
+
+/* The field "transports" of an operation: the transports that may carry its bytes. Pure. */
+
+/* Decodes the names into bits of enum engine_carrier. false: errors has why. */
+bool carriers_decode(struct json_object *list, unsigned *ret_carriers, struct ferry_json_errors *errors);
+
+/* Adds "transports":[…]; nothing when all are allowed (0). */
+void carriers_write(struct ferry_json_writer *writer, unsigned carriers);
+
+/* Writes the document of GET /v1/devices. */
+void device_json_write(struct ferry_json_writer *writer, const struct device_inventory *inventory,
+                       const struct engine_facts *facts);
+
+/* Writes what the holder of an operation's metadata may know of it. expires_unix_ms: 0 = left out. */
+void operation_json_offer(struct ferry_json_writer *writer, enum ferry_status status, uint64_t expires_unix_ms);
+
+/* Writes an operation as JSON. */
+void operation_json_write(struct ferry_json_writer *writer, const struct operation_view *view);
+
+/* Writes its members only, into an open object. */
+void operation_json_members(struct ferry_json_writer *writer, const struct operation_view *view);
+
+/* Writes a peer as JSON. */
+void peer_json_write(struct ferry_json_writer *writer, const struct engine_peer_view *peer);
+
+/* Its addresses, each of which may be "". */
+void peer_json_addresses(struct ferry_json_writer *writer, const char *url, const char *data);
+
+/* Writes a region as JSON. */
+void region_json_write(struct ferry_json_writer *writer, const struct region *region);
+
+/* ---- the log of events ---- */
 
 /* The event log, as the HTTP server uses it. Any thread. */
 
@@ -125,66 +195,5 @@ struct event_gap {
 int event_log_read(struct event_log *log, const struct event_filter *filter, struct event_place *place,
                    bool (*take)(void *context, const struct event_text *event), void *context,
                    struct event_gap *ret_gap);
-
-/* ---- readers ---- */
-
-/*
- * Readers that have read all events. Each HTTP thread lists the idle readers of its own connections and wakes them; the
- * thread that publishes an event only wakes the HTTP threads. An idle reader needs no thread and no timer.
- */
-
-enum {
-        EVENT_READERS_MAX = 4096,     /* streams */
-        EVENT_BEAT_MS = 10000,        /* interval of keep-alives on an idle stream */
-        EVENT_DELIVERY_US = 20 * 1000 /* least time between two rounds, so that a burst of events costs few rounds */
-};
-
-struct event_reader {
-        /* Called after the reader was taken off the list; may free it. */
-        void (*wake)(struct event_reader *reader);
-        struct http_latch *left; /* the client's end; NULL = watched elsewhere */
-        bool beats;              /* also woken every EVENT_BEAT_MS */
-        unsigned n_reloads;      /* of the secrets by which it was allowed: also woken when they are replaced */
-        struct event_filter filter;
-        struct event_place place;
-        struct event_reader *previous, *next; /* previous NULL = not listed */
-};
-
-struct event_readers {
-        struct http_server *server;
-        struct run_queue *queue; /* of the thread */
-        atomic_bool told;        /* any thread: an event was published, a client has left, or there are new secrets */
-        atomic_size_t n_idle;    /* written by the thread */
-        /* The thread's own: */
-        struct event_reader *idle;
-        uint64_t due_us;   /* time of the next round, because told was seen; 0 = none */
-        uint64_t round_us; /* time of the last round */
-        uint64_t beat_us;  /* time of the next keep-alives; 0 = none */
-};
-
-/* ---- the thread itself: */
-
-/*
- * Lists a reader that has read all. false, and not listed: an event has come meanwhile, the client has left, the
- * secrets have been replaced, or the server stops.
- */
-bool event_reader_idle(struct event_readers *readers, struct event_reader *reader);
-/* Takes the reader off the list, if it is listed. */
-void event_reader_leave(struct event_readers *readers, struct event_reader *reader);
-
-/* Runs a round if one is due: wakes the readers that have something to read, or are due a keep-alive. */
-void event_readers_run(struct event_readers *readers);
-
-/* Wakes all; after events_stopped was set and the thread has ended. */
-void event_readers_end(struct event_readers *readers);
-
-/* Whether event_readers_run must be called at once, and else its next deadline; 0 = none. */
-bool event_readers_called(const struct event_readers *readers);
-uint64_t event_readers_due(const struct event_readers *readers);
-
-/* ---- any thread: */
-
-/* Wakes the thread for a round, if it lists any reader. */
-void event_readers_tell(struct event_readers *readers);
 
 #endif
