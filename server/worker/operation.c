@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "operation.h"
+#include "worker_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,10 +14,7 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "base/util.h"
-#include "error.h"
 #include "peers/peers.h"
-#include "settings.h"
-#include "worker_internal.h"
 
 /* ---- making ---- */
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "worker.h"
+
 #include <string.h>
 
 #include <ferry/metadata.h>
@@ -7,7 +9,6 @@
 #include "base/address.h"
 #include "base/log.h"
 #include "memory/device.h"
-#include "options.h"
 #include "registry/registry.h"
 #include "transfer/engine.h"
 #include "wire/header.h"

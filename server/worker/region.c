@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "worker_internal.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -6,10 +8,8 @@
 #include <ferry/error.h>
 
 #include "base/util.h"
-#include "error.h"
 #include "memory/region.h"
 #include "operations/operations.h"
-#include "worker_internal.h"
 
 /* Regions of the program: REST cannot delete them. */
 

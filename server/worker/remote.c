@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a program has its worker say to another one: that it connects, declines an offer, or keeps one. */
+#include "worker_internal.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,9 +14,9 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "base/util.h"
-#include "error.h"
 #include "peers/peers.h"
-#include "worker_internal.h"
+
+/* What a program has its worker say to another one: that it connects, declines an offer, or keeps one. */
 
 /*
  * One call. References: the caller's, and that of the work, which is bounded in time and goes on by itself when the

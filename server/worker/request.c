@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "operation.h"
+#include "worker_internal.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -12,10 +12,8 @@
 #include <ferry/error.h>
 
 #include "base/util.h"
-#include "error.h"
 #include "memory/region.h"
 #include "wire/ranges.h"
-#include "worker_internal.h"
 
 struct request_slice {
         char region[FERRY_WORKER_ID_SIZE];

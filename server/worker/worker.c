@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "worker_internal.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -17,7 +19,6 @@
 #include "base/thread.h"
 #include "base/util.h"
 #include "easy/thread.h"
-#include "error.h"
 #include "http/event_log.h"
 #include "http/server.h"
 #include "memory/region.h"
@@ -25,10 +26,7 @@
 #include "operations/operations.h"
 #include "peers/peers.h"
 #include "registry/registry.h"
-#include "settings.h"
 #include "transfer/engine.h"
-#include "worker.h"
-#include "worker_internal.h"
 
 enum {
         LEAVE_MS = 1000,         /* for the registry to free the name; else its lease expires */
@@ -130,11 +128,6 @@ const char *ferry_worker_ready_line(const struct ferry_worker *worker)
         return worker->ready_line;
 }
 
-const char *ferry_worker_version(void)
-{
-        return FERRY_VERSION;
-}
-
 const char *ferry_worker_name(const struct ferry_worker *worker)
 {
         return worker->settings->options.name;
@@ -143,20 +136,6 @@ const char *ferry_worker_name(const struct ferry_worker *worker)
 const char *ferry_worker_url(const struct ferry_worker *worker, size_t i)
 {
         return http_server_url(worker->http, i);
-}
-
-int ferry_worker_log(const char *level, void (*sink)(void *context, const char *level, const char *line), void *context)
-{
-        int r, number = level ? log_level_from_name(level) : 0;
-
-        if (number < 0)
-                return worker_fail(-EINVAL, "\"%s\" is not one of error, warn, info, debug", level);
-        r = log_set_sink(sink, context);
-        if (r < 0)
-                return worker_fail(r, NULL);
-        if (level)
-                log_set_level((enum log_level)number);
-        return 0;
 }
 
 /* ---- ending ---- */

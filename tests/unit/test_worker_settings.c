@@ -5,8 +5,8 @@
 #include <ferry/worker.h>
 
 #include "base/util.h"
-#include "settings.h"
 #include "unit.h"
+#include "worker_internal.h"
 
 static char directory[] = "/tmp/ferry-settings-XXXXXX";
 static char path[128];
