@@ -18,7 +18,6 @@
 #include "base/log.h"
 #include "base/systemd.h"
 #include "base/util.h"
-#include "options.h"
 #include "worker.h"
 
 /* The daemon: a thin main over libferry-worker. */
