@@ -156,8 +156,7 @@ static bool find_route(struct http_request *request)
         char allow[64];
 
         request->route =
-                request->slash_hidden ? NULL :
-                                        route_find(routes, request->method, request->path, request->resource_id);
+                request->slash_hidden ? NULL : route_find(routes, request->method, request->path, request->resource_id);
         if (request->route)
                 return true;
         if (!request->slash_hidden && route_allow(routes, request->path, allow, sizeof(allow))) {

@@ -64,7 +64,7 @@ struct http_routes {
 };
 
 struct http_config {
-        struct http_routes routes;     /* http_routes, or a test's */
+        struct http_routes routes; /* http_routes, or a test's */
         const char *const *listen; /* "HOST:PORT" (port 0 = any), "unix:/path", "systemd:FD"; at least one */
         size_t n_listen;
         const char *advertise;     /* host in links and metadata; NULL = the bind address */

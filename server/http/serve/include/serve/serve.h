@@ -212,10 +212,10 @@ struct http_server {
         struct http_thread **threads;
         uint64_t started_us;
         uint64_t started_unix_ms;
-        struct idempotency *idempotency; /* has its own lock */
-        struct metric_family *requests;  /* {route, code} */
-        struct metric_family *problems;  /* {code} */
-        struct metric_family *durations; /* {route} */
+        struct idempotency *idempotency;           /* has its own lock */
+        struct metric_family *requests;            /* {route, code} */
+        struct metric_family *problems;            /* {code} */
+        struct metric_family *durations;           /* {route} */
         _Atomic(struct metric *) *route_durations; /* by the index in config.routes; owned; NULL = memory was short */
         atomic_size_t body_bytes;                  /* counts against bodies_max */
         struct metric *bodies;
