@@ -115,13 +115,6 @@ static inline uint64_t server_next_request_id(struct http_server *server)
  * itself gets a page of HTML without a Request-Id. Pure; any thread.
  */
 
-enum {
-        /* libmicrohttpd's memory for a connection, bytes: the head, its parsed form, the head of the answer. */
-        HEAD_MEMORY = 16 << 10,
-        /* Longest head, bytes. */
-        HEAD_MAX = HEAD_MEMORY,
-};
-
 enum head_verdict {
         HEAD_PARTIAL, /* more must come */
         HEAD_WHOLE,   /* pass the connection to libmicrohttpd */
@@ -215,9 +208,6 @@ struct http_gate {
         struct http_pending *gone; /* closed, but epoll_wait may have returned events of them already; see gate_reap */
         char peeked[HEAD_MAX];     /* what the connection at hand has sent */
 };
-
-/* Time for a head: from its first byte; for the first head of a connection, from the accept. */
-enum { GATE_HEAD_US = 10 * 1000000 };
 
 /* The key under which connections of one client address are counted: IPv4 address or IPv6 /64; 0 = this machine. */
 uint64_t address_key(const union http_address *address);

@@ -246,6 +246,16 @@ size_t quota_share(size_t connections);
 /* ---- a connection ---- */
 
 enum {
+        /* libmicrohttpd's memory for a connection, bytes: the head, its parsed form, the head of the answer. */
+        HEAD_MEMORY = 16 << 10,
+        /* Longest head, bytes. */
+        HEAD_MAX = HEAD_MEMORY,
+};
+
+/* Time for a head: from its first byte; for the first head of a connection, from the accept. */
+enum { GATE_HEAD_US = 10 * 1000000 };
+
+enum {
         CONNECTION_BODY_US = 20 * 1000000, /* time for a body, plus its bytes at CONNECTION_RATE */
         CONNECTION_READ_US = 60 * 1000000, /* time for a client that reads its answer slowly, likewise */
         CONNECTION_RATE = 500,             /* least bytes a second */
