@@ -9,9 +9,9 @@
 
 #include <ferry/worker.h>
 
+#include "ferryd.h"
 #include "operations/operations.h"
 #include "transfer/engine.h"
-#include "worker.h"
 
 struct allowlist;
 struct event_log;

@@ -3,8 +3,8 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "ferryd.h"
 #include "unit.h"
-#include "worker.h"
 
 /* What the latest command line came to; cleared before the next one. */
 static struct ferry_worker_options options;
