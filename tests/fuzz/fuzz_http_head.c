@@ -4,7 +4,7 @@
 #include <ferry/error.h>
 
 #include "fuzz_text.h"
-#include "head.h"
+#include "serve_internal.h"
 
 /* The first bytes of a connection, as they come in one piece and byte by byte. */
 
