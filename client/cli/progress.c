@@ -36,6 +36,7 @@ static struct {
         uint64_t total, done;
         uint64_t start_ms, start_bytes, drawn_ms;
         uint64_t took_us;    /* as the worker has measured it; 0 = not */
+        uint64_t connect_us; /* before that, to connect; 0 = it did not have to */
         uint64_t waiting_ms; /* when the wait for the peer began; 0 = never */
         char note[64];       /* in place of the time left */
         char rest[512];      /* last */
@@ -180,6 +181,10 @@ static void line_add_figures(struct line *line)
                         snprintf(figure + n, sizeof(figure) - n, " of %s", done);
                 line_add(line, figure);
         }
+        if (progress.connect_us && !*progress.rest) {
+                snprintf(figure, sizeof(figure), "connect %.1f ms", (double)progress.connect_us / 1000);
+                line_add(line, figure);
+        }
         line_add_rest(line, progress.rest, sizeof(progress.rest));
         if (progress.total)
                 line_add_bar(line, part);
@@ -289,8 +294,7 @@ static void progress_finish(const struct ferry_operation *operation)
 {
         progress.over = true;
         progress.took_us = operation->duration_us;
-        if (operation->connect_us && !*progress.rest)
-                snprintf(progress.rest, sizeof(progress.rest), "connect %.1f ms", (double)operation->connect_us / 1000);
+        progress.connect_us = operation->connect_us;
         if (operation->status == FERRY_COMPLETE && progress_can_draw())
                 progress_draw();
 }

@@ -72,6 +72,7 @@ class Terminal(Case):
             status, shown = self.run_on("fetch", self.line(offer), "-o", self.directory / "target", "-u", self.b.url, columns=columns)
             self.assertEqual(status, 0, shown)
             self.assertRegex(shown, rf"\r\x1b\[K{line}")
+            self.assertNotRegex(shown, r"\d *…")  # no figure is cut
             self.fits(shown, columns or 80)
             self.finish(offer)
 
