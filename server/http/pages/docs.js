@@ -47,7 +47,7 @@ const watcher = new IntersectionObserver((changes) => {
     if (entry === here) entry.link.setAttribute('aria-current', 'true');
     else entry.link.removeAttribute('aria-current');
   }
-}, { rootMargin: '-15% 0px -60% 0px' });
+}, { rootMargin: '-2% 0px -60% 0px' });
 for (const { section } of entries) watcher.observe(section);
 
 const fit = () => { contents.open = !narrow.matches; };
