@@ -119,6 +119,13 @@ class TestEnds(Case):
         self.assertTrue(prefill.until("sent", "p"))
         self.assert_refused(decode, params, "could not be read, so vLLM computes the prompt here")
 
+    def test_a_prefill_that_has_gone(self):
+        prefill, decode = self.engine(), self.engine()
+        params = prefill.prefill("p", PROMPT)
+        prefill.close()
+        self.assert_refused(decode, params, "could not be read, so vLLM computes the prompt here")
+        self.assert_refused(decode, params, "could not be read, so vLLM computes the prompt here")
+
     def test_an_offer_that_nobody_reads(self):
         prefill, decode = self.engine(extra={"ttl_ms": 50}), self.engine()
         params = prefill.prefill("p", PROMPT)
