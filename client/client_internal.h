@@ -88,7 +88,7 @@ struct reply {
         char fault[CURL_ERROR_SIZE]; /* why there is no answer */
 };
 
-/* ---- request.c: requests and replies, pure ---- */
+/* ---- problem.c: requests and replies, pure ---- */
 
 /* What is wrong with a request before anything is sent, as a sentence; NULL = nothing. */
 const char *request_check(const struct ferry_exchange *e);

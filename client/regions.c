@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
-#include <string.h>
-
-#include <ferry/json_write.h>
-
 #include "client_internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <ferry/encoding.h>
+#include <ferry/json_write.h>
 
 /* ---- answers ---- */
 
@@ -116,4 +120,226 @@ int ferry_list_regions(struct ferry *f, unsigned limit, const char *after, struc
 int ferry_delete_region(struct ferry *f, const char *id)
 {
         return call_delete(f, "/v1/regions/", id);
+}
+
+/* ---- their content ---- */
+
+/* The bytes of a region or an operation. Borrowed; key NULL = the handle's token. */
+struct content {
+        const char *collection, *id, *key;
+};
+
+/* Its path, whole but for the query, and the header that its key needs, if it has one: a secret. 0; -errno. */
+static int content_locate(struct ferry *f, const struct content *content, struct path *path, char **ret_authorization)
+{
+        int r = content->key ? handle_authorization(content->key, ret_authorization) : 0;
+        if (r == -EKEYREJECTED)
+                return problem_argument(f, *content->key ? "the key has a character that a header cannot carry"
+                                                         : "the key is empty");
+        return r < 0 ? r : call_path(f, content->collection, content->id, "/content", path);
+}
+
+/* ---- GET ---- */
+
+/* One download; lives on the stack of the call. */
+struct download {
+        ferry_sink sink;
+        void *context;
+        uint64_t limit; /* most bytes that may come */
+        uint64_t size;  /* that came */
+};
+
+static int download_take(void *context, const void *data, size_t size)
+{
+        struct download *d = context;
+        if (size > d->limit - d->size)
+                return -EPROTO;
+        d->size += size;
+        return d->sink(d->context, data, size);
+}
+
+/* Whether the worker sent the part that was asked for. */
+static bool download_starts_at(const struct reply *reply, uint64_t offset)
+{
+        const char *end;
+        uint64_t start;
+        if (reply->status != 206)
+                return true;
+        if (strncmp(reply->content_range, "bytes ", 6) != 0)
+                return false;
+        end = ferry_uint_read(reply->content_range + 6, &start);
+        return end && *end == '-' && start == offset;
+}
+
+/* Range header, or "" for the whole. false when the numbers do not fit. */
+static bool download_range(uint64_t offset, uint64_t size, char *text, size_t text_size)
+{
+        uint64_t last;
+        *text = '\0';
+        if (size) {
+                if (__builtin_add_overflow(offset, size - 1, &last))
+                        return false;
+                snprintf(text, text_size, "Range: bytes=%" PRIu64 "-%" PRIu64, offset, last);
+        } else if (offset) {
+                snprintf(text, text_size, "Range: bytes=%" PRIu64 "-", offset);
+        }
+        return true;
+}
+
+static int content_get(struct ferry *f, const struct content *content, uint64_t offset, uint64_t size, ferry_sink sink,
+                       void *context, uint64_t *ret_size)
+{
+        FERRY_CLEANUP(path_clear) struct path path = { 0 };
+        FERRY_CLEANUP(cleanup_secret) char *authorization = NULL;
+        FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
+        struct download download = { sink, context, size ? size : UINT64_MAX, 0 };
+        char range[80];
+        int r = content_locate(f, content, &path, &authorization);
+        if (r < 0)
+                return r;
+        if (!sink)
+                return problem_argument(f, "there is no sink");
+        if (!download_range(offset, size, range, sizeof(range)))
+                return problem_argument(f, "offset + size is too large");
+        const char *const headers[] = { *range ? range : NULL, NULL };
+        struct request request = { .exchange = { .method = "GET",
+                                                 .path = path.text.data,
+                                                 .headers = headers,
+                                                 .sink = download_take,
+                                                 .sink_context = &download },
+                                   .sink_status = *range ? 206 : 200,
+                                   .authorization = authorization };
+        r = call_send(f, &request, &reply);
+        if (r != 0)
+                return r;
+        if (reply.status != request.sink_status || !download_starts_at(&reply, offset))
+                return problem_protocol(f, "another part was asked for", reply.content_range);
+        if (ret_size)
+                *ret_size = download.size;
+        return 0;
+}
+
+static int download_to_buffer(void *context, const void *data, size_t size)
+{
+        char **next = context;
+        *next = mempcpy(*next, data, size); /* download_take keeps to the limit */
+        return 0;
+}
+
+static int content_get_buffer(struct ferry *f, const struct content *content, uint64_t offset, void *buffer,
+                              size_t size, size_t *ret_size)
+{
+        char *next = buffer;
+        uint64_t came = 0;
+        if (size == 0 || !buffer)
+                return problem_argument(f, "the buffer is empty");
+        int r = content_get(f, content, offset, size, download_to_buffer, &next, &came);
+        if (r == 0 && ret_size)
+                *ret_size = (size_t)came;
+        return r;
+}
+
+/* ---- PUT ---- */
+
+static int content_put(struct ferry *f, const struct content *content, uint64_t offset, struct request *request)
+{
+        FERRY_CLEANUP(path_clear) struct path path = { 0 };
+        FERRY_CLEANUP(cleanup_secret) char *authorization = NULL;
+        int r = content_locate(f, content, &path, &authorization);
+        path_query_number(&path, "offset", offset);
+        if (r == 0)
+                r = path.error;
+        if (r < 0)
+                return r;
+        request->exchange.method = "PUT";
+        request->exchange.path = path.text.data;
+        request->exchange.content_type = "application/octet-stream";
+        request->authorization = authorization;
+        return call_plain(f, request);
+}
+
+/* ---- of regions ---- */
+
+int ferry_get_region_content_to(struct ferry *f, const char *id, uint64_t offset, uint64_t size, ferry_sink sink,
+                                void *context, uint64_t *ret_size)
+{
+        return content_get(f, &(struct content){ "/v1/regions/", id, NULL }, offset, size, sink, context, ret_size);
+}
+
+int ferry_get_region_content(struct ferry *f, const char *id, uint64_t offset, void *buffer, size_t size,
+                             size_t *ret_size)
+{
+        return content_get_buffer(f, &(struct content){ "/v1/regions/", id, NULL }, offset, buffer, size, ret_size);
+}
+
+static int download_to_fd(void *context, const void *data, size_t size)
+{
+        const int *fd = context;
+        while (size) {
+                ssize_t n = write(*fd, data, size);
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n <= 0)
+                        return n < 0 ? -errno : -EIO;
+                data = (const char *)data + n;
+                size -= (size_t)n;
+        }
+        return 0;
+}
+
+int ferry_get_region_content_fd(struct ferry *f, const char *id, uint64_t offset, uint64_t size, int fd,
+                                uint64_t *ret_size)
+{
+        return ferry_get_region_content_to(f, id, offset, size, download_to_fd, &fd, ret_size);
+}
+
+int ferry_put_region_content(struct ferry *f, const char *id, uint64_t offset, const void *data, size_t size)
+{
+        struct request request = { .exchange = { .body = data, .size = size } };
+        if (size && !data)
+                return problem_argument(f, "there is no data");
+        return content_put(f, &(struct content){ "/v1/regions/", id, NULL }, offset, &request);
+}
+
+int ferry_put_region_content_from(struct ferry *f, const char *id, uint64_t offset, ferry_source source, void *context,
+                                  uint64_t size)
+{
+        struct request request = { .exchange = { .source = source, .source_context = context, .source_size = size } };
+        if (!source)
+                return problem_argument(f, "there is no source");
+        return content_put(f, &(struct content){ "/v1/regions/", id, NULL }, offset, &request);
+}
+
+static ssize_t upload_from_fd(void *context, void *buffer, size_t size)
+{
+        const int *fd = context;
+        for (;;) {
+                ssize_t n = read(*fd, buffer, size);
+                if (n >= 0)
+                        return n;
+                if (errno != EINTR)
+                        return -errno;
+        }
+}
+
+int ferry_put_region_content_fd(struct ferry *f, const char *id, uint64_t offset, int fd, uint64_t size)
+{
+        return ferry_put_region_content_from(f, id, offset, upload_from_fd, &fd, size);
+}
+
+/* ---- of operations ---- */
+
+int ferry_get_operation_content(struct ferry *f, const char *id, const char *key, uint64_t offset, void *buffer,
+                                size_t size, size_t *ret_size)
+{
+        return content_get_buffer(f, &(struct content){ "/v1/operations/", id, key }, offset, buffer, size, ret_size);
+}
+
+int ferry_put_operation_content(struct ferry *f, const char *id, const char *key, uint64_t offset, const void *data,
+                                size_t size)
+{
+        struct request request = { .exchange = { .body = data, .size = size } };
+        if (!data || !size)
+                return problem_argument(f, "there is no data");
+        return content_put(f, &(struct content){ "/v1/operations/", id, key }, offset, &request);
 }

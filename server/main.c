@@ -18,8 +18,7 @@
 #include "base/log.h"
 #include "base/systemd.h"
 #include "base/util.h"
-#include "options.h"
-#include "worker.h"
+#include "ferryd.h"
 
 /* The daemon: a thin main over libferry-worker. */
 

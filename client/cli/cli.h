@@ -135,7 +135,7 @@ int worker_open_with_settings(struct cli *cli, struct cli_worker *worker, enum w
  */
 int cli_worker_named(struct cli *cli, const char *name, enum worker_role same, struct cli_worker *ret_worker);
 
-/* ---- result.c ---- */
+/* ---- output.c: what came of a call ---- */
 
 /* The exit status of a call's result; tells on standard error, in one line, what went wrong and what to do. */
 int cli_result(const struct cli_worker *worker, int r);
@@ -146,7 +146,7 @@ int cli_region_result(const struct cli_worker *worker, const struct ferry_region
 /* The same for an operation that is done. */
 int cli_operation_result(const struct ferry_operation *operation);
 
-/* ---- output.c ---- */
+/* ---- output.c: output ---- */
 
 /* One line on standard error, without the passwords of URLs. code: of a problem; NULL = none. Returns the status. */
 int cli_fail_with_code(int status, const char *code, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -38,7 +38,4 @@ int doctor_reach(const char *host, const char *port);
 /* Whether a worker runs here. */
 bool doctor_is_here(const struct ferry_worker_info *worker, const char *url);
 
-/* doctor_peer.c: another worker. */
-int doctor_peer(struct doctor *d, const char *name);
-
 #endif

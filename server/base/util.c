@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/util.h"
-
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "base/log.h"
+#include "base/state.h"
+#include "base/util.h"
+
+/* ---- cleanup ---- */
 
 size_t text_copy(char *to, size_t size, const char *from)
 {
@@ -30,4 +35,15 @@ uint64_t random_id(void)
                 random_bytes(&id, sizeof(id));
         } while (id == 0);
         return id;
+}
+
+/* ---- states ---- */
+
+void state_check(const char *of, const struct state_row *table, unsigned from, unsigned to)
+{
+        if (table[from].next & STATE_BIT(to))
+                return;
+        log_event(LOG_ERROR, "forbidden state change", LOG_S("of", of), LOG_S("from", table[from].name),
+                  LOG_S("to", table[to].name));
+        abort();
 }

@@ -17,7 +17,7 @@
 #include "memory/gpu.h"
 #include "memory/region.h"
 
-/* ---- maps.c ---- */
+/* ---- foreign.c: what the kernel knows of memory ---- */
 
 /*
  * The memory map of this process, as the kernel tells it. Linux 6.11 answers for one address in a microsecond

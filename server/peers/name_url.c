@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "peers_internal.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +11,6 @@
 #include <ferry/metadata.h>
 
 #include "base/util.h"
-#include "peers_internal.h"
 #include "registry/registry.h"
 
 static const char scheme[] = "ferry://";

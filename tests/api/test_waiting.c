@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "steps.h"
@@ -299,6 +301,78 @@ CASE(a_stopping_worker_lets_its_waiters_go)
         worker_stop(&f->p.a); /* asserts that it ended well, without the minute */
         (void)close(fd);
 }
+
+/* ---- a proxy, which the test plays ---- */
+
+struct waiting {
+        struct ferry *client;
+        const char *id;
+        int result;
+        struct ferry_operation operation;
+};
+
+static void *await_operation(void *context)
+{
+        struct waiting *w = context;
+
+        w->result = ferry_wait_operation(w->client, w->id, FERRY_FOREVER, &w->operation);
+        return NULL;
+}
+
+/* Passes the next request on to the worker, where it waits. Returns the connection of the client. */
+static int pass_on(struct fixture *f, int listener, int *ret_to_worker)
+{
+        struct pollfd p = { .fd = listener, .events = POLLIN };
+        const char *request;
+        int fd;
+
+        assert_int_equal(poll(&p, 1, WAIT_MS), 1);
+        fd = accept(listener, NULL, NULL);
+        assert_true(fd >= 0);
+        request = raw_read_head(fd);
+        *ret_to_worker = raw_connect(&f->p.a);
+        raw_send(*ret_to_worker, request, strlen(request));
+        worker_await_metric(&f->p.a, PARKED, 1);
+        return fd;
+}
+
+CASE(a_wait_goes_on_when_a_proxy_resets_its_connection)
+{
+        /* What goes on is the wait, not its request. */
+        static const struct ferry_options options = { .retries = -1 };
+        struct waiting waiting = { 0 };
+        struct raw_answer answer;
+        pthread_t thread;
+        char url[64];
+        int listener = listen_somewhere(url, sizeof(url), ""), fd, to_worker;
+
+        fixture_start(f);
+        waiting.id = f->operation.id;
+        assert_int_equal(ferry_new(url, &options, &waiting.client), 0);
+        assert_int_equal(pthread_create(&thread, NULL, await_operation, &waiting), 0);
+        fd = pass_on(f, listener, &to_worker);
+        wire_abort(fd);
+        (void)close(to_worker);
+        worker_await_metric(&f->p.a, PARKED, 0);
+        fd = pass_on(f, listener, &to_worker);
+        assert_int_equal(ferry_cancel_operation(f->p.a.client, f->operation.id, NULL), 0);
+        raw_receive(to_worker, false, &answer);
+        assert_int_equal(answer.status, 200);
+        (void)close(to_worker);
+        answer.body = text_format("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+                                  answer.body_size, answer.body);
+        raw_send(fd, answer.body, strlen(answer.body));
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(waiting.result, 0);
+        assert_int_equal(waiting.operation.status, FERRY_CANCELLED);
+        ferry_operation_clear(&waiting.operation);
+        ferry_free(waiting.client);
+        (void)close(fd);
+        (void)close(listener);
+        fixture_stop(f);
+}
+
+/* ---- progress ---- */
 
 /* Revisions of a transfer that moves: each wake shows more, and the last one the end. */
 CASE(progress_can_be_followed)

@@ -201,7 +201,7 @@ class Documents(unittest.TestCase):
                 self.assertIn(f"]({path.name})", index)
 
     def test_each_function_has_a_manual_page(self):
-        names = [name for library in ("client/libferry.map", "server/libferry-worker.map")
+        names = [name for library in ("client/libferry.map", "server/worker/libferry-worker.map")
                  for name in re.findall(r"\bferry_\w+(?=;)", (ROOT / library).read_text())]
         self.assertGreater(len(names), 100)
         for name in names:

@@ -6,7 +6,7 @@
 #include <ferry/error.h>
 
 #include "fuzz_text.h"
-#include "guard.h"
+#include "serve_internal.h"
 
 /*
  * What stands before every handler. The first byte chooses a route's need and which tokens there are, the rest is

@@ -2,8 +2,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "api_internal.h"
 #include "fuzz_text.h"
-#include "range.h"
 
 /* One byte that picks the size of the content, then a Range header, or a Content-Range. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

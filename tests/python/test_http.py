@@ -7,6 +7,7 @@ import os
 import pickle
 import socket
 import ssl
+import struct
 import threading
 import unittest
 from unittest import mock
@@ -32,13 +33,19 @@ class Clock:
     def sleep(self, seconds):
         self.pauses.append(seconds)
         self.now += seconds
+        self.slept()
+
+    def slept(self):
+        """What happens meanwhile."""
 
 
 class Gateway:
-    """An HTTP proxy in front of a worker that answers requests itself as a test says: an HTTP status, or None to end the
-    connection without an answer."""
+    """An HTTP proxy in front of a worker that answers requests itself as a test says: an HTTP status, None to end the
+    connection without an answer, RESET to do so by a reset."""
 
-    def __init__(self, url):
+    RESET = -1
+
+    def __init__(self, url, listens=True):
         self.own, self.asked = [], []  # answers for the next requests; targets of all
         self.seconds = {}  # that an answer of a status takes, on the clock
         self.headers, self.body = {}, (b"<html>upstream</html>", "text/html")
@@ -52,8 +59,11 @@ class Gateway:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 gateway.asked.append(self.path)
                 status = gateway.own.pop(0) if gateway.own else 0
-                if status is None:
+                if status in (None, gateway.RESET):
                     self.close_connection = True
+                    if status == gateway.RESET:
+                        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                        os.close(self.connection.detach())
                     return
                 headers = {}
                 if status:
@@ -78,15 +88,22 @@ class Gateway:
             def log_message(self, *_):
                 pass
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler, False)
         self.server.daemon_threads = True
+        self.server.server_bind()  # until it listens, connections are refused
         self.url = f"http://127.0.0.1:{self.server.server_port}"
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
+        if listens:
+            self.listen()
+
+    def listen(self):
+        self.server.server_activate()
         self.thread.start()
 
     def close(self):
-        self.server.shutdown()
-        self.thread.join()
+        if self.thread.ident:
+            self.server.shutdown()
+            self.thread.join()
         self.server.server_close()
 
     def waits(self):
@@ -198,6 +215,63 @@ class TestGateways(unittest.TestCase):
                 found.wait(timeout=30)
             self.assertEqual(len(self.gateway.asked), len(answers) + 1)
             self.offer = self.client.offer(self.region)
+
+    def test_a_wait_goes_on_where_connections_are_reset(self):
+        waiting, self.gateway.own = self.moved(self.offer, self.through), [Gateway.RESET] * 3
+        self.offer.cancel()
+        with self.assertRaises(ferry.OperationFailed):
+            waiting.wait(timeout=30)
+        self.assertEqual((len(self.gateway.asked), self.pauses), (4, [0.1, 0.2, 0.4]))
+
+    def refusing(self, times):
+        """A client of a gateway that listens after so many pauses only."""
+        gateway = Gateway(self.daemon.url, listens=False)
+        self.addCleanup(gateway.close)
+        client = ferry.Client(gateway.url)
+        self.addCleanup(client.close)
+
+        def slept():
+            if len(self.pauses) == times:
+                gateway.listen()
+
+        self.gateway.clock.slept = slept
+        return gateway, client
+
+    def moved(self, operation, client):
+        """The same operation, asked for by another client."""
+        return ferry.client.Operation(client, dict(operation.body))
+
+    def test_a_wait_goes_on_where_connections_are_refused(self):
+        for timeout in (30, None):
+            gateway, client = self.refusing(7)
+            waiting = self.moved(self.offer, client)
+            self.offer.cancel()
+            with self.assertRaises(ferry.OperationFailed):
+                waiting.wait(timeout)
+            self.assertEqual(self.pauses, [0.1, 0.2, 0.4, 0.8, 1.6, 2, 2])
+            self.assertGreater(gateway.waits()[0], 12_500)  # they say nothing of how long a gateway waits
+            self.pauses.clear()
+            self.offer = self.client.offer(self.region)
+
+    def test_a_wait_for_a_worker_that_is_gone_ends(self):
+        for timeout, seconds in ((5, 5), (None, 60)):
+            _, client = self.refusing(1000)
+            start = self.gateway.clock.now
+            with self.assertRaisesRegex(TimeoutError, "refuses connections"):
+                self.moved(self.offer, client).wait(timeout)
+            self.assertTrue(seconds - 3 <= self.gateway.clock.now - start <= seconds)
+
+    def test_a_call_bears_a_refused_connection(self):
+        _, client = self.refusing(4)
+        region = client.region(10)
+        self.assertEqual(self.pauses, [0.1, 0.2, 0.4, 0.8])
+        region.delete()
+        _, client = self.refusing(1000)
+        for timeout, pauses in ((30, 4), (0.6, 2), (0.05, 0)):
+            self.pauses.clear()
+            with self.assertRaises(ConnectionRefusedError):
+                client.request("GET", "/v1/worker", timeout=timeout)
+            self.assertEqual(len(self.pauses), pauses)
 
     def test_pauses_grow(self):
         found = self.ended()

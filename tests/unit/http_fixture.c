@@ -57,6 +57,7 @@ int http_setup(void **state)
         ferry_id_format("rgn_", h->f->region->id, h->region);
         h->listen[0] = "127.0.0.1:0";
         h->config = (struct http_config){
+                .routes = { http_routes, http_routes_count },
                 .listen = h->listen,
                 .n_listen = 1,
                 .worker_name = "tester",

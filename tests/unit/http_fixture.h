@@ -6,7 +6,7 @@
 
 #include "http/event_log.h"
 #include "http/server.h"
-#include "http_internal.h"
+#include "serve_internal.h"
 #include "transfer/engine.h"
 
 #include "raw.h"

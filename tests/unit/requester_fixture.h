@@ -38,6 +38,7 @@ struct scene {
         unsigned n_received;
         bool resolving; /* names and addresses, without end */
         uint64_t sent;  /* bytes of payloads */
+        unsigned flags; /* of the last message */
 };
 
 static struct scene *scene; /* the test's */
@@ -55,6 +56,7 @@ static void play_send(struct link *link, struct message *message)
         message->link = link;
         scene->n_sent++;
         scene->sent += message->length;
+        scene->flags = message->header.flags;
         if (message->done)
                 message->done(message, MESSAGE_OK);
         message_free(link->transport, message);

@@ -271,7 +271,8 @@ TEST(a_refused_claim_ends_the_active_side_with_the_peers_reason)
                 world_start(w, w->direction, false);
                 end_wait(&w->active, 1);
                 assert_int_equal(w->active.outcome.error, FERRY_E_ALREADY_CLAIMED);
-                assert_int_equal(w->active.outcome.bytes, 0);
+                if (!messages_are_late()) /* whoever keeps a message for later fetches its bytes, which counts */
+                        assert_int_equal(w->active.outcome.bytes, 0);
                 assert_int_equal(w->passive.claims, 0);
                 assert_memory_equal(before, w->memory[1], w->size);
                 free(before);

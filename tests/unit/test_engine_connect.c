@@ -334,15 +334,22 @@ static void take_cancel(void *context, uint64_t id, int reason)
         (void)reason;
 }
 
+static struct world *world_with_http(struct handed *handed, bool local, bool network)
+{
+        const struct engine_http http = { take_transfer, take_cancel, take_notice, handed, handed };
+        struct world *w = world_new(local, network);
+
+        w->has_fallback = true;
+        engine_set_http(w->ends[0].engine, &http);
+        return w;
+}
+
 /* Whose peer is not there. */
 static struct world *world_by_http(struct handed *handed)
 {
-        const struct engine_http http = { take_transfer, take_cancel, take_notice, handed, handed };
-        struct world *w = world_new(true, false);
+        struct world *w = world_with_http(handed, true, false);
 
         end_stop(&w->ends[1]);
-        w->has_fallback = true;
-        engine_set_http(w->ends[0].engine, &http);
         return w;
 }
 
@@ -368,6 +375,18 @@ TEST(a_transfer_that_finds_no_link_goes_over_http)
         w->has_fallback = false;
         (void)miss_ms(w, "");
         assert_null(strstr(w->outcome.detail, "HTTP"));
+}
+
+TEST(what_a_peer_refuses_by_its_link_is_not_tried_over_http)
+{
+        struct handed handed = { 0 };
+        struct world *w = world_with_http(&handed, false, true);
+
+        w->ends[1].epoch++; /* another worker is there */
+        start_move(w, ENGINE_READ, data_of(&w->ends[1]));
+        await(w, 0, 1);
+        assert_int_equal(w->outcome.error, FERRY_E_STALE_METADATA);
+        assert_int_equal(handed.n, 0);
 }
 
 TEST(a_notice_that_finds_no_link_is_said_over_http)

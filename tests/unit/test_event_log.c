@@ -2,7 +2,7 @@
 #include "http_fixture.h"
 
 #include "base/util.h"
-#include "events.h"
+#include "documents/documents.h"
 #include "transfer/engine.h"
 
 /* The ring of events: numbers, places, filters, what a late reader missed, and limits. */

@@ -4,7 +4,7 @@
 #include <ferry/metadata.h>
 
 #include "base/util.h"
-#include "fetch.h"
+#include "peers_internal.h"
 #include "unit.h"
 
 #define SPEAKS "{\"protocol\":7,"

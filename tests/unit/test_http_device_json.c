@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "documents/documents.h"
 #include "memory/device.h"
-#include "resources.h"
 #include "transfer/engine.h"
 #include "unit.h"
 #include "unit_json.h"

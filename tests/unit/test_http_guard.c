@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <ferry/error.h>
 
-#include "guard.h"
+#include "serve_internal.h"
 #include "unit.h"
 
 static const char *framing(const char *length, const char *encoding, const char *version)

@@ -2,7 +2,7 @@
 #include <ferry/error.h>
 
 #include "base/util.h"
-#include "head.h"
+#include "serve_internal.h"
 #include "unit.h"
 
 #define START "GET /livez HTTP/1.1\r\nHost: localhost\r\n"

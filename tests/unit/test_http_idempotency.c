@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "idempotency.h"
+#include "serve_internal.h"
 #include "unit.h"
 
 static struct idempotency *cache;

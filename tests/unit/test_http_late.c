@@ -7,7 +7,7 @@
 #include <ferry/encoding.h>
 
 #include "moved_clock.h"
-#include "threads.h"
+#include "serve_internal.h"
 
 /*
  * libmicrohttpd 1.0 takes a connection in when the daemon is next run, 0.9.75 while it is added. Here it is always

@@ -4,8 +4,8 @@
 #include <ferry/json_write.h>
 
 #include "client_internal.h"
+#include "documents/documents.h"
 #include "operations/operations.h"
-#include "resources.h"
 #include "unit.h"
 #include "unit_json.h"
 

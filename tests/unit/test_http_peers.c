@@ -5,7 +5,7 @@
 
 #include <ferry/error.h>
 
-#include "threads.h"
+#include "serve_internal.h"
 #include "transfer/engine.h"
 
 /* POST /v1/peers against another HTTP server; the engine is a fake that connects when the test says so. */

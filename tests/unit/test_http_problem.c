@@ -2,7 +2,7 @@
 #include <ferry/error.h>
 #include <ferry/json.h>
 
-#include "resources.h"
+#include "documents/documents.h"
 #include "unit.h"
 #include "unit_json.h"
 

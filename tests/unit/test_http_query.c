@@ -2,7 +2,7 @@
 #include <ferry/status.h>
 
 #include "base/util.h"
-#include "query.h"
+#include "serve/message.h"
 #include "unit.h"
 
 #define ALL ((1u << HTTP_PARAMETER_COUNT) - 1)

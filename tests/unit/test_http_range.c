@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "api_internal.h"
 #include "base/util.h"
-#include "range.h"
 #include "unit.h"
 
 static void check(const char *header, uint64_t size, enum range_result result, uint64_t first, uint64_t last)

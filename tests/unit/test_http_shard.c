@@ -11,7 +11,7 @@
 
 #include <ferry/encoding.h>
 
-#include "threads.h"
+#include "serve_internal.h"
 
 #include "base/clock.h"
 #include "base/log.h"

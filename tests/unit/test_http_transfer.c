@@ -116,6 +116,34 @@ TEST(the_peer_is_told_why_a_transfer_is_given_up)
         close(fd);
 }
 
+TEST(a_cancel_ends_a_range_whose_rest_does_not_come)
+{
+        struct answering_peer *peer = answering_peer_new(NULL);
+        struct pollfd p = { .fd = peer->fd, .events = POLLIN };
+        uint8_t memory[8] = { 0 };
+        struct segment segment = { .address = memory, .size = sizeof(memory) };
+        struct moved moved;
+        char request[REQUEST_SIZE];
+        int fds[2];
+
+        read_begin(&moved, &segment, peer->port);
+        fds[0] = accept(peer->fd, NULL, NULL);
+        take_request(fds[0], request);
+        answer(fds[0], "HTTP/1.1 206 Part\r\nContent-Range: bytes 0-7/8\r\nContent-Length: 8\r\n\r\n0123");
+        http_mover_cancel(moved.client.mover, 2, FERRY_E_TIMEOUT); /* another one */
+        http_mover_cancel(moved.client.mover, 1, FERRY_E_CANCELLED);
+        await_end(&moved);
+        assert_int_equal(moved.outcome.error, FERRY_E_CANCELLED);
+        assert_int_equal(poll(&p, 1, WAIT_MS), 1);
+        fds[1] = accept(peer->fd, NULL, NULL);
+        take_request(fds[1], request);
+        assert_non_null(strstr(request, "DELETE "));
+        assert_non_null(strstr(request, "\r\nFerry-Error: cancelled\r\n"));
+        read_end(&moved);
+        close(fds[0]);
+        close(fds[1]);
+}
+
 /* Its answer decides, as both sides are to tell the same end. */
 TEST(a_cancel_after_the_last_byte_waits_for_what_the_peer_says)
 {

@@ -216,6 +216,19 @@ WITH_STORE(it_ends_with_the_error_of_its_source)
         assert_ends_with(f, FERRY_E_CANCELLED, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
 }
 
+WITH_STORE(a_cancel_stands_whatever_becomes_of_its_source)
+{
+        struct operation *read = make_read(f), *follower = follow_all(f, read);
+        struct engine_claim granted;
+
+        assert_int_equal(claim(f, follower, &granted), 0);
+        operation_cancel(f->store, follower);
+        end_transfer(f, FERRY_E_PEER_LOST);
+        assert_true(look(f, follower).cancel_requested);
+        end_claim(f, &granted, FERRY_E_PEER_LOST);
+        assert_int_equal(look(f, follower).status, FERRY_CANCELLED);
+}
+
 WITH_STORE(a_follower_that_ended_unclaimed_is_stale_for_its_peer)
 {
         const struct operation_slice slice = { f->region, AT, SIZE };

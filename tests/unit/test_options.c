@@ -3,7 +3,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "options.h"
+#include "ferryd.h"
 #include "unit.h"
 
 /* What the latest command line came to; cleared before the next one. */

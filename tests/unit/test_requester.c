@@ -66,6 +66,34 @@ TEST(a_chunk_of_a_transport_that_has_none_is_one_part)
         assert_int_equal(s->requester.error, 0);
 }
 
+/* All of it at once. */
+static uint64_t fit_all(struct link *link, const struct stream *stream, uint64_t offset, uint64_t limit,
+                        bool *ret_inline)
+{
+        return limit;
+}
+
+TEST(a_write_is_final_as_long_as_a_cancel_may_wait_for_its_end)
+{
+        FOR_EACH (uint64_t, size, WIRE_FINAL_MAX, WIRE_FINAL_MAX + 1) {
+                struct scene *s = scene_new(ENGINE_WRITE);
+                uint8_t first = 0; /* no other byte is looked at */
+                const struct segment segment = { .address = &first, .size = size };
+                struct transport_ops ops = *s->transport.ops;
+
+                ops.request_size = NULL;
+                ops.window = NULL;
+                ops.fit = fit_all;
+                s->transport.ops = &ops;
+                stream_clear(&s->requester.stream);
+                assert_int_equal(stream_init(&s->requester.stream, &segment, 1), 0);
+                s->requester.spec.total = size;
+                assert_true(requester_request_next(&s->requester));
+                assert_int_equal(s->sent, size);
+                assert_int_equal(s->flags, size <= WIRE_FINAL_MAX ? WIRE_FINAL : 0);
+        }
+}
+
 /* ---- an idle link that turns out to be cut ---- */
 
 /* The requester begins over the link, which is idle. */

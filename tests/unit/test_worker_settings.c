@@ -6,7 +6,7 @@
 
 #include "base/util.h"
 #include "unit.h"
-#include "worker_settings.h"
+#include "worker_internal.h"
 
 static char directory[] = "/tmp/ferry-settings-XXXXXX";
 static char path[128];

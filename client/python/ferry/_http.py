@@ -10,6 +10,7 @@ import contextlib
 import email.utils
 import http.client
 import json
+import math
 import os
 import socket
 import ssl
@@ -30,6 +31,8 @@ _GATEWAY = {502: "a gateway does not reach the worker", 503: "a gateway does not
             504: "a gateway has no answer of the worker in time"}
 _BUSY = (429, 503)  # of a worker: an operation goes on meanwhile
 _ENDED = (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError)  # the first is also http.client's RemoteDisconnected
+_REFUSED = (ConnectionRefusedError, FileNotFoundError)  # nobody listens; the second is of a Unix socket
+_REFUSALS = 4  # of a request that is no wait, as libferry bears
 
 
 class Answer(NamedTuple):
@@ -190,33 +193,40 @@ class Http:
         return f"answers {answer.status}: {why}" if why else ""
 
     def send(self, method: str, path: str, body: Any, headers: dict[str, str], query: dict[str, Any], timeout: float,
-             until: float) -> Answer:
+             until: float, away: float = math.inf) -> Answer:
         """The answer of a worker. Where a gateway answers for it with 502, 503 or 504, the request goes again, after
-        pauses that grow, until the monotonic time until. A wait also goes on where the worker itself is busy, and one
-        that ends without an answer counts as 504."""
-        pause, again, waits = _PAUSE_FIRST_S, False, "wait_ms" in query
+        pauses that grow, until the monotonic time until, or for away seconds of nothing else. A wait also goes on where
+        the worker itself is busy and where connections are refused, and one that ends without an answer counts as 504.
+        Other requests bear a refused connection a few times."""
+        pause, again, waits, refusals = _PAUSE_FIRST_S, False, "wait_ms" in query, 0
         while True:
             target = path + "?" + urlencode(query) if query else path
-            status, asked, why = 0, 0.0, "ends connections without an answer"
+            status, asked = 0, 0.0
             try:
                 answer = self._exchange(method, target, body, headers, min(timeout, _LONGEST_S))
                 status, asked, why = answer.status, _retry_after_s(answer.retry_after), self._goes_on(answer, waits)
+                ended = status == 504
                 again |= answer.again
                 if not why:
                     return answer._replace(again=again)
             except OSError as error:
-                if not waits or not isinstance(error, _ENDED):
+                refused, ended = isinstance(error, _REFUSED), waits and isinstance(error, _ENDED)
+                refusals += refused
+                last = not waits and (refusals > _REFUSALS or time.monotonic() + pause >= until)
+                if last or not (refused or ended):
                     raise self._named(error) from error
+                why = "refuses connections" if refused else "ends connections without an answer"
             except http.client.HTTPException as error:
                 raise Unreachable.of(ConnectionError(), f"{error!r} came instead of a whole answer: is {self.url} a "
                                      "worker's?") from error
+            until, away = min(until, time.monotonic() + away), math.inf
             wait = asked or pause
             left = until - time.monotonic() - wait
             if left <= 0:
                 raise Unreachable.of(TimeoutError(), f"{self.url} {why}", status)
             time.sleep(wait)
             if waits:
-                self._shorten(query, left, status in (0, 504))
+                self._shorten(query, left, ended)
             pause, again = min(2 * pause, _PAUSE_LONGEST_S), True
 
     def _named(self, error: OSError) -> Unreachable:

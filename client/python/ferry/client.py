@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ._fields import BeginFields, OfferFields, OperationFilters, RegionFields, Row
 
 _LATE_S = 1  # how late the answer to a wait may come
-_AWAY_S = 60  # a wait without end goes on through so long a time of nothing but errors of a gateway
+_AWAY_S = 60  # a wait without end goes on for so long without the worker
 
 
 class Client:
@@ -63,12 +63,13 @@ class Client:
         """One request. A body that is no buffer goes as JSON; the answer is JSON's value, bytes, or None for 204.
 
         timeout is in seconds, and by default the client's, added to the wait_ms of the query. The request goes again
-        until then where a gateway in front of the worker answers 502, 503 or 504.
+        until then where a gateway in front of the worker answers 502, 503 or 504, and a few times where the connection is
+        refused (until then with wait_ms).
         """
         return self._call(method, path, body, headers, timeout, None, query)
 
     def _call(self, method: str, path: str, body: Any, headers: dict[str, str] | None, timeout: float | None,
-              until: float | None, query: dict[str, Any]) -> Any:
+              until: float | None, query: dict[str, Any], away: float = math.inf) -> Any:
         """until is when the caller gives up; None is at the end of the timeout."""
         given = {name: value for name, value in query.items() if value is not None}
         if timeout is None:
@@ -81,19 +82,20 @@ class Client:
             sent.setdefault("Idempotency-Key", uuid.uuid4().hex)
         if until is None:
             until = time.monotonic() + timeout
-        answer = self._http.send(method, path, body, sent, given, timeout, until)
+        answer = self._http.send(method, path, body, sent, given, timeout, until, away)
         if answer.again and method == "DELETE" and answer.status in (404, 410):  # the first one may have done it
             return None
         return self._http.value(answer)
 
-    def _wait(self, path: str, end: float | None, **query: Any) -> Any:
-        """A GET that waits for as long as one request may, and no longer than until end."""
+    def _wait(self, path: str, end: float | None, away: float, **query: Any) -> Any:
+        """A GET that waits for as long as one request may, and no longer than until end, or for away seconds without the
+        worker."""
         wait_s, now = self._http.wait_ms / 1000, time.monotonic()
         timeout = wait_s + self._http.timeout
         if end is not None:
             wait_s, timeout = min(wait_s, end - now), min(timeout, end - now + _LATE_S)
-        return self._call("GET", path, None, None, timeout, now + _AWAY_S if end is None else end,
-                          {**query, "wait_ms": max(0, math.ceil(wait_s * 1000))})
+        return self._call("GET", path, None, None, timeout, math.inf if end is None else end,
+                          {**query, "wait_ms": max(0, math.ceil(wait_s * 1000))}, away)
 
     def close(self) -> None:
         self._http.close()
@@ -132,7 +134,7 @@ class Client:
         With follow it goes on, and waits for what happens. A gap is an event of type "missed", with how many."""
         while True:
             if follow and after:
-                page = self._wait("/v1/events", None, after=after, label=label)
+                page = self._wait("/v1/events", None, _AWAY_S, after=after, label=label)
             else:
                 page = self.request("GET", "/v1/events", after=after, label=label)
             if page.get("missed"):
@@ -345,13 +347,17 @@ class Operation:
         return self
 
     def wait(self, timeout: float | None = None) -> Operation:
-        """Returns once it is COMPLETE. Raises OperationFailed, or TimeoutError after so many seconds. Goes on while a
-        gateway in front of the worker answers 502, 503 or 504: until then, or for a minute of nothing else."""
+        """Returns once it is COMPLETE. Raises OperationFailed, or TimeoutError after so many seconds. Goes on while
+        connections are refused or end, or a gateway in front of the worker answers 502, 503 or 504: until then, or for a
+        minute of nothing else."""
+        return self._wait(timeout, _AWAY_S if timeout is None else math.inf)
+
+    def _wait(self, timeout: float | None, away: float) -> Operation:
         end = None if timeout is None else time.monotonic() + timeout
         while not self.done:
             if end is not None and time.monotonic() >= end:
                 raise TimeoutError(f"{self.id} is {self.status} after {timeout} s")
-            self.body = self._client._wait(f"/v1/operations/{self.id}", end)
+            self.body = self._client._wait(f"/v1/operations/{self.id}", end, away)
         if self.status != "COMPLETE":
             error = self.body.get("error", {})
             raise OperationFailed(error.get("code", "internal"), error.get("detail", ""), self.status)

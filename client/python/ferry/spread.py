@@ -12,6 +12,7 @@ from .errors import FerryError, OperationFailed
 
 _TRIES = 3
 _END_S = 30
+_AWAY_S = 5  # for a worker that restarts; it then has neither region nor operation
 
 
 def _end(operation: Operation | None) -> None:
@@ -54,7 +55,7 @@ class _Member:
         if self.read is None:
             return
         try:
-            self.read.wait(None if end is None else max(end - time.monotonic(), 0))
+            self.read._wait(None if end is None else max(end - time.monotonic(), 0), _AWAY_S)
             self.done = True
         except OperationFailed as fault:
             came = self.read.body.get("bytes_prefix", 0)

@@ -20,6 +20,7 @@ struct operation_store;
 struct peers;
 struct region_table;
 struct registry;
+struct http_route;
 
 /* The control plane: libmicrohttpd, routes, handlers. */
 
@@ -56,7 +57,14 @@ struct http_secrets {
         const char *tls_client_ca; /* PEM: the CAs of client certificates; NULL = clients need no certificate */
 };
 
+/* The endpoints, which are handed down to what serves them. */
+struct http_routes {
+        const struct http_route *rows;
+        size_t n;
+};
+
 struct http_config {
+        struct http_routes routes; /* http_routes, or a test's */
         const char *const *listen; /* "HOST:PORT" (port 0 = any), "unix:/path", "systemd:FD"; at least one */
         size_t n_listen;
         const char *advertise;     /* host in links and metadata; NULL = the bind address */

@@ -117,7 +117,7 @@ struct gpu_pin {
 
 /*
  * To be called before bytes of the range are copied to or from a GPU, which is the one to wait for. Pins the whole
- * range if that pays (gpu_host.c says when), which takes as long as several copies of the range.
+ * range if that pays (gpu_copy.c says when), which takes as long as several copies of the range.
  */
 void gpu_pin_use(struct gpu_pin *pin, unsigned gpu, uint64_t bytes);
 bool gpu_is_pinned(const struct gpu_pin *pin);

@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api_internal.h"
+
+#include <errno.h>
+#include <gnutls/crypto.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ferry/error.h>
+#include <ferry/metadata.h>
+
+#include "base/util.h"
+#include "move/content.h"
+#include "operations/operations.h"
+
+enum { EPOCH_DIGITS = 16 };
+
+void content_refuse(struct http_request *request, int error)
+{
+        switch (error) {
+        case FERRY_E_NOT_PASSIVE:
+                request_problem(request, error, "Only readable and writable operations offer memory");
+                break;
+        case FERRY_E_PEER_REFUSED:
+                request_problem(request, FERRY_E_FORBIDDEN, "The key is not the notification_key of this operation");
+                break;
+        case FERRY_E_ALREADY_CLAIMED:
+                request_problem(request, error, "Another transfer has claimed the operation");
+                break;
+        case FERRY_E_SIZE_MISMATCH:
+                request_problem(request, error, "Ferry-Bytes must be the same with each range of a transfer");
+                break;
+        case FERRY_E_TOO_LARGE:
+                request_problem(request, error, "The body has more bytes than announced, or than fit");
+                break;
+        case FERRY_E_CHECKSUM_MISMATCH:
+                request_problem(request, error, "The stored bytes do not match the digest");
+                break;
+        case FERRY_E_TRANSFER_FAILED:
+                request_problem(request, error, "The transfer has failed on this worker");
+                break;
+        case FERRY_E_LIMIT_REACHED:
+                request_problem(request, error, "The transfer has too many ranges that do not touch");
+                break;
+        default:
+                if (error > 0 && !ferry_error_http(error))
+                        request_problem(request, FERRY_E_GONE, "The operation has ended: %s", ferry_error_code(error));
+                else
+                        request_problem(request, error, NULL);
+        }
+}
+
+/* The key that the client sent; NULL = it sent the full token. */
+static const uint8_t *shown_key(struct http_request *request, uint8_t key[FERRY_KEY_SIZE])
+{
+        const char *bearer = guard_bearer(request->headers.authorization);
+        const char *token = guard_secrets(request)->token;
+
+        if (!bearer || (token && ferry_secret_equal(bearer, token)))
+                return NULL;
+        return ferry_key_parse(bearer, key) ? key : NULL;
+}
+
+bool content_shows_key(struct http_request *request)
+{
+        uint8_t key[FERRY_KEY_SIZE];
+        bool shows = shown_key(request, key) != NULL;
+
+        explicit_bzero(key, sizeof(key));
+        return shows;
+}
+
+bool content_transfer(struct http_request *request, uint64_t *ret_transfer)
+{
+        *ret_transfer = 0;
+        if (!request->headers.ferry_transfer || ferry_id_parse("xfr_", request->headers.ferry_transfer, ret_transfer))
+                return true;
+        request_problem(request, FERRY_E_INVALID_PARAMETER, "Ferry-Transfer is not \"xfr_\" and 16 hexadecimal digits");
+        return false;
+}
+
+/*
+ * Parses Ferry-Bytes, "BYTES/SIZE": bytes that the client's transfer moves, and those of the operation as it knows
+ * them. Returns 0 bytes for a transfer of the whole operation, announced or not. false: answered.
+ */
+static bool read_announced(struct http_request *request, uint64_t size, uint64_t *ret_announced)
+{
+        const char *header = request->headers.ferry_bytes, *end = header;
+        uint64_t bytes, named;
+
+        *ret_announced = 0;
+        if (!header)
+                return true;
+        end = ferry_uint_read(header, &bytes);
+        end = end && *end == '/' ? ferry_uint_read(end + 1, &named) : NULL;
+        if (!end || *end || !bytes || bytes > named)
+                request_problem(request, FERRY_E_INVALID_PARAMETER, "Ferry-Bytes must be like \"1024/4096\"");
+        else if (!request->headers.ferry_transfer)
+                request_problem(request, FERRY_E_INVALID_PARAMETER, "Ferry-Bytes needs Ferry-Transfer");
+        else if (named != size)
+                request_problem(request, FERRY_E_SIZE_MISMATCH,
+                                "The operation has %" PRIu64 " bytes, Ferry-Bytes names %" PRIu64, size, named);
+        else
+                *ret_announced = bytes < size ? bytes : 0;
+        return !request->answered;
+}
+
+/* Parses Ferry-Worker, by which a worker names itself: "EPOCH NAME". Anything else is ignored. */
+static void read_worker(const struct http_request *request, struct http_content_request *wanted)
+{
+        const char *header = request->headers.ferry_worker;
+        char epoch[FERRY_ID_TEXT_SIZE];
+
+        if (!header || strlen(header) < EPOCH_DIGITS + 2 || header[EPOCH_DIGITS] != ' ' ||
+            !ferry_metadata_is_name(header + EPOCH_DIGITS + 1))
+                return;
+        (void)snprintf(epoch, sizeof(epoch), "%.*s", EPOCH_DIGITS, header);
+        if (!ferry_id_parse("", epoch, &wanted->peer_epoch))
+                return;
+        wanted->peer_name = header + EPOCH_DIGITS + 1;
+}
+
+static bool has_key(struct http_request *request)
+{
+        uint8_t key[FERRY_KEY_SIZE];
+        const uint8_t *shown = shown_key(request, key);
+        bool has = !shown || http_content_key(request->operation, shown);
+
+        explicit_bzero(key, sizeof(key));
+        return has;
+}
+
+bool content_find(struct http_request *request, struct operation_view *ret_view)
+{
+        uint64_t announced;
+
+        if (!request_look_up_operation(request))
+                return false;
+        operation_get_view(request->server->config.operations, request->operation, ret_view);
+        if (!ferry_kind_is_passive((int)ret_view->kind)) {
+                content_refuse(request, FERRY_E_NOT_PASSIVE);
+                return false;
+        }
+        if (!has_key(request)) {
+                content_refuse(request, FERRY_E_PEER_REFUSED);
+                return false;
+        }
+        guard_trust(request);
+        return request_check_operation(request) && read_announced(request, ret_view->bytes_total, &announced);
+}
+
+/* ---- the open bytes: callbacks of the copying ---- */
+
+enum { SHA256_SIZE = 32 };
+
+/* What a client asks about the bytes, or says that they are. */
+struct content {
+        struct http_content *open;
+        bool reads;                  /* of a readable */
+        struct operation *operation; /* a reference */
+        struct operation_store *store;
+        bool checked;
+        struct {
+                bool asked;
+                uint64_t checksum;
+        } part;
+        struct {
+                bool asked;
+                uint8_t sha256[SHA256_SIZE];
+        } whole;
+};
+
+static int content_move(void *context, void *bytes, size_t size)
+{
+        struct content *content = context;
+
+        if (!content->reads)
+                return http_content_write(content->open, bytes, size);
+        if (http_content_read(content->open, bytes, size) == (ssize_t)size)
+                return 0;
+        return http_content_error(content->open);
+}
+
+static void content_free(void *context, bool done)
+{
+        struct content *content = context;
+
+        http_content_close(content->open, done);
+        (void)operation_unref(content->operation);
+        free(content);
+}
+
+static const struct copying_ops content_ops = { .move = content_move, .close = content_free };
+
+/* Parses ":BASE64:", a byte sequence of RFC 8941. */
+static bool parse_sha256(const char *value, uint8_t ret_digest[SHA256_SIZE])
+{
+        FERRY_CLEANUP(cleanup_free) void *data = NULL;
+        const char *end = *value == ':' ? strchr(value + 1, ':') : NULL;
+        size_t n;
+
+        if (!end || ferry_base64_decode(value + 1, (size_t)(end - value - 1), &data, &n) || n != SHA256_SIZE)
+                return false;
+        memcpy(ret_digest, data, n);
+        return true;
+}
+
+/* Parses what the client says that the bytes are; what cannot be checked must not pass. false: answered. */
+static bool read_digests(struct http_request *request, struct content *content)
+{
+        const char *part = request->headers.content_digest, *whole = request->headers.repr_digest;
+        const char *sha256 = whole ? headers_dictionary_find(whole, "sha-256") : NULL;
+
+        content->part.asked = part && headers_dictionary_find(part, "xxh3");
+        content->whole.asked = sha256;
+        if (content->part.asked && !ferry_digest_parse(part, strlen(part), &content->part.checksum))
+                request_problem(request, FERRY_E_INVALID_PARAMETER,
+                                "The xxh3 of Content-Digest must be the base64 of 8 bytes between colons");
+        else if (sha256 && !parse_sha256(sha256, content->whole.sha256))
+                request_problem(request, FERRY_E_INVALID_PARAMETER,
+                                "The sha-256 of Repr-Digest must be the base64 of 32 bytes between colons");
+        return !request->answered;
+}
+
+/* Makes them the request's state. Closes them where that fails. */
+static int content_keep(struct http_request *request, const struct content *opened)
+{
+        struct content *content = malloc(sizeof(*content));
+        int r = -ENOMEM;
+
+        if (content) {
+                *content = *opened;
+                (void)operation_ref(content->operation);
+                r = copying_open(request, &content_ops, content,
+                                 (struct pool_devices){ .one = http_content_gpu(content->open) });
+                if (r < 0)
+                        content_free(content, false);
+        } else {
+                http_content_close(opened->open, false);
+        }
+        return r;
+}
+
+/* Bytes of the whole operation. */
+static uint64_t total(const struct http_request *request)
+{
+        struct operation_view view;
+
+        operation_get_view(request->server->config.operations, request->operation, &view);
+        return view.bytes_total;
+}
+
+bool content_open(struct http_request *request, uint64_t first, uint64_t size)
+{
+        uint8_t key[FERRY_KEY_SIZE];
+        struct http_content_request wanted = {
+                .key = shown_key(request, key),
+                .first = first,
+                .size = size,
+                .transport = request->connection->listener->tls ? "https" : "http",
+        };
+        struct content content = { .reads = !strcmp(request->method, "GET"),
+                                   .store = request->server->config.operations,
+                                   .operation = request->operation };
+        struct http_connection *connection = request->connection;
+        int error;
+
+        if (!content_transfer(request, &wanted.transfer) ||
+            !read_announced(request, total(request), &wanted.announced) ||
+            (!content.reads && !read_digests(request, &content)))
+                return false;
+        if (wanted.announced && content.whole.asked) {
+                request_problem(request, FERRY_E_INVALID_PARAMETER,
+                                "Repr-Digest is of all bytes, and Ferry-Bytes announces a part of them");
+                return false;
+        }
+        read_worker(request, &wanted);
+        connection_watch_peer(connection);
+        error = http_content_open(request->server->config.mover, content.store, content.operation, &wanted,
+                                  &content.open);
+        explicit_bzero(key, sizeof(key));
+        if (!error)
+                error = content_keep(request, &content);
+        if (error) {
+                content_refuse(request, error);
+                return false;
+        }
+        http_content_disconnected(connection->transfer);
+        connection->transfer = wanted.peer_epoch ? http_content_connected(content.open) : NULL;
+        return true;
+}
+
+/* Ferry-Error, why the client gives its transfer up; 0 = no such header. */
+static int read_error(const struct http_request *request)
+{
+        int error = request->headers.ferry_error ? ferry_error_from_code(request->headers.ferry_error, 0) : 0;
+
+        return error < 0 ? FERRY_E_TRANSFER_FAILED : error;
+}
+
+bool content_end(struct http_request *request, bool *ret_complete)
+{
+        uint8_t key[FERRY_KEY_SIZE];
+        const struct http_config *config = &request->server->config;
+        const uint8_t *shown = shown_key(request, key);
+        uint64_t transfer;
+        int error;
+
+        if (!content_transfer(request, &transfer))
+                return false;
+        error = http_content_end(config->mover, config->operations, request->operation, shown, transfer,
+                                 read_error(request), ret_complete);
+        explicit_bzero(key, sizeof(key));
+        if (error == FERRY_E_GONE)
+                request_problem(request, error, "The operation no longer has this transfer");
+        else if (error)
+                content_refuse(request, error);
+        return !error;
+}
+
+/* ---- digests ---- */
+
+static void hash_piece(void *context, const void *bytes, size_t size)
+{
+        (void)gnutls_hash(*(gnutls_hash_hd_t *)context, bytes, size);
+}
+
+/* SHA-256 of all bytes. */
+static int hash_all(struct content *content, uint8_t ret_digest[SHA256_SIZE])
+{
+        gnutls_hash_hd_t hash;
+        bool all;
+
+        if (gnutls_hash_init(&hash, GNUTLS_DIG_SHA256))
+                return -ENOMEM;
+        all = http_content_visit(content->open, hash_piece, &hash);
+        gnutls_hash_deinit(hash, ret_digest);
+        return all ? 0 : http_content_error(content->open);
+}
+
+/* The digests that were asked for. */
+static int digest(void *context)
+{
+        struct content *content = context;
+
+        if (content->part.asked && !http_content_checksum(content->open, &content->part.checksum))
+                return http_content_error(content->open);
+        return content->whole.asked ? hash_all(content, content->whole.sha256) : 0;
+}
+
+void content_begin(struct http_request *request, bool part, bool whole, uint64_t size)
+{
+        struct content *content = copying_content(request);
+
+        content->part.asked = part;
+        content->whole.asked = whole;
+        copying_begin(request, part || whole ? digest : NULL, whole ? total(request) : size, size);
+}
+
+bool content_add_digests(struct http_request *request)
+{
+        const struct content *content = copying_content(request);
+
+        if (content->part.asked)
+                range_add_digest(request, content->part.checksum);
+        if (content->whole.asked) {
+                FERRY_CLEANUP(cleanup_free) char *base64 = ferry_base64_encode(content->whole.sha256, SHA256_SIZE);
+
+                if (!base64) {
+                        request_problem(request, -ENOMEM, NULL);
+                        return false;
+                }
+                request_header(request, "Repr-Digest", "sha-256=:%s:", base64);
+        }
+        return true;
+}
+
+/* Compares the stored bytes; all of them once the last one is stored: before, nothing can be said of them. */
+static int check(void *context)
+{
+        struct content *content = context;
+        uint8_t sha256[SHA256_SIZE];
+        struct operation_view view;
+        uint64_t checksum;
+        int r = 0;
+
+        if (content->part.asked && !http_content_checksum(content->open, &checksum))
+                return http_content_error(content->open);
+        if (content->part.asked && checksum != content->part.checksum)
+                r = FERRY_E_CHECKSUM_MISMATCH;
+        operation_get_view(content->store, content->operation, &view);
+        if (!r && content->whole.asked && http_content_stored(content->store, content->operation) == view.bytes_total) {
+                r = hash_all(content, sha256);
+                if (!r && memcmp(sha256, content->whole.sha256, SHA256_SIZE) != 0)
+                        r = FERRY_E_CHECKSUM_MISMATCH;
+        }
+        if (r == FERRY_E_CHECKSUM_MISMATCH)
+                http_content_fail(content->open, r);
+        return r;
+}
+
+bool content_finish(struct http_request *request, void (*resume)(struct http_request *request))
+{
+        struct content *content = copying_content(request);
+
+        if (!copying_flush(request, resume))
+                return false;
+        if (!copying_error(request) && !content->checked) {
+                content->checked = true;
+                if (content->part.asked || content->whole.asked)
+                        copying_begin(request, check, total(request), 0);
+                if (!copying_await(request, resume))
+                        return false;
+        }
+        if (copying_error(request))
+                content_refuse(request, copying_error(request));
+        return !copying_error(request);
+}
