@@ -103,8 +103,10 @@ def check_upstream_tests() -> None:
     for name, choice in TESTS.items():
         for over in OVER:
             status, text = output(over, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", choice, folder / name)
-            ran = re.search(r"(\d+) passed", text)
-            check(f"Dynamo's {name} on {over}", status == 0 and ran is not None, last_line(text))
+            ran = re.search(r"^\d+ passed.*$", text, re.M)  # and none failed
+            # NIXL's agents may end the process by a signal after that.
+            good = ran is not None and (status == 0 or over == "NIXL" and status < 0)
+            check(f"Dynamo's {name} on {over}", good, ran[0] if ran else last_line(text))
 
 
 def measure(user: str) -> dict[str, list[list[float]]]:

@@ -119,6 +119,13 @@ class TestEnds(Case):
         self.assertTrue(prefill.until("sent", "p"))
         self.assert_refused(decode, params, "could not be read, so vLLM computes the prompt here")
 
+    def test_a_prefill_that_has_gone(self):
+        prefill, decode = self.engine(), self.engine()
+        params = prefill.prefill("p", PROMPT)
+        prefill.close()
+        self.assert_refused(decode, params, "could not be read, so vLLM computes the prompt here")
+        self.assert_refused(decode, params, "could not be read, so vLLM computes the prompt here")
+
     def test_an_offer_that_nobody_reads(self):
         prefill, decode = self.engine(extra={"ttl_ms": 50}), self.engine()
         params = prefill.prefill("p", PROMPT)
@@ -316,8 +323,25 @@ class TestBelief(Case):
         with unittest.mock.patch.object(rank.Worker, "create") as create:
             for text in ("http://127.0.0.1:1/", " {}", "", '"x"'):
                 with self.assertRaises(handover.Refused):
-                    handover._check_metadata(text)
+                    handover._check_metadata(text, True)
         create.assert_not_called()
+
+    def test_a_url_in_metadata_is_asked_only_where_parameters_are_signed(self):
+        """A worker that nothing else connects goes by HTTP to the URL of a peer, for a read and to decline alike."""
+        with tempfile.NamedTemporaryFile() as key:
+            key.write(b"x" * 16)
+            key.flush()
+            extra = {"key_file": key.name}
+            prefill = self.engine(extra={**extra, "worker": {"listen": "127.0.0.1:0", "local": "off"}})
+            decode, unsigned = self.engine(extra=extra), self.engine()
+            params = prefill.prefill("p", PROMPT)
+            self.assert_refused(unsigned, params, "the metadata of an offer name a URL")
+            unsigned.add("aborted", [0], params)
+            unsigned.finish("aborted", vllm.Status.FINISHED_ABORTED)
+            self.assertEqual(unsigned.scheduler.build_connector_meta(vllm.Output()).declined, [])
+            self.assertTrue(decode.decode("d", PROMPT, params))
+            self.assertEqual(decode.ranks[0].get_kv_connector_stats().data["failed_reads"], [])
+            self.assertTrue(decode.holds("d", PROMPT))
 
     def test_parameters_that_are_no_object(self):
         decode = self.engine()

@@ -8,8 +8,10 @@ from servers import prompt_of
 
 LENGTHS = (1000, 4000)
 IDLE_S = 10
+MARK = 1.3  # times the own prefix cache, for the longest prompt in memory of Ferry
+IDLE_MARK_S = 1  # of CPU in IDLE_S, the server's own included
 PAIRS = (
-    ("FerryConnector, memory of Ferry", {}),
+    ("FerryConnector, memory of Ferry", {}),  # the one that has marks
     ("NixlConnector", {"connector": "NixlConnector"}),
     ("FerryConnector, memory of vLLM", {"extra": {"ferry_memory": False}}),
     # Two hosts in small: each byte by UCX over TCP.
@@ -17,10 +19,19 @@ PAIRS = (
 )
 
 
+def _read(decode):
+    """Seconds that the reads of a FerryConnector have taken so far, and their number."""
+    found = decode.metrics()
+    return [found.get(f"vllm:ferry_read_seconds_{what}", 0) for what in ("sum", "count")]
+
+
 def _rounds(prefill, decode, tokens, times):
-    """Milliseconds of prefill, of the decode's first token with its KV, and of the same from its own cache."""
+    """Milliseconds of prefill, of the decode's first token with its KV, and of the same from its own cache; and the mean of
+    the reads alone, of a FerryConnector."""
     took = []
     for i in range(times + 1):
+        if i == 1:
+            before = _read(decode)
         prompt, salt = prompt_of(tokens), str(random.random())
         start = time.perf_counter()
         params = prefill.prefill(prompt, cache_salt=salt)
@@ -31,12 +42,18 @@ def _rounds(prefill, decode, tokens, times):
         last = time.perf_counter()
         if i:  # the first one connects
             took.append((1e3 * (middle - start), 1e3 * (end - middle), 1e3 * (last - end)))
-    return list(zip(*took))
+    seconds, reads = (after - first for after, first in zip(_read(decode), before))
+    return [*zip(*took), 1e3 * seconds / reads if reads else None]
+
+
+def _mark(good, what):
+    print(f"{'PASS' if good else 'FAIL'} bench: {what}", flush=True)
+    return good
 
 
 def run(bench, model, times):
-    """Prints a table as Markdown has it. One pair at a time: an idle NIXL agent takes a core."""
-    rows = []
+    """Prints a table as Markdown has it; whether no mark was missed. One pair at a time: an idle NIXL agent takes a core."""
+    rows, good = [], True
     for name, options in PAIRS:
         prefill = bench.start(f"bench-{len(rows)}-prefill", model, **options)
         decode = bench.start(f"bench-{len(rows)}-decode", model, **options)
@@ -44,10 +61,11 @@ def run(bench, model, times):
         decode.ready()
         cells = [name]
         for tokens in LENGTHS:
-            prefills, handovers, own = _rounds(prefill, decode, tokens, times)
+            prefills, handovers, own, read = _rounds(prefill, decode, tokens, times)
             cells.append(f"{statistics.median(handovers):.0f} ({min(handovers):.0f})")
             print(f"{name}, {tokens} tokens: prefill {statistics.median(prefills):.0f} ms, first token after the handover "
-                  f"{statistics.median(handovers):.1f} ms (best {min(handovers):.1f}), from its own prefix cache "
+                  f"{statistics.median(handovers):.1f} ms (best {min(handovers):.1f}"
+                  f"{'' if read is None else f'; of these the read {read:.1f} on average'}), from its own prefix cache "
                   f"{statistics.median(own):.1f} ms (best {min(own):.1f})", flush=True)
             cells.append(f"{statistics.median(own):.0f} ({min(own):.0f})")
         prefill.blocks_free_within(60)
@@ -55,6 +73,12 @@ def run(bench, model, times):
         time.sleep(IDLE_S)
         idle = [after - first for after, first in zip((prefill.cpu_seconds(), decode.cpu_seconds()), before)]
         print(f"{name}: CPU in {IDLE_S} idle seconds: prefill {idle[0]:.1f} s, decode {idle[1]:.1f} s", flush=True)
+        if not rows:
+            ratio = statistics.median(handovers) / statistics.median(own)
+            good = _mark(ratio <= MARK, f"the first token after a handover of {tokens:,} tokens takes {ratio:.2f} times as long "
+                         f"as from the own prefix cache, of {MARK} that it may")
+            good = _mark(max(idle) <= IDLE_MARK_S, f"an idle server takes at most {max(idle):.1f} s of CPU in {IDLE_S}, of "
+                         f"{IDLE_MARK_S} that it may") and good
         rows.append([*cells, f"{idle[0]:.1f} / {idle[1]:.1f}"])
         prefill.stop()
         decode.stop()
@@ -65,3 +89,4 @@ def run(bench, model, times):
     print("\n| " + " | ".join(head) + " |\n|" + " --- |" * len(head))
     for row in rows:
         print("| " + " | ".join(row) + " |")
+    return good

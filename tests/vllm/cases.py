@@ -4,13 +4,19 @@ import contextlib
 import copy
 import http.client
 import json
+import os
 import random
+import re
+import signal
+import subprocess
 import threading
 import time
 import urllib.request
 
 import proxy
-from servers import PREFILL_PARAMS, Refused, in_thread, prompt_of
+from servers import PREFILL_PARAMS, START_S, Refused, free_port, in_thread, prompt_of
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 LENGTHS = (100, 1000, 4000, 8000)
 TTL_S = 8  # of the offers of the tests' prefills
@@ -412,3 +418,28 @@ def refused_tp(prefill, decode):
     got, expected = handover(prefill, decode, 300)
     same(got, expected, "refused")
     check("are refused: the prefill has a tensor parallel size of" in decode.log(), "no sentence in the log")
+
+
+# ---- the page ----
+
+def page(bench):
+    """the commands for one host in docs/vllm.md, as they are pasted: an answer, whose KV came from the prefill"""
+    with open(os.path.join(ROOT, "docs", "vllm.md"), encoding="utf-8") as file:
+        (commands,) = re.findall(r"^```sh\n(.*?)^```$", file.read(), re.M | re.S)
+    for theirs, here in (("build/vllm/venv", bench.venv), ("/tmp/small-model", os.path.join(bench.folder, "page")),
+                         *((f"{port}", f"{free_port()}") for port in (8000, 8100, 8200))):
+        check(theirs in commands, f"the page has no {theirs}")
+        commands = commands.replace(theirs, here)
+    # A session of its own: its servers end with it, also when a command has failed.
+    with subprocess.Popen(["bash", "-c", f"set -e\n{commands}\nwait"], cwd=ROOT, stdin=subprocess.DEVNULL, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+                          env=dict(os.environ, FERRY_LOCAL=bench.local)) as shell:
+        try:
+            output, _ = shell.communicate(timeout=2 * START_S)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(shell.pid, signal.SIGKILL)
+    check(re.search(r'"text":"[^"]', output), f"no text: {output[-2000:]}")
+    for name in ("vllm:ferry_read_bytes_sum", "vllm:prompt_tokens_by_source_total"):
+        found = re.search(rf"^{name}{{.*}} ([0-9.e+]+)$", output, re.M)
+        check(found and float(found[1]) > 0, f"{name} is missing or 0: {output[-2000:]}")

@@ -36,6 +36,7 @@ class Bench:
     """The folder, the virtual environment and the living servers of a run."""
 
     def __init__(self, venv, folder):
+        self.venv = venv
         self.python = os.path.join(venv, "bin", "python")
         self.folder = folder
         self.local = os.path.join(folder, "local")  # where the Ferry workers of this run find each other

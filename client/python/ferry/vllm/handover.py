@@ -16,6 +16,8 @@ from array import array
 from dataclasses import dataclass
 from typing import Any
 
+from ..offer import blob_text
+
 VERSION = 1
 SEAL_SIZE = 32
 MAX_RANKS = 256
@@ -111,26 +113,31 @@ def _check_cache(theirs: Any, ours: dict[str, Any]) -> None:
             raise Refused(f"the {name} of the prefill is {_shown(theirs.get(name))}, and here it is {_shown(value)}")
 
 
-def _check_metadata(text: Any) -> None:
+def _check_metadata(text: Any, signed: bool) -> None:
     if not isinstance(text, str) or len(text) > MAX_METADATA:
         raise Refused("the metadata of an offer are not a short text")
     try:
         document = json.loads(text)
-    except (ValueError, RecursionError):
+        url = json.loads(blob_text(document["nixl_metadata"]))["http"]
+    except (ValueError, RecursionError, LookupError, TypeError):
         document = None
-    # Ferry also takes the URL of metadata, which a request must never choose.
+    # Ferry also takes the URL of metadata.
     if not isinstance(document, dict) or document.keys() != _METADATA_KEYS or document["operation_kind"] != 1:
         raise Refused("the metadata of an offer are not those of a Ferry readable")
+    # A worker reads, declines and renews over HTTP where nothing else connects it, at any path of this host.
+    if url and not signed:
+        raise Refused("the metadata of an offer name a URL, which only a prefill with the same key_file may choose: leave "
+                      "out \"listen\" of its worker, or set key_file on both sides")
 
 
-def _check_ranks(ranks: Any) -> None:
+def _check_ranks(ranks: Any, signed: bool) -> None:
     if not isinstance(ranks, list) or not 0 < len(ranks) <= MAX_RANKS:
         raise Refused("the offers of the prefill's ranks are missing")
     for parts in ranks:
         if not isinstance(parts, list) or len(parts) != len(ranks[0]) or not 0 < len(parts) <= MAX_PARTS:
             raise Refused("the offers of the prefill's ranks are not as many for each rank")
         for text in parts:
-            _check_metadata(text)
+            _check_metadata(text, signed)
 
 
 def parse(params: dict[str, Any], request: Any, cache: dict[str, Any], key: bytes | None) -> Handover:
@@ -145,7 +152,7 @@ def parse(params: dict[str, Any], request: Any, cache: dict[str, Any], key: byte
         raise Refused("\"ferry\" in them is no object")
     if ferry.get("version") != VERSION or type(ferry["version"]) is not int:
         raise Refused(f"the prefill's FerryConnector speaks version {_shown(ferry.get('version'))}, and this one {VERSION}")
-    _check_ranks(ferry.get("ranks"))
+    _check_ranks(ferry.get("ranks"), key is not None)
     if key is not None:
         given = ferry.get("signature")
         try:
