@@ -9,6 +9,7 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "ucx_internal.h"
+#include "ucx_library.h"
 
 /*
  * UCX is loaded when the network transport is asked for, and stays. A worker without it needs no UCX, and is not
