@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -499,9 +500,12 @@ static size_t kept_count(struct kept *kept)
         size_t n = 0;
 
         for (size_t i = 0; i < kept->n; i++) {
+                ssize_t r = 1;
                 char byte;
 
-                if (kept->fds[i] >= 0 && recv(kept->fds[i], &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0) {
+                if (kept->fds[i] >= 0)
+                        r = recv(kept->fds[i], &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+                if (r == 0 || (r < 0 && errno != EAGAIN)) { /* closed, or reset */
                         (void)close(kept->fds[i]);
                         kept->fds[i] = -1;
                 }
