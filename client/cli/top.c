@@ -88,13 +88,6 @@ static double top_moved(struct json_object *operation)
         return done > uses ? done : uses;
 }
 
-/* An offer of several uses is IN_PROGRESS between two of them as well, but expires then. */
-static bool top_is_moving(struct json_object *operation)
-{
-        return strcmp(member_text(operation, "status", ""), "IN_PROGRESS") == 0 &&
-               !json_object_object_get_ex(operation, "expires_at", NULL);
-}
-
 /* Adds the rate since the previous round, before which a new operation had moved nothing. Returns the rate. */
 static double top_rate(const struct top *top, struct json_object *operation, uint64_t now_ms)
 {
@@ -123,7 +116,7 @@ static double top_rows(struct top *top, struct json_object *running, struct json
                 const char *id = member_text(operation, "id", "");
                 if (json_object_object_get_ex(top->ended, id, NULL))
                         continue;
-                top->moving = top->moving || top_is_moving(operation);
+                top->moving = top->moving || strcmp(member_text(operation, "status", ""), "IN_PROGRESS") == 0;
                 sum += top_rate(top, operation, now_ms);
                 json_object_object_add(seen, id, json_object_new_double(top_moved(operation)));
                 json_object_array_add(rows, json_object_get(operation));
@@ -191,7 +184,7 @@ static int top_add_transports(const struct top *top, struct json_object *rows)
         int status = table_get_all(&top->cli->worker, "/v1/peers?limit=1000", "peers", NULL, &peers);
         for (size_t i = 0; status == CLI_OK && i < json_object_array_length(rows); i++) {
                 struct json_object *row = json_object_array_get_idx(rows, i);
-                if (top_is_moving(row))
+                if (strcmp(member_text(row, "status", ""), "IN_PROGRESS") == 0)
                         top_add_transport(row, peers);
         }
         json_object_put(peers);
