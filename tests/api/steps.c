@@ -253,16 +253,23 @@ int listen_somewhere(char *url, size_t size, const char *path)
         return fd;
 }
 
-const char *serve_once(int listener, const char *text)
+int accept_request(int listener, const char **ret_request)
 {
         struct pollfd p = { .fd = listener, .events = POLLIN };
-        const char *request;
         int fd;
 
         assert_int_equal(poll(&p, 1, WAIT_MS), 1);
         fd = accept(listener, NULL, NULL);
         assert_true(fd >= 0);
-        request = raw_read_head(fd);
+        *ret_request = raw_read_head(fd);
+        return fd;
+}
+
+const char *serve_once(int listener, const char *text)
+{
+        const char *request;
+        int fd = accept_request(listener, &request);
+
         raw_send(fd, text, strlen(text));
         (void)shutdown(fd, SHUT_WR);
         (void)close(fd);

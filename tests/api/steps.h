@@ -78,6 +78,9 @@ void worker_pass_time(struct worker *w, unsigned ms);
 /* A listening socket on a free port of loopback; url gets "http://127.0.0.1:PORT" and path. */
 int listen_somewhere(char *url, size_t size, const char *path);
 
+/* The next connection, with the head of its request. */
+int accept_request(int listener, const char **ret_request);
+
 /* Accepts one connection, reads the request and sends text. Returns the request. */
 const char *serve_once(int listener, const char *text);
 

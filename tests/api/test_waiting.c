@@ -322,14 +322,9 @@ static void *await_operation(void *context)
 /* Passes the next request on to the worker, where it waits. Returns the connection of the client. */
 static int pass_on(struct fixture *f, int listener, int *ret_to_worker)
 {
-        struct pollfd p = { .fd = listener, .events = POLLIN };
         const char *request;
-        int fd;
+        int fd = accept_request(listener, &request);
 
-        assert_int_equal(poll(&p, 1, WAIT_MS), 1);
-        fd = accept(listener, NULL, NULL);
-        assert_true(fd >= 0);
-        request = raw_read_head(fd);
         *ret_to_worker = raw_connect(&f->p.a);
         raw_send(*ret_to_worker, request, strlen(request));
         worker_await_metric(&f->p.a, PARKED, 1);
