@@ -62,9 +62,6 @@ struct cli_command {
         cli_run *run;
         const char *examples[2]; /* a test runs them, with workers a, b and c */
 };
-/* For main; everybody else has them in struct cli. */
-extern const struct cli_command cli_commands[];
-extern const size_t cli_commands_count;
 
 /* What they run, each in the file of its noun. */
 cli_run cli_run_accept, cli_run_bench, cli_run_cancel, cli_run_completion, cli_run_connect, cli_run_copy,
@@ -81,8 +78,6 @@ cli_run cli_run_accept, cli_run_bench, cli_run_cancel, cli_run_completion, cli_r
  */
 int cli_options_parse(struct cli *cli, int argc, char **argv);
 
-/* CLI_OK, or CLI_USAGE with a line that says what a wrong name may have meant. */
-int cli_command_find(const struct cli *cli, const char *name, const struct cli_command **ret_command);
 /* Whether help, the manual and the completions show an option with a command; NULL = with what every command has. */
 bool cli_option_belongs(const struct ferry_option *option, const struct cli_command *command);
 

@@ -15,7 +15,7 @@
 #define COMMAND(name, arguments, help, text, ...) { #name, arguments, help, text, cli_run_##name, { __VA_ARGS__ } }
 /* clang-format on */
 
-const struct cli_command cli_commands[] = {
+static const struct cli_command cli_commands[] = {
         COMMAND(offer, "FILE", "offer a file, and wait until it has been fetched, once or --uses times",
                 "Prints the URL for ferry fetch. - is standard input. The offer is withdrawn when the command ends, "
                 "however it ends.",
@@ -114,7 +114,6 @@ const struct cli_command cli_commands[] = {
         COMMAND(version, "", "print the version, and the commit that was built", NULL, "ferry version",
                 "ferry --version"),
 };
-const size_t cli_commands_count = FERRY_ARRAY_SIZE(cli_commands);
 
 /* Compares a number of arguments with what the help of the command names: below 0 = too few, above 0 = too many. */
 static int main_compare(const struct cli_command *command, int n)
@@ -164,7 +163,7 @@ static void main_reserve_streams(void)
 
 int main(int argc, char **argv)
 {
-        struct cli cli = { .commands = cli_commands, .n_commands = cli_commands_count };
+        struct cli cli = { .commands = cli_commands, .n_commands = FERRY_ARRAY_SIZE(cli_commands) };
         main_reserve_streams();
         /* The names of files and what workers tell are UTF-8, whatever the user's language is. */
         (void)setlocale(LC_CTYPE, "C.UTF-8");

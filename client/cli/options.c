@@ -68,7 +68,8 @@ bool cli_option_belongs(const struct ferry_option *option, const struct cli_comm
         return command ? option->part && cli_option_applies(option, command) : !option->part;
 }
 
-int cli_command_find(const struct cli *cli, const char *name, const struct cli_command **ret_command)
+/* CLI_OK, or CLI_USAGE with a line that says what a wrong name may have meant. */
+static int cli_command_find(const struct cli *cli, const char *name, const struct cli_command **ret_command)
 {
         for (size_t i = 0; i < cli->n_commands; i++) {
                 if (strcmp(cli->commands[i].name, name) == 0) {

@@ -44,8 +44,7 @@ int bus_connect(const struct bus_options *options, const char *url, bool once, n
 /* "ferry.v1.NAME.metadata". false: the name cannot be part of a subject. */
 bool bus_subject(const char *name, char subject[BUS_SUBJECT_SIZE]);
 
-/* The commands. */
+/* The command "bridge". */
 int bridge_run(const struct bus_options *options);
-int ask_run(const struct bus_options *options, const char *url);
 
 #endif

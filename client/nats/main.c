@@ -78,7 +78,7 @@ static int ask_exchange(natsConnection *connection, const struct ask *ask)
         return status;
 }
 
-int ask_run(const struct bus_options *options, const char *url)
+static int ask_run(const struct bus_options *options, const char *url)
 {
         natsConnection *connection = NULL;
         struct ask ask = { 0 };

@@ -143,7 +143,8 @@ static void error_set(struct device_inventory *inventory, const char *what, int 
         (void)snprintf(inventory->rdma_error, sizeof(inventory->rdma_error), "%s: %s", what, strerror(error));
 }
 
-int device_nics_fill(void *context, struct device_inventory *inventory)
+/* The RDMA NICs by libibverbs; the default of device_source.fill. 0 (also when there are none) or -ENOMEM. */
+static int device_nics_fill(void *context, struct device_inventory *inventory)
 {
         static pthread_once_t once = PTHREAD_ONCE_INIT;
         int n = 0;

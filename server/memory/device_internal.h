@@ -13,7 +13,4 @@ struct device_paths {
 /* Lists memory devices, GPUs included, and sets peer_memory. 0 or -ENOMEM. */
 int device_memories_fill(const struct device_paths *paths, struct device_inventory *inventory);
 
-/* The RDMA NICs by libibverbs; the default of device_source.fill. 0 (also when there are none) or -ENOMEM. */
-int device_nics_fill(void *context, struct device_inventory *inventory);
-
 #endif

@@ -230,8 +230,9 @@ static int classify_body(const struct fetch *fetch, struct ferry_metadata **ret_
         return FERRY_E_INVALID_METADATA;
 }
 
-int fetch_classify(const struct fetch *fetch, CURLcode result, struct ferry_metadata **ret_metadata,
-                   char detail[EASY_DETAIL_SIZE])
+/* Classifies the result: 0 with *ret_metadata, or FERRY_E_* and a sentence. */
+static int fetch_classify(const struct fetch *fetch, CURLcode result, struct ferry_metadata **ret_metadata,
+                          char detail[EASY_DETAIL_SIZE])
 {
         long status = 0;
 

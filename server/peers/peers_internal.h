@@ -76,10 +76,6 @@ int fetch_new(const struct easy_settings *settings, const struct fetch_document 
               struct fetch **ret_fetch, char *detail, size_t detail_size);
 struct fetch *fetch_free(struct fetch *fetch);
 
-/* Classifies the result: 0 with *ret_metadata, or FERRY_E_* and a sentence. */
-int fetch_classify(const struct fetch *fetch, CURLcode result, struct ferry_metadata **ret_metadata,
-                   char detail[EASY_DETAIL_SIZE]);
-
 /* ---- those that are queued and run ---- */
 
 /* For struct easy_user. */

@@ -145,7 +145,9 @@ static int check_tokens(const struct worker_secrets *secrets)
         return 0;
 }
 
-int worker_secrets_read(const struct ferry_worker_options *options, struct worker_secrets *secrets)
+/* Reads and checks the files into *secrets, which must be zeroed. 0; -errno, set by worker_fail. Call
+ * worker_secrets_clear in any case. */
+static int worker_secrets_read(const struct ferry_worker_options *options, struct worker_secrets *secrets)
 {
         const struct {
                 const char *flag, *path;
@@ -176,7 +178,8 @@ int worker_secrets_read(const struct ferry_worker_options *options, struct worke
         return check_tokens(secrets);
 }
 
-void worker_secrets_clear(struct worker_secrets *secrets)
+/* Wipes, frees and zeroes them. */
+static void worker_secrets_clear(struct worker_secrets *secrets)
 {
         char **const texts[] = { &secrets->token,        &secrets->peer_token,   &secrets->metrics_token,
                                  &secrets->tls_key_pem,  &secrets->tls_cert_pem, &secrets->tls_client_ca_pem,

@@ -50,13 +50,6 @@ struct worker_secrets {
         char *registry_user;                      /* "NAME:PASSWORD"; NULL = none */
 };
 
-/* Reads and checks the files into *secrets, which must be zeroed. 0; -errno, set by worker_fail. Call
- * worker_secrets_clear in any case. */
-int worker_secrets_read(const struct ferry_worker_options *options, struct worker_secrets *secrets);
-
-/* Wipes, frees and zeroes them. */
-void worker_secrets_clear(struct worker_secrets *secrets);
-
 /* A worker's options, checked and with defaults filled in, and the contents of the files they name. */
 
 struct worker_settings {

@@ -136,7 +136,8 @@ int event_log_new(const struct event_log_config *config, struct event_log **ret_
         return 0;
 }
 
-struct event_log *event_log_ref(struct event_log *log)
+/* A further reference, to be given back by event_log_free. */
+static struct event_log *event_log_ref(struct event_log *log)
 {
         atomic_fetch_add(&log->refs, 1);
         return log;

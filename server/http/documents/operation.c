@@ -37,7 +37,8 @@ bool carriers_decode(struct json_object *list, unsigned *ret_carriers, struct fe
         return errors->n == 0;
 }
 
-void carriers_write(struct ferry_json_writer *writer, unsigned carriers)
+/* Adds "transports":[…]; nothing when all are allowed (0). */
+static void carriers_write(struct ferry_json_writer *writer, unsigned carriers)
 {
         const char *name;
 

@@ -103,14 +103,16 @@ static void time_answer(const struct http_request *request)
         metric_observe(metric, (double)(clock_now_us() - request->active_us) / 1e6);
 }
 
-void counters_answered(const struct http_request *request, unsigned status)
+/* Counts an answer, by route and status, and its time, by route. Once for each request. */
+static void counters_answered(const struct http_request *request, unsigned status)
 {
         count_answer(request->server, request->route ? request->route->operation_id : "none", status);
         if (request->route)
                 time_answer(request);
 }
 
-void counters_problem(struct http_server *server, int error)
+/* Counts a problem (FERRY_E_*). */
+static void counters_problem(struct http_server *server, int error)
 {
         const char *code = ferry_error_code(error);
 

@@ -43,9 +43,6 @@ void run_queue_destroy(struct run_queue *queue);
 /* Queues the item, unless it is queued already. */
 void run_queue_add(struct run_queue *queue, struct run_item *item);
 
-/* Wakes the owner. */
-void run_queue_wake(struct run_queue *queue);
-
 /* ---- the owner: */
 
 /* Takes all items, the latest first, linked by next. NULL: none. */
@@ -558,12 +555,6 @@ void waits_stop(struct http_waits *waits);
 void counters_init(struct http_server *server);
 
 /* ---- any thread: */
-
-/* Counts an answer, by route and status, and its time, by route. Once for each request. */
-void counters_answered(const struct http_request *request, unsigned status);
-
-/* Counts a problem (FERRY_E_*). */
-void counters_problem(struct http_server *server, int error);
 
 /* Counts a problem that the gate has answered. */
 void counters_refused(struct http_server *server, int error);

@@ -80,7 +80,8 @@ void run_queue_destroy(struct run_queue *queue)
         cleanup_close(&queue->event_fd);
 }
 
-void run_queue_wake(struct run_queue *queue)
+/* Wakes the owner. */
+static void run_queue_wake(struct run_queue *queue)
 {
         if (atomic_exchange(&queue->asleep, false))
                 (void)eventfd_write(queue->event_fd, 1);

@@ -30,9 +30,6 @@ enum { EVENTS_KEPT = 2048 };
 /* 0 or -ENOMEM. */
 int event_log_new(const struct event_log_config *config, struct event_log **ret_log);
 
-/* A further reference, to be given back by event_log_free. */
-struct event_log *event_log_ref(struct event_log *log);
-
 /* Gives a reference back: nothing may be reported once that of event_log_new is. Takes NULL; returns NULL. */
 struct event_log *event_log_free(struct event_log *log);
 

@@ -57,9 +57,6 @@ void document_add_text(struct ferry_json_writer *writer, const char *key, const 
 /* Decodes the names into bits of enum engine_carrier. false: errors has why. */
 bool carriers_decode(struct json_object *list, unsigned *ret_carriers, struct ferry_json_errors *errors);
 
-/* Adds "transports":[…]; nothing when all are allowed (0). */
-void carriers_write(struct ferry_json_writer *writer, unsigned carriers);
-
 /* Writes the document of GET /v1/devices. */
 void device_json_write(struct ferry_json_writer *writer, const struct device_inventory *inventory,
                        const struct engine_facts *facts);
