@@ -69,22 +69,7 @@ static struct requester *requester_of(struct peer *peer, const struct wire_heade
 
 /* ---- DATA ---- */
 
-/*
- * Checks the bytes of a READ that are in place; fails the transfer if they differ. checksum: the transport's, of memory
- * off the host.
- */
-static bool check_bytes(struct requester *r, const struct wire_header *data, uint64_t checksum)
-{
-        if (r->spec.verify && !r->stream.off_host)
-                (void)stream_checksum(&r->stream, data->offset, data->length, &checksum);
-        if (!r->spec.verify || checksum == data->checksum)
-                return true;
-        requester_fail(r, FERRY_E_CHECKSUM_MISMATCH, "the chunk at byte %llu differs",
-                       (unsigned long long)data->offset);
-        return false;
-}
-
-/* The bytes of a DATA are in place and checked, of which so many were told as arrived. */
+/* The bytes of a DATA are in place, of which so many were told as arrived. */
 static void data_is_there(struct requester *r, struct chunk *chunk, const struct wire_header *data, uint64_t told)
 {
         chunk->arrived += data->length;
@@ -107,21 +92,27 @@ static void data_received(struct message *message, enum message_result result)
         chunk->receives--;
         r->copying -= message->counted;
         requester_note_message(r, message, result);
-        if (result == MESSAGE_OK && r->error == 0 && check_bytes(r, &message->header, message->checksum)) {
+        if (result == MESSAGE_OK && r->error == 0) {
                 data_is_there(r, chunk, &message->header, message->arrived);
+        } else if (result == MESSAGE_DIFFERS) {
+                requester_fail(r, FERRY_E_CHECKSUM_MISMATCH, "the chunk at byte %llu differs",
+                               (unsigned long long)(message->offset + message->copied));
         } else if (result == MESSAGE_LEASE_ENDED) {
                 r->expects_done_ack = r->error == 0; /* a DONE_ACK that says why will follow */
                 requester_fail(r, FERRY_E_CANCELLED_BY_PEER, "the peer withdrew its memory");
         }
+        if (result != MESSAGE_OK && r->spec.arrived && message->copied > message->arrived)
+                r->spec.arrived(r->spec.context, message->offset + message->arrived,
+                                message->copied - message->arrived); /* a new read may go on behind them */
         requester_mark(r);
 }
 
-/* Followers get the bytes in parts as long as they may be asked for in parts; with a checksum, once all are checked. */
+/* Followers get the bytes in parts as long as they may be asked for in parts. */
 static void tell_arrived(struct requester *r, struct message *message)
 {
         uint64_t more = message->copied - message->arrived;
 
-        if (!r->spec.arrived || r->spec.verify || r->error)
+        if (!r->spec.arrived || r->error)
                 return;
         if (!r->spec.request_max || more < r->spec.request_max(r->spec.context))
                 return;
@@ -150,7 +141,7 @@ static bool data_begins(struct message *message)
         return true;
 }
 
-static void receive(struct requester *r, struct chunk *chunk, const struct wire_header *h, struct payload *payload)
+static void receive(struct requester *r, const struct wire_header *h, struct payload *payload)
 {
         struct link *link = r->peer->link;
         struct message *message = peer_message_new(r->peer, h, &r->stream, h->offset, r);
@@ -195,14 +186,7 @@ void requester_on_data(struct peer *peer, const struct wire_header *h, struct pa
                 return;
         }
         chunk->announced += h->length;
-        if (!payload->bytes || r->stream.off_host) {
-                receive(r, chunk, h, payload);
-                return;
-        }
-        (void)stream_store(&r->stream, h->offset, payload->bytes, h->length);
-        if (check_bytes(r, h, 0))
-                data_is_there(r, chunk, h, 0);
-        requester_mark(r);
+        receive(r, h, payload);
 }
 
 void requester_on_held(struct peer *peer, const struct wire_header *h)

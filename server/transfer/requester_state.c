@@ -135,10 +135,8 @@ void requester_enqueue(struct requester *r)
 
 void requester_release_chunk(struct requester *r, struct chunk *chunk)
 {
-        uint64_t weight = peer_weight(r->peer, chunk->length, r->spec.verify);
-
-        r->in_flight -= weight;
-        r->peer->requested -= weight;
+        r->in_flight -= chunk->length;
+        r->peer->requested -= chunk->length;
         r->copying -= chunk->copied;
         window_release(&r->window, chunk);
         if (r->peer->waiting)
