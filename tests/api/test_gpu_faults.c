@@ -191,6 +191,28 @@ WITH_GPUS(memory_is_freed_after_its_peers_have_closed_it)
         assert_int_equal(s->counts->freed_while_open, 0);
 }
 
+/* Its owner frees it as soon as the link is closed. */
+WITH_GPUS(a_worker_that_ends_closes_its_peers_memory_before_its_link)
+{
+        const struct course c = { FERRY_READABLE, "cuda:0", "cuda:0", 1 * MIB, NULL };
+        struct course_state state;
+
+        gpu_set_faults(s, "lingers");
+        pair_start(&s->pair, false);
+        course_prepare(&s->pair, &c, &state);
+        course_begin(&s->pair, &c, &state);
+        operation_assert_end(&s->pair.b, state.active, FERRY_COMPLETE, NULL);
+        operation_assert_end(&s->pair.a, state.passive.id, FERRY_COMPLETE, NULL);
+        ferry_operation_clear(&state.passive);
+        kill(s->pair.b.pid, SIGTERM);
+        worker_await_metric(&s->pair.a, "ferry_links{transport=\"local\"}", 0);
+        region_drop(&s->pair.a, state.offered);
+        assert_int_equal(worker_reap(&s->pair.b), 0);
+        worker_stop(&s->pair.a);
+        assert_int_equal(s->counts->freed_while_open, 0);
+        worker_clean(&s->pair.b);
+}
+
 /* ---- what a GPU does not hold up ---- */
 
 /* A transfer between GPUs that stand still, at first. */

@@ -7,6 +7,8 @@
 
 #include "standin.h"
 
+enum { LINGER_US = 500000 };
+
 struct handle {
         char magic[8];
         int pid, fd, device;
@@ -92,6 +94,8 @@ EXPORT cuda_result cuIpcCloseMemHandle(cuda_pointer pointer)
 
         if (result != CUDA_SUCCESS)
                 return result;
+        if (fault("lingers"))
+                (void)usleep(LINGER_US);
         (void)pthread_mutex_lock(&standin_lock);
         a = find((void *)(uintptr_t)pointer, 1);
         if (!a || !a->foreign || (uintptr_t)a->address != pointer || a->device != context->device)

@@ -34,6 +34,7 @@
  *                         a call that shares memory
  *                         hung, hungN: the same, nor does a call that starts a device, opens shared memory, or pins
  *                         or unpins memory of the host
+ *                         lingers: a call that closes another process's memory takes LINGER_US
  *                         slow: a copy takes SLOW_US on the device, whatever its size; copies of one stream follow
  *                         each other, those of several run at once
  *

@@ -174,7 +174,7 @@ static void note_claims(struct world *w, uint64_t bytes)
 
 TEST(transfers_to_one_peer_share_a_window)
 {
-        enum { N = 64, WINDOW = 4, WINDOWS = 4 };
+        enum { N = 32, WINDOW = 4, WINDOWS = 4 };
 
         FOR_EACH_CARRIER (w, MAPPED, 16 << 20) {
                 world_offer(w, ENGINE_READ);

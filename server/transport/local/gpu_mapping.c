@@ -111,7 +111,7 @@ static void close_ran(struct pool_task *task)
 void gpu_mapping_close(struct mappings *mappings, uint64_t id, const struct space *space)
 {
         struct channel *channel = FERRY_CONTAINER_OF(mappings, struct channel, mappings);
-        struct gpu_closing *closing = link_is_usable(&channel->link) ? malloc(sizeof(*closing)) : NULL;
+        struct gpu_closing *closing = malloc(sizeof(*closing));
 
         if (!closing) { /* no memory: the peer stops waiting at its time limit, or at the link's end */
                 unmap_gpu(space, mappings->pool->tasks);

@@ -42,14 +42,18 @@ static void read_rest(struct channel *channel)
         channel_peer_closed(channel);
 }
 
-/* A failed link that nothing uses any more; NULL = none. */
+/* A failed link that nothing uses any more; NULL = none. Its peer frees GPU memory as soon as the socket is closed, so
+ * that what is open of it is closed before. */
 static struct channel *find_ended(const struct local *local)
 {
         struct channel *channel;
 
         LL_FOREACH2 (local->ending, channel, next_closing)
-                if (is_unused(channel))
-                        return channel;
+                if (is_unused(channel)) {
+                        mappings_clear(&channel->mappings);
+                        if (channel->n_closings == 0)
+                                return channel;
+                }
         return NULL;
 }
 
