@@ -44,14 +44,14 @@ static void refused(struct requester *r, const struct wire_header *h)
         int error = error_of_status(h->status);
 
         /* A retry over a new link, and the peer does not remember the transfer's end. */
-        if (r->retried && r->final_sent && (error == FERRY_E_ALREADY_CLAIMED || error == FERRY_E_STALE_METADATA)) {
+        if (r->retried && r->accord == REQUESTER_ASKS &&
+            (error == FERRY_E_ALREADY_CLAIMED || error == FERRY_E_STALE_METADATA)) {
                 error = FERRY_E_PEER_LOST;
                 r->error = 0;
         }
-        if (r->expects_done_ack)
+        if (r->accord == REQUESTER_WAITS)
                 r->error = 0;
-        r->peer_knows = true;
-        r->expects_done_ack = r->final_sent = false;
+        r->accord = REQUESTER_TOLD;
         requester_fail(r, error, "the peer answered: %s", sentence_of(error));
 }
 
@@ -69,18 +69,25 @@ static struct requester *requester_of(struct peer *peer, const struct wire_heade
 
 /* ---- DATA ---- */
 
-/* The bytes of a DATA are in place, of which so many were told as arrived. */
-static void data_is_there(struct requester *r, struct chunk *chunk, const struct wire_header *data, uint64_t told)
+/* So many bytes of a message are in place, some of which were told before. */
+static void tell_arrived(struct requester *r, struct message *message, uint64_t bytes)
 {
-        chunk->arrived += data->length;
-        requester_count_done(r, data->length);
-        if (r->spec.arrived && r->error == 0 && told < data->length)
-                r->spec.arrived(r->spec.context, data->offset + told, data->length - told);
+        if (r->spec.arrived && bytes > message->arrived)
+                r->spec.arrived(r->spec.context, message->offset + message->arrived, bytes - message->arrived);
+        message->arrived = bytes;
+}
+
+/* The bytes of a DATA are in place. */
+static void data_is_there(struct requester *r, struct chunk *chunk, struct message *message)
+{
+        chunk->arrived += message->length;
+        requester_count_done(r, message->length);
+        tell_arrived(r, message, message->length);
         if (chunk->arrived < chunk->length || chunk_is_busy(chunk))
                 return;
         requester_release_chunk(r, chunk);
         /* The end tells the responder, and waits for no answer. */
-        if ((data->flags & WIRE_FINAL) && r->done == r->spec.total && r->error == 0)
+        if ((message->header.flags & WIRE_FINAL) && r->done == r->spec.total)
                 requester_set_state(r, REQUESTER_COMPLETE);
 }
 
@@ -93,39 +100,29 @@ static void data_received(struct message *message, enum message_result result)
         r->copying -= message->counted;
         requester_note_message(r, message, result);
         if (result == MESSAGE_OK && r->error == 0) {
-                data_is_there(r, chunk, &message->header, message->arrived);
+                data_is_there(r, chunk, message);
         } else if (result == MESSAGE_DIFFERS) {
                 requester_fail(r, FERRY_E_CHECKSUM_MISMATCH, "the chunk at byte %llu differs",
                                (unsigned long long)(message->offset + message->copied));
         } else if (result == MESSAGE_LEASE_ENDED) {
-                r->expects_done_ack = r->error == 0; /* a DONE_ACK that says why will follow */
+                if (r->error == 0)
+                        r->accord = REQUESTER_WAITS;
                 requester_fail(r, FERRY_E_CANCELLED_BY_PEER, "the peer withdrew its memory");
         }
-        if (result != MESSAGE_OK && r->spec.arrived && message->copied > message->arrived)
-                r->spec.arrived(r->spec.context, message->offset + message->arrived,
-                                message->copied - message->arrived); /* a new read may go on behind them */
+        if (result != MESSAGE_OK)
+                tell_arrived(r, message, message->copied); /* a new read may go on behind them */
         requester_mark(r);
 }
 
 /* Followers get the bytes in parts as long as they may be asked for in parts. */
-static void tell_arrived(struct requester *r, struct message *message)
-{
-        uint64_t more = message->copied - message->arrived;
-
-        if (!r->spec.arrived || r->error)
-                return;
-        if (!r->spec.request_max || more < r->spec.request_max(r->spec.context))
-                return;
-        r->spec.arrived(r->spec.context, message->header.offset + message->arrived, more);
-        message->arrived = message->copied;
-}
-
 static void part_received(struct message *message)
 {
         struct requester *r = message->owner;
 
         requester_count_copied(r, peer_count_copied(r->peer, message));
-        tell_arrived(r, message);
+        if (r->error == 0 && r->spec.request_max &&
+            message->copied - message->arrived >= r->spec.request_max(r->spec.context))
+                tell_arrived(r, message, message->copied);
 }
 
 /* Called when the transport is about to store: the transfer may have been cancelled or ended meanwhile. */
@@ -219,8 +216,7 @@ void requester_on_ack(struct peer *peer, const struct wire_header *h, struct pay
         chunk->acked = true;
         /* The responder is complete; no DONE is needed, and neither a cancel nor the peer's death changes that. */
         if ((h->flags & WIRE_FINAL) && chunk->length == r->spec.total) {
-                r->final_sent = false;
-                r->peer_knows = true;
+                r->accord = REQUESTER_TOLD;
                 requester_set_state(r, REQUESTER_COMPLETE);
         }
         requester_chunk_written(r, chunk);
@@ -235,9 +231,8 @@ void requester_on_done_ack(struct peer *peer, const struct wire_header *h, struc
                 return;
         if (h->status) {
                 refused(r, h);
-        } else if (r->state == REQUESTER_FINISHING || r->final_sent) {
-                r->peer_knows = true; /* a cancel after DONE is too late */
-                r->final_sent = false;
+        } else if (r->state == REQUESTER_FINISHING || r->accord == REQUESTER_ASKS) {
+                r->accord = REQUESTER_TOLD; /* a cancel after DONE is too late */
                 requester_set_state(r, REQUESTER_COMPLETE);
                 requester_mark(r);
         }

@@ -201,7 +201,7 @@ static bool send_part(struct requester *r, struct chunk *chunk, uint64_t offset,
         message->part = part_written;
         message->done = write_sent;
         if (header.flags & WIRE_FINAL)
-                r->final_sent = true;
+                r->accord = REQUESTER_ASKS;
         chunk->sends++;
         r->peer->link->transport->ops->send(r->peer->link, message);
         return r->error == 0;

@@ -102,7 +102,6 @@ void requester_report_progress(struct requester *r)
 void requester_count_copied(struct requester *r, uint64_t bytes)
 {
         r->copying += bytes;
-        r->moved = true;
         requester_report_progress(r);
 }
 
@@ -110,7 +109,6 @@ void requester_count_done(struct requester *r, uint64_t bytes)
 {
         r->done += bytes;
         peer_note_moved(r->peer, bytes);
-        r->moved = true;
         requester_report_progress(r);
 }
 
