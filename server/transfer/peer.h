@@ -57,10 +57,10 @@ struct peer *peer_find_address(struct engine *engine, const char *address);
 void peer_unindex(struct peer *peer);
 
 /*
- * Whether a transfer that has own bytes of the link's in_flight may begin more: always where the transport shares itself
- * (it has no window). Else it may have as many as it leaves to the others of two windows, and one chunk while fewer
- * than PEER_WINDOWS_MAX are in flight: one alone has one window, and one that stands still, since a GPU of either side
- * does or a followed read is late, leaves room to the others.
+ * Whether a transfer that has own bytes of the link's in_flight may begin more: always where the transport shares
+ * itself (it has no window). Else it may have as many as it leaves to the others of two windows, and one chunk while
+ * fewer than PEER_WINDOWS_MAX are in flight: one alone has one window, and one that stands still, since a GPU of either
+ * side does or a followed read is late, leaves room to the others.
  */
 enum { PEER_WINDOWS_MAX = 4 };
 bool peer_has_room(const struct peer *peer, uint64_t own, uint64_t in_flight);

@@ -176,8 +176,8 @@ static void leave_peer(struct requester *r)
 /* An idle link may have been cut unnoticed: if nothing has moved over it, tries a new one, once. */
 static bool try_again(struct requester *r)
 {
-        if (!r->was_up || r->retried || r->error || r->state != REQUESTER_MOVING || r->reported > 0 || r->engine->stopping ||
-            r->peer->link->transport != r->engine->ucx)
+        if (!r->was_up || r->retried || r->error || r->state != REQUESTER_MOVING || r->reported > 0 ||
+            r->engine->stopping || r->peer->link->transport != r->engine->ucx)
                 return false;
         leave_peer(r);
         r->retried = true;

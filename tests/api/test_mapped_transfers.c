@@ -214,7 +214,7 @@ WITH_SCENE(bytes_that_change_under_a_verified_transfer_end_both)
                         operations_clear(s);
                         ferry_operation_clear(&end);
                         offer_make(&s->pair.a, s->kind, s->offered, &s->passive);
-                        begin_by_messages(&s->pair.b, kind_of_peer(s->kind), s->local, s->passive.metadata, &s->active);
+                        begin_verified(&s->pair.b, kind_of_peer(s->kind), s->local, s->passive.metadata, &s->active);
                         scribble_until_the_end(s, source);
                         assert_int_equal(ferry_get_operation(s->pair.b.client, s->active.id, 0, 0, &end), 0);
                 }
@@ -430,7 +430,7 @@ WITH_PAIR(memory_that_finds_no_room_is_read_unmapped)
                 OPERATION active, end;
 
                 if (verify)
-                        begin_by_messages(&p->b, FERRY_READ, local, metadata, &active);
+                        begin_verified(&p->b, FERRY_READ, local, metadata, &active);
                 else
                         begin_make(&p->b, FERRY_READ, local, metadata, &active);
                 operation_assert_end(&p->b, active.id, FERRY_COMPLETE, &end);

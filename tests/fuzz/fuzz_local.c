@@ -276,7 +276,8 @@ static void send_mapped(struct hostile *h)
                         extent.size -= i;
                 memcpy(bytes + FRAME_PAYLOAD + i * sizeof(extent), &extent, sizeof(extent));
         }
-        send_bytes(h, bytes, FRAME_PAYLOAD + frame.n * sizeof(struct frame_extent) + frame.id * sizeof(uint64_t), NULL, 0);
+        send_bytes(h, bytes, FRAME_PAYLOAD + frame.n * sizeof(struct frame_extent) + frame.id * sizeof(uint64_t), NULL,
+                   0);
 }
 
 static void send_anything(struct hostile *h)

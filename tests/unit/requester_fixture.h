@@ -34,8 +34,8 @@ struct scene {
         struct peer peer;
         struct requester requester;
         struct segment segment;
-        unsigned n_fit;  /* so many more messages fit */
-        unsigned n_sent; /* messages */
+        unsigned n_fit;          /* so many more messages fit */
+        unsigned n_sent;         /* messages */
         unsigned n_received;     /* payloads that were to be fetched … */
         struct message *fetched; /* … and the last one, if the test keeps it */
         bool keeps;

@@ -10,7 +10,8 @@
 _Static_assert(sizeof(struct gpu_share) == 88, "no padding");
 
 _Static_assert(sizeof(struct frame) == 40 && sizeof(struct frame_extent) == 24, "no padding");
-_Static_assert(FRAME_EXTENTS_MAX * sizeof(struct frame_extent) + FRAME_DIGESTS_MAX * sizeof(uint64_t) <= FRAME_INLINE_MAX,
+_Static_assert(FRAME_EXTENTS_MAX * sizeof(struct frame_extent) + FRAME_DIGESTS_MAX * sizeof(uint64_t) <=
+                       FRAME_INLINE_MAX,
                "extents and digests fit into a datagram");
 
 /* Which fields each type uses; the others must be 0. */

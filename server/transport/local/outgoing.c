@@ -194,8 +194,8 @@ static bool travels_inline(const struct message *message)
 }
 
 /*
- * ---- staged, on threads of transport/staging.h: the checksums of long payloads are made, and bytes off the host loaded,
- * unless the peer can map them as they are ----
+ * ---- staged, on threads of transport/staging.h: the checksums of long payloads are made, and bytes off the host
+ * loaded, unless the peer can map them as they are ----
  */
 
 /* The bounce buffer that holds a loaded message; -1 = none. */
@@ -313,8 +313,7 @@ static bool must_stage(const struct channel *channel, const struct message *mess
 {
         if (message->stream->off_host)
                 return true;
-        return message->verify &&
-               (message->length > FRAME_DIGEST_PIECE || is_loading(channel, message->transfer));
+        return message->verify && (message->length > FRAME_DIGEST_PIECE || is_loading(channel, message->transfer));
 }
 
 void outgoing_send(struct link *link, struct message *message)

@@ -71,11 +71,11 @@ struct pull {
         /* Guarded by the lock of copies.c: */
         size_t extent; /* of the next piece, and the offset in it */
         uint64_t extent_offset;
-        uint64_t taken;        /* bytes handed out */
-        struct piece *running; /* utlist; the pieces being copied, the first one first */
+        uint64_t taken;            /* bytes handed out */
+        struct piece *running;     /* utlist; the pieces being copied, the first one first */
         enum piece_result stopped; /* not COPIED: no further piece, since one has ended so, or it was cancelled … */
         uint64_t stopped_at;       /* … and the offset of the first of those that have */
-        bool is_shared;        /* in this list: */
+        bool is_shared;            /* in this list: */
         struct pull *shared_prev, *shared_next;
 
         uint64_t *digests; /* of each FRAME_DIGEST_PIECE bytes, behind the extents; NULL = none */
