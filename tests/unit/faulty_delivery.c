@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "faulty_internal.h"
+#include "transport/staging.h"
 
 /* splitmix64 */
 uint64_t faulty_draw(struct faulty *f)
@@ -163,13 +164,18 @@ void delivery_advance(struct delivery *d)
                 d->stage = STAGE_BEGUN;
                 d->due_us = faulty_later(f);
                 store(d, 0, message->length / 2);
+                if (d->result != MESSAGE_OK || message->verify) /* it is not compared yet */
+                        break;
                 message->copied = message->length / 2;
                 if (message->part && message->copied > 0)
                         message->part(message); /* which may end it */
                 break;
         case STAGE_BEGUN:
                 store(d, message->length / 2, message->length);
-                message->copied = message->length;
+                if (d->result == MESSAGE_OK && message->verify && message_check(message) < 0)
+                        d->result = MESSAGE_DIFFERS;
+                if (d->result == MESSAGE_OK)
+                        message->copied = message->length;
                 delivery_finish(d, d->result);
                 break;
         }
