@@ -47,11 +47,13 @@ struct ucx_address_wait;
 
 struct ucx {
         struct transport base;
+        /* UCX's own objects, and what was found out when they were made. Fixed once the transport is open. */
         ucp_context_h context;
         ucp_worker_h worker; /* NULL after shut_down, and before a late address has come */
         ucp_listener_h listener;
         struct ucx_facts facts;
-        char *lanes[UCX_LANES_MAX];            /* facts.transports */
+        char *lanes[UCX_LANES_MAX]; /* facts.transports */
+        /* Sizes of requests (pace.c), and what UCX does with memory. */
         uint32_t chunk_first;                  /* bytes; of a new link; grows from here … */
         uint32_t chunk_max;                    /* … at most to this */
         uint32_t window;                       /* chunks */
@@ -61,6 +63,7 @@ struct ucx {
         struct ucx_address listen;             /* loopback: so is every peer */
         struct ucx_address_wait *address_wait; /* NULL = the address was there at the start */
         bool stopping;
+        /* What the next round has to do. */
         bool in_progress;             /* inside ucp_worker_progress, where nothing may be sent */
         struct message *deferred;     /* utlist; sends and refusals that wait until it returns, in order */
         struct ucx_link *ready;       /* utlist; links with something to do in the next flush */
@@ -79,13 +82,15 @@ struct ucx_link {
         struct link base;
         struct sockaddr_storage peer; /* AF_UNSPEC = not known */
         ucp_ep_h endpoint;            /* NULL = none was made, or UCX closes it or has closed it */
-        void *close_request;          /* of ucp_ep_close_nbx, which runs; NULL = it was not called, or has completed */
-        struct message *under_way;    /* utlist; messages that UCX works on */
-        struct message *parts;        /* utlist; sends that wait for room in parts_sending, or for the link */
-        uint64_t parts_sending;       /* bytes of parts that UCX works on */
-        struct message *receives;     /* utlist; rendezvous that have arrived and wait to be posted */
-        uint64_t receiving;           /* bytes of posted receives */
-        bool wants_stage;             /* a message waits for room in staging */
+        /* The end of the link (close.c). */
+        void *close_request; /* of ucp_ep_close_nbx, which runs; NULL = it was not called, or has completed */
+        /* Messages, by where they are (queue.c, message.c). */
+        struct message *under_way; /* utlist; messages that UCX works on */
+        struct message *parts;     /* utlist; sends that wait for room in parts_sending, or for the link */
+        uint64_t parts_sending;    /* bytes of parts that UCX works on */
+        struct message *receives;  /* utlist; rendezvous that have arrived and wait to be posted */
+        uint64_t receiving;        /* bytes of posted receives */
+        bool wants_stage;          /* a message waits for room in staging */
         /* pace.c */
         uint32_t chunk;    /* bytes; size of a request */
         bool room;         /* the chunk has grown, or the link is up: handlers->room is owed */
