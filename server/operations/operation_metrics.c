@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "operations_internal.h"
 
+/*
+ * The metrics of operations. Those with known labels are looked up once, at the store's start; those whose labels come
+ * from UCX or from the table of errors, at the end of an operation. Thread: any (base/metrics.h).
+ */
+
 static const char *const kind_status[] = { "kind", "status" };
 static const char *const direction_transport[] = { "direction", "transport" };
 static const char *const transports[] = { "shm", "tcp" }; /* names of RDMA transports come from UCX */

@@ -7,7 +7,10 @@
 
 #define RETENTION_SLACK_US UINT64_C(1000000) /* least time between two runs: idle workers sleep */
 
-/* With the lock held. If memory is short, the next terminal operation arms it. */
+/*
+ * Arms the timer for the oldest terminal operation, at earliest_us or later. If memory is short, the next terminal
+ * operation arms it. The store's lock is held.
+ */
 static void retention_arm(struct operation_store *store, uint64_t earliest_us)
 {
         uint64_t due_us;
@@ -57,6 +60,7 @@ void retention_keep(struct operation *operation)
         retention_arm(store, 0);
 }
 
+/* A terminal operation makes room for a new one, whatever its age; one that has not ended never does. */
 int retention_make_room(struct operation_store *store, const struct operation *operation,
                         char detail[OPERATION_DETAIL_SIZE])
 {
