@@ -13,6 +13,14 @@
 #include "transfer/engine.h"
 #include "wire/header.h"
 
+/*
+ * The options of ferryd and of a worker: the checks of their values, and the table, made from ferry/option_table.h,
+ * which the functions of ferry/options.h read (flags, environment, --help). The table's first WORKER_OPTIONS rows are
+ * those that a worker inside a program has, too.
+ *
+ * Thread: any; no state.
+ */
+
 _Static_assert(LOG_ERROR == 0 && LOG_WARN == 1 && LOG_INFO == 2 && LOG_DEBUG == 3 && LOG_LEVEL_COUNT == 4,
                "--log-level names them in the order of enum log_level");
 _Static_assert(LOG_LOGFMT == 0 && LOG_JSON == 1, "--log-format names them in the order of enum log_format");

@@ -26,6 +26,15 @@
 #include "registry/registry.h"
 #include "transfer/engine.h"
 
+/*
+ * Starts every layer of a worker, bottom up, each by one function of the table steps; a failure leaves what was started
+ * to ferry_worker_free(). The callbacks here are the only places where a layer calls one above it: the regions register
+ * their memory with the engine, the engine asks the operations for claims. The name in the registry comes last, since
+ * peers may come once they find it.
+ *
+ * Thread: the one that makes the worker, unless a callback says otherwise.
+ */
+
 /* Threads that copy by default: fewer than these fill the memory's bandwidth on most machines. */
 enum { COPIERS_MAX = 4 };
 

@@ -75,7 +75,8 @@ int peers_fetch_metadata(struct peers *peers, const char *url, peers_fetched fet
                          void *context, char *detail, size_t detail_size);
 
 /*
- * The same for the description of a worker, {url}/v1/worker: url is its base URL or ferry://NAME. Of the metadata only
+ * Fetches the description of a worker, {url}/v1/worker: url is its base URL or ferry://NAME. Results and errors are
+ * those of peers_fetch_metadata, which has fetched called once. Of the metadata only
  * worker, epoch and data (not checked against the admitted hosts) are set. PEER_REFUSED (401, 403), INVALID_METADATA
  * and TRANSFER_FAILED: it is not a Ferry worker, or refuses.
  */
