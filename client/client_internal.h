@@ -219,7 +219,7 @@ int call_decode_page(struct json_object *json, void *page, struct ferry_json_err
 /* The answer is a JSON object, decoded into target (decode NULL: as it is). *ret_text, when wanted, is its text. */
 int call_decode(struct ferry *f, const struct request *request, call_decoder decode, void *target, char **ret_text);
 
-/* The same for a GET. */
+/* GETs the path, and decodes the answer (call_decode). */
 int call_get(struct ferry *f, const char *path, call_decoder decode, void *target, char **ret_text);
 int call_get_page(struct ferry *f, const struct path *path, struct call_page *page, char **ret_text);
 

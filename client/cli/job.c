@@ -22,7 +22,7 @@ static int job_result(struct job *job, int r)
         return cli_result(job->worker, r);
 }
 
-/* The same of a call that names the region. */
+/* The exit status of a call that names the job's region. */
 static int job_region_result(struct job *job, int r)
 {
         return r == FERRY_E_NOT_FOUND ? cli_region_result(job->worker, &job->region, r) : job_result(job, r);

@@ -244,7 +244,10 @@ static const struct cli_worker *held_worker(const struct held *held)
         return held->remote.worker.ferry ? &held->remote.worker : held->worker.ferry ? &held->worker : NULL;
 }
 
-/* As cli_result(): what is forbidden is so to whoever has the key, and no token would help. */
+/*
+ * The exit status of a call that a holder makes. cli_result() would advise to give a token where it is forbidden; but
+ * the key decides that, and no token would help.
+ */
 static int held_result(const struct cli_worker *worker, int r)
 {
         return r == FERRY_E_FORBIDDEN ? cli_fail_with_code(CLI_PROBLEM, ferry_last_problem(worker->ferry)->code, "%s",

@@ -131,7 +131,10 @@ static bool parse_rest(const char *rest, struct mapped *ret_mapped)
         return true;
 }
 
-/* As query_next; file: read so far. */
+/*
+ * Finds in file, which is read on from where it is, the first mapping that ends beyond the address. Returns 0; -ENOENT:
+ * none; -EIO: the line is not as expected.
+ */
 static int read_next(FILE *file, uint64_t address, struct mapped *ret_mapped)
 {
         FERRY_CLEANUP(cleanup_free) char *line = NULL;

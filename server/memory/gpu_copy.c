@@ -258,7 +258,10 @@ static cuda_result queue(const struct gpu_memory *to_memory, void *to, const str
                                stream);
 }
 
-/* As gpu_enter, whose check of the device is left to gpu_finish amid a batch. */
+/*
+ * Makes the device's context current until gpu_leave. Amid a batch it does not ask whether the device is still there:
+ * gpu_finish does. Returns false: the device is gone, or was reset.
+ */
 static bool enter(const struct gpu_device *device)
 {
         const struct gpu_thread *thread = thread_of_caller();

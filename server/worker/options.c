@@ -70,7 +70,7 @@ static bool is_host(const char *text)
         return address_is_literal(text) || is_name(text);
 }
 
-/* The same, or the base URL by which a proxy is reached; a path in front of ours is not supported. */
+/* A host, or the base URL by which a proxy is reached; a path in front of ours is not supported. */
 static bool is_public(const char *text)
 {
         const char *scheme = strstr(text, "://");

@@ -9,6 +9,12 @@
 #include "http/server.h"
 #include "transfer/engine.h"
 
+/*
+ * What the layers below report, as events: operations, regions, peers, and the use of limits. An object is read under
+ * the log's lock, so that events come in the order of the states that they show. Thread: any that makes a change; it
+ * must not block.
+ */
+
 /* ---- limits ---- */
 
 static uint64_t near_at(uint64_t max)

@@ -12,6 +12,14 @@
 #include "base/address.h"
 #include "base/util.h"
 
+/*
+ * What a request must pass before its handler: an end that is unambiguous, a Host that is this worker's, an Origin that
+ * is allowed, a token. And the secrets: one set at a time, replaced as a whole by a reload; each HTTP thread keeps a
+ * reference to the set that it uses, so that a request takes a lock only after a reload.
+ *
+ * Thread: any for the sets and the pure functions, the request's for the rest.
+ */
+
 /* ---- the secrets ---- */
 
 int credentials_new(const struct http_secrets *secrets, struct http_credentials **ret_credentials)

@@ -11,6 +11,11 @@
 
 #include "base/util.h"
 
+/*
+ * Headers and their grammars (RFC 9110, 7240, 8941). Values are bytes of strangers: a parser reads a whole value, or
+ * takes the header for absent; none allocates, but for lists that come in several lines. Pure; any thread.
+ */
+
 static const struct {
         const char *name;
         size_t offset;

@@ -17,6 +17,15 @@
 #include "base/log.h"
 #include "base/util.h"
 
+/*
+ * A shard: a libmicrohttpd daemon without a thread, and its connections; serve_internal.h says why there are many.
+ * Sockets are handed to it (shard_add), callbacks tell of their start, their requests and their end, and shard_run()
+ * gives it time. What libmicrohttpd does not do is done here: it may never report a start, may ask to be run for ever
+ * without progress, and does not demand a client's certificate.
+ *
+ * Thread: the HTTP thread's; shard_wake() and shard_try() any.
+ */
+
 enum {
         IDLE_TIMEOUT_S = 60,
         ARRIVAL_US = 60 * 1000000,
@@ -79,6 +88,7 @@ static void linger(struct http_shard *shard, const struct http_connection *conne
                 gate_linger(shard->owner->gate, &arrival);
 }
 
+/* libmicrohttpd is done with the connection. */
 static void forget(struct http_shard *shard, struct http_connection *connection)
 {
         if (connection->lingers && !connection->ending)
@@ -116,6 +126,7 @@ static void demand_certificate(struct MHD_Connection *connection)
         gnutls_session_set_verify_cert2(session, (gnutls_typed_vdata_st *)(uintptr_t)&purpose.item, 1, 0);
 }
 
+/* libmicrohttpd's notification: a connection has started, or is about to be closed. */
 static void on_connection(void *context, struct MHD_Connection *connection, void **socket_context,
                           enum MHD_ConnectionNotificationCode code)
 {

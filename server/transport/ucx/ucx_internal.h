@@ -324,7 +324,7 @@ struct ucx_link *ucx_link_find(struct ucx *ucx, ucp_ep_h endpoint);
 void ucx_link_ready(struct ucx_link *link);
 /* Marks the link as failed; close.c does the rest. Safe inside UCX callbacks. The first reason counts. */
 void ucx_link_fail(struct ucx_link *link, int error, const char *detail);
-/* The same with a status of UCX. */
+/* Marks the link as failed with a status of UCX. */
 void ucx_link_fail_status(struct ucx_link *link, ucs_status_t status);
 /* The UCX transport that carries bulk. */
 const char *ucx_carrier(struct link *link);

@@ -224,7 +224,10 @@ int operation_create(struct operation_store *store, const struct operation_spec 
 int operation_begin(struct operation_store *store, struct operation *operation, const struct ferry_metadata *metadata,
                     bool may_run_inline, char detail[OPERATION_DETAIL_SIZE]);
 
-/* The same checks without starting, so that a POST can be refused before anything is created. slices as in the spec. */
+/*
+ * Checks what operation_begin checks, with its errors, so that a POST is refused before anything is created. The slices
+ * are those of the spec.
+ */
 int operation_check(struct operation_store *store, const struct operation_spec *spec,
                     const struct ferry_metadata *metadata, char detail[OPERATION_DETAIL_SIZE]);
 

@@ -430,7 +430,7 @@ void engine_note_http(void *engine, const struct engine_http_note *note);
 void engine_transfer_cancel(void *engine, uint64_t id, int reason);
 
 /*
- * The same for every claim of a passive operation: the peers' further requests are refused with wire_reason, and
+ * Requests the end of every claim of a passive operation: the peers' further requests are refused with wire_reason, and
  * ended(error = reason) follows for each claim when nothing is in flight. Never fails.
  */
 void engine_claims_revoke(void *engine, uint64_t operation, int reason, int wire_reason);
