@@ -186,8 +186,8 @@ void cli_bytes_format(char *text, size_t size, double bytes);
 /* ---- signals.c ---- */
 
 /*
- * SIGINT, SIGTERM, SIGHUP and SIGPIPE abort the calls of handles that are watched. Half a second later another one ends
- * the process. What nohup has ignored stays ignored.
+ * SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGPIPE abort the calls of handles that are watched. Another one, but SIGPIPE,
+ * ends the process from half a second later on. What nohup has ignored stays ignored.
  */
 void signals_install(void);
 /* After the time of --timeout, if it is given, the same is done, with SIGALRM. */

@@ -7,6 +7,12 @@
 
 #include "cli.h"
 
+/*
+ * A worker's settings and its handle. Settings come from the command line, the file of workers and the environment;
+ * which of them wins depends on whose worker it is (enum worker_role). A token is sent only to the worker that it is
+ * for.
+ */
+
 enum { WORKER_TOKEN_MAX = 4096, WORKER_CONNECT_MS = 5000 };
 
 /* ---- the handle ---- */
@@ -146,6 +152,7 @@ static bool workers_line(char *line, const char *name, struct cli_worker *worker
         return true;
 }
 
+/* Looks up a name in the file. Returns CLI_OK or CLI_USAGE, with a line that says what to write there. */
 static int workers_find(const char *name, struct cli_worker *worker)
 {
         char *path = workers_path(), *line = NULL;
@@ -209,7 +216,9 @@ static int worker_set(char **setting, const char *value)
         return CLI_OK;
 }
 
-/* A certificate goes with the key of the same source. */
+/*
+ * Takes the settings of one source; replace: over those that are there. Certificate and key come from the same source.
+ */
 static int worker_take(struct cli_worker *worker, const struct worker_settings *from, bool replace)
 {
         int status = CLI_OK;

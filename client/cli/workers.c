@@ -7,6 +7,11 @@
 
 #include "cli.h"
 
+/*
+ * ferry workers, and workers by name. What the worker of --url knows of its registry is listed, or watched: a request
+ * is parked there until the registry's revision changes, and the lists before and after tell who joined and who left.
+ */
+
 #define WORKERS_PATH "/v1/peers?registry=1&limit=1000"
 
 enum {
