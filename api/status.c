@@ -10,6 +10,11 @@
 #include <ferry/status.h>
 #include <ferry/util.h>
 
+/*
+ * The tables of errors, kinds, statuses and layouts, by which their names and numbers are found; and whether two
+ * protocols fit. Pure; any thread.
+ */
+
 /* ---- errors ---- */
 
 struct error_entry {
