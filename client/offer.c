@@ -134,7 +134,7 @@ static int offer_tell_remote(struct ferry *f, const char *path, const char *meta
                 r = offer_body_make(f, metadata, ttl_ms, &body);
         if (r < 0)
                 return r;
-        /* As in ferry_decline_operation. */
+        /* So that a repeated request declines no second use. */
         snprintf(transfer, sizeof(transfer), "Ferry-Transfer: xfr_%.16s", random);
         request_set_body(&request, body);
         return offer_call(f, &request, ret_state);

@@ -79,7 +79,7 @@ static int operation_add_remote(struct ferry *f, struct ferry_json_writer *write
         return r;
 }
 
-/* Of "shm,tcp". Which names there are is the worker's business. */
+/* Adds the list of a text such as "shm,tcp". Which names there are is the worker's business. */
 static void operation_add_transports(struct ferry_json_writer *writer, const char *transports)
 {
         if (!transports)

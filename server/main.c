@@ -29,7 +29,7 @@ enum {
         END_MS = 70000, /* beyond --drain-timeout: --grace at its longest, and a large region to be freed */
 };
 
-/* In the kernel's representation of a signal set. */
+/* The bit of a signal in the kernel's form of a signal set. */
 #define SIGNAL_BIT(number) ((UINT64_C(1) << (number)) >> 1)
 
 /* Arguments of the thread that ends the worker. */

@@ -216,7 +216,7 @@ static void completion_quoted(const char *text, const char *quote)
         }
 }
 
-/* As _arguments takes it: '(-u --url)'{-u+,--url=}'[what it is for]:URL:what completes URL'. */
+/* One option in the form that _arguments takes: '(-u --url)'{-u+,--url=}'[what it is for]:URL:what completes URL'. */
 static void completion_zsh_option(const struct ferry_option *option)
 {
         const char *repeats = option->kind == FERRY_OPTION_LIST ? "*" : "", *argument = option->argument;

@@ -86,7 +86,10 @@ static int top_listen(struct top *top, unsigned wait_ms)
 
 /* ---- a look ---- */
 
-/* By all uses: bytes_done is that of the furthest. Uses that moved parts may have moved fewer. */
+/*
+ * About the bytes that all uses have moved: bytes_done is that of the furthest, and a use that moved parts may have
+ * moved fewer.
+ */
 static double top_moved(struct json_object *operation)
 {
         double done = top_number(operation, "bytes_done");

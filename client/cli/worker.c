@@ -103,7 +103,7 @@ void worker_close(struct cli_worker *worker)
 
 /* ---- the file of workers ---- */
 
-/* For free(). */
+/* The path of the file of workers, for free(); NULL when memory is short. */
 static char *workers_path(void)
 {
         const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
@@ -201,7 +201,7 @@ void worker_names_print(void)
 
 /* ---- settings ---- */
 
-/* From one source. */
+/* The settings of one source: the command line, the environment, or another worker. Borrowed. */
 struct worker_settings {
         const char *token_file, *ca_file, *cert, *key;
 };

@@ -41,7 +41,7 @@ struct workers {
         int64_t skipped; /* values that are no worker's */
 };
 
-/* Of values that are no worker's, when their number changes. */
+/* Tells how many values are no worker's, whenever that changes. */
 static void workers_tell_skipped(int64_t skipped, int64_t before)
 {
         if (skipped > 0 && skipped != before)

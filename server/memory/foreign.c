@@ -290,7 +290,7 @@ static int window_new(struct pages **ret_window)
         return 0;
 }
 
-/* Of the calling thread. 0 or -errno. */
+/* The window of the calling thread, made at first use. Returns 0 or -errno. */
 static int window_get(struct pages **ret_window)
 {
         static pthread_once_t once = PTHREAD_ONCE_INIT;

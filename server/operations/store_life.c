@@ -45,7 +45,7 @@ static bool is_idle(const struct operation *operation)
         return ferry_kind_is_passive((int)operation->kind) && !operation->n_active;
 }
 
-/* From there on, the first one in order of creation that has not ended. NULL = none. */
+/* Finds the first operation that has not ended, in order of creation from this one on. NULL = none. */
 static struct operation *first_live(struct operation *operation)
 {
         while (operation && operation_terminal(operation))

@@ -78,7 +78,7 @@ struct fetch *fetch_free(struct fetch *fetch);
 
 /* ---- those that are queued and run ---- */
 
-/* For struct easy_user. */
+/* The functions of struct easy_user. */
 uint64_t peers_run(struct easy_user *user, uint64_t now_us);
 void peers_stop(struct easy_user *user);
 

@@ -98,7 +98,7 @@ void responder_note_message(struct responder *responder, const struct message *m
 /* A send begins, and ends. */
 void responder_sends(struct responder *responder, const struct message *message);
 void responder_sent(struct responder *responder, const struct message *message);
-/* Of a message, a part was copied. */
+/* Counts what has been copied of a message so far, here or by the peer. */
 void responder_count_copied(struct message *message);
 /* Counts moved bytes. */
 void responder_add_progress(struct responder *responder, uint64_t bytes);

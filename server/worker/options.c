@@ -27,7 +27,7 @@ _Static_assert(LOG_LOGFMT == 0 && LOG_JSON == 1, "--log-format names them in the
 _Static_assert(DEVICE_GPUDIRECT_AUTO == 0 && DEVICE_GPUDIRECT_ON == 1 && DEVICE_GPUDIRECT_OFF == 2,
                "--gpu-direct names them in the order of enum device_gpudirect");
 
-/* Of a host name, or of an IPv4 address. */
+/* Whether the text has only characters of a host name, or of an IPv4 address. */
 static bool is_name(const char *text)
 {
         return *text && text[strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._")] == '\0';
@@ -90,7 +90,7 @@ static bool is_origin(const char *text)
         return scheme && scheme != text && (is_host(scheme + 3) || is_host_port(scheme + 3));
 }
 
-/* Those of a worker come first. */
+/* The options of a worker, which an embedding program has too, come before those of ferryd. */
 static const struct ferry_option option_table[] = {
 #define WORKER(...) FERRY_OPTION_ROW(struct ferry_worker_options, __VA_ARGS__)
 #include <ferry/option_table.h>

@@ -130,7 +130,7 @@ static int start_events(struct ferry_worker *worker)
         return event_log_new(&config, &worker->events);
 }
 
-/* Beside the engine's thread, which copies as well. */
+/* How many threads copy beside that of the engine, which copies as well. */
 static unsigned copy_threads(const char *option)
 {
         uint64_t n;

@@ -71,7 +71,9 @@ static int load(void *context, void *bytes, size_t size)
         return r < 0 ? r : finished;
 }
 
-/* For the Content-Digest (RFC 9530), for clients that want to compare without fetching all bytes. */
+/*
+ * Makes the digest of the Content-Digest header (RFC 9530), by which clients compare content without fetching it.
+ */
 static int digest(void *context)
 {
         struct content *content = context;

@@ -97,7 +97,7 @@ void event_log_used(struct event_log *log, enum event_limit limit, uint64_t used
 
 /* ---- what the layers below report ---- */
 
-/* With the lock held. CHANGED is ignored once the operation has ended or was deleted. */
+/* The lock is held. OPERATION_CHANGED is ignored once the operation has ended or was deleted. */
 static void publish_operation(struct event_log *log, struct operation_store *store, struct operation *operation,
                               enum operation_change change)
 {

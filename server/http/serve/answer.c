@@ -52,7 +52,7 @@ static void count_ends(struct http_server *server)
 /* The series of a route is made when it is first asked for, as are those of the requests: a scrape stays short. */
 static void time_answers(struct http_server *server)
 {
-        /* From the time of a small GET between programs of one host. */
+        /* Buckets from the time of a small GET between programs of one host on. */
         static const double seconds[] = { 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10 };
         static const char *const label[] = { "route" };
 

@@ -249,7 +249,7 @@ static void sweep(struct http_thread *thread)
         }
 }
 
-/* For epoll_wait. */
+/* How long epoll_wait may sleep, in ms; -1 = until an event. */
 static int time_left(const struct http_thread *thread)
 {
         uint64_t until = clock_earlier(clock_earlier(thread->sweep_us, gate_due(&thread->gate)),

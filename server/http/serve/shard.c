@@ -285,7 +285,10 @@ static void look(struct http_shard *shard, uint64_t now)
                 shard->look_us = clock_earlier(shard->look_us, connection_check(connection, now));
 }
 
-/* By all TCP connections. ret_counted: false if there are some and none has a byte: the kernel does not count. */
+/*
+ * The bytes that all TCP connections have moved. *ret_counted: false where there are some and none has a byte, since
+ * the kernel does not count.
+ */
 static uint64_t bytes_moved(const struct http_shard *shard, bool *ret_counted)
 {
         uint64_t sum = 0, bytes;

@@ -31,7 +31,7 @@ static bool overlaps_open(const struct http_responder *responder, uint64_t first
         return false;
 }
 
-/* With the lock held. The responder that the request joins; NULL = it begins one. */
+/* Finds the responder that the request joins; NULL = it begins one. The lock is held. */
 static struct http_responder *responder_find(const struct http_offer *offer, const struct http_content_request *request)
 {
         struct http_responder *responder;
@@ -44,7 +44,7 @@ static struct http_responder *responder_find(const struct http_offer *offer, con
         return NULL;
 }
 
-/* With the lock held. */
+/* Opens the range in the responder. The lock is held. */
 static void part_add(struct http_content *part, struct http_responder *responder,
                      const struct http_content_request *request)
 {

@@ -106,7 +106,7 @@ static uint32_t ends_max(const struct http_offer *offer)
         return ENDS_EARLY + (offer->uses < ENDS_MAX ? offer->uses : ENDS_MAX);
 }
 
-/* With the lock held. NULL = its client has not ended it. */
+/* Finds the end that a client has told of its transfer; NULL = none. The lock is held. */
 static const struct http_end *end_find(const struct http_offer *offer, uint64_t id)
 {
         for (uint32_t i = 0; id && offer->ends && i < ends_max(offer); i++)

@@ -199,7 +199,7 @@ static int listen_as(const struct directory *directory, int fd, const char *earl
         return r;
 }
 
-/* With the lock held. */
+/* Removes this worker's socket, if there is one. The lock is held. */
 static void unlink_socket(struct directory *directory)
 {
         if (directory->name[0] != '\0')

@@ -225,7 +225,7 @@ void datagram_clear(struct local *local, struct datagram *datagram);
 
 /* ---- export.c: the memory that peers may map, and where a stream's bytes lie in it ---- */
 
-/* Of struct transport_ops. */
+/* Functions of struct transport_ops. */
 int export_register(struct transport *transport, struct memory *memory);
 void export_deregister(struct transport *transport, struct memory *memory);
 
@@ -261,7 +261,7 @@ int export_bounce_buffers(struct channel *channel);
 
 /* ---- outgoing.c: sends: from handing over a message to the release of its memory ---- */
 
-/* Of struct transport_ops. */
+/* Functions of struct transport_ops. */
 uint64_t outgoing_fit(struct link *link, const struct stream *stream, uint64_t offset, uint64_t limit,
                       bool *ret_inline);
 void outgoing_send(struct link *link, struct message *message);
@@ -285,7 +285,7 @@ struct pull *pull_arrived(struct channel *channel, const struct frame *frame, co
 /* The engine has refused the payload. */
 void pull_refuse(struct pull *pull);
 
-/* Of struct transport_ops. */
+/* Functions of struct transport_ops. */
 void pulls_receive(struct link *link, struct message *message, struct payload *payload);
 
 /* Copies about one piece, round-robin over the pulls. Whether it did anything. */
@@ -338,7 +338,7 @@ void local_listener_close(struct local *local);
 
 /* ---- progress.c: one round of the transport: events, timers, copies, the end of failed links ---- */
 
-/* Of struct transport_ops. */
+/* Functions of struct transport_ops. */
 bool local_progress(struct transport *transport);
 bool local_arm(struct transport *transport);
 uint64_t local_deadline(const struct transport *transport);

@@ -165,7 +165,7 @@ static enum pool_verdict pull_run(struct pool_task *task)
         return pull->copy_result > 0 ? POOL_MORE : POOL_DONE;
 }
 
-/* Of what was copied, a piece differs from its digest. */
+/* Ends a pull of which a copied piece differs from its digest. */
 static void pull_end_differing(struct pull *pull)
 {
         pull->message->copied = pull->stopped_at;

@@ -32,7 +32,9 @@ static void *instead_of(const struct wanted *wanted, const char *name)
 
 /* ---- the entries of one library ---- */
 
-/* Of a library. Relocations with and without an addend begin with the same two fields. */
+/*
+ * What the dynamic linker knows of a library. Relocations with and without an addend begin with the same two fields.
+ */
 struct library {
         uintptr_t base;
         uintptr_t read_only, read_only_end; /* what the dynamic linker has made read-only after it filled it in */

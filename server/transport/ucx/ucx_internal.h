@@ -245,7 +245,10 @@ bool ucx_would_abort(char *detail);
 void ucx_quirks_setup(void);
 /* To be called whenever UCX may have loaded a further library of its own. */
 void ucx_quirks_redirect(void);
-/* In place of UCX's functions ucs_netlink_...; option is an int in 1.20.0, and a pointer where only libucs calls it. */
+/*
+ * They take the place of UCX's functions ucs_netlink_…; option is an int in 1.20.0, and a pointer where only libucs
+ * calls it.
+ */
 int ucx_route_exists(int if_index, const struct sockaddr *remote, uintptr_t option);
 int ucx_is_best_route(int if_index, const struct sockaddr *remote);
 bool ucx_put_is_safe(void);
@@ -383,7 +386,7 @@ void ucx_receive(struct link *link, struct message *message, struct payload *pay
 void ucx_cancel(struct link *link, uint64_t transfer);
 /* Sends, posts and refuses what waited. Not inside UCX callbacks. Whether anything waited. */
 bool ucx_queue_flush(struct ucx *ucx);
-/* Of a failed link: ends waiting sends as lost, and refuses waiting receives. */
+/* The link has failed: ends waiting sends as lost, and refuses waiting receives. */
 void ucx_queue_drop(struct ucx_link *link);
 /* Ends or passes on what the staging threads have copied. Whether there was anything. */
 bool ucx_collect_copies(struct ucx *ucx);
@@ -401,7 +404,7 @@ int ucx_address_wait_new(struct ucx *ucx, const struct ucx_config *config, const
 void ucx_address_wait_free(struct ucx *ucx);
 /* Checks the address if netlink has reported a change. Whether this call has opened the transport. */
 bool ucx_address_wait_check(struct ucx *ucx);
-/* Of struct transport_ops: register memory now or, while the transport waits, once it opens. */
+/* Functions of struct transport_ops: register memory now or, while the transport waits, once it opens. */
 int ucx_address_wait_register(struct transport *transport, struct memory *memory);
 void ucx_address_wait_deregister(struct transport *transport, struct memory *memory);
 

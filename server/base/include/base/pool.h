@@ -34,7 +34,7 @@ struct pool_devices {
         unsigned one, other;
 };
 
-/* Those of two spaces, of which either may be NULL. */
+/* The devices of two spaces, of which either may be NULL. */
 static inline struct pool_devices pool_devices_of(const struct space *one, const struct space *other)
 {
         return (struct pool_devices){ one ? 1 + one->device : 0, other ? 1 + other->device : 0 };

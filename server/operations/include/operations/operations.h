@@ -29,7 +29,7 @@ struct region;
 struct operation_store;
 struct operation;
 
-/* Of uses: the offer stands until it is cancelled, deleted or expires. */
+/* A value of uses: the offer stands until it is cancelled, deleted or expires. */
 #define OPERATION_USES_UNLIMITED UINT32_MAX
 
 enum {

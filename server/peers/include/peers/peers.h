@@ -41,7 +41,7 @@ struct peers_config {
 /* 0 or -ENOMEM. */
 int peers_new(const struct peers_config *config, struct peers **ret_peers);
 
-/* Of the requests to other workers: the hosts, certificates and names. Until peers_free. */
+/* The settings of requests to other workers: hosts, certificates, names. They stay until peers_free. */
 const struct easy_settings *peers_settings(const struct peers *peers);
 
 /* The bearer token from now on. 0 or -ENOMEM. Any thread, one at a time. */

@@ -176,7 +176,9 @@ void wait_refuse(struct http_request *request);
  */
 bool wait_abandoned(struct http_request *request, const char *before);
 
-/* As wait_park and wait_park_latch, but they answer in any case: at once after WAIT_NEEDLESS, refused after WAIT_FULL.
+/*
+ * Park the request as wait_park and wait_park_latch do, and have it answered in any case: at once where there is no
+ * need to wait, and with a refusal after WAIT_FULL.
  */
 void wait_or_answer(struct http_request *request, uint64_t revision, uint64_t wait_ms,
                     void (*answer)(struct http_request *request));
