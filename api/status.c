@@ -122,6 +122,7 @@ static const char *name_of(const char *const *names, int n, int value)
         return value >= 0 && value < n ? names[value] : NULL;
 }
 
+/* The number of a name; -1 = none has it. */
 static int value_of(const char *const *names, int n, const char *name)
 {
         for (int i = 0; name && i < n; i++)

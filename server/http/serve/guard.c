@@ -201,6 +201,10 @@ static void answer_preflight(struct http_request *request)
         request_answer_empty(request, 204);
 }
 
+/*
+ * The checks stand in the order of what they protect: the framing of the next request on the connection, then this
+ * worker from names that lead here by accident or by DNS rebinding, then its users from other sites' pages.
+ */
 bool guard_admit(struct http_request *request)
 {
         const struct http_headers *headers = &request->headers;

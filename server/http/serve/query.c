@@ -51,6 +51,7 @@ static bool parse_region(const char *text, uint64_t *ret_value)
         return ferry_id_parse("rgn_", text, ret_value);
 }
 
+/* The value is the address of the text, which stays as long as the request. */
 static bool parse_text(const char *text, uint64_t *ret_value)
 {
         *ret_value = (uintptr_t)text;
@@ -174,6 +175,7 @@ static void put(struct text *text, const char *piece)
                 text->at = stpcpy(text->at, piece);
 }
 
+/* Appends a piece percent-encoded. */
 static void put_escaped(struct text *text, const char *piece)
 {
         for (; *piece; piece++) {
