@@ -20,7 +20,12 @@
 #include "base/util.h"
 #include "ferryd.h"
 
-/* The daemon: a thin main over libferry-worker. */
+/*
+ * The daemon, a thin main over libferry-worker: signals and standard streams before any library can start a thread or
+ * print, then options, the worker, the ready line; and from a signal on, the drain, within --drain-timeout.
+ *
+ * Thread: the main one waits for signals; at the first, a thread of its own ends the worker (struct ending).
+ */
 
 enum {
         EXIT_USAGE = 2,

@@ -3,7 +3,10 @@
 
 #include "operations_internal.h"
 
-/* Terminal operations that are kept for a while, oldest first, and the limits into which a new operation must fit. */
+/*
+ * Terminal operations that are kept for a while, oldest first, and the limits into which a new operation must fit. One
+ * lazy timer of the loop, for the oldest; its callback owns a reference to the store. Lock: the store's.
+ */
 
 #define RETENTION_SLACK_US UINT64_C(1000000) /* least time between two runs: idle workers sleep */
 

@@ -4,7 +4,10 @@
 
 #include "operations_internal.h"
 
-/* The operations of a store: by id, and by pages in order of creation. */
+/*
+ * The operations of a store: by id, and by pages in order of creation. A page is gathered in strides of PAGE_STRIDE
+ * operations, between which the lock is given back, so that a long list holds up no transfer. Lock: the store's.
+ */
 
 enum {
         PAGE_STRIDE = 1024, /* operations that are looked at in one go */
