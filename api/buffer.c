@@ -8,6 +8,11 @@
 #include <ferry/buffer.h>
 #include <ferry/mapping.h>
 
+/*
+ * Buffers that grow, and files that are mapped (mapping.h). A buffer that grows wipes the bytes that it leaves behind,
+ * since they may be a secret. No state; any thread, a buffer by one at a time.
+ */
+
 /* ---- buffers ---- */
 
 enum { SIZE_FIRST = 512 };

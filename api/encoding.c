@@ -9,6 +9,11 @@
 #include <ferry/encoding.h>
 #include <ferry/util.h>
 
+/*
+ * Text forms of numbers, ids, keys and digests, and UTF-8. The parsers of ids, keys and base64 take one form of each
+ * value, so that two different texts never name the same thing. Pure; any thread.
+ */
+
 enum { ID_DIGITS = 16 };
 
 size_t ferry_uint_format(uint64_t number, char text[FERRY_UINT_TEXT_SIZE])
@@ -173,6 +178,7 @@ static const uint8_t shared[256] = {
         43,        44, 45, 46, 47, 48,         49, 50, 51, 52, ['0'] = 53, 54, 55, 56, 57, 58, 59, 60, 61, 62,
 };
 
+/* The value of a character, 0 to 63; below 0: it is not in the alphabet. */
 static int value_of(const char *alphabet, char c)
 {
         if (c == alphabet[62] || c == alphabet[63])

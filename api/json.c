@@ -12,6 +12,11 @@
 #include <ferry/error.h>
 
 /*
+ * JSON texts into json-c's trees. json-c is lax, in ways that change with its version, and takes much memory for some
+ * short texts: what it must not see is found here first, by the bytes. Any thread; the tree is the caller's.
+ */
+
+/*
  * Bytes of memory that json-c takes, at most, with glibc on 64 bits: for each byte of a text (keys and strings, while
  * they are copied), each object with its first member, each array with its first element, and each comma, which has
  * another member or element behind it.
@@ -91,12 +96,14 @@ static const char *find_fault(const char *text, size_t length, size_t *ret_at)
         return NULL;
 }
 
+/* Complains about the text as a whole. at: the byte, counted from 0. Returns FERRY_E_INVALID_JSON. */
 static int complain_of_text(struct ferry_json_errors *errors, size_t at, const char *what)
 {
         ferry_json_complain(errors, FERRY_E_INVALID_JSON, "", "byte %zu: %s", at + 1, what);
         return FERRY_E_INVALID_JSON;
 }
 
+/* Before 0.18, json-c has no error for a lack of memory. */
 static bool is_short_of_memory(enum json_tokener_error error)
 {
 #if JSON_C_VERSION_NUM >= (18 << 8)

@@ -8,6 +8,12 @@
 #include <ferry/error.h>
 #include <ferry/json.h>
 
+/*
+ * Trees of JSON into structs, by a table of fields. All complaints about an object are collected, each with the pointer
+ * to its place, so that a client learns of them at once. Texts and objects that a struct points to are the tree's.
+ * Pure; any thread, a tree by one at a time.
+ */
+
 /* Where a value is to go, and where to complain about it: pointers are made only when there is something to say. */
 struct place {
         void *target;
@@ -112,6 +118,7 @@ static const char *range(const struct ferry_json_field *field, char text[48])
         return text;
 }
 
+/* Names all words that the field takes, as far as a complaint has room. Returns false. */
 static bool refuse_name(const struct ferry_json_field *field, const struct place *place)
 {
         char list[FERRY_JSON_DETAIL_SIZE];
@@ -123,6 +130,7 @@ static bool refuse_name(const struct ferry_json_field *field, const struct place
         return REFUSE(place, "expected one of %s", list);
 }
 
+/* Whether the text is one of the field's words. */
 static bool is_name(const struct ferry_json_field *field, const char *text)
 {
         size_t i = 0;
@@ -180,7 +188,7 @@ static bool decode_array(struct json_object *value, const struct ferry_json_fiel
         return true;
 }
 
-/* Into the struct itself. */
+/* Copies the text into the struct. A FERRY_JSON_TEXT that does not fit is refused, a FERRY_JSON_PROSE cut. */
 static bool decode_text(struct json_object *value, const struct ferry_json_field *field, const struct place *place)
 {
         const char *text = json_object_get_string(value);
@@ -207,7 +215,7 @@ static const struct {
         [FERRY_JSON_PROSE] = { json_type_string, "a string", decode_text },
 };
 
-/* A name in the place of an integer. */
+/* Takes a word in the place of an integer: UINT64_MAX stands for it. */
 static bool decode_uint_name(struct json_object *value, const struct ferry_json_field *field, const struct place *place)
 {
         if (!is_name(field, json_object_get_string(value)))
@@ -216,6 +224,7 @@ static bool decode_uint_name(struct json_object *value, const struct ferry_json_
         return true;
 }
 
+/* Decodes a value into the field's place. false: there is a complaint. */
 static bool decode_field(struct json_object *value, const struct ferry_json_field *field, const struct place *place)
 {
         if (field->type == FERRY_JSON_UINT && field->names && json_object_is_type(value, json_type_string))

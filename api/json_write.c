@@ -7,8 +7,15 @@
 #include <ferry/buffer.h>
 #include <ferry/encoding.h>
 
+/*
+ * JSON straight to text. Whether a comma is due shows in the byte before; the writer keeps no stack, and trusts its
+ * caller to end what was begun. Once memory was short, all functions do nothing. One writer belongs to one thread at a
+ * time.
+ */
+
 enum { ROOM_FIRST = 512 };
 
+/* Makes room for n bytes more, and one. false: memory is short, and the writer has failed for good. */
 static bool grow(struct ferry_json_writer *writer, size_t n)
 {
         size_t wanted;
@@ -30,6 +37,7 @@ static inline char *reserve(struct ferry_json_writer *writer, size_t n)
         return writer->text + writer->size;
 }
 
+/* Adds bytes that need no comma before them. */
 static void append(struct ferry_json_writer *writer, const char *bytes, size_t n)
 {
         char *at = reserve(writer, n);

@@ -14,6 +14,12 @@
 
 #include "metadata_blob.h"
 
+/*
+ * The metadata of an operation: the document with its four keys, and what both directions hold it against. The blob
+ * within it is metadata_blob.c's. A document is decoded whole or not at all; whatever is wrong with it is
+ * FERRY_E_INVALID_METADATA, but for another protocol and a lack of memory. Any thread; the struct is a secret.
+ */
+
 enum { FOREIGN_KEY_MAX = 256 /* bytes; longer than ours, so that the blob tells whose the metadata are */ };
 
 /* Upstream's RdmaMetadata. */
@@ -72,6 +78,7 @@ static bool is_device(const char *text, size_t size)
         return n > 0 && n < size;
 }
 
+/* Whether a JSON number has the value exactly. 0 is no handle and no size. */
 static bool is_exact(uint64_t number)
 {
         return number > 0 && number <= FERRY_JSON_INTEGER_MAX;
@@ -142,6 +149,7 @@ int ferry_metadata_encode(const struct ferry_metadata *m, struct ferry_json_writ
 
 /* ---- decoding ---- */
 
+/* Complains at prefix + rest. Returns the error. */
 static int refuse_as(int error, struct ferry_json_errors *errors, const char *prefix, const char *rest,
                      const char *detail)
 {

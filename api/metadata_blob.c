@@ -224,6 +224,7 @@ static int unpack(const char *text, char **ret_document, size_t *ret_size, char 
         return r == Z_MEM_ERROR ? -ENOMEM : refuse(detail, "the blob is not one zlib stream of bounded size");
 }
 
+/* Fills m from the blob's document. false: it is not as a worker of this protocol writes it. */
 static bool take_fields(struct json_object *document, struct ferry_metadata *m, uint64_t *ret_digest)
 {
         struct ferry_json_errors errors = { 0 };
@@ -242,7 +243,7 @@ static bool take_fields(struct json_object *document, struct ferry_metadata *m, 
         return metadata_blob_valid(m);
 }
 
-/* 0 with *ret_document for json_object_put(). */
+/* The JSON document of a blob, for json_object_put(). Returns 0; FERRY_E_INVALID_METADATA with detail; -ENOMEM. */
 static int open_document(const char *text, struct json_object **ret_document, char detail[FERRY_JSON_DETAIL_SIZE])
 {
         struct ferry_json_errors errors = { 0 };

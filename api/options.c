@@ -11,6 +11,14 @@
 #include <ferry/options.h>
 #include <ferry/util.h>
 
+/*
+ * Options by one table: command line, environment, single settings, help. A field holds its value at its offset in the
+ * program's struct; texts are kept in the base, to which fields point. The command line wins over the environment, and
+ * that over the fallback. What getopt_long refuses is told without its value, which may be a secret.
+ *
+ * One thread at a time; getopt_long and the environment are the process's.
+ */
+
 int ferry_option_refuse(struct ferry_option_base *base, const char *format, ...)
 {
         va_list arguments;
@@ -121,6 +129,7 @@ bool ferry_time_parse(const char *text, uint64_t *ret_ms)
         return quantity_parse(strcmp(text, "0") == 0 ? "0s" : text, units, FERRY_ARRAY_SIZE(units), ret_ms);
 }
 
+/* Sets a number, size or time by its text. Returns 0, or -EINVAL with the limits in the sentence. */
 static int number_set(struct ferry_option_base *base, const struct ferry_option *option, const char *source,
                       const char *value, uint64_t *target)
 {
@@ -163,6 +172,7 @@ static int flag_set(struct ferry_option_base *base, const char *source, const ch
         return 0;
 }
 
+/* The value is the place of the word among those of option->argument. */
 static int choice_set(struct ferry_option_base *base, const struct ferry_option *option, const char *source,
                       const char *value, unsigned *target)
 {
@@ -271,6 +281,7 @@ bool ferry_option_given(const struct ferry_option_base *base, const void *field)
 
 /* ---- the environment ---- */
 
+/* The elements of a list from the environment, between commas, without blanks around them. */
 static int list_set(struct ferry_option_base *base, const struct ferry_option *option, const char *value)
 {
         FERRY_CLEANUP(cleanup_free) char *copy = strdup(value);

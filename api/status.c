@@ -10,6 +10,11 @@
 #include <ferry/status.h>
 #include <ferry/util.h>
 
+/*
+ * The tables of errors, kinds, statuses and layouts, by which their names and numbers are found; and whether two
+ * protocols fit. Pure; any thread.
+ */
+
 /* ---- errors ---- */
 
 struct error_entry {
@@ -117,6 +122,7 @@ static const char *name_of(const char *const *names, int n, int value)
         return value >= 0 && value < n ? names[value] : NULL;
 }
 
+/* The number of a name; -1 = none has it. */
 static int value_of(const char *const *names, int n, const char *name)
 {
         for (int i = 0; name && i < n; i++)

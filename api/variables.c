@@ -7,6 +7,11 @@
 
 #include <ferry/util.h>
 
+/*
+ * The variables of the environment that Ferry knows, and whether a name is a misspelt one. No program refuses a
+ * variable that it does not read: others of Ferry may.
+ */
+
 #define PREFIX "FERRY_"
 
 /* All that Ferry's programs read, so that none of them takes another's for a mistake. */

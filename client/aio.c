@@ -11,6 +11,15 @@
 
 #include "client_internal.h"
 
+/*
+ * Calls that do not block: a set of them runs on one thread, and in its program's own event loop by one descriptor,
+ * that of the set's epoll. It watches libcurl's sockets, and a timer for whatever is due next: libcurl's own time-outs,
+ * a retry, the next request of a wait. A call lives from its start until its callback has returned; between two tries
+ * it is in paused, else in running. The decisions are those of the blocking calls: retry.c, wait.c, problem.c.
+ *
+ * Thread: the one that uses the set; its handle is a copy (handle_clone) that no other thread knows. Contract: ferry.h.
+ */
+
 enum {
         AIO_EVENTS = 64,
         AIO_KEPT = 256,         /* connections, and libcurl's handles, kept for later calls */
@@ -65,6 +74,7 @@ struct ferry_aio {
 
 /* ---- what libcurl waits for ---- */
 
+/* libcurl's CURLMOPT_SOCKETFUNCTION. known: not NULL once the socket is in the epoll. */
 static int aio_on_socket(CURL *easy, curl_socket_t fd, int what, void *context, void *known)
 {
         struct ferry_aio *aio = context;
@@ -82,6 +92,7 @@ static int aio_on_socket(CURL *easy, curl_socket_t fd, int what, void *context, 
         return 0;
 }
 
+/* libcurl's CURLMOPT_TIMERFUNCTION: when it wants to be called again without an event; -1 = not at all. */
 static int aio_on_timer(CURLM *multi, long timeout_ms, void *context)
 {
         struct ferry_aio *aio = context;
@@ -108,6 +119,7 @@ static void aio_set_timer(struct ferry_aio *aio)
 
 /* ---- calls ---- */
 
+/* The easy handle is kept for a later call, as far as there is room. */
 static void aio_call_free(struct aio_call *c)
 {
         struct ferry_aio *aio = c->aio;
@@ -122,6 +134,10 @@ static void aio_call_free(struct aio_call *c)
         free(c);
 }
 
+/*
+ * Makes a call that has no request yet. Returns 0; -ECANCELED: the set is being freed; -ECHILD: another process made
+ * it; -ENOMEM.
+ */
 static int aio_call_new(struct ferry_aio *aio, ferry_aio_done done, void *context, struct aio_call **ret_call)
 {
         if (aio->ending)
@@ -175,6 +191,7 @@ static int aio_try(struct aio_call *c)
         return r;
 }
 
+/* Has aio_resume_due() start the next try after delay_ms. */
 static void aio_pause(struct aio_call *c, uint64_t delay_ms)
 {
         c->due_ms = ferry_clock_ms() + delay_ms;
@@ -234,6 +251,10 @@ static int aio_decode(struct aio_call *c, struct aio_outcome *outcome, bool *ret
         return r;
 }
 
+/*
+ * The request of a call is over, after all tries. r: the result of the last one. A wait may go on with the next
+ * request; else the callback is run, and the call freed.
+ */
 static void aio_finish(struct aio_call *c, int r)
 {
         struct aio_outcome outcome = { 0 };
@@ -265,6 +286,7 @@ static void aio_end_try(struct aio_call *c, CURLcode code)
 
 /* ---- dispatch ---- */
 
+/* Ends the tries that libcurl has finished. */
 static void aio_collect(struct ferry_aio *aio)
 {
         int left;
@@ -277,6 +299,7 @@ static void aio_collect(struct ferry_aio *aio)
         }
 }
 
+/* Starts the tries whose pause is over. */
 static void aio_resume_due(struct ferry_aio *aio)
 {
         uint64_t now = ferry_clock_ms();
@@ -291,6 +314,7 @@ static void aio_resume_due(struct ferry_aio *aio)
         }
 }
 
+/* Gives libcurl an event of one of its sockets, or empties the timer. */
 static void aio_handle(struct ferry_aio *aio, const struct epoll_event *event)
 {
         uint64_t expirations;
@@ -331,6 +355,7 @@ int ferry_aio_dispatch(struct ferry_aio *aio, int timeout_ms)
 
 /* ---- the set ---- */
 
+/* Makes the epoll, with the timer in it. Returns 0 or -errno; ferry_aio_free() closes what there is. */
 static int aio_watch_timer(struct ferry_aio *aio)
 {
         aio->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -365,6 +390,7 @@ int ferry_aio_new(struct ferry *f, struct ferry_aio **ret_aio)
         return 0;
 }
 
+/* Ends a call that is in no list: its callback gets -ECANCELED. */
 static void aio_cancel(struct aio_call *c)
 {
         (void)problem_classify(c->aio->f, c->request, &c->reply, -ECANCELED);

@@ -10,6 +10,14 @@
 
 #include "client_internal.h"
 
+/*
+ * What the calls have in common: one request, its answer checked and decoded. A document is decoded whole or not at
+ * all, and leniently: unknown fields are those of a later worker. Whatever goes wrong is told in f->problem, and by the
+ * result.
+ *
+ * Thread: the one that uses the handle.
+ */
+
 static bool call_type_is(const struct reply *reply, const char *type)
 {
         size_t length = strlen(type);
@@ -150,6 +158,7 @@ int call_decode_error(struct json_object *json, int *error, char code[64], char 
         return 0;
 }
 
+/* Frees the items that were decoded before the one that could not be. */
 static void page_clear(struct call_page *page)
 {
         for (size_t i = 0; page->list->clear && i < page->n; i++)
@@ -189,6 +198,7 @@ int call_decode_page(struct json_object *json, void *target, struct ferry_json_e
 
 /* ---- any request ---- */
 
+/* Moves the body, and copies the headers. */
 static void answer_fill(struct reply *reply, struct ferry_answer *answer)
 {
         answer->http_status = reply->status;

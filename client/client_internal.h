@@ -43,7 +43,7 @@ struct ferry {
         /* http.c */
         CURLM *multi;
         CURL *easy;
-        uint64_t wait_max_ms;     /* what is asked of a worker whose gateway had no answer in time … */
+        uint64_t wait_max_ms;     /* the longest wait that is asked for, as a gateway gave up a longer one … */
         uint64_t wait_max_end_ms; /* … until then */
 
         char *base;     /* "http://host:port/prefix", without a final slash */
@@ -131,7 +131,7 @@ struct sigpipe_guard {
         bool pending; /* it was there before: not ours to take away */
 };
 
-/* needed: whether TLS is in use; where it is not, four system calls are saved. */
+/* needed: whether TLS is in use. Where it is not, the guard does nothing, and saves four system calls. */
 struct sigpipe_guard sigpipe_block(bool needed);
 void sigpipe_restore(const struct sigpipe_guard *guard);
 
@@ -189,7 +189,7 @@ int problem_late(struct ferry *f);
 /* Decodes one answer, whole or not at all. 0; -EPROTO with a complaint; -ENOMEM. */
 typedef int (*call_decoder)(struct json_object *json, void *target, struct ferry_json_errors *errors);
 
-/* By a table alone. */
+/* Decodes by a table alone. Returns 0 or -EPROTO. */
 #define DECODE(json, fields, target, errors)                                                                           \
         (ferry_json_decode(json, fields, FERRY_ARRAY_SIZE(fields), target, "", errors) ? 0 : -EPROTO)
 
@@ -219,7 +219,7 @@ int call_decode_page(struct json_object *json, void *page, struct ferry_json_err
 /* The answer is a JSON object, decoded into target (decode NULL: as it is). *ret_text, when wanted, is its text. */
 int call_decode(struct ferry *f, const struct request *request, call_decoder decode, void *target, char **ret_text);
 
-/* The same for a GET. */
+/* GETs the path, and decodes the answer (call_decode). */
 int call_get(struct ferry *f, const char *path, call_decoder decode, void *target, char **ret_text);
 int call_get_page(struct ferry *f, const struct path *path, struct call_page *page, char **ret_text);
 
@@ -258,7 +258,7 @@ struct operation_specs {
         bool batch;
 };
 
-/* 0; -errno with f->problem set. operation_request_clear in any case. */
+/* Returns 0, or -errno with f->problem set. The caller clears the request (operation_request_clear) in any case. */
 int operation_request_make(struct ferry *f, const struct operation_specs *specs, struct operation_request *ret_request);
 void operation_request_clear(struct operation_request *request);
 

@@ -9,6 +9,14 @@
 
 #include "client_internal.h"
 
+/*
+ * A handle: the URL, token and time-outs of one worker, and libcurl's handles with the connections. ferry_new() makes
+ * it, ferry_free() frees it. A process that was forked may free the handles of its parent, and do nothing else with
+ * them: the connections stay the parent's.
+ *
+ * Thread: one at a time uses a handle; ferry_abort() any, and handlers of signals.
+ */
+
 /* ---- SIGPIPE ---- */
 
 struct sigpipe_guard sigpipe_block(bool needed)
@@ -109,6 +117,7 @@ static int handle_new(struct ferry **ret_ferry)
         return 0;
 }
 
+/* Fills a handle by its options, a number 0 = the default. Returns 0 or -errno; ferry_free() frees what there is. */
 static int handle_set_up(struct ferry *f, const char *url, const struct ferry_options *o)
 {
         FERRY_CLEANUP(cleanup_free) char *unix_socket = NULL;

@@ -13,6 +13,14 @@
 #include <ferry/curl.h>
 #include <ferry/encoding.h>
 
+/*
+ * One try of a request: libcurl is told what to send and by when, calls back with what comes, and its outcome becomes
+ * one of the results in ferry.h. An easy handle serves one try after the other, so that each sets whatever another one
+ * may have set. The try decides nothing about another one (retry.c), and reads no document (problem.c, call.c).
+ *
+ * Thread: the one that uses the handle or the ferry_aio.
+ */
+
 enum {
         HTTP_IDLE_S = 30,        /* a worker ends an idle connection after 60 s; a NAT forgets it without a word */
         HTTP_PIECE = 512 * 1024, /* bytes of a long body that are sent or received at once; libcurl's most */
@@ -52,13 +60,17 @@ static int http_on_request(void *context, char *ip, char *local_ip, int port, in
         return CURL_PREREQFUNC_OK;
 }
 
-/* Of an interim answer, nothing counts. */
+/* A status line begins the head of an answer. What an interim answer (1xx) before it had does not count. */
 static void http_take_status(struct http_try *t)
 {
         reply_forget_head(t->reply);
         t->in_head = true;
 }
 
+/*
+ * libcurl's CURLOPT_HEADERFUNCTION, for each line of a head. A trailer's lines come after the head, and are dropped.
+ * Returns the size, or 0 to end the transfer: the lines are too many.
+ */
 static size_t http_on_header(char *line, size_t one, size_t size, void *context)
 {
         struct http_try *t = context;
@@ -83,6 +95,7 @@ static size_t http_on_header(char *line, size_t one, size_t size, void *context)
         return size;
 }
 
+/* Whether the body goes to the sink. A problem's is kept in the reply. */
 static bool http_sink_wants(const struct http_try *t)
 {
         const struct request *request = t->request;
@@ -91,6 +104,10 @@ static bool http_sink_wants(const struct http_try *t)
         return request->sink_status ? t->reply->status == request->sink_status : t->reply->status / 100 == 2;
 }
 
+/*
+ * libcurl's CURLOPT_WRITEFUNCTION. Returns 0 to end the transfer with t->abort: the sink's error, or a body that is too
+ * long to be kept.
+ */
 static size_t http_on_body(char *data, size_t one, size_t size, void *context)
 {
         struct http_try *t = context;
@@ -213,7 +230,10 @@ static bool http_add_header(struct http_try *t, const char *name, const char *va
         return added;
 }
 
-/* Where the body ends is told by libcurl, once. */
+/*
+ * Sets the headers. Those that say where the body ends are libcurl's alone: a second one would make two requests of
+ * one. Returns false: memory is short.
+ */
 static bool http_set_headers(struct http_try *t)
 {
         const struct ferry_exchange *e = &t->request->exchange;
@@ -258,7 +278,10 @@ static CURLcode http_set_url(struct http_try *t)
         return url ? curl_easy_setopt(t->easy, CURLOPT_URL, url) : CURLE_OUT_OF_MEMORY;
 }
 
-/* What another request has set is set again, or undone by CURLOPT_HTTPGET. */
+/*
+ * Sets method and body. The easy handle still has those of its last request: CURLOPT_HTTPGET undoes them, and the rest
+ * is set anew.
+ */
 static CURLcode http_set_body(struct http_try *t)
 {
         const struct ferry_exchange *e = &t->request->exchange;
@@ -285,13 +308,14 @@ static bool http_needs_fresh(const struct request *request)
         return e->source || (strcmp(e->method, "POST") == 0 && !e->idempotency_key && !request->repeatable);
 }
 
-/* How long it may take, or be silent where its body is streamed. */
+/* How long, in ms, the try may take in all; or be silent, where its body is streamed. */
 static uint64_t http_time_limit(const struct http_try *t)
 {
         uint64_t wait = t->request->exchange.wait_ms;
         return t->f->timeout_ms + (wait < HTTP_WAIT_MAX ? wait : HTTP_WAIT_MAX);
 }
 
+/* A streamed body has no limit here: http_time_left() watches whether it moves. */
 static void http_set_times(struct http_try *t)
 {
         uint64_t limit = http_is_streamed(&t->request->exchange) ? 0 : http_time_limit(t);
@@ -410,6 +434,7 @@ static bool http_is_unsent(const struct http_try *t)
         return (uint64_t)sent < (e->source ? e->source_size : e->body ? e->size : 0);
 }
 
+/* The result of a try, as ferry.h lists them. */
 static int http_result(const struct http_try *t, CURLcode code)
 {
         if (t->abort < 0)
@@ -450,6 +475,7 @@ static void http_learn_wait(const struct http_try *t)
         t->f->wait_max_end_ms = ferry_clock_ms() + HTTP_WAIT_LEARNED;
 }
 
+/* Says in reply->fault why there is no answer, where libcurl's words do not, or are wrong. */
 static void http_explain(const struct http_try *t, CURLcode code, int result)
 {
         char *fault = t->reply->fault;

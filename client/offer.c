@@ -10,7 +10,14 @@
 
 #include "client_internal.h"
 
-/* What the holder of an offer's metadata says to its worker: that it declines the offer, or asks for more time. */
+/*
+ * What the holder of an offer's metadata says to its worker: that it declines the offer, or asks for more time. The
+ * holder has the offer's key, and perhaps no token. It tells the worker itself, by the key, or has a worker of its own
+ * do so, which reaches the other one (…_remote). Each may be repeated: a request that declines has an id of its own, so
+ * that it counts once.
+ *
+ * Thread: the one that uses the handle.
+ */
 
 enum { OFFER_WAIT_MS = 30000 }; /* the worker answers by then: it connects, and may then try HTTP */
 
@@ -35,6 +42,7 @@ static int state_decode(struct json_object *json, void *state, struct ferry_json
         return 0;
 }
 
+/* Sends the request; the answer is the offer's state. ret_state NULL = not wanted. */
 static int offer_call(struct ferry *f, struct request *request, struct ferry_offer_state *ret_state)
 {
         struct ferry_offer_state state = { .status = -1 };
@@ -93,7 +101,10 @@ int ferry_renew_by_key(struct ferry *f, const char *id, const char *key, uint64_
 
 /* ---- through a worker that reaches that one ---- */
 
-/* ttl_ms 0 = not given. */
+/*
+ * The metadata as they are, and ttl_ms; 0 = not given. Returns 0; -EINVAL with f->problem set; -ENOMEM. The body is a
+ * secret.
+ */
 static int offer_body_make(struct ferry *f, const char *metadata, uint64_t ttl_ms, char **ret_body)
 {
         struct ferry_json_writer writer = { 0 };
@@ -110,6 +121,7 @@ static int offer_body_make(struct ferry *f, const char *metadata, uint64_t ttl_m
         return *ret_body ? 0 : -ENOMEM;
 }
 
+/* Sends the request with the metadata to the handle's own worker, at the path. */
 static int offer_tell_remote(struct ferry *f, const char *path, const char *metadata, uint64_t ttl_ms,
                              struct ferry_offer_state *ret_state)
 {
@@ -122,7 +134,7 @@ static int offer_tell_remote(struct ferry *f, const char *path, const char *meta
                 r = offer_body_make(f, metadata, ttl_ms, &body);
         if (r < 0)
                 return r;
-        /* As in ferry_decline_operation. */
+        /* So that a repeated request declines no second use. */
         snprintf(transfer, sizeof(transfer), "Ferry-Transfer: xfr_%.16s", random);
         request_set_body(&request, body);
         return offer_call(f, &request, ret_state);

@@ -6,6 +6,13 @@
 
 #include "client_internal.h"
 
+/*
+ * Operations in answers: a struct ferry_operation from its document, one, a list, or several of which each may be a
+ * problem. Most fields come by a table; kinds, lists and the error need code. What points into the JSON is borrowed
+ * until operation_decode() returns, so that it copies whatever it keeps. Pure but for the handle, and for
+ * operation_call(), which sends a request.
+ */
+
 /* What is decoded at once, and the values that need more than a table. */
 struct operation_answer {
         struct ferry_operation o;
@@ -175,6 +182,7 @@ static int operation_decode_remote(struct json_object *list, struct ferry_operat
         return r;
 }
 
+/* The metadata as the text that a peer's worker is given, a secret. */
 static int operation_decode_metadata(struct json_object *metadata, struct ferry_operation *o)
 {
         if (!metadata)

@@ -9,6 +9,14 @@
 
 #include "client_internal.h"
 
+/*
+ * The calls on operations. A POST that makes one, or a batch, is made whole (operation_request_make) before the first
+ * try, with an Idempotency-Key: all tries are the same request, and make one operation. ferry_aio uses the same
+ * requests.
+ *
+ * Thread: the one that uses the handle. The bodies may hold a peer's metadata, and are wiped.
+ */
+
 /* ---- creation ---- */
 
 enum { OPERATION_WAIT_MAX_MS = 3600 * 1000 }; /* far beyond any worker's cap */
@@ -71,7 +79,7 @@ static int operation_add_remote(struct ferry *f, struct ferry_json_writer *write
         return r;
 }
 
-/* Of "shm,tcp". Which names there are is the worker's business. */
+/* Adds the list of a text such as "shm,tcp". Which names there are is the worker's business. */
 static void operation_add_transports(struct ferry_json_writer *writer, const char *transports)
 {
         if (!transports)
@@ -103,6 +111,10 @@ int operation_add_metadata(struct ferry_json_writer *writer, const char *metadat
         return 0;
 }
 
+/*
+ * Adds a spec as an object, without what the worker has by default. Returns 0; -EINVAL; -ENOTSUP: a field of a later
+ * version; -ENOMEM.
+ */
 static int operation_add(struct ferry *f, struct ferry_json_writer *writer, const struct ferry_operation_spec *spec)
 {
         const char *kind = ferry_kind_name((int)spec->kind), *layout = ferry_layout_name((int)spec->layout);

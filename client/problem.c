@@ -7,11 +7,20 @@
 #include <string.h>
 #include <strings.h>
 
+/*
+ * Requests and what came of them. A request is checked here before anything is sent; the reply to it is kept; and
+ * problem_classify() makes the caller's result of it: 0, FERRY_E_* of a worker's problem document, or -errno where
+ * there was no worker's answer, with f->problem and the sentence of ferry_last_message(). Pure but for the handle.
+ *
+ * Thread: the one that uses the handle.
+ */
+
 /* ---- requests ---- */
 
-/* What is asked, and what came of it. */
-
-/* No control character may end the line or begin another one. */
+/*
+ * Whether a text has no control character, which could end the line or begin another one, nor any character below
+ * least.
+ */
 static bool request_text_is_safe(const char *text, unsigned char least)
 {
         for (; text && *text; text++) {
@@ -168,7 +177,7 @@ bool problem_is_gateway(const struct reply *reply)
                strncasecmp(reply->content_type, PROBLEM_TYPE, strlen(PROBLEM_TYPE)) != 0;
 }
 
-/* Of the first of its "errors", where it has any. */
+/* Takes the pointer of the first of the problem's "errors", where it has any. */
 static void problem_take_pointer(struct ferry_problem *p, struct json_object *list)
 {
         static const struct ferry_json_field fields[] = {
@@ -202,7 +211,7 @@ int problem_decode(struct json_object *json, void *problem, struct ferry_json_er
         return 0;
 }
 
-/* false when the body is not a problem document. */
+/* Fills the problem from the body. Returns false when the body is no problem document. */
 static bool problem_take(struct ferry_problem *p, const struct reply *reply)
 {
         struct ferry_json_errors errors = { .lenient = true };
@@ -216,6 +225,7 @@ static bool problem_take(struct ferry_problem *p, const struct reply *reply)
         return ok;
 }
 
+/* The sentence about a worker's problem. Returns its FERRY_E_*. */
 static int problem_worker(struct ferry *f)
 {
         struct ferry_problem *p = &f->problem;
@@ -226,7 +236,7 @@ static int problem_worker(struct ferry *f)
         return p->error;
 }
 
-/* The answer to a HEAD has no body to tell the code by. */
+/* The answer to a HEAD is a problem without its body, which alone has the code. */
 static int problem_bodiless(struct ferry *f)
 {
         f->problem.error = FERRY_E_OTHER;
@@ -234,6 +244,7 @@ static int problem_bodiless(struct ferry *f)
         return FERRY_E_OTHER;
 }
 
+/* There was no answer: the sentence has the error's text and libcurl's reason. Returns the result. */
 static int problem_transport(struct ferry *f, const struct reply *reply, int result)
 {
         snprintf(f->problem.detail, sizeof(f->problem.detail), "%s", reply->fault);

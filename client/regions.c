@@ -10,6 +10,14 @@
 #include <ferry/encoding.h>
 #include <ferry/json_write.h>
 
+/*
+ * The calls on regions, and those on content, of regions and of operations: bytes that stream between the worker and a
+ * buffer, a descriptor, or the caller's sink or source. A download never gives its sink more than was asked for, and
+ * fails where the worker sends another part. Neither is tried again once bytes went to a sink or came from a source.
+ *
+ * Thread: the one that uses the handle; sinks and sources are called on it.
+ */
+
 /* ---- answers ---- */
 
 /* What is decoded at once, and the value that needs more than a table. */
@@ -60,6 +68,7 @@ void ferry_region_list_clear(struct ferry_region_list *list)
 /* 4 s per GiB: the worker's pages may come that slowly where the host has to find them first. */
 enum { BYTES_PER_MS = 1 << 18 };
 
+/* Returns NULL when memory is short. */
 static char *region_body(const struct ferry_region_spec *spec)
 {
         struct ferry_json_writer writer = { 0 };
@@ -149,6 +158,7 @@ struct download {
         uint64_t size;  /* that came */
 };
 
+/* A ferry_sink before the caller's, which gets no byte beyond the limit. */
 static int download_take(void *context, const void *data, size_t size)
 {
         struct download *d = context;
@@ -171,7 +181,8 @@ static bool download_starts_at(const struct reply *reply, uint64_t offset)
         return end && *end == '-' && start == offset;
 }
 
-/* Range header, or "" for the whole. false when the numbers do not fit. */
+/* Writes the Range header, or "" for the whole content. Returns false when the last byte's number has more than 64
+ * bits. */
 static bool download_range(uint64_t offset, uint64_t size, char *text, size_t text_size)
 {
         uint64_t last;
@@ -186,6 +197,10 @@ static bool download_range(uint64_t offset, uint64_t size, char *text, size_t te
         return true;
 }
 
+/*
+ * GETs size bytes from offset on, 0 = all that follow, into the sink. *ret_size: how many came, fewer where the content
+ * ends before.
+ */
 static int content_get(struct ferry *f, const struct content *content, uint64_t offset, uint64_t size, ferry_sink sink,
                        void *context, uint64_t *ret_size)
 {
@@ -241,6 +256,7 @@ static int content_get_buffer(struct ferry *f, const struct content *content, ui
 
 /* ---- PUT ---- */
 
+/* PUTs the request's body, or what its source gives, from offset on. */
 static int content_put(struct ferry *f, const struct content *content, uint64_t offset, struct request *request)
 {
         FERRY_CLEANUP(path_clear) struct path path = { 0 };

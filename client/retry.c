@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tries of a call, one after the other. */
+/*
+ * The tries of a call, one after the other. A request is repeated only where that does no harm: it has an
+ * Idempotency-Key, or its method allows it, or nothing was sent; and no byte of a body was taken from a source or given
+ * to a sink. retry_decide() is the decision, and pure; call_retry() gathers what it must know, and also decides for
+ * ferry_aio; call_send() blocks until the last try.
+ *
+ * Thread: the one that uses the handle. ferry_abort() on another thread ends a try or a pause by the handle's eventfd.
+ */
 #include "client_internal.h"
 
 #include <errno.h>
@@ -13,7 +20,9 @@ enum { RETRY_POLL_MS = 1000 };
 
 /* ---- whether to try again ---- */
 
-/* Time-outs are not among them: the caller has waited long enough. */
+/*
+ * The worker refused or dropped the connection. A time-out is no reason to repeat: the caller has waited long enough.
+ */
 static bool retry_connection_failed(int result)
 {
         return result == -ECONNREFUSED || result == -ECONNRESET;
@@ -24,7 +33,10 @@ uint64_t retry_gateway_pause(unsigned n)
         return n < 6 ? (uint64_t)RETRY_GATEWAY_FIRST_MS << (n - 1) : RETRY_LONGEST_MS;
 }
 
-/* As often as the time allows: how often does not matter to a gateway. */
+/*
+ * Whether to repeat after a gateway's answer. The number of tries has no limit, as they cost the worker nothing; the
+ * time has one.
+ */
 static bool retry_gateway(const struct retry_facts *facts, uint64_t *ret_delay_ms)
 {
         if (!facts->by_status || facts->gateway_ms >= RETRY_GATEWAY_MS ||
@@ -69,6 +81,10 @@ static void call_take_wake(const struct ferry *f, short events)
                 (void)!read(f->wake, &(uint64_t){ 0 }, sizeof(uint64_t));
 }
 
+/*
+ * Runs the try until its end, and looks at least once per RETRY_POLL_MS whether it still moves. Returns libcurl's code;
+ * or CURLE_ABORTED_BY_CALLBACK after ferry_abort, CURLE_OPERATION_TIMEDOUT when no byte moves.
+ */
 static CURLcode call_run_try(struct http_try *t)
 {
         struct ferry *f = t->f;
@@ -90,6 +106,7 @@ static CURLcode call_run_try(struct http_try *t)
         }
 }
 
+/* One try, from its start to its end. Returns 0 when an answer came, of any status, or -errno. */
 static int call_try(struct ferry *f, const struct request *request, struct reply *reply)
 {
         struct http_try t = { .f = f, .easy = f->easy, .request = request, .reply = reply };

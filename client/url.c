@@ -10,8 +10,14 @@
 
 #include <ferry/encoding.h>
 
+/*
+ * URLs of workers, and paths with their queries. Text that the caller gives is percent-encoded whole, so that no id or
+ * label can name another resource or add a parameter. Pure; any thread.
+ */
+
 enum { URL_MAX = 16384 }; /* bytes; room for the ids of the longest ferry_wait_operations() */
 
+/* The base has a host only because HTTP wants one. Returns 0; -EINVAL: no path; -ENOMEM. */
 static int url_parse_unix(const char *path, char **ret_base, char **ret_socket)
 {
         if (*path == '\0')
@@ -37,7 +43,10 @@ static bool url_has(CURLU *url, CURLUPart which, const char *part)
         return has;
 }
 
-/* The text of a URL that can be a worker's. */
+/*
+ * The text of a URL that can be a worker's, without the final slash. Returns 0; -EINVAL: another scheme, or a query or
+ * a fragment; -ENOMEM.
+ */
 static int url_get_base(CURLU *url, char **ret_base)
 {
         char *text;

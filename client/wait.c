@@ -6,6 +6,14 @@
 
 #include "client_internal.h"
 
+/*
+ * Waits over many requests, each of which the worker parks for up to WAIT_REQUEST_MS. A wait outlives restarts of the
+ * worker and of a gateway before it: it goes on until its deadline or, where it has none, until the worker was away for
+ * WAIT_AWAY_MS. struct wait_time is what such a wait has to remember, and serves ferry_aio, too.
+ *
+ * Thread: the one that uses the handle. wait_run() blocks it; ferry_abort() ends that.
+ */
+
 #define WAIT_LONGEST_MS (UINT64_MAX / 4) /* from here on it is forever */
 
 enum {
@@ -34,6 +42,7 @@ uint64_t wait_ask(struct wait_time *t, uint64_t most_ms)
         return t->deadline_ms == UINT64_MAX ? 0 : t->deadline_ms + WAIT_ANSWER_MS;
 }
 
+/* Whether the worker may be there again soon after such a result. */
 static bool wait_may_reconnect(const struct ferry *f, int result)
 {
         switch (result) {
@@ -132,6 +141,9 @@ struct watch {
         struct ferry_operation latest;
 };
 
+/*
+ * Keeps the latest state, and shows it. The watch is over when the operation is done, or the caller's function says so.
+ */
 static int watch_take(struct wait *wait, const struct reply *reply, bool *ret_over)
 {
         struct watch *w = (struct watch *)wait;

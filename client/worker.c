@@ -9,6 +9,13 @@
 
 #include <ferry/json_write.h>
 
+/*
+ * The calls on the worker itself: what it is, its limits, its events, its peers. Each decodes what programs need most,
+ * and gives the whole document as text beside it, where a later worker may tell more.
+ *
+ * Thread: the one that uses the handle.
+ */
+
 /* ---- what it is ---- */
 
 /* What is decoded at once, and the values that need more than a table. */

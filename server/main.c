@@ -20,7 +20,12 @@
 #include "base/util.h"
 #include "ferryd.h"
 
-/* The daemon: a thin main over libferry-worker. */
+/*
+ * The daemon, a thin main over libferry-worker: signals and standard streams before any library can start a thread or
+ * print, then options, the worker, the ready line; and from a signal on, the drain, within --drain-timeout.
+ *
+ * Thread: the main one waits for signals; at the first, a thread of its own ends the worker (struct ending).
+ */
 
 enum {
         EXIT_USAGE = 2,
@@ -29,7 +34,7 @@ enum {
         END_MS = 70000, /* beyond --drain-timeout: --grace at its longest, and a large region to be freed */
 };
 
-/* In the kernel's representation of a signal set. */
+/* The bit of a signal in the kernel's form of a signal set. */
 #define SIGNAL_BIT(number) ((UINT64_C(1) << (number)) >> 1)
 
 /* Arguments of the thread that ends the worker. */

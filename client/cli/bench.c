@@ -7,6 +7,12 @@
 
 #include "cli.h"
 
+/*
+ * ferry bench: reads of growing size from another worker, each measured as a program would see it (offer to done) and
+ * as the worker measures the bytes alone. The median counts. One region on each worker serves all sizes; both are
+ * removed however the command ends (job_end).
+ */
+
 enum {
         BENCH_ROUNDS = 200, /* of one size at most */
         BENCH_LEAST = 5,
@@ -58,6 +64,7 @@ static int bench_compare(const void *a, const void *b)
         return x < y ? -1 : x > y;
 }
 
+/* A line of the table, or an object of the report: the medians of the rounds, in µs. */
 static int bench_print(struct bench *b, uint64_t size)
 {
         char bytes[32], rate[32];
@@ -96,6 +103,7 @@ static int bench_size(struct bench *b, uint64_t size)
         return status == CLI_OK ? bench_print(b, size) : status;
 }
 
+/* All sizes of the table that are below the largest, and the largest. */
 static int bench_run(struct bench *b, uint64_t largest)
 {
         int status = job_make_region(&b->theirs, largest, NULL);

@@ -135,10 +135,10 @@ int cli_worker_named(struct cli *cli, const char *name, enum worker_role same, s
 /* The exit status of a call's result; tells on standard error, in one line, what went wrong and what to do. */
 int cli_result(const struct cli_worker *worker, int r);
 
-/* The same of a call that names a region. */
+/* The exit status of a call that names a region; tells whether the region is gone because nothing used it. */
 int cli_region_result(const struct cli_worker *worker, const struct ferry_region *region, int r);
 
-/* The same for an operation that is done. */
+/* The exit status of an operation that is done; tells why it did not complete, and what to do. */
 int cli_operation_result(const struct ferry_operation *operation);
 
 /* ---- output.c: output ---- */
@@ -186,8 +186,8 @@ void cli_bytes_format(char *text, size_t size, double bytes);
 /* ---- signals.c ---- */
 
 /*
- * SIGINT, SIGTERM, SIGHUP and SIGPIPE abort the calls of handles that are watched. Half a second later another one ends
- * the process. What nohup has ignored stays ignored.
+ * SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGPIPE abort the calls of handles that are watched. Another one, but SIGPIPE,
+ * ends the process from half a second later on. What nohup has ignored stays ignored.
  */
 void signals_install(void);
 /* After the time of --timeout, if it is given, the same is done, with SIGALRM. */
@@ -228,7 +228,7 @@ void progress_allow(bool allowed);
  */
 void progress_begin(const char *what, const char *name, uint64_t total);
 void progress_move(uint64_t done);
-/* The same, and a text behind the figures. */
+/* Moves on, and shows a text behind the figures. */
 void progress_tell(uint64_t done, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void progress_end(void);
 /* Draws while a descriptor is not ready for events of poll(2). */
@@ -504,9 +504,9 @@ struct job {
 int job_make_region(struct job *job, uint64_t size, const char *name);
 
 /*
- * The same without waiting until it is ready: its id is known at once, so that a signal need not wait for it, and
- * several workers make theirs together. idle_ms: after which without use the worker deletes it; 0 = it stays. The
- * result of the call; without an id it was no worker that answered.
+ * Makes the job's region, and does not wait until it is ready: its id is known at once, so that a signal need not wait
+ * for it, and several workers make theirs together. idle_ms: after which without use the worker deletes it; 0 = it
+ * stays. The result of the call; without an id it was no worker that answered.
  */
 int job_begin_region(struct job *job, uint64_t size, const char *name, uint64_t idle_ms);
 /* Waits until it is ready or has failed, for at most wait_ms. */

@@ -3,7 +3,10 @@
 
 #include "cli.h"
 
-/* The words that a completion script asks this command for. */
+/*
+ * ferry completion: the script of a shell (completion_script.c), or the words that such a script asks for while the
+ * user types: ids, and names of workers. What a worker tells is masked, since the shell shows it.
+ */
 
 enum { COMPLETION_PAGE = 200 };
 

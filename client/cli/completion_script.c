@@ -3,7 +3,11 @@
 
 #include "cli.h"
 
-/* Completion scripts for shells, from the tables of commands and options. */
+/*
+ * Completion scripts for bash, zsh and fish, made of the tables of commands and options, so that a new command needs
+ * nothing here. A script finds the command and the worker of the line that is typed, and runs `ferry completion NOUN`
+ * with the same worker for what only that one knows, with a time limit of 1 s.
+ */
 
 /* What a command's arguments stand for: the nouns that ferry completion lists. "" = none. */
 static const char *completion_nouns(const struct cli_command *command)
@@ -201,7 +205,7 @@ static void completion_bash(const struct cli *cli)
              "complete -o filenames -F _ferry ferry");
 }
 
-/* In single quotes. */
+/* Writes a text that stands in single quotes; quote: what stands for a quote in it. */
 static void completion_quoted(const char *text, const char *quote)
 {
         for (; *text; text++) {
@@ -212,7 +216,7 @@ static void completion_quoted(const char *text, const char *quote)
         }
 }
 
-/* As _arguments takes it: '(-u --url)'{-u+,--url=}'[what it is for]:URL:what completes URL'. */
+/* One option in the form that _arguments takes: '(-u --url)'{-u+,--url=}'[what it is for]:URL:what completes URL'. */
 static void completion_zsh_option(const struct ferry_option *option)
 {
         const char *repeats = option->kind == FERRY_OPTION_LIST ? "*" : "", *argument = option->argument;

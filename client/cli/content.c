@@ -15,6 +15,14 @@
 #include <ferry/clock.h>
 
 /*
+ * Bytes between files and regions, for all commands that move a file. A region of a worker on this machine, of this
+ * user, is mapped (local.c); else its content goes over HTTP. A file that is written has another name until it is
+ * whole: what a command leaves behind is the complete file or none.
+ *
+ * After a signal the functions end with -ECANCELED or CLI_PROBLEM, and print nothing: main tells of it.
+ */
+
+/*
  * Bytes between two checks for signals. CONTENT_COPY is large, so that memcpy bypasses the caches (12 instead of 7
  * GB/s), which glibc does from three quarters of the last level's size on.
  */
@@ -30,6 +38,7 @@ enum {
 
 /* ---- file → region ---- */
 
+/* Reads exactly size bytes. Returns 0; -ENODATA: the file ended before; -ECANCELED; another -errno. */
 static int content_read(int fd, char *to, uint64_t size)
 {
         while (size && !signals_caught()) {
@@ -42,6 +51,7 @@ static int content_read(int fd, char *to, uint64_t size)
         return size ? -ECANCELED : 0;
 }
 
+/* The exit status of a file's fault r, with a line; 0 is CLI_OK. */
 static int content_file_result(int r, const char *name)
 {
         if (cli_is_silent(r))
@@ -89,7 +99,10 @@ int content_keep(const struct cli_worker *worker, const struct ferry_region *reg
         return ferry_get_region(worker->ferry, region->id, &now);
 }
 
-/* At the end, too, the region must still be there: else its bytes are nobody's. */
+/*
+ * Reads the file into the mapped region. The worker may delete a region that is not used while this lasts, and the
+ * mapping stays: so it is asked for the region meanwhile, and at the end, when the region must still be there.
+ */
 static int content_fill_map(const struct cli_worker *worker, const struct ferry_region *region,
                             const struct content_input *input, char *map)
 {
@@ -137,6 +150,7 @@ int content_fill(const struct cli_worker *worker, const struct ferry_region *reg
 
 /* ---- region → file ---- */
 
+/* Writes the bytes to the file. Returns 0; -ECANCELED; another -errno. */
 static int content_write(const struct content_output *output, const char *from, uint64_t size)
 {
         const uint64_t most = output->map ? CONTENT_COPY : output->part ? CONTENT_PIECE : CONTENT_PIPE;
@@ -216,7 +230,7 @@ int content_open_any(const char *file, struct content_input *ret_input)
         return CLI_OK;
 }
 
-/* Reads to the end, into memory. */
+/* Reads the input to its end into a memfd, which takes the place of its descriptor. */
 static int content_spool(struct content_input *input)
 {
         char piece[65536];

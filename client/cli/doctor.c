@@ -8,6 +8,12 @@
 
 #include <ferry/protocol.h>
 
+/*
+ * ferry doctor: what carries the bytes of a worker, and to a peer, and why nothing better does. Each look is a finding
+ * (doctor.h), which names the command that mends it. What the worker tells comes from its answers; what is looked at
+ * here (doctor_host.c) is this machine, and counts only where the worker runs on it.
+ */
+
 /* ---- another worker ---- */
 
 static void peer_route(struct doctor *d, const char *url)
@@ -159,15 +165,13 @@ static int doctor_peer(struct doctor *d, const char *name)
         return status;
 }
 
-/* ---- the command ---- */
+/* ---- the worker ---- */
 
 static bool doctor_is_loopback(const char *url)
 {
         return strstr(url, "://127.") || strstr(url, "://localhost") || strstr(url, "://[::1]") ||
                strncmp(url, "unix:", 5) == 0 || strncmp(url, "127.", 4) == 0 || strncmp(url, "[::1]", 5) == 0;
 }
-
-/* ---- the worker ---- */
 
 static void doctor_http(struct doctor *d)
 {
@@ -273,6 +277,9 @@ static void doctor_gpu(struct doctor *d)
         }
 }
 
+/* ---- the command ---- */
+
+/* Asks the worker for what the findings are about. An exit status. */
 static int doctor_ask(struct doctor *d)
 {
         struct cli_worker *worker = &d->cli->worker;

@@ -15,6 +15,12 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+/*
+ * What ferry doctor looks at on this machine, by the files of /proc and /sys, the routes and a connection: locked
+ * memory of the worker, huge pages, network interfaces, the route to a peer. All of it may be unknown, which is no
+ * finding.
+ */
+
 void doctor_find(struct doctor *d, enum finding_level level, const char *fix, const char *format, ...)
 {
         static const char *const names[] = { "good", "note", "bad" };
@@ -97,7 +103,10 @@ static void host_check_memlock(struct doctor *d)
                 doctor_find(d, FINDING_GOOD, NULL, "Locked memory is limited to %s, which only RDMA would need.", text);
 }
 
-/* Whether MADV_COLLAPSE makes huge pages where the setting says "never", but not where it says "deny". */
+/*
+ * Whether the kernel has MADV_COLLAPSE for files in memory (6.1), by which the worker makes huge pages where the
+ * setting says "never". "deny" forbids that, too.
+ */
 static bool host_collapses(void)
 {
         struct utsname system;
@@ -134,6 +143,7 @@ static int host_interface_number(const char *interface, const char *name)
         return host_read(path, line, sizeof(line)) ? atoi(line) : 0;
 }
 
+/* Whether the interface is, by its name, one of a container network. */
 static bool host_is_bridge(const char *interface)
 {
         static const char *const names[] = { "docker", "cni", "br-", "virbr", "flannel", "cilium" };
@@ -191,6 +201,7 @@ bool doctor_is_here(const struct ferry_worker_info *worker, const char *url)
         return worker->pid && worker->pid <= INT32_MAX && local_is_worker(url, (pid_t)worker->pid);
 }
 
+/* An address may stand in brackets. NULL: there is none. For freeaddrinfo(). */
 static struct addrinfo *host_resolve(const char *host, const char *port, int type)
 {
         struct addrinfo hints = { .ai_socktype = type }, *list = NULL;
@@ -201,6 +212,7 @@ static struct addrinfo *host_resolve(const char *host, const char *port, int typ
         return getaddrinfo(plain, port, &hints, &list) == 0 ? list : NULL;
 }
 
+/* Finds the interface that has the address. */
 static bool host_interface_of(const struct sockaddr *address, char *name, size_t size)
 {
         struct ifaddrs *all = NULL;

@@ -5,6 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/*
+ * ferry events and ferry wait. Events come page by page: a page says after which event the next one goes on, and
+ * whether events were missed. A wait shows operations as the worker tells them, and exits by how they ended.
+ */
+
 /* ---- events ---- */
 
 /* The members of an event's object that its line shows, if present. */
@@ -15,6 +20,7 @@ static const struct table_column events_columns[] = {
         { "", "max", TABLE_NUMBER },        { "", "transport", TABLE_TEXT }, { "", "label", TABLE_TEXT },
 };
 
+/* One event as a line of JSON, or of text: time, type, what it is about, and the code of its error. */
 static int events_print(const struct cli *cli, struct json_object *event)
 {
         static const struct table_column time = { "", "time", TABLE_TEXT }, code = { "", "code", TABLE_TEXT };

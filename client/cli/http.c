@@ -6,6 +6,11 @@
 
 #include "cli.h"
 
+/*
+ * ferry get, post, put and delete: any request of the REST interface, with the worker's address, token and
+ * certificates. Bodies are streamed, but for that of a POST, which may be metadata, and is wiped.
+ */
+
 /* The size of "/v1/regions/ID/content", if someone watches how it comes. */
 static uint64_t http_size(const struct cli *cli, const char *path)
 {
@@ -20,9 +25,8 @@ static uint64_t http_size(const struct cli *cli, const char *path)
 }
 
 /*
- * One request; the body of a good answer goes to output as it comes, NULL = standard output, where --json makes it a
- * document. A source's context is a
- * struct content_stream. An exit status.
+ * One request. The body of a good answer goes to output as it comes, NULL = standard output, where --json makes it a
+ * document. exchange->source_context is a struct content_stream. Returns an exit status.
  */
 static int http_perform(struct cli *cli, const struct ferry_exchange *exchange, const char *path,
                         const struct content_output *output)
@@ -60,6 +64,7 @@ static int http_perform(struct cli *cli, const struct ferry_exchange *exchange, 
 
 /* ---- ferry get ---- */
 
+/* Whether what is there are bytes, which must not go to a terminal. */
 static bool get_is_binary(const char *path)
 {
         const char *end = path + strcspn(path, "?");

@@ -9,20 +9,26 @@
 
 #include <ferry/status.h>
 
+/*
+ * A job: the region and the operation that a command makes, and that job_end() removes however the command ends. While
+ * a request makes one of them, signals are deferred: the command must learn the id, or it could not remove it. The end
+ * is reached after a signal, too: ferry_resume() lets the handle make calls again.
+ */
+
 enum {
         JOB_LOOK_MS = 1000,   /* without progress: how late a worker that has stopped is noticed */
         JOB_AWAY_MS = 3000,   /* for a worker that restarts; it then has neither region nor operation */
         JOB_CANCEL_MS = 5000, /* for a running transfer to end after a cancel */
 };
 
-/* A worker that did not answer in time is not asked again at the end. */
+/* The exit status of a call. A worker that did not answer in time is not asked again at the end (job_end). */
 static int job_result(struct job *job, int r)
 {
         job->silent = r == -ETIMEDOUT;
         return cli_result(job->worker, r);
 }
 
-/* The same of a call that names the region. */
+/* The exit status of a call that names the job's region. */
 static int job_region_result(struct job *job, int r)
 {
         return r == FERRY_E_NOT_FOUND ? cli_region_result(job->worker, &job->region, r) : job_result(job, r);

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
+/* How resources of any worker are named on the command line; cli.h has the forms. Pure. */
+
 #define LINK_ID_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
 static int link_make(const char *worker, size_t worker_size, const char *id, size_t id_size, struct link *ret_link)

@@ -18,6 +18,12 @@
 #include <ferry/encoding.h>
 #include <ferry/mapping.h>
 
+/*
+ * A worker on this machine: whether the process that a worker names is the one that listens at its URL, and its
+ * regions' memory, mapped through /proc/PID/fd. Each step must fail rather than take another process's memory for a
+ * region, as pids, ports and descriptors have the same numbers in other containers and on other machines.
+ */
+
 enum { LOCAL_INODES = 32 };
 
 /* The pid in "/proc/PID/fd/N"; 0 = not such a path. */
@@ -69,6 +75,7 @@ static size_t local_listeners(const char *table, unsigned port, unsigned long *i
         return n;
 }
 
+/* Whether the process has one of the sockets open. The kernel lets only its user, or root, look. */
 static bool local_holds(pid_t pid, const unsigned long *inodes, size_t n)
 {
         char path[64], target[64];
@@ -148,6 +155,10 @@ enum {
         MAPPING_PIECE = 64 * FERRY_HUGE_PAGE, /* bytes between two checks for signals */
 };
 
+/*
+ * Has all pages made now, as huge pages where the size allows. false: a signal came, memory or the file system's space
+ * is short, or there are no huge pages.
+ */
 static bool mapping_fill(char *map, size_t size)
 {
         for (size_t done = 0, piece; done < size; done += piece) {

@@ -9,6 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
+/*
+ * The ferry command: the table of commands, from which help, manual and completions are made too, and the course of a
+ * run: options, signals, the command, what is left to print, the exit status. After a signal the process dies of it, so
+ * that a shell and its scripts see that.
+ */
+
 /* ---- the table of commands ---- */
 
 /* clang-format off */
@@ -115,7 +121,10 @@ static const struct cli_command cli_commands[] = {
                 "ferry --version"),
 };
 
-/* Compares a number of arguments with what the help of the command names: below 0 = too few, above 0 = too many. */
+/*
+ * Compares the number of arguments with what the help of the command names. Returns a number below 0: too few; above 0:
+ * too many.
+ */
 static int main_compare(const struct cli_command *command, int n)
 {
         const char *word = command->arguments;

@@ -13,6 +13,12 @@
 #include <ferry/metadata.h>
 #include <ferry/status.h>
 
+/*
+ * ferry offer, fetch, accept and send (errand), and ferry decline and renew (held). An errand is a file, a region, and
+ * an operation on it, in the order that its kind wants: whoever has the file fills the region first, whoever gets it
+ * saves the region last. The end is the same for all: file, operation and region are complete, or are removed.
+ */
+
 /* ---- offer, accept, send, fetch ---- */
 
 /*
@@ -96,6 +102,7 @@ static int errand_make_operation(struct errand *e)
         return status;
 }
 
+/* The errand once its ends are open. Returns an exit status. */
 static int errand_run(struct errand *e)
 {
         int status = errand_prepare(e);
@@ -114,7 +121,9 @@ static int errand_run(struct errand *e)
 
 /* ---- its ends ---- */
 
-/* An accept that waits for another size would wait in vain: it is told. Its user named the size, ours the parts of it.
+/*
+ * An accept that waits for another size would wait in vain: ferry send declines its offer. With --remote nothing is
+ * declined, as the parts are those of our user, and not the whole offer.
  */
 static int errand_compare(const struct errand *e)
 {
@@ -126,7 +135,7 @@ static int errand_compare(const struct errand *e)
                                e->input.name, e->size, e->remote.size, e->size);
 }
 
-/* input, url: NULL = it has none. */
+/* Opens the file, the worker and the offer. input: the file to read, url: the offer; NULL = it has none. */
 static int errand_open(struct errand *e, const char *input, const char *url)
 {
         struct cli *cli = e->job.cli;
@@ -238,13 +247,16 @@ static int held_open(struct cli *cli, const char *text, struct held *held)
                                      : cli_connect(cli);
 }
 
-/* The worker of the offer; NULL = its metadata name no URL. */
+/* The worker of the offer, opened; NULL = its metadata name no URL. */
 static const struct cli_worker *held_worker(const struct held *held)
 {
         return held->remote.worker.ferry ? &held->remote.worker : held->worker.ferry ? &held->worker : NULL;
 }
 
-/* As cli_result(): what is forbidden is so to whoever has the key, and no token would help. */
+/*
+ * The exit status of a call that a holder makes. cli_result() would advise to give a token where it is forbidden; but
+ * the key decides that, and no token would help.
+ */
 static int held_result(const struct cli_worker *worker, int r)
 {
         return r == FERRY_E_FORBIDDEN ? cli_fail_with_code(CLI_PROBLEM, ferry_last_problem(worker->ferry)->code, "%s",

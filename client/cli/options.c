@@ -8,6 +8,12 @@
 #include <ferry/commit.h>
 #include <ferry/encoding.h>
 
+/*
+ * Options, and what help and manual say of them. Options and commands are tables; an option is tied to commands by the
+ * words of its part. Errors go out as JSON as soon as -j or --json was seen anywhere, since reading the options may
+ * fail itself.
+ */
+
 /* ---- options ---- */
 
 bool cli_uses_parse(const char *text, uint64_t *ret_uses)
@@ -49,6 +55,7 @@ static const struct ferry_option options_table[] = {
 };
 _Static_assert(FERRY_ARRAY_SIZE(options_table) <= FERRY_OPTIONS_MAX, "each has a bit");
 
+/* Whether the option may be given with the command. */
 static bool cli_option_applies(const struct ferry_option *option, const struct cli_command *command)
 {
         size_t length = strlen(command->name);

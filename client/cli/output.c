@@ -11,6 +11,12 @@
 
 #include <ferry/buffer.h>
 
+/*
+ * What the command says: bytes and lines to standard output, failures to standard error, and the exit status that goes
+ * with each. Texts of workers are masked (cli_mask_controls), passwords in URLs hidden. Before a line goes out, the
+ * progress and the screen let go of the terminal.
+ */
+
 /* ---- output ---- */
 
 /* What stands before the '@' of a URL may be a password: it becomes a '*'. */
@@ -68,7 +74,7 @@ int cli_fail_with_code(int status, const char *code, const char *format, ...)
         return status;
 }
 
-/* After a call that failed: 0 = again, or a negative errno. */
+/* What to do after a call that failed: 0 = again, perhaps after the descriptor is ready; or a negative errno. */
 static int output_failure(int fd, short events)
 {
         int error = errno;
@@ -152,6 +158,7 @@ int cli_flush(void)
 
 /* ---- what came of a call ---- */
 
+/* There was no worker's answer: the reason, and what the user can do. */
 static int worker_unreachable(const struct cli_worker *worker, int r)
 {
         const char *message = ferry_last_message(worker->ferry);

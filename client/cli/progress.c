@@ -12,7 +12,11 @@
 
 #include "cli.h"
 
-/* The command's one line: state of the process, as the terminal is. Only the main thread draws. */
+/*
+ * Progress: one line of the terminal for the phase that runs, drawn again at most every PROGRESS_NEXT_MS, and only
+ * while the process may write to the terminal. It is state of the process, as the terminal is, and belongs to the main
+ * thread.
+ */
 
 enum {
         PROGRESS_COLUMNS = 80, /* of a terminal that tells no width */
@@ -38,8 +42,8 @@ static struct {
         uint64_t took_us;    /* as the worker has measured it; 0 = not */
         uint64_t connect_us; /* before that, to connect; 0 = it did not have to */
         uint64_t waiting_ms; /* when the wait for the peer began; 0 = never */
-        char note[64];       /* in place of the time left */
-        char rest[512];      /* last */
+        char note[64];       /* stands in place of the time left */
+        char rest[512];      /* stands last */
 } progress;
 
 struct line {
@@ -123,7 +127,7 @@ static void line_add_duration(struct line *line, uint64_t us)
         line_add(line, part);
 }
 
-/* What remains of the width. */
+/* Adds a bar that takes what remains of the width. part: 0 to 1. */
 static void line_add_bar(struct line *line, double part)
 {
         char bar[PROGRESS_BAR_MAX + 3];

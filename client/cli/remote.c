@@ -12,6 +12,11 @@
 
 #include <ferry/metadata.h>
 
+/*
+ * The offer of another worker: its metadata, from the worker's URL, or by ferry-nats from a NATS server; and what of
+ * them a command must know. The metadata are a secret: they hold the key.
+ */
+
 /* ---- another program ---- */
 
 extern char **environ;
@@ -87,6 +92,7 @@ static int tool_output(const char *name, const char *const *argv, size_t max, ch
 
 enum { REMOTE_METADATA_MAX = 8 << 20 };
 
+/* Takes the size, and checks that the offer is of the kind. More is the worker's to check. Returns an exit status. */
 static int remote_decode(struct remote *remote, enum ferry_kind kind)
 {
         struct json_object *root = table_parse(remote->metadata), *value = NULL, *list = NULL;

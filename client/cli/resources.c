@@ -3,6 +3,12 @@
 
 #include <string.h>
 
+/*
+ * The commands that show or remove what a worker has: ls, regions, show, cancel, rm, peers, connect, devices. What they
+ * print is the worker's document, or a table of it (table.c). Members that are missing are shown as such: the
+ * worker may be older.
+ */
+
 /* ---- ferry ls ---- */
 
 enum { LS_PAGE = 1000 };

@@ -10,7 +10,11 @@
 
 /*
  * The whole terminal, for a command that redraws it: the alternate screen, without echo and cursor. However the command
- * ends, and while it is stopped, the terminal is as it was before.
+ * ends, and while it is stopped, the terminal is as it was before: screen_close(), and signals_before_death() where the
+ * process dies of a signal.
+ *
+ * Thread: the main thread; screen_read_keys() has its own. The handlers read before and has_keys, which do not change
+ * while the handlers are installed.
  */
 static struct {
         bool open;

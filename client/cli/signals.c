@@ -8,6 +8,14 @@
 
 #include "cli.h"
 
+/*
+ * Signals: the first one is remembered and aborts the calls of all handles, so that the command ends by its ordinary
+ * way and removes what it has made; main dies of it then. A later one kills. Between signals_defer() and
+ * signals_resume() no call is aborted.
+ *
+ * The handlers use atomics, sig_atomic_t, and functions that are safe there.
+ */
+
 enum {
         SIGNALS_HANDLES = 1024, /* ferry spread has one for each worker */
         SIGNALS_AGAIN_MS = 500, /* timeout(1) signals its command twice: to itself, and to its group */

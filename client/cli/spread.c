@@ -9,6 +9,12 @@
 
 #include "cli.h"
 
+/*
+ * ferry copy and ferry spread. A copy has two ends, each a region or a file: bytes go from worker to worker, or through
+ * content.c. A spread is a loop over its members (spread.h), each of which is a small state machine (spread_member.c);
+ * at the end, digests that the workers make are compared range by range.
+ */
+
 /* ---- copy ---- */
 
 /* One end of a copy: a region of some worker, or a file. */
@@ -125,6 +131,7 @@ static int digest_get(const struct job *home, uint64_t first, uint64_t last, cha
         return r;
 }
 
+/* Leaves out the members whose digest of the range is not the wanted one. */
 static void check_range(struct spread *spread, uint64_t first, uint64_t last, const char *wanted)
 {
         char digest[DIGEST_SIZE], why[96];
@@ -154,7 +161,10 @@ static const struct job *reference(const struct spread *spread)
         return NULL;
 }
 
-/* Compares the members' regions with the source's, or with one of theirs where that is not known. */
+/*
+ * Compares the members' regions with the source's, or with that of a member where the source is an offer. Returns
+ * CLI_OK also when members were left out, or after a signal.
+ */
 static int spread_check(struct spread *spread)
 {
         const struct job *home;
@@ -311,7 +321,7 @@ static int spread_report(const struct spread *spread)
         return status;
 }
 
-/* Removes all but the complete regions. */
+/* Reports. The regions are the user's from here on: member_end() removes none. Returns the exit status. */
 static int spread_end(struct spread *spread)
 {
         size_t n_done = 0;

@@ -5,6 +5,13 @@
 
 #include "spread.h"
 
+/*
+ * A member of a spread, from its region to its end. It waits until an earlier member has bytes that it lacks, makes an
+ * offer of them there, and reads it; the offer follows the earlier member's own read while that lasts. A read that
+ * fails leaves the bytes that came; the next one goes on behind them. After MEMBER_TRIES reads in a row without a byte,
+ * or when its worker does not answer, the member is left out.
+ */
+
 enum { MEMBER_TRIES = 3 };
 
 /* ---- its end ---- */
@@ -134,6 +141,10 @@ static bool member_finds(const struct spread *spread, const struct member *membe
         return from->state == MEMBER_READS && member->prefix < from->to;
 }
 
+/*
+ * Offers the bytes that the member lacks, up to to, at the worker of home. follow: the read that still brings them;
+ * NULL = they are there. Returns the result of the call.
+ */
 static int offer_make(struct spread *spread, struct member *member, const struct job *home, const char *follow,
                       uint64_t to)
 {
@@ -153,6 +164,10 @@ static int offer_make(struct spread *spread, struct member *member, const struct
         return r;
 }
 
+/*
+ * Has the member's worker read them. All members but the last relay: others read from them meanwhile. The result of the
+ * call.
+ */
 static int read_make(struct spread *spread, struct member *member, const char *metadata, uint64_t to)
 {
         struct ferry_descriptor descriptor = { .region = member->home.region.id,
@@ -222,6 +237,7 @@ int member_begin(struct spread *spread, size_t i)
 
 /* ---- how it goes ---- */
 
+/* The member's read has ended: it is done, waits for more bytes, or has failed once more. */
 static void member_ended(struct spread *spread, struct member *member, const struct ferry_operation *now)
 {
         uint64_t before = member->prefix;

@@ -8,8 +8,15 @@
 
 #include <ferry/json.h>
 
+/*
+ * Documents as tables: the columns of a table are members of its rows, each with the form in which it is shown. Lists
+ * are read page by page, and a page that leads back to itself is refused. What comes from a worker is masked in each
+ * cell.
+ */
+
 enum { TABLE_COLUMNS = 12, TABLE_CELL = 128, TABLE_GAP = 2, TABLE_CUT_MIN = 8 /* columns of a text that is cut */ };
 
+/* How long ago a time was, in the largest unit that fits; a text that is no time stays as it is. */
 static void table_age(const char *text, char *cell, size_t size)
 {
         static const struct {
@@ -33,6 +40,7 @@ static void table_age(const char *text, char *cell, size_t size)
         snprintf(cell, size, "now");
 }
 
+/* The elements of a list, as many as there is room for. */
 static void table_list(struct json_object *array, char *cell, size_t size)
 {
         size_t used = 0;
@@ -123,6 +131,7 @@ static size_t table_fit(const struct table_column *columns, size_t n, size_t *wi
         return n;
 }
 
+/* Numbers stand to the right of their column, texts to the left. */
 static void table_line(char cells[][TABLE_CELL], const size_t *widths, const struct table_column *columns, size_t n)
 {
         for (size_t i = 0; i < n; i++) {

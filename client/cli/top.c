@@ -9,6 +9,12 @@
 
 #include "cli.h"
 
+/*
+ * ferry top: operations, live. A round lists what runs, takes what has ended meanwhile from the events, and computes
+ * rates by the bytes of the round before. While bytes move, a round begins every --interval; else only after an event.
+ * On a terminal the screen is drawn whole each time.
+ */
+
 enum { TOP_ROWS = 24, TOP_FRAME_LINES = 5, TOP_LINE = 1024 };
 
 /* By how much they tell: a narrow terminal has the first ones. */
@@ -80,7 +86,10 @@ static int top_listen(struct top *top, unsigned wait_ms)
 
 /* ---- a look ---- */
 
-/* By all uses: bytes_done is that of the furthest. Uses that moved parts may have moved fewer. */
+/*
+ * About the bytes that all uses have moved: bytes_done is that of the furthest, and a use that moved parts may have
+ * moved fewer.
+ */
 static double top_moved(struct json_object *operation)
 {
         double done = top_number(operation, "bytes_done");
@@ -143,6 +152,7 @@ static size_t top_height(const struct top *top)
         return rows > TOP_FRAME_LINES ? rows - TOP_FRAME_LINES : 1;
 }
 
+/* Draws as many rows as the terminal has lines for. sum: bytes per second of all. */
 static int top_draw(const struct top *top, struct json_object *rows, double sum)
 {
         size_t n = json_object_array_length(rows), most = top_height(top);

@@ -7,6 +7,12 @@
 
 #include "cli.h"
 
+/*
+ * A worker's settings and its handle. Settings come from the command line, the file of workers and the environment;
+ * which of them wins depends on whose worker it is (enum worker_role). A token is sent only to the worker that it is
+ * for.
+ */
+
 enum { WORKER_TOKEN_MAX = 4096, WORKER_CONNECT_MS = 5000 };
 
 /* ---- the handle ---- */
@@ -97,7 +103,7 @@ void worker_close(struct cli_worker *worker)
 
 /* ---- the file of workers ---- */
 
-/* For free(). */
+/* The path of the file of workers, for free(); NULL when memory is short. */
 static char *workers_path(void)
 {
         const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
@@ -146,6 +152,7 @@ static bool workers_line(char *line, const char *name, struct cli_worker *worker
         return true;
 }
 
+/* Looks up a name in the file. Returns CLI_OK or CLI_USAGE, with a line that says what to write there. */
 static int workers_find(const char *name, struct cli_worker *worker)
 {
         char *path = workers_path(), *line = NULL;
@@ -194,7 +201,7 @@ void worker_names_print(void)
 
 /* ---- settings ---- */
 
-/* From one source. */
+/* The settings of one source: the command line, the environment, or another worker. Borrowed. */
 struct worker_settings {
         const char *token_file, *ca_file, *cert, *key;
 };
@@ -209,7 +216,9 @@ static int worker_set(char **setting, const char *value)
         return CLI_OK;
 }
 
-/* A certificate goes with the key of the same source. */
+/*
+ * Takes the settings of one source; replace: over those that are there. Certificate and key come from the same source.
+ */
 static int worker_take(struct cli_worker *worker, const struct worker_settings *from, bool replace)
 {
         int status = CLI_OK;

@@ -7,6 +7,11 @@
 
 #include "cli.h"
 
+/*
+ * ferry workers, and workers by name. What the worker of --url knows of its registry is listed, or watched: a request
+ * is parked there until the registry's revision changes, and the lists before and after tell who joined and who left.
+ */
+
 #define WORKERS_PATH "/v1/peers?registry=1&limit=1000"
 
 enum {
@@ -36,7 +41,7 @@ struct workers {
         int64_t skipped; /* values that are no worker's */
 };
 
-/* Of values that are no worker's, when their number changes. */
+/* Tells how many values are no worker's, whenever that changes. */
 static void workers_tell_skipped(int64_t skipped, int64_t before)
 {
         if (skipped > 0 && skipped != before)

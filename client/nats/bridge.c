@@ -12,12 +12,19 @@
 
 #include "bus.h"
 
-/* Answers for one worker: metadata of the operation that a request names, else a problem. */
+/*
+ * ferry-nats bridge: answers for one worker until a signal ends it: with the metadata of the operation that a request
+ * names, or with the code of a problem. Several bridges of one worker share the requests (BRIDGE_QUEUE).
+ *
+ * Thread: the main one sets up, and waits for the signal; the subscription's, of libnats, answers, and alone uses the
+ * worker's handle meanwhile.
+ */
 
 enum { BRIDGE_PROBLEM_SIZE = 128, BRIDGE_DRAIN_MS = 5000 };
 
 #define BRIDGE_QUEUE "ferry" /* of several bridges for one worker one answers */
 
+/* Opens the worker, and asks for its name. Returns BUS_OK, or another status after a line that says why. */
 static int bridge_open(const struct bus_options *options, struct ferry **ret_ferry, char name[BUS_NAME_SIZE])
 {
         const char *url = options->url;

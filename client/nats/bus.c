@@ -15,6 +15,12 @@
 #include <ferry/ferry.h>
 #include <ferry/metadata.h>
 
+/*
+ * What both commands of ferry-nats need: a connection to the NATS server, with its secrets and its TLS; the subject of
+ * a worker. Without TLS nothing goes beyond this machine unless --insecure says so, since the metadata that are carried
+ * are a secret. on_lost() and on_back() run on a thread of libnats.
+ */
+
 enum {
         BUS_RECONNECT_MS = 1000,
         BUS_SECRET_MAX = 4096,
@@ -88,7 +94,7 @@ static void on_back(natsConnection *connection, void *context)
         fputs("ferry-nats: the connection to NATS is back\n", stderr);
 }
 
-/* secret: NAME:PASSWORD, or a token. */
+/* Sets the user. secret: NAME:PASSWORD, or a token; the password is wiped. */
 static natsStatus bus_set_user(char *secret, natsOptions *nats)
 {
         char *colon = strchr(secret, ':');
@@ -100,6 +106,7 @@ static natsStatus bus_set_user(char *secret, natsOptions *nats)
         return s;
 }
 
+/* Fills libnats's options. once: a connection that is lost is not made again. */
 static natsStatus bus_prepare(const struct bus_options *options, const char *url, bool once, char *secret,
                               natsOptions *nats)
 {

@@ -14,6 +14,11 @@
 
 #include "reply.h"
 
+/*
+ * ferry-nats, a program of its own, so that ferry needs no libnats: its options, and the command that asks another
+ * worker's bridge for metadata, which ferry runs for nats:// URLs (cli/remote.c).
+ */
+
 /* ---- the question ---- */
 
 /* Asks the bridge of another worker: nats://HOST:PORT/WORKER/op_ID. */
@@ -45,6 +50,7 @@ static int ask_parse(const char *url, struct ask *ret_ask)
         return ret_ask->server ? BUS_OK : bus_fail(BUS_USAGE, "%s", strerror(ENOMEM));
 }
 
+/* Prints metadata, or tells why there are none. Anybody may answer on a bus: reply.c decides what it is. */
 static int ask_classify(const struct ask *ask, const char *data, size_t size)
 {
         char code[REPLY_CODE_SIZE];

@@ -8,6 +8,8 @@
 #include <ferry/json.h>
 #include <ferry/util.h>
 
+/* See reply.h. The text is parsed and checked as far as its keys and their types; pure. */
+
 static bool is_code(const char *text)
 {
         static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-";

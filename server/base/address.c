@@ -16,6 +16,14 @@
 #include "base/log.h"
 #include "base/util.h"
 
+/*
+ * Addresses as text, and the hosts that may be peers (--allow-peer). The texts come from users, from Host headers of
+ * strangers and from metadata of peers, so each parser takes a whole text or refuses it. A name that is listed is
+ * trusted with whatever it resolves to; an address is compared as a number, IPv4 and v4-mapped IPv6 alike.
+ *
+ * Thread: any. An allowlist is fixed once it is made, and has no lock.
+ */
+
 /* ---- addresses as text ---- */
 
 /* Digits only, at most 65535. */
@@ -177,6 +185,7 @@ static bool network_contains(const struct network *network, const uint8_t addres
         return rest == 0 || ((network->address[bytes] ^ address[bytes]) >> (8 - rest)) == 0;
 }
 
+/* Whether the address is in any of the networks. */
 static bool networks_contain(const struct allowlist *allowlist, const uint8_t address[ADDRESS_BYTES])
 {
         for (size_t i = 0; i < allowlist->n_networks; i++)
@@ -271,6 +280,7 @@ static void add_loopback(struct allowlist *allowlist)
                 allowlist->networks[allowlist->n_networks++] = loopback[i];
 }
 
+/* Adds an entry: a network, or a name. Returns 0; -EINVAL, logged; -ENOMEM. */
 static int add_entry(struct allowlist *allowlist, const char *entry)
 {
         char name[HOST_NAME_SIZE];

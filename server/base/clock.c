@@ -7,6 +7,11 @@
 
 #include <ferry/clock.h>
 
+/*
+ * Clocks and dates. Times inside the worker are of the monotonic clock, which no administrator sets; Unix time is for
+ * users and peers alone. Any thread; no state.
+ */
+
 /* 9999-12-31T23:59:59.999Z, the last time that RFC 3339 can write. */
 static const uint64_t clock_last_unix_ms = UINT64_C(253402300799999);
 
@@ -31,6 +36,7 @@ uint64_t clock_unix_ms(void)
         return (uint64_t)now.tv_sec * 1000u + (uint64_t)now.tv_nsec / 1000000u;
 }
 
+/* Writes a number below 100 in two digits, and the character after it. Returns what follows. */
 static char *put_two(char *at, unsigned number, char after)
 {
         at[0] = (char)('0' + number / 10);

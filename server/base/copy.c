@@ -7,6 +7,11 @@
 #include "base/copy.h"
 #include "base/space.h"
 
+/*
+ * Copies of bulk: past the caches (copy.h), and of memory that is not the host's (space.h), whose own functions do
+ * them. Any thread.
+ */
+
 /* ---- past the caches ---- */
 
 #ifdef __SSE2__
@@ -14,6 +19,7 @@
 
 enum { LINE = 64, PAGE = 4096, PAGES = 4 };
 
+/* A cache line, for processors without AVX and for the ends of a copy. */
 static void copy_line(char *to, const char *from)
 {
         __m128i parts[LINE / sizeof(__m128i)];

@@ -19,6 +19,14 @@
 #include "base/clock.h"
 #include "base/util.h"
 
+/*
+ * The log: one line an event. A line is put together on the stack and written at once; what does not fit is cut, and
+ * the line says so. Values from clients and peers are escaped, so that none can forge a line or steer a terminal.
+ *
+ * Thread: any, also in a callback of another library. The level, the format and the sink are atomic. Lock: one, for
+ * lines to standard error; under it a thread may wait for PATIENCE_MS, but for no other thread of the worker.
+ */
+
 enum {
         LINE_SIZE = 4096,
         LINE_RESERVE = 64, /* room for the end of a truncated line */
@@ -89,6 +97,7 @@ bool log_enabled(enum log_level level)
         return (int)level <= atomic_load_explicit(&current_level, memory_order_relaxed);
 }
 
+/* Adds bytes, in the reserve too: the caller knows that they fit. */
 static void line_force(struct line *line, const char *text, size_t n)
 {
         memcpy(line->text + line->used, text, n);
@@ -174,6 +183,7 @@ static bool line_key(struct line *line, const char *key)
         return fits;
 }
 
+/* Adds a field of text. One that is cut ends in "..." inside its quotes. */
 static void line_string(struct line *line, const char *key, const char *value)
 {
         size_t before = line->used;
@@ -203,6 +213,7 @@ static void line_field(struct line *line, const struct log_field *field)
                 line->used = before;
 }
 
+/* The mark that the line was cut fits into the reserve. */
 static void line_end(struct line *line)
 {
         static const char *const marks[][2] = {
@@ -226,6 +237,7 @@ static void line_begin(struct line *line, enum log_level level, const char *mess
         line_string(line, "msg", message);
 }
 
+/* Whether standard error takes bytes, waiting for wait_ms at most. */
 static bool is_writable(int wait_ms)
 {
         struct pollfd output = { .fd = STDERR_FILENO, .events = POLLOUT };

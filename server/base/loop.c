@@ -15,6 +15,15 @@
 
 #include <ferry/buffer.h>
 
+/*
+ * The loop: see loop.h. Timers are in a heap by deadline; a timer has its place in it, so that it is moved or taken out
+ * in O(log n). Watches are one-shot, and found by an id. A round runs the callbacks of descriptors, then of at most as
+ * many timers as were armed when the thread woke: a timer that arms itself anew in the past cannot starve the
+ * descriptors.
+ *
+ * Lock: the loop's, a leaf, which is never held over a callback.
+ */
+
 enum {
         LOOP_EVENTS = 32,
         LOOP_HEAP_ARITY = 4, /* children share a cache line, and there are half as many levels as with 2 */
@@ -53,6 +62,7 @@ struct loop {
         uint64_t last_id;
 };
 
+/* The only place that writes the heap, since the timer must know its slot. */
 static void heap_place(struct loop *loop, size_t i, struct heap_entry entry)
 {
         loop->heap[i] = entry;
@@ -100,6 +110,7 @@ static void heap_remove(struct loop *loop, struct loop_timer *timer)
                 heap_sift(loop, i, last);
 }
 
+/* Makes room for one more timer. Returns 0 or -ENOMEM. */
 static int heap_reserve(struct loop *loop)
 {
         struct heap_entry *heap = ferry_reserve(loop->heap, &loop->capacity, loop->n_timers + 1, sizeof(*heap));
@@ -109,6 +120,7 @@ static int heap_reserve(struct loop *loop)
         return 0;
 }
 
+/* Has the thread look again. The lock is held. */
 static void loop_wake(struct loop *loop)
 {
         loop->wake_at = 0;
@@ -136,6 +148,7 @@ static size_t loop_awake(struct loop *loop)
         return n;
 }
 
+/* Runs the callback of the earliest timer if it is due. Returns whether it was. */
 static bool timer_fire_next(struct loop *loop, uint64_t now)
 {
         struct loop_timer *timer = NULL;
@@ -150,6 +163,7 @@ static bool timer_fire_next(struct loop *loop, uint64_t now)
         return timer != NULL;
 }
 
+/* Ends a watch and returns it; NULL = it was ended before. The lock is held. */
 static struct loop_watch *watch_take(struct loop *loop, uint64_t id)
 {
         struct watch_entry *entry;
@@ -164,6 +178,7 @@ static struct loop_watch *watch_take(struct loop *loop, uint64_t id)
         return watch;
 }
 
+/* Runs the callback of a watch, unless another thread has stopped it since epoll reported it. */
 static void event_deliver(struct loop *loop, const struct epoll_event *event)
 {
         if (event->data.u64 == wake_id) {
@@ -274,6 +289,7 @@ bool loop_timer_stop(struct loop *loop, struct loop_timer *timer)
         return armed;
 }
 
+/* Adds a watch. Returns 0; -EBUSY: it is watched; -ENOMEM; other -errno of epoll. The lock is held. */
 static int watch_add(struct loop *loop, struct loop_watch *watch, int fd, uint32_t events)
 {
         if (watch->id != 0)

@@ -24,6 +24,14 @@
 
 #include <uthash.h>
 
+/*
+ * Metrics: see metrics.h. Families and series are made under the registry's lock, a leaf, and are freed with the
+ * registry only, so that a pointer to a series may be kept and counted on without it. The label values are the key of a
+ * series.
+ *
+ * Thread: any.
+ */
+
 enum { KEY_ON_STACK = 256 };
 
 /* One series. Values are atomic, the rest is fixed from creation on. */
@@ -135,6 +143,7 @@ void metrics_scale(struct metric_family *family, double scale)
                 family->scale = scale;
 }
 
+/* Finds or makes a series. NULL when memory is short. The lock is held. */
 static struct metric *series_find_or_add(struct metric_family *family, const char *key, size_t key_size)
 {
         struct metric *metric;
@@ -284,6 +293,7 @@ static int64_t ticks_ms(uint64_t ticks)
         return (int64_t)(ticks * 1000 / (uint64_t)sysconf(_SC_CLK_TCK));
 }
 
+/* The number of open descriptors; 0 where there is no /proc. */
 static int64_t open_files(void)
 {
         DIR *directory = opendir("/proc/self/fd");
@@ -297,6 +307,7 @@ static int64_t open_files(void)
         return n - 3; /* ".", "..", and the directory's own */
 }
 
+/* Reads the process_ family anew. Called for each answer to a scrape. */
 static void process_read(struct metrics *metrics)
 {
         uint64_t fields[STAT_FIELDS];
@@ -414,6 +425,7 @@ static void put_value(FILE *out, const struct metric *metric)
         fputc('\n', out);
 }
 
+/* Prints a family and its series. The lock is held. */
 static void put_family(FILE *out, const struct metric_family *family)
 {
         fprintf(out, "# HELP %s ", family->name);

@@ -15,6 +15,15 @@
 #include "base/thread.h"
 #include "base/util.h"
 
+/*
+ * The pool: see pool.h. A task is queued in the lane of its class and devices. A thread runs the tasks of one lane
+ * until none is left, then those of a lane that could be given no thread, then it is idle. A task's pieces may run on
+ * several threads, up to its width, and its end is told once, after the last of them.
+ *
+ * Lock: one, a leaf, for everything; it is dropped while a task runs, while done and notify are called, and while
+ * threads are joined. In a forked child the pool begins anew, since none of the threads is there.
+ */
+
 enum {
         PAIRED = 8,                                   /* GPUs whose pairs have a lane each; others share those */
         LANE_FILES = 1 + POOL_GPUS + PAIRED * PAIRED, /* of SPACE_NO_GPU; lane 0 waits for no device */
@@ -90,6 +99,7 @@ static void watch_forks(void)
         (void)pthread_atfork(NULL, NULL, forget_parent);
 }
 
+/* The lane of a class for these devices: none, one GPU, mapped files, or a pair. */
 static unsigned lane_number(struct pool_devices devices)
 {
         unsigned one = devices.one ? devices.one : devices.other, other = devices.other ? devices.other : one;
@@ -233,6 +243,7 @@ static bool thread_idle(struct pool_thread *thread)
 
 /* ---- tasks ---- */
 
+/* A task of the user has ended, and somebody may wait for that. The lock is held. */
 static void user_leave(struct pool_user *user)
 {
         if (user)
@@ -261,6 +272,7 @@ static void task_finish(struct pool_task *task)
         user_leave(user);
 }
 
+/* Queues a task in its lane. The lock is held. */
 static void enqueue(struct lane *lane, struct pool_task *task)
 {
         DL_APPEND(lane->queue, task);
@@ -319,6 +331,7 @@ static void lane_run(struct lane *lane)
         }
 }
 
+/* A thread of the pool, from lane to lane until it has been idle for too long. */
 static void *thread_run(void *context)
 {
         struct pool_thread *thread = context;
@@ -411,6 +424,7 @@ static void end_threads(void)
         join_ended();
 }
 
+/* Waiting tasks are run again, so that they see their user's end and finish. */
 void pool_user_stop(struct pool_user *user)
 {
         (void)pthread_mutex_lock(&pool.lock);

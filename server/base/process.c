@@ -18,8 +18,11 @@
 #include "base/thread.h"
 #include "base/util.h"
 
+/* What a process has of the system: processors, threads, conditions, and what a fork leaves behind. Any thread. */
+
 /* ---- processors ---- */
 
+/* The processors on which this thread may run. */
 static unsigned in_affinity(void)
 {
         cpu_set_t set;
@@ -56,6 +59,7 @@ static unsigned quota_of(const char *directory)
         return (unsigned)((quota - 1) / period + 1);
 }
 
+/* Whether a list such as "cpu,cpuacct" has the controller cpu. */
 static bool has_cpu(char *controllers)
 {
         char *rest;

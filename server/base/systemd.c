@@ -17,6 +17,12 @@
 #include "base/clock.h"
 #include "base/util.h"
 
+/*
+ * What systemd, or a manager that speaks its protocols, passes and wants to hear: listening sockets (LISTEN_FDS) and
+ * the state of the process (NOTIFY_SOCKET). Two environment variables and a datagram need no library. Thread: any, but
+ * not while another changes the environment.
+ */
+
 /* ---- sockets ---- */
 
 /* -1: not set, or no number. */
@@ -94,6 +100,7 @@ static int manager_address(struct sockaddr_un *ret_address, socklen_t *ret_size)
         return 0;
 }
 
+/* Sends a state. Returns 0, also where no manager asks for it, or -errno. */
 static int notify(const char *state)
 {
         FERRY_CLEANUP(cleanup_close) int fd = -1;

@@ -7,6 +7,8 @@
 #include "base/state.h"
 #include "base/util.h"
 
+/* Small functions that all folders use. Any thread. */
+
 /* ---- cleanup ---- */
 
 size_t text_copy(char *to, size_t size, const char *from)

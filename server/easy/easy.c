@@ -19,6 +19,16 @@
 #include "base/allowlist.h"
 #include "base/util.h"
 
+/*
+ * One HTTP request by libcurl: see easy.h. easy_locate() parses the URL, easy_admit() checks the host, easy_prepare()
+ * makes the handle, easy_start() runs it on a multi handle; done() is called when it is over. The sockets are ours
+ * (on_socket), so that each address is checked before the first packet, and so that dead kept connections are known:
+ * libcurl itself would try one after the other.
+ *
+ * Thread: any until easy_start(), then the multi handle's. Behaviour of libcurl that is not in its manual is named with
+ * the version in which it was seen.
+ */
+
 enum {
         URL_MAX = 4096,
         HEADERS_MAX = 64 * 1024, /* bytes of one answer; an honest worker sends a few hundred */
@@ -96,6 +106,7 @@ size_t easy_count_header(struct easy *easy, size_t size)
         return 0;
 }
 
+/* libcurl's callback for each line of the head. */
 static size_t on_header(char *data, size_t one, size_t size, void *context)
 {
         (void)data;
@@ -154,6 +165,7 @@ static void forget(struct easy_multi *multi, struct easy_socket *gone)
         free(gone);
 }
 
+/* libcurl's callback: it is done with a socket. */
 static int on_close(void *context, curl_socket_t fd)
 {
         struct easy_multi *multi = context;
@@ -182,6 +194,7 @@ static void leave_sockets(struct easy *easy, curl_socket_t kept)
         }
 }
 
+/* The local port of a socket, by which on_request() finds the connection that libcurl has chosen; 0 = not known. */
 static int port_of(curl_socket_t fd)
 {
         struct sockaddr_storage address = { 0 };
@@ -250,6 +263,7 @@ static int on_request(void *context, char *ip, char *local_ip, int port, int loc
         return repeated ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
 }
 
+/* Sets an option to a text, unless that is NULL. */
 static bool set_option(CURL *easy, CURLoption option, const char *value)
 {
         return !value || curl_easy_setopt(easy, option, value) == CURLE_OK;
@@ -297,6 +311,7 @@ bool easy_prepare(struct easy *easy)
                set_option(curl, CURLOPT_SSLKEY, settings->key_file);
 }
 
+/* Collects the body. Ends the request when it is too large, memory is short, or enough() says so. */
 static size_t on_body(char *data, size_t one, size_t size, void *context)
 {
         struct easy *easy = context;
@@ -332,6 +347,7 @@ void easy_multi_clear(struct easy_multi *multi)
                 forget(multi, left);
 }
 
+/* Hands the handle to the multi handle. Returns false when memory is short. */
 static bool easy_send(struct easy_multi *multi, struct easy *easy)
 {
         easy->multi = multi;
@@ -352,6 +368,7 @@ bool easy_start(struct easy_multi *multi, struct easy *easy)
         return easy_send(multi, easy);
 }
 
+/* Takes the handle back from the multi handle. kept: the socket that stays open for others; CURL_SOCKET_BAD = none. */
 static void easy_leave(struct easy *easy, curl_socket_t kept)
 {
         (void)curl_multi_remove_handle(easy->multi->curl, easy->curl);
@@ -364,6 +381,7 @@ void easy_stop(struct easy *easy)
         easy_leave(easy, CURL_SOCKET_BAD);
 }
 
+/* Whether the request failed over a kept connection before any byte of the answer came. */
 static bool kept_was_dead(const struct easy *easy, CURLcode result)
 {
         return easy->connected && !easy->fresh && !easy->header_bytes &&

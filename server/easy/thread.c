@@ -11,6 +11,14 @@
 #include "base/thread.h"
 #include "base/util.h"
 
+/*
+ * The thread that runs libcurl for its users: the registry, the peers' documents, transfers over HTTP. It is one for
+ * all, so that they share connections, and starts with the first need. Users are added before it starts and called on
+ * it, in the order in which they were added; a round is one look of libcurl, then one call of each user.
+ *
+ * Lock: its own, for starting and stopping; not held while users run.
+ */
+
 static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
 static CURLcode curl_state;
 

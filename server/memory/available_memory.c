@@ -11,6 +11,15 @@
 
 #include "base/util.h"
 
+/*
+ * How much memory this process may still take: /proc/meminfo, and the limits of its control group and of each group
+ * above it. The group's directory is found once a call, by /proc/self/cgroup and the mount of its hierarchy; of the two
+ * versions of control groups the one that does not apply has no mount, and is passed over. What is not known counts as
+ * no limit.
+ *
+ * Thread: any; no state.
+ */
+
 static const struct available_memory_paths system_paths = {
         .meminfo = "/proc/meminfo",
         .overcommit = "/proc/sys/vm/overcommit_memory",
@@ -74,6 +83,7 @@ static bool number_take(void *context, char *line)
         return false;
 }
 
+/* The number in a file, or behind a key in it. Returns false when there is none: *ret_number is as it was. */
 static bool number_read(const char *path, const char *key, uint64_t *ret_number)
 {
         struct number_search search = { .key = key };
@@ -84,6 +94,7 @@ static bool number_read(const char *path, const char *key, uint64_t *ret_number)
         return search.found;
 }
 
+/* The same of a file in a directory. */
 static bool number_in(const char *directory, const char *file, const char *key, uint64_t *ret_number)
 {
         char path[PATH_MAX];
@@ -101,6 +112,7 @@ struct cgroup_search {
         char below[PATH_MAX]; /* the group's directory below the mount; "" = the mount itself */
 };
 
+/* Whether a list such as "cpu,memory" has the word. */
 static bool list_has(const char *list, const char *word)
 {
         size_t length = strlen(word);
@@ -188,6 +200,9 @@ static void lower(uint64_t *bytes, char text[AVAILABLE_LIMIT_SIZE], uint64_t fou
         (void)snprintf(text, AVAILABLE_LIMIT_SIZE, "%s", limit);
 }
 
+/*
+ * Takes one group's limit and use into account. Page cache that is not in use can be reclaimed, so it counts as free.
+ */
 static void read_group(const struct cgroup_version *version, const char *directory, bool own,
                        struct available_memory *memory)
 {

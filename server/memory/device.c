@@ -17,6 +17,12 @@
 #include "memory/device.h"
 #include "memory/gpu.h"
 
+/*
+ * What GET /v1/devices shows: processors' memory, GPUs and RDMA cards, and the one decision about GPUDirect RDMA
+ * (device_gpu_direct). An inventory is plain data, made for one question and freed by whoever asked. Thread: any, but
+ * it may block for as long as a driver does.
+ */
+
 /* ---- RDMA cards ---- */
 
 /*
@@ -44,6 +50,7 @@ static struct {
 #undef FIELD
 static char missing[96]; /* why no function can be called; set once, by open_library */
 
+/* Runs once a process. A function that is missing leaves a sentence in missing, and the table is not used. */
 static void open_library(void)
 {
         void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
@@ -83,6 +90,7 @@ static const char *link_layer_name(unsigned layer)
         }
 }
 
+/* The GIDs of a port that are set, as far as there is room. */
 static void gids_fill(struct ibv_context *verbs, struct device_port *port, int table_length)
 {
         static const union ibv_gid zero;
@@ -95,6 +103,10 @@ static void gids_fill(struct ibv_context *verbs, struct device_port *port, int t
         }
 }
 
+/*
+ * Fills in one port; a port that the driver does not answer for has the state UNKNOWN. libibverbs declares query_port()
+ * with the struct of older programs, hence the cast.
+ */
 static void port_fill(struct ibv_context *verbs, unsigned number, struct device_port *port)
 {
         struct ibv_port_attr attributes = { 0 };
@@ -298,6 +310,7 @@ struct device_inventory *device_inventory_free(struct device_inventory *inventor
 
 /* ---- GPUDirect ---- */
 
+/* Whether any port of any card is ACTIVE. */
 static bool has_active_port(const struct device_inventory *inventory)
 {
         for (size_t i = 0; i < inventory->n_nics; i++)

@@ -19,6 +19,15 @@
 #include "memory/gpu.h"
 #include "region_internal.h"
 
+/*
+ * Host memory that the embedding program owns, and what the kernel tells of it. The program may unmap it, or truncate
+ * the file behind it, at any moment, also while this worker copies: then an access raises SIGBUS. So memory that is not
+ * steady is a space whose bytes the kernel copies (struct foreign); a copy of what is gone fails with -ENXIO, -EROFS or
+ * -ENODATA.
+ *
+ * Thread: any. A struct foreign lives as long as its region; a thread's window as long as the thread.
+ */
+
 /* ---- what the kernel knows of memory ---- */
 
 #ifndef MADV_POPULATE_READ
@@ -122,7 +131,10 @@ static bool parse_rest(const char *rest, struct mapped *ret_mapped)
         return true;
 }
 
-/* As query_next; file: read so far. */
+/*
+ * Finds in file, which is read on from where it is, the first mapping that ends beyond the address. Returns 0; -ENOENT:
+ * none; -EIO: the line is not as expected.
+ */
 static int read_next(FILE *file, uint64_t address, struct mapped *ret_mapped)
 {
         FERRY_CLEANUP(cleanup_free) char *line = NULL;
@@ -244,6 +256,7 @@ struct foreign {
 
 static pthread_key_t window_key;
 
+/* The destructor of the key: runs as the thread ends. */
 static void window_free(void *context)
 {
         pages_free(context);
@@ -255,6 +268,7 @@ static void make_key(void)
         (void)pthread_key_create(&window_key, window_free);
 }
 
+/* Makes the calling thread's window. Returns 0 or -errno. */
 static int window_new(struct pages **ret_window)
 {
         struct pages *window = calloc(1, sizeof(*window));
@@ -276,7 +290,7 @@ static int window_new(struct pages **ret_window)
         return 0;
 }
 
-/* Of the calling thread. 0 or -errno. */
+/* The window of the calling thread, made at first use. Returns 0 or -errno. */
 static int window_get(struct pages **ret_window)
 {
         static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -396,6 +410,7 @@ void foreign_free(const struct space *space)
                 free(FERRY_CONTAINER_OF(space, struct foreign, space));
 }
 
+/* Asks anew each time: the program may have changed the protection since. */
 int foreign_check_writable(struct maps *maps, const void *address, size_t size)
 {
         struct maps_facts facts;

@@ -14,6 +14,15 @@
 #include "gpu_internal.h"
 #include "memory/device.h"
 
+/*
+ * The CUDA driver, its devices and contexts: see gpu.h. The driver is opened once and never closed, since programs that
+ * use CUDA share it. A device's primary context is retained when its first memory is made, and kept until the process
+ * ends; every call makes it current for its duration (gpu_enter, gpu_leave). The driver's calls may block for as long
+ * as a GPU stands still, so here only the start lock of that device is held over them.
+ *
+ * Thread: any. What is open or started is fixed, and read without a lock.
+ */
+
 /* ---- the driver ---- */
 
 /* Set once, by open_driver. */
@@ -31,6 +40,7 @@ static const struct {
 };
 _Static_assert(sizeof(struct cuda_driver) == FERRY_ARRAY_SIZE(functions) * sizeof(void *), "the table is complete");
 
+/* Fills in the table of functions, or leaves the sentence that says which is missing. */
 static void find_functions(void *library)
 {
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(functions); i++) {
@@ -46,6 +56,7 @@ static void find_functions(void *library)
         }
 }
 
+/* Runs once a process. Leaves driver_works, or the sentence why it does not. */
 static void open_driver(void)
 {
         void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);

@@ -6,6 +6,16 @@
 #include "base/util.h"
 #include "gpu_internal.h"
 
+/*
+ * Copies to, from and between GPUs, and the pinning of host memory. A copy is queued on the calling thread's stream and
+ * done when space_finish() has returned; in between the thread may queue more. Memory of the program is checked before
+ * the first copy of a batch and after the last, so that bytes of an allocation that it has freed meanwhile do not
+ * count.
+ *
+ * Thread: any; each has streams of its own (struct gpu_thread), freed as the thread ends. A struct gpu_pin has one
+ * owner, but any thread may use it.
+ */
+
 /* ---- pinned host memory ---- */
 
 /*
@@ -231,6 +241,7 @@ static int check_once(const struct gpu_memory *memory, size_t i)
         return r;
 }
 
+/* Queues one copy by the direction of its ends. Between two devices it runs on the target's stream. */
 static cuda_result queue(const struct gpu_memory *to_memory, void *to, const struct gpu_memory *from_memory,
                          const void *from, size_t size, cuda_stream stream)
 {
@@ -247,7 +258,10 @@ static cuda_result queue(const struct gpu_memory *to_memory, void *to, const str
                                stream);
 }
 
-/* As gpu_enter, whose check of the device is left to gpu_finish amid a batch. */
+/*
+ * Makes the device's context current until gpu_leave. Amid a batch it does not ask whether the device is still there:
+ * gpu_finish does. Returns false: the device is gone, or was reset.
+ */
 static bool enter(const struct gpu_device *device)
 {
         const struct gpu_thread *thread = thread_of_caller();
@@ -300,6 +314,7 @@ static cuda_result lane_wait(const struct gpu_lane *lane, uint64_t queued)
         return result == CUDA_SUCCESS ? cuda->event_synchronize(lane->event) : result;
 }
 
+/* Waits for what the thread has queued on one device. Returns 0 or -errno. */
 static int finish_device(struct gpu_thread *thread, unsigned n)
 {
         const struct gpu_device *device = gpu_device(n);

@@ -44,8 +44,9 @@ const struct gpu_device *gpu_device(unsigned n);
 
 /* Makes the device's context current until gpu_leave. false: the device is gone, or was reset. */
 bool gpu_enter(const struct gpu_device *device);
-/* The same of a context, without the check of its device. */
+/* Makes a context current until gpu_leave, without the check of its device. false: the driver refuses. */
 bool gpu_push(cuda_context context);
+/* Restores the thread's context and its mode of graph capture. */
 void gpu_leave(void);
 
 /* Logs a failed driver call on the device and returns it as -errno. */
@@ -57,10 +58,10 @@ int gpu_check(const struct gpu_memory *memory);
 /* Forgets that the memory is shared, or closes it if another process has shared it. */
 void gpu_unshare(struct gpu_memory *memory);
 
-/* Without an address. NULL: memory is short. */
+/* Makes the struct of a memory, without an address. NULL: memory is short. */
 struct gpu_memory *gpu_memory_new(const struct gpu_device *device, size_t size);
 
-/* NULL of NULL. */
+/* The memory of a space; NULL for NULL, which is host memory. */
 static inline struct gpu_memory *gpu_memory_of(const struct space *space)
 {
         return space ? FERRY_CONTAINER_OF(space, struct gpu_memory, space) : NULL;

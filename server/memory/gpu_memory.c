@@ -8,10 +8,17 @@
 #include "base/util.h"
 #include "gpu_internal.h"
 
-/* Memory of this process on a GPU. */
+/*
+ * Memory on a GPU: allocated for a region, or the program's own, adopted. It is named by a struct space, whose
+ * functions copy it (gpu_copy.c); host code never follows the address. It lives until gpu_free(), which also undoes
+ * what gpu_share.c has opened or shared.
+ *
+ * Thread: any, one at a time for one memory. Calls block for as long as the driver does.
+ */
 
 enum { BLOCK = 2 << 20 };
 
+/* Says that the device is gone. Returns FERRY_E_UNKNOWN_DEVICE. */
 static int device_lost(const char *name, char detail[GPU_DETAIL_SIZE])
 {
         (void)snprintf(detail, GPU_DETAIL_SIZE, "%s is gone or was reset", name);

@@ -45,6 +45,7 @@ static struct {
 
 /* ---- exports ---- */
 
+/* The handle stays in exports until the memory is freed, by which gpu_open() knows its own process's memory. */
 int gpu_share(const struct space *space, struct gpu_share *ret_share)
 {
         const struct gpu_memory *memory = gpu_memory_of(space);
@@ -85,6 +86,7 @@ static void make_closed(void)
         condition_init(&closed);
 }
 
+/* Takes opens_lock. The condition is made at the first call, since it uses the monotonic clock. */
 static void lock_opens(void)
 {
         static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -14,6 +14,14 @@
 
 #include "base/util.h"
 
+/*
+ * Pages: the memory of a region, a memfd with all its pages present and mapped once. Growing and shrinking are sealed
+ * off from the start, so that no access can raise SIGBUS, in this process or in one that maps the file. Pages are made
+ * by MADV_POPULATE_WRITE, which fails where a first touch would kill the process, in steps.
+ *
+ * Thread: any; the owner of the struct keeps others away. Several threads may fill parts of one memory.
+ */
+
 /* Missing in Debian 12's headers, or only in the kernel's. */
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
@@ -28,6 +36,9 @@
  */
 enum { STEP = 8 << 20 };
 
+/*
+ * Makes the file. Its name shows in /proc; older kernels do not know MFD_NOEXEC_SEAL. Returns a descriptor or -errno.
+ */
 static int memfd_new(uint64_t region)
 {
         char id[FERRY_ID_TEXT_SIZE], name[sizeof(FERRY_REGION_FILE) + sizeof(id)];
@@ -87,6 +98,7 @@ static int touch(const struct pages *pages, size_t offset, size_t size)
         return 0;
 }
 
+/* Makes the pages of one step. Returns 0; -ENOSPC: memory is used up; other -errno. */
 static int step_fill(const struct pages *pages, size_t offset, size_t size)
 {
         uint8_t *address = (uint8_t *)pages->address + offset;

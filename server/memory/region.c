@@ -12,6 +12,15 @@
 #include "memory/gpu.h"
 #include "region_internal.h"
 
+/*
+ * Regions: their creation, adoption and use. region.h is the contract. A region is reserved in its table first (number
+ * and bytes), then made: a small one here, a large one by tasks of the pool (region_make.c), an adopted one is only
+ * registered. What fails gives the reservation back. From its listing on the table has a reference, the caller another.
+ *
+ * Thread: any but the engine's for what registers or deregisters. uses is one atomic word, so that an operation takes a
+ * region without a lock; a deletion sets a bit in it, after which no use begins.
+ */
+
 /* A region without memory, with one reference. NULL when memory is short. */
 static struct region_private *private_new(struct region_table *table, const struct region_spec *spec, bool owned)
 {
@@ -64,12 +73,14 @@ static int device_check(const char *device, char detail[REGION_DETAIL_SIZE])
         return FERRY_E_UNKNOWN_DEVICE;
 }
 
+/* Writes the sentence. Returns FERRY_E_INVALID_PARAMETER. */
 static int invalid(char detail[REGION_DETAIL_SIZE], const char *reason)
 {
         (void)snprintf(detail, REGION_DETAIL_SIZE, "%s", reason);
         return FERRY_E_INVALID_PARAMETER;
 }
 
+/* Checks a request for a region. Returns 0 or the FERRY_E_* of region_create(), with a sentence. */
 static int parameters_check(const struct region_spec *spec, char detail[REGION_DETAIL_SIZE])
 {
         int r = device_check(spec->device, detail);
@@ -112,6 +123,7 @@ static int ready_list(struct region_private *private)
         return r;
 }
 
+/* Makes and lists a small region. Returns 0, or an error with its memory freed. */
 static int small_create(struct region_private *private, char detail[REGION_DETAIL_SIZE])
 {
         int r = region_make_small(private, detail);
@@ -124,7 +136,10 @@ static int small_create(struct region_private *private, char detail[REGION_DETAI
         return r;
 }
 
-/* References: the table's, the task's, the caller's. */
+/*
+ * Lists a region, and has the pool make it. Takes two more references: with the caller's, one each for the table and
+ * the task.
+ */
 static int large_create(struct region_private *private)
 {
         int r;
@@ -259,6 +274,7 @@ int region_stream_begin(struct region *region)
         return 0;
 }
 
+/* The last stream of a deleted region lets its bytes count as being freed. */
 void region_stream_end(struct region *region)
 {
         if (!region->private->owned) {

@@ -40,6 +40,7 @@ struct maps_facts {
         bool steady;
 };
 
+/* Closes the file. No other call may use maps. */
 void maps_clear(struct maps *maps);
 
 /* What is known of [address, address + size). Where the kernel does not tell, nothing is mapped, and all writable. */
@@ -48,7 +49,7 @@ void maps_look(struct maps *maps, const void *address, size_t size, struct maps_
 /* ---- foreign.c ---- */
 
 /*
- * Host memory that the program owns. Of what no access can fail (steady, in maps_internal.h), host code reads and
+ * Host memory that the program owns. Where no access can fail (steady in struct maps_facts), host code reads and
  * writes every byte itself. All other memory is a space: a mapped file raises SIGBUS once it is truncated, and that at
  * any moment. The kernel copies such memory, and where it finds nothing the copy fails, and not the process.
  */
@@ -217,6 +218,7 @@ void region_table_observe(struct region_table *table, uint64_t id, struct region
 /* Brings the gauges up to date. Under the lock, so that they never show an older state last. */
 void region_table_publish(struct region_table *table);
 
+/* Gives back a reference to the table; the last one frees it. */
 void region_table_unref(struct region_table *table);
 
 /* ---- region_state.c ---- */
@@ -230,7 +232,7 @@ bool region_idle_is_over(struct region_private *private);
 /* Arms the timer of a listed region that has idle_ms. 0 or -ENOMEM. Under the lock. */
 int region_idle_arm(struct region_private *private);
 
-/* Stops it. Under the lock, and with a reference of the caller's. */
+/* Stops the timer of idle_ms. Under the lock, and with a reference of the caller's. */
 void region_idle_disarm(struct region_private *private);
 
 /*
@@ -247,6 +249,7 @@ bool region_table_failed(struct region_table *table, struct region_private *priv
 
 /* Takes the waiters, to be woken without the lock. Under the lock. */
 struct region_waiter *region_waiters_take(struct region_table *table, struct region_private *private);
+/* Wakes the waiters that region_waiters_take has returned. Without the lock. */
 void region_waiters_wake(struct region_waiter *waiters);
 
 /* The GPU to wait for: the one that the memory is on, or that has pinned it. */

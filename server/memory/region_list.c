@@ -9,7 +9,11 @@
 #include "base/util.h"
 #include "region_internal.h"
 
-/* The lists of a table: adding a region, finding it, pages, and taking it off. */
+/*
+ * The lists of a table: adding a region, finding it, pages, and taking it off. A region is in by_id and in ordered, by
+ * ascending serial number, which is the cursor of a page; both under the table's lock. Who takes a region off the lists
+ * ends it (region_end), after the lock is given back, since that waits for the engine.
+ */
 
 /* Index of the first region whose serial is greater. Under the lock. */
 static size_t ordered_after(const struct region_table *table, uint64_t serial)
@@ -104,6 +108,10 @@ static bool delete_unused(struct region_private *private)
 
 enum deleter { BY_CLIENT, BY_HOLDER, BY_TIMER };
 
+/*
+ * Takes a region off the lists, and ends it. A timer that finds it in use is armed anew. Returns 0 or the FERRY_E_* of
+ * region_delete().
+ */
 static int delete_listed(struct region_table *table, uint64_t id, enum deleter by)
 {
         struct region_waiter *waiters = NULL;

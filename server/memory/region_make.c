@@ -33,6 +33,7 @@ enum {
 
 enum stage { STAGE_OPEN, STAGE_FILL, STAGE_REGISTER };
 
+/* Whether a resource of this process is limited, and to how much. */
 static bool limit_is_set(int resource, uint64_t *ret_limit)
 {
         struct rlimit limit;
@@ -132,6 +133,10 @@ static int finish(struct region_private *private, char detail[REGION_DETAIL_SIZE
 
 /* ---- small regions: here and now ---- */
 
+/*
+ * Whether a small region may be made without a look at the system's memory, which takes longer than to make it. Each
+ * UNCHECKED_MAX bytes one is looked at.
+ */
 static bool small_may_be_unchecked(struct region_table *table, uint64_t bytes)
 {
         bool unchecked;
@@ -179,11 +184,13 @@ static void make_fail(struct region_private *private, int error, const char *det
         pthread_mutex_unlock(&private->table->lock);
 }
 
+/* Whether nobody wants the region any more, or it has failed already. */
 static bool make_is_over(struct region_private *private)
 {
         return atomic_load(&private->failed) || region_deleted(&private->region);
 }
 
+/* Bytes that a thread fills at a time: two pieces a thread, within bounds, in whole huge pages. */
 static size_t piece_size(size_t size)
 {
         const size_t piece = size / (PIECES_A_THREAD * pool_fillers());
@@ -223,6 +230,7 @@ static enum pool_verdict make_begin(struct pool_task *task)
         return POOL_DONE;
 }
 
+/* Fills one piece. The system's memory was checked for the whole before the first one. */
 static void fill_piece(struct region_private *private, size_t i)
 {
         const struct region_config *config = &private->table->config;
@@ -247,6 +255,7 @@ static void fill_piece(struct region_private *private, size_t i)
                 atomic_fetch_add(&private->bytes_prepared, size);
 }
 
+/* Fills the next piece that no thread has taken. POOL_MORE lets further threads join. */
 static enum pool_verdict fill(struct pool_task *task)
 {
         struct region_private *private = region_of_task(task);
@@ -268,6 +277,7 @@ static void failure_log(const struct region *region)
                 log_event(LOG_INFO, "region failed", LOG_S("region", id), LOG_S("reason", region->detail));
 }
 
+/* Registers the region and makes it ready, or frees what there is of it. The task's reference goes with it. */
 static void make_end(struct pool_task *task)
 {
         struct region_private *private = region_of_task(task);
@@ -296,6 +306,7 @@ static void filled(struct pool_task *task)
                 make_end(task);
 }
 
+/* On the pool's thread, after make_begin(): fills the pages, or ends where there are none to fill. */
 static void begun(struct pool_task *task)
 {
         struct region_private *private = region_of_task(task);

@@ -10,7 +10,11 @@
 #include "memory/gpu.h"
 #include "region_internal.h"
 
-/* The states of a region, from the making to the end. */
+/*
+ * The states of a region, its waiters, its idle timer, and its end. A state changes once, under the table's lock, after
+ * the fields that are valid from then on were set; readers load it without. Waiters are taken under the lock and woken
+ * without.
+ */
 
 /* ---- states, and the waiters for one that is being prepared ---- */
 
@@ -217,6 +221,7 @@ void region_idle_touch(struct region_private *private)
                 atomic_store(&private->found_us, clock_now_us());
 }
 
+/* us plus idle_ms; UINT64_MAX when that is too far. */
 static uint64_t idle_after(const struct region *region, uint64_t us)
 {
         uint64_t due;
@@ -329,6 +334,7 @@ struct region_private *region_private_free(struct region_private *private)
         return NULL;
 }
 
+/* The last step of large memory, on a thread of the pool, or on the caller's where there is none. */
 static void free_now(struct pool_task *task)
 {
         struct region_private *private = region_of_task(task);
@@ -363,6 +369,7 @@ struct region *region_unref(struct region *region)
         return NULL;
 }
 
+/* The first step: waits for the engine, then gives back the table's reference. */
 static void deregister_now(struct pool_task *task)
 {
         struct region_private *private = region_of_task(task);

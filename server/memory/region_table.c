@@ -12,7 +12,11 @@
 #include "base/util.h"
 #include "region_internal.h"
 
-/* A table: the number and the bytes of its regions, and the limits. Its lists are in region_list.c. */
+/*
+ * A table: the number and the bytes of its regions, and the limits. Its lists are in region_list.c. A deleted region's
+ * bytes count until they are free, so that the limit holds for what the system really has to provide; a region that
+ * does not fit only because of them waits in the pool, and pool_retry() lets it try again.
+ */
 
 void region_table_publish(struct region_table *table)
 {
@@ -59,6 +63,7 @@ void region_table_unref(struct region_table *table)
         free(table);
 }
 
+/* Makes room for one more region in ordered, so that listing it cannot fail. Returns 0 or -ENOMEM. Under the lock. */
 static int ordered_grow(struct region_table *table)
 {
         struct region **ordered = ferry_reserve(table->ordered, &table->capacity,
@@ -69,7 +74,7 @@ static int ordered_grow(struct region_table *table)
         return 0;
 }
 
-/* Under the lock. */
+/* Writes why the memory limit refuses so many bytes. Returns FERRY_E_NO_SPACE. Under the lock. */
 static int limit_refuse(const struct region_table *table, uint64_t bytes, char detail[REGION_DETAIL_SIZE])
 {
         const uint64_t limit = table->config.memory_limit, owned = table->bytes_reserved;

@@ -6,6 +6,15 @@
 
 #include "operations_internal.h"
 
+/*
+ * The begin of an active operation: its peer's metadata are compared with what it asks for, then the data plane gets
+ * its transfer. An operation has one transfer, which lies in its own memory (own), and the data plane may begin it
+ * again by another carrier. The peer's metadata are borrowed; the key is wiped off the stack after use.
+ *
+ * Thread: any. The store's lock is not held while the data plane is called: the state STARTING bridges the gap, in
+ * which a cancel is only noted (stop_reason) and told afterwards (operation_was_started).
+ */
+
 /* A list of descriptors or of slices, seen as sizes and counts of pieces. */
 struct sizes {
         const char *first;
@@ -36,6 +45,7 @@ static uint64_t size_at(const struct sizes *sizes, size_t i)
         return size * (count ? count : 1);
 }
 
+/* Adds up all elements. Returns false when the sum does not fit, which only a peer's numbers can bring about. */
 static bool size_total(const struct sizes *sizes, uint64_t *ret_total)
 {
         *ret_total = 0;
@@ -45,6 +55,7 @@ static bool size_total(const struct sizes *sizes, uint64_t *ret_total)
         return true;
 }
 
+/* Writes a sentence into detail, and returns the error. */
 __attribute__((format(printf, 3, 4))) static int refuse(char detail[OPERATION_DETAIL_SIZE], int error,
                                                         const char *format, ...)
 {
@@ -56,6 +67,7 @@ __attribute__((format(printf, 3, 4))) static int refuse(char detail[OPERATION_DE
         return error;
 }
 
+/* Compares two lists element by element, as nixl_connect does. Returns 0 or FERRY_E_SIZE_MISMATCH. */
 static int check_pairs(const struct sizes *local, const struct sizes *remote, char detail[OPERATION_DETAIL_SIZE])
 {
         if (local->n != remote->n)
@@ -69,7 +81,10 @@ static int check_pairs(const struct sizes *local, const struct sizes *remote, ch
         return 0;
 }
 
-/* That the parts have as many bytes as the descriptors, operation_create has checked, or will. */
+/*
+ * Checks that the parts lie in the offer. operation_create() compares their bytes with the descriptors'. Returns 0 or
+ * FERRY_E_OUT_OF_BOUNDS.
+ */
 static int check_parts(const struct ranges *parts, uint64_t there, char detail[OPERATION_DETAIL_SIZE])
 {
         if (parts->end > there)
@@ -104,6 +119,7 @@ static struct sizes sizes_of(const struct ferry_metadata *metadata)
                                metadata->n_descriptors, offsetof(struct ferry_metadata_descriptor, size), 0 };
 }
 
+/* Checks kind, expiry and sizes of the metadata. Returns 0 or the FERRY_E_* of operation_begin(), with a sentence. */
 static int check(const struct wanted *wanted, const struct ferry_metadata *metadata, char detail[OPERATION_DETAIL_SIZE])
 {
         const struct sizes remote = sizes_of(metadata);
@@ -130,6 +146,7 @@ int operation_check(struct operation_store *store, const struct operation_spec *
         return check(&wanted, metadata, detail);
 }
 
+/* The data plane's callback: users see the operation IN_PROGRESS. A stop that came before is told now. */
 static void transfer_started(void *context)
 {
         struct operation_transfer *transfer = context;
@@ -145,6 +162,7 @@ static void transfer_started(void *context)
         store_unlock_without_waking(operation->store, &deferred);
 }
 
+/* The data plane's callback: why the operation is to end, or 0. */
 static int transfer_stopping(void *context)
 {
         const struct operation_transfer *transfer = context;

@@ -3,6 +3,14 @@
 
 #include "operations_internal.h"
 
+/*
+ * Claims: the first request of a peer's transfer asks whether it may use a passive operation. Key, kind, size and uses
+ * decide under the store's lock; a claim that is granted is a transfer of the operation and holds a reference to it
+ * until operation_transfer_ended(). Here, too, are the metadata by which a peer knows the operation, and their renewal.
+ *
+ * Thread: the engine's for a claim, which must be short, since the peer waits; any for the rest.
+ */
+
 /* The answer to a peer with the right key after the operation's end. */
 static int refusal_of_terminal(const struct operation *operation)
 {
@@ -39,6 +47,7 @@ static int claim_check(const struct operation *operation, const struct engine_cl
         return 0;
 }
 
+/* The transfer is made before the lock is taken. A claim that has no deadline, since memory is short, is taken back. */
 int operation_store_claim(void *context, const struct engine_claim_request *request, struct engine_claim *ret_claim)
 {
         FERRY_CLEANUP(cleanup_free) struct operation_transfer *transfer = calloc(1, sizeof(*transfer));

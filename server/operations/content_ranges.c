@@ -3,6 +3,11 @@
 
 #include <string.h>
 
+/*
+ * A set of ranges: see content_ranges.h. The list is short, so each function walks through it. A range that has no
+ * place is forgotten: then bytes that are there count as missing until the end, which is safe. Pure.
+ */
+
 void content_ranges_add(struct content_ranges *ranges, uint64_t first, uint64_t end)
 {
         size_t from = 0, to;

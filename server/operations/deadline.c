@@ -15,6 +15,7 @@ uint64_t deadline_after(uint64_t now_us, uint64_t ms)
         return us;
 }
 
+/* When a running transfer has stalled: counted from the last byte that moved. */
 static uint64_t deadline_stall(const struct operation *operation)
 {
         uint64_t stall_ms = operation->store->config.limits.stall_ms;
@@ -23,6 +24,7 @@ static uint64_t deadline_stall(const struct operation *operation)
                                                : OPERATION_NEVER;
 }
 
+/* When the timeout of an active operation is over: counted from its creation. */
 static uint64_t deadline_timeout(const struct operation *operation)
 {
         return operation->timeout_ms ? deadline_after(operation->created_us, operation->timeout_ms) : OPERATION_NEVER;
@@ -52,6 +54,7 @@ void deadline_disarm(struct operation *operation)
                 (void)operation_unref(operation);
 }
 
+/* The timer owns a reference. Returned by whoever stops it: deadline_disarm(), or the callback when it runs. */
 int deadline_arm(struct operation *operation)
 {
         uint64_t next = deadline_next(operation);

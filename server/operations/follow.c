@@ -28,6 +28,7 @@ struct extents {
         struct extent *list;
 };
 
+/* Appends an extent, joined with the one before where the two touch in memory. */
 static void extents_add(struct extents *extents, struct extent extent)
 {
         struct extent *last = extents->n ? &extents->list[extents->n - 1] : NULL;
@@ -63,6 +64,7 @@ static int extents_new(const struct operation *operation, struct extents *ret_ex
         return 0;
 }
 
+/* The order by region and start, for qsort(). */
 static int extent_compare(const void *a, const void *b)
 {
         const struct extent *x = a, *y = b;
@@ -96,7 +98,7 @@ static const struct extent *extents_find(const struct extents *sorted, uint64_t 
         return found->region == region && byte - found->start < found->size ? found : NULL;
 }
 
-/* 0 or -ENOMEM. */
+/* Appends a piece to the map, joined with the one before where the two touch in both streams. Returns 0 or -ENOMEM. */
 static int pieces_add(struct follow_map *follow, uint64_t at, uint64_t source_at, uint64_t size)
 {
         struct follow_piece *last = follow->n ? &follow->pieces[follow->n - 1] : NULL, *more;
@@ -115,6 +117,7 @@ static int pieces_add(struct follow_map *follow, uint64_t at, uint64_t source_at
         return 0;
 }
 
+/* Finds where the read fills each of the readable's bytes. Returns 0, FERRY_E_OUT_OF_BOUNDS or -ENOMEM. */
 static int pieces_make(struct follow_map *follow, const struct extents *own, const struct extents *sorted)
 {
         for (size_t i = 0; i < own->n; i++) {
@@ -170,6 +173,7 @@ int follow_map_new(struct operation *operation, struct operation *source, char d
 
 /* ---- arrived bytes ---- */
 
+/* Adds to the set of arrived bytes, under arrival_lock, so that a READ of a follower can be answered meanwhile. */
 static void note_arrived(struct operation *operation, uint64_t offset, uint64_t length)
 {
         struct operation_store *store = operation->store;
@@ -182,6 +186,7 @@ static void note_arrived(struct operation *operation, uint64_t offset, uint64_t 
         (void)pthread_mutex_unlock(&store->arrival_lock);
 }
 
+/* The data plane's callback. The store's lock is taken only where there are followers. */
 void follow_arrived(void *context, uint64_t offset, uint64_t length)
 {
         const struct operation_transfer *transfer = context;
@@ -224,6 +229,10 @@ static size_t piece_of(const struct follow_map *follow, uint64_t byte)
         return FERRY_FIRST_INDEX(follow->n, i, follow->pieces[i].at > byte) - 1;
 }
 
+/*
+ * How many of the readable's bytes from offset on have arrived without a gap, at most length. Takes arrival_lock, and
+ * may be called with the store's lock held.
+ */
 static uint64_t there(const struct operation *operation, uint64_t offset, uint64_t length)
 {
         const struct follow_map *follow = operation->follow;

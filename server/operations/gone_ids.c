@@ -36,6 +36,7 @@ static uint32_t *head_of(const struct gone_ids *ids, uint64_t id)
         return &ids->heads[id & (ids->n_heads - 1)];
 }
 
+/* Takes the entry that is about to be overwritten off its chain. */
 static void unlink_oldest(struct gone_ids *ids)
 {
         const struct gone_entry *oldest = &ids->ring[ids->next];

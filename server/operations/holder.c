@@ -4,7 +4,13 @@
 
 #include "operations_internal.h"
 
-/* What the holder of an operation's metadata may do without a transfer: decline the operation, and keep it. */
+/*
+ * What the holder of an operation's metadata may do without a transfer: decline the operation, and keep it. The key is
+ * checked by the caller, over HTTP by an endpoint, over a link by notice_take(). A holder may repeat a request whose
+ * answer was lost, so a decline names the transfer that it gives up, and counts once.
+ *
+ * Thread: any.
+ */
 
 enum { DECLINED_MAX = 64 };
 
@@ -17,7 +23,7 @@ struct declined {
         uint64_t transfers[DECLINED_MAX];
 };
 
-/* With the lock held. */
+/* Whether a use was declined by this transfer already. The store's lock is held. */
 static bool was_declined(const struct operation *operation, uint64_t transfer)
 {
         const struct declined *declined = operation->declined;
@@ -28,7 +34,10 @@ static bool was_declined(const struct operation *operation, uint64_t transfer)
         return false;
 }
 
-/* With the lock held. If memory is short, a holder that repeats its request declines a second use. */
+/*
+ * Remembers by which transfer a use was declined. If memory is short, a holder that repeats its request declines a
+ * second use. The store's lock is held.
+ */
 static void note_declined(struct operation *operation, uint64_t transfer)
 {
         if (!operation->declined)
@@ -37,7 +46,7 @@ static void note_declined(struct operation *operation, uint64_t transfer)
                 operation->declined->transfers[operation->declined->n++ % DECLINED_MAX] = transfer;
 }
 
-/* With the lock held. One of several uses. 0; FERRY_E_ALREADY_CLAIMED. */
+/* Declines one of several uses. Returns 0 or FERRY_E_ALREADY_CLAIMED. The store's lock is held. */
 static int decline_use(struct operation *operation, uint64_t transfer, struct deferred_actions *deferred)
 {
         if (was_declined(operation, transfer))
@@ -107,6 +116,7 @@ int operation_keep(struct operation_store *store, struct operation *operation, u
 
 /* ---- over a link ---- */
 
+/* Checks the key, and does what the notice says. Returns 0 or the FERRY_E_* that the peer is told. */
 static int notice_take(struct operation *operation, const struct engine_notice *notice, int *ret_status,
                        uint64_t *ret_left_ms)
 {

@@ -5,6 +5,15 @@
 
 #include "operations_internal.h"
 
+/*
+ * An operation from its creation to its removal, as a client sees it: create, view, cancel, delete, and what a deadline
+ * does. It is one allocation with its descriptors, texts and transfer. The store has a reference while the operation
+ * can be found; a client's request, each transfer, a pending timer and a follower have one each, and the last one frees
+ * it (references.c).
+ *
+ * Thread: any. What is fixed at creation is read without a lock, the rest under the store's.
+ */
+
 _Static_assert((int)OPERATION_DEVICE_SIZE >= (int)REGION_DEVICE_SIZE, "a region's device fits");
 _Static_assert((int)FERRY_METADATA_DEVICE_SIZE >= (int)OPERATION_DEVICE_SIZE, "a descriptor's device fits");
 _Static_assert((int)OPERATION_TRANSPORT_SIZE >= (int)ENGINE_TRANSPORT_SIZE, "the engine's transport fits");
@@ -14,6 +23,7 @@ static void operation_unref_p(struct operation **operation)
         (void)operation_unref(*operation);
 }
 
+/* Whether the fields of a request are within the limits and fit its kind. */
 static bool spec_valid(const struct operation_limits *limits, const struct operation_spec *spec, uint64_t *ret_total,
                        size_t *ret_pieces)
 {
@@ -37,6 +47,7 @@ static bool spec_valid(const struct operation_limits *limits, const struct opera
         return slices_valid(spec->slices, spec->n_slices, ret_total, ret_pieces);
 }
 
+/* Fills in what users see of the slices. The blocks were copied behind the operation before. */
 static void operation_describe(struct operation *operation, const struct operation_slice *slices)
 {
         const uint64_t *blocks = operation->blocks;
@@ -121,6 +132,7 @@ static bool end_at_deadline(struct operation *operation, struct deferred_actions
         return revoke;
 }
 
+/* The timer's callback, on the loop's thread. It owns the reference that deadline_arm() took. */
 static void on_deadline(struct loop_timer *timer)
 {
         struct operation *operation = FERRY_CONTAINER_OF(timer, struct operation, timer);
@@ -138,6 +150,10 @@ static void on_deadline(struct loop_timer *timer)
         (void)operation_unref(operation);
 }
 
+/*
+ * Makes an operation that is in no store yet. Returns 0, or the error of operation_create(), with a sentence for users
+ * where it is theirs.
+ */
 static int operation_new(struct operation_store *store, const struct operation_spec *spec, uint64_t total,
                          struct operation **ret_operation, char detail[OPERATION_DETAIL_SIZE])
 {
@@ -185,7 +201,10 @@ static int operation_new(struct operation_store *store, const struct operation_s
         return 0;
 }
 
-/* With the lock held. Whether the store accepts it: 0; FERRY_E_GONE; FERRY_E_DRAINING; FERRY_E_LIMIT_REACHED. */
+/*
+ * Whether the store accepts a new operation. Returns 0; FERRY_E_GONE; FERRY_E_DRAINING; FERRY_E_LIMIT_REACHED. The
+ * store's lock is held.
+ */
 static int admit(struct operation_store *store, const struct operation *operation, char detail[OPERATION_DETAIL_SIZE])
 {
         const struct operation *source = operation->follow ? operation->follow->source : NULL;
@@ -199,7 +218,10 @@ static int admit(struct operation_store *store, const struct operation *operatio
         return retention_make_room(store, operation, detail);
 }
 
-/* From now on a failure of its source ends it. */
+/*
+ * Lists the operation with the read that it follows: from now on a failure of that read ends it. The store's lock is
+ * held.
+ */
 static void follow_begin(struct operation *operation)
 {
         struct operation *source = operation->follow->source;

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "operations_internal.h"
 
+/*
+ * The metrics of operations. Those with known labels are looked up once, at the store's start; those whose labels come
+ * from UCX or from the table of errors, at the end of an operation. Thread: any (base/metrics.h).
+ */
+
 static const char *const kind_status[] = { "kind", "status" };
 static const char *const direction_transport[] = { "direction", "transport" };
 static const char *const transports[] = { "shm", "tcp" }; /* names of RDMA transports come from UCX */
-/* From 10 us, the time of a few KiB between workers of one host. */
+/* Buckets from 10 us on, the time of a few KiB between workers of one host. */
 static const double seconds[] = { 0.00001, 0.00003, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03,
                                   0.1,     0.3,     1,      3,      10,    30,    100,  300 };
 

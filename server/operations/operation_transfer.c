@@ -3,6 +3,14 @@
 
 #include "operations_internal.h"
 
+/*
+ * The transfers of an operation: what the data plane tells of them. Progress comes many times a second from the data
+ * plane's threads and takes the store's lock ten times a second at most; the end gives back the transfer's reference,
+ * and for an operation with one use is the operation's end.
+ *
+ * Thread: the data plane's, unless the store's lock is said to be held.
+ */
+
 void operation_transfer_begin(struct operation_transfer *transfer, struct operation *operation, uint64_t total,
                               uint64_t peer_epoch, const char *peer_name)
 {
@@ -16,6 +24,7 @@ void operation_transfer_begin(struct operation_transfer *transfer, struct operat
         operation->n_active++;
 }
 
+/* Raises the count that users see, which never falls, although a transfer of several may be behind another. */
 static void raise_bytes_done(struct operation *operation, uint64_t bytes)
 {
         uint64_t furthest = atomic_load(&operation->bytes_done);

@@ -277,10 +277,12 @@ struct operation_metrics {
 };
 
 void operation_metrics_init(struct operation_metrics *metrics, struct metrics *registry);
-/* An operation changed its status; FERRY_UNINITIALIZED = it is not in the store. */
+/* Counts an operation under its new status. FERRY_UNINITIALIZED = it is not in the store. */
 void operation_metrics_move(struct operation_metrics *metrics, enum ferry_kind kind, enum ferry_status from,
                             enum ferry_status to);
+/* Counts the end of an operation: its status, error, duration and time to connect. */
 void operation_metrics_ended(struct operation_metrics *metrics, const struct operation *operation);
+/* Counts the bytes of an ended transfer, by direction and carrier. */
 void operation_metrics_bytes(struct operation_metrics *metrics, enum ferry_kind kind,
                              const struct engine_outcome *outcome);
 
@@ -317,9 +319,11 @@ struct operation_store {
 
 /* ---- throughput.c ---- */
 
+/* Begins to count; now_us and all other times are monotonic. The struct is zeroed. */
 void throughput_init(struct throughput *throughput, uint64_t now_us);
 /* Adds what an operation of a kind has moved. */
 void throughput_add(struct throughput *throughput, enum ferry_kind kind, uint64_t bytes, uint64_t now_us);
+/* Copies the counts of the last whole seconds, oldest first. */
 void throughput_get(struct throughput *throughput, uint64_t now_us, struct operation_throughput *ret_throughput);
 
 /* ---- pins.c ---- */
@@ -335,22 +339,30 @@ struct operation_pins *operation_pins_free(struct operation_pins *pins);
 
 /* ---- references.c; operation_ref and operation_unref are in operations.h ---- */
 
+/* Takes a reference to the store, and gives one back; the last one frees it. Any thread. */
 struct operation_store *store_ref(struct operation_store *store);
 void store_unref(struct operation_store *store);
 
 /* ---- store_lock.c ---- */
 
+/* Takes the store's lock. */
 void store_lock(struct operation_store *store);
 /* Unlocks where nothing was deferred. */
 void store_unlock_plain(struct operation_store *store);
 /* Unlocks, then runs the deferred actions: calls the data plane, wakes waiters, logs, unpins regions. */
 void store_unlock(struct operation_store *store, struct deferred_actions *deferred);
-/* The same, but leaves starts, waking, and what follows it, to operation_store_wake_waiters. */
+/*
+ * Unlocks, and runs the actions that the data plane needs. Starts, waking, ends and draining are left to
+ * operation_store_wake_waiters.
+ */
 void store_unlock_without_waking(struct operation_store *store, struct deferred_actions *deferred);
 /* With the lock held, which is given back meanwhile: tells the observer of a start that was left. */
 void store_tell_started(struct operation *operation);
 
-/* Ends all transfers of a passive operation, of its attachment and of the engine. Without the lock. */
+/*
+ * Ends all transfers of a passive operation, of its attachment and of the engine. reason is this side's error, a
+ * FERRY_E_*, wire_reason what the peers are told. Without the lock.
+ */
 void store_revoke(struct operation *operation, int reason, int wire_reason);
 
 /* ---- deadline.c; with the lock held ---- */
@@ -360,9 +372,10 @@ uint64_t deadline_after(uint64_t now_us, uint64_t ms);
 
 /* Makes the timer fire no later than the operation's next deadline. 0 or -ENOMEM. */
 int deadline_arm(struct operation *operation);
+/* Stops the timer; a callback that runs already finds nothing to do. */
 void deadline_disarm(struct operation *operation);
 
-/* Restarts the time to live. */
+/* Restarts the time to live: it ends ttl_ms from now. The timer is armed by the caller. */
 void deadline_expire_after(struct operation *operation, uint64_t ttl_ms);
 
 /* FERRY_E_TIMEOUT, FERRY_E_EXPIRED, FERRY_E_STALLED; 0 = no deadline has passed. */
@@ -415,7 +428,7 @@ void operation_stop_if_due(struct operation *operation, struct deferred_actions 
 /* Users see a change: raises the revision and wakes the waiters. */
 void operation_bump(struct operation *operation, struct deferred_actions *deferred);
 
-/* The same for frequent changes: the observer is told at most ten times a second. */
+/* Raises the revision and wakes the waiters after a frequent change: the observer hears ten times a second at most. */
 void operation_bump_often(struct operation *operation, struct deferred_actions *deferred);
 
 /* ---- follow.c ---- */
@@ -432,6 +445,7 @@ uint64_t follow_request_max(void *transfer);
 
 /* ---- operation_transfer.c ---- */
 
+/* Callbacks of a transfer, for struct engine_transfer and struct engine_claim. Without the lock. */
 void operation_transfer_progress(void *transfer, uint64_t bytes);
 void operation_transfer_ended(void *transfer, const struct engine_outcome *outcome);
 

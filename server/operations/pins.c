@@ -3,6 +3,13 @@
 
 #include "operations_internal.h"
 
+/*
+ * Pins: what keeps an operation's regions where they are. A use lets a region be deleted only after the operation; a
+ * reference keeps its struct. Uses end when the operation becomes terminal, under the store's lock; references and the
+ * waiters of regions follow without it (store_unlock).
+ */
+
+/* The order by address, for qsort(). */
 static int region_compare(const void *a, const void *b)
 {
         struct region *const *x = a, *const *y = b;

@@ -4,7 +4,10 @@
 
 #include "operations_internal.h"
 
-/* References to operations and to the store, and their end. */
+/*
+ * References to operations and to the store, and their end. Counts are atomic: any thread, with the store's lock or
+ * without.
+ */
 
 struct operation_store *store_ref(struct operation_store *store)
 {

@@ -3,11 +3,17 @@
 
 #include "operations_internal.h"
 
-/* Terminal operations that are kept for a while, oldest first, and the limits into which a new operation must fit. */
+/*
+ * Terminal operations that are kept for a while, oldest first, and the limits into which a new operation must fit. One
+ * lazy timer of the loop, for the oldest; its callback owns a reference to the store. Lock: the store's.
+ */
 
 #define RETENTION_SLACK_US UINT64_C(1000000) /* least time between two runs: idle workers sleep */
 
-/* With the lock held. If memory is short, the next terminal operation arms it. */
+/*
+ * Arms the timer for the oldest terminal operation, at earliest_us or later. If memory is short, the next terminal
+ * operation arms it. The store's lock is held.
+ */
 static void retention_arm(struct operation_store *store, uint64_t earliest_us)
 {
         uint64_t due_us;
@@ -57,6 +63,7 @@ void retention_keep(struct operation *operation)
         retention_arm(store, 0);
 }
 
+/* A terminal operation makes room for a new one, whatever its age; one that has not ended never does. */
 int retention_make_room(struct operation_store *store, const struct operation *operation,
                         char detail[OPERATION_DETAIL_SIZE])
 {

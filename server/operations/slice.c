@@ -8,12 +8,18 @@
 #include "base/space.h"
 #include "operations_internal.h"
 
+/*
+ * Slices: a piece of a region, a row of pieces, or blocks. Their numbers come from requests, so each sum and product is
+ * checked before it is used (slices_valid); after that no arithmetic can overflow. Pure.
+ */
+
 /* Offset of the i-th piece from that of the slice. */
 static uint64_t piece_at(const struct operation_slice *slice, uint64_t i)
 {
         return slice->blocks ? slice->blocks[i] * slice->size : i * slice->stride;
 }
 
+/* The last block decides where the slice ends; blocks may come in any order. */
 static uint64_t highest_block(const struct operation_slice *slice)
 {
         uint64_t highest = 0;

@@ -7,6 +7,16 @@
 #include "operations/content_ranges.h"
 #include "operations_internal.h"
 
+/*
+ * The states of an operation: the table says which change is allowed, operation_set_state() makes it, with all that
+ * follows: metrics, revision, waiters, followers, retention. What needs the lock to be given back first is gathered in
+ * struct deferred_actions (store_lock.c).
+ *
+ * An operation is terminal only when nothing can be written into its memory by it any more: operation_stop() ends it at
+ * once if no transfer is in flight, else tells the data plane, whose end of the transfer ends it. All functions: with
+ * the store's lock held.
+ */
+
 #define ENDS (STATE_BIT(OPERATION_CANCELLED) | STATE_BIT(OPERATION_ERRORED))
 
 static const struct state_row states[] = {
@@ -158,6 +168,7 @@ void operation_set_state(struct operation *operation, enum operation_state state
                 deferred->made = operation;
 }
 
+/* The terminal state that goes with an error. A client's cancel counts as one, whatever the transfer ended with. */
 static enum operation_state state_of_error(const struct operation *operation, int error)
 {
         switch (error) {

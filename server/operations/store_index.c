@@ -4,7 +4,10 @@
 
 #include "operations_internal.h"
 
-/* The operations of a store: by id, and by pages in order of creation. */
+/*
+ * The operations of a store: by id, and by pages in order of creation. A page is gathered in strides of PAGE_STRIDE
+ * operations, between which the lock is given back, so that a long list holds up no transfer. Lock: the store's.
+ */
 
 enum {
         PAGE_STRIDE = 1024, /* operations that are looked at in one go */
@@ -42,6 +45,7 @@ int store_insert(struct operation_store *store, struct operation *operation)
         return 0;
 }
 
+/* The caller has a reference or the lock, so the operation is not freed before it returns. */
 void store_remove(struct operation *operation)
 {
         struct operation_store *store = operation->store;
@@ -78,6 +82,7 @@ static bool uses_region(const struct operation *operation, uint64_t region)
         return false;
 }
 
+/* Whether the filter of a page lets the operation through. */
 static bool page_wants(const struct operation *operation, const struct operation_filter *filter)
 {
         return (filter->kind < 0 || (int)operation->kind == filter->kind) &&
@@ -141,6 +146,10 @@ static bool page_fill(struct operation_store *store, struct page *page)
         return true;
 }
 
+/*
+ * The lock is given back after each PAGE_STRIDE operations: a page of few hits among a million must hold up no
+ * transfer.
+ */
 size_t operation_page(struct operation_store *store, const struct operation_filter *filter, uint64_t *cursor,
                       struct operation **items, size_t n)
 {

@@ -3,7 +3,13 @@
 
 #include "operations_internal.h"
 
-/* The beginning of the store, its draining, and its end. */
+/*
+ * The store from operation_store_new() to operation_store_free(). Its stage only goes forward: open, draining (nothing
+ * is created, nobody begins a use), closed (no timer is armed, the data plane is not called). Its struct lives on until
+ * the last operation and the last pending callback have given back their references (references.c).
+ *
+ * Thread: any.
+ */
 
 int operation_store_new(const struct operation_config *config, struct operation_store **ret_store)
 {
@@ -39,7 +45,7 @@ static bool is_idle(const struct operation *operation)
         return ferry_kind_is_passive((int)operation->kind) && !operation->n_active;
 }
 
-/* From there on, the first one in order of creation that has not ended. NULL = none. */
+/* Finds the first operation that has not ended, in order of creation from this one on. NULL = none. */
 static struct operation *first_live(struct operation *operation)
 {
         while (operation && operation_terminal(operation))

@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "operations_internal.h"
 
-/* The store's lock, and the actions that a change under it defers. */
+/*
+ * The store's lock, and the actions that a change under it defers: callbacks run without it, since they may call the
+ * store again or take locks of their own. The order in store_unlock() is what users notice: the data plane hears first,
+ * then those who wait, then the log and the observer; regions are let go last.
+ *
+ * After a message of the data plane what can wait is left in wakes (store_unlock_without_waking), so that the peer has
+ * its answer before this host's processors run the woken threads; operation_store_wake_waiters() does it.
+ */
 
 void store_lock(struct operation_store *store)
 {
@@ -44,6 +51,7 @@ static int wire_reason(int reason)
         }
 }
 
+/* Tells the observer, if there is one. */
 static void observe(struct operation *operation, enum operation_change change)
 {
         const struct operation_observer *observer = &operation->store->config.observer;
@@ -82,6 +90,7 @@ static const char *error_fault(const struct operation *operation)
         }
 }
 
+/* Logs a change, at level debug. */
 static void log_changed(const struct operation *operation, enum ferry_status status)
 {
         char id[FERRY_ID_TEXT_SIZE];

@@ -37,6 +37,7 @@ void throughput_add(struct throughput *throughput, enum ferry_kind kind, uint64_
                                                         memory_order_relaxed));
 }
 
+/* The bytes of a second; 0 also if the cell is of an earlier round. */
 static uint64_t bytes_of(struct throughput *throughput, bool sent, uint64_t second)
 {
         uint64_t cell = atomic_load_explicit(&throughput->cells[sent][second % THROUGHPUT_CELLS], memory_order_relaxed);

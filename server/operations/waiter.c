@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "operations_internal.h"
 
+/*
+ * Waiters: who waits for a change of an operation, a parked HTTP request or a thread of the program. A waiter is in its
+ * owner's memory and in the operation's list; operation_bump() takes it off the list under the lock, store_unlock()
+ * wakes it without. It is level-triggered: what has changed before the wait is found by operation_wakes(). Thread: any.
+ */
+
 bool operation_wakes(const struct operation *operation, const struct operation_waiter *waiter, uint64_t revision)
 {
         return operation_terminal(operation) || (operation->deleted && !(waiter && waiter->quiet)) ||

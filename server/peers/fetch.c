@@ -15,6 +15,16 @@
 #include "base/metrics.h"
 #include "base/util.h"
 
+/*
+ * One request to another worker, and the queue of all. A fetch is made by any thread, which checks the URL; it is
+ * handed to libcurl's thread, which starts it, and ends by one call of fetched() there. Two kinds of document share it
+ * (struct fetch_document): the metadata of an operation, and the description of a worker; notices are a third
+ * (peers.c).
+ *
+ * A peer is not trusted: hosts are admitted before the first byte and again when the name is resolved, redirects are
+ * not followed, size and time are bounded, and a body is checked whole before it is used. Lock: the peers', a leaf.
+ */
+
 /* ---- the metadata of one operation; the URL is its own: {base}/v1/operations/{id}/metadata ---- */
 
 static int metadata_locate(CURLU *url, const char *path, const char **ret_why)
@@ -157,6 +167,7 @@ static void cleanup_fetch(struct fetch **fetch)
         *fetch = fetch_free(*fetch);
 }
 
+/* Has the kind of document complete the URL. Returns 0; -ENOMEM; FERRY_E_INVALID_PARAMETER with a sentence. */
 static int locate(struct fetch *fetch, char *detail, size_t detail_size)
 {
         FERRY_CLEANUP(cleanup_curl) char *path = NULL;
@@ -170,6 +181,7 @@ static int locate(struct fetch *fetch, char *detail, size_t detail_size)
         return r;
 }
 
+/* Sets up libcurl's handle. Returns false when memory is short. */
 static bool prepare(struct fetch *fetch)
 {
         return easy_prepare(&fetch->easy) && easy_collect(&fetch->easy, fetch->easy.settings->max_body) &&
@@ -209,6 +221,7 @@ struct fetch *fetch_free(struct fetch *fetch)
         return NULL;
 }
 
+/* Reads the body of an answer. Returns 0 with *ret_metadata, or FERRY_E_* with a sentence. */
 static int classify_body(const struct fetch *fetch, struct ferry_metadata **ret_metadata, char detail[EASY_DETAIL_SIZE])
 {
         const struct ferry_buffer *body = &fetch->easy.body;
@@ -247,8 +260,6 @@ static int fetch_classify(const struct fetch *fetch, CURLcode result, struct fer
 
 /* ---- those that are queued and run ---- */
 
-/* The fetches of documents that are queued and run, on libcurl's thread. */
-
 /* Ends a fetch that is in neither list any more. */
 static void fetch_finish(struct peers *peers, struct fetch *fetch, int error, const char *detail,
                          struct ferry_metadata *metadata)
@@ -263,6 +274,7 @@ static void fetch_finish(struct peers *peers, struct fetch *fetch, int error, co
         fetch_free(fetch);
 }
 
+/* Ends a fetch because the worker is. */
 static void fetch_cancel(struct peers *peers, struct fetch *fetch)
 {
         fetch_finish(peers, fetch, FERRY_E_CANCELLED, "the worker is shutting down", NULL);
@@ -309,6 +321,7 @@ static void take_fetches(struct peers *peers)
         }
 }
 
+/* libcurl has done with a fetch: classifies what came, and tells its owner. */
 static void on_fetch_done(struct easy *easy, CURLcode result)
 {
         struct fetch *fetch = FERRY_CONTAINER_OF(easy, struct fetch, easy);

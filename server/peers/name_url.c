@@ -13,6 +13,15 @@
 #include "base/util.h"
 #include "registry/registry.h"
 
+/*
+ * URLs that name a worker by its name in the registry. A lookup asks the registry for the worker's base URL, then
+ * fetches the document from there by the rules for any other URL: the registry is not trusted. Errors are told from the
+ * user's point of view: a registry that refuses, or gives something that is no HTTP URL, makes the peer unreachable.
+ *
+ * Thread: any for the functions of the header; the callbacks run on libcurl's thread, which is the peers' and the
+ * registry's alike.
+ */
+
 static const char scheme[] = "ferry://";
 
 enum { PATH_SIZE = 96, DETAIL_SIZE = 256 };
@@ -70,6 +79,10 @@ static const char *parse(const char *url, bool worker, struct name_lookup *ret_l
         return take_operation(path, ret_lookup->path) ? NULL : "the URL must be ferry://NAME/op_ID";
 }
 
+/*
+ * Parses the URL, and whether there is a registry to resolve it. Returns 0 or FERRY_E_INVALID_PARAMETER with a
+ * sentence.
+ */
 static int check(const struct registry *registry, const char *url, bool worker, struct name_lookup *ret_lookup,
                  char *detail, size_t detail_size)
 {
@@ -90,6 +103,7 @@ int name_url_check(const struct registry *registry, const char *url, bool worker
         return check(registry, url, worker, &lookup, detail, detail_size);
 }
 
+/* Tells the caller, and frees the lookup. */
 static void finish(struct name_lookup *lookup, int error, const char *detail, struct ferry_metadata *metadata)
 {
         lookup->fetched(lookup->context, error, detail, metadata);
@@ -114,6 +128,10 @@ static bool is_wanted(void *context)
         return !lookup->wanted || lookup->wanted(lookup->context);
 }
 
+/*
+ * Fetches the document from the worker's base URL. Returns 0, or an error with a sentence, upon which nothing was
+ * begun.
+ */
 static int fetch(struct name_lookup *lookup, char detail[DETAIL_SIZE])
 {
         FERRY_CLEANUP(cleanup_free) char *url = NULL;

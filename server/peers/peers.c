@@ -23,12 +23,25 @@
 #include "peers/peers.h"
 #include "transfer/engine.h"
 
+/*
+ * HTTP to other workers: see peers.h. One struct for the worker, made after the HTTP client's thread and freed before
+ * it; the thread runs its fetches (fetch.c) as one of its users. Here are the settings of all requests, the operations
+ * that begin with a URL (remote_begin), and notices over HTTP.
+ *
+ * Thread: any; callbacks run on libcurl's. A token that is replaced stays in kept, since running fetches send the old
+ * headers.
+ */
+
 enum {
         DEFAULT_CONNECT_MS = 3000,
         DEFAULT_TIMEOUT_MS = 10000,
         DEFAULT_BODY = 8 << 20,
 };
 
+/*
+ * Makes the headers of a fetch: Accept, and the bearer token if there is one. Returns false when memory is short; then
+ * *headers may have some of them.
+ */
 static bool headers_make(const char *token, struct curl_slist **headers)
 {
         FERRY_CLEANUP(cleanup_free) char *authorization = NULL;
@@ -61,6 +74,7 @@ int peers_set_token(struct peers *peers, const char *token)
         return 0;
 }
 
+/* Fills in the defaults. Returns 0 or -ENOMEM. */
 static int settings_make(struct peers *peers, const struct peers_config *config)
 {
         struct easy_settings *settings = &peers->settings;
@@ -167,6 +181,7 @@ struct remote {
         struct operation *operation; /* a reference */
 };
 
+/* The metadata are there, or are not to come: begins or ends the operation. */
 static void on_fetched(void *context, int error, const char *detail, struct ferry_metadata *metadata)
 {
         struct remote *remote = context;
@@ -189,6 +204,7 @@ static void on_fetched(void *context, int error, const char *detail, struct ferr
         free(remote);
 }
 
+/* An operation that has ended needs no metadata: it was cancelled meanwhile. */
 static bool is_wanted(void *context)
 {
         const struct remote *remote = context;
@@ -221,6 +237,7 @@ enum { NOTICE_BODY_MAX = 64 << 10, NOTICE_URL_MAX = 640 };
 
 /* ---- what it means ---- */
 
+/* The error of a status other than 200, as peers_notice() lists them. */
 static int classify_status(long status, char detail[EASY_DETAIL_SIZE])
 {
         static const struct {
@@ -298,6 +315,10 @@ static const struct fetch_document document = { "an answer to a notice", locate,
 
 /* ---- the request ---- */
 
+/*
+ * The key of the metadata authorises the notice, in place of a token; the transfer's id makes a repetition known as
+ * such.
+ */
 static bool add_headers(struct fetch *fetch, const struct engine_notice *notice)
 {
         char key[FERRY_KEY_TEXT_SIZE], authorization[FERRY_KEY_TEXT_SIZE + 32], transfer[64], id[FERRY_ID_TEXT_SIZE];
@@ -315,6 +336,7 @@ static bool add_headers(struct fetch *fetch, const struct engine_notice *notice)
         return added;
 }
 
+/* Makes the fetch a POST. Returns false when memory is short. */
 static bool prepare(struct fetch *fetch, const struct engine_notice *notice)
 {
         CURL *curl = fetch->easy.curl;
@@ -335,6 +357,7 @@ struct notice {
         char transport[8];
 };
 
+/* Tells whoever said the notice, as the engine does over a link. */
 static void on_answered(void *context, int error, const char *detail, struct ferry_metadata *metadata)
 {
         struct notice *notice = context;

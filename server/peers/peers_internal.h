@@ -78,14 +78,18 @@ struct fetch *fetch_free(struct fetch *fetch);
 
 /* ---- those that are queued and run ---- */
 
-/* For struct easy_user. */
+/* The functions of struct easy_user. */
 uint64_t peers_run(struct easy_user *user, uint64_t now_us);
 void peers_stop(struct easy_user *user);
 
-/* Queues the fetch of a document by an http(s) URL. As peers_fetch_metadata. */
+/*
+ * Queues the fetch of a document by an http(s) URL. Returns 0: fetched will be called once; FERRY_E_INVALID_PARAMETER,
+ * FERRY_E_FORBIDDEN or FERRY_E_LIMIT_REACHED, with a sentence in detail; -ENOMEM; another -errno: the thread does not
+ * start.
+ */
 int peers_fetch(struct peers *peers, const struct fetch_document *document, const char *url, peers_fetched fetched,
                 peers_wanted wanted, void *context, char *detail, size_t detail_size);
-/* The same for one that has been made, which it owns in any case. 0; FERRY_E_LIMIT_REACHED. */
+/* Queues a fetch that has been made, and owns it in any case. Returns 0; FERRY_E_LIMIT_REACHED with a sentence. */
 int peers_fetch_queue(struct peers *peers, struct fetch *fetch, peers_fetched fetched, peers_wanted wanted,
                       void *context, char *detail, size_t detail_size);
 
@@ -96,9 +100,13 @@ int peers_fetch_queue(struct peers *peers, struct fetch *fetch, peers_fetched fe
  * ferry://NAME/v1/operations/op_ID/metadata for an operation. Any thread.
  */
 
+/* Whether the URL begins with ferry://. */
 bool name_url_is(const char *url);
 
-/* Checks a URL without asking the registry. worker: it must name the worker itself. As peers_check_url. */
+/*
+ * Checks a URL without asking the registry. worker: it must name the worker itself. Returns 0, or
+ * FERRY_E_INVALID_PARAMETER with a sentence in detail.
+ */
 int name_url_check(const struct registry *registry, const char *url, bool worker, char *detail, size_t detail_size);
 
 /*

@@ -12,6 +12,16 @@
 #include "base/util.h"
 #include "registry_internal.h"
 
+/*
+ * Calls: a question to etcd, by its JSON gateway, which goes from endpoint to endpoint until one answers. A call may be
+ * up to three requests in a row: a login where etcd demands one, a watch that waits for a change, and the question
+ * itself. It is made by any thread, queued, and from then on the libcurl thread's, which ends it by one call of
+ * called().
+ *
+ * The endpoints are the operator's choice and are not checked against --allow-peer; their answers are bounded in size
+ * and time, and parsed strictly. Lock: the registry's, a leaf, for the queue alone.
+ */
+
 enum { ANSWER_MAX = 64 * 1024 /* of a login, and of a watch, which is searched again with each piece that comes */ };
 
 struct registry_call {
@@ -118,6 +128,7 @@ static bool token_take(struct registry *registry, struct json_object *answer)
 
 static void on_done(struct easy *easy, CURLcode result);
 
+/* The login has no token yet; the line with the token is wiped from the stack. */
 static bool add_headers(struct registry_call *call)
 {
         char line[REGISTRY_TOKEN_SIZE + 32];

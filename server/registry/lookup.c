@@ -16,6 +16,14 @@
 #include "base/util.h"
 #include "registry_internal.h"
 
+/*
+ * Workers in the registry: the coding of an entry, and lookups of one name or of pages. An entry that is not a
+ * worker's, by its key or its value, is counted and left out: anybody who may write to etcd could have made it. A
+ * lookup counts against REGISTRY_LOOKUPS_MAX from registry_find() until found() is called.
+ *
+ * Thread: any for registry_find(); the rest libcurl's.
+ */
+
 enum {
         ANSWER_BASE = 64 * 1024,
         ANSWER_EACH = 4096, /* above the base64 size of a worker's key and value */
@@ -107,6 +115,7 @@ struct registry_lookup {
         void *context;
 };
 
+/* Counts a lookup. Returns 0; FERRY_E_CANCELLED: the worker ends; FERRY_E_LIMIT_REACHED. */
 static int lookup_begin(struct registry *registry)
 {
         int r = 0;
@@ -129,7 +138,10 @@ static void lookup_end(struct registry *registry)
         pthread_mutex_unlock(&registry->lock);
 }
 
-/* entries has room for the lookup's limit. false: etcd would not answer that. */
+/*
+ * Reads etcd's answer to a range. entries has room for the lookup's limit. Returns false when etcd would not answer
+ * that.
+ */
 static bool read_page(const struct registry_lookup *lookup, struct json_object *answer, struct registry_entry *entries,
                       struct registry_page *page)
 {
@@ -155,6 +167,7 @@ static bool read_page(const struct registry_lookup *lookup, struct json_object *
         return true;
 }
 
+/* The answer is there, or is not to come: tells the caller. */
 static void on_range(void *context, int error, const char *detail, struct json_object *answer)
 {
         struct registry_lookup *lookup = context;

@@ -45,6 +45,7 @@ const char *registry_status_name(enum registry_status status)
         return names[status];
 }
 
+/* The pause between two tries, in ms, before jitter. */
 static uint64_t retry_ms(const struct registry *registry)
 {
         return at_most(registry->ttl_ms / RETRIES, RETRY_MAX_MS);
@@ -98,7 +99,10 @@ static const struct {
         [MEMBER_LEAVING] = { "/v3/lease/revoke", NULL, MEMBER_LEFT, BIT(LEFT) },
 };
 
-/* due: UINT64_MAX of a state that waits for an answer, or for nothing. */
+/*
+ * Changes the state; the table says which may follow. due: when the state has to ask; UINT64_MAX of one that waits for
+ * an answer, or for nothing.
+ */
 static void set_state(struct registry *registry, enum member_state state, uint64_t due)
 {
         assert(states[registry->state].next & (1u << state));
@@ -116,6 +120,7 @@ static uint64_t retry_due(const struct registry *registry)
         return clock_now_us() + us / 2 + random_id() % (us / 2);
 }
 
+/* A question was not answered, or not as etcd would: goes back to the state before, and tries again after a pause. */
 static void on_failed(struct registry *registry, const char *reason)
 {
         set_state(registry, states[registry->state].failed, retry_due(registry));
@@ -125,6 +130,7 @@ static void on_failed(struct registry *registry, const char *reason)
                 set_status(registry, REGISTRY_UNREACHABLE, reason);
 }
 
+/* The answer to the state's question. FERRY_E_CANCELLED comes when the worker ends; then nothing is tried again. */
 static void on_called(void *context, int error, const char *detail, struct json_object *answer)
 {
         struct registry *registry = context;
@@ -134,6 +140,10 @@ static void on_called(void *context, int error, const char *detail, struct json_
                 on_failed(registry, error ? detail : "its answer is not one of etcd's");
 }
 
+/*
+ * The body of the question that the state asks; NULL when memory is short. The name is put only where no key has it, in
+ * one transaction, so two workers never both get it.
+ */
 static char *body_of(const struct registry *registry)
 {
         char *body = NULL;
@@ -152,6 +162,7 @@ static char *body_of(const struct registry *registry)
         return r < 0 ? NULL : body;
 }
 
+/* Enters the state and asks its question. */
 static void ask(struct registry *registry, enum member_state state)
 {
         set_state(registry, state, UINT64_MAX);
@@ -197,6 +208,7 @@ static void go_in(struct registry *registry)
         set_status(registry, REGISTRY_REGISTERED, NULL);
 }
 
+/* The transaction was done: the name is this worker's, or another's, which is remembered for the log. */
 static bool on_put(struct registry *registry, struct json_object *answer)
 {
         const bool put = json_object_get_boolean(json_object_object_get(answer, "succeeded"));
@@ -233,6 +245,7 @@ static bool on_renewed(struct registry *registry, struct json_object *answer)
         return true;
 }
 
+/* A state that waits for an answer is left alone; leaving comes before anything that is due. */
 uint64_t registry_member_run(struct registry *registry, uint64_t now)
 {
         const bool is_due = now >= registry->due;

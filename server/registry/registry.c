@@ -13,6 +13,14 @@
 #include "base/util.h"
 #include "registry_internal.h"
 
+/*
+ * The registry's client: its making, its end, and what the HTTP client's thread runs of it. registry.h is the contract;
+ * the parts are call.c (questions to etcd), lookup.c (other workers' names) and member.c (this worker's own). It lives
+ * from the worker's start until after the peers, which resolve names by it; the thread stops before it is freed.
+ *
+ * Thread: any for the public functions; on_run() and on_stop() libcurl's.
+ */
+
 enum {
         HOST_MAX = REGISTRY_ENDPOINT_SIZE - 10, /* and its port, behind "https://" */
         CONNECT_MS = 2000,
@@ -90,6 +98,7 @@ bool registry_prefix_is_valid(const char *prefix)
         return length > 0 && length <= REGISTRY_PREFIX_MAX;
 }
 
+/* Makes the body of etcd's login. Returns 0; -EINVAL: user has no colon; -ENOMEM. */
 static int credentials_make(struct registry *registry, const char *user)
 {
         struct ferry_json_writer writer = { 0 };
@@ -111,6 +120,7 @@ static int credentials_make(struct registry *registry, const char *user)
         return registry->credentials ? 0 : -ENOMEM;
 }
 
+/* Fills in the times: a question to one endpoint may take a third of the TTL, within bounds. Returns 0 or -EINVAL. */
 static int settings_make(struct registry *registry, const struct registry_config *config)
 {
         struct easy_settings *settings = &registry->settings;

@@ -12,6 +12,15 @@
 #include "requester.h"
 #include "responder.h"
 
+/*
+ * What the transports report: messages, links that peers open, links that have ended, and room on a link. Each message
+ * goes to its handler by one table of types. A message for another epoch, most likely that of an earlier worker at this
+ * address, is refused here, so that no handler sees it.
+ *
+ * Thread: the holder of the progress lock, inside a transport's progress(). The first message over a link names the
+ * worker at its other end (note_contact); until then a link that the peer opened has no contact.
+ */
+
 /* The answer to a HELLO, or the notice that READs of a transfer are held. */
 static void on_hello_ack(struct peer *peer, const struct wire_header *header, struct payload *payload)
 {
@@ -54,6 +63,10 @@ static void note_name(struct peer *peer, const struct wire_header *header, const
                 contact_set_name(peer->contact, name);
 }
 
+/*
+ * The link works: the contact and the observer hear of it, then the requesters, which may have waited for its carrier.
+ * Called once for each link, at the first message of the peer or, of a link that was opened here, when it can send.
+ */
 static void came_up(struct peer *peer)
 {
         struct requester *r, *next;
@@ -65,6 +78,9 @@ static void came_up(struct peer *peer)
                 requester_link_up(r);
 }
 
+/*
+ * Only a peer that still has a usable link is served: a transport may report messages that came before the link failed.
+ */
 static void on_message(void *context, struct link *link, const struct wire_header *header, struct payload *payload)
 {
         struct engine *engine = context;
@@ -84,6 +100,10 @@ static void on_message(void *context, struct link *link, const struct wire_heade
                 peer_answer(peer, header, types[header->type].refusal, 0, FERRY_E_STALE_METADATA);
 }
 
+/*
+ * A peer has opened a link. Returns false, upon which the transport closes it, when the worker is stopping, max_links
+ * are open, or memory is short.
+ */
 static bool on_accepted(void *context, struct link *link)
 {
         struct engine *engine = context;
@@ -101,6 +121,10 @@ static bool on_accepted(void *context, struct link *link)
         return true;
 }
 
+/*
+ * The link has ended, and no transport touches the memory of its transfers any more. The peer stays until its last
+ * transfer has ended, peers_sweep() frees it then. A link has no peer where memory was short as it was opened.
+ */
 static void on_ended(void *context, struct link *link)
 {
         struct engine *engine = context;
@@ -128,6 +152,7 @@ static void on_ended(void *context, struct link *link)
         connect_requests_link_ended(peer, link->detail);
 }
 
+/* The link can send: it has come up, or its queue has become shorter. */
 static void on_room(void *context, struct link *link)
 {
         struct peer *peer = link->owner;

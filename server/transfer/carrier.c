@@ -4,6 +4,8 @@
 #include "base/util.h"
 #include "transfer/engine.h"
 
+/* The names of carriers, as users read and write them. A constant table: any thread. */
+
 static const struct {
         enum engine_carrier carrier;
         const char *name;

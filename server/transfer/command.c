@@ -8,6 +8,15 @@
 
 #include "engine_internal.h"
 
+/*
+ * Commands of other threads to the engine: a queue that any thread fills and the holder of the progress lock takes
+ * whole (commands_take). The queue owns a command from its posting until command_finish().
+ *
+ * Lock: command_lock guards the queue, the reserve and the callers that wait. It is a leaf, held for a few
+ * instructions. A cancel, a revoke, a stop and a resolved name must get through when memory is short: for these 64
+ * commands are made beforehand, the reserve. STOP is the last command; after it all are refused with -ESHUTDOWN.
+ */
+
 enum { RESERVE = 64 };
 
 int commands_init(struct engine *engine)
@@ -25,7 +34,7 @@ void engine_wake(struct engine *engine)
         (void)eventfd_write(engine->wake_fd, 1);
 }
 
-/* Under the command lock. NULL: the reserve is used up. */
+/* Takes a command of the reserve; NULL when it is used up. The command lock is held. */
 static struct command *take_reserve(struct engine *engine)
 {
         struct command *command = engine->reserve;
@@ -35,7 +44,11 @@ static struct command *take_reserve(struct engine *engine)
         return command;
 }
 
-/* -ENOBUFS: no memory, and the reserve is used up. */
+/*
+ * Queues a copy of the command. finished: of a caller that waits, or NULL; wake: writes wake_fd, once for all commands
+ * that the engine has not taken yet; surely: takes a reserved command when memory is short. Returns 0; -ESHUTDOWN after
+ * a STOP; -ENOMEM; with surely, -ENOBUFS when the reserve is used up, too.
+ */
 static int enqueue(struct engine *engine, const struct command *command, bool *finished, bool wake, bool surely)
 {
         struct command *copy = malloc(sizeof(*copy));
@@ -92,6 +105,7 @@ int command_call(struct engine *engine, const struct command *command)
         if (r < 0)
                 return r;
         (void)pthread_mutex_lock(&engine->command_lock);
+        /* The condition is shared by all callers: each looks at its own flag. */
         while (!finished)
                 (void)pthread_cond_wait(&engine->command_done, &engine->command_lock);
         (void)pthread_mutex_unlock(&engine->command_lock);
@@ -107,6 +121,7 @@ struct command *commands_take(struct engine *engine)
         (void)pthread_mutex_lock(&engine->command_lock);
         list = engine->commands;
         engine->commands = NULL;
+        /* Under the lock: a command that is queued next sets both again, and writes wake_fd again. */
         atomic_store(&engine->commands_waiting, false);
         atomic_store(&engine->commands_told, false);
         (void)pthread_mutex_unlock(&engine->command_lock);

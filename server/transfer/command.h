@@ -42,15 +42,22 @@ struct command {
         struct command *prev, *next;
 };
 
+/* Makes the reserve. Returns 0 or -ENOMEM. */
 int commands_init(struct engine *engine);
 
 /* Queues a command (copied) and wakes the thread. -ESHUTDOWN when it is stopping, -ENOMEM. Any thread. */
 int command_post(struct engine *engine, const struct command *command);
-/* The same without waking the thread: the caller takes the progress lock, or calls engine_wake. */
+/* Queues a command without waking the thread: the caller takes the progress lock, or calls engine_wake. */
 int command_post_unwoken(struct engine *engine, const struct command *command);
-/* As command_post, but does not fail when memory is short: takes a reserved command. 0 or -ESHUTDOWN. Any thread. */
+/*
+ * Queues a command as command_post() does, but takes a reserved one when memory is short. Returns 0, or -ESHUTDOWN when
+ * the engine is stopping. Any thread.
+ */
 int command_post_reserved(struct engine *engine, const struct command *command);
-/* Posts a command and waits until it has run. As command_post. Any thread that does not hold the progress lock. */
+/*
+ * Posts a command and waits until it has run. Returns 0; -ESHUTDOWN or -ENOMEM: it did not run. Any thread that does
+ * not hold the progress lock.
+ */
 int command_call(struct engine *engine, const struct command *command);
 /* Wakes the engine's thread. Any thread. */
 void engine_wake(struct engine *engine);

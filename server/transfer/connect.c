@@ -15,6 +15,16 @@
 #include "engine_internal.h"
 #include "notice.h"
 
+/*
+ * Connect requests: each opens a link, or finds one, and says HELLO or a notice over it, for POST /v1/peers, for a
+ * holder that declines or renews an operation, and for probes of paths that have failed. One lives from
+ * connect_request_new() on any thread until end(), which calls connected() once; a probe has nobody to tell and only
+ * reports to its path.
+ *
+ * Thread: the holder of the progress lock, but for connect_request_new() and connect_request_free(). A request has no
+ * memory that a transport touches, so it ends the moment its answer, its deadline or the end of its link comes.
+ */
+
 /* One engine_connect. No transport touches its memory, so it may end at any time. */
 struct connect_request {
         struct engine *engine;
@@ -51,6 +61,7 @@ void connect_request_free(struct connect_request *c)
         free(c);
 }
 
+/* Leaves the link to others. Takes a request without a peer. */
 static void leave_peer(struct connect_request *c)
 {
         if (!c->peer)
@@ -60,6 +71,7 @@ static void leave_peer(struct connect_request *c)
         c->peer = NULL;
 }
 
+/* A probe is over: its path is shut again, unless the link has opened it meanwhile. */
 static void end_probe(struct engine *engine, uint64_t epoch, const struct transport *transport)
 {
         struct contact *contact = contact_find(engine, epoch);
@@ -84,6 +96,7 @@ static bool say_over_http(const struct connect_request *c, int *error, char *det
         return r == 0;
 }
 
+/* Ends the request, and frees it. A notice that reached nobody goes over HTTP first, which then calls connected(). */
 static void end(struct connect_request *c, int error, const char *detail)
 {
         struct engine_connection connection = { .error = error };
@@ -117,7 +130,7 @@ static void end(struct connect_request *c, int error, const char *detail)
         connect_request_free(c);
 }
 
-/* The first message over the link is a HELLO, as of a transfer. */
+/* Sends HELLO or the notice. HELLO comes first over each link, as with a transfer, since it names this worker. */
 static void speak(const struct connect_request *c)
 {
         if (!c->spec.notice.operation) {
@@ -129,7 +142,10 @@ static void speak(const struct connect_request *c)
         notice_send(c->peer, c->spec.peer.epoch, &c->spec.notice);
 }
 
-/* May free c. */
+/*
+ * Takes a route and speaks over its link; while a name is being resolved it waits for connect_requests_resolved().
+ * Frees c when no route is left.
+ */
 static void greet(struct connect_request *c)
 {
         char reason[128];
@@ -183,7 +199,10 @@ void connect_requests_cancel(struct engine *engine)
                 end(c, FERRY_E_CANCELLED, "the worker is shutting down");
 }
 
-/* Whether to go on by the network, since the local path has failed. */
+/*
+ * Whether to go on by the network, since the local link could not be made. This happens once: the caller clears
+ * insists, and from then on the route leaves out a path that failed lately.
+ */
 static bool is_left(const struct connect_request *c)
 {
         const struct link *link = c->peer->link;

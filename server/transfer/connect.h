@@ -15,6 +15,7 @@ struct connect_request;
  * transfer finds the link up. Thread: the holder of the progress lock, but any for connect_request_new.
  */
 
+/* Makes a request. Returns 0 or -ENOMEM. Any thread. */
 int connect_request_new(struct engine *engine, const struct engine_connect *spec, struct connect_request **ret_connect);
 /* Frees one that was never begun. */
 void connect_request_free(struct connect_request *connect);

@@ -10,12 +10,25 @@
 #include "peer.h"
 #include "transport/ucx.h"
 
+/*
+ * Contacts: what this worker knows of the others, by epoch. A contact is made when a peer's metadata, link or HTTP
+ * transfer first names its epoch. While it has a link it stays; without one it is listed in contacts_unlinked in the
+ * order in which the links ended, and forgotten after ENGINE_CONTACT_US when somebody lists the peers, or earlier, the
+ * oldest first, when more than ENGINE_CONTACTS_UNLINKED have none.
+ *
+ * Thread: the holder of the progress lock. engine_peers_page() comes here as a command. The observer (contact_notify)
+ * hears of a contact when it becomes connected or disconnected, not of each link.
+ */
+
 const char contact_shm_shut[] = "no link to the worker on this machine has come up: its log or this one says why";
 const char contact_ucx_shut[] = "the peer's network address cannot be reached: a firewall, or no route?";
 
 /* ---- life ---- */
 
-/* false: no memory. */
+/*
+ * Copies text into an owned field, unless it is empty or the same. Returns false when memory is short: the field keeps
+ * its old value.
+ */
 static bool note(char **field, const char *text)
 {
         char *copy;
@@ -36,6 +49,7 @@ static void unlinked_remove(struct engine *engine, struct contact *contact)
         engine->n_contacts_unlinked--;
 }
 
+/* Frees a contact, which has no link. */
 static void forget(struct engine *engine, struct contact *contact)
 {
         unlinked_remove(engine, contact);
@@ -47,7 +61,7 @@ static void forget(struct engine *engine, struct contact *contact)
         free(contact);
 }
 
-/* Lists a contact that has no link. */
+/* Lists a contact that has no link as the newest, and forgets the oldest when there are too many. */
 static void unlinked_add(struct engine *engine, struct contact *contact)
 {
         contact->unlinked_us = clock_now_us();
@@ -82,6 +96,7 @@ struct contact *contact_find(struct engine *engine, uint64_t epoch)
         return contact;
 }
 
+/* Whether the peer's metadata name another network address than before. */
 static bool has_moved(const struct contact *contact, const char *data)
 {
         return contact->data && data && data[0] && strcmp(contact->data, data) != 0;
@@ -163,6 +178,10 @@ void contacts_clear(struct engine *engine)
 
 /* ---- transfers that are not the engine's ---- */
 
+/*
+ * Whether a transfer over HTTP is running, or has begun or ended within ENGINE_HTTP_PEER_US: then the worker counts as
+ * connected, although HTTP has no link.
+ */
 static bool moves_by_http(const struct contact *contact, uint64_t now_us)
 {
         return contact->http_carrier &&
@@ -221,6 +240,7 @@ static unsigned rank(const struct peer *peer)
                (peer->link->accepted ? 0u : 1u);
 }
 
+/* The link that the next transfer would take, or NULL. */
 static const struct peer *best_of(const struct contact *contact)
 {
         const struct peer *peer, *best = NULL;
@@ -241,12 +261,16 @@ static size_t count_transfers(const struct contact *contact)
         return n;
 }
 
+/* The Unix time, in milliseconds, of a time of the monotonic clock. */
 static uint64_t unix_ms_of(uint64_t at_us)
 {
         return clock_unix_ms() - (clock_now_us() - at_us) / 1000;
 }
 
-/* path: by which the transport would go. */
+/*
+ * Appends a reason to the list, unless it is NULL. The list has one place for each of the three transports. path: the
+ * one by which the transport would go; it says when that is tried again.
+ */
 static void add_unused(struct engine_peer_view *view, const char *transport, const struct path *path,
                        const char *reason)
 {
@@ -273,7 +297,10 @@ static bool is_shut(const struct path *path)
         return path && path->state != PATH_OPEN;
 }
 
-/* What chose the transport in use, where nothing failed: the other worker, or "transports". NULL = the route. */
+/*
+ * Says who chose the transport in use where nothing has failed: the other worker, or "transports". NULL = this worker's
+ * route, whose reasons are in the contact.
+ */
 static const char *chooser(const struct contact *contact, const struct peer *best, bool by_http)
 {
         if (by_http && contact->http_accepted)
@@ -283,7 +310,10 @@ static const char *chooser(const struct contact *contact, const struct peer *bes
         return best && best->link->accepted ? "the peer chose this link: its GET /v1/peers says why" : NULL;
 }
 
-/* Why not something better; every other carrier is better than HTTP. best: the link in use, or NULL. */
+/*
+ * Fills in the better transports that are not used, each with its reason. Everything is better than HTTP, and shared
+ * memory than all. best: the link in use, or NULL.
+ */
 static void explain(const struct engine *engine, const struct contact *contact, const struct peer *best, bool by_http,
                     struct engine_peer_view *view)
 {
@@ -336,6 +366,7 @@ static void look_at_end(const struct contact *contact, struct engine_peer_view *
         view->disconnected_unix_ms = failed ? clock_unix_ms() : unix_ms_of(contact->unlinked_us);
 }
 
+/* Fills in all of a view. A link that is up comes before HTTP, and HTTP before a link that is still connecting. */
 static void look(const struct engine *engine, const struct contact *contact, struct engine_peer_view *view)
 {
         const struct peer *best = best_of(contact);

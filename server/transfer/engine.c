@@ -22,6 +22,14 @@
 #include "transport/local.h"
 #include "transport/ucx.h"
 
+/*
+ * The engine, from engine_new() to engine_free(), and its public functions, which only check, copy and queue a command:
+ * pass.c runs them. engine_new() opens the transports in order of preference, local before UCX, and starts the thread;
+ * engine_stop() has it end all transfers and links; after that memory may be deregistered, but nothing else begins.
+ *
+ * Contract: transfer/engine.h. Thread: any, unless a function says otherwise.
+ */
+
 static void make_metrics(struct engine *engine, struct metrics *metrics)
 {
         static const char *const label[] = { "transport" };
@@ -129,6 +137,9 @@ static int open_ucx(struct engine *engine, const struct engine_config *config)
         return r;
 }
 
+/*
+ * Frees an engine whose thread has ended, or was never started. After resolver_stop() no thread of the pool touches it.
+ */
 static void release(struct engine *engine)
 {
         for (size_t i = 0; i < engine->n_transports; i++)
@@ -174,6 +185,7 @@ static struct engine *allocate(const struct engine_config *config)
         return engine;
 }
 
+/* The order counts: the metrics name the transports that are open, and the thread may use all of it at once. */
 int engine_new(const struct engine_config *config, struct engine **ret_engine)
 {
         struct engine *engine;

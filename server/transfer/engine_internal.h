@@ -65,6 +65,10 @@ struct tombstones {
 };
 
 struct engine {
+        /*
+         * The worker, and the limits of the engine. Fixed after engine_new(), but for facts, whose network part may
+         * come later, and http.
+         */
         uint64_t epoch;
         char name[FERRY_METADATA_NAME_SIZE]; /* which peers are told; "" = none */
         struct segment name_segment;
@@ -104,6 +108,7 @@ struct engine {
         uint64_t woke_us;              /* when it did last */
         atomic_uint inline_skips;      /* so many transfers do not run inline. Any thread */
 
+        /* What the pass has to do. */
         bool stopping;       /* a STOP was taken: nothing new */
         bool wake_due;       /* a transfer started or ended in this pass */
         uint64_t tick_us;    /* when deadlines are checked next */
@@ -111,6 +116,10 @@ struct engine {
         uint64_t bulk_us;    /* when bulk last moved */
         bool core_contended; /* another thread wants the core of the thread that polls */
 
+        /*
+         * The objects of the engine: each file has its own (peer.c, contact.c, requester.c, responder.c, connect.c,
+         * resolver.c).
+         */
         struct peer *all_peers;
         struct peer *peers_by_epoch, *peers_by_address;
         struct peer *ready_peers; /* utlist */
@@ -150,7 +159,10 @@ static inline uint64_t engine_grace(struct engine *engine)
 
 /* ---- http.c: any thread ---- */
 
-/* As the functions of struct engine_http; -ESHUTDOWN with a sentence where there are none. */
+/*
+ * Call the functions of struct engine_http and return what they do, or -ESHUTDOWN with a sentence in detail where HTTP
+ * is not there. http.c cancels nothing then.
+ */
 int engine_http_start(struct engine *engine, const struct engine_transfer *transfer, char *detail, size_t detail_size);
 void engine_http_cancel(struct engine *engine, uint64_t id, int reason);
 int engine_http_notice(struct engine *engine, const struct engine_connect *spec, char *detail, size_t detail_size);
@@ -195,8 +207,11 @@ void progress_lock(struct engine *engine);
 void progress_unlock(struct engine *engine);
 /* Arms every transport. true: all are armed. Thread: the holder of the progress lock. */
 bool progress_arm(struct engine *engine);
-/* As command_post, for a START whose caller waits for the end: runs inline for a moment if the lock is free. total:
- * bytes of the transfer. Any thread that holds no lock. */
+/*
+ * Posts a START whose caller waits for the end: the transfer runs inline for a moment if the lock is free, on the
+ * engine's thread otherwise. id and total, in bytes, are the transfer's. Returns 0; -ESHUTDOWN or -ENOMEM: it was not
+ * started. Any thread that holds no lock.
+ */
 int progress_start_inline(struct engine *engine, const struct command *command, uint64_t id, uint64_t total);
 
 /* ---- thread.c ---- */

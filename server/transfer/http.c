@@ -5,7 +5,11 @@
 #include "base/util.h"
 #include "engine_internal.h"
 
-/* The mover of HTTP, which is above the engine, and may go before it. */
+/*
+ * The mover of HTTP, as the engine sees it. It lives above the engine (move/http/) and is handed down when it is ready;
+ * the worker takes it away before it ends. http_lock is held for reading during each call, so that engine_set_http()
+ * returns when no call is under way any more.
+ */
 
 void engine_set_http(struct engine *engine, const struct engine_http *http)
 {

@@ -7,6 +7,12 @@
 #include "engine_internal.h"
 #include "notice.h"
 
+/*
+ * Notices (notice.h): a DECLINE or a RENEW of a peer is put to the operations, and their answer sent back as a
+ * NOTICE_ACK, which has no state here: whoever asked finds the question by the transfer's id. Keys are wiped from the
+ * stack.
+ */
+
 static struct engine_notice notice_of(const struct wire_header *h)
 {
         struct engine_notice notice = {

@@ -11,6 +11,15 @@
 #include "resolver.h"
 #include "responder.h"
 
+/*
+ * One round of the engine, a pass: commands, steps, messages, steps, deadlines, steps, then the waiters of operations.
+ * The order keeps latency low: what a command has begun is sent before the transports are asked for messages, and
+ * threads are woken after all messages are sent, since a woken thread may take this core.
+ *
+ * Thread: the holder of the progress lock: thread.c, or progress_lock.c for a transfer that runs inline. A pass that
+ * moved nothing returns false; its caller decides whether to spin or to sleep, at most until pass_deadline().
+ */
+
 /* ---- commands ---- */
 
 void pass_deregister_memory(struct engine *engine, struct memory *memory)
@@ -27,6 +36,7 @@ static void cancel(struct engine *engine, const struct command *command)
                 requester_cancel(r, command->reason, "");
 }
 
+/* A search through all responders: one operation may have many of them, and a revocation is rare. */
 static void revoke(struct engine *engine, const struct command *command)
 {
         struct responder *r, *next;
@@ -36,6 +46,7 @@ static void revoke(struct engine *engine, const struct command *command)
                         responder_fail(r, command->reason, command->wire_reason, "");
 }
 
+/* Lets all that wait for a name ask again; resolver_ask() has the result until resolution_end(). */
 static void resolved(struct engine *engine, struct resolution *resolution)
 {
         struct requester *r, *next;
@@ -47,6 +58,7 @@ static void resolved(struct engine *engine, struct resolution *resolution)
         resolution_end(engine, resolution);
 }
 
+/* Ends all that is under way. Nothing new begins from now on; thread.c waits for the end, for grace_us at most. */
 static void stop(struct engine *engine)
 {
         static const char detail[] = "the worker is shutting down";
@@ -109,6 +121,10 @@ static bool run_commands(struct engine *engine)
 
 /* ---- the pass ---- */
 
+/*
+ * Lets each transport take events and send. shared tells it whether several transfers run, so that none delays the
+ * messages of the others for long.
+ */
 static bool run_transports(struct engine *engine)
 {
         const bool shared = HASH_COUNT(engine->requesters_by_id) + HASH_COUNT(engine->responders_by_transfer) > 1;
@@ -139,6 +155,7 @@ static bool run_peers(struct engine *engine)
         return any;
 }
 
+/* Takes steps until none is left: a step may mark others, and sending may. */
 static bool run_steps(struct engine *engine)
 {
         bool any = false, more;
@@ -152,6 +169,10 @@ static bool run_steps(struct engine *engine)
         return any;
 }
 
+/*
+ * Looks at the deadlines of all transfers, at least once in ENGINE_TICK_MS while one runs. Each puts its next deadline
+ * into tick_us again (engine_tick_before).
+ */
 static void tick(struct engine *engine, uint64_t now_us)
 {
         struct requester *q, *q_next;

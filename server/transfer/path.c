@@ -5,6 +5,11 @@
 
 #include "base/clock.h"
 
+/*
+ * A path's memory of failed attempts: see path.h. The pause before the next attempt is 1 s after the first failure and
+ * doubles up to 64 s; an answer of the peer, or another address of it, forgets all of them.
+ */
+
 enum {
         PAUSE_MIN_US = 1000000,
         PAUSE_DOUBLINGS_MAX = 6, /* to about a minute */

@@ -11,6 +11,15 @@
 #include "base/util.h"
 #include "engine_internal.h"
 
+/*
+ * Peers: the other end of one link each, with the link's transfers. A peer is made with its link, by the route that
+ * opens one or when a transport accepts one; it owns the link, and peers_sweep() frees both once the link has ended and
+ * no transfer is left. Only links that were opened here are in the tables by epoch (local) and by address (UCX): each
+ * side sends requests over links of its own and answers over those of the other side.
+ *
+ * Thread: the holder of the progress lock.
+ */
+
 struct peer *peer_new(struct engine *engine, struct link *link)
 {
         struct peer *peer = calloc(1, sizeof(*peer));
@@ -52,6 +61,7 @@ void peer_unindex(struct peer *peer)
         peer->address[0] = '\0';
 }
 
+/* A link that is ending is not found any more: the next transfer opens another one. */
 static struct peer *usable(struct peer *peer)
 {
         if (!peer || peer_is_usable(peer))
@@ -102,6 +112,10 @@ struct message *peer_message_new(struct peer *peer, const struct wire_header *he
         return message;
 }
 
+/*
+ * Sends a header, with a payload that outlives the message, or NULL. Without memory the link fails, since a lost answer
+ * would let the other side wait.
+ */
 static void send_with(struct peer *peer, const struct wire_header *header, const struct stream *payload)
 {
         struct message *message;
@@ -186,6 +200,7 @@ void peer_ready(struct peer *peer)
         DL_APPEND2(peer->engine->ready_peers, peer, ready_prev, ready_next);
 }
 
+/* The carrier may be cut to leave room for the suffix, which is "" for host memory. */
 void peer_name_transport(const struct peer *peer, enum gpu_path path, char text[ENGINE_TRANSPORT_SIZE])
 {
         enum { SUFFIX_SIZE = 12 };

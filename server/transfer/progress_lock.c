@@ -7,6 +7,15 @@
 #include "engine_internal.h"
 #include "requester.h"
 
+/*
+ * The progress lock, and inline progress: who holds it may run the engine and call its transports (engine_internal.h
+ * says why). The engine's thread holds it but while it sleeps or yields; other threads take it for a transfer that they
+ * wait for, for at most spin_us / INLINE_PART, and for a deregistration once the thread has ended.
+ *
+ * Before inline progress the events are switched off, so that the sleeping thread is not woken by what is handled here;
+ * afterwards the transports are armed again, or the thread is woken to go on.
+ */
+
 enum {
         INLINE_BYTES_MAX = 256 << 10, /* longer transfers do not run inline */
         INLINE_PART = 5,              /* part of spin_us: the HTTP thread has other work */
@@ -16,6 +25,7 @@ enum {
         LOCK_TRIES = 256, /* about the time of inline progress; sleeping would cost a wake-up */
 };
 
+/* Yields between the tries: the holder may need this core to come to the end. */
 static bool try_lock(struct engine *engine, unsigned tries)
 {
         for (unsigned i = 0; i < tries; i++) {

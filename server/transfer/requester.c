@@ -10,6 +10,16 @@
 #include "engine_internal.h"
 #include "requester.h"
 
+/*
+ * The active side of a transfer, from requester_begin() to end(). It takes a route, waits for the link where it has to,
+ * requests chunks (requester_request.c) until all have moved, and tells the responder (DONE). A requester that fails
+ * waits until no transport touches its memory, then ends; one that found no link is handed to HTTP with its whole
+ * specification (route_take_http). Its states are in requester_state.c and in the README.
+ *
+ * Thread: the holder of the progress lock, but for requester_new(). Nothing ends inside a callback of a transport:
+ * events mark the requester, step() does the rest.
+ */
+
 int requester_new(struct engine *engine, const struct engine_transfer *spec, struct requester **ret_requester)
 {
         struct requester *r = calloc(1, sizeof(*r));
@@ -49,6 +59,7 @@ static bool must_ask_carrier(const struct requester *r)
         return r->spec.carriers != 0 && carriers != ENGINE_CARRIER_UCX && r->peer->link->transport == r->engine->ucx;
 }
 
+/* The link may carry it: says the parts of the offer first, then lets the next step request chunks. */
 static void start_moving(struct requester *r)
 {
         requester_set_state(r, REQUESTER_MOVING);
@@ -83,6 +94,10 @@ static void leave_time_to_connect(struct requester *r)
                 r->connect_deadline_us = enough_us;
 }
 
+/*
+ * Puts the requester on a link, which may be connecting still: the first chunks are queued there and leave when it is
+ * up.
+ */
 static void use_peer(struct requester *r, struct peer *peer)
 {
         r->peer = peer;
@@ -101,6 +116,7 @@ static void use_peer(struct requester *r, struct peer *peer)
                 requester_link_up(r);
 }
 
+/* Tries the paths that route_take() has left out because they failed, now that their pause is over. */
 static void start_probes(struct requester *r)
 {
         for (size_t i = 0; i < r->engine->n_transports; i++)
@@ -109,6 +125,7 @@ static void start_probes(struct requester *r)
         r->route.probes = 0;
 }
 
+/* Asks for a link. Called again when a name was resolved, and once more when an idle link turns out to be dead. */
 static void take_route(struct requester *r)
 {
         char reason[sizeof(r->detail)];
@@ -161,6 +178,7 @@ void requester_cancel(struct requester *r, int reason, const char *detail)
         }
 }
 
+/* Leaves the link, which no transport uses for it any more. Takes a requester without a peer. */
 static void leave_peer(struct requester *r)
 {
         if (!r->peer)
@@ -173,7 +191,11 @@ static void leave_peer(struct requester *r)
         r->peer = NULL;
 }
 
-/* An idle link may have been cut unnoticed: if nothing has moved over it, tries a new one, once. */
+/*
+ * An idle link may have been cut unnoticed. Tries a new one, once, if not a byte has moved over the old: the responder
+ * then sees the same transfer id again, and knows a repeated request by it. Returns false when that is no way out; the
+ * requester is as it was.
+ */
 static bool try_again(struct requester *r)
 {
         if (!r->was_up || r->retried || r->error || r->state != REQUESTER_MOVING || r->reported > 0 ||
@@ -190,7 +212,10 @@ static bool try_again(struct requester *r)
 
 static const char silent[] = "the peer's host no longer answers";
 
-/* The peer may be complete, and can no longer say so: the link's error replaces any reason of this worker. */
+/*
+ * DONE was sent, or one WRITE has carried all: the peer may be complete and can no longer say so, so the link's error
+ * replaces any reason of this worker.
+ */
 static void lose_answer(struct requester *r, int error, const char *detail)
 {
         if (r->state != REQUESTER_FINISHING && r->accord != REQUESTER_ASKS)
@@ -322,6 +347,10 @@ static void end_when_quiet(struct requester *r)
         end(r);
 }
 
+/*
+ * Requests the first chunk at once if it is the whole transfer, in which case no other transfer has to wait for it;
+ * else enqueues the requester to share the link's window. When all has moved, DONE says so.
+ */
 static void move(struct requester *r)
 {
         if (r->next < r->spec.total) {

@@ -32,17 +32,20 @@ enum requester_accord {
 };
 
 struct requester {
+        /* What is to be moved, and by what: fixed but for the route and the peer. */
         struct engine_transfer spec;
         struct route route; /* has the strings of spec.peer */
         struct engine *engine;
         struct peer *peer; /* NULL = none yet */
         enum requester_state state;
         struct stream stream;
+        /* How far it is. Numbers are bytes of the transfer. */
         struct window window;
         uint64_t next;     /* offset of the next request */
         uint64_t done;     /* bytes moved and checked */
         uint64_t copying;  /* bytes in place of unfinished messages, not yet in done */
         uint64_t reported; /* the most that progress was reported, perhaps of bytes that did not count in the end */
+        /* What has happened to it, and how it is to end. */
         bool started;
         bool was_up;  /* the link was up already when it was taken */
         bool retried; /* it is on its second link */
@@ -52,6 +55,7 @@ struct requester {
         enum gpu_path gpu_path; /* the worst of its messages */
         int error;              /* 0, or why it is being ended */
         char detail[ENGINE_DETAIL_SIZE];
+        /* Its share of the link, and its deadlines in us of the monotonic clock. */
         uint64_t in_flight;           /* of its chunks, a part of peer->requested */
         uint64_t connect_deadline_us; /* for the peer's first message over a link that was not up */
         uint64_t grace_deadline_us;   /* 0 = none */

@@ -2,6 +2,16 @@
 #include "engine_internal.h"
 #include "requester.h"
 
+/*
+ * The responder's messages to a requester: DATA, ACK, DONE_ACK and the notice that a READ is held. All comes from a
+ * peer that may err or lie, so each is compared with the chunk that was requested; bytes that nobody requested end the
+ * transfer.
+ *
+ * Thread: the holder of the progress lock, inside a transport's progress(). The callbacks of a message (begin, part,
+ * done) may come after the requester has failed, but not after it was freed: a chunk whose memory a transport touches
+ * keeps it.
+ */
+
 /* Maps a status to an error; one that a responder cannot send counts as a refusal. */
 static int error_of_status(uint32_t status)
 {
@@ -26,6 +36,7 @@ static int error_of_status(uint32_t status)
         }
 }
 
+/* The sentence for users that goes with an error of the peer. */
 static const char *sentence_of(int error)
 {
         switch (error) {
@@ -55,6 +66,7 @@ static void refused(struct requester *r, const struct wire_header *h)
         requester_fail(r, error, "the peer answered: %s", sentence_of(error));
 }
 
+/* Finds the requester of a message; NULL when it has ended, belongs to another link, or another worker confirms. */
 static struct requester *requester_of(struct peer *peer, const struct wire_header *h)
 {
         struct requester *r = requester_find(peer->engine, h->transfer);
@@ -69,7 +81,7 @@ static struct requester *requester_of(struct peer *peer, const struct wire_heade
 
 /* ---- DATA ---- */
 
-/* So many bytes of a message are in place, some of which were told before. */
+/* Tells the operation that the first bytes of a message are in place. Those that were told before are left out. */
 static void tell_arrived(struct requester *r, struct message *message, uint64_t bytes)
 {
         if (r->spec.arrived && bytes > message->arrived)
@@ -77,7 +89,7 @@ static void tell_arrived(struct requester *r, struct message *message, uint64_t 
         message->arrived = bytes;
 }
 
-/* The bytes of a DATA are in place. */
+/* The bytes of a DATA are in place and checked. The last one of a chunk frees it. */
 static void data_is_there(struct requester *r, struct chunk *chunk, struct message *message)
 {
         chunk->arrived += message->length;
@@ -91,6 +103,7 @@ static void data_is_there(struct requester *r, struct chunk *chunk, struct messa
                 requester_set_state(r, REQUESTER_COMPLETE);
 }
 
+/* The transport has done with a DATA and no longer touches the memory. */
 static void data_received(struct message *message, enum message_result result)
 {
         struct requester *r = message->owner;
@@ -138,6 +151,7 @@ static bool data_begins(struct message *message)
         return true;
 }
 
+/* Hands the payload to the transport, which may store it now or later. */
 static void receive(struct requester *r, const struct wire_header *h, struct payload *payload)
 {
         struct link *link = r->peer->link;

@@ -6,7 +6,16 @@
 #include "requester.h"
 #include "wire/ranges.h"
 
-/* A message without bytes of the transfer. */
+/*
+ * The requester's messages: PARTS, READ and WRITE. How much one names depends on the link: a transport that copies in
+ * pieces (local) takes all of the transfer, UCX gives the size that keeps its window full (request_size). Where several
+ * requesters share a link, requesters_send() lets each request one chunk in turn.
+ *
+ * Thread: the holder of the progress lock. A message's owner is its requester, which stays until the chunk is free; a
+ * READ and PARTS have no bytes of the transfer and find their requester by its id.
+ */
+
+/* A message without bytes of the transfer was sent, or dropped: the requester may have ended meanwhile. */
 static void request_sent(struct message *message, enum message_result result)
 {
         struct peer *peer = message->link->owner;
@@ -31,6 +40,9 @@ static void parts_sent(struct message *message, enum message_result result)
         free(message->owner);
 }
 
+/*
+ * Sends n parts of the offer from the first on, in a message that owns its bytes. Returns false when memory is short.
+ */
 static bool send_parts(struct requester *r, size_t first, size_t n)
 {
         const size_t size = n * RANGE_SIZE;
@@ -67,7 +79,7 @@ void requester_name_parts(struct requester *r)
 
 /* ---- READ ---- */
 
-/* Without a WRITE's checksum. */
+/* The header of a READ, or of a WRITE without its checksum, which the transport adds. */
 static struct wire_header request_header(const struct requester *r, const struct chunk *chunk, uint64_t offset,
                                          uint64_t length)
 {
@@ -89,6 +101,7 @@ static struct wire_header request_header(const struct requester *r, const struct
         return h;
 }
 
+/* Takes a free chunk for the next length bytes, and counts them to the link. NULL = none is free. */
 static struct chunk *take_chunk(struct requester *r, uint64_t length)
 {
         struct chunk *chunk = window_take(&r->window, r->next, length);
@@ -125,7 +138,7 @@ static uint64_t read_size(const struct requester *r)
         return length < most ? length : most;
 }
 
-/* false: no chunk is free. */
+/* Sends the next READ. Returns false when no chunk is free; true also when the requester has failed. */
 static bool ask_read(struct requester *r)
 {
         struct link *link = r->peer->link;
@@ -149,6 +162,7 @@ static bool ask_read(struct requester *r)
 
 /* ---- WRITE ---- */
 
+/* Called when the transport is about to send: a requester that has failed sends no more bytes. */
 static bool still_wanted(struct message *message)
 {
         const struct requester *r = message->owner; /* stays as long as a chunk of it is busy */
@@ -176,6 +190,7 @@ static void part_written(struct message *message)
         requester_count_copied(r, bytes);
 }
 
+/* The transport has done with a part of a WRITE. What has become of it the ACK says, or the end of the link. */
 static void write_sent(struct message *message, enum message_result result)
 {
         struct requester *r = message->owner;
@@ -187,6 +202,7 @@ static void write_sent(struct message *message, enum message_result result)
         requester_mark(r);
 }
 
+/* Sends a part of a WRITE. Returns false when the requester has failed. */
 static bool send_part(struct requester *r, struct chunk *chunk, uint64_t offset, uint64_t length, bool force_inline)
 {
         const struct wire_header header = request_header(r, chunk, offset, length);
@@ -229,7 +245,10 @@ static uint64_t write_size(const struct requester *r, uint64_t wanted)
         return size;
 }
 
-/* false: no chunk is free, or there is no room for a message. */
+/*
+ * Sends the next WRITE, in one message or in several. Returns false when no chunk is free or the link has no room for a
+ * message; true also when the requester has failed.
+ */
 static bool ask_write(struct requester *r)
 {
         struct link *link = r->peer->link;

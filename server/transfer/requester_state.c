@@ -9,6 +9,13 @@
 #include "engine_internal.h"
 #include "requester.h"
 
+/*
+ * A requester's states, and what its files share: its messages' headers, progress, chunks and failure. The table is the
+ * contract; scripts/draw-states makes the diagram in the README from it.
+ *
+ * Thread: the holder of the progress lock.
+ */
+
 static const struct state_row states[] = {
         [REQUESTER_ROUTING] = { "ROUTING", STATE_BIT(REQUESTER_MOVING) | STATE_BIT(REQUESTER_FAILING) },
         [REQUESTER_MOVING] = { "MOVING", STATE_BIT(REQUESTER_ROUTING) | STATE_BIT(REQUESTER_FINISHING) |
@@ -141,7 +148,10 @@ void requester_release_chunk(struct requester *r, struct chunk *chunk)
                 peer_ready(r->peer);
 }
 
-/* A READ without data yet: its data are refused when they come, so nothing touches its memory any more. */
+/*
+ * A chunk without a send or a receive may be freed at any time: its READ may still be answered, but data_begins()
+ * refuses the bytes when they come, so nothing touches its memory any more.
+ */
 bool requester_release_idle(struct requester *r)
 {
         struct chunk *chunk;

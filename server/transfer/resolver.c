@@ -14,6 +14,16 @@
 #include "command.h"
 #include "engine_internal.h"
 
+/*
+ * Host names of other workers, resolved by getaddrinfo() on threads of the pool (POOL_NAME), since a name server may
+ * not answer for minutes. A resolution lives from the first question until COMMAND_RESOLVED has told all that asked;
+ * the result is not kept. An address that --allow-peer does not admit is refused after the resolution, so that a name
+ * cannot lead past the list.
+ *
+ * Thread: the holder of the progress lock, but for run() and resolver_parse(). Lock: the resolution's own, which guards
+ * engine and references: the engine clears its pointer when it ends, and a task that comes back later frees alone.
+ */
+
 enum { RESOLUTIONS_MAX = 16 }; /* at once */
 
 /*
@@ -35,6 +45,7 @@ struct resolution {
         struct resolution *prev, *next; /* the engine's */
 };
 
+/* Drops a reference. The last one frees, on whatever thread. */
 static void unref(struct resolution *resolution)
 {
         bool last;
@@ -95,6 +106,7 @@ int resolver_parse(const struct allowlist *allowlist, const char *text, int fami
         return r;
 }
 
+/* On a thread of the pool. The lock is held while the command is posted, so that the engine cannot end in between. */
 static enum pool_verdict run(struct pool_task *task)
 {
         struct resolution *resolution = FERRY_CONTAINER_OF(task, struct resolution, task);
@@ -129,6 +141,7 @@ static struct resolution *find(const struct engine *engine, const char *text)
         return NULL;
 }
 
+/* Adds a task. Returns -EINPROGRESS; -EAGAIN when RESOLUTIONS_MAX are under way or the pool has no thread; -ENOMEM. */
 static int start(struct engine *engine, const char *text, int family)
 {
         struct resolution *resolution;

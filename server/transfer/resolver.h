@@ -27,7 +27,7 @@ struct resolved {
 int resolver_parse(const struct allowlist *allowlist, const char *text, int family, struct resolved *ret_resolved);
 
 /*
- * The same, and resolves a name. -EINPROGRESS: ask again at the next COMMAND_RESOLVED; -ENOENT: it cannot be resolved;
+ * Parses, and resolves a name. -EINPROGRESS: ask again at the next COMMAND_RESOLVED; -ENOENT: it cannot be resolved;
  * -EAGAIN: too many are being resolved, or there is no thread; -ENOMEM.
  */
 int resolver_ask(struct engine *engine, const char *text, int family, struct resolved *ret_resolved);

@@ -8,6 +8,15 @@
 #include "engine_internal.h"
 #include "responder.h"
 
+/*
+ * The end of the passive side of a transfer. DONE of the requester says that it has all bytes, or why it stopped; a
+ * requester whose one WRITE was confirmed as the last sends none. A responder ends once its sends and receives have,
+ * and leaves a tombstone, by which late messages of the transfer are answered (tombstone.c).
+ *
+ * Thread: the holder of the progress lock. The claim's ended() is called before DONE_ACK is sent, so that a peer that
+ * has the answer finds the operation ended here, too.
+ */
+
 /* ---- the link's end ---- */
 
 /* The requester may be complete, and can no longer say so: the link's error replaces any reason of this worker. */
@@ -115,6 +124,10 @@ static void send_done_ack(const struct responder *r)
         peer_send(r->peer, &h);
 }
 
+/*
+ * Tells the operation, then the peer, and frees. What can wait, waking the operation's waiters, is left to the end of
+ * the pass (wake_due).
+ */
 static void end(struct responder *r)
 {
         struct engine *engine = r->peer->engine;
@@ -147,6 +160,7 @@ static void end(struct responder *r)
         free(r);
 }
 
+/* Ends a responder that is over, if nothing is in flight any more; else gives what is in flight the grace time. */
 static void step(struct responder *r)
 {
         if (r->state != RESPONDER_COMPLETE && r->state != RESPONDER_FAILING)

@@ -34,15 +34,16 @@ struct responder_read {
 };
 
 struct responder {
+        /* Whose transfer it is: fixed from the claim on. */
         struct peer *peer;
         enum responder_state state; /* responder_set_state */
         uint64_t number;            /* unique in this engine, unlike the transfer's id, which the peer chooses */
         uint64_t transfer, operation, peer_epoch;
         enum engine_direction direction;
         uint8_t key[FERRY_KEY_SIZE];
+        /* The bytes: where they are, and how many have moved. */
         struct engine_claim claim;
-        struct stream
-                stream; /* of the transfer, once its parts are named; until then, and without, of all of the offer */
+        struct stream stream;  /* of the transfer, once its parts are named; else of all of the offer */
         uint64_t total, whole; /* bytes of the transfer, and of the offer */
         struct range *named;   /* by PARTS so far … */
         size_t n_named, named_room;
@@ -55,14 +56,16 @@ struct responder {
         uint64_t reported; /* the most that progress was reported, perhaps of bytes that did not count in the end */
         uint32_t part_seq; /* of the WRITE whose parts [part_start, part_end) are in place */
         uint64_t part_start, part_end; /* part_end 0 = none */
-        unsigned in_flight;            /* sends and receives whose memory a transport may touch */
-        unsigned n_receives;           /* WRITEs whose bytes a transport fetches, or will */
-        uint64_t sending;              /* of its sends, a part of peer->served */
-        uint64_t held_us;              /* when the requester was last told that a READ is held */
-        struct responder_read *reads;  /* ring of ENGINE_WINDOW_MAX; NULL = none has waited yet */
+        /* What is under way, and what waits. */
+        unsigned in_flight;           /* sends and receives whose memory a transport may touch */
+        unsigned n_receives;          /* WRITEs whose bytes a transport fetches, or will */
+        uint64_t sending;             /* of its sends, a part of peer->served */
+        uint64_t held_us;             /* when the requester was last told that a READ is held */
+        struct responder_read *reads; /* ring of ENGINE_WINDOW_MAX; NULL = none has waited yet */
         unsigned first_read, n_reads;
-        bool pending;                       /* listed in peer->pending: has READs to answer */
-        bool held;                          /* listed in engine->held_responders: the next READ waits for bytes */
+        bool pending; /* listed in peer->pending: has READs to answer */
+        bool held;    /* listed in engine->held_responders: the next READ waits for bytes */
+        /* The end. */
         bool done_received, wants_done_ack; /* DONE came; it asked for a DONE_ACK */
         enum gpu_path gpu_path;             /* the worst of its messages */
         int error;                          /* why it is being ended */
@@ -95,7 +98,7 @@ void responder_note_message(struct responder *responder, const struct message *m
 /* A send begins, and ends. */
 void responder_sends(struct responder *responder, const struct message *message);
 void responder_sent(struct responder *responder, const struct message *message);
-/* Of a message, a part was copied. */
+/* Counts what has been copied of a message so far, here or by the peer. */
 void responder_count_copied(struct message *message);
 /* Counts moved bytes. */
 void responder_add_progress(struct responder *responder, uint64_t bytes);

@@ -9,11 +9,24 @@
 #include "engine_internal.h"
 #include "responder.h"
 
+/*
+ * The begin of a responder: its first request claims the operation (operations.claim) with the key that the metadata
+ * carried, and each later one must agree with it. Everything in a header is the peer's word: sizes, direction and parts
+ * are compared here, and bounds were checked when the header was decoded (wire/header.c).
+ *
+ * Thread: the holder of the progress lock.
+ */
+
+/* PARTS come before the READ or WRITE that would tell the direction, so they have a flag. */
 static enum engine_direction direction_of(const struct wire_header *h)
 {
         return h->type == WIRE_WRITE || (h->flags & WIRE_WRITES) ? ENGINE_WRITE : ENGINE_READ;
 }
 
+/*
+ * Claims the operation, and makes the responder. Returns 0, or the FERRY_E_* that the peer is told. Without memory for
+ * the tables the responder fails like any other, so that the claim's ended() is called.
+ */
 static int claim(struct peer *peer, const struct wire_header *h, struct responder **ret)
 {
         struct engine *engine = peer->engine;
@@ -122,6 +135,10 @@ static int take_parts(struct responder *r)
         return 0;
 }
 
+/*
+ * Whether the payload of PARTS has come whole and unchanged. Its checksum is always there, since a wrong part would
+ * move the wrong bytes.
+ */
 static bool is_whole(const struct wire_header *h, const struct payload *payload)
 {
         const struct segment segment = { .address = (uint8_t *)(uintptr_t)payload->bytes, .size = payload->length };
@@ -134,6 +151,10 @@ static bool is_whole(const struct wire_header *h, const struct payload *payload)
         return checksum == h->checksum;
 }
 
+/*
+ * Adds the parts of one message. Once they have as many bytes as the transfer they are complete. Returns 0 or
+ * FERRY_E_*.
+ */
 static int name_parts(struct responder *r, const uint8_t *bytes, size_t size)
 {
         for (; size >= RANGE_SIZE; bytes += RANGE_SIZE, size -= RANGE_SIZE) {

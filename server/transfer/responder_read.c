@@ -4,6 +4,18 @@
 #include "engine_internal.h"
 #include "responder.h"
 
+/*
+ * READs: a responder sends bytes of its operation. A short READ with no other before it is answered at once, unless the
+ * operation follows another one; the rest are queued, at most ENGINE_WINDOW_MAX of them, and answered in order, in as
+ * many DATA as the link takes. A READ of bytes that a followed read has not brought yet is held: the responder is in
+ * held_responders, and the requester is told now and then, so that it does not take the pause for a stall.
+ *
+ * Thread: the holder of the progress lock. A DATA's owner is its responder, which stays until in_flight is 0.
+ */
+
+/*
+ * The transport has done with a DATA. If the one that was to be the whole transfer never left, the responder goes on.
+ */
 static void data_sent(struct message *message, enum message_result result)
 {
         struct responder *r = message->owner;
@@ -121,6 +133,7 @@ void responders_send(struct peer *peer)
                 answer_reads(r);
 }
 
+/* Queues a READ, and answers as many as can be. A peer that has asked for more at once than it may fails. */
 static void queue_read(struct responder *r, const struct responder_read *read)
 {
         if (!r->reads)

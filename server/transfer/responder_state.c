@@ -9,6 +9,13 @@
 #include "engine_internal.h"
 #include "responder.h"
 
+/*
+ * A responder's states, and what its files share: answers, progress, the share of the link's window, and failure. The
+ * table is the contract; scripts/draw-states makes the diagram in the README from it.
+ *
+ * Thread: the holder of the progress lock.
+ */
+
 static const struct state_row states[] = {
         [RESPONDER_SERVING] = { "SERVING", STATE_BIT(RESPONDER_SERVED) | STATE_BIT(RESPONDER_COMPLETE) |
                                                    STATE_BIT(RESPONDER_FAILING) },

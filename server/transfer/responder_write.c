@@ -2,6 +2,15 @@
 #include "engine_internal.h"
 #include "responder.h"
 
+/*
+ * WRITEs: a responder receives bytes into its operation's memory. The transport stores them, or copies them from the
+ * peer's memory, at the place that this worker's own list of segments gives; write_begins() is the last check before it
+ * does. A chunk that comes in several messages is confirmed by one ACK, of the last.
+ *
+ * Thread: the holder of the progress lock. A message's owner is its responder, but the peer chooses the transfer's id
+ * and may use it again: message->responder, a number of this engine, tells the two apart.
+ */
+
 /* A WRITE is in place. Returns the start of the contiguous parts of its chunk that end with it. */
 static uint64_t follow_parts(struct responder *r, const struct wire_header *write)
 {
@@ -35,6 +44,7 @@ static void stored(struct responder *r, const struct wire_header *write)
         responder_mark(r);
 }
 
+/* The transport has done with a WRITE: its bytes are in place, or are not to come. */
 static void write_received(struct message *message, enum message_result result)
 {
         struct responder *r = message->owner;

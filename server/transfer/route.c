@@ -12,6 +12,15 @@
 #include "engine_internal.h"
 #include "peer.h"
 
+/*
+ * The choice of a link for a transfer or a connect request: shared memory if the worker's socket is on this host, else
+ * UCX if both sides have it, else HTTP. A path that has failed lately is left out where another one is left, so that no
+ * transfer waits for it; route->probes says which of those are to be tried again beside the transfer.
+ *
+ * A route lives in its requester or connect request and has copies of the peer's strings. route_take() may be called
+ * again, after a name was resolved and after a link has ended. Thread: the holder of the progress lock.
+ */
+
 /* The rest is zero. */
 void route_init(struct route *route, const struct engine_peer *peer)
 {
@@ -22,6 +31,7 @@ void route_init(struct route *route, const struct engine_peer *peer)
         route->begun_us = clock_now_us();
 }
 
+/* The sentence for users that goes with an error of the local transport. */
 static const char *local_reason(int error)
 {
         switch (error) {
@@ -43,6 +53,10 @@ static const char *local_reason(int error)
         }
 }
 
+/*
+ * Opens a link, and enters it in the contact. NULL with -errno; a link that was opened already fails then, and the
+ * transport reports its end as any other's.
+ */
 static struct peer *open_peer(struct transport *transport, const struct route *route, int *ret_error)
 {
         struct engine *engine = transport->handlers.context;
@@ -86,6 +100,10 @@ static bool avoids(struct engine *engine, struct route *route, const struct tran
         return true;
 }
 
+/*
+ * Finds or opens a link of the local transport. others: something else is left if its path was shut lately. NULL with
+ * *ret_error, which local_reason() explains; it keeps the caller's value where the transport is off.
+ */
 static struct peer *take_local(struct engine *engine, struct route *route, bool others, int *ret_error)
 {
         struct peer *peer;
@@ -134,7 +152,7 @@ static const char *unresolved_reason(int error)
         }
 }
 
-/* NULL without a reason: the name is being resolved. */
+/* Finds or opens a link of UCX. NULL with *ret_why, or without where the name is being resolved. */
 static struct peer *take_ucx(struct engine *engine, struct route *route, const char **ret_why)
 {
         struct peer *peer = peer_find_address(engine, route->data);
@@ -200,6 +218,7 @@ static void note_reasons(struct contact *contact, const struct route *route, con
 /* HTTP after a failed link has at least so much of the time to connect, in tenths. */
 enum { HTTP_TENTHS = 3 };
 
+/* Whether "transports" of the transfer allow HTTP or HTTPS and nothing else. */
 static bool is_http_alone(const struct route *route)
 {
         return route->carriers && !(route->carriers & ~(unsigned)(ENGINE_CARRIER_HTTP | ENGINE_CARRIER_HTTPS));
@@ -217,6 +236,10 @@ uint64_t route_connect_us(const struct engine *engine, const struct route *route
         return route->has_fallback ? engine->connect_us / 10 * (10 - HTTP_TENTHS) : engine->connect_us;
 }
 
+/*
+ * HTTP gets what is left of the time to connect, at least HTTP_TENTHS of it. A transfer of which bytes have moved is
+ * not handed over: it ends with its error, and its user decides.
+ */
 bool route_take_http(struct engine *engine, const struct route *route, const struct engine_transfer *transfer,
                      struct engine_outcome *outcome)
 {

@@ -12,6 +12,16 @@
 #include "engine_internal.h"
 #include "peer.h"
 
+/*
+ * The engine's own thread: runs passes as long as something moves, spins for spin_us after that, then sleeps until an
+ * event of a transport, a command or a deadline. It holds the progress lock but while it sleeps or yields. It ends
+ * after a STOP, when all transfers have, or when the grace time is over, twice: once for them to end, once after the
+ * links were failed.
+ *
+ * Descriptors: epoll_fd has the eventfd of commands and each transport's descriptor, the latter with EPOLLONESHOT, so
+ * that they are silent while the engine runs (set_listening in progress_lock.c).
+ */
+
 static void clear_wake(struct engine *engine)
 {
         eventfd_t count;
@@ -68,7 +78,10 @@ static void sleep_blocked(struct engine *engine)
         progress_lock(engine);
 }
 
-/* Whether all has ended, or the grace time has passed and the links were closed by force. */
+/*
+ * Whether all has ended, or the grace time has passed twice: after the first the links are closed by force.
+ * *deadline_us and *forced keep that between the calls; 0 and false at first.
+ */
 static bool stop_is_over(struct engine *engine, uint64_t now_us, uint64_t *deadline_us, bool *forced)
 {
         struct peer *peer;

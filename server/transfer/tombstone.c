@@ -2,6 +2,12 @@
 #include "engine_internal.h"
 
 /*
+ * Tombstones: how the last ended transfers of peers have ended, for messages that come late or again. 128 lists of 8
+ * take the place of a hash table with an age: they never grow, and a transfer is forgotten by those that came after it.
+ * Thread: the holder of the progress lock.
+ */
+
+/*
  * Transfers are named at random, so a short list for each remainder will do, in which the newest takes the place of the
  * oldest. With a single place each, one in a thousand would be gone at once.
  */

@@ -3,6 +3,11 @@
 
 #include <stddef.h>
 
+/*
+ * The window of a transfer: see window.h. A chunk's name is its place in the table and a generation, so that a late
+ * answer to an earlier chunk in the same place is not taken for its own.
+ */
+
 struct chunk *window_take(struct window *window, uint64_t offset, uint64_t length)
 {
         for (uint32_t i = 0; i < ENGINE_WINDOW_MAX; i++) {

@@ -9,6 +9,17 @@
 #include "base/space.h"
 #include "base/util.h"
 
+/*
+ * Staging: see staging.h. A stage is made for one message, its task runs on a thread of the pool, and the progress
+ * thread ends the message afterwards (pool_collect calls stage_done). Pinned buffers are kept, since the driver may
+ * take long to make one; their sizes are BUFFER_MIN times a power of two, so that a buffer serves payloads of many
+ * lengths.
+ *
+ * Thread: the progress thread, but for stage_task(), make_run() and buffer_free(), which the pool runs. A stage that is
+ * running belongs to its task, apart from running, result and digested; no lock is needed, since the pool hands it
+ * over.
+ */
+
 enum { BUFFER_MIN = 256 << 10, ALIGNMENT = 4096 };
 
 struct staging_buffer {
@@ -56,6 +67,7 @@ static void buffer_free(void *context)
         free(buffer);
 }
 
+/* On a thread of the GPU's lane, which the driver may hold up. */
 static enum pool_verdict make_run(struct pool_task *task)
 {
         struct staging_buffer *buffer = FERRY_CONTAINER_OF(task, struct staging_gpu, task)->made;
@@ -65,6 +77,7 @@ static enum pool_verdict make_run(struct pool_task *task)
         return POOL_DONE;
 }
 
+/* Has the transport ask again, if it has asked in vain since the last time. */
 static void tell_room(struct staging *staging)
 {
         if (!staging->wanted)
@@ -73,6 +86,7 @@ static void tell_room(struct staging *staging)
         staging->room(staging->context);
 }
 
+/* The buffer is there, or could not be made: then messages of this GPU go through ordinary memory until one has. */
 static void make_done(struct pool_task *task)
 {
         struct staging_gpu *gpu = FERRY_CONTAINER_OF(task, struct staging_gpu, task);
@@ -89,6 +103,7 @@ static void make_done(struct pool_task *task)
         tell_room(gpu->staging);
 }
 
+/* The size of the buffer for a payload of so many bytes. */
 static size_t size_for(uint64_t length)
 {
         size_t size = BUFFER_MIN;
@@ -98,6 +113,10 @@ static size_t size_for(uint64_t length)
         return size;
 }
 
+/*
+ * Starts to make a buffer. Idle buffers, perhaps of other GPUs, go first where STAGING_BYTES would be exceeded; a GPU
+ * that uses none gets one even beyond that. Sets failed when memory is short.
+ */
 static void make(struct staging *staging, struct staging_gpu *gpu, size_t size)
 {
         uint64_t busy = staging->bytes;
@@ -126,6 +145,7 @@ static void make(struct staging *staging, struct staging_gpu *gpu, size_t size)
         pool_add_or_run(staging->tasks, &gpu->task);
 }
 
+/* The smallest idle buffer that takes the payload; NULL = none. Bytes of a GPU need a pinned one. */
 static struct staging_buffer *find(const struct staging_gpu *gpu, uint64_t length)
 {
         const bool on_host = gpu == gpu->staging->gpus;
@@ -143,6 +163,7 @@ static bool may_use(const struct staging_gpu *gpu, size_t size)
         return gpu->used == 0 || gpu->used + size + gpu->staging->used <= STAGING_BYTES;
 }
 
+/* The account of the GPU that has the byte at offset or the first behind it, or that of no GPU. */
 static struct staging_gpu *gpu_of(struct staging *staging, const struct stream *stream, uint64_t offset)
 {
         int gpu = space_gpu(stream_next_space(stream, offset));
@@ -221,6 +242,9 @@ bool stage_new(struct staging *staging, struct message *message, uint8_t *bytes)
         return true;
 }
 
+/*
+ * The buffer is one that staging_has_room() has found; failed is cleared, so that the next message asks for one again.
+ */
 bool stage_new_buffer(struct staging *staging, struct message *message)
 {
         struct staging_gpu *gpu = gpu_of(staging, message->stream, message->offset);
@@ -275,6 +299,7 @@ void stage_free(struct message *message)
 
 /* ---- tasks ---- */
 
+/* Whether the program has freed memory of the stream that it owns. Returns 0 or -errno as of space_check(). */
 static int check(const struct stream *stream)
 {
         int r = 0;
@@ -327,6 +352,9 @@ static int move_bytes(struct stage *stage)
         return r;
 }
 
+/*
+ * Runs the steps of a stage. Pieces of digests are steps of their own: POOL_MORE lets another thread take the next one.
+ */
 static enum pool_verdict stage_task(struct pool_task *task)
 {
         struct stage *stage = FERRY_CONTAINER_OF(task, struct stage, task);
@@ -347,6 +375,7 @@ static enum pool_verdict stage_task(struct pool_task *task)
         return r == 0 && more ? POOL_MORE : POOL_DONE;
 }
 
+/* On the progress thread, after the task: the list's owner takes all that can be taken. */
 static void stage_done(struct pool_task *task)
 {
         struct stage *stage = FERRY_CONTAINER_OF(task, struct stage, task);
@@ -355,6 +384,10 @@ static void stage_done(struct pool_task *task)
         stage->ran(stage->message->link);
 }
 
+/*
+ * Hands a stage to the pool: to the lane of its GPU, or, where all that is to do is to make checksums of host memory,
+ * to the class for digests, with as many threads as the transport may use.
+ */
 static void run(struct message *message, unsigned steps, void (*ran)(struct link *link))
 {
         struct stage *stage = message->stage;
@@ -434,6 +467,7 @@ struct message *stage_take_loaded(struct link *link)
         return m;
 }
 
+/* Ends the receives of a link whose bytes were stored. */
 static void stored(struct link *link)
 {
         enum message_result result;
@@ -466,7 +500,10 @@ void stage_store_inline(struct staging *staging, struct message *message, const 
         }
 }
 
-/* true: no task is running. */
+/*
+ * Ends the stage of a message that is not wanted any more. Returns true when no task is running; otherwise the message
+ * ends with result once its task has.
+ */
 static bool stop(struct message *message, enum message_result result)
 {
         struct stage *stage = message->stage;
@@ -480,6 +517,7 @@ static bool stop(struct message *message, enum message_result result)
         return true;
 }
 
+/* Cancels messages of a list. A callback of one may cancel others, so each round begins at the start of the list. */
 static void cancel(struct message **list, const uint64_t *transfer, enum message_result result)
 {
         struct message *m = *list, *next;

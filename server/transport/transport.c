@@ -14,6 +14,11 @@
 #include "base/state.h"
 #include "base/util.h"
 
+/*
+ * What all transports share: the base of a transport, its pool of messages, and the states of a link. A message is
+ * taken from the pool for each send and receive, and returns to it with the key wiped out. Thread: the progress thread.
+ */
+
 void transport_init(struct transport *transport, const struct transport_ops *ops, const char *name, size_t index,
                     const struct transport_handlers *handlers)
 {

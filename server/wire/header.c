@@ -5,6 +5,12 @@
 
 #include "wire/header.h"
 
+/*
+ * The header of messages, as bytes. wire_decode() is the only way in: what it accepts is of this protocol, has known
+ * flags, and in requests numbers that do not contradict each other. Whether they fit the operation is the responder's
+ * to check.
+ */
+
 /* The layout on the wire. Every field lies at a multiple of its size, so there is no padding. */
 struct wire_layout {
         uint32_t magic;
@@ -44,6 +50,7 @@ void wire_encode(const struct wire_header *header, uint8_t bytes[WIRE_SIZE])
         memcpy(bytes, &w, sizeof(w));
 }
 
+/* Whether ids are not 0, and whether offset, length, total and whole go together for this type. */
 static bool numbers_are_sane(const struct wire_header *h)
 {
         uint64_t end;

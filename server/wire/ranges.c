@@ -14,6 +14,11 @@
 #include "base/util.h"
 #include "wire/stream.h"
 
+/*
+ * Ranges of an offer: checked when they are made, from a request or from a peer's PARTS, and fixed after that.
+ * Neighbours are joined, so the list is as short as can be; a place is found by bisection. Pure; any thread.
+ */
+
 /* ---- checks ---- */
 
 static int refuse(int error, size_t i, const char *why, size_t *ret_i, const char **ret_why)
@@ -23,6 +28,7 @@ static int refuse(int error, size_t i, const char *why, size_t *ret_i, const cha
         return error;
 }
 
+/* Checks each range alone, and whether all are in ascending order without overlaps. Returns 0 or FERRY_E_*. */
 static int check_each(const struct range *given, size_t n, bool *ret_ascending, size_t *ret_i, const char **ret_why)
 {
         uint64_t end, before = 0;
@@ -40,6 +46,7 @@ static int check_each(const struct range *given, size_t n, bool *ret_ascending, 
         return 0;
 }
 
+/* The order by offset, for qsort(); of two that begin alike the one that was given first. */
 static int compare(const void *a, const void *b)
 {
         const struct range *const *x = a, *const *y = b;
@@ -49,6 +56,7 @@ static int compare(const void *a, const void *b)
         return (*x > *y) - (*x < *y);
 }
 
+/* Checks ranges in any order against each other. Returns 0; FERRY_E_INVALID_PARAMETER; -ENOMEM. */
 static int check_overlaps(const struct range *given, size_t n, size_t *ret_i, const char **ret_why)
 {
         FERRY_CLEANUP(cleanup_free) const struct range **sorted = malloc(n * sizeof(const struct range *));
@@ -77,6 +85,7 @@ static size_t size_of(size_t n)
         return sizeof(*ranges) + n * sizeof(ranges->list[0]);
 }
 
+/* Appends a range, joined with the one before where they touch. */
 static void add(struct ranges *ranges, const struct range *given)
 {
         struct range *last = ranges->n ? &ranges->list[ranges->n - 1].range : NULL;

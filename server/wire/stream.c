@@ -11,6 +11,12 @@
 #include "base/util.h"
 #include "wire/stream.h"
 
+/*
+ * Streams: a list of segments of memory, seen as one run of bytes; what an operation moves, and the payload of a
+ * message. A stream borrows its segments. Segments may be off the host, where their space copies the bytes. Pure but
+ * for that; any thread, as long as nobody clears the stream.
+ */
+
 enum { CHECKSUM_PIECE = 1 << 20 }; /* bytes of memory off the host to load at a time */
 
 int stream_init(struct stream *stream, const struct segment *segments, size_t n)

@@ -25,7 +25,7 @@ struct ferry_worker_options {
  */
 void worker_options_init(struct ferry_worker_options *options, bool ferryd);
 
-/* Logs which unknown names are close to known ones. Any thread. */
+/* Logs which FERRY_ variables of the environment are unknown, but close to a known one. Any thread. */
 void options_check_environment(void);
 
 /* Reads argv and the environment; see ferry_options_read. Call ferry_options_clear in any case. */
@@ -36,9 +36,12 @@ void options_help(FILE *file);
 
 /* ---- the worker ---- */
 
-/* The interface between libferry-worker and ferryd, beyond the public header. */
+/* What libferry-worker offers to ferryd beyond the public header. */
 
-/* As ferry_worker_new, with parsed options, but -EINVAL where they are at fault. */
+/*
+ * Starts a worker with parsed options. Returns 0; -EINVAL where the options are at fault; the other errors of
+ * ferry_worker_new. ferry_worker_error() has the sentence.
+ */
 int worker_new(const struct ferry_worker_options *options, struct ferry_worker **ret_worker);
 
 /*

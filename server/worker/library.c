@@ -12,7 +12,13 @@
 #include "base/fork.h"
 #include "base/log.h"
 
-/* What the library does for a program before it has a worker, and the sentence of the last error. */
+/*
+ * What the library does for a program before it has a worker: the log, options, and the sentence of the last error. The
+ * sentence is one buffer for each thread, so that a program that uses several threads reads its own; worker_fail() is
+ * the only place that writes it.
+ *
+ * Contract: ferry/worker.h. Thread: any; options are used by one thread at a time.
+ */
 
 static _Thread_local char sentence[WORKER_ERROR_SIZE];
 

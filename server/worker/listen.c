@@ -22,7 +22,12 @@
 #include "registry/registry.h"
 #include "transfer/engine.h"
 
-/* How others reach the worker: its HTTP server, its addresses in metadata, and its name in the registry. */
+/*
+ * How others reach the worker: its HTTP server, its addresses in metadata, and its name in the registry. The server
+ * gets everything that its endpoints use in one struct http_config, with the limits that GET /v1/limits shows.
+ *
+ * Thread: the one that starts the worker; worker_origin_look() any, worker_reload() one at a time.
+ */
 
 /* Files for all but HTTP connections. */
 enum { DESCRIPTORS_KEPT = 256 };
@@ -34,6 +39,7 @@ enum { HTTP_SPIN_PART = 3 }; /* of the engine's spin time, since there are sever
 
 /* ---- the HTTP server ---- */
 
+/* The HTTP server's calls to the engine, which is below it: the server sees no struct engine. */
 static int on_connect(void *context, const struct engine_connect *connect)
 {
         struct ferry_worker *worker = context;
@@ -69,6 +75,7 @@ static uint64_t connections_possible(uint64_t wanted)
         return possible;
 }
 
+/* Borrows the secrets of the settings. */
 static struct http_secrets worker_secrets(const struct worker_settings *settings)
 {
         return (struct http_secrets){ .token = settings->secrets.token,
@@ -97,6 +104,9 @@ int worker_reload(struct ferry_worker *worker)
         return r;
 }
 
+/*
+ * Without --listen the worker serves no HTTP, and worker->http stays NULL. The limits that have no flag are set here.
+ */
 int worker_listen(struct ferry_worker *worker)
 {
         const struct worker_settings *settings = worker->settings;
@@ -179,6 +189,10 @@ int worker_make_ready_line(struct ferry_worker *worker)
 /* Addresses reserved for documentation; no packet is sent. */
 static const char *const outside[] = { "192.0.2.1", "2001:db8::1" };
 
+/*
+ * Finds the address of this host from which the kernel would reach the target: connect() of a datagram socket looks up
+ * the route and sends nothing. Returns false when no route leads there.
+ */
 static bool look_outside(const char *target, char host[ADDRESS_HOST_SIZE])
 {
         const struct addrinfo hints = { .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_DGRAM };
@@ -197,6 +211,7 @@ static bool look_outside(const char *target, char host[ADDRESS_HOST_SIZE])
                getnameinfo((struct sockaddr *)&local, size, host, ADDRESS_HOST_SIZE, NULL, 0, NI_NUMERICHOST) == 0;
 }
 
+/* The address of the default route, of IPv4 before IPv6; loopback where this host has no route. */
 static void local_host_look(char host[ADDRESS_HOST_SIZE])
 {
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(outside); i++)
@@ -205,6 +220,7 @@ static void local_host_look(char host[ADDRESS_HOST_SIZE])
         (void)snprintf(host, ADDRESS_HOST_SIZE, "127.0.0.1");
 }
 
+/* Writes the address that peers use for a bound one: --advertise, else, of a listener on all addresses, this host's. */
 static void publish(const struct ferry_worker *worker, const char *bound, char *text, size_t size)
 {
         const char *advertise = worker->settings->options.advertise;

@@ -16,6 +16,15 @@
 #include "base/util.h"
 #include "peers/peers.h"
 
+/*
+ * Operations of programs: a handle keeps a reference to an operation of the store, and the texts that getters have
+ * returned. It may outlive the worker, which ends the operation first: an operation that has ended has no metadata to
+ * make, so worker is not followed any more.
+ *
+ * Contract: ferry/worker.h. Thread: any. Lock: the handle's, which guards the texts, not the operation; it comes before
+ * the store's. Callbacks of waiters run with no lock held.
+ */
+
 /* ---- making ---- */
 
 static void cleanup_handle(struct ferry_worker_operation **handle)
@@ -59,6 +68,7 @@ static int unmake(struct ferry_worker_operation *handle, int error, const char *
         return worker_fail(error, *detail ? "%s" : NULL, detail);
 }
 
+/* Decodes a peer's metadata. Returns 0 or FERRY_E_*, set by worker_fail. */
 static int decode(const char *text, struct ferry_metadata **ret_metadata)
 {
         struct ferry_json_errors errors = { 0 };
@@ -70,6 +80,10 @@ static int decode(const char *text, struct ferry_metadata **ret_metadata)
                            errors.items[0].detail);
 }
 
+/*
+ * Creates an active operation and begins it. Checks first, so that nothing is created for a request that is refused.
+ * This thread may carry the transfer for a moment, since a program often waits for its end next.
+ */
 static int create_with_metadata(struct ferry_worker *worker, const struct operation_spec *spec, const char *text,
                                 struct ferry_worker_operation **ret_handle)
 {
@@ -94,6 +108,7 @@ static int create_with_metadata(struct ferry_worker *worker, const struct operat
         return 0;
 }
 
+/* Creates an active operation, which begins once the peers' thread has fetched the metadata. */
 static int create_with_url(struct ferry_worker *worker, const struct operation_spec *spec, const char *url,
                            struct ferry_worker_operation **ret_handle)
 {
@@ -111,6 +126,7 @@ static int create_with_url(struct ferry_worker *worker, const struct operation_s
         return 0;
 }
 
+/* Chooses by the request's kind and by what remote is: metadata, or a URL of them. */
 static int create(struct ferry_worker *worker, const struct operation_spec *spec, const char *remote,
                   struct ferry_worker_operation **ret_handle)
 {
@@ -174,7 +190,10 @@ const char *ferry_worker_operation_id(const struct ferry_worker_operation *handl
         return handle->id;
 }
 
-/* Under the handle's lock. */
+/*
+ * Makes the metadata's text anew. Texts that were returned before stay until the handle is freed. The handle's lock is
+ * held.
+ */
 static int metadata_make(struct ferry_worker_operation *handle)
 {
         FERRY_CLEANUP(cleanup_metadata) struct ferry_metadata *metadata = NULL;
@@ -250,6 +269,7 @@ int ferry_worker_operation_renew(struct ferry_worker_operation *handle, uint64_t
         return 0;
 }
 
+/* A thread that waits in ferry_worker_operation_wait(); on its stack. */
 struct blocked {
         struct operation_waiter waiter;
         pthread_mutex_t lock;
@@ -288,6 +308,7 @@ static bool block(struct blocked *blocked, int timeout_ms)
         return woken;
 }
 
+/* Where the time is over and the wake callback runs already, it is waited for: it uses this stack. */
 int ferry_worker_operation_wait(struct ferry_worker_operation *handle, int timeout_ms)
 {
         struct blocked blocked;
@@ -308,6 +329,7 @@ int ferry_worker_operation_wait(struct ferry_worker_operation *handle, int timeo
         return ferry_worker_operation_result(handle);
 }
 
+/* A call that ferry_worker_operation_notify() owes; freed after it. */
 struct notice {
         struct operation_waiter waiter;
         void (*ended)(void *context);

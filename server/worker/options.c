@@ -13,13 +13,21 @@
 #include "transfer/engine.h"
 #include "wire/header.h"
 
+/*
+ * The options of ferryd and of a worker: the checks of their values, and the table, made from ferry/option_table.h,
+ * which the functions of ferry/options.h read (flags, environment, --help). The table's first WORKER_OPTIONS rows are
+ * those that a worker inside a program has, too.
+ *
+ * Thread: any; no state.
+ */
+
 _Static_assert(LOG_ERROR == 0 && LOG_WARN == 1 && LOG_INFO == 2 && LOG_DEBUG == 3 && LOG_LEVEL_COUNT == 4,
                "--log-level names them in the order of enum log_level");
 _Static_assert(LOG_LOGFMT == 0 && LOG_JSON == 1, "--log-format names them in the order of enum log_format");
 _Static_assert(DEVICE_GPUDIRECT_AUTO == 0 && DEVICE_GPUDIRECT_ON == 1 && DEVICE_GPUDIRECT_OFF == 2,
                "--gpu-direct names them in the order of enum device_gpudirect");
 
-/* Of a host name, or of an IPv4 address. */
+/* Whether the text has only characters of a host name, or of an IPv4 address. */
 static bool is_name(const char *text)
 {
         return *text && text[strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._")] == '\0';
@@ -62,7 +70,7 @@ static bool is_host(const char *text)
         return address_is_literal(text) || is_name(text);
 }
 
-/* The same, or the base URL by which a proxy is reached; a path in front of ours is not supported. */
+/* A host, or the base URL by which a proxy is reached; a path in front of ours is not supported. */
 static bool is_public(const char *text)
 {
         const char *scheme = strstr(text, "://");
@@ -82,7 +90,7 @@ static bool is_origin(const char *text)
         return scheme && scheme != text && (is_host(scheme + 3) || is_host_port(scheme + 3));
 }
 
-/* Those of a worker come first. */
+/* The options of a worker, which an embedding program has too, come before those of ferryd. */
 static const struct ferry_option option_table[] = {
 #define WORKER(...) FERRY_OPTION_ROW(struct ferry_worker_options, __VA_ARGS__)
 #include <ferry/option_table.h>

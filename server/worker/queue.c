@@ -13,6 +13,14 @@
 #include "base/util.h"
 #include "http/event_log.h"
 
+/*
+ * Queues of ended operations, and of events, for programs with an event loop: each has a descriptor that becomes
+ * readable. An entry of a queue waits for its operation (operation_wait), moves from pending to ended on the thread
+ * that ends it, and is freed when the program takes it. A program that takes until nothing is left never misses one.
+ *
+ * Contract: ferry/worker.h. Thread: any. Lock: the queue's, before the store's.
+ */
+
 /* ---- operations that have ended ---- */
 
 /* An operation that was added and not yet taken. */
@@ -91,6 +99,7 @@ static void wake_entry(struct operation_waiter *waiter)
         (void)pthread_mutex_unlock(&queue->lock);
 }
 
+/* Frees an entry that is in no list. Returns NULL. */
 static struct entry *entry_free(struct entry *entry)
 {
         (void)operation_unref(entry->operation);

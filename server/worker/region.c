@@ -11,7 +11,12 @@
 #include "memory/region.h"
 #include "operations/operations.h"
 
-/* Regions of the program: REST cannot delete them. */
+/*
+ * Regions of the program: memory of its own, or memory that the worker allocates for it. They are held: REST lists and
+ * uses them, but only the program deletes them, and allows others to store into them by HTTP.
+ *
+ * Contract: ferry/worker.h. Thread: any, but not a callback: making and deleting a region waits for the engine.
+ */
 
 enum { LET_GO_MS = 250 /* as a DELETE of a region waits, but this holds the program's thread */ };
 
@@ -93,6 +98,10 @@ int ferry_worker_region_allow(struct ferry_worker *worker, const char *id, int c
         return 0;
 }
 
+/*
+ * A peer's client may know of the end of a transfer before this worker does: a region that is in its last transfer is
+ * waited for a moment.
+ */
 int ferry_worker_region_remove(struct ferry_worker *worker, const char *id)
 {
         struct region *region;

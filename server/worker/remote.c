@@ -16,7 +16,13 @@
 #include "base/util.h"
 #include "peers/peers.h"
 
-/* What a program has its worker say to another one: that it connects, declines an offer, or keeps one. */
+/*
+ * What a program has its worker say to another one: that it connects, declines an offer, or keeps one. The calling
+ * thread waits, at most as long as the program allows; the work goes on without it and ends within the times of the
+ * engine and of the peers' thread.
+ *
+ * Contract: ferry/worker.h. Thread: any, but not a callback.
+ */
 
 /*
  * One call. References: the caller's, and that of the work, which is bounded in time and goes on by itself when the
@@ -34,6 +40,7 @@ struct calling {
         struct engine_connection answer;
 };
 
+/* Gives a reference back. The last one wipes the key and frees. */
 static void calling_unref(struct calling *calling)
 {
         if (atomic_fetch_sub(&calling->references, 1) != 1)
@@ -57,6 +64,7 @@ static void on_over(void *context, const struct engine_connection *answer)
         calling_unref(calling);
 }
 
+/* Ends a call that never reached the engine. */
 static void end_with(struct calling *calling, int error, const char *detail)
 {
         struct engine_connection answer = { .error = error };
@@ -65,6 +73,7 @@ static void end_with(struct calling *calling, int error, const char *detail)
         on_over(calling, &answer);
 }
 
+/* Makes a call with both of its references. NULL when memory is short. */
 static struct calling *calling_new(struct ferry_worker *worker)
 {
         struct calling *calling = calloc(1, sizeof(*calling));
@@ -80,6 +89,7 @@ static struct calling *calling_new(struct ferry_worker *worker)
         return calling;
 }
 
+/* Copies where the peer is. The URL stays where metadata has none, as that of a worker's description. */
 static void set_peer(struct calling *calling, const struct ferry_metadata *metadata)
 {
         memcpy(calling->data, metadata->data, sizeof(calling->data));
@@ -89,7 +99,10 @@ static void set_peer(struct calling *calling, const struct ferry_metadata *metad
         calling->spec.peer = (struct engine_peer){ metadata->epoch, calling->data, calling->name, calling->url };
 }
 
-/* The work begins: its reference is given back by on_over, or here. */
+/*
+ * Hands the call to the engine. The work's reference is given back by on_over(), or here on an error, which is
+ * returned.
+ */
 static int begin(struct calling *calling)
 {
         int r = engine_connect(calling->worker->engine, &calling->spec);
@@ -101,7 +114,10 @@ static int begin(struct calling *calling)
         return r;
 }
 
-/* Waits, and gives the caller's reference back. */
+/*
+ * Waits until the work is over or the time is, and gives the caller's reference back. Returns 0 or an error, set by
+ * worker_fail.
+ */
 static int finish(struct calling *calling, int timeout_ms, uint64_t *ret_left_ms)
 {
         const uint64_t deadline_us = timeout_ms < 0 ? UINT64_MAX : clock_now_us() + (uint64_t)timeout_ms * 1000;
@@ -150,6 +166,10 @@ static void on_fetched(void *context, int error, const char *detail, struct ferr
         ferry_metadata_free(metadata);
 }
 
+/*
+ * Has the peers' thread fetch the description of the worker at the URL first. Returns 0 or the error, which finish()
+ * tells.
+ */
 static int connect_to_url(struct calling *calling, const char *url)
 {
         char detail[OPERATION_DETAIL_SIZE] = "";
@@ -197,6 +217,7 @@ int ferry_worker_connect(struct ferry_worker *worker, const char *remote, int ti
 
 /* ---- notices ---- */
 
+/* Says a notice to the peer whose metadata text is, and waits. Returns 0 or an error, set by worker_fail. */
 static int tell(struct ferry_worker *worker, const char *text, const struct engine_notice *notice, int timeout_ms,
                 uint64_t *ret_left_ms)
 {

@@ -15,6 +15,14 @@
 #include "memory/region.h"
 #include "wire/ranges.h"
 
+/*
+ * Requests of programs: the description of an operation, filled in call by call, and resolved when an operation is
+ * created from it. A request names regions and operations by their ids, so it may be made before they are, and used
+ * again. Fields are one table, of name, kinds and setter; a value that is refused leaves the request as it was.
+ *
+ * Contract: ferry/worker.h. Thread: one at a time for one request.
+ */
+
 struct request_slice {
         char region[FERRY_WORKER_ID_SIZE];
         struct operation_slice slice; /* without the region; owns its blocks */
@@ -48,6 +56,7 @@ struct ferry_worker_request *ferry_worker_request_new(enum ferry_kind kind)
         return request;
 }
 
+/* Appends a descriptor. Returns 0, or an error set by worker_fail; the blocks become the request's on success only. */
 static int add_slice(struct ferry_worker_request *request, const char *region, struct operation_slice slice)
 {
         struct request_slice *slices;
@@ -137,6 +146,7 @@ struct ferry_worker_request *ferry_worker_request_free(struct ferry_worker_reque
 
 /* ---- fields ---- */
 
+/* The setters of fields: each reads a text into its target. Return false when the text is no such value. */
 static bool set_uint32(void *target, const char *value)
 {
         uint64_t number;
@@ -252,6 +262,10 @@ int ferry_worker_request_set(struct ferry_worker_request *request, const char *n
 
 /* ---- resolving ---- */
 
+/*
+ * Finds the region of descriptor i, and fills in a size that was left open: the rest of the region. Returns 0 or
+ * FERRY_E_*, set by worker_fail; the reference to the region is slice's in any case.
+ */
 static int resolve_slice(const struct ferry_worker *worker, const struct request_slice *from, size_t i,
                          struct region *before, struct operation_slice *slice)
 {

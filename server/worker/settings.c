@@ -23,6 +23,15 @@
 #include "memory/available_memory.h"
 #include "registry/registry.h"
 
+/*
+ * A worker's settings: the options that the program or the command line gave, copied, completed by what the machine
+ * says, and checked against each other; and the contents of the files of tokens and certificates. They are made before
+ * the worker and freed after it; only worker_settings_reread() changes the secrets meanwhile, by SIGHUP of ferryd.
+ *
+ * What is wrong is said in a sentence that names the flag (worker_fail). Secrets are wiped when they are freed. Thread:
+ * the one that makes the worker; worker_settings_reread() one at a time.
+ */
+
 /* ---- secrets ---- */
 
 enum { LINE_FILE_MAX = 4096, TOKEN_MIN = 16, PEM_FILE_MAX = 1 << 20 }; /* bytes */
@@ -62,7 +71,10 @@ static int file_read(const char *path, size_t max, char **ret_text, struct stat 
         return 0;
 }
 
-/* Of a token and of a user; cuts the end of the line off. */
+/*
+ * Checks the text of a token or a user, and cuts the end of the line off. Warns of a file that others may read. Returns
+ * 0 or -EINVAL, set by worker_fail.
+ */
 static int line_check(const char *flag, const char *path, char *text, const struct stat *status)
 {
         size_t length = strcspn(text, "\r\n");
@@ -78,6 +90,7 @@ static int line_check(const char *flag, const char *path, char *text, const stru
         return 0;
 }
 
+/* A token is sent in a header, so it has visible characters only, and is long enough not to be guessed. */
 static int token_check(const char *flag, const char *path, const char *token)
 {
         for (const char *c = token; *c; c++)
@@ -117,6 +130,7 @@ static int secret_read(const char *flag, const char *path, enum secret kind, cha
         return kind == SECRET_TOKEN ? token_check(flag, path, *ret_text) : user_check(flag, path, *ret_text);
 }
 
+/* Overwrites and frees a text; takes NULL. */
 static void wipe(char *text)
 {
         if (text)
@@ -129,6 +143,7 @@ static bool same_token(const char *a, const char *b)
         return a && b && strcmp(a, b) == 0;
 }
 
+/* A token must mean one thing. Returns 0 or -EINVAL, set by worker_fail. */
 static int check_tokens(const struct worker_secrets *secrets)
 {
         if (same_token(secrets->token, secrets->peer_token))
@@ -287,6 +302,10 @@ static bool defaults_fill(struct worker_settings *settings)
 /* Open files that a worker needs before its first connection, with some reserve. */
 enum { FILES_MIN = 64 };
 
+/*
+ * Refuses to start where the limit of open files leaves no room for connections. Returns 0 or -EMFILE, set by
+ * worker_fail.
+ */
 static int check_files(void)
 {
         struct rlimit files;
@@ -331,6 +350,10 @@ bool worker_listen_is_loopback(const char *listen)
         return is_loopback(&address);
 }
 
+/*
+ * Checks what goes together. The one that matters most: a listener that other machines reach needs a token, or the
+ * explicit --no-auth. Returns 0 or -EINVAL, set by worker_fail.
+ */
 static int check_options(struct worker_settings *settings)
 {
         const struct ferry_worker_options *options = &settings->options;
@@ -384,6 +407,7 @@ static void cleanup_settings(struct worker_settings **settings)
         *settings = worker_settings_free(*settings);
 }
 
+/* The order counts: the sockets that systemd passed are needed to tell whether a listener is loopback. */
 int worker_settings_new(const struct ferry_worker_options *options, struct worker_settings **ret_settings)
 {
         FERRY_CLEANUP(cleanup_settings) struct worker_settings *settings = calloc(1, sizeof(*settings));

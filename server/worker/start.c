@@ -26,6 +26,15 @@
 #include "registry/registry.h"
 #include "transfer/engine.h"
 
+/*
+ * Starts every layer of a worker, bottom up, each by one function of the table steps; a failure leaves what was started
+ * to ferry_worker_free(). The callbacks here are the only places where a layer calls one above it: the regions register
+ * their memory with the engine, the engine asks the operations for claims. The name in the registry comes last, since
+ * peers may come once they find it.
+ *
+ * Thread: the one that makes the worker, unless a callback says otherwise.
+ */
+
 /* Threads that copy by default: fewer than these fill the memory's bandwidth on most machines. */
 enum { COPIERS_MAX = 4 };
 
@@ -121,7 +130,7 @@ static int start_events(struct ferry_worker *worker)
         return event_log_new(&config, &worker->events);
 }
 
-/* Beside the engine's thread, which copies as well. */
+/* How many threads copy beside that of the engine, which copies as well. */
 static unsigned copy_threads(const char *option)
 {
         uint64_t n;

@@ -28,6 +28,16 @@
 #include "registry/registry.h"
 #include "transfer/engine.h"
 
+/*
+ * The life of a worker: new, drain, free. worker_start() makes it, layer by layer; drain leaves the registry, refuses
+ * what is new and waits for what runs; free ends all in the order that its comment gives. A worker belongs to the
+ * process that made it: in a forked child its locks may be locked for ever, so the copies there are never touched
+ * (worker_is_ours).
+ *
+ * Contract: ferry/worker.h. Thread: any; ferry_worker_free() only when no other call uses the worker. Locks: the
+ * worker's guards drain; living_lock guards the list of all workers, and what ferry_worker_abandon() reads of them.
+ */
+
 enum {
         LEAVE_MS = 1000,         /* for the registry to free the name; else its lease expires */
         GRACE_DEFAULT_MS = 2000, /* the engine's */
@@ -56,6 +66,7 @@ static struct ferry_worker *worker_allocate(void)
         return worker;
 }
 
+/* Says whether ferry_worker_abandon() may use worker->http. */
 static void set_serving(struct ferry_worker *worker, bool serving)
 {
         pthread_mutex_lock(&living_lock);
@@ -82,6 +93,7 @@ static void watch_forks(void)
         (void)pthread_atfork(NULL, NULL, forget_workers);
 }
 
+/* The sentence of a failure is set by the step that failed. */
 int worker_new(const struct ferry_worker_options *options, struct ferry_worker **ret_worker)
 {
         static pthread_once_t watched = PTHREAD_ONCE_INIT;
@@ -178,6 +190,7 @@ static bool wait_drained(struct ferry_worker *worker, uint64_t timeout_ms)
         return done;
 }
 
+/* The longest time that all operations take to end, in ms. */
 static uint64_t end_time_ms(const struct ferry_worker *worker)
 {
         return (worker->settings->options.grace_ms ?: GRACE_DEFAULT_MS) + END_MARGIN_MS;

@@ -146,6 +146,7 @@ struct request_objects {
 int request_resolve(const struct ferry_worker_request *request, struct ferry_worker *worker,
                     struct request_objects *objects, struct operation_spec *ret_spec);
 
+/* Gives back the references, and frees what request_resolve has made. */
 void request_objects_clear(struct request_objects *objects);
 
 /* ---- operation.c ---- */

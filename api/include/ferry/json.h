@@ -102,7 +102,7 @@ struct ferry_json_field {
         const char *const *names;
 };
 
-/* Such lists, of the enums of status.h: names by value. */
+/* Lists of names for such a field: those of the enums of status.h, by value. */
 extern const char *const ferry_kind_names[], *const ferry_status_names[], *const ferry_layout_names[];
 
 /* A row without bounds, but for the size of text, for a member of a struct. */

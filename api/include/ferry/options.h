@@ -135,7 +135,7 @@ void ferry_option_help(FILE *file, const struct ferry_option *option);
  */
 bool ferry_size_parse(const char *text, uint64_t *ret_size);
 
-/* "500ms", "1.5s", "10m", "2h", or 0, in milliseconds. false as above. */
+/* "500ms", "1.5s", "10m", "2h", or 0, in milliseconds. false: not a time, or not below 2^53. */
 bool ferry_time_parse(const char *text, uint64_t *ret_ms);
 
 /* ---- names ---- */

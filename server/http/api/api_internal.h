@@ -174,7 +174,7 @@ bool content_shows_key(struct http_request *request);
 /* Parses Ferry-Transfer, by which the client names its transfer; 0 = no such header. */
 bool content_transfer(struct http_request *request, uint64_t *ret_transfer);
 
-/* Opens bytes [first, first + size) of the operation; they become the request's copying (copying.h). */
+/* Opens bytes [first, first + size) of the operation; they become the request's copying (serve/request.h). */
 bool content_open(struct http_request *request, uint64_t first, uint64_t size);
 
 /* Ends the client's transfer, complete or not. */

@@ -15,6 +15,13 @@
 #include "move/content.h"
 #include "operations/operations.h"
 
+/*
+ * The bytes of an operation for its endpoints: who may have them (the key, or the full token), which transfer a request
+ * belongs to, the range that it opens, and digests. The open range is the request's copying, and is closed with it.
+ *
+ * Thread: the request's; content_move(), digest(), check() and content_free() perhaps one of the pool.
+ */
+
 enum { EPOCH_DIGITS = 16 };
 
 void content_refuse(struct http_request *request, int error)
@@ -122,6 +129,7 @@ static void read_worker(const struct http_request *request, struct http_content_
         wanted->peer_name = header + EPOCH_DIGITS + 1;
 }
 
+/* Whether the client has shown the operation's key, or the full token. */
 static bool has_key(struct http_request *request)
 {
         uint8_t key[FERRY_KEY_SIZE];

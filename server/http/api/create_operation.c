@@ -17,6 +17,14 @@
 #include "operations/operations.h"
 #include "peers/peers.h"
 
+/*
+ * POST of one operation and of a batch. Both make an operation of a body in the same steps: decode, check against the
+ * metadata, create, begin; a step that refuses leaves nothing behind. Why it refused is a struct refusal, which the one
+ * endpoint answers with, and the other writes among its results.
+ *
+ * Thread: that of the request's connection.
+ */
+
 /* ---- why a body was refused ---- */
 
 /* Why a body was refused. */
@@ -114,6 +122,7 @@ static void unmake(struct operation_store *store, struct operation *operation, i
         operation_unref(operation);
 }
 
+/* Begins an active operation. false: it was deleted again, and the refusal says why. */
 static bool start(const struct http_config *config, struct operation *operation, const struct operation_body *body,
                   bool may_run_inline, struct refusal *refusal)
 {
@@ -220,6 +229,7 @@ static void answer_in_time(struct http_request *request)
                 answer(request);
 }
 
+/* Makes the operation, remembers the key, and answers. */
 static void make(struct http_request *request)
 {
         struct refusal refusal = { 0 };

@@ -17,6 +17,14 @@
 #include "base/metrics.h"
 #include "base/util.h"
 
+/*
+ * GET /v1/events, as a stream (text/event-stream) or a page. A stream is a content reader of libmicrohttpd: once it has
+ * read all, it is listed with the idle readers of its thread and its connection is suspended. Its token is looked at
+ * again after each reload of the secrets. A page waits as other requests do.
+ *
+ * Thread: that of the request's connection.
+ */
+
 /* ---- a stream ---- */
 
 enum {
@@ -38,6 +46,7 @@ struct event_stream {
         bool failed;              /* memory was short */
 };
 
+/* Adds text to what is to be sent. */
 static void add(struct event_stream *stream, const char *text, size_t size)
 {
         stream->failed |= ferry_buffer_append(&stream->text, text, size, SIZE_MAX - 1) < 0;
@@ -166,6 +175,7 @@ static ssize_t read_stream(void *context, uint64_t position, char *buffer, size_
         return (ssize_t)n;
 }
 
+/* There is something to read, or a keep-alive is due: the content reader is called again. */
 static void wake(struct event_reader *reader)
 {
         struct event_stream *stream = FERRY_CONTAINER_OF(reader, struct event_stream, reader);
@@ -175,6 +185,7 @@ static void wake(struct event_reader *reader)
         shard_wake(stream->connection->shard);
 }
 
+/* libmicrohttpd frees the response, perhaps after the connection. */
 static void free_stream(void *context)
 {
         struct event_stream *stream = context;
@@ -310,6 +321,7 @@ static bool take_json(void *context, const struct event_text *event)
         return --answer->left > 0;
 }
 
+/* Answers with the page from the place on. */
 static void answer_events(struct http_request *request, const struct event_filter *filter, struct event_place place)
 {
         struct event_log *log = request->server->config.events;

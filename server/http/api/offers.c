@@ -19,6 +19,14 @@
 #include "operations/operations.h"
 #include "transfer/engine.h"
 
+/*
+ * Offers: their metadata, with the addresses at which the client's machine reaches this worker, and what their holders
+ * say. A holder declines an offer of this worker by its key; for an offer of another worker, a client has this one say
+ * the notice, over a link or over HTTP, and is parked until the answer.
+ *
+ * Thread: that of the request's connection; on_answered() the engine's or the peers'.
+ */
+
 /* ---- the metadata of an offer ---- */
 
 /* What metadata say of the worker, as this connection's client reaches it. */

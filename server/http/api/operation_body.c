@@ -17,6 +17,12 @@
 #include "memory/region.h"
 #include "wire/ranges.h"
 
+/*
+ * The body of POST /v1/operations. The fields are one table, whose limits GET /v1/limits shows; then comes what goes
+ * with which kind, then the regions are found and the slices checked. Decoding goes on after a fault, so that one
+ * answer names several. Any thread; no state.
+ */
+
 enum { CARRIERS_MAX = 8 };
 
 /* The fields of the document; a number 0 = not given. */
@@ -38,6 +44,7 @@ struct raw_descriptor {
 
 static const char *const no_limit[] = { "unlimited", NULL }; /* the older form of "unlimited":true */
 
+/* Decodes the fields, and looks at nothing that they name. */
 static bool decode_raw(const struct http_config *config, struct json_object *document, struct raw_body *raw,
                        struct ferry_json_errors *errors)
 {
@@ -78,6 +85,7 @@ static void refuse(bool given, const char *pointer, const char *kinds_that_have_
                 ferry_json_complain(errors, FERRY_E_INVALID_PARAMETER, pointer, "is for %s only", kinds_that_have_it);
 }
 
+/* Refuses what this kind of operation does not have, and what does not go together. */
 static void check_kind(const struct raw_body *raw, enum ferry_kind kind, struct ferry_json_errors *errors)
 {
         bool passive = ferry_kind_is_passive((int)kind);
@@ -195,6 +203,7 @@ static bool resolve_blocks(struct resolving *r, const struct raw_descriptor *raw
         return true;
 }
 
+/* Checks a row, or a single piece. room: bytes of the region from the offset on. */
 static bool resolve_row(struct resolving *r, const struct raw_descriptor *raw, struct operation_slice *slice,
                         uint64_t room)
 {
@@ -212,6 +221,7 @@ static bool resolve_row(struct resolving *r, const struct raw_descriptor *raw, s
         return count_pieces(r, slice->count, "count");
 }
 
+/* Finds the region, whose reference is the slice's in any case, and checks the slice. */
 static bool resolve_descriptor(struct resolving *r, const struct raw_descriptor *raw, struct operation_slice *slice,
                                struct region *before)
 {

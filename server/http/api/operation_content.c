@@ -13,6 +13,14 @@
 #include "move/content.h"
 #include "operations/operations.h"
 
+/*
+ * GET, PUT and DELETE of /v1/operations/{id}/content: transfers over HTTP, of peers and of any client. A GET may be
+ * parked until its bytes have arrived, and until a digest is made or the first bytes are copied; a PUT checks all that
+ * it can before the first byte; a DELETE ends the client's transfer. The transfer itself is move/http's.
+ *
+ * Thread: that of the request's connection.
+ */
+
 /* ---- GET ---- */
 
 static void answer_range(struct http_request *request);

@@ -14,6 +14,12 @@
 #include "base/util.h"
 #include "operations/operations.h"
 
+/*
+ * Several operations in one request: a batch, or a list of ids. Each result is an operation or a problem, in the order
+ * of the request. One latch stands for all: the operations' waiters count the results down, on whatever thread ends an
+ * operation, and each registered waiter has a reference to the set.
+ */
+
 struct operation_entry {
         struct operation *operation; /* a reference; NULL = a problem */
         int missing;                 /* FERRY_E_NOT_FOUND, FERRY_E_GONE: of an id; 0 = the problem is another one */

@@ -12,6 +12,13 @@
 #include "base/util.h"
 #include "operations/operations.h"
 
+/*
+ * One operation: get, metadata, renew, cancel, delete; and lists of them, by ids or page by page. Renewing is for two:
+ * the owner, by the full token, and a holder of the metadata, by its key, who learns no more than the new expiry.
+ *
+ * Thread: that of the request's connection.
+ */
+
 /* ---- one ---- */
 
 static void answer_now(struct http_request *request)

@@ -18,6 +18,14 @@
 #include "registry/registry.h"
 #include "transfer/engine.h"
 
+/*
+ * The workers that this one knows: connecting to one, those it is or was connected to, and those in the registry. What
+ * takes time is work (struct http_work) on the peers' and the engine's threads; the request is parked on its latch, and
+ * may end before.
+ *
+ * Thread: that of the request's connection, unless a callback says otherwise.
+ */
+
 enum { URL_SIZE_MAX = 2048 };
 
 /* ---- POST ---- */

@@ -9,6 +9,12 @@
 #include <ferry/encoding.h>
 #include <ferry/error.h>
 
+/*
+ * Ranges of content: which bytes a GET asks for, where the body of a PUT goes, and the headers that say so. A Range
+ * that cannot be read is ignored, as RFC 9110 wants; a Content-Range that cannot be is refused, since bytes would go
+ * astray. The parsers are pure.
+ */
+
 /* Parses digits at *text. Saturates at UINT64_MAX. */
 static bool take_number(const char **text, uint64_t *ret_value)
 {

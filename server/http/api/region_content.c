@@ -14,6 +14,13 @@
 #include "memory/region.h"
 #include "wire/stream.h"
 
+/*
+ * GET and PUT of /v1/regions/{id}/content: the bytes of a region as they are. The region's memory stays until the end
+ * of the request (region_stream_begin). Host memory is sent without a copy, straight from the region.
+ *
+ * Thread: that of the request's connection; load(), upload_store() and digest() perhaps one of the pool.
+ */
+
 /* Bytes of a region, whose memory is pinned until region_stream_end: the content of a request's copying. */
 struct content {
         struct region *region;
@@ -64,7 +71,9 @@ static int load(void *context, void *bytes, size_t size)
         return r < 0 ? r : finished;
 }
 
-/* For the Content-Digest (RFC 9530), for clients that want to compare without fetching all bytes. */
+/*
+ * Makes the digest of the Content-Digest header (RFC 9530), by which clients compare content without fetching it.
+ */
 static int digest(void *context)
 {
         struct content *content = context;

@@ -14,6 +14,14 @@
 #include "memory/region.h"
 #include "operations/operations.h"
 
+/*
+ * Regions: create, get, list, delete. A large region is prepared by the pool while the request is parked; if the client
+ * leaves before it has an answer, the region is deleted, since nobody would know its id. A delete waits a moment for a
+ * peer that has every byte and has not said so yet.
+ *
+ * Thread: that of the request's connection; on_over() any.
+ */
+
 /* ---- the wait for a region ---- */
 
 /*

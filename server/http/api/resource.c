@@ -9,6 +9,11 @@
 
 #include "memory/region.h"
 
+/*
+ * What endpoints share: the resource that a path names, its preconditions, how long a client wants to wait, and pages
+ * of lists. A function that answers says so by returning NULL or false. Thread: that of the request's connection.
+ */
+
 /* ---- the resource that a path names ---- */
 
 /* Checks If-Match and, for all but GET, If-None-Match. etag: "" = the resource has none. false: answered with 412. */

@@ -23,6 +23,13 @@
 #include "registry/registry.h"
 #include "transfer/engine.h"
 
+/*
+ * The worker as a whole: the index and the embedded files, what it is and where, its limits, devices and throughput,
+ * and the probes and metrics of operators. A limit is a row here, and in the table of server/http/README.md.
+ *
+ * Thread: that of the request's connection.
+ */
+
 /* ---- files, and the index ---- */
 
 /* Only what comes from this worker, nothing in line, and in no frame of another page. */

@@ -13,6 +13,12 @@
 #include "memory/region.h"
 #include "transfer/engine.h"
 
+/*
+ * The resources as JSON: problems, regions, peers, devices, in the form that openapi.yaml describes. A field without a
+ * value is left out. Each function writes into the caller's writer, which remembers that memory was short. Pure, but
+ * that a region's state is read as it is now; any thread.
+ */
+
 /* ---- problems ---- */
 
 unsigned problem_status(int error)

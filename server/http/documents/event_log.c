@@ -16,6 +16,14 @@
 #include "base/util.h"
 #include "documents/documents.h"
 
+/*
+ * The log of events: a ring of the last ones, numbered from 1. The text of an operation's event is made when a reader
+ * first needs it, that of others when it is published. A reader has a place, the number of the event that it reads
+ * next; a gap is what lies between that and the oldest event kept.
+ *
+ * Thread: any. Lock: the log's, under which listeners are told and readers take; event_log.h has the order.
+ */
+
 /* ---- types ---- */
 
 static const struct {
@@ -263,6 +271,7 @@ struct event_place event_place_newest(struct event_log *log)
 
 /* ---- reading ---- */
 
+/* Whether an event passes the filter of a reader. */
 static bool passes(const struct event *event, const struct event_filter *filter)
 {
         bool of_operation = event->type <= EVENT_OPERATION_ENDED;
@@ -354,6 +363,7 @@ struct event_watch *event_watch_free(struct event_watch *watch)
         return NULL;
 }
 
+/* Copies an event, and reads no further. */
 static bool take(void *context, const struct event_text *event)
 {
         char **json = context;

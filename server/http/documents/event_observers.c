@@ -9,6 +9,12 @@
 #include "http/server.h"
 #include "transfer/engine.h"
 
+/*
+ * What the layers below report, as events: operations, regions, peers, and the use of limits. An object is read under
+ * the log's lock, so that events come in the order of the states that they show. Thread: any that makes a change; it
+ * must not block.
+ */
+
 /* ---- limits ---- */
 
 static uint64_t near_at(uint64_t max)
@@ -91,7 +97,7 @@ void event_log_used(struct event_log *log, enum event_limit limit, uint64_t used
 
 /* ---- what the layers below report ---- */
 
-/* With the lock held. CHANGED is ignored once the operation has ended or was deleted. */
+/* The lock is held. OPERATION_CHANGED is ignored once the operation has ended or was deleted. */
 static void publish_operation(struct event_log *log, struct operation_store *store, struct operation *operation,
                               enum operation_change change)
 {

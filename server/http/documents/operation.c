@@ -14,6 +14,11 @@
 #include "transfer/engine.h"
 #include "wire/ranges.h"
 
+/*
+ * An operation as JSON, and the names of the transports that may carry its bytes. An event shows it without descriptors
+ * (brief). Pure; any thread.
+ */
+
 /* ---- the transports that may carry its bytes ---- */
 
 bool carriers_decode(struct json_object *list, unsigned *ret_carriers, struct ferry_json_errors *errors)

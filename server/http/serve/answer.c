@@ -20,6 +20,14 @@
 #include "base/metrics.h"
 #include "base/util.h"
 
+/*
+ * Answers: exactly one for each request, as JSON, as a problem, or as a response of the endpoint's own, with the
+ * headers that every answer has; and the metrics that count them. An answer that comes amid a body is kept (deferred)
+ * until the end of the body, since libmicrohttpd takes none before.
+ *
+ * Thread: that of the request's connection; counters_refused() and counters_init() any.
+ */
+
 /* ---- metrics ---- */
 
 /* Connections ended by the worker, by reason. */
@@ -44,7 +52,7 @@ static void count_ends(struct http_server *server)
 /* The series of a route is made when it is first asked for, as are those of the requests: a scrape stays short. */
 static void time_answers(struct http_server *server)
 {
-        /* From the time of a small GET between programs of one host. */
+        /* Buckets from the time of a small GET between programs of one host on. */
         static const double seconds[] = { 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10 };
         static const char *const label[] = { "route" };
 
@@ -184,6 +192,7 @@ static bool must_defer(const struct http_request *request)
         return request->phase == REQUEST_DATA || (request->phase == REQUEST_BEGIN && !request->must_close);
 }
 
+/* The headers that every answer has, and those that the endpoint has added. */
 static void add_headers(const struct http_request *request, struct MHD_Response *response)
 {
         MHD_add_response_header(response, "Request-Id", request->id);
@@ -271,6 +280,7 @@ void request_answer_text(struct http_request *request, const char *type, char *t
         request_answer(request, 200, text_response(type, text, size));
 }
 
+/* Counts a problem and answers with it. It counts as retryable also where the endpoint has added Retry-After. */
 static void answer_problem(struct http_request *request, int error, bool retryable, const char *detail,
                            const struct ferry_json_errors *errors)
 {

@@ -21,6 +21,14 @@
 #include "base/util.h"
 #include "move/content.h"
 
+/*
+ * Our part of a connection: its life, its client's end, its limits of time. It is made for a socket that the gate has
+ * let through, told of start and end by libmicrohttpd (shard.c), and freed when the loop's watch is done with it, too.
+ * connection_check() is the one place that ends a connection because its client is slow.
+ *
+ * Thread: the shard's; on_end() the loop's. Locks: the connection's, a leaf, for fd alone; that of struct http_life.
+ */
+
 enum { CLOCK_ERROR_US = 20000 /* of times in struct tcp_info, which count in ticks */ };
 
 /* ---- what the end of the server waits for ---- */
@@ -89,6 +97,7 @@ void life_drain(struct http_life *life)
 
 /* ---- life ---- */
 
+/* Gives a reference back. The last one frees, and tells the end of the server (life_drain). */
 static void connection_unref(struct http_connection *connection)
 {
         struct http_life *life = &connection->server->life;
@@ -283,6 +292,7 @@ static uint64_t silence_deadline(const struct http_connection *connection, uint6
         return (last_ack_us < since ? since : last_ack_us) + (uint64_t)CONNECTION_DEAD_S * 1000000;
 }
 
+/* When a client that reads its answer is too slow: CONNECTION_READ_US, and more for the bytes that it has taken. */
 static uint64_t read_deadline(struct http_connection *connection, uint64_t now)
 {
         struct tcp_info info;
@@ -301,6 +311,10 @@ static uint64_t read_deadline(struct http_connection *connection, uint64_t now)
         return clock_earlier(slow_us, silence_deadline(connection, now, connection->sent_us));
 }
 
+/*
+ * The limit depends on where the request is: in its head, its body or its answer. A parked request has its own
+ * deadline.
+ */
 uint64_t connection_check(struct http_connection *connection, uint64_t now)
 {
         const struct http_request *request = connection->request;

@@ -15,6 +15,15 @@
 #include "operations/operations.h"
 #include "serve_internal.h"
 
+/*
+ * Copying: see serve/request.h. Host memory is moved on the request's thread; memory of a GPU or of a mapped file,
+ * through buffers, by a thread of the pool, as is a digest of many bytes. One piece of work is under way at a time
+ * (idle is unset meanwhile), and has a reference: a request may end while a GPU stands still, and leaves its buffers to
+ * it.
+ *
+ * Thread: the request's, but for work_detached().
+ */
+
 enum {
         COPYING_PIECE = 1 << 20,
         COPYING_READS = 1 << 20, /* that the request's thread does itself: a millisecond, as a SHA-256 */
@@ -64,6 +73,7 @@ static void copying_unref(struct copying *copying)
         free(copying);
 }
 
+/* The request is over: its content counts as sent only if the whole answer was. */
 static void clean(struct http_request *request)
 {
         struct copying *copying = request->state;
@@ -116,6 +126,7 @@ int copying_error(const struct http_request *request)
 
 /* ---- work ---- */
 
+/* Does what was begun, then moves the buffer. The first error stays. */
 static void work(struct copying *copying)
 {
         int r = copying->work ? copying->work(copying->content) : 0;
@@ -126,6 +137,7 @@ static void work(struct copying *copying)
                 copying->error = r;
 }
 
+/* On a thread of the pool. */
 static void work_detached(void *context)
 {
         struct copying *copying = context;
@@ -307,6 +319,7 @@ bool copying_flush(struct http_request *request, void (*resume)(struct http_requ
 
 /* ---- responses ---- */
 
+/* libmicrohttpd's content reader. 0: the connection is suspended, and the reader is called again afterwards. */
 static ssize_t read_next(void *context, uint64_t position, char *to, size_t size)
 {
         struct http_request *request = context;

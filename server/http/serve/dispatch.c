@@ -15,6 +15,14 @@
 #include "base/clock.h"
 #include "base/util.h"
 
+/*
+ * From libmicrohttpd's access handler to the endpoint. libmicrohttpd calls dispatch_call() several times for a request:
+ * with its head, with each piece of its body, at its end, and again after it was parked. begin() refuses whatever the
+ * head allows to refuse; end() calls the handler, or goes on with what was parked.
+ *
+ * Thread: that of the connection's shard. The routes are a table that was handed down, and pure to search.
+ */
+
 /* ---- routes ---- */
 
 /* Whether a path matches a route's. *ret_id: the text in place of {id}, not terminated; NULL = the route has none. */
@@ -36,7 +44,8 @@ static bool path_matches(const char *form, const char *path, const char **ret_id
         return true;
 }
 
-/* The same in a search. *literal: whether an earlier row has this very path, so that no part of it is an id. */
+/* Whether the path has the form of the row, in a search from the first row on. *literal: whether an earlier row has
+ * this very path, so that no part of it is an id. */
 static bool row_matches(const struct http_route *row, const char *path, bool *literal, const char **ret_id,
                         size_t *ret_length)
 {
@@ -92,6 +101,7 @@ struct header_context {
         struct head_parts parts;
 };
 
+/* libmicrohttpd's callback for each header. */
 static enum MHD_Result take_header(void *context, enum MHD_ValueKind kind, const char *name, size_t name_size,
                                    const char *value, size_t value_size)
 {
@@ -131,6 +141,7 @@ static enum MHD_Result take_parameter(void *context, enum MHD_ValueKind kind, co
                                                                                                               : MHD_NO;
 }
 
+/* Parses the query parameters that the route takes. false: answered. */
 static bool read_query(struct http_request *request)
 {
         struct query_context context = { .request = request };
@@ -142,6 +153,7 @@ static bool read_query(struct http_request *request)
         return false;
 }
 
+/* The client's Request-Id if it is valid, else one of ours. */
 static void name_request(struct http_request *request)
 {
         if (request->headers.request_id && headers_request_id_valid(request->headers.request_id))
@@ -150,6 +162,7 @@ static void name_request(struct http_request *request)
                 ferry_id_format("req_", server_next_request_id(request->server), request->id);
 }
 
+/* Finds the endpoint. false: answered with 404, or with 405 and the methods that the path has. */
 static bool find_route(struct http_request *request)
 {
         const struct http_routes *routes = &request->server->config.routes;
@@ -328,6 +341,7 @@ static void end(struct http_request *request)
                 request->broken = true;
 }
 
+/* MHD_NO has libmicrohttpd close the connection without an answer. */
 enum MHD_Result dispatch_call(void *context, struct MHD_Connection *connection, const char *url, const char *method,
                               const char *version, const char *data, size_t *size, void **state)
 {

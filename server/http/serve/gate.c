@@ -22,6 +22,14 @@
 #include "base/pool.h"
 #include "base/util.h"
 
+/*
+ * The gate: each connection waits here until its first head is whole, and comes back when it was answered before its
+ * request was read to the end. Until then it costs a descriptor and some memory, and libmicrohttpd sees no head that
+ * head.c has not accepted. The quota counts a thread's connections, those at the gate included.
+ *
+ * Thread: the HTTP thread that has accepted; give_memory_back() one of the pool.
+ */
+
 /* ---- the connections of a thread ---- */
 
 enum {
@@ -141,6 +149,7 @@ static int release_socket(struct http_gate *gate, struct http_pending *pending)
         return fd;
 }
 
+/* Closes a connection, and counts why. */
 static void close_counted(struct http_gate *gate, struct http_pending *pending, struct metric *why)
 {
         close(release_socket(gate, pending));
@@ -175,6 +184,7 @@ static int watch(const struct http_gate *gate, int operation, struct http_pendin
 
 /* ---- answering in place of libmicrohttpd ---- */
 
+/* Sends a problem document without libmicrohttpd. */
 static void send_problem(struct http_server *server, int fd, int error, const char *detail)
 {
         const char *reason = error == FERRY_E_HEAD_TOO_LARGE ? "Request Header Fields Too Large" : "Bad Request";
@@ -208,6 +218,7 @@ static void linger(struct http_gate *gate, struct http_pending *pending, int ope
                 close(release_socket(gate, pending));
 }
 
+/* Answers a head that was refused; what the client still sends is dropped for a while. */
 static void refuse(struct http_gate *gate, struct http_pending *pending, int error, const char *detail)
 {
         send_problem(gate->server, pending->arrival.fd, error, detail);
@@ -235,6 +246,7 @@ static void drain(struct http_gate *gate, struct http_pending *pending)
                 close(release_socket(gate, pending));
 }
 
+/* Looks at what has come without taking it off the socket: libmicrohttpd is to read it. */
 static void look(struct http_gate *gate, struct http_pending *pending)
 {
         ssize_t n = recv(pending->arrival.fd, gate->peeked, HEAD_MAX, MSG_PEEK | MSG_DONTWAIT);

@@ -12,6 +12,14 @@
 #include "base/address.h"
 #include "base/util.h"
 
+/*
+ * What a request must pass before its handler: an end that is unambiguous, a Host that is this worker's, an Origin that
+ * is allowed, a token. And the secrets: one set at a time, replaced as a whole by a reload; each HTTP thread keeps a
+ * reference to the set that it uses, so that a request takes a lock only after a reload.
+ *
+ * Thread: any for the sets and the pure functions, the request's for the rest.
+ */
+
 /* ---- the secrets ---- */
 
 int credentials_new(const struct http_secrets *secrets, struct http_credentials **ret_credentials)
@@ -193,6 +201,10 @@ static void answer_preflight(struct http_request *request)
         request_answer_empty(request, 204);
 }
 
+/*
+ * The checks stand in the order of what they protect: the framing of the next request on the connection, then this
+ * worker from names that lead here by accident or by DNS rebinding, then its users from other sites' pages.
+ */
 bool guard_admit(struct http_request *request)
 {
         const struct http_headers *headers = &request->headers;

@@ -10,6 +10,11 @@
 #include <ferry/encoding.h>
 #include <ferry/error.h>
 
+/*
+ * Heads, checked before libmicrohttpd sees them; serve_internal.h says why. The sums are those of libmicrohttpd's
+ * memory for a connection (HEAD_MEMORY): a head that passes gets an answer. Pure; any thread.
+ */
+
 /* Goes when libmicrohttpd 1.0.0, which checks heads itself, is the oldest supported: find_end is left to the gate. */
 
 enum {
@@ -57,6 +62,7 @@ static bool has_bare_end(const char *text, const char *end)
         return false;
 }
 
+/* How often a character occurs. */
 static size_t count(const char *text, size_t n, char c)
 {
         const char *end = text + n;
@@ -69,6 +75,7 @@ static size_t count(const char *text, size_t n, char c)
         return found;
 }
 
+/* Whether the value of a Content-Length is a number. */
 static bool length_valid(const char *value, size_t n)
 {
         char text[LENGTH_TEXT_SIZE];
@@ -111,6 +118,7 @@ static const char *request_line_fault(const char *line, const char *end, bool *r
         return NULL;
 }
 
+/* Adds a header to the sum, or says what is wrong with it. */
 static void add_line(struct sum *sum, const char *line, size_t n)
 {
         static const char cookie[] = "Cookie:", length[] = "Content-Length:", host[] = "Host:",
@@ -161,6 +169,7 @@ bool head_parts_end(const struct head_parts *parts, const char *end)
         return !parts->broken && end - parts->at == 2 * LINE_END; /* the last line's, and an empty one's */
 }
 
+/* Adds up a head, which is whole and ends at end. fault is the first thing that is wrong with it. */
 static struct sum add_up(const char *head, const char *end)
 {
         struct sum sum = { 0 };

@@ -11,6 +11,11 @@
 
 #include "base/util.h"
 
+/*
+ * Headers and their grammars (RFC 9110, 7240, 8941). Values are bytes of strangers: a parser reads a whole value, or
+ * takes the header for absent; none allocates, but for lists that come in several lines. Pure; any thread.
+ */
+
 static const struct {
         const char *name;
         size_t offset;
@@ -21,6 +26,7 @@ static const struct {
 #undef X
 };
 
+/* RFC 9110, section 5.6.2. */
 static bool is_token_character(char c)
 {
         return isalnum((unsigned char)c) || (c && strchr("!#$%&'*+-.^_`|~", c));
@@ -50,6 +56,10 @@ static void join(struct http_headers *headers, size_t i, const char **slot, cons
         *slot = headers->joined[i] = joined;
 }
 
+/*
+ * A fault stays, and guard_framing_fault() refuses the request for it: two headers of one name, a NUL or a carriage
+ * return may mean one thing here and another at a proxy.
+ */
 void headers_add(struct http_headers *headers, const char *name, const char *value, size_t size)
 {
         size_t length = headers_token_length(name);
@@ -181,7 +191,7 @@ bool headers_prefer(const char *value, const char *key)
         return preference && *preference >= '1' && *preference <= '9';
 }
 
-/* The q of the parameters of one media range, which ends at end, in thousandths. */
+/* The q of a media range, in thousandths; 1000 where it has none. end: of the range with its parameters. */
 static unsigned quality(const char *range, const char *end)
 {
         for (const char *at = range; at < end; at++) {

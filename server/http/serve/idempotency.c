@@ -13,6 +13,14 @@
 #include "base/clock.h"
 #include "base/util.h"
 
+/*
+ * Idempotency-Keys: a POST that comes again with its key gets what the first one made. A key is reserved while its
+ * resources are being made, and another request with it is told to come later; what an earlier attempt of a batch has
+ * made stays, and the rest is made.
+ *
+ * Thread: any. Lock: the map's, a leaf.
+ */
+
 /* ---- the map of keys ---- */
 
 struct idempotency_entry {
@@ -84,6 +92,7 @@ static bool make_room(struct idempotency *idempotency, uint64_t now_us)
         return false;
 }
 
+/* Adds a reserved key. NULL when memory is short. The lock is held. */
 static struct idempotency_entry *entry_add(struct idempotency *idempotency, const char *key, size_t n)
 {
         struct idempotency_entry *entry = calloc(1, sizeof(*entry) + n * sizeof(entry->ids[0]) + strlen(key) + 1);
@@ -100,6 +109,7 @@ static struct idempotency_entry *entry_add(struct idempotency *idempotency, cons
         return NULL;
 }
 
+/* The ids of an earlier request; reserves the key again where some were not made. The lock is held. */
 static enum idempotency_verdict entry_replay(struct idempotency_entry *entry, uint64_t *ret_ids)
 {
         memcpy(ret_ids, entry->ids, entry->n * sizeof(entry->ids[0]));
@@ -108,6 +118,7 @@ static enum idempotency_verdict entry_replay(struct idempotency_entry *entry, ui
         return entry->busy ? IDEMPOTENCY_RETRY : IDEMPOTENCY_REPLAY;
 }
 
+/* The verdict on a key. The lock is held. */
 static enum idempotency_verdict begin_locked(struct idempotency *idempotency, const char *key, uint64_t hash,
                                              uint64_t now_us, uint64_t *ret_ids, size_t n,
                                              struct idempotency_entry **ret_entry)

@@ -19,6 +19,14 @@
 #include "base/systemd.h"
 #include "base/util.h"
 
+/*
+ * A listener: an address, a Unix socket, or a socket that a service manager has passed. All are bound when the server
+ * is made, and every HTTP thread accepts from each. A Unix socket has mode 0600 from its first moment, and its file is
+ * unlinked at the end only if it is still the one that was made.
+ *
+ * Thread: the one that makes or frees the server; listener_unlink() any.
+ */
+
 /* NULL: the reason says it all. */
 static const char *advice(int error)
 {
@@ -38,6 +46,7 @@ static const char *advice(int error)
         }
 }
 
+/* Logs the failure. Returns the error. */
 static int fail(const char *text, int error)
 {
         log_event(LOG_ERROR, "HTTP listener failed", LOG_S("address", text), LOG_S("reason", strerror(-error)),
@@ -61,6 +70,7 @@ static int remove_stale(const struct sockaddr_un *address)
         return 0;
 }
 
+/* Binds a Unix socket, in place of one on which nobody listens. Returns 0 or -errno. */
 static int open_local(struct http_listener *listener, const char *path)
 {
         struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -98,6 +108,7 @@ static int open_local(struct http_listener *listener, const char *path)
         return listener->path ? 0 : -ENOMEM;
 }
 
+/* Binds one of the addresses of a name. Returns 0; -errno, and fd is -1. */
 static int open_address(struct http_listener *listener, const struct addrinfo *info)
 {
         int on = 1;
@@ -193,6 +204,7 @@ static int name_local(struct http_listener *listener, const struct sockaddr_un *
         return length < 0 ? -ENOMEM : 0;
 }
 
+/* Takes over a socket that was passed, which listens already. Returns 0 or -errno. */
 static int open_passed(struct http_listener *listener, int fd)
 {
         struct sockaddr_storage bound;

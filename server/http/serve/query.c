@@ -12,6 +12,11 @@
 
 #include "documents/documents.h"
 
+/*
+ * Query parameters: one table of names, parsers and words; a route says by bits which of them it takes. Each value is a
+ * number, or the address of a text, so that the query of a request is a small struct. Pure; any thread.
+ */
+
 static const char cursor_prefix[] = "c_";
 
 static bool parse_number(const char *text, uint64_t *ret_value)
@@ -46,6 +51,7 @@ static bool parse_region(const char *text, uint64_t *ret_value)
         return ferry_id_parse("rgn_", text, ret_value);
 }
 
+/* The value is the address of the text, which stays as long as the request. */
 static bool parse_text(const char *text, uint64_t *ret_value)
 {
         *ret_value = (uintptr_t)text;
@@ -103,6 +109,7 @@ const char *http_parameter_name(int parameter)
         return parameter >= 0 && parameter < HTTP_PARAMETER_COUNT ? table[parameter].name : NULL;
 }
 
+/* Reads a value by the parser of its row, or finds it among the row's words. */
 static bool parse(int i, const char *text, uint64_t *ret_value)
 {
         if (table[i].parse)
@@ -158,6 +165,7 @@ struct text {
         size_t left; /* 0 = it did not fit */
 };
 
+/* Appends a piece. Once one does not fit, nothing is appended any more. */
 static void put(struct text *text, const char *piece)
 {
         size_t n = strlen(piece);
@@ -167,6 +175,7 @@ static void put(struct text *text, const char *piece)
                 text->at = stpcpy(text->at, piece);
 }
 
+/* Appends a piece percent-encoded. */
 static void put_escaped(struct text *text, const char *piece)
 {
         for (; *piece; piece++) {

@@ -22,12 +22,21 @@
 #include "memory/region.h"
 #include "operations/operations.h"
 
+/*
+ * A request, from its target to its end: its JSON body, its state, its line in the log. It is made before its headers
+ * are known, and freed when its answer was sent or its connection has gone (connection_end_request). bodies_max bounds
+ * the bodies of all requests together: room is taken before the memory is.
+ *
+ * Thread: that of the connection.
+ */
+
 /* ---- the body ---- */
 
 enum {
         ROOM_FREE = 8192, /* not counted: the number of connections bounds it, and short requests get through */
 };
 
+/* The bytes of a body that count against bodies_max. */
 static size_t charge(size_t capacity)
 {
         return capacity > ROOM_FREE ? capacity : 0;
@@ -39,6 +48,7 @@ static void give_room(struct http_server *server, size_t bytes)
         metric_add(server->bodies, -(int64_t)bytes);
 }
 
+/* Takes room for so many bytes. Returns false, and takes none, when all bodies would exceed bodies_max. */
 static bool take_room(struct http_server *server, size_t bytes)
 {
         metric_add(server->bodies, (int64_t)bytes);

@@ -329,7 +329,7 @@ int shard_list_add(struct shard_list *list, bool tls);
  */
 struct http_shard *shard_list_room(struct shard_list *list, bool tls);
 
-/* Of the connections that may be ended to make room, the one that has done nothing the longest. NULL = none. */
+/* Finds the connection that has done nothing the longest, of those that may be ended to make room. NULL = none. */
 struct http_connection *shard_list_victim(const struct shard_list *list);
 
 /* Number of connections from the address. */
@@ -376,7 +376,7 @@ struct http_thread *server_thread_free(struct http_thread *thread);
 
 /* ---- a connection ---- */
 
-/* For a socket that libmicrohttpd is about to get. NULL: no memory. */
+/* Makes the connection of a socket that libmicrohttpd is about to get. NULL: memory is short. */
 struct http_connection *connection_new(struct http_quota *quota, struct event_readers *readers,
                                        const struct http_arrival *arrival);
 

@@ -10,8 +10,17 @@
 #include "base/pool.h"
 #include "base/util.h"
 
+/*
+ * The server, from http_server_new() to http_server_free(). The end has an order: nobody new finds the server; parked
+ * requests and readers of events are woken, since libmicrohttpd aborts the process when it is stopped with a suspended
+ * connection; answers that run have LAST_ANSWERS_US; then the threads end, and last what they have used.
+ *
+ * Thread: the one that makes and frees it; http_server_reload(), http_server_drain() and http_server_unlink() any.
+ */
+
 enum { LAST_ANSWERS_US = 1000000 /* time for running answers when the server ends */ };
 
+/* How many HTTP threads: as configured, else one a processor, 2 to 4. */
 static unsigned pool_size(const struct http_config *config)
 {
         long cores = sysconf(_SC_NPROCESSORS_ONLN);

@@ -16,6 +16,14 @@
 #include "base/thread.h"
 #include "base/util.h"
 
+/*
+ * An HTTP thread: it accepts, lets the gate look at what comes, and runs its shards when their descriptors, their
+ * deadlines or other threads (the run queue) ask for it. A connection stays with the thread that has accepted it, so
+ * nothing of it needs a lock. When there is no room, the connection that has done nothing the longest makes some.
+ *
+ * Thread: its own, but for the functions that make, start, stop and free it.
+ */
+
 enum {
         EVENTS = 64,
         ACCEPT_AT_ONCE = 10, /* connections in a row; then the other events are handled */
@@ -50,6 +58,7 @@ static void run(struct http_thread *thread, struct http_shard *shard, bool calle
 
 /* ---- accepting ---- */
 
+/* Accepts nothing for RETRY_US. */
 static void pause_listening(struct http_thread *thread)
 {
         thread->retry_us = clock_now_us() + RETRY_US;
@@ -65,6 +74,7 @@ static void accept_failed(struct http_thread *thread, int error)
         log_event(LOG_WARN, "accepting HTTP clients paused", LOG_S("reason", strerror(error)));
 }
 
+/* The connections of one address, those at the gate included. */
 static size_t count_from(const struct http_thread *thread, uint64_t key)
 {
         return gate_count(&thread->gate, key) + shard_list_count(&thread->shards, key);
@@ -203,6 +213,7 @@ static void update_listening(struct http_thread *thread)
 
 /* ---- serving ---- */
 
+/* Runs the shards that other threads have woken. Returns whether there were any. */
 static bool run_queued(struct http_thread *thread)
 {
         struct run_item *item = run_queue_take(&thread->owner.queue);
@@ -219,6 +230,7 @@ static bool run_queued(struct http_thread *thread)
         return any;
 }
 
+/* Ends and runs what is due. */
 static void sweep(struct http_thread *thread)
 {
         uint64_t gate_us = gate_due(&thread->gate), now;
@@ -237,7 +249,7 @@ static void sweep(struct http_thread *thread)
         }
 }
 
-/* For epoll_wait. */
+/* How long epoll_wait may sleep, in ms; -1 = until an event. */
 static int time_left(const struct http_thread *thread)
 {
         uint64_t until = clock_earlier(clock_earlier(thread->sweep_us, gate_due(&thread->gate)),
@@ -261,6 +273,7 @@ static void deliver(struct http_thread *thread, const struct epoll_event *event)
                 run_queue_signalled(&thread->owner.queue);
 }
 
+/* Whether there is work of which no event of epoll tells. */
 static bool has_work(struct http_thread *thread)
 {
         return !run_queue_is_empty(&thread->owner.queue) || atomic_load(&thread->stopping) ||

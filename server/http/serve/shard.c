@@ -17,6 +17,15 @@
 #include "base/log.h"
 #include "base/util.h"
 
+/*
+ * A shard: a libmicrohttpd daemon without a thread, and its connections; serve_internal.h says why there are many.
+ * Sockets are handed to it (shard_add), callbacks tell of their start, their requests and their end, and shard_run()
+ * gives it time. What libmicrohttpd does not do is done here: it may never report a start, may ask to be run for ever
+ * without progress, and does not demand a client's certificate.
+ *
+ * Thread: the HTTP thread's; shard_wake() and shard_try() any.
+ */
+
 enum {
         IDLE_TIMEOUT_S = 60,
         ARRIVAL_US = 60 * 1000000,
@@ -79,6 +88,7 @@ static void linger(struct http_shard *shard, const struct http_connection *conne
                 gate_linger(shard->owner->gate, &arrival);
 }
 
+/* libmicrohttpd is done with the connection. */
 static void forget(struct http_shard *shard, struct http_connection *connection)
 {
         if (connection->lingers && !connection->ending)
@@ -116,6 +126,7 @@ static void demand_certificate(struct MHD_Connection *connection)
         gnutls_session_set_verify_cert2(session, (gnutls_typed_vdata_st *)(uintptr_t)&purpose.item, 1, 0);
 }
 
+/* libmicrohttpd's notification: a connection has started, or is about to be closed. */
 static void on_connection(void *context, struct MHD_Connection *connection, void **socket_context,
                           enum MHD_ConnectionNotificationCode code)
 {
@@ -274,7 +285,10 @@ static void look(struct http_shard *shard, uint64_t now)
                 shard->look_us = clock_earlier(shard->look_us, connection_check(connection, now));
 }
 
-/* By all TCP connections. ret_counted: false if there are some and none has a byte: the kernel does not count. */
+/*
+ * The bytes that all TCP connections have moved. *ret_counted: false where there are some and none has a byte, since
+ * the kernel does not count.
+ */
 static uint64_t bytes_moved(const struct http_shard *shard, bool *ret_counted)
 {
         uint64_t sum = 0, bytes;

@@ -9,6 +9,13 @@
 
 #include "base/util.h"
 
+/*
+ * The shards of an HTTP thread. A connection goes to the first one with room, so that the others fall empty, which
+ * costs a descriptor each. A shard's certificate is fixed when its daemon starts: after a reload it takes no more
+ * connections, and is renewed once it is empty. Thread: the HTTP thread's.
+ */
+
+/* Adds the shard's descriptor to those of the thread. Returns 0 or -errno. */
 static int watch(const struct shard_list *list, const struct http_shard *shard)
 {
         struct epoll_event event = { .events = EPOLLIN, .data.u64 = list->first_id + shard->place };

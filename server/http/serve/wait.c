@@ -18,6 +18,15 @@
 #include "base/util.h"
 #include "operations/operations.h"
 
+/*
+ * Parked requests, and work that a request waits for. The handler's thread arms the sources and suspends the connection
+ * under the lock of the waits, so that no source resumes it before; the first one that fires takes the park off the
+ * list and resumes the connection, the others find it gone. Each armed source has a reference: the park is freed when
+ * no callback of it can run any more.
+ *
+ * Thread: the request's to park, any to wake. Lock order: see struct http_waits.
+ */
+
 /* ---- parked requests ---- */
 
 enum { SOURCES = 3 /* that can wake it: the client's end, the operation or latch, the deadline */ };

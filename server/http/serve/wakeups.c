@@ -9,6 +9,11 @@
 #include "base/clock.h"
 #include "base/util.h"
 
+/*
+ * What wakes a request or an HTTP thread: latches, the run queue of a thread, and its readers of events. Thread: any,
+ * but for the functions that the headers give to the owner of a queue or of readers.
+ */
+
 /* ---- latches ---- */
 
 void latch_init(struct http_latch *latch)

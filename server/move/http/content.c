@@ -8,7 +8,14 @@
 #include "base/util.h"
 #include "mover_internal.h"
 
-/* The bytes of an operation for the HTTP server: opening a range, copying, reading for digests, closing. */
+/*
+ * The bytes of an operation for the HTTP server: opening a range, copying, reading for digests, closing. An open range
+ * has a reference to its responder, and the responder one to the operation, so memory stays as long as a client reads
+ * or writes it; whether it may still be touched is asked before each copy (responder_copy_begin).
+ *
+ * Contract: move/content.h. Thread: any, the HTTP server's mostly. Lock: the offer's, which is not held while bytes are
+ * copied or the store is called.
+ */
 
 enum { VISIT_PIECE = 1 << 20 };
 
@@ -24,7 +31,7 @@ static bool overlaps_open(const struct http_responder *responder, uint64_t first
         return false;
 }
 
-/* With the lock held. The responder that the request joins; NULL = it begins one. */
+/* Finds the responder that the request joins; NULL = it begins one. The lock is held. */
 static struct http_responder *responder_find(const struct http_offer *offer, const struct http_content_request *request)
 {
         struct http_responder *responder;
@@ -37,7 +44,7 @@ static struct http_responder *responder_find(const struct http_offer *offer, con
         return NULL;
 }
 
-/* With the lock held. */
+/* Opens the range in the responder. The lock is held. */
 static void part_add(struct http_content *part, struct http_responder *responder,
                      const struct http_content_request *request)
 {
@@ -51,6 +58,7 @@ static void part_add(struct http_content *part, struct http_responder *responder
         responder->n_parts++;
 }
 
+/* 1 + the device of the first bytes off the host; 0 = all are in host memory. */
 static unsigned gpu_of(const struct stream *stream)
 {
         const struct space *space = stream_next_space(stream, 0);
@@ -58,6 +66,10 @@ static unsigned gpu_of(const struct stream *stream)
         return space ? 1 + space->device : 0;
 }
 
+/*
+ * Claims the operation, as the engine does for a peer of its own. Returns 0 or the FERRY_E_* for the client. Without
+ * the lock.
+ */
 static int claim_operation(struct http_responder *responder)
 {
         struct engine_claim_request request = {
@@ -132,6 +144,7 @@ static int responder_begin_unlock(struct http_offer *offer, const struct http_co
         return r;
 }
 
+/* Both structs are made before the lock is taken; what is not used is freed without it. */
 int http_content_open(struct http_mover *mover, struct operation_store *store, struct operation *operation,
                       const struct http_content_request *request, struct http_content **ret_content)
 {

@@ -13,6 +13,15 @@
 #include "base/util.h"
 #include "mover_internal.h"
 
+/*
+ * A lane: one connection of the active side, which moves one range after the other. A request is made of the
+ * requester's headers and the lane's range; its bytes go straight from and into the memory of the transfer. An answer
+ * is not trusted: it must be of the range that was asked for, and not longer. What stopped a copy is in fault, since
+ * libcurl only tells that a callback failed.
+ *
+ * Thread: the one of libcurl that moves the requester. After lane_stop() no memory is touched.
+ */
+
 enum { CLOSE_MS = 2000 /* of the DELETE */ };
 
 /* Whether the memory could be copied (error 0), else why not. */
@@ -36,6 +45,10 @@ static uint64_t last_place(const struct http_lane *lane)
         return lane->place + (lane->end - lane->first) - 1;
 }
 
+/*
+ * Makes the headers of the next request. Returns false when memory is short, or the bytes for a digest cannot be read:
+ * then fault says so.
+ */
 static bool headers_make(struct http_lane *lane)
 {
         struct http_requester *requester = lane->requester;
@@ -74,6 +87,7 @@ static bool headers_make(struct http_lane *lane)
         return ferry_header_add(headers, digest);
 }
 
+/* Makes the request a GET, a PUT or, at the end, a DELETE. Returns false when memory is short. */
 static bool set_method(struct http_lane *lane)
 {
         CURL *curl = lane->easy.curl;
@@ -136,6 +150,7 @@ static bool is_range_asked_for(const struct http_lane *lane, const char *value, 
         return size > length && strncasecmp(value, range, length) == 0;
 }
 
+/* libcurl's callback for each line of the head: the digest and the range of the answer. */
 static size_t on_header(char *data, size_t one, size_t size, void *context)
 {
         static const char digest[] = "Content-Digest:", range[] = "Content-Range:";
@@ -149,6 +164,7 @@ static size_t on_header(char *data, size_t one, size_t size, void *context)
         return easy_count_header(&lane->easy, size);
 }
 
+/* libcurl's callback for the body: bytes of the range, stored at once, or a document. */
 static size_t on_body(char *data, size_t one, size_t size, void *context)
 {
         struct http_lane *lane = context;
@@ -174,6 +190,7 @@ static size_t on_body(char *data, size_t one, size_t size, void *context)
         return size;
 }
 
+/* libcurl's callback for the body of a PUT. */
 static size_t on_send(char *to, size_t one, size_t size, void *context)
 {
         struct http_lane *lane = context;
@@ -190,6 +207,7 @@ static size_t on_send(char *to, size_t one, size_t size, void *context)
         return size;
 }
 
+/* The request is sent again: from the first byte of its range. */
 static void on_rewind(struct easy *easy)
 {
         struct http_lane *lane = FERRY_CONTAINER_OF(easy, struct http_lane, easy);

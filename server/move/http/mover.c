@@ -9,6 +9,15 @@
 #include "base/util.h"
 #include "mover_internal.h"
 
+/*
+ * The mover of transfers over HTTP, and its threads. A requester is made by any thread, queued on the thread of its
+ * memory (host, or a GPU), and from then on that thread's, until it is over; then the thread frees it. live lists all
+ * of them for cancels, under the mover's lock, a leaf.
+ *
+ * It is made after the HTTP client's thread, and freed after the operations, whose attachments use its config. Thread:
+ * any for the public functions.
+ */
+
 enum { MOVER_GPUS = 16 };
 
 /* The transfers of one thread. */
@@ -33,6 +42,7 @@ struct http_mover {
 
 /* ---- on a thread of libcurl ---- */
 
+/* Starts what was queued. */
 static void take(struct http_thread *thread)
 {
         struct http_requester *queued, *requester, *next;
@@ -47,6 +57,7 @@ static void take(struct http_thread *thread)
         }
 }
 
+/* Frees a requester that is over. */
 static void forget(struct http_thread *thread, struct http_requester *requester)
 {
         DL_DELETE(thread->running, requester);
@@ -56,6 +67,7 @@ static void forget(struct http_thread *thread, struct http_requester *requester)
         (void)http_requester_free(requester);
 }
 
+/* Cancels what is to stop, and retries what is due. Returns when more is due. */
 static uint64_t on_run(struct easy_user *user, uint64_t now_us)
 {
         struct http_thread *thread = FERRY_CONTAINER_OF(user, struct http_thread, user);
@@ -77,6 +89,7 @@ static uint64_t on_run(struct easy_user *user, uint64_t now_us)
         return until_us;
 }
 
+/* Ends all: the thread ends. */
 static void on_stop(struct easy_user *user)
 {
         struct http_thread *thread = FERRY_CONTAINER_OF(user, struct http_thread, user);

@@ -162,8 +162,7 @@ void http_requester_start(struct http_requester *requester, struct easy_multi *m
 /* Ends it with reason, at once: the memory is not touched any more. The peer is told afterwards. */
 void http_requester_stop(struct http_requester *requester, int reason, const char *detail);
 
-/*
- * The same, unless the DELETE after the last range is under way: the peer's answer decides then. May be repeated.
+/* Ends it with reason, unless the DELETE after the last range is under way: the peer's answer decides. May be repeated.
  */
 void http_requester_cancel(struct http_requester *requester, int reason);
 

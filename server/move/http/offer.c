@@ -6,7 +6,14 @@
 #include "base/util.h"
 #include "mover_internal.h"
 
-/* What HTTP keeps with a passive operation: its transfers, and the ends that their clients have told. */
+/*
+ * What HTTP keeps with a passive operation: its transfers, and the ends that their clients have told. An offer is made
+ * by the first request and attached to the operation, which frees it; it holds no reference to the operation. The ends
+ * are remembered since a client may repeat its DELETE, and since a DELETE may overtake the first range over another
+ * connection.
+ *
+ * Thread: any. Lock: the offer's; see struct http_offer.
+ */
 
 enum { ENDS_MAX = 64, ENDS_EARLY = 8 };
 
@@ -23,6 +30,7 @@ bool http_content_key(const struct operation *operation, const uint8_t key[FERRY
 
 /* ---- life ---- */
 
+/* The operation ends: revokes each transfer, one at a time, since a revocation may give back the lock. */
 static void on_revoke(struct operation_attachment *attachment, int reason, int wire_reason)
 {
         struct http_offer *offer = FERRY_CONTAINER_OF(attachment, struct http_offer, attachment);
@@ -98,7 +106,7 @@ static uint32_t ends_max(const struct http_offer *offer)
         return ENDS_EARLY + (offer->uses < ENDS_MAX ? offer->uses : ENDS_MAX);
 }
 
-/* With the lock held. NULL = its client has not ended it. */
+/* Finds the end that a client has told of its transfer; NULL = none. The lock is held. */
 static const struct http_end *end_find(const struct http_offer *offer, uint64_t id)
 {
         for (uint32_t i = 0; id && offer->ends && i < ends_max(offer); i++)

@@ -14,6 +14,15 @@
 #include "mover_internal.h"
 #include "wire/ranges.h"
 
+/*
+ * The active side of a transfer over HTTP. The first range claims the operation; when it is answered the other lanes
+ * join, each with the next range, until all have moved; the DELETE tells the peer and decides the end. A failed request
+ * is retried while bytes move, and for PATIENCE_US after the last of them; ranges are idempotent, so a range that the
+ * peer got twice does no harm.
+ *
+ * Thread: the one of libcurl that moves it, but for http_requester_new(). Callbacks of the operation run on it.
+ */
+
 enum {
         FIRST_PART = 1 << 20, /* of the range that claims; the other connections wait for it */
         PART = 16 << 20,
@@ -23,6 +32,7 @@ enum {
 
 /* ---- ends ---- */
 
+/* Tells the operation, once. The requester lives on until its last request is over. */
 static void http_requester_end(struct http_requester *requester, int error, const char *detail)
 {
         struct http_transfer *base = &requester->base;
@@ -63,6 +73,7 @@ bool http_requester_is_over(const struct http_requester *requester)
         return requester->base.state == HTTP_OVER;
 }
 
+/* Sends the lane's request; without memory the transfer ends. */
 static void lane_start(struct http_lane *lane)
 {
         lane->requester->contacted = true;
@@ -120,6 +131,7 @@ static void http_requester_fill(struct http_requester *requester)
 
 /* ---- answers ---- */
 
+/* Bytes have moved: reports them, and the first of them as the start. */
 static void on_moved(struct http_lane *lane)
 {
         struct http_requester *requester = lane->requester;
@@ -164,6 +176,7 @@ static bool may_retry(const struct http_lane *lane, CURLcode result, long status
         }
 }
 
+/* A request has failed: retries, or ends the transfer with the error that tells most. */
 static void lane_failed(struct http_lane *lane, CURLcode result, long status)
 {
         struct http_requester *requester = lane->requester;
@@ -221,6 +234,7 @@ static void lane_done(struct http_lane *lane)
         http_requester_fill(requester);
 }
 
+/* libcurl has done with a lane's request. */
 static void on_done(struct easy *easy, CURLcode result)
 {
         struct http_lane *lane = FERRY_CONTAINER_OF(easy, struct http_lane, easy);
@@ -277,6 +291,7 @@ void http_requester_start(struct http_requester *requester, struct easy_multi *m
                 http_requester_fill(requester);
 }
 
+/* Makes as many lanes as there can be ranges. Returns 0; FERRY_E_* with a sentence; -ENOMEM. */
 static int lanes_prepare(struct http_requester *requester, const struct easy_settings *settings, const char *url,
                          char *detail, size_t detail_size)
 {

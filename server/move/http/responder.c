@@ -8,9 +8,19 @@
 #include "base/util.h"
 #include "mover_internal.h"
 
+/*
+ * The passive side of one transfer over HTTP: which bytes have moved, whether its client is there, and its end. It is
+ * listed with its offer until it is over; open ranges, connections and the timer have references, and the last one
+ * frees it. It ends when its client says so (a client without an id: when all has moved), when it is revoked, or when
+ * the client stays away; a thread that copies keeps it from ending until its piece is done.
+ *
+ * Thread: any. Lock: the offer's; functions whose names end in _unlock give it back, since they may call the operation.
+ */
+
 /* A worker reconnects at once; after a cut link it retries no longer than its TCP does. */
 enum { ABSENCE_NAMED_MS = 5000 };
 
+/* The store's loop and limits. Fixed; no lock. */
 static const struct operation_config *config_of(const struct http_responder *responder)
 {
         return operation_store_config(responder->offer->store);
@@ -95,6 +105,7 @@ void responder_fault(struct http_responder *responder, int error)
 
 /* ---- a client that is away ---- */
 
+/* Whether no range and no connection of the client is open. */
 static bool is_away(const struct http_responder *responder)
 {
         return responder->base.state != HTTP_OVER && !responder->parts && !responder->n_connections;
@@ -120,6 +131,7 @@ void responder_arm(struct http_responder *responder)
         responder->references++;
 }
 
+/* The timer's callback, on the loop's thread. It owns the timer's reference. */
 static void on_idle(struct loop_timer *timer)
 {
         struct http_responder *responder = FERRY_CONTAINER_OF(timer, struct http_responder, timer);

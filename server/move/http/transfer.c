@@ -4,6 +4,11 @@
 #include "base/util.h"
 #include "mover_internal.h"
 
+/*
+ * What both sides of a transfer over HTTP have in common: its state, and how its begin and end are told to the engine
+ * (for GET /v1/peers), to the operation and to the operation's waiters, in this order. With no lock held.
+ */
+
 void http_transfer_set_state(struct http_transfer *transfer, enum http_state state)
 {
         assert(state > transfer->state);

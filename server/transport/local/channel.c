@@ -15,8 +15,20 @@
 #include "base/util.h"
 #include "local_internal.h"
 
+/*
+ * Channels: a link of the local transport, with its socket, its mailbox and the queue of datagrams that the socket did
+ * not take. channel_new() makes one for a connected socket; channel_greet() sends HELLO with the link page, the shared
+ * memory that has this end's leases and mailbox. A link that fails is only marked and unwatched (channel_fail);
+ * progress.c ends it when nothing uses its memory any more, by channel_close(). The engine frees a link that it has got
+ * (link_free).
+ *
+ * Messages leave by the mailbox while the peer looks at its mailbox, else as datagrams; mail_put() and the count of
+ * datagrams keep the two in order. Thread: the progress thread.
+ */
+
 /* ---- mailboxes that are looked at ---- */
 
+/* Takes the channel off the list of mailboxes to look at. Its watched word is the caller's. */
 static void leave_watched(struct channel *channel)
 {
         struct local *local = channel_local(channel);
@@ -44,6 +56,7 @@ void channel_watch(struct channel *channel)
         mail_set_watched(&channel->mail, true);
 }
 
+/* Whether a message waits in a mailbox that is being looked at. */
 static bool has_mail(const struct local *local)
 {
         const struct channel *channel;
@@ -54,6 +67,10 @@ static bool has_mail(const struct local *local)
         return false;
 }
 
+/*
+ * The order is that of mailbox.h: first the words say that nobody looks, then comes the last look. Without it a peer
+ * that has read the old word would wait for an answer while this thread sleeps.
+ */
 bool channels_unwatch(struct local *local)
 {
         struct channel *channel, *next;
@@ -94,6 +111,7 @@ const char *channel_peer_epoch(const struct channel *channel, char text[FERRY_ID
 
 /* ---- its life ---- */
 
+/* Changes which events of the socket wake the transport. Returns 0 or -errno. */
 static int watch(struct channel *channel, int operation, uint32_t events)
 {
         struct epoll_event event = { .events = events, .data.ptr = channel };
@@ -149,6 +167,7 @@ int channel_new(struct local *local, int fd, uint64_t epoch, struct channel **re
         return 0;
 }
 
+/* Frees the first datagram of the queue. */
 static void queue_drop(struct channel *channel)
 {
         struct queued_datagram *queued = channel->queue;
@@ -209,6 +228,7 @@ void channel_close(struct channel *channel)
         DL_DELETE(local->channels, channel);
 }
 
+/* Has the next progress() end the link. */
 static void close_soon(struct channel *channel)
 {
         struct local *local = channel_local(channel);
@@ -236,6 +256,7 @@ void channel_peer_closed(struct channel *channel)
 
 /* ---- sending ---- */
 
+/* Sends one datagram. Returns 0; -EAGAIN: the socket's buffer is full; other -errno. */
 static int write_datagram(int fd, const struct iovec *pieces, size_t n, const struct memfd *memfd)
 {
         union {
@@ -286,6 +307,7 @@ static bool may_retry(struct channel *channel, int r)
         }
 }
 
+/* Copies a datagram to the end of the queue. A peer that does not read for CHANNEL_QUEUE_MAX bytes loses its link. */
 static void enqueue(struct channel *channel, const struct iovec *pieces, size_t n, struct memfd *memfd)
 {
         struct queued_datagram *queued;
@@ -310,6 +332,7 @@ static void enqueue(struct channel *channel, const struct iovec *pieces, size_t 
         channel->queue_bytes += size;
 }
 
+/* Sends a datagram, behind those that wait. */
 static void post_datagram(struct channel *channel, const struct iovec *pieces, size_t n, struct memfd *memfd)
 {
         int r;
@@ -323,7 +346,7 @@ static void post_datagram(struct channel *channel, const struct iovec *pieces, s
         enqueue(channel, pieces, n, memfd);
 }
 
-/* Whether it has been sent by the mailbox. */
+/* Puts the message into the mailbox, unless datagrams wait, which must come first. Returns whether it did. */
 static bool post_mail(struct channel *channel, const struct iovec *pieces, size_t n)
 {
         struct frame frame = FRAME_OF(FRAME_WAKE);
@@ -371,6 +394,10 @@ void channel_flush(struct channel *channel)
 
 /* ---- reading ---- */
 
+/*
+ * Takes the descriptors out of a datagram. No type of frame has more than one: those beyond the second are closed, and
+ * the datagram counts as cut.
+ */
 static void take_descriptors(struct local *local, struct msghdr *message, struct datagram *datagram)
 {
         for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {

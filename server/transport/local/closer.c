@@ -16,6 +16,12 @@
 #include "base/log.h"
 #include "base/util.h"
 
+/*
+ * The closer: see closer.h. The child is made by clone(CLONE_FILES): it shares the table of descriptors, so what it
+ * closes is closed here, and its memory is a copy, so that it may hold locks of threads that it does not have and use
+ * only prctl(), close() and _exit(). Thread: the progress thread.
+ */
+
 void closer_add(struct closer *closer, int fd)
 {
         int *fds;
@@ -50,6 +56,7 @@ static pid_t child_new(const struct closer *closer)
         return pid < 0 ? -errno : (pid_t)pid;
 }
 
+/* Forgets the children that have ended. __WALL is needed, since they send no SIGCHLD. */
 static void reap(struct closer *closer)
 {
         for (size_t i = 0; i < closer->n_children;)
@@ -59,7 +66,10 @@ static void reap(struct closer *closer)
                         closer->children[i] = closer->children[--closer->n_children];
 }
 
-/* On failure the descriptors stay for the next time. */
+/*
+ * Starts a child for all descriptors. Returns its id, or -errno: then they stay for the next time, and the log says so
+ * once.
+ */
 static pid_t close_all(struct closer *closer)
 {
         pid_t pid = child_new(closer);

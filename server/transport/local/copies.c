@@ -9,6 +9,15 @@
 #include "base/pool.h"
 #include "base/util.h"
 
+/*
+ * Copies: see copies.h. A pull that is long enough is listed in shared, and a task of the pool, of as many threads as
+ * --copy-threads says, takes pieces of the listed pulls in turn; it waits in the pool (POOL_WAITS) while none is
+ * listed. The progress thread takes pieces as well, so a pull moves on also if no helper gets a core.
+ *
+ * Lock: its own, held for a piece's taking and finishing, not for its copying; a leaf, but that notify() is called
+ * under it. A pull stays until copies_stop() has waited for its last piece.
+ */
+
 struct copies {
         void (*notify)(void *context);
         void *context;
@@ -51,7 +60,7 @@ struct copies *copies_free(struct copies *copies)
         return NULL;
 }
 
-/* Under the lock, as the next three functions. */
+/* Takes a pull off the list of shared ones. The lock is held, as in the next three functions. */
 static void withdraw(struct copies *copies, struct pull *pull)
 {
         if (!pull->is_shared)
@@ -76,6 +85,7 @@ static bool take_shared(struct copies *copies, struct piece *ret_piece)
         return false;
 }
 
+/* Whether no piece is left to be taken. */
 static bool is_taken(const struct pull *pull)
 {
         return pull->stopped || pull->taken == pull->length;
@@ -105,6 +115,7 @@ static uint64_t copy_piece(struct copies *copies, struct pull *pull, uint64_t li
         return piece.length;
 }
 
+/* A helper's turn: one piece, so that the pool can give its thread to something else in between. */
 static enum pool_verdict help(struct pool_task *task)
 {
         return copy_piece(FERRY_CONTAINER_OF(task, struct copies, help), NULL, 0) > 0 ? POOL_MORE : POOL_WAITS;

@@ -17,11 +17,21 @@
 #include "base/log.h"
 #include "base/util.h"
 
+/*
+ * The directory of sockets: where it is, whether it is safe, and the sockets in it. It belongs to the user and has mode
+ * 0700, so no other user's process can be in it; names and paths never come from a request. A worker's socket is made
+ * under another name and renamed once it listens, so that a peer that finds it can connect. Sockets of dead workers are
+ * removed by whoever finds that nobody listens.
+ *
+ * Thread: the progress thread; directory_abandon() any. Lock: a leaf, one for all directories of the process.
+ */
+
 enum { SWEEP_MAX = 256 /* sockets to check at most */ };
 
 /* Between directory_abandon and the progress thread. A leaf. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* Writes the name of a worker's socket: its epoch in 16 hex digits and a suffix. */
 static void name_of(uint64_t epoch, const char *suffix, char name[DIRECTORY_NAME_SIZE])
 {
         (void)snprintf(name, DIRECTORY_NAME_SIZE, "%016llx.%s", (unsigned long long)epoch, suffix);
@@ -37,8 +47,11 @@ static bool is_own_directory(const char *path)
         return path[0] == '/' && stat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid();
 }
 
-/* /run/user/UID is what XDG_RUNTIME_DIR names in a session of systemd: workers outside of one find the same. In /tmp
- * any user can make the directory first, and so keep the worker from starting. */
+/*
+ * Writes the directory for "auto". /run/user/UID is what XDG_RUNTIME_DIR names in a session of systemd: workers outside
+ * of one find the same. In /tmp any user can make the directory first, and so keep the worker from starting. Returns
+ * the length, as snprintf() does.
+ */
 static int default_path(char text[LOCAL_PATH_SIZE])
 {
         const char *runtime = getenv("XDG_RUNTIME_DIR");
@@ -58,6 +71,7 @@ static int default_path(char text[LOCAL_PATH_SIZE])
         return n;
 }
 
+/* Writes the path that --local means. Returns 0 or -ENAMETOOLONG. */
 static int path_of(const char *path, char text[LOCAL_PATH_SIZE])
 {
         int n = strcmp(path, "auto") == 0 ? default_path(text) : snprintf(text, LOCAL_PATH_SIZE, "%s", path);
@@ -80,6 +94,7 @@ static int refuse(struct directory *directory, int error, const char *advice)
         return error;
 }
 
+/* Whether the directory is this user's alone and writable. Returns 0, or -errno with the reason logged. */
 static int check(struct directory *directory, int fd)
 {
         struct stat st;
@@ -163,7 +178,10 @@ static int socket_new(void)
         return fd < 0 ? -errno : fd;
 }
 
-/* -ENOENT: a worker that started meanwhile took the early name for that of a dead one (directory_sweep). */
+/*
+ * Binds a socket under the early name, listens, and renames it. Returns 0; -ENOENT: a worker that started meanwhile
+ * took the early name for that of a dead one (directory_sweep), so the caller tries again; other -errno.
+ */
 static int listen_as(const struct directory *directory, int fd, const char *early, const char *name)
 {
         struct sockaddr_un address;
@@ -181,7 +199,7 @@ static int listen_as(const struct directory *directory, int fd, const char *earl
         return r;
 }
 
-/* With the lock held. */
+/* Removes this worker's socket, if there is one. The lock is held. */
 static void unlink_socket(struct directory *directory)
 {
         if (directory->name[0] != '\0')

@@ -21,7 +21,10 @@ struct directory {
 
 /* Opens the directory, and makes it where it does not exist. 0 or -errno, logged with advice. */
 int directory_open(struct directory *directory, const char *path);
-/* The same once more, where it was removed meanwhile. The same error as before is not logged again. */
+/*
+ * Opens the directory once more, and makes it where it was removed meanwhile. The same error as before is not logged
+ * again. Returns 0 or -errno.
+ */
 int directory_reopen(struct directory *directory);
 void directory_close(struct directory *directory);
 
@@ -33,7 +36,7 @@ bool directory_lost_socket(const struct directory *directory);
 int directory_watch_socket(const struct directory *directory);
 /* Removes this worker's socket. */
 void directory_unlink(struct directory *directory);
-/* The same, for good: none is made again. Any thread. */
+/* Removes this worker's socket for good: none is made again. Any thread. */
 void directory_abandon(struct directory *directory);
 
 /*

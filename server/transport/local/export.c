@@ -7,6 +7,16 @@
 #include "base/util.h"
 #include "local_internal.h"
 
+/*
+ * Exports: memory of this worker that a peer of a link has mapped, or was told to map. Registering keeps a read-only
+ * memfd, or the handle of GPU memory; a link's peer gets it with the first message that uses the memory (FRAME_MAP),
+ * and maps it until FRAME_UNMAP, which deregistration sends and whatever makes room for other memory. A peer maps
+ * FRAME_MEMORIES_MAX memories at most, so of those the least recently used are taken back.
+ *
+ * GPU memory is opened by the peer, which may take long or fail: until its answer comes messages that use it wait
+ * (export_is_decided). Thread: the progress thread, but for export_register(), which any thread may call.
+ */
+
 /* Leaves room for the memories of one message and for the bounce buffers. */
 enum { EXPORTS_MAX = FRAME_MEMORIES_MAX - FRAME_EXTENTS_MAX - 1 };
 
@@ -24,6 +34,10 @@ static struct gpu_share *share_new(const struct space *space)
         return share;
 }
 
+/*
+ * A memory that cannot be opened anew, as without /proc, is no fault: its bytes travel through bounce buffers. Only
+ * where descriptors or memory are short does the registration fail, since the user can mend that.
+ */
 int export_register(struct transport *transport, struct memory *memory)
 {
         struct memfd *memfd = NULL;
@@ -100,6 +114,7 @@ void export_deregister(struct transport *transport, struct memory *memory)
         memory->handles[transport->index] = NULL;
 }
 
+/* What this transport keeps of a memory: a struct memfd, a struct gpu_share, or NULL. */
 static void *handle_of(const struct channel *channel, const struct memory *memory)
 {
         return memory->handles[channel->link.transport->index];
@@ -110,6 +125,7 @@ static struct memfd *memfd_of_memory(const struct channel *channel, const struct
         return memory->space ? NULL : handle_of(channel, memory);
 }
 
+/* Whether the peer has the memory mapped, or will have before it reads the next message. */
 static bool is_mapped(const struct channel *channel, uint64_t id)
 {
         const struct export *export = find_export(channel, id);
@@ -117,6 +133,7 @@ static bool is_mapped(const struct channel *channel, uint64_t id)
         return export && export->state == EXPORT_MAPPED;
 }
 
+/* Whether a message may name the memory: mapped already, or with room for one more. GPU memory only once it is open. */
 static bool is_mappable(const struct channel *channel, const struct memory *memory)
 {
         if (memory->space)
@@ -125,7 +142,7 @@ static bool is_mappable(const struct channel *channel, const struct memory *memo
                (HASH_COUNT(channel->exports) < EXPORTS_MAX || is_mapped(channel, memory->id));
 }
 
-/* NULL: no memory. */
+/* Enters a memory in the link's table. NULL when memory is short. */
 static struct export *export_add(struct channel *channel, uint64_t id, int state)
 {
         struct export *export = calloc(1, sizeof(*export));
@@ -191,6 +208,7 @@ void export_answered(struct channel *channel, uint64_t id, bool opened)
 
 /* ---- extents ---- */
 
+/* Adds a run of bytes, joined with the one before where it can be. Returns false when the extents are full. */
 static bool add_extent(struct extents *extents, const struct frame_extent *next)
 {
         struct frame_extent *last = extents->n > 0 ? &extents->list[extents->n - 1] : NULL;
@@ -252,7 +270,7 @@ static void lend_again(struct channel *channel, struct export *export)
         export->number = channel_local(channel)->lease_number + 1;
 }
 
-/* NULL: no memory. */
+/* Has the peer map a memory, which it does before it reads the message that follows. NULL when memory is short. */
 static struct export *lend(struct channel *channel, const struct memory *memory)
 {
         struct export *export = export_add(channel, memory->id, EXPORT_MAPPED);

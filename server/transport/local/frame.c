@@ -7,6 +7,11 @@
 #include "memory/gpu.h"
 #include "transport/transport.h"
 
+/*
+ * The decoder of frames: all that a peer sends goes through frame_decode() before anything looks at it. Each type has a
+ * shape (fields in use, descriptors, length); what does not fit it is no frame. Pure; any thread.
+ */
+
 _Static_assert(sizeof(struct gpu_share) == 88, "no padding");
 
 _Static_assert(sizeof(struct frame) == 40 && sizeof(struct frame_extent) == 24, "no padding");
@@ -32,6 +37,7 @@ static const struct {
         [FRAME_IDLE] = { .id = true },
 };
 
+/* A FRAME_MESSAGE has its payload inline (number 0), or names extents of memory and perhaps digests. */
 static bool is_message(const struct frame *f, size_t size)
 {
         if (size < FRAME_PAYLOAD)
@@ -44,6 +50,7 @@ static bool is_message(const struct frame *f, size_t size)
                size == f->n * sizeof(struct frame_extent) + f->id * sizeof(uint64_t);
 }
 
+/* All other types have a fixed length. */
 static bool is_other(const struct frame *f, size_t size)
 {
         bool named = !shapes[f->type].number || f->number != 0;

@@ -7,6 +7,15 @@
 #include "base/util.h"
 #include "local_internal.h"
 
+/*
+ * Opening and closing a peer's GPU memory. Two tasks of the pool open it: the first finds the GPU here that can, on no
+ * GPU's lane, the second opens the memory on that GPU's lane, where the driver may take any time. The peer learns the
+ * result by FRAME_MAPPED, and by FRAME_UNMAPPED that memory is not open any more and may be freed.
+ *
+ * Thread: the progress thread, but for the functions whose names end in _run. A link ends only when no opening and no
+ * closing is left (progress.c), so a task may use its channel.
+ */
+
 static enum pool_verdict open_run(struct pool_task *task)
 {
         struct gpu_opening *opening = FERRY_CONTAINER_OF(task, struct gpu_opening, task);
@@ -25,6 +34,7 @@ static void finish_opening(struct gpu_opening *opening)
         free(opening);
 }
 
+/* Opened, or not: tells the peer either way, since it waits for the answer. */
 static void open_ran(struct pool_task *task)
 {
         struct gpu_opening *opening = FERRY_CONTAINER_OF(task, struct gpu_opening, task);

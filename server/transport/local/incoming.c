@@ -7,6 +7,15 @@
 #include "base/metrics.h"
 #include "local_internal.h"
 
+/*
+ * What arrives over a link, from its mailbox and its socket, in the order in which the peer sent it. A function for
+ * each type of frame handles it; any fault in it, or a message before HELLO, ends the link, since a peer that errs once
+ * cannot be trusted with a lease. What this process is short of is told apart (run_short): then the log blames nobody.
+ *
+ * At most DATAGRAMS_MAX datagrams of a link are read before the other links have their turn. Thread: the progress
+ * thread.
+ */
+
 enum { DATAGRAMS_MAX = 32 }; /* datagrams to read of one link before the others */
 
 /* ---- datagrams; each function returns NULL, or the fault in the datagram ---- */
@@ -20,6 +29,7 @@ static void run_short(struct channel *channel, int error)
         channel_fail(channel, FERRY_E_PEER_LOST, detail);
 }
 
+/* Maps the peer's link page, and learns the peer's epoch. */
 static const char *read_greeting(struct channel *channel, const struct frame *frame, const struct datagram *datagram)
 {
         void *page;
@@ -74,6 +84,7 @@ static const char *on_hello(struct channel *channel, const struct frame *frame, 
         return NULL;
 }
 
+/* Gives the message to the engine, which may call pulls_receive() inside. */
 static void hand_over(struct channel *channel, const struct wire_header *header, struct payload *payload)
 {
         struct local *local = channel_local(channel);
@@ -81,6 +92,7 @@ static void hand_over(struct channel *channel, const struct wire_header *header,
         local->base.handlers.message(local->base.handlers.context, &channel->link, header, payload);
 }
 
+/* The payload is in the peer's memory. Its lease is released at once if the engine does not want it. */
 static const char *on_mapped_message(struct channel *channel, const struct frame *frame,
                                      const struct wire_header *header, const uint8_t *bytes)
 {
@@ -123,6 +135,7 @@ static const char *on_message(struct channel *channel, const struct frame *frame
         return NULL;
 }
 
+/* The mapping takes a duplicate of the descriptor if it needs one: the datagram's own are closed. */
 static const char *on_map(struct channel *channel, const struct frame *frame, struct datagram *datagram)
 {
         int r = mappings_add(&channel->mappings, frame->id, frame->size, datagram->fds[0]);
@@ -196,6 +209,7 @@ static const char *(*const handlers[FRAME_TYPE_END])(struct channel *channel, co
         [FRAME_IDLE] = on_idle,
 };
 
+/* Handles a datagram. Returns NULL, or what is wrong with it. */
 static const char *handle(struct channel *channel, struct datagram *datagram)
 {
         struct frame frame;
@@ -217,6 +231,7 @@ static const char *handle(struct channel *channel, struct datagram *datagram)
         return handlers[frame.type](channel, &frame, datagram);
 }
 
+/* Ends the link of a peer that has broken the protocol. */
 static void refuse(struct channel *channel, const char *wrong)
 {
         if (!link_is_usable(&channel->link))
@@ -268,6 +283,7 @@ bool incoming_take(struct channel *channel)
         return any;
 }
 
+/* The datagram says nothing of the mailbox: what was put there before it was sent is taken first. */
 bool incoming_read(struct channel *channel)
 {
         struct datagram datagram;

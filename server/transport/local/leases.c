@@ -7,6 +7,13 @@
 #include "base/space.h"
 #include "mapping.h"
 
+/*
+ * The leases of one link and its bounce buffers: see leases.h. The lease word is in memory that the peer maps
+ * read-only, so ending a lease is one store of this worker, which the peer finds when it looks again after a piece
+ * (wire/lease.h). Slots and buffers are shared fairly among their owners: none may have more than it leaves free.
+ * Thread: the progress thread.
+ */
+
 void leases_init(struct leases *leases, struct lease_slot words[FRAME_LEASES])
 {
         leases->words = words;

@@ -11,6 +11,14 @@
 #include "base/util.h"
 #include "local_internal.h"
 
+/*
+ * The listener: accepts peers, and makes the socket again when somebody removes it. A connection is a link once its
+ * HELLO has come; before that it counts in n_pending and has GREETING_US (progress.c) to greet. When accepting fails,
+ * as without a free descriptor, it pauses, so that the loop does not spin.
+ *
+ * Thread: the progress thread, and the one that opens the transport.
+ */
+
 enum {
         ACCEPT_BURST = 16,        /* connections to accept in a row */
         ACCEPT_PAUSE_US = 100000, /* pause when that fails */
@@ -19,6 +27,7 @@ enum {
         RETRY_US = 1000000,       /* pause when neither can be made again */
 };
 
+/* Changes which events of the listener wake the transport. Returns 0 or -errno. */
 static int watch(struct local *local, int operation, uint32_t events)
 {
         struct epoll_event event = { .events = events, .data.ptr = &local->listener };
@@ -36,6 +45,7 @@ static void pause_accepting(struct local *local, const char *reason)
         log_event(LOG_WARN, "accepting local peers paused", LOG_S("reason", reason));
 }
 
+/* Closes a connection, and logs why. */
 static void refuse_socket(int fd, const char *reason)
 {
         log_event(LOG_WARN, "local peer refused", LOG_S("reason", reason));
@@ -94,6 +104,7 @@ void local_listener_accept(struct local *local)
         }
 }
 
+/* Has inotify tell of the socket's removal. Without it the worker goes on: only the removal goes unnoticed. */
 static void watch_socket(struct local *local)
 {
         struct epoll_event event = { .events = EPOLLIN, .data.ptr = &local->removal };

@@ -13,6 +13,14 @@
 #include "base/util.h"
 #include "local_internal.h"
 
+/*
+ * The local transport: its set-up, its end, and its table of functions (struct transport_ops); transport/local.h is the
+ * contract. The order of the end is: no new links, messages that are under way have until the deadline, then every link
+ * fails and ends, which waits for tasks of the pool that still use their memory.
+ *
+ * Thread: the progress thread, but for export_register() of the table, tell_copied() and local_transport_unlink().
+ */
+
 enum {
         DRAIN_WAIT_MS = 10,
 };
@@ -29,6 +37,7 @@ static void cancel(struct link *link, uint64_t transfer)
         pulls_end(channel_of(link), &transfer, MESSAGE_CANCELLED);
 }
 
+/* A link is known to the engine from here on; it comes up with the peer's HELLO. NULL with *ret_error. */
 static struct link *connect_link(struct transport *transport, const struct transport_peer *peer, int *ret_error)
 {
         struct local *local = local_of(transport);
@@ -63,18 +72,23 @@ static void tell_copied(void *context)
 
 /* ---- peers' memory ---- */
 
+/* The pool of mappings is full: asks the owner of an idle memory to take it back (FRAME_IDLE). */
 static void ask_back(struct mappings *mappings, uint64_t id)
 {
         channel_post_frame(FERRY_CONTAINER_OF(mappings, struct channel, mappings), FRAME_OF(FRAME_IDLE, .id = id),
                            NULL);
 }
 
+/*
+ * The owner has not answered FRAME_IDLE, as a stopped process does not: ends its link, which unmaps all of its memory.
+ */
 static void end_overdue(struct mappings *mappings)
 {
         channel_fail(FERRY_CONTAINER_OF(mappings, struct channel, mappings), FERRY_E_PEER_LOST,
                      "it does not take back memory that this worker has no room to keep mapped");
 }
 
+/* Sets up the pool of mappings, and publishes its maximum. */
 static void open_pool(struct local *local, const struct local_config *config)
 {
         local->mapped = (struct mapping_pool){
@@ -108,6 +122,7 @@ static const char *carrier(struct link *link)
 
 /* ---- the end ---- */
 
+/* Whether no message is under way over any link. */
 static bool is_idle(const struct local *local)
 {
         const struct channel *channel;

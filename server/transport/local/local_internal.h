@@ -38,11 +38,13 @@ struct channel;
 
 struct local {
         struct transport base;
+        /* Where peers find this worker, and it them. */
         struct directory directory;
         uint64_t epoch;
         int listener;          /* -1 = stopping, or its directory cannot be made again yet */
         int removal;           /* an inotify descriptor; readable when the socket may be gone; -1 = none */
         uint64_t reopen_at_us; /* when a socket that is gone is made again; 0 = it is there */
+        /* The threads that copy, and how they tell. */
         struct copies *copies;
         struct staging *staging;
         struct pool_user *tasks; /* its threads */
@@ -51,20 +53,23 @@ struct local {
         uint8_t *mail;         /* MAILBOX_MESSAGE_MAX bytes: for the message being taken out of a mailbox */
         uint8_t *datagram;     /* FRAME_DATAGRAM_MAX + 1 bytes: for the datagram being read or put together */
 
+        /* Links, by what the next round has to do with them. */
         struct channel *channels;                /* all with an open socket */
         size_t n_accepted, n_pending, max_links; /* of links that peers open; n_pending: of those, without HELLO yet */
         struct channel *closing;                 /* failed, or closed by the peer: the next progress() ends them … */
         struct channel *ending;                  /* … or waits until a device is done with their memory */
         struct channel *watched;                 /* whose mailboxes progress() looks at */
         size_t n_watched;
-        bool crowded;          /* another one should be, and has no place */
-        unsigned unpolled;     /* progress() calls since the last epoll_wait */
+        bool crowded;      /* another one should be, and has no place */
+        unsigned unpolled; /* progress() calls since the last epoll_wait */
+        /* Timers: times of the monotonic clock, in us. local_deadline() tells the earliest. */
         uint64_t accept_at_us; /* the listener is not polled before; 0 = it is polled */
         uint64_t warn_us;      /* the log says no more of that before this time */
         uint64_t retry_at_us;  /* next try to send queued datagrams; 0 = when a socket has room */
         uint64_t look_at_us;   /* next look at what the peers have copied of what was sent; 0 = nothing long was */
         bool full;             /* links were refused, and that was logged */
 
+        /* What is shared by all links. */
         struct closer closer;
         struct pull *pulls; /* of all links, in the order of their next pieces */
         struct mapping_pool mapped;
@@ -118,6 +123,7 @@ struct gpu_closing {
 
 struct channel {
         struct link link;
+        /* The socket and how far the greeting has come. */
         int fd;
         uint64_t epoch;   /* of the worker to reach; 0 = the link was accepted */
         bool was_greeted; /* the peer's HELLO has come */
@@ -131,22 +137,26 @@ struct channel {
         struct queued_datagram *queue; /* utlist */
         size_t queue_bytes;
 
+        /* The mailbox and the lease words: this end's, writable, and the peer's, read-only. */
         struct link_page *page; /* NULL = not greeted */
         const struct link_page *peer_page;
         struct mail mail;
         bool is_watched; /* in local->watched */
         struct channel *watched_prev, *watched_next;
 
+        /* As the sender: leases granted to the peer, and the memories that it maps. */
         struct leases leases;
         struct export *exports; /* by id */
         struct export *lent;    /* utlist; those of registered host memory, the least recently used first */
 
+        /* As the receiver: the peer's memories that are mapped here. */
         struct mappings mappings;
         struct gpu_opening *openings; /* utlist; GPU memory that the pool opens … */
         size_t n_closings;            /* … and how many it closes */
         bool pulling[FRAME_LEASES];   /* the peer's lease slots that this worker has not released */
 };
 
+/* A message that was read: of the socket, or of the mailbox, in which case it has no descriptor. */
 struct datagram {
         const uint8_t *bytes;
         size_t size;
@@ -202,7 +212,7 @@ void export_remove(struct channel *channel, struct export *export);
 
 /* Sends or queues a datagram; pieces[0] is its frame. memfd: a descriptor that goes with it, or NULL. */
 void channel_post(struct channel *channel, const struct iovec *pieces, size_t n, struct memfd *memfd);
-/* The same for a frame alone. */
+/* Sends or queues a frame without a body. memfd: a descriptor that goes with it, or NULL. */
 void channel_post_frame(struct channel *channel, struct frame frame, struct memfd *memfd);
 /* Sends queued datagrams while there is room. */
 void channel_flush(struct channel *channel);
@@ -210,12 +220,12 @@ void channel_flush(struct channel *channel);
 /* Reads the next datagram into local->datagram. 1 with *ret_datagram (see datagram_clear); 0 = none now; -EPIPE = end
  * of the connection; other -errno. */
 int channel_read(struct channel *channel, struct datagram *ret_datagram);
-/* Has its descriptors closed. */
+/* Has the datagram's descriptors closed. */
 void datagram_clear(struct local *local, struct datagram *datagram);
 
 /* ---- export.c: the memory that peers may map, and where a stream's bytes lie in it ---- */
 
-/* Of struct transport_ops. */
+/* Functions of struct transport_ops. */
 int export_register(struct transport *transport, struct memory *memory);
 void export_deregister(struct transport *transport, struct memory *memory);
 
@@ -251,7 +261,7 @@ int export_bounce_buffers(struct channel *channel);
 
 /* ---- outgoing.c: sends: from handing over a message to the release of its memory ---- */
 
-/* Of struct transport_ops. */
+/* Functions of struct transport_ops. */
 uint64_t outgoing_fit(struct link *link, const struct stream *stream, uint64_t offset, uint64_t limit,
                       bool *ret_inline);
 void outgoing_send(struct link *link, struct message *message);
@@ -275,7 +285,7 @@ struct pull *pull_arrived(struct channel *channel, const struct frame *frame, co
 /* The engine has refused the payload. */
 void pull_refuse(struct pull *pull);
 
-/* Of struct transport_ops. */
+/* Functions of struct transport_ops. */
 void pulls_receive(struct link *link, struct message *message, struct payload *payload);
 
 /* Copies about one piece, round-robin over the pulls. Whether it did anything. */
@@ -290,7 +300,9 @@ bool pulls_are_idle(const struct channel *channel);
 
 /* ---- gpu_mapping.c: opens and closes a peer's GPU memory on the pool's threads, since it may take long ---- */
 
-/* Starts to open; FRAME_MAPPED tells the peer the result. share: a struct gpu_share, of any alignment. As mappings_add.
+/*
+ * Starts to open GPU memory of the peer; FRAME_MAPPED tells the peer the result. share: a struct gpu_share, of any
+ * alignment. Returns 0; -EBADMSG: the id is known; -ENOSPC: beyond the limits of a link; -ENOMEM.
  */
 int gpu_mapping_open(struct channel *channel, uint64_t id, uint64_t size, const void *share);
 
@@ -303,7 +315,10 @@ void gpu_mappings_end(struct channel *channel);
 
 /* Reads and handles a bounded number of messages, from the mailbox and the socket. Whether there was any. */
 bool incoming_read(struct channel *channel);
-/* The same from the mailbox alone. */
+/*
+ * Reads and handles messages from the mailbox alone, up to one that is to be answered first. Returns whether there was
+ * any.
+ */
 bool incoming_take(struct channel *channel);
 
 /* ---- listener.c: accepts connections of peers ---- */
@@ -323,7 +338,7 @@ void local_listener_close(struct local *local);
 
 /* ---- progress.c: one round of the transport: events, timers, copies, the end of failed links ---- */
 
-/* Of struct transport_ops. */
+/* Functions of struct transport_ops. */
 bool local_progress(struct transport *transport);
 bool local_arm(struct transport *transport);
 uint64_t local_deadline(const struct transport *transport);

@@ -4,6 +4,11 @@
 #include <errno.h>
 #include <string.h>
 
+/*
+ * Mailboxes: see mailbox.h, which says why the order of loads and stores below is sufficient. The peer writes its own
+ * mailbox at any time: each number is loaded once, checked, and only then used. Thread: the progress thread.
+ */
+
 _Static_assert(sizeof(struct mailbox) == 128 + MAILBOX_SIZE, "no padding");
 
 /* Bytes of a record with so many of a message. */
@@ -41,6 +46,7 @@ bool mail_put(struct mail *mail, const struct iovec *pieces, size_t n, bool *ret
         return true;
 }
 
+/* The record of the peer's next message; NULL = it has put none. */
 static const struct mail_record *find(const struct mail *mail)
 {
         size_t at = mail->next;

@@ -17,6 +17,15 @@
 #include "memfd.h"
 #include "transport/local.h"
 
+/*
+ * Mappings: see mapping.h. A mapping lives from FRAME_MAP to FRAME_UNMAP, and longer while a pull uses it; users counts
+ * the peer's own use and those of pulls. Those without a pull are idle, in order of their last use, and the oldest are
+ * asked back where there are more than the pool's maximum; the owner's UNMAP ends them.
+ *
+ * Where the address space is full the memory is read by pread() from its descriptor instead (RLIMIT_AS), and mapped
+ * when there is room. Thread: the progress thread, but for the functions whose names end in _run.
+ */
+
 static const uint64_t bytes_max = UINT64_C(1) << 44; /* a tenth of what a process can address */
 
 enum {
@@ -62,6 +71,10 @@ static void close_file_run(void *context)
         (void)close((int)(intptr_t)context);
 }
 
+/*
+ * A short range without a pin is unmapped at once: a task would cost more. So is one that memory is too short to hand
+ * over.
+ */
 void unmap_range(struct gpu_pin *range, struct pool_user *tasks)
 {
         struct pool_devices devices = { .one = gpu_is_pinned(range) ? 1 + range->gpu : 0 };
@@ -92,6 +105,7 @@ size_t local_mappings_default(void)
         return (file && fscanf(file, "%lu", &count) == 1 ? count : MAP_COUNT) / POOL_SHARE;
 }
 
+/* The only place that changes a mapping's state and the pool's lists; n_asked counts the list asked. */
 static void set_state(struct mapping *mapping, enum mapping_state state)
 {
         struct mapping_pool *pool = mapping->owner->pool;

@@ -53,7 +53,7 @@ struct mapping {
         UT_hash_handle hh;
 };
 
-/* Those of one link. */
+/* The mappings of one link. */
 struct mappings {
         struct mapping *by_id;
         size_t n;       /* including removed ones still in use */

@@ -14,6 +14,12 @@
 
 #include "base/util.h"
 
+/*
+ * Memfds: made here, sealed, sent to peers read-only; and those of peers, checked before they are mapped. A file that
+ * can shrink, or has huge pages, of which the system can run short, would raise SIGBUS in a copy, so it is refused.
+ * Thread: any, but that the count of a struct memfd is the progress thread's.
+ */
+
 /* Takes over fd, also on failure. NULL when memory is short. */
 static struct memfd *memfd_of(int fd)
 {

@@ -8,29 +8,44 @@
 #include "base/util.h"
 #include "local_internal.h"
 
+/*
+ * Sends: how a payload travels, and its lease. Up to WIRE_INLINE_MAX bytes go inside the message. Longer ones are named
+ * as extents of memory that the peer maps; what it cannot map, such as an embedding program's own memory, or many short
+ * pieces, is first copied into a bounce buffer, BOUNCE_SIZE at a time. The message ends when the peer releases the
+ * lease (outgoing_released), or when this side ends it (outgoing_end), which is one store and waits for nobody.
+ *
+ * outgoing_fit() decides, and says how many bytes go into one message; outgoing_send() finds the same way again. Bytes
+ * off the host and long checksums pass through the pool first (staging.h). Thread: the progress thread.
+ */
+
 enum {
         PIECES_MAX = 32, /* of an inline payload; more are copied together first */
-        MAPPED_MIN =
-                64
-                << 10, /* bytes; if the extents of a message hold fewer, the payload is copied into a bounce buffer */
+        /* Bytes. A message whose extents hold fewer is copied into a bounce buffer. */
+        MAPPED_MIN = 64 << 10,
         LOOK_MIN = 4 << 20, /* bytes of a payload whose progress is looked at … */
         LOOK_US = 10000,    /* … at this interval */
 };
 
 /* ---- sending ---- */
 
+/* Whether a message that has been refused may fit now: the queue is short, and a lease and a bounce buffer are free. */
 static bool has_room(const struct channel *channel)
 {
         return channel->queue_bytes < CHANNEL_QUEUE_ROOM && channel->leases.n_free > 0 &&
                (!channel->leases.bounce || leases_find_bounce(&channel->leases, 0) >= 0);
 }
 
+/* Returns 0 for outgoing_fit(), and has outgoing_tell_room() call handlers->room. */
 static uint64_t wait_for_room(struct channel *channel)
 {
         channel->wants_room = true;
         return 0;
 }
 
+/*
+ * The order of the tests is that of the costs: inline, mapped, through a bounce buffer. Where no bounce buffer can be
+ * made the payload goes inline, up to FRAME_INLINE_MAX.
+ */
 uint64_t outgoing_fit(struct link *link, const struct stream *stream, uint64_t offset, uint64_t limit, bool *ret_inline)
 {
         struct channel *channel = channel_of(link);
@@ -120,6 +135,10 @@ static void send_inline(struct channel *channel, struct message *message)
         message_end(message, MESSAGE_OK);
 }
 
+/*
+ * Grants a lease and sends the message that names the extents. buffer: the bounce buffer that the lease frees; -1 =
+ * none.
+ */
 static void post_mapped(struct channel *channel, struct message *message, const struct extents *extents, int buffer)
 {
         uint64_t *digests = message->stage ? message->stage->digests : &message->header.checksum;
@@ -151,6 +170,7 @@ static int find_buffer(struct channel *channel, const struct message *message)
         return leases_find_bounce(&channel->leases, leases_owner(message->stream, message->offset));
 }
 
+/* Sends a payload that is in a bounce buffer. */
 static void send_buffer(struct channel *channel, struct message *message, int buffer)
 {
         struct extents extents = { .n = 1 };
@@ -188,6 +208,7 @@ static void send_mapped(struct channel *channel, struct message *message)
                 message_end(message, MESSAGE_NO_MEMORY);
 }
 
+/* Whether the payload is inside the message. Digests of such a payload are one checksum, in the header. */
 static bool travels_inline(const struct message *message)
 {
         return message->length <= WIRE_INLINE_MAX || (message->force_inline && message->length <= FRAME_INLINE_MAX);
@@ -208,11 +229,13 @@ static int buffer_of(const struct channel *channel, const struct message *messag
         return (int)((size_t)(bytes - bounce) / BOUNCE_SIZE);
 }
 
+/* Whether a loaded message can be sent now, or must wait for a lease. */
 static bool may_leave(const struct channel *channel, const struct message *message)
 {
         return travels_inline(message) || channel->leases.n_free > 0;
 }
 
+/* Sends a message that has passed through the pool. */
 static void leave(struct channel *channel, struct message *message)
 {
         int buffer = buffer_of(channel, message);
@@ -260,6 +283,10 @@ static unsigned steps_before(const struct channel *channel, const struct message
         return steps;
 }
 
+/*
+ * Gives a message a bounce buffer to be loaded into, and marks the buffer as taken before there is a lease. Returns
+ * false when none is free or memory is short.
+ */
 static bool stage_in_ring(struct channel *channel, struct message *message)
 {
         struct leases *leases = &channel->leases;
@@ -273,6 +300,10 @@ static bool stage_in_ring(struct channel *channel, struct message *message)
         return true;
 }
 
+/*
+ * Has the pool load, check or digest a payload before it is sent. Memory of a GPU that the peer has open is sent as it
+ * is, unless something must happen before.
+ */
 static void send_staged(struct channel *channel, struct message *message)
 {
         struct staging *staging = channel_local(channel)->staging;

@@ -6,6 +6,15 @@
 #include "base/clock.h"
 #include "local_internal.h"
 
+/*
+ * One round of the local transport: links that end, timers, mailboxes, the sockets' events, pieces of pulls. While any
+ * mailbox is looked at, the sockets are polled in every POLL_EVERYth round only, and after one that found events: a
+ * system call takes longer than all else of a small transfer. Before the thread sleeps (local_arm) the peers are told
+ * to wake it.
+ *
+ * Thread: the progress thread. Handlers of the engine are called inside, and may send and fail links.
+ */
+
 enum {
         GREETING_US = 10000000, /* time for a peer that has connected to send HELLO */
         EVENTS_MAX = 16,
@@ -14,6 +23,7 @@ enum {
 
 /* ---- links that end ---- */
 
+/* Whether no task and no message uses the link's memory. */
 static bool is_unused(const struct channel *channel)
 {
         return pulls_are_idle(channel) && !channel->openings && channel->n_closings == 0 && !channel->link.loading;
@@ -82,6 +92,7 @@ bool local_end_failed(struct local *local)
 
 /* ---- progress ---- */
 
+/* Events of a link's socket. Those of a link that has failed are left to its end. */
 static void on_channel(struct channel *channel, uint32_t events)
 {
         if (!link_is_usable(&channel->link))
@@ -102,6 +113,7 @@ void local_collect_copies(struct local *local)
         (void)pool_collect(local->tasks);
 }
 
+/* Takes the events of all descriptors. Returns whether there was any. */
 static bool poll_all(struct local *local)
 {
         struct epoll_event events[EVENTS_MAX];
@@ -121,6 +133,7 @@ static bool poll_all(struct local *local)
         return n > 0;
 }
 
+/* Whether a peer has connected and not greeted yet. */
 static bool is_pending(const struct channel *channel)
 {
         return channel->link.accepted && !channel->was_greeted && link_is_usable(&channel->link);
@@ -140,6 +153,7 @@ uint64_t local_deadline(const struct transport *transport)
         return at_us ? at_us : UINT64_MAX;
 }
 
+/* Each timer is 0 while it does not run; local_deadline() has the earliest. */
 static void run_timers(struct local *local)
 {
         uint64_t deadline_us = local_deadline(&local->base), now_us;
@@ -168,6 +182,7 @@ static void run_timers(struct local *local)
         }
 }
 
+/* Takes messages out of the mailboxes. Where more links are busy than are looked at, the places are given away anew. */
 static bool take_mail(struct local *local)
 {
         struct channel *channel;

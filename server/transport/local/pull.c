@@ -10,6 +10,12 @@
 #include "base/copy.h"
 #include "base/space.h"
 
+/*
+ * Pulls: see pull.h. Host memory is copied in pieces by any thread: a piece is taken under the lock of copies.c, copied
+ * without it, and counts only if the lease is still valid after the copy. Memory off the host is copied in steps by one
+ * task of the pool, which queues the copies of a step with the driver and then waits for the device once.
+ */
+
 struct pull *pull_new(size_t n, size_t digests)
 {
         struct pull *pull = calloc(1, sizeof(*pull) + n * sizeof(pull->extents[0]) + digests * sizeof(uint64_t));
@@ -26,6 +32,7 @@ void pull_free(struct pull *pull, struct mappings *mappings)
         free(pull);
 }
 
+/* Moves the place of the next piece on. */
 static void advance(struct pull *pull, uint64_t length)
 {
         pull->taken += length;

@@ -6,12 +6,23 @@
 #include "base/util.h"
 #include "local_internal.h"
 
+/*
+ * All pulls of the local transport. One begins when a message with a mapped payload arrives (pull_arrived) and the
+ * engine wants its bytes (pulls_receive); pulls_copy() gives each pull of the list one piece in turn; it ends when all
+ * is copied, the lease has ended, or it is given up, and FRAME_RELEASE tells the peer. The extents are resolved on
+ * arrival, and hold their mappings until the end.
+ *
+ * Thread: the progress thread, but for pull_run(). While a task of the pool copies a pull (copying), the pull is only
+ * given up: the task's end ends it.
+ */
+
 /* What the peer reads of the progress of its lease. */
 static _Atomic uint64_t *copied_of(const struct pull *pull)
 {
         return &pull->channel->page->copied[pull->slot];
 }
 
+/* Gives the lease back, and says how the bytes were copied. */
 static void release(struct channel *channel, const struct pull *pull)
 {
         channel->pulling[pull->slot] = false;
@@ -131,6 +142,7 @@ static bool pull_begin(struct pull *pull)
         return true;
 }
 
+/* Publishes how far the copy is: to the peer in the link page, to the engine by part(), which may end the pull. */
 static void tell_copied(struct pull *pull, uint64_t copied)
 {
         struct message *message = pull->message;
@@ -153,13 +165,14 @@ static enum pool_verdict pull_run(struct pool_task *task)
         return pull->copy_result > 0 ? POOL_MORE : POOL_DONE;
 }
 
-/* Of what was copied, a piece differs from its digest. */
+/* Ends a pull of which a copied piece differs from its digest. */
 static void pull_end_differing(struct pull *pull)
 {
         pull->message->copied = pull->stopped_at;
         pull_end(pull, MESSAGE_DIFFERS);
 }
 
+/* On the progress thread, after the task: ends the pull by what has become of the copy. */
 static void pull_ran(struct pool_task *task)
 {
         struct pull *pull = FERRY_CONTAINER_OF(task, struct pull, task);
@@ -177,6 +190,7 @@ static void pull_ran(struct pool_task *task)
                 pull_end(pull, r == 0 ? MESSAGE_OK : r == -ESTALE ? MESSAGE_LEASE_ENDED : MESSAGE_FAULT);
 }
 
+/* Hands the copy of a pull off the host to the lane of its GPUs. */
 static void pull_hand_over(struct local *local, struct pull *pull)
 {
         enum gpu_path path = pull->from_gpu ? GPU_PATH_CUDA_IPC : message_gpu_path(pull->message, GPU_PATH_CUDA_COPY);

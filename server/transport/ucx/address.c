@@ -14,6 +14,13 @@
 #include "base/log.h"
 #include "ucx_internal.h"
 
+/*
+ * Addresses of --data-listen: parsed, checked against what this host has, and formatted for peers. The text names a
+ * host, an address or an interface; an interface's address is looked up at each check, since it may come later
+ * (address_wait.c). Errors are logged here with the step that failed. Pure but for that; any thread.
+ */
+
+/* Notes whether the address is loopback, of this host alone, or stands for all addresses. */
 static void classify(struct ucx_address *a)
 {
         if (a->address.ss_family == AF_INET) {
@@ -165,6 +172,7 @@ static bool is_up(const struct ucx_address *a)
         return up || !known;
 }
 
+/* Logs why the transport is not opened, and returns r. */
 static int refuse(int r, const char *reason)
 {
         log_event(LOG_ERROR, "network transport not opened", LOG_S("step", "listen at --data-listen"),

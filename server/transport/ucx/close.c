@@ -23,6 +23,7 @@ static void close_done(void *request, ucs_status_t status, void *user_data)
         ucx_of_link(link)->sweep_wanted = true;
 }
 
+/* Has UCX close the endpoint. Unless it is done at once, close_done() follows. */
 static void close_endpoint(struct ucx_link *link, unsigned flags)
 {
         ucp_request_param_t param = {
@@ -74,6 +75,7 @@ static void close_foreign(struct ucx_link *link)
         close_endpoint(link, 0);
 }
 
+/* Closes the endpoints of failed links. Returns whether there was any; then no lane of theirs is left. */
 static bool close_failing(struct ucx *ucx)
 {
         struct ucx_link *link, *closed = NULL;
@@ -107,6 +109,7 @@ static bool is_busy(const struct ucx_link *link)
         return link->under_way || ucx_link_is_staging(link);
 }
 
+/* A failed link that UCX has closed and of which no message is under way; NULL = none. */
 static struct ucx_link *find_ended(struct ucx *ucx)
 {
         struct ucx_link *link;
@@ -180,6 +183,7 @@ static bool any(const struct ucx *ucx, bool (*is)(const struct ucx_link *link))
         return false;
 }
 
+/* One round while the transport shuts down, without the watch and without new links. */
 static void run(struct ucx *ucx)
 {
         (void)ucx_worker_progress(ucx);
@@ -208,6 +212,10 @@ static void end_rest(struct ucx *ucx)
         }
 }
 
+/*
+ * The order counts: links without messages are closed so that UCX flushes what was sent; at the deadline the rest is
+ * closed by force; then the threads that copy end, and last UCX's worker, which they signal.
+ */
 void ucx_shut_down(struct transport *transport, uint64_t deadline_us)
 {
         struct ucx *ucx = ucx_of(transport);

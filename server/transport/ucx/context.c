@@ -8,6 +8,15 @@
 #include "base/log.h"
 #include "ucx_internal.h"
 
+/*
+ * UCX's context and worker: the settings, ucp_init, ucp_worker_create, and the memory registered with the context. The
+ * settings that work around a fault of UCX are in quirks.c; those here are choices of Ferry's. A user's UCX_* variables
+ * override all that are not forced, and are named in the log when the start fails (ucx_environment).
+ *
+ * Thread: that which opens the transport; ucx_register_memory() any, since the context is made for several threads
+ * (mt_workers_shared); the worker belongs to the holder of the progress lock.
+ */
+
 /* Whether a variable is one that UCX reads, and no flag overrides. */
 static bool counts(const char *variable, const struct ucx_config *config)
 {
@@ -80,6 +89,7 @@ static void configure(const struct ucx *ucx, const struct ucx_config *config, co
         ucx_quirks_configure(ucx, config, interfaces, ucp_config);
 }
 
+/* UCX loads modules at several points, and each time their functions have to be redirected (ucx_quirks_redirect). */
 int ucx_context_open(struct ucx *ucx, const struct ucx_config *config)
 {
         FERRY_CLEANUP(cleanup_free) char *interfaces = NULL;
@@ -137,6 +147,10 @@ int ucx_worker_open(struct ucx *ucx, const struct ucx_config *config, ucp_am_rec
 
 /* ---- memory ---- */
 
+/*
+ * GPU memory that cannot be registered is no fault: it is staged. Host memory is, and where RDMA devices pin it the
+ * limit of locked memory is the likely reason.
+ */
 int ucx_register_memory(struct transport *transport, struct memory *memory)
 {
         ucp_mem_map_params_t params = {
@@ -204,6 +218,7 @@ static void add_lane(struct ucx *ucx, char *line)
                 ucx->facts.n_transports++;
 }
 
+/* UCX has no function that lists the transports of a context: they are read from its printed form. */
 void ucx_context_facts(struct ucx *ucx)
 {
         FERRY_CLEANUP(cleanup_free) char *text = NULL;

@@ -11,6 +11,7 @@
  * with a message. A failed link leaves the hash at once, and enters close.c's list.
  */
 
+/* UCX's callback for a peer that died or does not answer. */
 static void on_endpoint_error(void *context, ucp_ep_h endpoint, ucs_status_t status)
 {
         ucx_link_fail_status(context, status);

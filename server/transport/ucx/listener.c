@@ -2,6 +2,13 @@
 #include "base/log.h"
 #include "ucx_internal.h"
 
+/*
+ * The listener, to which peers connect, at a fixed port that a firewall can admit. A link exists for the engine from
+ * the connection request on, and comes up with the peer's first message. Thread: the holder of the progress lock;
+ * on_connection is called inside ucp_worker_progress().
+ */
+
+/* Makes a link and its endpoint, but sends nothing. A peer that the engine does not take is rejected. */
 static void on_connection(ucp_conn_request_h request, void *context)
 {
         struct ucx *ucx = context;

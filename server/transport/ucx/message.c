@@ -6,6 +6,15 @@
 #include "base/clock.h"
 #include "ucx_internal.h"
 
+/*
+ * A message's way through UCX: from ucx_message_send_now() or ucx_message_receive_now(), by one call of an _nbx
+ * function, to ucx_message_finished(), which runs once for each, in the call or in a callback. In between UCX reads and
+ * writes the payload's memory, the header and the list of pieces, so these stay; the message is in link->under_way.
+ *
+ * Thread: the holder of the progress lock. ucx_message_finished() sends and closes nothing itself (queue.c says why):
+ * it marks the link.
+ */
+
 /* stream_pieces makes iovecs; UCX wants its own struct of the same shape. */
 _Static_assert(sizeof(struct iovec) == sizeof(ucp_dt_iov_t) &&
                        offsetof(struct iovec, iov_base) == offsetof(ucp_dt_iov_t, buffer) &&
@@ -36,6 +45,7 @@ bool ucx_message_place(struct ucx_message *m)
 
 /* ---- completions ---- */
 
+/* All failures but a want of memory are the link's. */
 static enum message_result result_of(ucs_status_t status)
 {
         switch (status) {

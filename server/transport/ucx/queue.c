@@ -40,11 +40,13 @@ static bool has_parts(const struct ucx_link *link, uint64_t transfer)
         return m;
 }
 
+/* Whether UCX may get so many bytes of parts. One part always may, however long. */
 static bool has_room(const struct ucx_link *link, uint64_t length)
 {
         return link->parts_sending == 0 || link->parts_sending + length <= UCX_PARTS_BYTES;
 }
 
+/* Whether the peer answers the message: all but a quiet DONE. */
 static bool is_answered(const struct wire_header *header)
 {
         return header->type != WIRE_DONE || !(header->flags & WIRE_QUIET);
@@ -65,6 +67,7 @@ static void offer_opening(struct ucx_link *link)
         ucx_link_ready(link);
 }
 
+/* Passes a send to UCX, unless its link has failed or it is not wanted any more. */
 static void send_or_end(struct ucx_message *m)
 {
         struct ucx_link *link = ucx_link_of(m->base.link);
@@ -133,6 +136,7 @@ void ucx_send(struct link *base, struct message *message)
         }
 }
 
+/* Sends the parts that wait, in order, as far as UCX may have them. */
 static void pump_parts(struct ucx_link *link)
 {
         struct message *m;
@@ -201,6 +205,7 @@ static struct message *next_receive(struct ucx_link *link)
         return NULL;
 }
 
+/* Posts the receives that wait, or refuses those that are not wanted any more. */
 static void pump_receives(struct ucx_link *link)
 {
         struct message *m;
@@ -340,6 +345,7 @@ unsigned ucx_worker_progress(struct ucx *ucx)
 
 /* ---- what comes ---- */
 
+/* A message of this protocol goes to the engine; the first one brings the link up. */
 static void handle(struct ucx *ucx, struct ucx_link *link, const void *bytes, size_t size, struct payload *payload)
 {
         struct wire_header header;

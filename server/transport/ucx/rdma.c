@@ -8,6 +8,11 @@
 #include "base/log.h"
 #include "ucx_internal.h"
 
+/*
+ * RDMA devices and the limit of locked memory, read from sysfs and /proc, so that no verbs library is needed. Any
+ * thread.
+ */
+
 /* RDMA ports as listed in sysfs, without libibverbs. */
 
 #define PORTS "/sys/class/infiniband/*/ports/*/state"
@@ -97,6 +102,7 @@ bool ucx_is_rdma(const char *lane)
         return false;
 }
 
+/* The reasons in the order in which a user would mend them. */
 const char *ucx_no_rdma(const struct ucx *ucx, const struct ucx_config *config)
 {
         for (size_t i = 0; i < ucx->facts.n_transports; i++)

@@ -32,7 +32,9 @@ static void *instead_of(const struct wanted *wanted, const char *name)
 
 /* ---- the entries of one library ---- */
 
-/* Of a library. Relocations with and without an addend begin with the same two fields. */
+/*
+ * What the dynamic linker knows of a library. Relocations with and without an addend begin with the same two fields.
+ */
 struct library {
         uintptr_t base;
         uintptr_t read_only, read_only_end; /* what the dynamic linker has made read-only after it filled it in */
@@ -68,6 +70,7 @@ static uintptr_t absolute(const struct library *library, uintptr_t address)
         return address < library->base ? library->base + address : address;
 }
 
+/* Finds the tables of a library: its symbols, their names, and up to three lists of relocations. */
 static void read_dynamic(struct library *library, const ElfW(Dyn) * dynamic)
 {
         library->relocations[WITH_ADDEND].step = sizeof(ElfW(Rela));
@@ -126,6 +129,7 @@ static void set_entry(const struct library *library, uintptr_t entry, void *func
                 (void)mprotect((void *)page, page_size(), PROT_READ);
 }
 
+/* Sets each entry of the library that is bound to a wanted function's name. */
 static void set_entries(const struct library *library, const struct wanted *wanted)
 {
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(library->relocations); i++) {

@@ -8,7 +8,14 @@
 #include "base/log.h"
 #include "ucx_internal.h"
 
-/* struct transport_ops. */
+/*
+ * The UCX transport: its set-up and its table of functions (struct transport_ops); transport/ucx.h is the contract. A
+ * transport whose address is not there yet has no worker: it opens no links, and its descriptor is that of
+ * address_wait.c. One round takes what UCX has (ucp_worker_progress), then does what was deferred inside: copies that
+ * are done, messages that waited, links that failed.
+ *
+ * Thread: the holder of the progress lock, but for ucx_address_wait_register() of the table and on_staged().
+ */
 
 /* The address has come: opens the transport. */
 static bool open_when_address_is_up(struct ucx *ucx)
@@ -52,6 +59,10 @@ static uint64_t deadline(const struct transport *transport)
         return ucx->worker ? ucx->watch_us : UINT64_MAX;
 }
 
+/*
+ * A link to the peer's listener. An endpoint that UCX has made but cannot use becomes a link that fails, since only
+ * close.c may end it. NULL with *ret_error.
+ */
 static struct link *connect_link(struct transport *transport, const struct transport_peer *peer, int *ret_error)
 {
         struct ucx *ucx = ucx_of(transport);
@@ -104,6 +115,7 @@ static void fail(struct link *link, int error, const char *detail)
         ucx_link_fail(ucx_link_of(link), error, detail);
 }
 
+/* Undoes ucx_context_open() and ucx_context_facts(). All memory must have been deregistered. */
 static void close_context(struct ucx *ucx)
 {
         if (ucx->context)
@@ -159,6 +171,7 @@ static void on_staged(void *context)
         (void)ucp.worker_signal(ucx->worker);
 }
 
+/* A buffer is free: every link that asked in vain may ask again. */
 static void on_staging_room(void *context)
 {
         struct ucx *ucx = context;
@@ -258,6 +271,7 @@ static int open_network(struct ucx *ucx, const struct ucx_config *config)
         return 0;
 }
 
+/* Opens UCX at the address, or waits for the address. Returns 0 or -errno, logged. */
 static int open_or_wait(struct ucx *ucx, const struct ucx_config *config)
 {
         const char *missing;

@@ -47,11 +47,13 @@ struct ucx_address_wait;
 
 struct ucx {
         struct transport base;
+        /* UCX's own objects, and what was found out when they were made. Fixed once the transport is open. */
         ucp_context_h context;
         ucp_worker_h worker; /* NULL after shut_down, and before a late address has come */
         ucp_listener_h listener;
         struct ucx_facts facts;
-        char *lanes[UCX_LANES_MAX];            /* facts.transports */
+        char *lanes[UCX_LANES_MAX]; /* facts.transports */
+        /* Sizes of requests (pace.c), and what UCX does with memory. */
         uint32_t chunk_first;                  /* bytes; of a new link; grows from here … */
         uint32_t chunk_max;                    /* … at most to this */
         uint32_t window;                       /* chunks */
@@ -61,6 +63,7 @@ struct ucx {
         struct ucx_address listen;             /* loopback: so is every peer */
         struct ucx_address_wait *address_wait; /* NULL = the address was there at the start */
         bool stopping;
+        /* What the next round has to do. */
         bool in_progress;             /* inside ucp_worker_progress, where nothing may be sent */
         struct message *deferred;     /* utlist; sends and refusals that wait until it returns, in order */
         struct ucx_link *ready;       /* utlist; links with something to do in the next flush */
@@ -79,13 +82,15 @@ struct ucx_link {
         struct link base;
         struct sockaddr_storage peer; /* AF_UNSPEC = not known */
         ucp_ep_h endpoint;            /* NULL = none was made, or UCX closes it or has closed it */
-        void *close_request;          /* of ucp_ep_close_nbx, which runs; NULL = it was not called, or has completed */
-        struct message *under_way;    /* utlist; messages that UCX works on */
-        struct message *parts;        /* utlist; sends that wait for room in parts_sending, or for the link */
-        uint64_t parts_sending;       /* bytes of parts that UCX works on */
-        struct message *receives;     /* utlist; rendezvous that have arrived and wait to be posted */
-        uint64_t receiving;           /* bytes of posted receives */
-        bool wants_stage;             /* a message waits for room in staging */
+        /* The end of the link (close.c). */
+        void *close_request; /* of ucp_ep_close_nbx, which runs; NULL = it was not called, or has completed */
+        /* Messages, by where they are (queue.c, message.c). */
+        struct message *under_way; /* utlist; messages that UCX works on */
+        struct message *parts;     /* utlist; sends that wait for room in parts_sending, or for the link */
+        uint64_t parts_sending;    /* bytes of parts that UCX works on */
+        struct message *receives;  /* utlist; rendezvous that have arrived and wait to be posted */
+        uint64_t receiving;        /* bytes of posted receives */
+        bool wants_stage;          /* a message waits for room in staging */
         /* pace.c */
         uint32_t chunk;    /* bytes; size of a request */
         bool room;         /* the chunk has grown, or the link is up: handlers->room is owed */
@@ -240,7 +245,10 @@ bool ucx_would_abort(char *detail);
 void ucx_quirks_setup(void);
 /* To be called whenever UCX may have loaded a further library of its own. */
 void ucx_quirks_redirect(void);
-/* In place of UCX's functions ucs_netlink_...; option is an int in 1.20.0, and a pointer where only libucs calls it. */
+/*
+ * They take the place of UCX's functions ucs_netlink_…; option is an int in 1.20.0, and a pointer where only libucs
+ * calls it.
+ */
 int ucx_route_exists(int if_index, const struct sockaddr *remote, uintptr_t option);
 int ucx_is_best_route(int if_index, const struct sockaddr *remote);
 bool ucx_put_is_safe(void);
@@ -319,7 +327,7 @@ struct ucx_link *ucx_link_find(struct ucx *ucx, ucp_ep_h endpoint);
 void ucx_link_ready(struct ucx_link *link);
 /* Marks the link as failed; close.c does the rest. Safe inside UCX callbacks. The first reason counts. */
 void ucx_link_fail(struct ucx_link *link, int error, const char *detail);
-/* The same with a status of UCX. */
+/* Marks the link as failed with a status of UCX. */
 void ucx_link_fail_status(struct ucx_link *link, ucs_status_t status);
 /* The UCX transport that carries bulk. */
 const char *ucx_carrier(struct link *link);
@@ -378,7 +386,7 @@ void ucx_receive(struct link *link, struct message *message, struct payload *pay
 void ucx_cancel(struct link *link, uint64_t transfer);
 /* Sends, posts and refuses what waited. Not inside UCX callbacks. Whether anything waited. */
 bool ucx_queue_flush(struct ucx *ucx);
-/* Of a failed link: ends waiting sends as lost, and refuses waiting receives. */
+/* The link has failed: ends waiting sends as lost, and refuses waiting receives. */
 void ucx_queue_drop(struct ucx_link *link);
 /* Ends or passes on what the staging threads have copied. Whether there was anything. */
 bool ucx_collect_copies(struct ucx *ucx);
@@ -396,7 +404,7 @@ int ucx_address_wait_new(struct ucx *ucx, const struct ucx_config *config, const
 void ucx_address_wait_free(struct ucx *ucx);
 /* Checks the address if netlink has reported a change. Whether this call has opened the transport. */
 bool ucx_address_wait_check(struct ucx *ucx);
-/* Of struct transport_ops: register memory now or, while the transport waits, once it opens. */
+/* Functions of struct transport_ops: register memory now or, while the transport waits, once it opens. */
 int ucx_address_wait_register(struct transport *transport, struct memory *memory);
 void ucx_address_wait_deregister(struct transport *transport, struct memory *memory);
 

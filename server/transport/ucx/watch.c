@@ -70,6 +70,7 @@ static struct ucx_host *find_host(const struct ucx *ucx, const struct sockaddr_s
         return host;
 }
 
+/* NULL when memory is short or the address is neither IPv4 nor IPv6: then its links are not watched. */
 static struct ucx_host *add_host(struct ucx *ucx, const struct sockaddr_storage *address, uint64_t now_us)
 {
         struct ucx_host *host = calloc(1, sizeof(*host));
@@ -141,6 +142,7 @@ static void set_probes(int fd)
         set(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, 1000);
 }
 
+/* Adds up what the kernel knows of one socket: the descriptor may be any of the process's. */
 static void look_at(struct ucx *ucx, int fd, uint64_t now_us)
 {
         struct sockaddr_storage address;

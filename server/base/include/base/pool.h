@@ -34,7 +34,7 @@ struct pool_devices {
         unsigned one, other;
 };
 
-/* Those of two spaces, of which either may be NULL. */
+/* The devices of two spaces, of which either may be NULL. */
 static inline struct pool_devices pool_devices_of(const struct space *one, const struct space *other)
 {
         return (struct pool_devices){ one ? 1 + one->device : 0, other ? 1 + other->device : 0 };
@@ -80,7 +80,7 @@ struct pool_task {
 int pool_user_new(void (*notify)(void *context), void *context, struct pool_user **ret_user);
 /* Waits for all tasks but those of POOL_NAME, and calls done of those that are finished. Later ones are refused. */
 void pool_user_stop(struct pool_user *user);
-/* The same, and frees the user. Takes NULL; returns NULL. */
+/* Stops the user (pool_user_stop), and frees it. Takes NULL; returns NULL. */
 struct pool_user *pool_user_free(struct pool_user *user);
 
 /*
@@ -90,7 +90,7 @@ struct pool_user *pool_user_free(struct pool_user *user);
  * user was stopped; the task was not added.
  */
 bool pool_add(struct pool_user *user, struct pool_task *task);
-/* The same, but where there is no thread, the calling one runs it. The task must not wait. */
+/* Adds a task. Where its lane has no thread, the calling thread runs it, so that the task must not wait. */
 void pool_add_or_run(struct pool_user *user, struct pool_task *task);
 /* Has a function run. Where memory or threads are short, at once, on the calling thread. */
 void pool_run(struct pool_user *user, enum pool_class class, struct pool_devices devices, void (*run)(void *context),

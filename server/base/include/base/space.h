@@ -20,7 +20,7 @@ struct space_ops {
         /*
          * Queues a copy of size bytes, of which to or from lies in a space of these ops. 0; -EFAULT when the program
          * that owns the memory has freed it; -ENODEV when the device is gone or was reset; -EROFS, -ENXIO, -ENODATA of
-         * mapped memory (foreign_internal.h); -EMFILE; -ENOMEM; -EIO.
+         * mapped memory (memory/region_internal.h); -EMFILE; -ENOMEM; -EIO.
          */
         int (*copy)(const struct space *to_space, void *to, const struct space *from_space, const void *from,
                     size_t size);

@@ -153,8 +153,8 @@ struct region_waiter {
 /* false: it is not being prepared, and nothing was registered. wake is never called from inside this function. */
 bool region_wait(struct region *region, struct region_waiter *waiter);
 /*
- * The same until nothing uses a region that is ready: the holder of a use calls region_tell_unused. false: nothing uses
- * it.
+ * Waits until nothing uses a region that is ready: the holder of a use calls region_tell_unused. false: nothing uses
+ * it, and nothing was registered.
  */
 bool region_wait_unused(struct region *region, struct region_waiter *waiter);
 /* true: it was waiting and wake will not be called. false: wake was called, or is being called. */
@@ -166,9 +166,8 @@ bool region_unwait(struct region *region, struct region_waiter *waiter);
 int region_await(struct region *region);
 
 /*
- * Registers memory that the caller owns and keeps until region_delete_held. It may be read-only, and of a file. Same
- * results as region_create's, and
- * FERRY_E_INVALID_PARAMETER where the address is not memory of that GPU.
+ * Registers memory that the caller owns and keeps until region_delete_held. It may be read-only, and of a file. 0 with
+ * *ret_region; the errors of region_create; FERRY_E_INVALID_PARAMETER also where the address is not memory of that GPU.
  */
 int region_adopt(struct region_table *table, void *address, const struct region_spec *spec, struct region **ret_region,
                  char detail[REGION_DETAIL_SIZE]);
@@ -176,7 +175,10 @@ int region_adopt(struct region_table *table, void *address, const struct region_
 /* NULL: there is no such region, or it was deleted. */
 struct region *region_find(struct region_table *table, uint64_t id);
 
-/* The same by "rgn_…". Tries the one before first (NULL = none), since lists often name one region. */
+/*
+ * Finds a region by its name for users, "rgn_…". Compares it with before first (NULL = none), since lists often name
+ * one region. NULL: there is no such region.
+ */
 struct region *region_named(struct region_table *table, const char *name, struct region *before);
 struct region *region_ref(struct region *region);
 struct region *region_unref(struct region *region); /* takes NULL; returns NULL */
@@ -226,7 +228,7 @@ bool region_deleted(const struct region *region);
  */
 int region_delete(struct region_table *table, uint64_t id);
 
-/* The same for the embedding program, whose held regions it deletes as well. */
+/* Deletes a region for the embedding program, whose held regions it deletes as well. Results as of region_delete. */
 int region_delete_held(struct region_table *table, uint64_t id);
 
 /* Whether clients may write the region by HTTP: a held one only if its program allowed it. */

@@ -29,7 +29,7 @@ struct region;
 struct operation_store;
 struct operation;
 
-/* Of uses: the offer stands until it is cancelled, deleted or expires. */
+/* A value of uses: the offer stands until it is cancelled, deleted or expires. */
 #define OPERATION_USES_UNLIMITED UINT32_MAX
 
 enum {
@@ -74,7 +74,8 @@ struct operation_descriptor {
 /* The data plane's functions, as in transfer/engine.h; tests pass a fake. */
 struct data_plane_ops {
         int (*transfer_start)(void *context, const struct engine_transfer *transfer);
-        /* Also of one whose operation has ended before operation_begin: nobody needs the peer's metadata any more. */
+        /* Called also for an operation that ended before operation_begin: its peer's metadata are not needed any more.
+         */
         void (*transfer_cancel)(void *context, uint64_t id, int reason);
         void (*claims_revoke)(void *context, uint64_t operation, int reason, int wire_reason);
         void (*held_reads_retry)(void *context);
@@ -123,6 +124,7 @@ struct operation_config {
         struct metrics *metrics; /* may be NULL */
 };
 
+/* Makes a store. The config is copied; its loop and metrics stay until operation_store_free. 0 or -ENOMEM. */
 int operation_store_new(const struct operation_config *config, struct operation_store **ret_store);
 
 /*
@@ -165,11 +167,11 @@ struct operation_store *operation_store_free(struct operation_store *store);
 /* Its loop, its limits and its epoch. Fixed. */
 const struct operation_config *operation_store_config(const struct operation_store *store);
 
-/* For struct engine_config: answers the first request of a peer's transfer. context is the store. */
+/* For struct engine_operations: answers the first request of a peer's transfer. store is its context. */
 int operation_store_claim(void *store, const struct engine_claim_request *request, struct engine_claim *ret_claim);
-/* The same: answers a notice of a peer. */
+/* For struct engine_operations: answers a notice of a peer. */
 int operation_store_notice(void *store, const struct engine_notice *notice, int *ret_status, uint64_t *ret_left_ms);
-/* The same: tells of the operations that the engine has started or ended, and wakes their waiters. */
+/* For struct engine_operations: tells of the operations that were started or ended, and wakes their waiters. */
 void operation_store_wake_waiters(void *store);
 
 /* ---- making ---- */
@@ -222,7 +224,10 @@ int operation_create(struct operation_store *store, const struct operation_spec 
 int operation_begin(struct operation_store *store, struct operation *operation, const struct ferry_metadata *metadata,
                     bool may_run_inline, char detail[OPERATION_DETAIL_SIZE]);
 
-/* The same checks without starting, so that a POST can be refused before anything is created. slices as in the spec. */
+/*
+ * Checks what operation_begin checks, with its errors, so that a POST is refused before anything is created. The slices
+ * are those of the spec.
+ */
 int operation_check(struct operation_store *store, const struct operation_spec *spec,
                     const struct ferry_metadata *metadata, char detail[OPERATION_DETAIL_SIZE]);
 
@@ -240,11 +245,12 @@ enum operation_lookup { OPERATION_FOUND, OPERATION_GONE, OPERATION_UNKNOWN };
  * *ret_operation has a reference when FOUND. GONE: it was deleted or its retention is over, and the id is remembered.
  */
 enum operation_lookup operation_find(struct operation_store *store, uint64_t id, struct operation **ret_operation);
+/* Take a reference, and give it back: the last one frees the operation. Any thread, also with the store's lock held. */
 struct operation *operation_ref(struct operation *operation);
 struct operation *operation_unref(struct operation *operation); /* takes NULL; returns NULL */
 
 uint64_t operation_id(const struct operation *operation);
-/* The key of a passive one, FERRY_KEY_SIZE bytes. Fixed, too. */
+/* The key of a passive operation, FERRY_KEY_SIZE bytes. Fixed, and read without a lock. */
 const uint8_t *operation_key(const struct operation *operation);
 
 /* The cursor of the page after one that ends with this operation. */

@@ -41,7 +41,7 @@ struct peers_config {
 /* 0 or -ENOMEM. */
 int peers_new(const struct peers_config *config, struct peers **ret_peers);
 
-/* Of the requests to other workers: the hosts, certificates and names. Until peers_free. */
+/* The settings of requests to other workers: hosts, certificates, names. They stay until peers_free. */
 const struct easy_settings *peers_settings(const struct peers *peers);
 
 /* The bearer token from now on. 0 or -ENOMEM. Any thread, one at a time. */
@@ -75,7 +75,8 @@ int peers_fetch_metadata(struct peers *peers, const char *url, peers_fetched fet
                          void *context, char *detail, size_t detail_size);
 
 /*
- * The same for the description of a worker, {url}/v1/worker: url is its base URL or ferry://NAME. Of the metadata only
+ * Fetches the description of a worker, {url}/v1/worker: url is its base URL or ferry://NAME. Results and errors are
+ * those of peers_fetch_metadata, which has fetched called once. Of the metadata only
  * worker, epoch and data (not checked against the admitted hosts) are set. PEER_REFUSED (401, 403), INVALID_METADATA
  * and TRANSFER_FAILED: it is not a Ferry worker, or refuses.
  */

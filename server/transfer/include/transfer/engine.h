@@ -150,7 +150,10 @@ struct engine_operations {
 
 struct engine_peer_view;
 
-/* Told when the first link to another worker is up, and when the last one has ended. A callback as above. */
+/*
+ * The observer hears when the first link to another worker is up, and when the last one has ended. Called on the thread
+ * that runs the engine; must not block.
+ */
 struct engine_observer {
         void (*peer_changed)(void *context, const struct engine_peer_view *peer); /* NULL = none */
         void *context;
@@ -394,7 +397,7 @@ struct engine_http {
          * other threads than the engine's; FERRY_E_* with a sentence in detail; -errno.
          */
         int (*start)(void *mover, const struct engine_transfer *transfer, char *detail, size_t detail_size);
-        /* As engine_transfer_cancel. Also of ids that it does not have. */
+        /* Requests the end of a transfer, for reason, a FERRY_E_*. Ids that it does not have are ignored. */
         void (*cancel)(void *mover, uint64_t id, int reason);
         /* Says the notice of *spec to the worker at spec->peer.url. 0, and connected is called once; else as start. */
         int (*notice)(void *teller, const struct engine_connect *spec, char *detail, size_t detail_size);
@@ -427,7 +430,7 @@ void engine_note_http(void *engine, const struct engine_http_note *note);
 void engine_transfer_cancel(void *engine, uint64_t id, int reason);
 
 /*
- * The same for every claim of a passive operation: the peers' further requests are refused with wire_reason, and
+ * Requests the end of every claim of a passive operation: the peers' further requests are refused with wire_reason, and
  * ended(error = reason) follows for each claim when nothing is in flight. Never fails.
  */
 void engine_claims_revoke(void *engine, uint64_t operation, int reason, int wire_reason);

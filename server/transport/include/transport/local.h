@@ -15,11 +15,11 @@ struct metrics;
 enum { LOCAL_PATH_SIZE = 256 };
 
 struct local_config {
-        uint64_t epoch;          /* names this worker's socket in the directory */
-        const char *directory;   /* "auto" = that of ferryd.8; else the directory itself */
-        unsigned copy_threads;   /* that help the progress thread with large copies; 0 = none */
-        uint32_t max_links;      /* that peers open; 0 = default */
-        size_t max_mappings;     /* memories of peers that stay mapped while they are idle; 0 = the default, below */
+        uint64_t epoch;        /* names this worker's socket in the directory */
+        const char *directory; /* "auto" = that of ferryd.8; else the directory itself */
+        unsigned copy_threads; /* that help the progress thread with large copies; 0 = none */
+        uint32_t max_links;    /* that peers open; 0 = default */
+        size_t max_mappings; /* memories of peers that stay mapped while they are idle; 0 = local_mappings_default() */
         struct metrics *metrics; /* may be NULL */
 };
 

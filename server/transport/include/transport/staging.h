@@ -91,7 +91,10 @@ void stage_load(struct message *message, unsigned steps, void (*loaded)(struct l
 struct message *stage_take_loaded(struct link *link);
 /* Enters a receive with a stage into link->storing, and starts the task; pool_collect ends it afterwards. */
 void stage_store(struct message *message, unsigned steps);
-/* Takes over a receive without a stage, whose bytes came inline: stores them, off the host as above. */
+/*
+ * Takes over a receive without a stage, whose bytes came inline: stores them at once, or, into memory off the host,
+ * through a stage.
+ */
 void stage_store_inline(struct staging *staging, struct message *message, const void *bytes);
 /*
  * Cancels the messages of link->loading and link->storing that belong to a transfer (NULL = all). One without a running

@@ -37,7 +37,7 @@ enum { RANGE_SIZE = 16 };
 void ranges_encode(const struct ranges *ranges, size_t first, size_t n, uint8_t *bytes);
 struct range range_decode(const uint8_t bytes[RANGE_SIZE]);
 
-/* For free(). NULL: memory is short. */
+/* A copy, for free(). NULL: memory is short. */
 struct ranges *ranges_copy(const struct ranges *ranges);
 
 struct segment;

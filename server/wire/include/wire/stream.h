@@ -34,9 +34,7 @@ void stream_clear(struct stream *stream);
 /* The number of contiguous bytes from offset (< total) on, at most limit, and their address. */
 uint64_t stream_run(const struct stream *stream, uint64_t offset, uint64_t limit, uint8_t **ret_address);
 
-/*
- * The same, but not beyond the segment of offset, whose registered memory is *ret_memory.
- */
+/* Like stream_run, but not beyond the segment of offset, whose registered memory is *ret_memory. */
 uint64_t stream_run_in_segment(const struct stream *stream, uint64_t offset, uint64_t limit, uint8_t **ret_address,
                                struct memory **ret_memory);
 

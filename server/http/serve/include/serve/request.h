@@ -39,7 +39,7 @@ struct http_request {
          * memory when it refuses the rest of the request by itself.
          */
         const char *method, *path, *version;
-        const char *target_end; /* where the raw target ended; not to be read (head.h) */
+        const char *target_end; /* where the raw target ended; not to be read (head.c) */
         struct http_headers headers;
         struct http_query query;
         const struct http_route *route;       /* NULL = none */
@@ -47,7 +47,7 @@ struct http_request {
         char id[REQUEST_ID_SIZE];
         bool cross_origin;
         bool target_fault; /* the raw target has %00, which would cut the decoded path short */
-        bool head_fault;   /* libmicrohttpd has skipped a part of the head (head.h) */
+        bool head_fault;   /* libmicrohttpd has skipped a part of the head (head.c) */
         bool slash_hidden; /* the path has %2F, which must not be taken for a separator */
 
         enum { REQUEST_NEW, REQUEST_BEGIN, REQUEST_DATA, REQUEST_END } phase;
@@ -105,7 +105,7 @@ void request_drop(struct http_request *request);
 void request_header(struct http_request *request, const char *name, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 
-/* The same with the value prefix followed by text, without printf. */
+/* Adds a header whose value is prefix followed by text, without printf. */
 void request_header_text(struct http_request *request, const char *name, const char *prefix, const char *text);
 
 /* Adds the ETag of a revision, and returns it ("" = no room). */
@@ -129,7 +129,7 @@ void request_answer_text(struct http_request *request, const char *type, char *t
 void request_problem(struct http_request *request, int error, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 
-/* The same for an error that is retryable as a rule, and not here. */
+/* Answers with a problem whose error is retryable as a rule, and not here. */
 void request_problem_lasting(struct http_request *request, int error, const char *detail);
 
 /* Logs a negative errno. Returns the FERRY_E_* to show: no-space where memory or files are short, else internal. */
@@ -159,11 +159,11 @@ enum wait_result {
 enum wait_result wait_park(struct http_request *request, uint64_t revision, uint64_t wait_ms,
                            void (*resume)(struct http_request *request));
 
-/* The same until the latch is set; it must stay until the request is answered. */
+/* Parks the request until the latch is set, which must stay until the request is answered, or for at most wait_ms. */
 enum wait_result wait_park_latch(struct http_request *request, struct http_latch *latch, uint64_t wait_ms,
                                  void (*resume)(struct http_request *request));
 
-/* The same for work that ends soon by itself: a client that shuts its direction down still gets the answer. */
+/* Parks for work that ends soon by itself: a client that shuts its direction down still gets the answer. */
 enum wait_result wait_park_work(struct http_request *request, struct http_latch *latch, uint64_t wait_ms,
                                 void (*resume)(struct http_request *request));
 
@@ -176,7 +176,9 @@ void wait_refuse(struct http_request *request);
  */
 bool wait_abandoned(struct http_request *request, const char *before);
 
-/* As wait_park and wait_park_latch, but they answer in any case: at once after WAIT_NEEDLESS, refused after WAIT_FULL.
+/*
+ * Park the request as wait_park and wait_park_latch do, and have it answered in any case: at once where there is no
+ * need to wait, and with a refusal after WAIT_FULL.
  */
 void wait_or_answer(struct http_request *request, uint64_t revision, uint64_t wait_ms,
                     void (*answer)(struct http_request *request));

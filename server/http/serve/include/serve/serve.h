@@ -221,7 +221,7 @@ struct http_server {
         struct metric *bodies;
         struct metric *ended[HTTP_END_COUNT]; /* connections */
         bool tls;
-        bool watch_heads; /* this libmicrohttpd skips parts of heads and takes a bare LF for a line's end (head.h) */
+        bool watch_heads; /* this libmicrohttpd skips parts of heads and takes a bare LF for a line's end (head.c) */
         struct http_dispatch dispatch;
         struct credentials_source credentials; /* has its own lock */
         atomic_bool draining;
@@ -257,7 +257,7 @@ enum { GATE_HEAD_US = 10 * 1000000 };
 
 enum {
         CONNECTION_BODY_US = 20 * 1000000, /* time for a body, plus its bytes at CONNECTION_RATE */
-        CONNECTION_READ_US = 60 * 1000000, /* time for a client that reads its answer slowly, likewise */
+        CONNECTION_READ_US = 60 * 1000000, /* time for a client that reads its answer, plus its bytes at that rate */
         CONNECTION_RATE = 500,             /* least bytes a second */
         CONNECTION_DEAD_S = 5,             /* for the host of a transfer's peer to acknowledge anything */
 };
@@ -279,7 +279,7 @@ struct http_connection {
         struct http_quota *quota;
         struct event_readers *readers;
         struct http_listener *listener;          /* that accepted it */
-        struct metadata_origin *origin;          /* metadata_json.c's cache; owned; NULL = not needed yet */
+        struct metadata_origin *origin;          /* cache of api/offers.c; owned; NULL = not needed yet */
         struct http_responder *transfer;         /* of move/content.h, which waits for its client; owned; NULL = none */
         struct http_request *request;            /* the shard's thread; owned; NULL = none */
         struct http_connection *previous, *next; /* shard.c's lists: arriving (next alone) or open */
