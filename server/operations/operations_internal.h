@@ -23,7 +23,7 @@
 #include "base/util.h"
 #include "memory/region.h"
 #include "operations/operations.h"
-#include "wire/ranges.h"
+#include "message/ranges.h"
 
 #define OPERATION_NEVER UINT64_MAX
 #define OPERATION_PROGRESS_US UINT64_C(100000) /* shortest time between two revisions by progress */

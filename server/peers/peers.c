@@ -21,7 +21,7 @@
 #include "base/util.h"
 #include "operations/operations.h"
 #include "peers/peers.h"
-#include "transfer/engine.h"
+#include "move/engine.h"
 
 /*
  * HTTP to other workers: see peers.h. One struct for the worker, made after the HTTP client's thread and freed before

@@ -20,7 +20,7 @@
 #include "http/server.h"
 #include "peers/peers.h"
 #include "registry/registry.h"
-#include "transfer/engine.h"
+#include "move/engine.h"
 
 /*
  * How others reach the worker: its HTTP server, its addresses in metadata, and its name in the registry. The server

@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "memory/device.h"
 #include "registry/registry.h"
-#include "transfer/engine.h"
-#include "wire/header.h"
+#include "move/engine.h"
+#include "message/header.h"
 
 /*
  * The options of ferryd and of a worker: the checks of their values, and the table, made from ferry/option_table.h,

@@ -13,7 +13,7 @@
 
 #include "base/util.h"
 #include "memory/region.h"
-#include "wire/ranges.h"
+#include "message/ranges.h"
 
 /*
  * Requests of programs: the description of an operation, filled in call by call, and resolved when an operation is

@@ -24,7 +24,7 @@
 #include "move/http.h"
 #include "peers/peers.h"
 #include "registry/registry.h"
-#include "transfer/engine.h"
+#include "move/engine.h"
 
 /*
  * Starts every layer of a worker, bottom up, each by one function of the table steps; a failure leaves what was started

@@ -26,7 +26,7 @@
 #include "operations/operations.h"
 #include "peers/peers.h"
 #include "registry/registry.h"
-#include "transfer/engine.h"
+#include "move/engine.h"
 
 /*
  * The life of a worker: new, drain, free. worker_start() makes it, layer by layer; drain leaves the registry, refuses

@@ -11,7 +11,7 @@
 
 #include "ferryd.h"
 #include "operations/operations.h"
-#include "transfer/engine.h"
+#include "move/engine.h"
 
 struct allowlist;
 struct event_log;

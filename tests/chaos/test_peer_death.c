@@ -53,7 +53,7 @@ static void assert_survivor_is_as_before(struct scene *s)
 
 /*
  * Whoever looks away finds the victim's last messages together in its socket, and a connection that is reset already:
- * the case in which UCX's TCP may abort the process (server/transport/ucx/quirks.c).
+ * the case in which UCX's TCP may abort the process (server/move/ucx/quirks.c).
  */
 static void kill_while_away(struct worker *survivor, struct worker *victim)
 {

@@ -375,7 +375,7 @@ static void check_names(const struct engine *engine)
                 FUZZ_CHECK(!contact->name || ferry_metadata_is_name(contact->name));
 }
 
-/* As the engine's own thread does on a STOP (server/transfer/thread.c). */
+/* As the engine's own thread does on a STOP (server/move/thread.c). */
 static void engine_end(struct fuzz_engines *engines, int which)
 {
         struct engine *engine = engines->engine[which];

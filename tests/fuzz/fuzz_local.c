@@ -14,7 +14,7 @@
 #include "fuzz_tape.h"
 #include "mailbox.h"
 #include "rights.h"
-#include "wire/ranges.h"
+#include "message/ranges.h"
 
 /*
  * A hostile peer of the same host, whose datagrams, mailbox, descriptors and order are the input's, against an engine

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "wire/header.h"
+#include "message/header.h"
 
 /* Any bytes as the header of a message: what is accepted is within the protocol, and encodes to the same bytes. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

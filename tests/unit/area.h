@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "wire/stream.h"
+#include "message/stream.h"
 
 /* The memory of one side of a transfer: segments within an area, of which the rest is a gap that nobody may touch. */
 

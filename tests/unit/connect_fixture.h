@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "transfer/engine.h"
+#include "move/engine.h"
 #include "unit.h"
 
 /* Two engines in one process; whatever the second is asked for, it grants. */

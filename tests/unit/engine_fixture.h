@@ -11,7 +11,7 @@
 #include <ferry/encoding.h>
 
 #include "local_directory.h"
-#include "transfer/engine.h"
+#include "move/engine.h"
 
 /*
  * Two engines in one process, joined by the local transport or by UCX over TCP on loopback. The operations of the

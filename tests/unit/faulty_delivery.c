@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "faulty_internal.h"
-#include "transport/staging.h"
+#include "message/staging.h"
 
 /* splitmix64 */
 uint64_t faulty_draw(struct faulty *f)

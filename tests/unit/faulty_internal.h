@@ -3,7 +3,7 @@
 #define TESTS_FAULTY_INTERNAL_H
 
 #include "faulty_transport.h"
-#include "transport/transport.h"
+#include "message/transport.h"
 
 /*
  * The wrapped transport keeps its struct; its table of functions and its handlers are exchanged. So a link, a message

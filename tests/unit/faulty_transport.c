@@ -11,9 +11,9 @@
 
 #include "base/clock.h"
 #include "base/util.h"
-#include "transport/local.h"
-#include "transport/staging.h"
-#include "transport/ucx.h"
+#include "move/local.h"
+#include "message/staging.h"
+#include "move/ucx.h"
 
 static struct faulty_plan next_plan;
 static bool planned;

@@ -6,10 +6,10 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "wire/header.h"
+#include "message/header.h"
 
 /*
- * A transport for tests: it wraps another one at the seam (transport/transport.h) and does to messages what a network,
+ * A transport for tests: it wraps another one at the seam (move/message/transport.h) and does to messages what a network,
  * a peer or a bug below may do. A program that links it and has a plan wraps every transport that its engines open.
  * At most one fault a message.
  *

@@ -7,7 +7,7 @@
 #include "http/event_log.h"
 #include "http/server.h"
 #include "serve_internal.h"
-#include "transfer/engine.h"
+#include "move/engine.h"
 
 #include "raw.h"
 

@@ -10,7 +10,7 @@
 #include "easy/thread.h"
 #include "move/http.h"
 #include "peers/peers.h"
-#include "transfer/engine.h"
+#include "move/engine.h"
 #include "unit.h"
 
 #include "answering_peer.h"

@@ -5,7 +5,7 @@
 #include "unit.h"
 
 #include "base/clock.h"
-#include "transport/local.h"
+#include "move/local.h"
 
 /* Local transports in one process, in a directory of their own, each with a small engine above it. */
 

@@ -9,7 +9,7 @@
 #include "base/loop.h"
 #include "memory/region.h"
 #include "operations/operations.h"
-#include "transfer/engine.h"
+#include "move/engine.h"
 
 /* A worker without HTTP: an engine with operations above it, and one region. */
 

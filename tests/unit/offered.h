@@ -5,7 +5,7 @@
 #include <ferry/encoding.h>
 #include <ferry/error.h>
 
-#include "transfer/engine.h"
+#include "move/engine.h"
 
 /* What a fake store of operations looks at when a peer claims one. */
 struct offered {

@@ -11,7 +11,7 @@
 #include "contact.h"
 #include "engine_internal.h"
 #include "requester.h"
-#include "transport/staging.h"
+#include "message/staging.h"
 #include "unit.h"
 
 /* One requester of a link whose transport the test plays, on a clock that the test moves. */

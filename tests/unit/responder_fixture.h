@@ -7,7 +7,7 @@
 #include "contact.h"
 #include "engine_internal.h"
 #include "responder.h"
-#include "transport/staging.h"
+#include "message/staging.h"
 #include "unit.h"
 
 /* One responder of a link whose transport the test plays. */

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/util.h"
 #include "offered.h"
-#include "wire/ranges.h"
+#include "message/ranges.h"
 
 enum {
         AT_ONCE = 12,

@@ -8,7 +8,7 @@
 #include "base/util.h"
 #include "engine_fixture.h"
 #include "failing_memory.h"
-#include "transport/local.h"
+#include "move/local.h"
 #include "unit.h"
 
 /* Ends that come at awkward moments, and to those who ask for too much. */

@@ -3,7 +3,7 @@
 
 #include "base/util.h"
 #include "documents/documents.h"
-#include "transfer/engine.h"
+#include "move/engine.h"
 
 /* The ring of events: numbers, places, filters, what a late reader missed, and limits. */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "wire/header.h"
+#include "message/header.h"
 
 #include "unit.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "documents/documents.h"
 #include "memory/device.h"
-#include "transfer/engine.h"
+#include "move/engine.h"
 #include "unit.h"
 #include "unit_json.h"
 

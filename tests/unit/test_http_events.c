@@ -4,7 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "transfer/engine.h"
+#include "move/engine.h"
 
 /* Streams of events: beats while nothing happens, slow readers, the end of the server, and pages that wait. */
 

@@ -6,7 +6,7 @@
 #include <ferry/error.h>
 
 #include "serve_internal.h"
-#include "transfer/engine.h"
+#include "move/engine.h"
 
 /* POST /v1/peers against another HTTP server; the engine is a fake that connects when the test says so. */
 

@@ -8,7 +8,7 @@
 
 #include "base/space.h"
 #include "http_moved.h"
-#include "wire/stream.h"
+#include "message/stream.h"
 
 /* Peers that send too little, too much or nonsense, and memory that fails. */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "wire/lease.h"
+#include "message/lease.h"
 
 #include "unit.h"
 

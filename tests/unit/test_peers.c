@@ -18,7 +18,7 @@
 #include "base/util.h"
 #include "easy/thread.h"
 #include "peers/peers.h"
-#include "transfer/engine.h"
+#include "move/engine.h"
 
 #include "unit.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "wire/ranges.h"
+#include "message/ranges.h"
 
 #include <ferry/error.h>
 #include <ferry/json.h>

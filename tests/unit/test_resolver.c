@@ -11,7 +11,7 @@
 #include "base/util.h"
 #include "command.h"
 #include "resolver.h"
-#include "transfer/engine.h"
+#include "move/engine.h"
 #include "unit.h"
 
 /* ---- names lead where the test says ---- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport/staging.h"
+#include "message/staging.h"
 
 #include "base/space.h"
 #include "unit.h"

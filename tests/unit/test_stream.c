@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "wire/stream.h"
+#include "message/stream.h"
 
 #include "base/space.h"
 #include "base/util.h"

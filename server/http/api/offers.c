@@ -17,7 +17,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "operations/operations.h"
-#include "transfer/engine.h"
+#include "move/engine.h"
 
 /*
  * Offers: their metadata, with the addresses at which the client's machine reaches this worker, and what their holders

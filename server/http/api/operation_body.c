@@ -15,7 +15,7 @@
 
 #include "base/util.h"
 #include "memory/region.h"
-#include "wire/ranges.h"
+#include "message/ranges.h"
 
 /*
  * The body of POST /v1/operations. The fields are one table, whose limits GET /v1/limits shows; then comes what goes

@@ -16,7 +16,7 @@
 #include "base/util.h"
 #include "peers/peers.h"
 #include "registry/registry.h"
-#include "transfer/engine.h"
+#include "move/engine.h"
 
 /*
  * The workers that this one knows: connecting to one, those it is or was connected to, and those in the registry. What

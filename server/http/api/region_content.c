@@ -12,7 +12,7 @@
 #include "base/space.h"
 #include "base/util.h"
 #include "memory/region.h"
-#include "wire/stream.h"
+#include "message/stream.h"
 
 /*
  * GET and PUT of /v1/regions/{id}/content: the bytes of a region as they are. The region's memory stays until the end

@@ -21,7 +21,7 @@
 #include "operations/operations.h"
 #include "peers/peers.h"
 #include "registry/registry.h"
-#include "transfer/engine.h"
+#include "move/engine.h"
 
 /*
  * The worker as a whole: the index and the embedded files, what it is and where, its limits, devices and throughput,

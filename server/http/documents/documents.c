@@ -11,7 +11,7 @@
 #include "base/util.h"
 #include "memory/device.h"
 #include "memory/region.h"
-#include "transfer/engine.h"
+#include "move/engine.h"
 
 /*
  * The resources as JSON: problems, regions, peers, devices, in the form that openapi.yaml describes. A field without a

@@ -7,7 +7,7 @@
 #include "base/util.h"
 #include "documents/documents.h"
 #include "http/server.h"
-#include "transfer/engine.h"
+#include "move/engine.h"
 
 /*
  * What the layers below report, as events: operations, regions, peers, and the use of limits. An object is read under

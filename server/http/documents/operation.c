@@ -11,8 +11,8 @@
 #include <ferry/status.h>
 
 #include "operations/operations.h"
-#include "transfer/engine.h"
-#include "wire/ranges.h"
+#include "move/engine.h"
+#include "message/ranges.h"
 
 /*
  * An operation as JSON, and the names of the transports that may carry its bytes. An event shows it without descriptors

@@ -13,8 +13,8 @@
 #include "move/http.h"
 #include "operations/content_ranges.h"
 #include "operations/operations.h"
-#include "transfer/engine.h"
-#include "wire/stream.h"
+#include "move/engine.h"
+#include "message/stream.h"
 
 struct http_requester;
 struct http_thread;

@@ -12,7 +12,7 @@
 #include "base/space.h"
 #include "base/util.h"
 #include "mover_internal.h"
-#include "wire/ranges.h"
+#include "message/ranges.h"
 
 /*
  * The active side of a transfer over HTTP. The first range claims the operation; when it is answered the other lanes

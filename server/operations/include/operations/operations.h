@@ -11,7 +11,7 @@
 #include <ferry/metadata.h>
 #include <ferry/status.h>
 
-#include "transfer/engine.h"
+#include "move/engine.h"
 
 struct loop;
 struct metrics;
@@ -71,7 +71,7 @@ struct operation_descriptor {
         const uint64_t *blocks; /* NULL = a row, or one piece */
 };
 
-/* The data plane's functions, as in transfer/engine.h; tests pass a fake. */
+/* The data plane's functions, as in move/engine.h; tests pass a fake. */
 struct data_plane_ops {
         int (*transfer_start)(void *context, const struct engine_transfer *transfer);
         /* Called also for an operation that ended before operation_begin: its peer's metadata are not needed any more.

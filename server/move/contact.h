@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TRANSFER_CONTACT_H
+#define TRANSFER_CONTACT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <uthash.h>
+
+#include "path.h"
+#include "move/engine.h"
+#include "message/transport.h"
+
+struct engine;
+struct peer;
+
+/*
+ * A worker as GET /v1/peers shows it, with its links (struct peer is one link): while there is a link, and for a while
+ * afterwards. Routes depend on its paths, all else is for display. Thread: the holder of the progress lock.
+ */
+struct contact {
+        uint64_t epoch;
+        uint64_t number;         /* in order of appearance */
+        char *name, *url, *data; /* owned; NULL = not known */
+        const char *no_shm; /* why the latest route that did not use shared memory did not; NULL = there was none */
+        const char *no_ucx; /* why it does not use the network transport; NULL = it does, or that is tried */
+        struct peer *peers; /* utlist; its links */
+        struct path paths[TRANSPORTS_MAX];
+        uint64_t n_completed, bytes;
+        /* Transfers over HTTP (engine_note_http): */
+        const char *http_carrier;             /* of the latest; NULL = none, or that found no peer */
+        bool http_accepted;                   /* the peer began it */
+        bool http_chosen;                     /* by the latest route: "transports" allowed nothing else */
+        size_t n_http_transfers;              /* running */
+        uint64_t http_since_us, http_last_us; /* since when any run; when one last began or ended */
+        int error;                            /* why it has no link: FERRY_E_*; 0 = closed, because it was not used */
+        char detail[ENGINE_DETAIL_SIZE];      /* of error */
+        uint64_t unlinked_us;                 /* when the last link ended */
+        bool reported_up;                     /* the observer was last told that it is connected */
+        struct contact *prev, *next;          /* the engine's; in order of number */
+        struct contact *unlinked_prev, *unlinked_next; /* those without a link; in order of unlinked_us */
+        UT_hash_handle hh;                             /* contacts_by_epoch */
+};
+
+/* Why a path that is shut is not used. */
+extern const char contact_shm_shut[], contact_ucx_shut[];
+
+/* Finds or makes the contact of a peer, and updates its addresses. NULL: no memory. */
+struct contact *contact_get(struct engine *engine, const struct engine_peer *peer);
+/* NULL: not known (any more). */
+struct contact *contact_find(struct engine *engine, uint64_t epoch);
+/* Sets the name, unless it is known from metadata or HTTP. contact may be NULL. */
+void contact_set_name(struct contact *contact, const char *name);
+/* Adds a link to the contact, which may be NULL. */
+void contact_add_link(struct contact *contact, struct peer *peer);
+/* The peer has answered over a link that was opened here. contact may be NULL. */
+void contact_link_up(struct contact *contact, const struct peer *peer);
+/* Tells the observer if the contact is connected now. contact may be NULL. */
+void contact_notify(struct engine *engine, struct contact *contact);
+/* Removes a link that has ended; error 0 = closed, because it was not used. */
+void contact_remove_link(struct peer *peer, int error, const char *detail);
+/* No link could be opened; error 0 = none is needed now. contact may be NULL. */
+void contact_fail(struct engine *engine, struct contact *contact, int error, const char *detail);
+
+void contact_note_http(struct engine *engine, const struct engine_http_note *note);
+/* Counts an ended transfer. contact may be NULL. */
+void contact_count(struct contact *contact, const struct engine_outcome *outcome);
+
+/* Arguments and result of engine_peers_page. */
+struct contacts_page {
+        uint64_t cursor;
+        struct engine_peer_view *views;
+        size_t max, n;
+};
+void contacts_list(struct engine *engine, struct contacts_page *page);
+/* Frees all. */
+void contacts_clear(struct engine *engine);
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TRANSFER_ROUTE_H
+#define TRANSFER_ROUTE_H
+
+#include "resolver.h"
+#include "move/engine.h"
+#include <stddef.h>
+#include <stdint.h>
+
+struct engine;
+struct peer;
+
+/*
+ * The addresses of a worker, from which the way of a transfer is chosen: a local link if its socket is on this host,
+ * else one of UCX, else HTTP; but not by a path that has failed lately, where another one is left.
+ */
+struct route {
+        struct engine_peer peer; /* with the strings that follow */
+        unsigned carriers;       /* of enum engine_carrier; 0 = all */
+        bool has_fallback;       /* HTTP is left where no link is found: route_has_http */
+        bool insists;            /* tries also what has failed lately */
+        unsigned probes; /* bits by a transport's index, which route_take sets: to be tried again now (connect_probe) */
+        char data[ENGINE_ADDRESS_SIZE], name[64], url[512];
+        struct resolved resolved; /* data */
+        uint64_t begun_us;
+};
+
+enum route_result {
+        ROUTE_FOUND,
+        ROUTE_RESOLVING, /* the name is being resolved: try again at COMMAND_RESOLVED */
+        ROUTE_NONE,      /* reason says why */
+};
+
+/* Fills in a zeroed route with copies of the peer's strings. */
+void route_init(struct route *route, const struct engine_peer *peer);
+/* Takes a link to the peer, an open one or a new one. Thread: the holder of the progress lock. */
+enum route_result route_take(struct engine *engine, struct route *route, struct peer **ret_peer, char *reason,
+                             size_t reason_size);
+/* Whether a transfer that finds no link goes over HTTP. */
+bool route_has_http(const struct route *route);
+/* How long a first answer over a link may take: HTTP after it has the rest, which is enough for one lost SYN. */
+uint64_t route_connect_us(const struct engine *engine, const struct route *route);
+/*
+ * A transfer by this route has ended, with *outcome: one that has found no link is handed over to HTTP, which calls its
+ * ended. false: it was not, and the outcome says why.
+ */
+bool route_take_http(struct engine *engine, const struct route *route, const struct engine_transfer *transfer,
+                     struct engine_outcome *outcome);
+/* Whether the network transport may be tried. */
+bool route_has_network(const struct engine *engine, const struct route *route);
+/* Records that its name was not resolved in time. */
+void route_timed_out(struct engine *engine, const struct route *route, const char *detail);
+
+#endif
