@@ -14,7 +14,7 @@
 #include "local_internal.h"
 
 /*
- * The local transport: its set-up, its end, and its table of functions (struct transport_ops); transport/local.h is the
+ * The local transport: its set-up, its end, and its table of functions (struct transport_ops); move/local.h is the
  * contract. The order of the end is: no new links, messages that are under way have until the deadline, then every link
  * fails and ends, which waits for tasks of the pool that still use their memory.
  *

@@ -9,7 +9,7 @@
 #include "ucx_internal.h"
 
 /*
- * The UCX transport: its set-up and its table of functions (struct transport_ops); transport/ucx.h is the contract. A
+ * The UCX transport: its set-up and its table of functions (struct transport_ops); move/ucx.h is the contract. A
  * transport whose address is not there yet has no worker: it opens no links, and its descriptor is that of
  * address_wait.c. One round takes what UCX has (ucp_worker_progress), then does what was deferred inside: copies that
  * are done, messages that waited, links that failed.
