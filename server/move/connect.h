@@ -4,9 +4,9 @@
 
 #include <stdint.h>
 
+#include "move/engine.h"
 #include "peer.h"
 #include "route.h"
-#include "move/engine.h"
 
 struct connect_request;
 

@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "base/util.h"
 #include "engine_internal.h"
-#include "peer.h"
 #include "move/ucx.h"
+#include "peer.h"
 
 /*
  * Contacts: what this worker knows of the others, by epoch. A contact is made when a peer's metadata, link or HTTP

@@ -6,9 +6,9 @@
 #include <stdint.h>
 #include <uthash.h>
 
-#include "path.h"
-#include "move/engine.h"
 #include "message/transport.h"
+#include "move/engine.h"
+#include "path.h"
 
 struct engine;
 struct peer;

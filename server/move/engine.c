@@ -17,14 +17,14 @@
 #include "connect.h"
 #include "contact.h"
 #include "engine_internal.h"
-#include "requester.h"
-#include "resolver.h"
 #include "move/local.h"
 #include "move/ucx.h"
+#include "requester.h"
+#include "resolver.h"
 
 /*
  * The engine, from engine_new() to engine_free(), and its public functions, which only check, copy and queue a command:
- * pass.c runs them. engine_new() opens the transports in order of preference, local before UCX, and starts the thread;
+ * round.c runs them. engine_new() opens the transports in order of preference, local before UCX, and starts the thread;
  * engine_stop() has it end all transfers and links; after that memory may be deregistered, but nothing else begins.
  *
  * Contract: move/engine.h. Thread: any, unless a function says otherwise.
@@ -97,7 +97,7 @@ static void warn_without_transport(const struct engine *engine)
 
 static int open_local(struct engine *engine, const struct engine_config *config)
 {
-        const struct transport_handlers handlers = arrival_handlers(engine);
+        const struct transport_handlers handlers = message_handlers(engine);
         const struct local_config local = {
                 .epoch = config->epoch,
                 .directory = config->local,
@@ -117,7 +117,7 @@ _Static_assert((int)ENGINE_REASON_SIZE == (int)TRANSPORT_REASON_SIZE, "a transpo
 
 static int open_ucx(struct engine *engine, const struct engine_config *config)
 {
-        struct transport_handlers handlers = arrival_handlers(engine);
+        struct transport_handlers handlers = message_handlers(engine);
         const struct ucx_config ucx = {
                 .data_listen = config->data_listen,
                 .advertise = config->advertise,
@@ -279,7 +279,7 @@ void engine_memory_deregister(struct engine *engine, struct memory *memory)
         /* The engine's thread may still be closing the links, or there is no memory for a command. */
         if (command_call(engine, &command) < 0) {
                 progress_lock(engine);
-                pass_deregister_memory(engine, memory);
+                round_deregister_memory(engine, memory);
                 progress_unlock(engine);
                 engine_wake(engine); /* it may sleep, and the transports were not armed again */
         }

@@ -13,15 +13,15 @@
 #include <ferry/metadata.h>
 
 #include "base/clock.h"
-#include "move/engine.h"
 #include "message/transport.h"
+#include "move/engine.h"
 
 /*
  * The engine's own state. Everything here belongs to the thread that holds the progress lock (progress_lock.c), unless
  * a field or function says otherwise. That is mostly the engine's own thread, for a moment another one.
  *
  * Requesters and responders are driven by their state: what happens (a message, the end of a send, a cancel) changes
- * the state and marks them; the next pass takes the step that the state asks for. So nothing ends inside a callback,
+ * the state and marks them; the next round takes the step that the state asks for. So nothing ends inside a callback,
  * but for a new claim, which ends finished ones first (responder_claim.c).
  */
 
@@ -108,9 +108,9 @@ struct engine {
         uint64_t woke_us;              /* when it did last */
         atomic_uint inline_skips;      /* so many transfers do not run inline. Any thread */
 
-        /* What the pass has to do. */
+        /* What the round has to do. */
         bool stopping;       /* a STOP was taken: nothing new */
-        bool wake_due;       /* a transfer started or ended in this pass */
+        bool wake_due;       /* a transfer started or ended in this round */
         uint64_t tick_us;    /* when deadlines are checked next */
         uint64_t traffic_us; /* when something last moved */
         uint64_t bulk_us;    /* when bulk last moved */
@@ -176,20 +176,20 @@ const struct tombstone *tombstone_find(struct engine *engine, uint64_t transfer)
 /* ---- arrival.c ---- */
 
 /* The transports' callbacks: messages, links opened by peers, ended links. */
-struct transport_handlers arrival_handlers(struct engine *engine);
+struct transport_handlers message_handlers(struct engine *engine);
 
-/* ---- pass.c: one round (pass) of the engine ---- */
+/* ---- round.c: one round of the engine ---- */
 
-/* Runs one pass. Whether anything moved. */
-bool pass_run(struct engine *engine, uint64_t *ret_now_us);
+/* Runs one round. Whether anything moved. */
+bool round_run(struct engine *engine, uint64_t *ret_now_us);
 /* Whether the engine has a requester, a responder or a connect request. */
-bool pass_is_moving(const struct engine *engine);
+bool round_is_moving(const struct engine *engine);
 /* Next deadline, if no event comes; UINT64_MAX = none. */
-uint64_t pass_deadline(const struct engine *engine, uint64_t now_us);
-/* Whether the next pass has work already. */
-bool pass_is_pending(const struct engine *engine);
+uint64_t round_deadline(const struct engine *engine, uint64_t now_us);
+/* Whether the next round has work already. */
+bool round_is_pending(const struct engine *engine);
 /* Ends peers' access to memory. */
-void pass_deregister_memory(struct engine *engine, struct memory *memory);
+void round_deregister_memory(struct engine *engine, struct memory *memory);
 
 /* ---- progress_lock.c ---- */
 

@@ -2,9 +2,9 @@
 #ifndef TRANSFER_NOTICE_H
 #define TRANSFER_NOTICE_H
 
-#include "peer.h"
-#include "move/engine.h"
 #include "message/header.h"
+#include "move/engine.h"
+#include "peer.h"
 
 /*
  * Notices, by which the holder of an operation's metadata declines the operation or asks for more time. connect.c sends

@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <uthash.h>
 
-#include "move/engine.h"
 #include "message/transport.h"
+#include "move/engine.h"
 
 struct engine;
 struct requester;
@@ -84,7 +84,7 @@ void peer_answer(struct peer *peer, const struct wire_header *request, enum wire
 void peer_send_hello(struct peer *peer, uint64_t to_epoch, uint64_t id);
 /* Fails the link; error and detail end the transfers on it. */
 void peer_fail(struct peer *peer, int error, const char *detail);
-/* Has the next pass send the waiting messages. */
+/* Has the next round send the waiting messages. */
 void peer_ready(struct peer *peer);
 /* A requester, a responder or a connect has ended. */
 void peer_released(struct peer *peer);

@@ -75,11 +75,11 @@ bool progress_arm(struct engine *engine)
 static bool may_sleep_on(struct engine *engine, uint64_t now_us)
 {
         for (int i = 0; i < INLINE_ARMS; i++) {
-                if (pass_is_moving(engine) || pass_is_pending(engine) || atomic_load(&engine->commands_waiting))
+                if (round_is_moving(engine) || round_is_pending(engine) || atomic_load(&engine->commands_waiting))
                         return false;
                 if (progress_arm(engine))
-                        return pass_deadline(engine, now_us) >= engine->sleep_until_us;
-                (void)pass_run(engine, &now_us);
+                        return round_deadline(engine, now_us) >= engine->sleep_until_us;
+                (void)round_run(engine, &now_us);
         }
         return false;
 }
@@ -94,7 +94,7 @@ static void run_inline(struct engine *engine, uint64_t id)
         if (engine->listening)
                 set_listening(engine, false);
         while (!over && now_us < until_us && !atomic_load(&engine->commands_told)) {
-                bool moved = pass_run(engine, &now_us);
+                bool moved = round_run(engine, &now_us);
 
                 over = !requester_find(engine, id);
                 if (!moved && !over)

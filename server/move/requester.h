@@ -2,12 +2,12 @@
 #ifndef TRANSFER_REQUESTER_H
 #define TRANSFER_REQUESTER_H
 
-#include "peer.h"
-#include "route.h"
-#include "move/engine.h"
-#include "window.h"
 #include "message/header.h"
 #include "message/stream.h"
+#include "move/engine.h"
+#include "peer.h"
+#include "route.h"
+#include "window.h"
 
 /*
  * The active side of one transfer, and what its parts share: requester.c begins and ends it, requester_request.c sends
@@ -67,7 +67,7 @@ struct requester {
 
 /* Changes the state. A change that the table does not allow aborts the process. */
 void requester_set_state(struct requester *requester, enum requester_state state);
-/* Has the next pass take the step of its state. */
+/* Has the next round take the step of its state. */
 void requester_mark(struct requester *requester);
 /* NULL = none of that id. */
 struct requester *requester_find(struct engine *engine, uint64_t id);

@@ -3,8 +3,8 @@
 
 #include "base/clock.h"
 #include "engine_internal.h"
-#include "requester.h"
 #include "message/ranges.h"
+#include "requester.h"
 
 /*
  * The requester's messages: PARTS, READ and WRITE. How much one names depends on the link: a transport that copies in

@@ -126,7 +126,7 @@ static void send_done_ack(const struct responder *r)
 
 /*
  * Tells the operation, then the peer, and frees. What can wait, waking the operation's waiters, is left to the end of
- * the pass (wake_due).
+ * the round (wake_due).
  */
 static void end(struct responder *r)
 {

@@ -2,12 +2,12 @@
 #ifndef TRANSFER_RESPONDER_H
 #define TRANSFER_RESPONDER_H
 
-#include "peer.h"
-#include "move/engine.h"
-#include "message/transport.h"
 #include "message/header.h"
 #include "message/ranges.h"
 #include "message/stream.h"
+#include "message/transport.h"
+#include "move/engine.h"
+#include "peer.h"
 
 /*
  * The passive side of one transfer, a claim of an operation, and what its parts share: responder_claim.c begins it,
@@ -82,7 +82,7 @@ struct responder {
 
 /* Changes the state. A change that the table does not allow aborts the process. */
 void responder_set_state(struct responder *responder, enum responder_state state);
-/* Has the next pass take the step of its state. */
+/* Has the next round take the step of its state. */
 void responder_mark(struct responder *responder);
 /* NULL = none of that transfer. */
 struct responder *responder_find(struct engine *engine, uint64_t transfer);

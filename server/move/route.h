@@ -2,8 +2,8 @@
 #ifndef TRANSFER_ROUTE_H
 #define TRANSFER_ROUTE_H
 
-#include "resolver.h"
 #include "move/engine.h"
+#include "resolver.h"
 #include <stddef.h>
 #include <stdint.h>
 

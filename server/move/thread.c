@@ -13,7 +13,7 @@
 #include "peer.h"
 
 /*
- * The engine's own thread: runs passes as long as something moves, spins for spin_us after that, then sleeps until an
+ * The engine's own thread: runs rounds as long as something moves, spins for spin_us after that, then sleeps until an
  * event of a transport, a command or a deadline. It holds the progress lock but while it sleeps or yields. It ends
  * after a STOP, when all transfers have, or when the grace time is over, twice: once for them to end, once after the
  * links were failed.
@@ -33,7 +33,7 @@ static void clear_wake(struct engine *engine)
 static void sleep_until_event(struct engine *engine, uint64_t now_us)
 {
         struct epoll_event events[8];
-        uint64_t until_us = pass_deadline(engine, now_us);
+        uint64_t until_us = round_deadline(engine, now_us);
         int n;
 
         engine->sleep_until_us = until_us;
@@ -86,7 +86,7 @@ static bool stop_is_over(struct engine *engine, uint64_t now_us, uint64_t *deadl
 {
         struct peer *peer;
 
-        if (!pass_is_moving(engine))
+        if (!round_is_moving(engine))
                 return true;
         if (*deadline_us == 0)
                 *deadline_us = now_us + engine->grace_us;
@@ -104,7 +104,7 @@ static bool stop_is_over(struct engine *engine, uint64_t now_us, uint64_t *deadl
 /* Whether to go on spinning after a round in which nothing moved. */
 static bool must_spin(const struct engine *engine, uint64_t now_us)
 {
-        if (pass_is_pending(engine) || engine->stopping)
+        if (round_is_pending(engine) || engine->stopping)
                 return true;
         return now_us < engine->traffic_us + engine->spin_us &&
                !(engine->core_contended && now_us < engine->bulk_us + engine->spin_us);
@@ -118,7 +118,7 @@ static void *run(void *context)
 
         progress_lock(engine);
         for (;;) {
-                bool moved = pass_run(engine, &now_us);
+                bool moved = round_run(engine, &now_us);
 
                 if (engine->stopping && stop_is_over(engine, now_us, &stop_deadline_us, &forced))
                         break;
@@ -139,7 +139,7 @@ static void *run(void *context)
         }
         for (size_t i = 0; i < engine->n_transports; i++)
                 engine->transports[i]->ops->shut_down(engine->transports[i], clock_now_us() + engine->grace_us);
-        (void)pass_run(engine, &now_us); /* ends the remaining transfers */
+        (void)round_run(engine, &now_us); /* ends the remaining transfers */
         engine->ended = true;
         progress_unlock(engine);
         return NULL;

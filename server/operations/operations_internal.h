@@ -22,8 +22,8 @@
 #include "base/metrics.h"
 #include "base/util.h"
 #include "memory/region.h"
-#include "operations/operations.h"
 #include "message/ranges.h"
+#include "operations/operations.h"
 
 #define OPERATION_NEVER UINT64_MAX
 #define OPERATION_PROGRESS_US UINT64_C(100000) /* shortest time between two revisions by progress */

@@ -19,9 +19,9 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/util.h"
+#include "move/engine.h"
 #include "operations/operations.h"
 #include "peers/peers.h"
-#include "move/engine.h"
 
 /*
  * HTTP to other workers: see peers.h. One struct for the worker, made after the HTTP client's thread and freed before

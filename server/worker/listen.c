@@ -18,9 +18,9 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "http/server.h"
+#include "move/engine.h"
 #include "peers/peers.h"
 #include "registry/registry.h"
-#include "move/engine.h"
 
 /*
  * How others reach the worker: its HTTP server, its addresses in metadata, and its name in the registry. The server

@@ -9,9 +9,9 @@
 #include "base/address.h"
 #include "base/log.h"
 #include "memory/device.h"
-#include "registry/registry.h"
-#include "move/engine.h"
 #include "message/header.h"
+#include "move/engine.h"
+#include "registry/registry.h"
 
 /*
  * The options of ferryd and of a worker: the checks of their values, and the table, made from ferry/option_table.h,

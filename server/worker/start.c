@@ -21,10 +21,10 @@
 #include "http/event_log.h"
 #include "http/server.h"
 #include "memory/region.h"
+#include "move/engine.h"
 #include "move/http.h"
 #include "peers/peers.h"
 #include "registry/registry.h"
-#include "move/engine.h"
 
 /*
  * Starts every layer of a worker, bottom up, each by one function of the table steps; a failure leaves what was started

@@ -22,11 +22,11 @@
 #include "http/event_log.h"
 #include "http/server.h"
 #include "memory/region.h"
+#include "move/engine.h"
 #include "move/http.h"
 #include "operations/operations.h"
 #include "peers/peers.h"
 #include "registry/registry.h"
-#include "move/engine.h"
 
 /*
  * The life of a worker: new, drain, free. worker_start() makes it, layer by layer; drain leaves the registry, refuses

@@ -10,8 +10,8 @@
 #include <ferry/worker.h>
 
 #include "ferryd.h"
-#include "operations/operations.h"
 #include "move/engine.h"
+#include "operations/operations.h"
 
 struct allowlist;
 struct event_log;

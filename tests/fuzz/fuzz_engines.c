@@ -331,7 +331,7 @@ void engines_pass(struct fuzz_engines *engines, int which)
         uint64_t passed_us;
 
         if (engines->engine[which])
-                (void)pass_run(engines->engine[which], &passed_us);
+                (void)round_run(engines->engine[which], &passed_us);
 }
 
 void engines_run(struct fuzz_engines *engines, unsigned passes)
@@ -383,11 +383,11 @@ static void engine_end(struct fuzz_engines *engines, int which)
 
         FUZZ_CHECK(command_post_reserved(engine, &(struct command){ .type = COMMAND_STOP }) == 0);
         engines_run(engines, 1);
-        FUZZ_CHECK(!pass_is_moving(engine) || engine->connect_requests == NULL);
+        FUZZ_CHECK(!round_is_moving(engine) || engine->connect_requests == NULL);
         for (size_t i = 0; i < engine->n_transports; i++)
                 engine->transports[i]->ops->shut_down(engine->transports[i], now_us);
-        (void)pass_run(engine, &passed_us);
-        FUZZ_CHECK(!pass_is_moving(engine));
+        (void)round_run(engine, &passed_us);
+        FUZZ_CHECK(!round_is_moving(engine));
         check_names(engine);
         engine->ended = true;
         engine_memory_deregister(engine, engines->memory[which]);

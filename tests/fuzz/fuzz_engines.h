@@ -7,8 +7,8 @@
 #include <ferry/encoding.h>
 
 #include "fuzz.h"
-#include "move/engine.h"
 #include "message/stream.h"
+#include "move/engine.h"
 
 /*
  * Two engines joined by the local transport, without threads, on a clock that stands still until it is moved: what

@@ -13,8 +13,8 @@
 #include "fuzz_engines.h"
 #include "fuzz_tape.h"
 #include "mailbox.h"
-#include "rights.h"
 #include "message/ranges.h"
+#include "rights.h"
 
 /*
  * A hostile peer of the same host, whose datagrams, mailbox, descriptors and order are the input's, against an engine

@@ -11,8 +11,8 @@
 
 #include "base/clock.h"
 #include "base/util.h"
-#include "move/local.h"
 #include "message/staging.h"
+#include "move/local.h"
 #include "move/ucx.h"
 
 static struct faulty_plan next_plan;

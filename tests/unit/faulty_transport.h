@@ -9,9 +9,9 @@
 #include "message/header.h"
 
 /*
- * A transport for tests: it wraps another one at the seam (move/message/transport.h) and does to messages what a network,
- * a peer or a bug below may do. A program that links it and has a plan wraps every transport that its engines open.
- * At most one fault a message.
+ * A transport for tests: it wraps another one at the seam (move/message/transport.h) and does to messages what a
+ * network, a peer or a bug below may do. A program that links it and has a plan wraps every transport that its engines
+ * open. At most one fault a message.
  *
  * Without a plan, FERRY_FAULTS in the environment says how many of 1,000 messages are delayed; without both, transports
  * are left alone.

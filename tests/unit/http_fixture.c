@@ -195,5 +195,5 @@ void await_parked(struct http_fixture *h, size_t n)
 void await_idle(struct http_fixture *h)
 {
         /* The server tells of it only when it stops. */
-        WAIT_UNTIL(!atomic_load(&h->server->life.n_active));
+        WAIT_UNTIL(!atomic_load(&h->server->users.n_active));
 }

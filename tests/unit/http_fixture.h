@@ -6,8 +6,8 @@
 
 #include "http/event_log.h"
 #include "http/server.h"
-#include "serve_internal.h"
 #include "move/engine.h"
+#include "serve_internal.h"
 
 #include "raw.h"
 

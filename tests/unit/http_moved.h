@@ -8,9 +8,9 @@
 
 #include "base/allowlist.h"
 #include "easy/thread.h"
+#include "move/engine.h"
 #include "move/http.h"
 #include "peers/peers.h"
-#include "move/engine.h"
 #include "unit.h"
 
 #include "answering_peer.h"

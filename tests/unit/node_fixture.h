@@ -8,8 +8,8 @@
 
 #include "base/loop.h"
 #include "memory/region.h"
-#include "operations/operations.h"
 #include "move/engine.h"
+#include "operations/operations.h"
 
 /* A worker without HTTP: an engine with operations above it, and one region. */
 

@@ -10,8 +10,8 @@
 #include "connect.h"
 #include "contact.h"
 #include "engine_internal.h"
-#include "requester.h"
 #include "message/staging.h"
+#include "requester.h"
 #include "unit.h"
 
 /* One requester of a link whose transport the test plays, on a clock that the test moves. */

@@ -6,8 +6,8 @@
 
 #include "contact.h"
 #include "engine_internal.h"
-#include "responder.h"
 #include "message/staging.h"
+#include "responder.h"
 #include "unit.h"
 
 /* One responder of a link whose transport the test plays. */

@@ -15,8 +15,8 @@
 #include "area.h"
 #include "base/clock.h"
 #include "base/util.h"
-#include "offered.h"
 #include "message/ranges.h"
+#include "offered.h"
 
 enum {
         AT_ONCE = 12,

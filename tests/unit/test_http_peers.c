@@ -5,8 +5,8 @@
 
 #include <ferry/error.h>
 
-#include "serve_internal.h"
 #include "move/engine.h"
+#include "serve_internal.h"
 
 /* POST /v1/peers against another HTTP server; the engine is a fake that connects when the test says so. */
 

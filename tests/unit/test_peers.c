@@ -17,8 +17,8 @@
 #include "base/metrics.h"
 #include "base/util.h"
 #include "easy/thread.h"
-#include "peers/peers.h"
 #include "move/engine.h"
+#include "peers/peers.h"
 
 #include "unit.h"
 

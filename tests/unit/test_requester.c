@@ -109,7 +109,7 @@ static struct scene *scene_begun(void)
         r->peer = NULL;
         r->spec.peer.data = address;
         route_init(&r->route, &r->spec.peer);
-        s->transport.handlers = arrival_handlers(&s->engine);
+        s->transport.handlers = message_handlers(&s->engine);
         s->engine.ucx = &s->transport;
         s->engine.connect_us = CONNECT_US;
         s->link.owner = &s->peer;

@@ -10,8 +10,8 @@
 #include "base/allowlist.h"
 #include "base/util.h"
 #include "command.h"
-#include "resolver.h"
 #include "move/engine.h"
+#include "resolver.h"
 #include "unit.h"
 
 /* ---- names lead where the test says ---- */

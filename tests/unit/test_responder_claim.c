@@ -199,7 +199,7 @@ TEST(a_write_that_begins_after_its_claim_has_failed_stores_nothing)
 TEST(a_link_that_has_ended_gives_its_place_to_another)
 {
         struct scene *s = scene_new();
-        const struct transport_handlers handlers = arrival_handlers(&s->engine);
+        const struct transport_handlers handlers = message_handlers(&s->engine);
         struct link *links[2];
 
         s->engine.max_links = 1;
@@ -223,7 +223,7 @@ TEST(a_name_that_is_too_long_is_none)
 {
         enum { LONG = 8192 };
         struct scene *s = scene_new();
-        const struct transport_handlers handlers = arrival_handlers(&s->engine);
+        const struct transport_handlers handlers = message_handlers(&s->engine);
         struct wire_header hello = request_of(WIRE_HELLO);
         uint8_t *name = unit_alloc(LONG);
 

@@ -127,7 +127,7 @@ void operation_body_clear(struct operation_body *body);
 
 /*
  * The results of a request about several operations, in the request's order: each an operation or a problem. The
- * request's state; used by its thread only, but the latch may be set on any.
+ * request's state; used by its thread only, but the flag may be set on any.
  */
 
 /* Makes a set of n results, which becomes the request's state. 0 or -ENOMEM. */
@@ -143,10 +143,10 @@ void operation_set_refuse(struct operation_set *set, size_t i, struct ferry_json
 void operation_set_find(struct operation_set *set, size_t i, const char *id);
 
 /*
- * Returns a latch that is set when all results, or any, are done. Problems and deleted operations count as done. Call
- * once at most. The latch is valid until the request ends.
+ * Returns a flag that is set when all results, or any, are done. Problems and deleted operations count as done. Call
+ * once at most. The flag is valid until the request ends.
  */
-struct http_latch *operation_set_wait(struct operation_set *set, bool any);
+struct wait_flag *operation_set_wait(struct operation_set *set, bool any);
 
 /*
  * Writes the array of present results. metadata: include the metadata of passive operations that have not ended. Once
@@ -185,7 +185,7 @@ void content_refuse(struct http_request *request, int error);
 
 /*
  * Begins a response of size bytes (0 = only its head), and the digests for it: part: of the open bytes; whole: of all
- * bytes of the operation. copying_await waits for it.
+ * bytes of the operation. content_copy_await waits for it.
  */
 void content_begin(struct http_request *request, bool part, bool whole, uint64_t size);
 /* Adds the headers of those digests (RFC 9530): Content-Digest and Repr-Digest (SHA-256). */

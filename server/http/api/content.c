@@ -241,8 +241,8 @@ static int content_keep(struct http_request *request, const struct content *open
         if (content) {
                 *content = *opened;
                 (void)operation_ref(content->operation);
-                r = copying_open(request, &content_ops, content,
-                                 (struct pool_devices){ .one = http_content_gpu(content->open) });
+                r = content_copy_open(request, &content_ops, content,
+                                      (struct pool_devices){ .one = http_content_gpu(content->open) });
                 if (r < 0)
                         content_free(content, false);
         } else {
@@ -360,7 +360,7 @@ static int digest(void *context)
 
 void content_begin(struct http_request *request, bool part, bool whole, uint64_t size)
 {
-        struct content *content = copying_content(request);
+        struct content *content = content_copy_content(request);
 
         content->part.asked = part;
         content->whole.asked = whole;
@@ -369,7 +369,7 @@ void content_begin(struct http_request *request, bool part, bool whole, uint64_t
 
 bool content_add_digests(struct http_request *request)
 {
-        const struct content *content = copying_content(request);
+        const struct content *content = content_copy_content(request);
 
         if (content->part.asked)
                 range_add_digest(request, content->part.checksum);
@@ -411,18 +411,18 @@ static int check(void *context)
 
 bool content_finish(struct http_request *request, void (*resume)(struct http_request *request))
 {
-        struct content *content = copying_content(request);
+        struct content *content = content_copy_content(request);
 
         if (!copying_flush(request, resume))
                 return false;
-        if (!copying_error(request) && !content->checked) {
+        if (!content_copy_error(request) && !content->checked) {
                 content->checked = true;
                 if (content->part.asked || content->whole.asked)
                         copying_begin(request, check, total(request), 0);
-                if (!copying_await(request, resume))
+                if (!content_copy_await(request, resume))
                         return false;
         }
-        if (copying_error(request))
-                content_refuse(request, copying_error(request));
-        return !copying_error(request);
+        if (content_copy_error(request))
+                content_refuse(request, content_copy_error(request));
+        return !content_copy_error(request);
 }

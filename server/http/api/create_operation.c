@@ -286,7 +286,7 @@ static void answer_batch_in_time(struct http_request *request)
         uint64_t wait_ms = request_wait_ms(request);
 
         if (!wait_ms ||
-            wait_park_latch(request, operation_set_wait(request->state, false), wait_ms, answer_batch) != WAIT_PARKED)
+            wait_park_flag(request, operation_set_wait(request->state, false), wait_ms, answer_batch) != WAIT_PARKED)
                 answer_batch(request);
 }
 

@@ -151,7 +151,7 @@ static ssize_t read_stream(void *context, uint64_t position, char *buffer, size_
         while (stream->sent == stream->text.size) {
                 ferry_buffer_clear(&stream->text, false);
                 stream->sent = 0;
-                if (latch_is_set(&stream->connection->end) || is_revoked(stream))
+                if (wait_flag_is_set(&stream->connection->end) || is_revoked(stream))
                         return MHD_CONTENT_READER_END_OF_STREAM;
                 bool stopped = atomic_load(&stream->server->events_stopped);
                 read_log(stream);
@@ -270,7 +270,7 @@ static void event_stream_answer(struct http_request *request, const struct event
 /* The state of a request that waits for events. Connection's thread; come may be set on any. */
 struct event_wait {
         struct event_reader reader;
-        struct http_latch come;
+        struct wait_flag come;
         struct event_readers *readers;
 };
 
@@ -279,13 +279,13 @@ static void event_wait_end(struct http_request *request)
         struct event_wait *wait = request->state;
 
         event_reader_leave(wait->readers, &wait->reader);
-        latch_destroy(&wait->come);
+        wait_flag_destroy(&wait->come);
         free(wait);
 }
 
 static void on_come(struct event_reader *reader)
 {
-        latch_set(&FERRY_CONTAINER_OF(reader, struct event_wait, reader)->come);
+        wait_flag_set(&FERRY_CONTAINER_OF(reader, struct event_wait, reader)->come);
 }
 
 /* NULL: no memory. */
@@ -296,7 +296,7 @@ static struct event_wait *event_wait_new(struct http_request *request, const str
 
         if (!wait)
                 return NULL;
-        latch_init(&wait->come);
+        wait_flag_init(&wait->come);
         wait->readers = request->connection->readers;
         wait->reader = (struct event_reader){ .wake = on_come,
                                               .n_reloads = connection_credentials(request->connection)->n_reloads,
@@ -362,7 +362,7 @@ static void answer_later(struct http_request *request, const struct event_filter
                 answer_events(request, filter, *place);
                 return;
         }
-        wait_latch_or_answer(request, &wait->come, wait_ms, answer_in_time);
+        wait_flag_or_answer(request, &wait->come, wait_ms, answer_in_time);
 }
 
 /* ---- asking ---- */

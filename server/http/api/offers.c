@@ -16,8 +16,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "operations/operations.h"
 #include "move/engine.h"
+#include "operations/operations.h"
 
 /*
  * Offers: their metadata, with the addresses at which the client's machine reaches this worker, and what their holders
@@ -256,7 +256,7 @@ static void tell(struct http_request *request, bool renews)
                 return;
         }
         work = request->state;
-        wait_latch_or_answer(request, &work->over, WORK_WAIT_MS, answer);
+        wait_flag_or_answer(request, &work->over, WORK_WAIT_MS, answer);
 }
 
 void decline_remote(struct http_request *request)

@@ -65,17 +65,17 @@ static void answer_begun(struct http_request *request)
         struct operation_view view;
         struct http_range range;
 
-        if (!copying_await(request, answer_begun))
+        if (!content_copy_await(request, answer_begun))
                 return;
-        if (copying_error(request)) {
-                content_refuse(request, copying_error(request));
+        if (content_copy_error(request)) {
+                content_refuse(request, content_copy_error(request));
                 return;
         }
         if (!content_add_digests(request))
                 return;
         operation_get_view(request->server->config.operations, request->operation, &view);
         if (range_asked(request, view.bytes_total, &range)) /* as before */
-                range_answer(request, &range, copying_response(request, range.size));
+                range_answer(request, &range, content_copy_response(request, range.size));
 }
 
 /* Answers HEAD: the size of a readable; of a writable, how many bytes a client that resumes need not send again. */
@@ -91,7 +91,7 @@ static void answer_head(struct http_request *request, const struct operation_vie
                 request_header(request, "Upload-Length", "%" PRIu64, view->bytes_total);
         }
         range.size = readable ? view->bytes_total : 0;
-        range_answer(request, &range, copying_response(request, range.size));
+        range_answer(request, &range, content_copy_response(request, range.size));
 }
 
 static void answer_range(struct http_request *request)
@@ -165,12 +165,12 @@ static void begin_upload(struct http_request *request)
 
 void take_operation_content(struct http_request *request, const char *data, size_t size)
 {
-        int error = copying_take(request, data, size);
+        int error = content_copy_take(request, data, size);
 
         if (!error || error == -EINPROGRESS)
                 return;
         content_refuse(request, error);
-        copying_close(request, false);
+        content_copy_close(request, false);
 }
 
 /* Whether fewer bytes came than Content-Range names: without Content-Length only the end of the body tells. */
@@ -191,7 +191,7 @@ void put_operation_content(struct http_request *request)
         if (!content_finish(request, put_operation_content))
                 return;
         /* Before the answer: a client that has the answer to the last range finds the operation complete. */
-        copying_close(request, true);
+        content_copy_close(request, true);
         if (is_short(request))
                 range_refuse(request, "names more bytes than the body has");
         else

@@ -16,7 +16,7 @@
 
 /*
  * Several operations in one request: a batch, or a list of ids. Each result is an operation or a problem, in the order
- * of the request. One latch stands for all: the operations' waiters count the results down, on whatever thread ends an
+ * of the request. One flag stands for all: the operations' waiters count the results down, on whatever thread ends an
  * operation, and each registered waiter has a reference to the set.
  */
 
@@ -33,7 +33,7 @@ struct operation_set {
         struct operation_store *store;
         atomic_uint references; /* the request's, and one for each registered waiter */
         atomic_uint missing;    /* results that must be done before over is set */
-        struct http_latch over;
+        struct wait_flag over;
         size_t n;
         struct operation_entry entries[];
 };
@@ -47,7 +47,7 @@ static void set_unref(struct operation_set *set, unsigned n)
                 operation_unref(set->entries[i].operation);
                 free(set->entries[i].problem);
         }
-        latch_destroy(&set->over);
+        wait_flag_destroy(&set->over);
         free(set);
 }
 
@@ -67,7 +67,7 @@ int operation_set_begin(struct http_request *request, size_t n)
 
         if (!set)
                 return -ENOMEM;
-        latch_init(&set->over);
+        wait_flag_init(&set->over);
         set->store = request->server->config.operations;
         set->n = n;
         atomic_init(&set->references, 1);
@@ -115,7 +115,7 @@ void operation_set_find(struct operation_set *set, size_t i, const char *id)
 static void count_done(struct operation_set *set)
 {
         if (atomic_fetch_sub(&set->missing, 1) == 1)
-                latch_set(&set->over);
+                wait_flag_set(&set->over);
 }
 
 static void on_done(struct operation_waiter *waiter)
@@ -126,7 +126,7 @@ static void on_done(struct operation_waiter *waiter)
         set_unref(set, 1);
 }
 
-struct http_latch *operation_set_wait(struct operation_set *set, bool any)
+struct wait_flag *operation_set_wait(struct operation_set *set, bool any)
 {
         /* All: one more than n, until every waiter is registered. Any: later results count below 0, without effect. */
         atomic_store(&set->missing, any ? 1 : (unsigned)set->n + 1);

@@ -178,7 +178,7 @@ static void wait_for_found(struct http_request *request, uint64_t wait_ms)
 {
         const bool any = query_value(&request->query, HTTP_PARAMETER_WAIT_FOR) == HTTP_WAIT_FOR_ANY;
 
-        wait_latch_or_answer(request, operation_set_wait(request->state, any), wait_ms, answer_found);
+        wait_flag_or_answer(request, operation_set_wait(request->state, any), wait_ms, answer_found);
 }
 
 static size_t count_ids(const char *ids)

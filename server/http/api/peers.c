@@ -14,13 +14,13 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "move/engine.h"
 #include "peers/peers.h"
 #include "registry/registry.h"
-#include "move/engine.h"
 
 /*
  * The workers that this one knows: connecting to one, those it is or was connected to, and those in the registry. What
- * takes time is work (struct http_work) on the peers' and the engine's threads; the request is parked on its latch, and
+ * takes time is work (struct http_work) on the peers' and the engine's threads; the request is parked on its flag, and
  * may end before.
  *
  * Thread: that of the request's connection, unless a callback says otherwise.
@@ -171,7 +171,7 @@ void create_peer(struct http_request *request)
                 return;
         }
         struct http_work *work = request->state;
-        wait_latch_or_answer(request, &work->over, WORK_WAIT_MS, answer_connecting);
+        wait_flag_or_answer(request, &work->over, WORK_WAIT_MS, answer_connecting);
 }
 
 /* ---- GET, of the registry ---- */
@@ -268,7 +268,7 @@ static void list_registered(struct http_request *request)
         if (error)
                 request_problem(request, error == FERRY_E_CANCELLED ? FERRY_E_DRAINING : error, NULL);
         else
-                wait_latch_or_answer(request, &r->work.over, query.wait_ms + WORK_WAIT_MS, answer_registered);
+                wait_flag_or_answer(request, &r->work.over, query.wait_ms + WORK_WAIT_MS, answer_registered);
 }
 
 /* ---- GET ---- */

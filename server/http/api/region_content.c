@@ -49,7 +49,7 @@ static bool open_content(struct http_request *request, const struct copying_ops 
 
         if (content) {
                 *content = (struct content){ region, first, end, first, first, false, 0 };
-                r = copying_open(request, ops, content, pool_devices_of(region->space, NULL));
+                r = content_copy_open(request, ops, content, pool_devices_of(region->space, NULL));
         }
         if (!r)
                 return true;
@@ -90,15 +90,15 @@ static int digest(void *context)
 
 static void answer_begun(struct http_request *request)
 {
-        const struct content *content = copying_content(request);
+        const struct content *content = content_copy_content(request);
         const struct region *region = content->region;
         struct http_range range;
 
-        if (!copying_await(request, answer_begun))
+        if (!content_copy_await(request, answer_begun))
                 return;
-        if (copying_error(request)) {
+        if (content_copy_error(request)) {
                 request_problem(request, FERRY_E_GONE, "The bytes were not read: %s",
-                                space_error(copying_error(request)));
+                                space_error(content_copy_error(request)));
                 return;
         }
         if (content->digested)
@@ -108,7 +108,7 @@ static void answer_begun(struct http_request *request)
         /* Host memory is sent straight from the region, which stays pinned until the end of the request. */
         range_answer(request, &range,
                      region->space
-                             ? copying_response(request, range.size)
+                             ? content_copy_response(request, range.size)
                              : MHD_create_response_from_buffer(range.size, (uint8_t *)region->address + range.first,
                                                                MHD_RESPMEM_PERSISTENT));
 }
@@ -190,7 +190,7 @@ static void begin(struct http_request *request)
 static void refuse_store(struct http_request *request, int error)
 {
         request_problem(request, FERRY_E_GONE, "The bytes were not stored: %s", space_error(error));
-        copying_close(request, false);
+        content_copy_close(request, false);
 }
 
 void put_region_content(struct http_request *request)
@@ -204,14 +204,14 @@ void put_region_content(struct http_request *request)
         }
         if (!copying_flush(request, put_region_content))
                 return;
-        if (copying_error(request)) {
-                refuse_store(request, copying_error(request));
+        if (content_copy_error(request)) {
+                refuse_store(request, content_copy_error(request));
                 return;
         }
-        content = copying_content(request);
+        content = content_copy_content(request);
         deleted = region_deleted(content->region);
         whole = content->taken_to == content->end;
-        copying_close(request, true); /* before the answer: a client that has it may delete the region */
+        content_copy_close(request, true); /* before the answer: a client that has it may delete the region */
         if (deleted)
                 request_problem(request, FERRY_E_GONE, "The region was deleted during the upload");
         else if (request->headers.content_range && !whole)
@@ -222,7 +222,7 @@ void put_region_content(struct http_request *request)
 
 void take_region_content(struct http_request *request, const char *data, size_t size)
 {
-        struct content *content = copying_content(request);
+        struct content *content = content_copy_content(request);
         int error;
 
         if (size > content->end - content->taken_to) {
@@ -230,10 +230,10 @@ void take_region_content(struct http_request *request, const char *data, size_t 
                         range_refuse(request, "names fewer bytes than the body has");
                 else
                         refuse_length(request, content->region->size - content->first);
-                copying_close(request, false);
+                content_copy_close(request, false);
                 return;
         }
-        error = copying_take(request, data, size);
+        error = content_copy_take(request, data, size);
         if (!error)
                 content->taken_to += size;
         else if (error != -EINPROGRESS)

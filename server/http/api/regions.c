@@ -26,7 +26,7 @@
 
 /*
  * A request's wait for a region being prepared, or for the end of its uses. It is the request's state, and ends with
- * it. Other threads touch only the latch.
+ * it. Other threads touch only the flag.
  */
 struct awaited {
         struct http_work work;      /* over: the region is ready or has failed, or is unused */
@@ -110,7 +110,7 @@ void get_region(struct http_request *request)
         if (!awaited) {
                 answer_region(request, region);
                 region_unref(region);
-        } else if (wait_park_latch(request, &awaited->work.over, wait_ms, answer_region_in_time) != WAIT_PARKED) {
+        } else if (wait_park_flag(request, &awaited->work.over, wait_ms, answer_region_in_time) != WAIT_PARKED) {
                 answer_region_in_time(request);
         }
 }
@@ -266,7 +266,7 @@ static void wait_made(struct http_request *request, struct region *region, struc
                 request_problem(request, -ENOMEM, NULL);
                 return;
         }
-        switch (wait_ms ? wait_park_latch(request, &awaited->work.over, wait_ms, resume) : WAIT_NEEDLESS) {
+        switch (wait_ms ? wait_park_flag(request, &awaited->work.over, wait_ms, resume) : WAIT_NEEDLESS) {
         case WAIT_PARKED:
                 break;
         case WAIT_NEEDLESS:

@@ -17,11 +17,11 @@
 #include "base/metrics.h"
 #include "base/util.h"
 #include "memory/device.h"
+#include "move/engine.h"
 #include "operations/content_ranges.h"
 #include "operations/operations.h"
 #include "peers/peers.h"
 #include "registry/registry.h"
-#include "move/engine.h"
 
 /*
  * The worker as a whole: the index and the embedded files, what it is and where, its limits, devices and throughput,

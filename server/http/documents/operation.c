@@ -10,9 +10,9 @@
 #include <ferry/json_write.h>
 #include <ferry/status.h>
 
-#include "operations/operations.h"
-#include "move/engine.h"
 #include "message/ranges.h"
+#include "move/engine.h"
+#include "operations/operations.h"
 
 /*
  * An operation as JSON, and the names of the transports that may carry its bytes. An event shows it without descriptors

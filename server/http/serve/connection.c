@@ -26,89 +26,89 @@
  * let through, told of start and end by libmicrohttpd (shard.c), and freed when the loop's watch is done with it, too.
  * connection_check() is the one place that ends a connection because its client is slow.
  *
- * Thread: the shard's; on_end() the loop's. Locks: the connection's, a leaf, for fd alone; that of struct http_life.
+ * Thread: the shard's; on_end() the loop's. Locks: the connection's, a leaf, for fd alone; that of struct http_users.
  */
 
 enum { CLOCK_ERROR_US = 20000 /* of times in struct tcp_info, which count in ticks */ };
 
 /* ---- what the end of the server waits for ---- */
 
-void life_init(struct http_life *life)
+void users_init(struct http_users *users)
 {
-        condition_init(&life->changed);
-        (void)pthread_mutex_init(&life->lock, NULL);
+        condition_init(&users->changed);
+        (void)pthread_mutex_init(&users->lock, NULL);
 }
 
-void life_destroy(struct http_life *life)
+void users_destroy(struct http_users *users)
 {
-        pthread_mutex_destroy(&life->lock);
-        pthread_cond_destroy(&life->changed);
+        pthread_mutex_destroy(&users->lock);
+        pthread_cond_destroy(&users->changed);
 }
 
-void life_enter(struct http_life *life)
+void users_enter(struct http_users *users)
 {
-        atomic_fetch_add(&life->n_active, 1);
+        atomic_fetch_add(&users->n_active, 1);
 }
 
-/* A request has ended. life_quiet sets ending before it looks at n_active. */
-static void life_leave(struct http_life *life)
+/* A request has ended. users_quiet sets ending before it looks at n_active. */
+static void users_leave(struct http_users *users)
 {
-        if (atomic_fetch_sub(&life->n_active, 1) != 1 || !atomic_load(&life->ending))
+        if (atomic_fetch_sub(&users->n_active, 1) != 1 || !atomic_load(&users->ending))
                 return;
-        pthread_mutex_lock(&life->lock);
-        pthread_cond_broadcast(&life->changed);
-        pthread_mutex_unlock(&life->lock);
+        pthread_mutex_lock(&users->lock);
+        pthread_cond_broadcast(&users->changed);
+        pthread_mutex_unlock(&users->lock);
 }
 
 /* A connection was made, or freed. After the release the caller must not touch the server. */
-static void life_retain(struct http_life *life)
+static void users_retain(struct http_users *users)
 {
-        pthread_mutex_lock(&life->lock);
-        life->n_alive++;
-        pthread_mutex_unlock(&life->lock);
+        pthread_mutex_lock(&users->lock);
+        users->n_alive++;
+        pthread_mutex_unlock(&users->lock);
 }
 
-static void life_release(struct http_life *life)
+static void users_release(struct http_users *users)
 {
-        pthread_mutex_lock(&life->lock);
-        if (!--life->n_alive)
-                pthread_cond_broadcast(&life->changed);
-        pthread_mutex_unlock(&life->lock);
+        pthread_mutex_lock(&users->lock);
+        if (!--users->n_alive)
+                pthread_cond_broadcast(&users->changed);
+        pthread_mutex_unlock(&users->lock);
 }
 
-void life_quiet(struct http_life *life, uint64_t limit_us)
+void users_quiet(struct http_users *users, uint64_t limit_us)
 {
         const uint64_t deadline_us = clock_now_us() + limit_us;
 
-        atomic_store(&life->ending, true);
-        pthread_mutex_lock(&life->lock);
-        while (atomic_load(&life->n_active) && condition_wait(&life->changed, &life->lock, deadline_us))
+        atomic_store(&users->ending, true);
+        pthread_mutex_lock(&users->lock);
+        while (atomic_load(&users->n_active) && condition_wait(&users->changed, &users->lock, deadline_us))
                 ;
-        pthread_mutex_unlock(&life->lock);
+        pthread_mutex_unlock(&users->lock);
 }
 
-void life_drain(struct http_life *life)
+void users_drain(struct http_users *users)
 {
-        pthread_mutex_lock(&life->lock);
-        while (life->n_alive)
-                pthread_cond_wait(&life->changed, &life->lock);
-        pthread_mutex_unlock(&life->lock);
+        pthread_mutex_lock(&users->lock);
+        while (users->n_alive)
+                pthread_cond_wait(&users->changed, &users->lock);
+        pthread_mutex_unlock(&users->lock);
 }
 
 /* ---- life ---- */
 
-/* Gives a reference back. The last one frees, and tells the end of the server (life_drain). */
+/* Gives a reference back. The last one frees, and tells the end of the server (users_drain). */
 static void connection_unref(struct http_connection *connection)
 {
-        struct http_life *life = &connection->server->life;
+        struct http_users *users = &connection->server->users;
 
         if (atomic_fetch_sub(&connection->references, 1) != 1)
                 return;
-        latch_destroy(&connection->end);
+        wait_flag_destroy(&connection->end);
         pthread_mutex_destroy(&connection->lock);
         free(connection->origin);
         free(connection);
-        life_release(life);
+        users_release(users);
 }
 
 /* Sets the event before it shuts down: connection_repeat_end checks the event. */
@@ -116,7 +116,7 @@ static void on_end(struct loop_watch *watch, uint32_t events)
 {
         struct http_connection *connection = FERRY_CONTAINER_OF(watch, struct http_connection, watch);
 
-        latch_set(&connection->end);
+        wait_flag_set(&connection->end);
         pthread_mutex_lock(&connection->lock);
         if (connection->fd >= 0)
                 (void)shutdown(connection->fd, SHUT_RD);
@@ -126,13 +126,13 @@ static void on_end(struct loop_watch *watch, uint32_t events)
 }
 
 struct http_connection *connection_new(struct http_quota *quota, struct event_readers *readers,
-                                       const struct http_arrival *arrival)
+                                       const struct accepted_socket *arrival)
 {
         struct http_connection *connection = calloc(1, sizeof(*connection));
 
         if (!connection)
                 return NULL;
-        latch_init(&connection->end);
+        wait_flag_init(&connection->end);
         (void)pthread_mutex_init(&connection->lock, NULL);
         connection->server = arrival->listener->server;
         connection->quota = quota;
@@ -143,7 +143,7 @@ struct http_connection *connection_new(struct http_quota *quota, struct event_re
         connection->added_us = connection->since_us = clock_now_us();
         connection->watch.fired = on_end;
         atomic_init(&connection->references, 1);
-        life_retain(&connection->server->life);
+        users_retain(&connection->server->users);
         return connection;
 }
 
@@ -197,7 +197,7 @@ void connection_end_request(struct http_connection *connection)
         if (http_content_is_over(connection->transfer))
                 http_content_disconnected(FERRY_STEAL(connection->transfer));
         if (entered)
-                life_leave(&connection->server->life);
+                users_leave(&connection->server->users);
 }
 
 /* Whether no request has begun yet. */
@@ -346,7 +346,7 @@ uint64_t connection_check(struct http_connection *connection, uint64_t now)
 
 void connection_repeat_end(struct http_connection *connection)
 {
-        if (latch_is_set(&connection->end))
+        if (wait_flag_is_set(&connection->end))
                 (void)shutdown(connection->fd, SHUT_RD);
 }
 

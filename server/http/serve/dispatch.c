@@ -356,7 +356,7 @@ enum MHD_Result dispatch_call(void *context, struct MHD_Connection *connection, 
                 request->path = url;
                 request->method = method;
                 request->version = version;
-                life_enter(&request->server->life);
+                users_enter(&request->server->users);
                 begin(request);
         } else if (*size) {
                 request->phase = REQUEST_DATA;

@@ -106,7 +106,7 @@ enum {
 static const uint64_t pending_id = UINT64_C(1) << 63;
 
 struct http_pending {
-        struct http_arrival arrival; /* fd -1 = out of the gate */
+        struct accepted_socket arrival; /* fd -1 = out of the gate */
         bool refused;
         uint64_t dropped; /* bytes since it was refused */
         uint64_t until_us;
@@ -250,7 +250,7 @@ static void drain(struct http_gate *gate, struct http_pending *pending)
 static void look(struct http_gate *gate, struct http_pending *pending)
 {
         ssize_t n = recv(pending->arrival.fd, gate->peeked, HEAD_MAX, MSG_PEEK | MSG_DONTWAIT);
-        struct http_arrival arrival;
+        struct accepted_socket arrival;
         const char *detail = NULL;
         int error = 0;
 
@@ -299,7 +299,7 @@ void gate_deliver(struct http_gate *gate, const struct epoll_event *event)
                 close(release_socket(gate, pending));
 }
 
-void gate_take(struct http_gate *gate, const struct http_arrival *arrival)
+void gate_take(struct http_gate *gate, const struct accepted_socket *arrival)
 {
         struct http_pending *pending = malloc(sizeof(*pending));
 
@@ -318,7 +318,7 @@ void gate_take(struct http_gate *gate, const struct http_arrival *arrival)
         look(gate, pending);
 }
 
-void gate_linger(struct http_gate *gate, const struct http_arrival *arrival)
+void gate_linger(struct http_gate *gate, const struct accepted_socket *arrival)
 {
         struct http_pending *pending = calloc(1, sizeof(*pending));
 

@@ -184,7 +184,7 @@ union http_address {
 };
 
 /* An accepted socket. */
-struct http_arrival {
+struct accepted_socket {
         struct http_listener *listener;
         int fd;
         uint64_t key; /* address_key of the client; 0 = this machine */
@@ -197,7 +197,7 @@ struct http_gate {
         struct http_quota *quota;
         int epoll_fd; /* borrowed; gate_owns tells the gate's events from the others */
         /* Takes over the socket of a connection whose first head is whole. */
-        void (*admit)(void *context, const struct http_arrival *arrival);
+        void (*admit)(void *context, const struct accepted_socket *arrival);
         void *context;
         /* Oldest first, so that the first one's deadline is the next. */
         struct http_pending *arriving;
@@ -210,7 +210,7 @@ struct http_gate {
 uint64_t address_key(const union http_address *address);
 
 /* Takes over an accepted socket, and counts it as one of the thread's connections. */
-void gate_take(struct http_gate *gate, const struct http_arrival *arrival);
+void gate_take(struct http_gate *gate, const struct accepted_socket *arrival);
 
 /* Whether an event of epoll_fd belongs to the gate. The data of other events have the highest bit clear. */
 bool gate_owns(const struct epoll_event *event);
@@ -229,7 +229,7 @@ void gate_sweep(struct http_gate *gate, uint64_t now);
  * client still sends is read and dropped for a while, so that a reset does not take the answer away. fd is the caller's
  * duplicate of the socket.
  */
-void gate_linger(struct http_gate *gate, const struct http_arrival *arrival);
+void gate_linger(struct http_gate *gate, const struct accepted_socket *arrival);
 
 /*
  * The connection to close first when the thread is full: one that has its answer, else the oldest of the address with
@@ -305,7 +305,7 @@ int shard_epoll_fd(const struct http_shard *shard);
 
 /* Takes over a socket that the listener has accepted, also on failure. The shard must have room, and must be run
  * afterwards: libmicrohttpd 1.0 takes the connection in only then, 0.9.75 at once. */
-void shard_add(struct http_shard *shard, const struct http_arrival *arrival);
+void shard_add(struct http_shard *shard, const struct accepted_socket *arrival);
 
 /* Runs the daemon once. called: because of an event, not of a deadline. Returns the time until the next run without an
  * event, us; -1 = none. */
@@ -378,7 +378,7 @@ struct http_thread *server_thread_free(struct http_thread *thread);
 
 /* Makes the connection of a socket that libmicrohttpd is about to get. NULL: memory is short. */
 struct http_connection *connection_new(struct http_quota *quota, struct event_readers *readers,
-                                       const struct http_arrival *arrival);
+                                       const struct accepted_socket *arrival);
 
 /* libmicrohttpd has started the connection: starts watching for the client's end. */
 void connection_open(struct http_connection *connection, struct MHD_Connection *mhd);
@@ -423,17 +423,17 @@ void connection_repeat_end(struct http_connection *connection);
 
 /* ---- what the end of the server waits for: requests being answered, and connections ---- */
 
-void life_init(struct http_life *life);
-void life_destroy(struct http_life *life);
+void users_init(struct http_users *users);
+void users_destroy(struct http_users *users);
 
 /* A request has begun; connection_end_request ends it. */
-void life_enter(struct http_life *life);
+void users_enter(struct http_users *users);
 
 /* Waits until no request is active, at most limit_us. */
-void life_quiet(struct http_life *life, uint64_t limit_us);
+void users_quiet(struct http_users *users, uint64_t limit_us);
 
 /* Waits until every connection is freed. Call after the HTTP threads have ended. */
-void life_drain(struct http_life *life);
+void users_drain(struct http_users *users);
 
 /* ---- a request ---- */
 
@@ -527,8 +527,8 @@ void request_drop_json(struct http_request *request);
 
 /*
  * Parked requests: their connections are suspended and occupy no thread. The first of these wakes a request, exactly
- * once: its operation or latch, its deadline, the client's end (connection.h), the end of the server. Lock order: the
- * lock here, then those of libmicrohttpd, of latches, of the operation store and of the loop.
+ * once: its operation or flag, its deadline, the client's end (connection.h), the end of the server. Lock order: the
+ * lock here, then those of libmicrohttpd, of flags, of the operation store and of the loop.
  */
 struct http_waits {
         pthread_mutex_t lock;

@@ -102,7 +102,7 @@ int http_server_new(const struct http_config *config, struct http_server **ret_s
         server->started_us = clock_now_us();
         server->started_unix_ms = clock_unix_ms();
         server->dispatch = (struct http_dispatch){ dispatch_call, dispatch_target };
-        life_init(&server->life);
+        users_init(&server->users);
         credentials_source_init(&server->credentials);
         event_log_limits(config->events, &config->limits, config->operation_limits);
         counters_init(server);
@@ -184,10 +184,10 @@ struct http_server *http_server_free(struct http_server *server)
         /* No connection may be suspended when libmicrohttpd is stopped: it would abort the process. */
         if (server->waits)
                 waits_stop(server->waits);
-        life_quiet(&server->life, LAST_ANSWERS_US);
+        users_quiet(&server->users, LAST_ANSWERS_US);
         for (size_t i = 0; i < server->n_threads; i++)
                 server_thread_stop(server->threads[i]);
-        life_drain(&server->life);
+        users_drain(&server->users);
         for (size_t i = 0; i < server->n_threads; i++)
                 server_thread_free(server->threads[i]);
         server->tasks = pool_user_free(server->tasks);
@@ -196,7 +196,7 @@ struct http_server *http_server_free(struct http_server *server)
         idempotency_free(server->idempotency);
         credentials_source_destroy(&server->credentials);
         waits_free(server->waits);
-        life_destroy(&server->life);
+        users_destroy(&server->users);
         free(server->threads);
         free(server->listeners);
         free(server->route_durations);

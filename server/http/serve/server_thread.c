@@ -128,7 +128,7 @@ static bool find_victim(struct http_thread *thread, struct victim *ret_victim)
 /* false: accept nothing more now. */
 static bool take_connection(struct http_thread *thread, struct http_listener *listener)
 {
-        struct http_arrival arrival = { .listener = listener, .size = sizeof(arrival.address) };
+        struct accepted_socket arrival = { .listener = listener, .size = sizeof(arrival.address) };
         struct victim victim = { NULL, NULL };
 
         if (!quota_has_room(&thread->owner.quota) && !find_victim(thread, &victim)) {
@@ -171,7 +171,7 @@ static void take_connections(struct http_thread *thread, struct http_listener *l
 }
 
 /* Hands a socket to libmicrohttpd, and lets it read. */
-static void admit(void *context, const struct http_arrival *arrival)
+static void admit(void *context, const struct accepted_socket *arrival)
 {
         struct http_thread *thread = context;
         struct http_shard *shard = shard_list_room(&thread->shards, arrival->listener->tls);

@@ -80,9 +80,9 @@ static struct http_connection *take_arriving(struct http_shard *shard, int fd)
 /* libmicrohttpd is about to close the socket: a duplicate of it stays open. */
 static void linger(struct http_shard *shard, const struct http_connection *connection)
 {
-        const struct http_arrival arrival = { .listener = connection->listener,
-                                              .fd = fcntl(connection->fd, F_DUPFD_CLOEXEC, 0),
-                                              .key = connection->key };
+        const struct accepted_socket arrival = { .listener = connection->listener,
+                                                 .fd = fcntl(connection->fd, F_DUPFD_CLOEXEC, 0),
+                                                 .key = connection->key };
 
         if (arrival.fd >= 0)
                 gate_linger(shard->owner->gate, &arrival);
@@ -253,7 +253,7 @@ int shard_epoll_fd(const struct http_shard *shard)
         return MHD_get_daemon_info(shard->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
 }
 
-void shard_add(struct http_shard *shard, const struct http_arrival *arrival)
+void shard_add(struct http_shard *shard, const struct accepted_socket *arrival)
 {
         struct http_connection *connection = take_arriving(shard, arrival->fd);
 

@@ -29,7 +29,7 @@
 
 /* ---- parked requests ---- */
 
-enum { SOURCES = 3 /* that can wake it: the client's end, the operation or latch, the deadline */ };
+enum { SOURCES = 3 /* that can wake it: the client's end, the operation or flag, the deadline */ };
 
 /*
  * One parked request. References: one for each armed source, dropped when its callback has run or can no longer run,
@@ -38,12 +38,12 @@ enum { SOURCES = 3 /* that can wake it: the client's end, the operation or latch
 struct http_park {
         struct http_server *server;
         struct http_connection *connection; /* suspended while parked, valid until it is resumed */
-        struct operation *operation;        /* a reference; NULL = waits for the latch */
-        struct http_latch *latch;           /* the request's; invalid once the connection is resumed; NULL = none */
+        struct operation *operation;        /* a reference; NULL = waits for the flag */
+        struct wait_flag *flag;             /* the request's; invalid once the connection is resumed; NULL = none */
         bool stays;                         /* the client's end does not wake it */
         atomic_uint references;
         struct operation_waiter waiter;
-        struct http_latch_waiter latch_waiter, end_waiter;
+        struct wait_flag_waiter latch_waiter, end_waiter;
         struct loop_timer timer;
         struct http_park *previous, *next; /* waits.lock; previous NULL = not parked */
 };
@@ -87,16 +87,16 @@ static void park_unref(struct http_park *park)
 /* Registers the waiter. false: it has happened already. */
 static bool park_wait(struct http_park *park, uint64_t revision)
 {
-        if (park->latch)
-                return latch_wait(park->latch, &park->latch_waiter);
+        if (park->flag)
+                return wait_flag_wait(park->flag, &park->latch_waiter);
         return operation_wait(park->server->config.operations, park->operation, revision, &park->waiter);
 }
 
 /* true: it was registered, and its callback will not run. */
 static bool park_unwait(struct http_park *park)
 {
-        if (park->latch)
-                return latch_unwait(park->latch, &park->latch_waiter);
+        if (park->flag)
+                return wait_flag_unwait(park->flag, &park->latch_waiter);
         return operation_unwait(park->server->config.operations, &park->waiter);
 }
 
@@ -122,9 +122,9 @@ static void park_wake(struct http_park *park)
         event_log_used(server->config.events, EVENT_LIMIT_WAITERS, n_parked);
 
         /* Before the resume: it may free the connection and the request. */
-        if (park->latch && latch_unwait(park->latch, &park->latch_waiter))
+        if (park->flag && wait_flag_unwait(park->flag, &park->latch_waiter))
                 park_unref(park);
-        if (latch_unwait(&park->connection->end, &park->end_waiter))
+        if (wait_flag_unwait(&park->connection->end, &park->end_waiter))
                 park_unref(park);
         struct http_shard *shard = park->connection->shard;
         MHD_resume_connection(park->connection->mhd);
@@ -143,12 +143,12 @@ static void park_end(struct http_park *park)
         park_unref(park);
 }
 
-static void on_latch(struct http_latch_waiter *waiter)
+static void on_latch(struct wait_flag_waiter *waiter)
 {
         park_end(FERRY_CONTAINER_OF(waiter, struct http_park, latch_waiter));
 }
 
-static void on_client_end(struct http_latch_waiter *waiter)
+static void on_client_end(struct wait_flag_waiter *waiter)
 {
         park_end(FERRY_CONTAINER_OF(waiter, struct http_park, end_waiter));
 }
@@ -172,21 +172,21 @@ static bool park_arm(struct http_park *park, uint64_t revision, uint64_t wait_ms
         const struct http_config *config = &park->server->config;
 
         atomic_fetch_add(&park->references, park->stays ? SOURCES - 1 : SOURCES);
-        bool ends = park->stays || latch_wait(&park->connection->end, &park->end_waiter);
+        bool ends = park->stays || wait_flag_wait(&park->connection->end, &park->end_waiter);
         bool waits = ends && park_wait(park, revision);
         if (waits && loop_timer_start(config->loop, &park->timer, clock_now_us() + wait_ms * 1000) >= 0)
                 return true;
         /* A source that has fired meanwhile drops its reference by itself. */
         unsigned unused = 1;
         unused += !waits || park_unwait(park);
-        unused += !park->stays && (!ends || latch_unwait(&park->connection->end, &park->end_waiter));
+        unused += !park->stays && (!ends || wait_flag_unwait(&park->connection->end, &park->end_waiter));
         atomic_fetch_sub(&park->references, unused);
         return false;
 }
 
-/* One of operation and latch is NULL. */
+/* One of operation and flag is NULL. */
 static enum wait_result park_request(struct http_request *request, struct operation *operation, uint64_t revision,
-                                     struct http_latch *latch, bool stays, uint64_t wait_ms,
+                                     struct wait_flag *flag, bool stays, uint64_t wait_ms,
                                      void (*resume)(struct http_request *request))
 {
         struct http_server *server = request->server;
@@ -199,7 +199,7 @@ static enum wait_result park_request(struct http_request *request, struct operat
         park->server = server;
         park->connection = request->connection;
         park->operation = operation ? operation_ref(operation) : NULL;
-        park->latch = latch;
+        park->flag = flag;
         park->stays = stays;
         park->waiter.wake = on_operation;
         park->latch_waiter.wake = on_latch;
@@ -237,16 +237,16 @@ enum wait_result wait_park(struct http_request *request, uint64_t revision, uint
         return park_request(request, request->operation, revision, NULL, false, wait_ms, resume);
 }
 
-enum wait_result wait_park_latch(struct http_request *request, struct http_latch *latch, uint64_t wait_ms,
-                                 void (*resume)(struct http_request *request))
-{
-        return park_request(request, NULL, 0, latch, false, wait_ms, resume);
-}
-
-enum wait_result wait_park_work(struct http_request *request, struct http_latch *latch, uint64_t wait_ms,
+enum wait_result wait_park_flag(struct http_request *request, struct wait_flag *flag, uint64_t wait_ms,
                                 void (*resume)(struct http_request *request))
 {
-        return park_request(request, NULL, 0, latch, true, wait_ms, resume);
+        return park_request(request, NULL, 0, flag, false, wait_ms, resume);
+}
+
+enum wait_result wait_park_work(struct http_request *request, struct wait_flag *flag, uint64_t wait_ms,
+                                void (*resume)(struct http_request *request))
+{
+        return park_request(request, NULL, 0, flag, true, wait_ms, resume);
 }
 
 void wait_refuse(struct http_request *request)
@@ -293,10 +293,10 @@ void wait_or_answer(struct http_request *request, uint64_t revision, uint64_t wa
         answer_unless_parked(request, wait_park(request, revision, wait_ms, answer), answer);
 }
 
-void wait_latch_or_answer(struct http_request *request, struct http_latch *latch, uint64_t wait_ms,
-                          void (*answer)(struct http_request *request))
+void wait_flag_or_answer(struct http_request *request, struct wait_flag *flag, uint64_t wait_ms,
+                         void (*answer)(struct http_request *request))
 {
-        answer_unless_parked(request, wait_park_latch(request, latch, wait_ms, answer), answer);
+        answer_unless_parked(request, wait_park_flag(request, flag, wait_ms, answer), answer);
 }
 
 void waits_stop(struct http_waits *waits)
@@ -325,7 +325,7 @@ void *work_new(size_t size)
         if (!work)
                 return NULL;
         atomic_init(&work->references, 2);
-        latch_init(&work->over);
+        wait_flag_init(&work->over);
         return work;
 }
 
@@ -333,7 +333,7 @@ void work_unref(struct http_work *work)
 {
         if (atomic_fetch_sub(&work->references, 1) != 1)
                 return;
-        latch_destroy(&work->over);
+        wait_flag_destroy(&work->over);
         free(work->owned);
         free(work);
 }
@@ -358,7 +358,7 @@ void work_end(struct http_work *work, int error, const char *detail)
 {
         work->error = error;
         (void)snprintf(work->detail, sizeof(work->detail), "%s", detail);
-        latch_set(&work->over);
+        wait_flag_set(&work->over);
         work_unref(work);
 }
 
@@ -366,7 +366,7 @@ bool work_is_over(struct http_request *request, const char *awaited, const char 
 {
         struct http_work *work = request->state;
 
-        if (latch_is_set(&work->over))
+        if (wait_flag_is_set(&work->over))
                 return true;
         if (!wait_abandoned(request, awaited))
                 request_problem(request, FERRY_E_PEER_UNREACHABLE, "%s within %u s", late, WORK_WAIT_MS / 1000);

@@ -10,65 +10,65 @@
 #include "base/util.h"
 
 /*
- * What wakes a request or an HTTP thread: latches, the run queue of a thread, and its readers of events. Thread: any,
+ * What wakes a request or an HTTP thread: flags, the run queue of a thread, and its readers of events. Thread: any,
  * but for the functions that the headers give to the owner of a queue or of readers.
  */
 
-/* ---- latches ---- */
+/* ---- flags ---- */
 
-void latch_init(struct http_latch *latch)
+void wait_flag_init(struct wait_flag *flag)
 {
-        *latch = (struct http_latch){ .set = false };
-        (void)pthread_mutex_init(&latch->lock, NULL);
+        *flag = (struct wait_flag){ .set = false };
+        (void)pthread_mutex_init(&flag->lock, NULL);
 }
 
-void latch_destroy(struct http_latch *latch)
+void wait_flag_destroy(struct wait_flag *flag)
 {
-        pthread_mutex_destroy(&latch->lock);
+        pthread_mutex_destroy(&flag->lock);
 }
 
-void latch_set(struct http_latch *latch)
+void wait_flag_set(struct wait_flag *flag)
 {
-        pthread_mutex_lock(&latch->lock);
-        latch->set = true;
-        struct http_latch_waiter *waiter = FERRY_STEAL(latch->waiter);
-        pthread_mutex_unlock(&latch->lock);
+        pthread_mutex_lock(&flag->lock);
+        flag->set = true;
+        struct wait_flag_waiter *waiter = FERRY_STEAL(flag->waiter);
+        pthread_mutex_unlock(&flag->lock);
         if (waiter)
                 waiter->wake(waiter);
 }
 
-void latch_reset(struct http_latch *latch)
+void wait_flag_reset(struct wait_flag *flag)
 {
-        pthread_mutex_lock(&latch->lock);
-        latch->set = false;
-        pthread_mutex_unlock(&latch->lock);
+        pthread_mutex_lock(&flag->lock);
+        flag->set = false;
+        pthread_mutex_unlock(&flag->lock);
 }
 
-bool latch_is_set(struct http_latch *latch)
+bool wait_flag_is_set(struct wait_flag *flag)
 {
-        pthread_mutex_lock(&latch->lock);
-        bool set = latch->set;
-        pthread_mutex_unlock(&latch->lock);
+        pthread_mutex_lock(&flag->lock);
+        bool set = flag->set;
+        pthread_mutex_unlock(&flag->lock);
         return set;
 }
 
-bool latch_wait(struct http_latch *latch, struct http_latch_waiter *waiter)
+bool wait_flag_wait(struct wait_flag *flag, struct wait_flag_waiter *waiter)
 {
-        pthread_mutex_lock(&latch->lock);
-        bool waits = !latch->set;
+        pthread_mutex_lock(&flag->lock);
+        bool waits = !flag->set;
         if (waits)
-                latch->waiter = waiter;
-        pthread_mutex_unlock(&latch->lock);
+                flag->waiter = waiter;
+        pthread_mutex_unlock(&flag->lock);
         return waits;
 }
 
-bool latch_unwait(struct http_latch *latch, struct http_latch_waiter *waiter)
+bool wait_flag_unwait(struct wait_flag *flag, struct wait_flag_waiter *waiter)
 {
-        pthread_mutex_lock(&latch->lock);
-        bool waited = latch->waiter == waiter;
+        pthread_mutex_lock(&flag->lock);
+        bool waited = flag->waiter == waiter;
         if (waited)
-                latch->waiter = NULL;
-        pthread_mutex_unlock(&latch->lock);
+                flag->waiter = NULL;
+        pthread_mutex_unlock(&flag->lock);
         return waited;
 }
 
@@ -154,7 +154,7 @@ static bool is_wanted(const struct event_readers *readers, struct event_reader *
 {
         struct http_server *server = readers->server;
 
-        return atomic_load(&server->events_stopped) || (reader->left && latch_is_set(reader->left)) ||
+        return atomic_load(&server->events_stopped) || (reader->left && wait_flag_is_set(reader->left)) ||
                atomic_load(&server->credentials.n_reloads) != reader->n_reloads ||
                event_log_has(server->config.events, &reader->filter, &reader->place);
 }

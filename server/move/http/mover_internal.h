@@ -9,12 +9,12 @@
 
 #include "base/loop.h"
 #include "easy/thread.h"
+#include "message/stream.h"
 #include "move/content.h"
+#include "move/engine.h"
 #include "move/http.h"
 #include "operations/content_ranges.h"
 #include "operations/operations.h"
-#include "move/engine.h"
-#include "message/stream.h"
 
 struct http_requester;
 struct http_thread;

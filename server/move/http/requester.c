@@ -11,8 +11,8 @@
 #include "base/clock.h"
 #include "base/space.h"
 #include "base/util.h"
-#include "mover_internal.h"
 #include "message/ranges.h"
+#include "mover_internal.h"
 
 /*
  * The active side of a transfer over HTTP. The first range claims the operation; when it is answered the other lanes

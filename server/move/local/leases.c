@@ -10,8 +10,8 @@
 /*
  * The leases of one link and its bounce buffers: see leases.h. The lease word is in memory that the peer maps
  * read-only, so ending a lease is one store of this worker, which the peer finds when it looks again after a piece
- * (move/message/lease.h). Slots and buffers are shared fairly among their owners: none may have more than it leaves free.
- * Thread: the progress thread.
+ * (move/message/lease.h). Slots and buffers are shared fairly among their owners: none may have more than it leaves
+ * free. Thread: the progress thread.
  */
 
 void leases_init(struct leases *leases, struct lease_slot words[FRAME_LEASES])

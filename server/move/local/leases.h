@@ -9,8 +9,8 @@
 #include "base/pool.h"
 #include "frame.h"
 #include "memfd.h"
-#include "message/transport.h"
 #include "message/lease.h"
+#include "message/transport.h"
 
 /*
  * The leases of one link to its peer, one for each message whose payload is mapped, and the bounce

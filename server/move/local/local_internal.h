@@ -16,9 +16,9 @@
 #include "leases.h"
 #include "mailbox.h"
 #include "mapping.h"
-#include "pull.h"
-#include "move/local.h"
 #include "message/staging.h"
+#include "move/local.h"
+#include "pull.h"
 
 /*
  * A link, and what the files that serve links share. The progress thread. A file calls only the files above it in this

@@ -10,8 +10,8 @@
 #include "base/pool.h"
 #include "frame.h"
 #include "mapping.h"
-#include "message/transport.h"
 #include "message/lease.h"
+#include "message/transport.h"
 
 /*
  * A pull copies a mapped payload of a peer into the place that the engine chose, in pieces, under the peer's lease,

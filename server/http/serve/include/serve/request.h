@@ -159,12 +159,12 @@ enum wait_result {
 enum wait_result wait_park(struct http_request *request, uint64_t revision, uint64_t wait_ms,
                            void (*resume)(struct http_request *request));
 
-/* Parks the request until the latch is set, which must stay until the request is answered, or for at most wait_ms. */
-enum wait_result wait_park_latch(struct http_request *request, struct http_latch *latch, uint64_t wait_ms,
-                                 void (*resume)(struct http_request *request));
+/* Parks the request until the flag is set, which must stay until the request is answered, or for at most wait_ms. */
+enum wait_result wait_park_flag(struct http_request *request, struct wait_flag *flag, uint64_t wait_ms,
+                                void (*resume)(struct http_request *request));
 
 /* Parks for work that ends soon by itself: a client that shuts its direction down still gets the answer. */
-enum wait_result wait_park_work(struct http_request *request, struct http_latch *latch, uint64_t wait_ms,
+enum wait_result wait_park_work(struct http_request *request, struct wait_flag *flag, uint64_t wait_ms,
                                 void (*resume)(struct http_request *request));
 
 /* Answers after WAIT_FULL. */
@@ -177,13 +177,13 @@ void wait_refuse(struct http_request *request);
 bool wait_abandoned(struct http_request *request, const char *before);
 
 /*
- * Park the request as wait_park and wait_park_latch do, and have it answered in any case: at once where there is no
+ * Park the request as wait_park and wait_park_flag do, and have it answered in any case: at once where there is no
  * need to wait, and with a refusal after WAIT_FULL.
  */
 void wait_or_answer(struct http_request *request, uint64_t revision, uint64_t wait_ms,
                     void (*answer)(struct http_request *request));
-void wait_latch_or_answer(struct http_request *request, struct http_latch *latch, uint64_t wait_ms,
-                          void (*answer)(struct http_request *request));
+void wait_flag_or_answer(struct http_request *request, struct wait_flag *flag, uint64_t wait_ms,
+                         void (*answer)(struct http_request *request));
 
 /* ---- work for a request ---- */
 
@@ -196,7 +196,7 @@ enum { WORK_WAIT_MS = 30000, WORK_DETAIL_SIZE = 256 };
  */
 struct http_work {
         atomic_uint references;
-        struct http_latch over;
+        struct wait_flag over;
         /* Written by the work until over: */
         int error; /* FERRY_E_*; 0 = done */
         char detail[WORK_DETAIL_SIZE];
@@ -226,48 +226,48 @@ bool work_is_over(struct http_request *request, const char *awaited, const char 
  *
  * It is the request's state, and ends with it. All functions: the request's thread.
  */
-struct copying;
+struct content_copy;
 
 /* Callbacks: one at a time, on the request's thread or on one that waits for the GPU. */
 struct copying_ops {
         /* Moves the next bytes. 0, -errno or FERRY_E_*. */
         int (*move)(void *content, void *bytes, size_t size);
-        /* Nothing touches the content any more. done: as of copying_close. */
+        /* Nothing touches the content any more. done: as of content_copy_close. */
         void (*close)(void *content, bool done);
 };
 
 /* content: owned from here on, unless it fails. devices: none = host memory. 0 or -ENOMEM. */
-int copying_open(struct http_request *request, const struct copying_ops *ops, void *content,
-                 struct pool_devices devices);
+int content_copy_open(struct http_request *request, const struct copying_ops *ops, void *content,
+                      struct pool_devices devices);
 
 /* Closes the request's copying now: at once, or when the GPU has ended what is under way. done: every byte has moved.
  */
-void copying_close(struct http_request *request, bool done);
+void content_copy_close(struct http_request *request, bool done);
 
-void *copying_content(const struct http_request *request);
+void *content_copy_content(const struct http_request *request);
 
 /*
  * Starts work that reads so many bytes of the content's memory, such as a digest. With size not 0, the bytes of a
- * response of that size are copied ahead after it. work: NULL = none; 0, -errno or FERRY_E_*. copying_await must
+ * response of that size are copied ahead after it. work: NULL = none; 0, -errno or FERRY_E_*. content_copy_await must
  * follow; it says whether the request was answered.
  */
 void copying_begin(struct http_request *request, int (*work)(void *content), uint64_t reads, uint64_t size);
 
 /*
- * Whether everything begun has ended; its first error is copying_error. false: the request is parked until then, and
- * resume is called, or it was answered.
+ * Whether everything begun has ended; its first error is content_copy_error. false: the request is parked until then,
+ * and resume is called, or it was answered.
  */
-bool copying_await(struct http_request *request, void (*resume)(struct http_request *request));
-int copying_error(const struct http_request *request);
+bool content_copy_await(struct http_request *request, void (*resume)(struct http_request *request));
+int content_copy_error(const struct http_request *request);
 
 /* Takes bytes of an upload. 0; -EINPROGRESS: parked (the bytes come again) or answered; else the error of a move. */
-int copying_take(struct http_request *request, const char *data, size_t size);
+int content_copy_take(struct http_request *request, const char *data, size_t size);
 
-/* Moves what copying_take has left in its buffer, and waits for it; as copying_await. */
+/* Moves what content_copy_take has left in its buffer, and waits for it; as content_copy_await. */
 bool copying_flush(struct http_request *request, void (*resume)(struct http_request *request));
 
 /* The response of these bytes, so many as copying_begin was told. For HEAD nothing need be open. NULL: no memory. */
-struct MHD_Response *copying_response(struct http_request *request, uint64_t size);
+struct MHD_Response *content_copy_response(struct http_request *request, uint64_t size);
 
 /* ---- the Idempotency-Key of a POST, for its handler ---- */
 

@@ -32,36 +32,36 @@ struct run_queue;
 
 /* The server, its connections, and what threads wait for, as an endpoint sees them. */
 
-/* ---- latches ---- */
+/* ---- flags ---- */
 
 /*
- * A flag for which one request may wait. Own lock, a leaf; any thread. What a thread wrote before latch_set is visible
- * to a thread that has seen the latch set.
+ * A flag for which one request may wait. Own lock, a leaf; any thread. What a thread wrote before wait_flag_set is
+ * visible to a thread that has seen the flag set.
  */
-struct http_latch_waiter {
-        void (*wake)(struct http_latch_waiter *waiter); /* called at most once, with no lock held */
+struct wait_flag_waiter {
+        void (*wake)(struct wait_flag_waiter *waiter); /* called at most once, with no lock held */
 };
 
-struct http_latch {
+struct wait_flag {
         pthread_mutex_t lock;
         bool set;
-        struct http_latch_waiter *waiter; /* NULL = none */
+        struct wait_flag_waiter *waiter; /* NULL = none */
 };
 
-void latch_init(struct http_latch *latch);
-void latch_destroy(struct http_latch *latch);
+void wait_flag_init(struct wait_flag *flag);
+void wait_flag_destroy(struct wait_flag *flag);
 
-/* Call once, or once after each reset. Wakes the waiter. The latch must stay valid until this returns. */
-void latch_set(struct http_latch *latch);
+/* Call once, or once after each reset. Wakes the waiter. The flag must stay valid until this returns. */
+void wait_flag_set(struct wait_flag *flag);
 /* Only while it is set, which nobody waits for then. */
-void latch_reset(struct http_latch *latch);
-bool latch_is_set(struct http_latch *latch);
+void wait_flag_reset(struct wait_flag *flag);
+bool wait_flag_is_set(struct wait_flag *flag);
 
-/* Registers the waiter. false: the latch is set, and nothing was registered. Never calls wake itself. */
-bool latch_wait(struct http_latch *latch, struct http_latch_waiter *waiter);
+/* Registers the waiter. false: the flag is set, and nothing was registered. Never calls wake itself. */
+bool wait_flag_wait(struct wait_flag *flag, struct wait_flag_waiter *waiter);
 
 /* true: the waiter was registered, and wake will not be called. false: wake was called, or is being called. */
-bool latch_unwait(struct http_latch *latch, struct http_latch_waiter *waiter);
+bool wait_flag_unwait(struct wait_flag *flag, struct wait_flag_waiter *waiter);
 
 /* ---- credentials ---- */
 
@@ -126,9 +126,9 @@ enum {
 struct event_reader {
         /* Called after the reader was taken off the list; may free it. */
         void (*wake)(struct event_reader *reader);
-        struct http_latch *left; /* the client's end; NULL = watched elsewhere */
-        bool beats;              /* also woken every EVENT_BEAT_MS */
-        unsigned n_reloads;      /* of the secrets by which it was allowed: also woken when they are replaced */
+        struct wait_flag *left; /* the client's end; NULL = watched elsewhere */
+        bool beats;             /* also woken every EVENT_BEAT_MS */
+        unsigned n_reloads;     /* of the secrets by which it was allowed: also woken when they are replaced */
         struct event_filter filter;
         struct event_place place;
         struct event_reader *previous, *next; /* previous NULL = not listed */
@@ -188,11 +188,11 @@ enum http_end {
  * Counts what the end of the server must wait for: requests being answered, and connections that a callback may still
  * touch. Any thread; own lock, a leaf.
  */
-struct http_life {
+struct http_users {
         pthread_mutex_t lock;
         pthread_cond_t changed; /* CLOCK_MONOTONIC; a count went to 0 */
         atomic_size_t n_active; /* requests between their headers and the end of their answer */
-        atomic_bool ending;     /* life_quiet waits, or has waited */
+        atomic_bool ending;     /* users_quiet waits, or has waited */
         size_t n_alive;         /* connections; guarded by lock */
 };
 
@@ -234,7 +234,7 @@ struct http_server {
         struct pool_user *tasks;     /* of the pool: copies of content of GPUs, digests */
         atomic_size_t copying_bytes; /* of its buffers */
         struct http_waits *waits;    /* has its own lock */
-        struct http_life life;       /* has its own lock */
+        struct http_users users;     /* has its own lock */
 };
 
 /* The base URL for clients on other machines; local_host: see address_publish. Not for a Unix socket. */
@@ -284,7 +284,7 @@ struct http_connection {
         struct http_request *request;            /* the shard's thread; owned; NULL = none */
         struct http_connection *previous, *next; /* shard.c's lists: arriving (next alone) or open */
         uint64_t added_us;                       /* when libmicrohttpd got the socket */
-        uint64_t key;                            /* of the client's address, see struct http_arrival */
+        uint64_t key;                            /* of the client's address, see struct accepted_socket */
         /* The shard's thread: */
         struct MHD_Connection *mhd; /* NULL = not started yet */
         unsigned trust;             /* the set of credentials by which a request was allowed; 0 = none was */
@@ -297,9 +297,9 @@ struct http_connection {
         uint64_t sent_us, sent; /* since when bytes of the answer are unsent, and bytes acknowledged then; 0 = not */
         struct loop_watch watch;
         atomic_uint references;
-        struct http_latch end; /* the client has shut down its direction; a parked request waits for it */
-        pthread_mutex_t lock;  /* a leaf */
-        int fd;                /* lock; -1 = closed */
+        struct wait_flag end; /* the client has shut down its direction; a parked request waits for it */
+        pthread_mutex_t lock; /* a leaf */
+        int fd;               /* lock; -1 = closed */
 };
 
 /*
@@ -312,7 +312,7 @@ void connection_watch_peer(struct http_connection *connection);
 /* Whether the client has shut down its direction. */
 static inline bool connection_has_ended(struct http_connection *connection)
 {
-        return latch_is_set(&connection->end);
+        return wait_flag_is_set(&connection->end);
 }
 
 /* The secrets that the connection's thread uses. Only from that thread. */

@@ -12,17 +12,17 @@
 #include "responder.h"
 
 /*
- * One round of the engine, a pass: commands, steps, messages, steps, deadlines, steps, then the waiters of operations.
+ * One round of the engine: commands, steps, messages, steps, deadlines, steps, then the waiters of operations.
  * The order keeps latency low: what a command has begun is sent before the transports are asked for messages, and
  * threads are woken after all messages are sent, since a woken thread may take this core.
  *
- * Thread: the holder of the progress lock: thread.c, or progress_lock.c for a transfer that runs inline. A pass that
- * moved nothing returns false; its caller decides whether to spin or to sleep, at most until pass_deadline().
+ * Thread: the holder of the progress lock: thread.c, or progress_lock.c for a transfer that runs inline. A round that
+ * moved nothing returns false; its caller decides whether to spin or to sleep, at most until round_deadline().
  */
 
 /* ---- commands ---- */
 
-void pass_deregister_memory(struct engine *engine, struct memory *memory)
+void round_deregister_memory(struct engine *engine, struct memory *memory)
 {
         for (size_t i = 0; i < engine->n_transports; i++)
                 engine->transports[i]->ops->deregister_memory(engine->transports[i], memory);
@@ -89,7 +89,7 @@ static void run_command(struct engine *engine, const struct command *command)
                 revoke(engine, command);
                 break;
         case COMMAND_DEREGISTER:
-                pass_deregister_memory(engine, command->memory);
+                round_deregister_memory(engine, command->memory);
                 break;
         case COMMAND_RESOLVED:
                 resolved(engine, command->resolution);
@@ -119,7 +119,7 @@ static bool run_commands(struct engine *engine)
         return any;
 }
 
-/* ---- the pass ---- */
+/* ---- the round ---- */
 
 /*
  * Lets each transport take events and send. shared tells it whether several transfers run, so that none delays the
@@ -198,7 +198,7 @@ static void wake_waiters(struct engine *engine)
                 engine->operations.wake_waiters(engine->operations.context);
 }
 
-bool pass_run(struct engine *engine, uint64_t *ret_now_us)
+bool round_run(struct engine *engine, uint64_t *ret_now_us)
 {
         bool moved = run_commands(engine);
 
@@ -215,21 +215,21 @@ bool pass_run(struct engine *engine, uint64_t *ret_now_us)
         return moved;
 }
 
-bool pass_is_moving(const struct engine *engine)
+bool round_is_moving(const struct engine *engine)
 {
         return engine->requesters_by_id || engine->responders_by_transfer || engine->connect_requests;
 }
 
-bool pass_is_pending(const struct engine *engine)
+bool round_is_pending(const struct engine *engine)
 {
         return engine->peers_ended || engine->ready_peers || engine->marked_requesters || engine->marked_responders;
 }
 
-uint64_t pass_deadline(const struct engine *engine, uint64_t now_us)
+uint64_t round_deadline(const struct engine *engine, uint64_t now_us)
 {
         uint64_t deadline_us = UINT64_MAX;
 
-        if (pass_is_moving(engine))
+        if (round_is_moving(engine))
                 deadline_us = engine->tick_us;
         else if (engine->peers_by_address)
                 deadline_us = now_us + ENGINE_IDLE_US;

@@ -35,13 +35,13 @@ enum {
  * References: the request's, and that of the work under way, which alone touches content, work, moving and error until
  * idle is set.
  */
-struct copying {
+struct content_copy {
         struct http_server *server;
         const struct copying_ops *ops;
         void *content;
         struct pool_devices devices; /* fixed; none = host memory */
         atomic_uint references;
-        struct http_latch idle; /* unset while work is under way */
+        struct wait_flag idle; /* unset while work is under way */
         int (*work)(void *content);
         struct {
                 uint8_t *bytes;
@@ -59,92 +59,92 @@ struct copying {
         size_t at;            /* of a response: bytes taken out of its buffer */
 };
 
-static void copying_unref(struct copying *copying)
+static void content_copy_unref(struct content_copy *copy)
 {
-        if (atomic_fetch_sub(&copying->references, 1) != 1)
+        if (atomic_fetch_sub(&copy->references, 1) != 1)
                 return;
-        copying->ops->close(copying->content, atomic_load(&copying->done));
-        latch_destroy(&copying->idle);
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(copying->buffers); i++)
-                if (copying->buffers[i])
-                        atomic_fetch_sub(&copying->server->copying_bytes, copying->room);
-        free(copying->buffers[0]);
-        free(copying->buffers[1]);
-        free(copying);
+        copy->ops->close(copy->content, atomic_load(&copy->done));
+        wait_flag_destroy(&copy->idle);
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(copy->buffers); i++)
+                if (copy->buffers[i])
+                        atomic_fetch_sub(&copy->server->copying_bytes, copy->room);
+        free(copy->buffers[0]);
+        free(copy->buffers[1]);
+        free(copy);
 }
 
 /* The request is over: its content counts as sent only if the whole answer was. */
 static void clean(struct http_request *request)
 {
-        struct copying *copying = request->state;
+        struct content_copy *copy = request->state;
 
-        atomic_store(&copying->done, request->sent && request->status < 300); /* a problem has none of the bytes */
-        copying_unref(copying);
+        atomic_store(&copy->done, request->sent && request->status < 300); /* a problem has none of the bytes */
+        content_copy_unref(copy);
 }
 
-int copying_open(struct http_request *request, const struct copying_ops *ops, void *content,
-                 struct pool_devices devices)
+int content_copy_open(struct http_request *request, const struct copying_ops *ops, void *content,
+                      struct pool_devices devices)
 {
-        struct copying *copying = calloc(1, sizeof(*copying));
+        struct content_copy *copy = calloc(1, sizeof(*copy));
 
-        if (!copying)
+        if (!copy)
                 return -ENOMEM;
-        latch_init(&copying->idle);
-        latch_set(&copying->idle);
-        copying->server = request->server;
-        copying->ops = ops;
-        copying->content = content;
-        copying->devices = devices;
-        atomic_init(&copying->references, 1);
-        request_keep(request, copying, clean);
+        wait_flag_init(&copy->idle);
+        wait_flag_set(&copy->idle);
+        copy->server = request->server;
+        copy->ops = ops;
+        copy->content = content;
+        copy->devices = devices;
+        atomic_init(&copy->references, 1);
+        request_keep(request, copy, clean);
         return 0;
 }
 
-void copying_close(struct http_request *request, bool done)
+void content_copy_close(struct http_request *request, bool done)
 {
-        struct copying *copying = FERRY_STEAL(request->state);
+        struct content_copy *copy = FERRY_STEAL(request->state);
 
-        if (!copying)
+        if (!copy)
                 return;
-        atomic_store(&copying->done, done);
-        copying_unref(copying);
+        atomic_store(&copy->done, done);
+        content_copy_unref(copy);
 }
 
-void *copying_content(const struct http_request *request)
+void *content_copy_content(const struct http_request *request)
 {
-        const struct copying *copying = request->state;
+        const struct content_copy *copy = request->state;
 
-        return copying->content;
+        return copy->content;
 }
 
-int copying_error(const struct http_request *request)
+int content_copy_error(const struct http_request *request)
 {
-        const struct copying *copying = request->state;
+        const struct content_copy *copy = request->state;
 
-        return copying->error;
+        return copy->error;
 }
 
 /* ---- work ---- */
 
 /* Does what was begun, then moves the buffer. The first error stays. */
-static void work(struct copying *copying)
+static void work(struct content_copy *copy)
 {
-        int r = copying->work ? copying->work(copying->content) : 0;
+        int r = copy->work ? copy->work(copy->content) : 0;
 
-        if (!r && copying->moving.size)
-                r = copying->ops->move(copying->content, copying->moving.bytes, copying->moving.size);
-        if (!copying->error)
-                copying->error = r;
+        if (!r && copy->moving.size)
+                r = copy->ops->move(copy->content, copy->moving.bytes, copy->moving.size);
+        if (!copy->error)
+                copy->error = r;
 }
 
 /* On a thread of the pool. */
 static void work_detached(void *context)
 {
-        struct copying *copying = context;
+        struct content_copy *copy = context;
 
-        work(copying);
-        latch_set(&copying->idle);
-        copying_unref(copying);
+        work(copy);
+        wait_flag_set(&copy->idle);
+        content_copy_unref(copy);
 }
 
 /* Nothing is under way. Has the work done, which reads so many bytes, and then the buffer moved. */
@@ -152,22 +152,21 @@ static void start(struct http_request *request, int (*function)(void *content), 
                   size_t size)
 {
         struct http_server *server = request->server;
-        struct copying *copying = request->state;
+        struct content_copy *copy = request->state;
         uint64_t stall_ms = server->config.operation_limits->stall_ms;
 
-        copying->work = function;
-        copying->moving.bytes = bytes;
-        copying->moving.size = size;
-        if (!copying->devices.one && reads <= COPYING_READS) {
-                work(copying);
+        copy->work = function;
+        copy->moving.bytes = bytes;
+        copy->moving.size = size;
+        if (!copy->devices.one && reads <= COPYING_READS) {
+                work(copy);
                 return;
         }
         /* Host memory never stands still. */
-        copying->deadline_us = stall_ms && copying->devices.one ? clock_now_us() + stall_ms * 1000 : UINT64_MAX;
-        latch_reset(&copying->idle);
-        atomic_fetch_add(&copying->references, 1);
-        pool_run(server->tasks, copying->devices.one ? POOL_WORK : POOL_DIGEST, copying->devices, work_detached,
-                 copying);
+        copy->deadline_us = stall_ms && copy->devices.one ? clock_now_us() + stall_ms * 1000 : UINT64_MAX;
+        wait_flag_reset(&copy->idle);
+        atomic_fetch_add(&copy->references, 1);
+        pool_run(server->tasks, copy->devices.one ? POOL_WORK : POOL_DIGEST, copy->devices, work_detached, copy);
 }
 
 /*
@@ -176,24 +175,24 @@ static void start(struct http_request *request, int (*function)(void *content), 
  */
 static bool make_buffer(struct http_request *request, unsigned i, uint64_t size)
 {
-        struct copying *copying = request->state;
+        struct content_copy *copy = request->state;
         atomic_size_t *sum = &request->server->copying_bytes;
 
-        if (copying->buffers[i])
+        if (copy->buffers[i])
                 return true;
-        if (!copying->room)
-                copying->room = size < COPYING_PIECE ? size : COPYING_PIECE;
-        if (atomic_fetch_add(sum, copying->room) + copying->room > COPYING_BYTES_MAX) {
-                atomic_fetch_sub(sum, copying->room);
+        if (!copy->room)
+                copy->room = size < COPYING_PIECE ? size : COPYING_PIECE;
+        if (atomic_fetch_add(sum, copy->room) + copy->room > COPYING_BYTES_MAX) {
+                atomic_fetch_sub(sum, copy->room);
                 request_problem(request, FERRY_E_LIMIT_REACHED,
                                 "Content to and from GPUs and mapped files uses %d MiB, which is the limit",
                                 COPYING_BYTES_MAX >> 20);
                 return false;
         }
-        copying->buffers[i] = malloc(copying->room);
-        if (copying->buffers[i])
+        copy->buffers[i] = malloc(copy->room);
+        if (copy->buffers[i])
                 return true;
-        atomic_fetch_sub(sum, copying->room);
+        atomic_fetch_sub(sum, copy->room);
         request_problem(request, -ENOMEM, NULL);
         return false;
 }
@@ -201,54 +200,54 @@ static bool make_buffer(struct http_request *request, unsigned i, uint64_t size)
 /* Loads the next bytes of a response. */
 static void load(struct http_request *request, int (*function)(void *content), uint64_t reads)
 {
-        struct copying *copying = request->state;
-        size_t size = copying->left < copying->room ? copying->left : copying->room;
+        struct content_copy *copy = request->state;
+        size_t size = copy->left < copy->room ? copy->left : copy->room;
 
-        copying->left -= size;
-        copying->filled = size;
-        copying->at = 0;
-        start(request, function, reads, copying->buffers[0], size);
+        copy->left -= size;
+        copy->filled = size;
+        copy->at = 0;
+        start(request, function, reads, copy->buffers[0], size);
 }
 
 void copying_begin(struct http_request *request, int (*function)(void *content), uint64_t reads, uint64_t size)
 {
-        struct copying *copying = request->state;
+        struct content_copy *copy = request->state;
 
-        copying->left = copying->devices.one ? size : 0;
-        if (copying->left && !make_buffer(request, 0, size))
+        copy->left = copy->devices.one ? size : 0;
+        if (copy->left && !make_buffer(request, 0, size))
                 return;
-        if (function || copying->left)
+        if (function || copy->left)
                 load(request, function, reads);
 }
 
 /* 0: nothing is under way; -EINPROGRESS: parked until then; else the FERRY_E_* with which the wait ends. */
 static int await(struct http_request *request, void (*resume)(struct http_request *request))
 {
-        struct copying *copying = request->state;
+        struct content_copy *copy = request->state;
         uint64_t wait_ms_max = request->server->config.limits.wait_ms_max;
 
-        while (!latch_is_set(&copying->idle)) {
+        while (!wait_flag_is_set(&copy->idle)) {
                 uint64_t now = clock_now_us();
-                if (now >= copying->deadline_us)
+                if (now >= copy->deadline_us)
                         return FERRY_E_REGION_NOT_READY;
-                uint64_t wait_ms = (copying->deadline_us - now) / 1000 + 1;
+                uint64_t wait_ms = (copy->deadline_us - now) / 1000 + 1;
                 if (wait_ms > wait_ms_max)
                         wait_ms = wait_ms_max;
-                switch (copying->devices.one ? wait_park_latch(request, &copying->idle, wait_ms, resume)
-                                             : wait_park_work(request, &copying->idle, wait_ms, resume)) {
+                switch (copy->devices.one ? wait_park_flag(request, &copy->idle, wait_ms, resume)
+                                          : wait_park_work(request, &copy->idle, wait_ms, resume)) {
                 case WAIT_PARKED:
                         return -EINPROGRESS;
                 case WAIT_FULL:
                         return FERRY_E_LIMIT_REACHED;
                 case WAIT_NEEDLESS:
-                        if (!latch_is_set(&copying->idle))
+                        if (!wait_flag_is_set(&copy->idle))
                                 return atomic_load(&request->server->waits->stopping) ? FERRY_E_DRAINING : FERRY_E_GONE;
                 }
         }
         return 0;
 }
 
-bool copying_await(struct http_request *request, void (*resume)(struct http_request *request))
+bool content_copy_await(struct http_request *request, void (*resume)(struct http_request *request))
 {
         if (request->answered)
                 return false;
@@ -270,48 +269,48 @@ bool copying_await(struct http_request *request, void (*resume)(struct http_requ
 /* Nothing is under way. Has the buffer moved that was filled; the other one is filled next. */
 static void store(struct http_request *request)
 {
-        struct copying *copying = request->state;
-        uint8_t *bytes = copying->buffers[copying->filling];
-        size_t size = copying->filled;
+        struct content_copy *copy = request->state;
+        uint8_t *bytes = copy->buffers[copy->filling];
+        size_t size = copy->filled;
 
-        copying->filling ^= 1;
-        copying->filled = 0;
+        copy->filling ^= 1;
+        copy->filled = 0;
         start(request, NULL, 0, bytes, size);
 }
 
-int copying_take(struct http_request *request, const char *data, size_t size)
+int content_copy_take(struct http_request *request, const char *data, size_t size)
 {
-        struct copying *copying = request->state;
+        struct content_copy *copy = request->state;
         const uint64_t most = request->chunked ? COPYING_PIECE : request->content_length;
 
-        if (!copying->devices.one)
-                return copying->ops->move(copying->content, (void *)(uintptr_t)data, size);
-        if (!make_buffer(request, copying->filling, most))
+        if (!copy->devices.one)
+                return copy->ops->move(copy->content, (void *)(uintptr_t)data, size);
+        if (!make_buffer(request, copy->filling, most))
                 return -EINPROGRESS;
-        assert(size <= copying->room);
-        if (size > copying->room - copying->filled && !copying_await(request, request->route->handler))
+        assert(size <= copy->room);
+        if (size > copy->room - copy->filled && !content_copy_await(request, request->route->handler))
                 return -EINPROGRESS;
-        if (latch_is_set(&copying->idle)) {
-                if (copying->error)
-                        return copying->error;
-                if (copying->filled)
+        if (wait_flag_is_set(&copy->idle)) {
+                if (copy->error)
+                        return copy->error;
+                if (copy->filled)
                         store(request);
-                if (!make_buffer(request, copying->filling, most))
+                if (!make_buffer(request, copy->filling, most))
                         return -EINPROGRESS;
         }
-        memcpy(copying->buffers[copying->filling] + copying->filled, data, size);
-        copying->filled += size;
+        memcpy(copy->buffers[copy->filling] + copy->filled, data, size);
+        copy->filled += size;
         return 0;
 }
 
 bool copying_flush(struct http_request *request, void (*resume)(struct http_request *request))
 {
-        struct copying *copying = request->state;
+        struct content_copy *copy = request->state;
 
         for (;;) {
-                if (!copying_await(request, resume))
+                if (!content_copy_await(request, resume))
                         return false;
-                if (copying->error || !copying->filled)
+                if (copy->error || !copy->filled)
                         return true;
                 store(request);
         }
@@ -323,27 +322,26 @@ bool copying_flush(struct http_request *request, void (*resume)(struct http_requ
 static ssize_t read_next(void *context, uint64_t position, char *to, size_t size)
 {
         struct http_request *request = context;
-        struct copying *copying = request->state;
+        struct content_copy *copy = request->state;
 
         (void)position; /* reads are sequential: the response is used once */
-        if (!copying->devices.one)
-                return copying->ops->move(copying->content, to, size) ? MHD_CONTENT_READER_END_WITH_ERROR
-                                                                      : (ssize_t)size;
+        if (!copy->devices.one)
+                return copy->ops->move(copy->content, to, size) ? MHD_CONTENT_READER_END_WITH_ERROR : (ssize_t)size;
         int r = await(request, NULL);
         if (r == -EINPROGRESS)
                 return 0;
-        if (r || copying->error)
+        if (r || copy->error)
                 return MHD_CONTENT_READER_END_WITH_ERROR;
-        if (copying->filled - copying->at < size)
-                size = copying->filled - copying->at;
-        memcpy(to, copying->buffers[0] + copying->at, size);
-        copying->at += size;
-        if (copying->at == copying->filled && copying->left)
+        if (copy->filled - copy->at < size)
+                size = copy->filled - copy->at;
+        memcpy(to, copy->buffers[0] + copy->at, size);
+        copy->at += size;
+        if (copy->at == copy->filled && copy->left)
                 load(request, NULL, 0);
         return (ssize_t)size;
 }
 
-struct MHD_Response *copying_response(struct http_request *request, uint64_t size)
+struct MHD_Response *content_copy_response(struct http_request *request, uint64_t size)
 {
         size_t block = size == 0 ? 1 : size < COPYING_PIECE ? size : COPYING_PIECE; /* libmicrohttpd refuses one of 0 */
 

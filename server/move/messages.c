@@ -165,7 +165,7 @@ static void on_room(void *context, struct link *link)
         peer_ready(peer);
 }
 
-struct transport_handlers arrival_handlers(struct engine *engine)
+struct transport_handlers message_handlers(struct engine *engine)
 {
         return (struct transport_handlers){
                 .context = engine,
