@@ -158,7 +158,7 @@ static void post_mapped(struct channel *channel, struct message *message, const 
                 channel_local(channel)->look_at_us = clock_now_us() + LOOK_US;
         wire_encode(&message->header, header);
         frame.slot = leases_grant(&channel->leases, frame.number, message, buffer);
-        channel_post(channel, pieces, FERRY_ARRAY_SIZE(pieces), NULL);
+        channel_post(channel, pieces, FERRY_ARRAY_SIZE(pieces) - (frame.id == 0), NULL);
         explicit_bzero(header, sizeof(header));
 }
 
