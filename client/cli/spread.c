@@ -321,7 +321,8 @@ static int spread_report(const struct spread *spread)
         return status;
 }
 
-/* Reports. The regions are the user's from here on: member_end() removes none. Returns the exit status. */
+/* Reports. The complete regions are the user's from here on: member_end() removes the others. Returns the exit status.
+ */
 static int spread_end(struct spread *spread)
 {
         size_t n_done = 0;
@@ -329,7 +330,8 @@ static int spread_end(struct spread *spread)
                 n_done += spread->members[i].state == MEMBER_DONE;
         int status = spread_report(spread);
         for (size_t i = 0; status == CLI_OK && i < spread->n; i++)
-                spread->members[i].home.region.id[0] = '\0';
+                if (spread->members[i].state == MEMBER_DONE)
+                        spread->members[i].home.region.id[0] = '\0';
         if (status != CLI_OK || n_done == spread->n)
                 return status;
         return cli_problem("%zu of %zu workers have the bytes", n_done, spread->n);

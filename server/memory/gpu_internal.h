@@ -18,7 +18,7 @@ struct gpu_device {
         uint64_t witness_id;
 };
 
-/* Memory on a device: allocated, adopted, or opened from another process. All fields but opens are fixed. */
+/* Memory on a device: allocated, adopted, or opened from another process. All fields but opens and is_freed are fixed. */
 struct gpu_memory {
         struct space space;
         const struct gpu_device *device;
@@ -28,6 +28,7 @@ struct gpu_memory {
         uint64_t buffer_id;        /* GPU_ADOPTED: CUDA's id of the program's allocation */
         struct gpu_import *import; /* GPU_OPENED from another process; else NULL */
         unsigned opens;            /* opens by other processes; gpu_share.c's opens_lock guards it */
+        bool is_freed;             /* the last of them frees this; the same lock */
 };
 
 /* The driver; only after gpu_device_use has succeeded. */
@@ -57,6 +58,9 @@ int gpu_check(const struct gpu_memory *memory);
 
 /* Forgets that the memory is shared, or closes it if another process has shared it. */
 void gpu_unshare(struct gpu_memory *memory);
+
+/* Frees the struct, whose memory is freed: at once, or when the last process that may have it open has closed it. */
+void gpu_forget(struct gpu_memory *memory);
 
 /* Makes the struct of a memory, without an address. NULL: memory is short. */
 struct gpu_memory *gpu_memory_new(const struct gpu_device *device, size_t size);

@@ -189,5 +189,5 @@ void gpu_free(const struct space *space)
                 (void)gpu_driver()->mem_free(memory->address);
                 gpu_leave();
         }
-        free(memory);
+        gpu_forget(memory);
 }

@@ -104,9 +104,23 @@ void gpu_note_opened(const struct space *space)
 
 void gpu_note_closed(const struct space *space)
 {
+        struct gpu_memory *memory = gpu_memory_of(space);
+
         lock_opens();
-        if (--gpu_memory_of(space)->opens == 0)
+        if (--memory->opens == 0) {
                 (void)pthread_cond_broadcast(&closed);
+                if (memory->is_freed)
+                        free(memory);
+        }
+        (void)pthread_mutex_unlock(&opens_lock);
+}
+
+void gpu_forget(struct gpu_memory *memory)
+{
+        lock_opens();
+        memory->is_freed = true;
+        if (memory->opens == 0)
+                free(memory);
         (void)pthread_mutex_unlock(&opens_lock);
 }
 

@@ -239,11 +239,10 @@ int ferry_worker_operation_metadata(struct ferry_worker_operation *handle, const
         (void)pthread_mutex_lock(&handle->lock);
         if (!handle->metadata || handle->metadata_old)
                 r = metadata_make(handle);
+        if (!r)
+                *ret_text = handle->metadata->json;
         (void)pthread_mutex_unlock(&handle->lock);
-        if (r)
-                return worker_fail(r, NULL);
-        *ret_text = handle->metadata->json;
-        return 0;
+        return r ? worker_fail(r, NULL) : 0;
 }
 
 /* ---- ending ---- */

@@ -157,10 +157,15 @@ static bool set_uint32(void *target, const char *value)
         return number > 0;
 }
 
+static bool set_readers(void *target, const char *value)
+{
+        return set_uint32(target, value) && *(uint32_t *)target != OPERATION_USES_UNLIMITED;
+}
+
 static bool set_uses(void *target, const char *value)
 {
         if (strcmp(value, "unlimited") != 0)
-                return set_uint32(target, value) && *(uint32_t *)target != OPERATION_USES_UNLIMITED;
+                return set_readers(target, value);
         *(uint32_t *)target = OPERATION_USES_UNLIMITED;
         return true;
 }
@@ -227,7 +232,7 @@ static const struct field {
         { "layout", AT(spec.layout), ~0u, set_layout, "\"pairwise\" or \"stream\"" },
         { "follow", AT(follow), KIND(READABLE), set_operation, "the id of an operation" },
         { "label", AT(spec.label), ~0u, set_label, "1 to 64 bytes of UTF-8" },
-        { "readers", AT(spec.uses), KIND(READABLE), set_uint32, "a number from 1" },
+        { "readers", AT(spec.uses), KIND(READABLE), set_readers, "a number from 1" },
         { "relay", AT(spec.relay), KIND(READ), set_bool, "\"true\" or \"false\"" },
         { "renew_max_ms", AT(spec.renew_max_ms), KIND(READABLE) | KIND(WRITABLE), set_uint64, "a number from 1" },
         { "timeout_ms", AT(spec.timeout_ms), KIND(READ) | KIND(WRITE), set_uint64, "a number from 1" },

@@ -154,4 +154,19 @@ TEST(a_clock_that_is_set_back_prolongs_no_wait_for_a_peer)
         gpu_free(space);
 }
 
+/* A peer that stood still closes it later than a worker waits: ASan would see a use after the end. */
+TEST(a_peer_may_close_what_was_freed)
+{
+        const struct space *space;
+        void *address;
+
+        allocate("cuda:1", &space, &address);
+        gpu_note_opened(space);
+        gpu_note_opened(space);
+        gpu_free(space);
+        gpu_note_closed(space);
+        assert_false(gpu_await_closed(space, 1));
+        gpu_note_closed(space);
+}
+
 TEST_GROUP(start_other, stop_other)

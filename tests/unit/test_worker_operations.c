@@ -341,6 +341,7 @@ TEST_WITH(a_request_takes_the_fields_of_its_kind, setup, teardown)
                 { FERRY_READ, "uses", "2", FERRY_E_INVALID_PARAMETER },
                 { FERRY_READ, "ttl_ms", "1000", FERRY_E_INVALID_PARAMETER },
                 { FERRY_WRITABLE, "readers", "2", FERRY_E_INVALID_PARAMETER },
+                { FERRY_READABLE, "readers", "4294967295", FERRY_E_INVALID_PARAMETER }, /* "unlimited", inside */
                 { FERRY_READABLE, "verify", "true", FERRY_E_INVALID_PARAMETER },
                 { FERRY_READABLE, "ttl_ms", "-1", FERRY_E_INVALID_PARAMETER },
                 { FERRY_READABLE, "ttl_ms", "1s", FERRY_E_INVALID_PARAMETER },
