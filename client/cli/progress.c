@@ -299,19 +299,45 @@ static void progress_finish(const struct ferry_operation *operation)
                 progress_draw();
 }
 
+/* Of an offer of several uses: the phases alternate, on one line. */
+static void progress_turn(const char *what)
+{
+        progress.what = what;
+        progress.start_ms = ferry_clock_ms();
+        *progress.note = '\0';
+}
+
+static void progress_count_uses(const struct ferry_operation *operation)
+{
+        char of[32] = "";
+        if (operation->uses < FERRY_USES_UNLIMITED)
+                snprintf(of, sizeof(of), " of %" PRIu64, operation->uses);
+        snprintf(progress.rest, sizeof(progress.rest), "%" PRIu64 "%s peer%s served", operation->uses_done, of,
+                 !*of && operation->uses_done == 1 ? "" : "s");
+}
+
+/*
+ * The bytes of an offer of several uses are those of the peer that has come furthest: once one has all, they tell
+ * nothing of the others.
+ */
 int progress_operation(void *context, const struct ferry_operation *operation)
 {
         static const char waiting[] = "waiting for the peer", moving[] = "transferring";
-        bool waits = operation->status == FERRY_INITIALIZED && ferry_kind_is_passive(operation->kind);
+        bool waits = ferry_kind_is_passive(operation->kind) && !operation->done &&
+                     (operation->status == FERRY_INITIALIZED || *operation->expires_at);
+        bool shared = operation->uses > 1, counts = !waits && !(shared && operation->uses_done);
         const char *what = waits ? waiting : moving;
         if (progress.what != what && !(operation->done && operation->status != FERRY_COMPLETE)) {
-                progress_begin(what, NULL, waits ? 0 : operation->bytes_total);
-                progress.start_bytes = operation->bytes_done;
+                if (shared && (progress.what == waiting || progress.what == moving))
+                        progress_turn(what);
+                else
+                        progress_begin(what, NULL, 0);
+                progress.start_bytes = counts ? operation->bytes_done : 0;
         }
-        progress.done = waits ? 0 : operation->bytes_done;
-        if (operation->uses > 1 && operation->uses < FERRY_USES_UNLIMITED)
-                snprintf(progress.rest, sizeof(progress.rest), "%" PRIu64 " of %" PRIu64 " peers served",
-                         operation->uses_done, operation->uses);
+        progress.total = counts ? operation->bytes_total : 0;
+        progress.done = counts ? operation->bytes_done : 0;
+        if (shared)
+                progress_count_uses(operation);
         if (waits)
                 progress_wait(operation);
         if (operation->done)
