@@ -38,6 +38,7 @@ static struct {
         uint64_t took_us;    /* as the worker has measured it; 0 = not */
         uint64_t connect_us; /* before that, to connect; 0 = it did not have to */
         uint64_t waiting_ms; /* when the wait for the peer began; 0 = never */
+        char served[64];     /* peers, of an offer of several uses */
         char note[64];       /* in place of the time left */
         char rest[512];      /* last */
 } progress;
@@ -162,6 +163,7 @@ static void line_add_figures(struct line *line)
                 snprintf(figure, sizeof(figure), "%3.0f%%", part * 100);
                 line_add(line, figure);
         }
+        line_add(line, progress.served);
         if (*progress.note)
                 line_add(line, progress.note);
         else if (progress.over)
@@ -312,8 +314,7 @@ static void progress_count_uses(const struct ferry_operation *operation)
         char of[32] = "";
         if (operation->uses < FERRY_USES_UNLIMITED)
                 snprintf(of, sizeof(of), " of %" PRIu64, operation->uses);
-        snprintf(progress.rest, sizeof(progress.rest), "%" PRIu64 "%s peer%s served", operation->uses_done, of,
-                 !*of && operation->uses_done == 1 ? "" : "s");
+        snprintf(progress.served, sizeof(progress.served), "%" PRIu64 "%s served", operation->uses_done, of);
 }
 
 /*

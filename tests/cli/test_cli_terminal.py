@@ -112,15 +112,18 @@ class Terminal(Case):
             operation = self.a.get("/v1/operations")["operations"][0]["id"]
             self.ferry("fetch", f"{self.a.url}/v1/operations/{operation}", "-o", "/dev/null", "-u", self.b.url)
 
-        for uses, after, end in (("2", "1 of 2 peers", fetch), ("unlimited", "1 peer", lambda process: process.send_signal(signal.SIGINT))):
-            status, shown = self.run_on("offer", self.file("source", 1000), "--uses", uses, "-u", self.a.url, streams=("stderr",), columns=80,
-                                        until=rb"waiting for the peer  9:5\d left  0 ", end=fetch,
-                                        then=(rb"waiting for the peer  \d+:\d\d left  " + after.encode() + b" served", end))
+        def interrupt(process):
+            process.send_signal(signal.SIGINT)
+
+        for uses, after, end, columns in (("2", "1 of 2", fetch, 80), ("2", "1 of 2", fetch, 40), ("unlimited", "1", interrupt, 80)):
+            status, shown = self.run_on("offer", self.file("source", 1000), "--uses", uses, "-u", self.a.url, streams=("stderr",), columns=columns,
+                                        until=rb"waiting for the peer  0 .*served" + (rb"  9:5\d left" if columns == 80 else b""), end=fetch,
+                                        then=(rb"waiting for the peer  " + after.encode() + b" served", end))
             served = [line for line in (line.split("\x1b[K")[-1] for line in shown.split("\r\n")) if "served" in line]
             self.assertEqual((status, len(served)), (0 if uses == "2" else -signal.SIGINT, 1), shown)
             if uses == "2":
-                self.assertRegex(served[0], r"\Atransferring  in [0-9.:]+( m?s)?  2 of 2 peers served\Z")
-            self.fits(shown, 80)
+                self.assertRegex(served[0], r"\Atransferring  2 of 2 served" + (r"  in [0-9.:]+( m?s)?\Z" if columns == 80 else r"\Z"))
+            self.fits(shown, columns)
 
     def test_an_allocation_shows_how_far_it_has_come(self):
         region = {"id": "rgn_" + "1" * 16, "size": 1 << 20, "device": "cpu", "state": "preparing", "in_use": 0, "bytes_prepared": 1 << 19}
