@@ -158,8 +158,6 @@ static struct engine *allocate(const struct engine_config *config)
         (void)stream_init(&engine->name_stream, &engine->name_segment, 1);
         engine->spin_us = config->spin_us ?: ENGINE_SPIN_DEFAULT_US;
         engine->max_links = config->max_links ?: TRANSPORT_LINKS_DEFAULT;
-        engine->verify_chunk = config->chunk_size ?: ENGINE_VERIFY_CHUNK;
-        engine->verify_window = engine->verify_chunk * (config->window ?: TRANSPORT_WINDOW_DEFAULT);
         engine->max_claims = config->max_claims ?: ENGINE_CLAIMS_MAX;
         engine->grace_us = (config->grace_ms ?: ENGINE_GRACE_MS) * UINT64_C(1000);
         engine->facts.mappings_max = config->max_mappings ?: local_mappings_default();

@@ -38,7 +38,6 @@ struct responder;
 enum {
         ENGINE_CLOSE_MS = 5000, /* for a local peer to close GPU memory */
         ENGINE_GRACE_MS = 2000,
-        ENGINE_VERIFY_CHUNK = 16 << 20,
         ENGINE_CONNECT_MS = 5000,
         ENGINE_RECONNECT_MS = 500, /* left of it at least, when a name or an idle link has taken most of it */
         ENGINE_CROWDED_US = 20,    /* if another thread had the core for so long, sleep rather than spin */
@@ -72,9 +71,7 @@ struct engine {
         struct stream name_stream;
         uint64_t spin_us; /* how long the thread polls, after something moved, before it sleeps */
         uint64_t grace_us, connect_us;
-        uint64_t verify_chunk, verify_window; /* of transports without chunks of their own: bytes of one checksum, and
-                                                 of those in flight over one link */
-        const struct allowlist *allowlist;    /* borrowed; NULL = every host */
+        const struct allowlist *allowlist; /* borrowed; NULL = every host */
         struct engine_operations operations;
         struct engine_observer observer;
         struct engine_facts facts;

@@ -167,16 +167,14 @@ void peer_fail(struct peer *peer, int error, const char *detail)
                 peer->link->transport->ops->fail(peer->link, error, detail);
 }
 
-uint64_t peer_weight(const struct peer *peer, uint64_t bytes, bool verify)
-{
-        return verify || peer->link->transport->ops->window ? bytes : 0;
-}
-
 bool peer_has_room(const struct peer *peer, uint64_t own, uint64_t in_flight)
 {
         const struct transport_ops *ops = peer->link->transport->ops;
-        uint64_t window = ops->window ? ops->window(peer->link) : peer->engine->verify_window;
+        uint64_t window;
 
+        if (!ops->window)
+                return true;
+        window = ops->window(peer->link);
         return own + in_flight < 2 * window || (own == 0 && in_flight < PEER_WINDOWS_MAX * window);
 }
 

@@ -30,10 +30,10 @@ struct peer {
         uint64_t last_used_us;
         uint64_t moved_us; /* when bytes last moved */
 
-        uint64_t requested;        /* bytes of the requesters' chunks in flight (peer_weight) */
+        uint64_t requested;        /* bytes of the requesters' chunks in flight */
         struct requester *waiting; /* utlist; those with more to request, round-robin */
         struct requester *requesters;
-        uint64_t served;           /* bytes of the responders' sends in flight; the same */
+        uint64_t served;           /* bytes of the responders' sends in flight */
         struct responder *pending; /* utlist; those with READs to answer, round-robin */
         struct responder *responders;
         size_t n_transfers;        /* requesters and responders */
@@ -57,14 +57,12 @@ struct peer *peer_find_address(struct engine *engine, const char *address);
 void peer_unindex(struct peer *peer);
 
 /*
- * Whether a transfer that has own bytes of the link's in_flight may begin more. It may have as many as it leaves to the
- * others of two windows, and one chunk while fewer than PEER_WINDOWS_MAX are in flight: one alone has one window, and
- * one that stands still, since a GPU of either side does or a followed read is late, leaves room to the others.
+ * Whether a transfer that has own bytes of the link's in_flight may begin more: always where the transport shares
+ * itself (it has no window). Else it may have as many as it leaves to the others of two windows, and one chunk while
+ * fewer than PEER_WINDOWS_MAX are in flight: one alone has one window, and one that stands still, since a GPU of either
+ * side does or a followed read is late, leaves room to the others.
  */
 enum { PEER_WINDOWS_MAX = 4 };
-/* How much of that room so many bytes take, with or without a checksum: none where the transport shares itself, but for
- * the checksums, which this thread makes. */
-uint64_t peer_weight(const struct peer *peer, uint64_t bytes, bool verify);
 bool peer_has_room(const struct peer *peer, uint64_t own, uint64_t in_flight);
 
 static inline bool peer_is_usable(const struct peer *peer)

@@ -66,7 +66,7 @@ void requester_link_up(struct requester *r)
         if (r->state != REQUESTER_ROUTING)
                 return; /* it did not wait for the carrier */
         if (!(r->spec.carriers & (strcmp(carrier, "tcp") == 0 ? ENGINE_CARRIER_TCP : ENGINE_CARRIER_RDMA))) {
-                r->peer_knows = true; /* nothing was sent that it must be told the end of */
+                r->accord = REQUESTER_TOLD;
                 requester_fail(r, FERRY_E_PEER_UNREACHABLE,
                                "UCX carries this link by %s, which \"transports\" does not allow", carrier);
                 return;
@@ -176,8 +176,8 @@ static void leave_peer(struct requester *r)
 /* An idle link may have been cut unnoticed: if nothing has moved over it, tries a new one, once. */
 static bool try_again(struct requester *r)
 {
-        if (!r->was_up || r->retried || r->error || r->state != REQUESTER_MOVING || r->moved || r->engine->stopping ||
-            r->peer->link->transport != r->engine->ucx)
+        if (!r->was_up || r->retried || r->error || r->state != REQUESTER_MOVING || r->reported > 0 ||
+            r->engine->stopping || r->peer->link->transport != r->engine->ucx)
                 return false;
         leave_peer(r);
         r->retried = true;
@@ -193,7 +193,7 @@ static const char silent[] = "the peer's host no longer answers";
 /* The peer may be complete, and can no longer say so: the link's error replaces any reason of this worker. */
 static void lose_answer(struct requester *r, int error, const char *detail)
 {
-        if (r->state != REQUESTER_FINISHING && !r->final_sent)
+        if (r->state != REQUESTER_FINISHING && r->accord != REQUESTER_ASKS)
                 return;
         r->error = error;
         (void)text_copy(r->detail, sizeof(r->detail), detail);
@@ -212,7 +212,8 @@ void requester_link_ended(struct requester *r, int error, const char *detail)
                 detail = silent;
         }
         lose_answer(r, error, detail);
-        r->expects_done_ack = false;
+        if (r->accord == REQUESTER_WAITS)
+                r->accord = REQUESTER_TELLS;
         requester_fail(r, error, "%s", detail);
 }
 
@@ -221,7 +222,7 @@ static void end_unconnected(struct requester *r)
 {
         if (r->retried && peer_is_shared(r->peer)) {
                 lose_answer(r, FERRY_E_PEER_LOST, silent);
-                r->final_sent = false;
+                r->accord = REQUESTER_TELLS;
                 requester_fail(r, FERRY_E_PEER_LOST, "%s", silent);
         } else {
                 r->peer->silent = true;
@@ -241,8 +242,8 @@ void requester_tick(struct requester *r, uint64_t now_us)
                 r->grace_deadline_us = 0;
                 if (r->peer && r->peer->link->state == LINK_UP)
                         lose_answer(r, FERRY_E_PEER_LOST, "the peer did not say whether the transfer is complete");
-                r->peer_knows = r->peer_knows || r->state == REQUESTER_FINISHING;
-                r->expects_done_ack = r->final_sent = false;
+                if (r->accord != REQUESTER_TOLD)
+                        r->accord = r->state == REQUESTER_FINISHING ? REQUESTER_TOLD : REQUESTER_TELLS;
                 if (r->state == REQUESTER_FINISHING)
                         requester_set_state(r, REQUESTER_FAILING);
                 if (!requester_release_idle(r))
@@ -269,7 +270,7 @@ void requester_tick(struct requester *r, uint64_t now_us)
 static void end(struct requester *r)
 {
         struct engine *engine = r->engine;
-        bool tell = r->peer && peer_is_usable(r->peer) && !r->peer_knows;
+        bool tell = r->peer && peer_is_usable(r->peer) && r->accord != REQUESTER_TOLD;
         struct engine_outcome outcome = { 0 };
 
         if (r->state == REQUESTER_COMPLETE) {
@@ -279,7 +280,7 @@ static void end(struct requester *r)
                 outcome.bytes = r->reported;
                 (void)text_copy(outcome.detail, sizeof(outcome.detail), r->detail);
         }
-        if (r->peer && (r->moved || outcome.bytes > 0))
+        if (r->peer && outcome.bytes > 0)
                 peer_name_transport(r->peer, r->gpu_path, outcome.transport);
         if (r->peer && !r->was_up)
                 outcome.connect_us = r->peer->link->connect_us;
@@ -308,9 +309,9 @@ static void end_when_quiet(struct requester *r)
                         r->grace_deadline_us = engine_grace(r->engine);
                 return;
         }
-        if (r->state == REQUESTER_FAILING && r->expects_done_ack)
+        if (r->state == REQUESTER_FAILING && r->accord == REQUESTER_WAITS)
                 return;
-        if (r->state == REQUESTER_FAILING && r->final_sent && usable) {
+        if (r->state == REQUESTER_FAILING && r->accord == REQUESTER_ASKS && usable) {
                 /* The one WRITE may have completed the operation: asks, so that both workers report the same. */
                 requester_set_state(r, REQUESTER_FINISHING);
                 requester_send_done(r, 0);

@@ -23,6 +23,14 @@ enum requester_state {
         REQUESTER_ENDED,
 };
 
+/* How the responder and this side agree on the end. */
+enum requester_accord {
+        REQUESTER_TELLS, /* the responder is told, by DONE */
+        REQUESTER_ASKS,  /* one WRITE has carried the whole transfer, and its ACK has not come: DONE_ACK decides */
+        REQUESTER_WAITS, /* the responder has ended its lease; a DONE_ACK with the reason follows */
+        REQUESTER_TOLD,  /* the responder has ended, was told of the end, or never heard of the transfer */
+};
+
 struct requester {
         struct engine_transfer spec;
         struct route route; /* has the strings of spec.peer */
@@ -35,14 +43,11 @@ struct requester {
         uint64_t done;     /* bytes moved and checked */
         uint64_t copying;  /* bytes in place of unfinished messages, not yet in done */
         uint64_t reported; /* the most that progress was reported, perhaps of bytes that did not count in the end */
-        bool moved;        /* bytes have moved, as those */
         bool started;
-        bool was_up;           /* the link was up already when it was taken */
-        bool retried;          /* it is on its second link */
-        bool final_sent;       /* one WRITE has carried the whole transfer, and its ACK has not come */
-        bool peer_knows;       /* the responder has ended, or was told of the end */
-        bool expects_done_ack; /* the responder ended its lease; a DONE_ACK with the reason follows */
-        bool waiting;          /* listed in peer->waiting: has more to request */
+        bool was_up;  /* the link was up already when it was taken */
+        bool retried; /* it is on its second link */
+        enum requester_accord accord;
+        bool waiting; /* listed in peer->waiting: has more to request */
         bool marked;
         enum gpu_path gpu_path; /* the worst of its messages */
         int error;              /* 0, or why it is being ended */

@@ -44,14 +44,14 @@ static void refused(struct requester *r, const struct wire_header *h)
         int error = error_of_status(h->status);
 
         /* A retry over a new link, and the peer does not remember the transfer's end. */
-        if (r->retried && r->final_sent && (error == FERRY_E_ALREADY_CLAIMED || error == FERRY_E_STALE_METADATA)) {
+        if (r->retried && r->accord == REQUESTER_ASKS &&
+            (error == FERRY_E_ALREADY_CLAIMED || error == FERRY_E_STALE_METADATA)) {
                 error = FERRY_E_PEER_LOST;
                 r->error = 0;
         }
-        if (r->expects_done_ack)
+        if (r->accord == REQUESTER_WAITS)
                 r->error = 0;
-        r->peer_knows = true;
-        r->expects_done_ack = r->final_sent = false;
+        r->accord = REQUESTER_TOLD;
         requester_fail(r, error, "the peer answered: %s", sentence_of(error));
 }
 
@@ -69,33 +69,25 @@ static struct requester *requester_of(struct peer *peer, const struct wire_heade
 
 /* ---- DATA ---- */
 
-/*
- * Checks the bytes of a READ that are in place; fails the transfer if they differ. checksum: the transport's, of memory
- * off the host.
- */
-static bool check_bytes(struct requester *r, const struct wire_header *data, uint64_t checksum)
+/* So many bytes of a message are in place, some of which were told before. */
+static void tell_arrived(struct requester *r, struct message *message, uint64_t bytes)
 {
-        if (r->spec.verify && !r->stream.off_host)
-                (void)stream_checksum(&r->stream, data->offset, data->length, &checksum);
-        if (!r->spec.verify || checksum == data->checksum)
-                return true;
-        requester_fail(r, FERRY_E_CHECKSUM_MISMATCH, "the chunk at byte %llu differs",
-                       (unsigned long long)data->offset);
-        return false;
+        if (r->spec.arrived && bytes > message->arrived)
+                r->spec.arrived(r->spec.context, message->offset + message->arrived, bytes - message->arrived);
+        message->arrived = bytes;
 }
 
-/* The bytes of a DATA are in place and checked, of which so many were told as arrived. */
-static void data_is_there(struct requester *r, struct chunk *chunk, const struct wire_header *data, uint64_t told)
+/* The bytes of a DATA are in place. */
+static void data_is_there(struct requester *r, struct chunk *chunk, struct message *message)
 {
-        chunk->arrived += data->length;
-        requester_count_done(r, data->length);
-        if (r->spec.arrived && r->error == 0 && told < data->length)
-                r->spec.arrived(r->spec.context, data->offset + told, data->length - told);
+        chunk->arrived += message->length;
+        requester_count_done(r, message->length);
+        tell_arrived(r, message, message->length);
         if (chunk->arrived < chunk->length || chunk_is_busy(chunk))
                 return;
         requester_release_chunk(r, chunk);
         /* The end tells the responder, and waits for no answer. */
-        if ((data->flags & WIRE_FINAL) && r->done == r->spec.total && r->error == 0)
+        if ((message->header.flags & WIRE_FINAL) && r->done == r->spec.total)
                 requester_set_state(r, REQUESTER_COMPLETE);
 }
 
@@ -107,34 +99,30 @@ static void data_received(struct message *message, enum message_result result)
         chunk->receives--;
         r->copying -= message->counted;
         requester_note_message(r, message, result);
-        if (result == MESSAGE_OK && r->error == 0 && check_bytes(r, &message->header, message->checksum)) {
-                data_is_there(r, chunk, &message->header, message->arrived);
+        if (result == MESSAGE_OK && r->error == 0) {
+                data_is_there(r, chunk, message);
+        } else if (result == MESSAGE_DIFFERS) {
+                requester_fail(r, FERRY_E_CHECKSUM_MISMATCH, "the chunk at byte %llu differs",
+                               (unsigned long long)(message->offset + message->copied));
         } else if (result == MESSAGE_LEASE_ENDED) {
-                r->expects_done_ack = r->error == 0; /* a DONE_ACK that says why will follow */
+                if (r->error == 0)
+                        r->accord = REQUESTER_WAITS;
                 requester_fail(r, FERRY_E_CANCELLED_BY_PEER, "the peer withdrew its memory");
         }
+        if (result != MESSAGE_OK)
+                tell_arrived(r, message, message->copied); /* a new read may go on behind them */
         requester_mark(r);
 }
 
-/* Followers get the bytes in parts as long as they may be asked for in parts; with a checksum, once all are checked. */
-static void tell_arrived(struct requester *r, struct message *message)
-{
-        uint64_t more = message->copied - message->arrived;
-
-        if (!r->spec.arrived || r->spec.verify || r->error)
-                return;
-        if (!r->spec.request_max || more < r->spec.request_max(r->spec.context))
-                return;
-        r->spec.arrived(r->spec.context, message->header.offset + message->arrived, more);
-        message->arrived = message->copied;
-}
-
+/* Followers get the bytes in parts as long as they may be asked for in parts. */
 static void part_received(struct message *message)
 {
         struct requester *r = message->owner;
 
         requester_count_copied(r, peer_count_copied(r->peer, message));
-        tell_arrived(r, message);
+        if (r->error == 0 && r->spec.request_max &&
+            message->copied - message->arrived >= r->spec.request_max(r->spec.context))
+                tell_arrived(r, message, message->copied);
 }
 
 /* Called when the transport is about to store: the transfer may have been cancelled or ended meanwhile. */
@@ -150,7 +138,7 @@ static bool data_begins(struct message *message)
         return true;
 }
 
-static void receive(struct requester *r, struct chunk *chunk, const struct wire_header *h, struct payload *payload)
+static void receive(struct requester *r, const struct wire_header *h, struct payload *payload)
 {
         struct link *link = r->peer->link;
         struct message *message = peer_message_new(r->peer, h, &r->stream, h->offset, r);
@@ -195,14 +183,7 @@ void requester_on_data(struct peer *peer, const struct wire_header *h, struct pa
                 return;
         }
         chunk->announced += h->length;
-        if (!payload->bytes || r->stream.off_host) {
-                receive(r, chunk, h, payload);
-                return;
-        }
-        (void)stream_store(&r->stream, h->offset, payload->bytes, h->length);
-        if (check_bytes(r, h, 0))
-                data_is_there(r, chunk, h, 0);
-        requester_mark(r);
+        receive(r, h, payload);
 }
 
 void requester_on_held(struct peer *peer, const struct wire_header *h)
@@ -235,8 +216,7 @@ void requester_on_ack(struct peer *peer, const struct wire_header *h, struct pay
         chunk->acked = true;
         /* The responder is complete; no DONE is needed, and neither a cancel nor the peer's death changes that. */
         if ((h->flags & WIRE_FINAL) && chunk->length == r->spec.total) {
-                r->final_sent = false;
-                r->peer_knows = true;
+                r->accord = REQUESTER_TOLD;
                 requester_set_state(r, REQUESTER_COMPLETE);
         }
         requester_chunk_written(r, chunk);
@@ -251,9 +231,8 @@ void requester_on_done_ack(struct peer *peer, const struct wire_header *h, struc
                 return;
         if (h->status) {
                 refused(r, h);
-        } else if (r->state == REQUESTER_FINISHING || r->final_sent) {
-                r->peer_knows = true; /* a cancel after DONE is too late */
-                r->final_sent = false;
+        } else if (r->state == REQUESTER_FINISHING || r->accord == REQUESTER_ASKS) {
+                r->accord = REQUESTER_TOLD; /* a cancel after DONE is too late */
                 requester_set_state(r, REQUESTER_COMPLETE);
                 requester_mark(r);
         }

@@ -49,7 +49,6 @@ static bool send_parts(struct requester *r, size_t first, size_t n)
         ranges_encode(r->spec.remote, first, n, named->bytes);
         named->segment = (struct segment){ .address = named->bytes, .size = size };
         (void)stream_init(&named->stream, &named->segment, 1); /* of one segment it owns nothing */
-        (void)stream_checksum(&named->stream, 0, size, &message->header.checksum);
         message->force_inline = true;
         message->done = parts_sent;
         r->peer->link->transport->ops->send(r->peer->link, message);
@@ -93,13 +92,12 @@ static struct wire_header request_header(const struct requester *r, const struct
 static struct chunk *take_chunk(struct requester *r, uint64_t length)
 {
         struct chunk *chunk = window_take(&r->window, r->next, length);
-        uint64_t weight = peer_weight(r->peer, length, r->spec.verify);
 
         if (!chunk)
                 return NULL;
         r->next += length;
-        r->in_flight += weight;
-        r->peer->requested += weight;
+        r->in_flight += length;
+        r->peer->requested += length;
         if (r->peer->link->state == LINK_UP)
                 requester_note_started(r);
         return chunk;
@@ -112,9 +110,9 @@ static uint64_t wanted_size(const struct requester *r)
         const struct transport_ops *ops = link->transport->ops;
         uint64_t left = r->spec.total - r->next;
 
-        if (ops->request_size)
-                return ops->request_size(link, &r->stream, r->next, left);
-        return r->spec.verify && left > r->engine->verify_chunk ? r->engine->verify_chunk : left;
+        if (r->spec.verify && r->spec.direction == ENGINE_WRITE && left > WIRE_VERIFY_MAX)
+                left = WIRE_VERIFY_MAX;
+        return ops->request_size ? ops->request_size(link, &r->stream, r->next, left) : left;
 }
 
 /* The size of the next READ. What its transport tells the progress of need not be small to be passed on soon. */
@@ -122,7 +120,7 @@ static uint64_t read_size(const struct requester *r)
 {
         uint64_t length = wanted_size(r), most = length;
 
-        if (r->spec.request_max && (r->spec.verify || r->peer->link->transport->ops->request_size))
+        if (r->spec.request_max && r->peer->link->transport->ops->request_size)
                 most = r->spec.request_max(r->spec.context);
         return length < most ? length : most;
 }
@@ -198,14 +196,12 @@ static bool send_part(struct requester *r, struct chunk *chunk, uint64_t offset,
                 requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
                 return false;
         }
-        if (r->spec.verify && !r->stream.off_host)
-                (void)stream_checksum(&r->stream, offset, length, &message->header.checksum);
         message->force_inline = force_inline;
         message->begin = still_wanted;
         message->part = part_written;
         message->done = write_sent;
         if (header.flags & WIRE_FINAL)
-                r->final_sent = true;
+                r->accord = REQUESTER_ASKS;
         chunk->sends++;
         r->peer->link->transport->ops->send(r->peer->link, message);
         return r->error == 0;

@@ -102,7 +102,6 @@ void requester_report_progress(struct requester *r)
 void requester_count_copied(struct requester *r, uint64_t bytes)
 {
         r->copying += bytes;
-        r->moved = true;
         requester_report_progress(r);
 }
 
@@ -110,7 +109,6 @@ void requester_count_done(struct requester *r, uint64_t bytes)
 {
         r->done += bytes;
         peer_note_moved(r->peer, bytes);
-        r->moved = true;
         requester_report_progress(r);
 }
 
@@ -135,10 +133,8 @@ void requester_enqueue(struct requester *r)
 
 void requester_release_chunk(struct requester *r, struct chunk *chunk)
 {
-        uint64_t weight = peer_weight(r->peer, chunk->length, r->spec.verify);
-
-        r->in_flight -= weight;
-        r->peer->requested -= weight;
+        r->in_flight -= chunk->length;
+        r->peer->requested -= chunk->length;
         r->copying -= chunk->copied;
         window_release(&r->window, chunk);
         if (r->peer->waiting)

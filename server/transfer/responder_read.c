@@ -46,8 +46,6 @@ static void send_data(struct responder *r, const struct responder_read *read, ui
                 responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
                 return;
         }
-        if (read->verify && !r->stream.off_host)
-                (void)stream_checksum(&r->stream, header.offset, length, &message->header.checksum);
         if (header.flags & WIRE_FINAL)
                 responder_set_state(r, RESPONDER_SERVED);
         message->force_inline = force_inline;
@@ -99,6 +97,8 @@ static void answer_reads(struct responder *r)
                 responder_set_held(r, part == 0);
                 if (part == 0)
                         return;
+                if (read->verify && part > WIRE_VERIFY_MAX)
+                        part = WIRE_VERIFY_MAX;
                 part = ops->fit(link, &r->stream, read->offset + read->sent, part, &force_inline);
                 if (part == 0)
                         return;

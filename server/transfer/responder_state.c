@@ -135,21 +135,17 @@ void responder_stop_pending(struct responder *r)
 
 void responder_sends(struct responder *r, const struct message *message)
 {
-        uint64_t weight = peer_weight(r->peer, message->length, message->verify);
-
         r->in_flight++;
-        r->sending += weight;
-        r->peer->served += weight;
+        r->sending += message->length;
+        r->peer->served += message->length;
 }
 
 void responder_sent(struct responder *r, const struct message *message)
 {
-        uint64_t weight = peer_weight(r->peer, message->length, message->verify);
-
         r->in_flight--;
         r->copying -= message->counted;
-        r->sending -= weight;
-        r->peer->served -= weight;
+        r->sending -= message->length;
+        r->peer->served -= message->length;
         if (r->peer->pending)
                 peer_ready(r->peer);
 }

@@ -14,22 +14,14 @@ static uint64_t follow_parts(struct responder *r, const struct wire_header *writ
         return start;
 }
 
-/*
- * The bytes of a WRITE are in place: checks and confirms them. Flags and checksum are the WRITE's; checksum is the
- * transport's, of memory off the host.
- */
-static void stored(struct responder *r, const struct wire_header *write, uint64_t checksum)
+/* The bytes of a WRITE are in place, unless it has failed: confirms them. */
+static void stored(struct responder *r, const struct wire_header *write)
 {
         struct wire_header ack = responder_header(r, WIRE_ACK);
 
-        if ((write->flags & WIRE_VERIFY) && !r->stream.off_host)
-                (void)stream_checksum(&r->stream, write->offset, write->length, &checksum);
         ack.seq = write->seq;
         ack.offset = follow_parts(r, write);
         ack.length = write->offset + write->length - ack.offset;
-        if ((write->flags & WIRE_VERIFY) && checksum != write->checksum)
-                responder_fail(r, FERRY_E_CHECKSUM_MISMATCH, FERRY_E_CHECKSUM_MISMATCH,
-                               "the chunk that arrived differs");
         if (r->error)
                 ack.status = (uint32_t)r->wire_error;
         else
@@ -51,8 +43,11 @@ static void write_received(struct message *message, enum message_result result)
         r->n_receives -= !message->force_inline;
         r->copying -= message->counted;
         responder_note_message(r, message, result);
-        if (result == MESSAGE_OK)
-                stored(r, &message->header, message->checksum);
+        if (result == MESSAGE_DIFFERS)
+                responder_fail(r, FERRY_E_CHECKSUM_MISMATCH, FERRY_E_CHECKSUM_MISMATCH,
+                               "the chunk that arrived differs");
+        if (result == MESSAGE_OK || result == MESSAGE_DIFFERS)
+                stored(r, &message->header);
         responder_mark(r); /* after MESSAGE_LEASE_ENDED the requester's DONE says why */
 }
 
@@ -100,11 +95,6 @@ void responder_on_write(struct peer *peer, const struct wire_header *h, struct p
                 return;
         if (error) {
                 responder_refuse(peer, h, WIRE_ACK, error);
-                return;
-        }
-        if (payload->bytes && !r->stream.off_host) {
-                (void)stream_store(&r->stream, h->offset, payload->bytes, h->length);
-                stored(r, h, 0);
                 return;
         }
         if (!payload->bytes && r->n_receives == ENGINE_WINDOW_MAX) {

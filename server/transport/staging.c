@@ -32,6 +32,7 @@ struct staging_gpu {
 
 struct staging {
         struct pool_user *tasks;
+        unsigned width;
         void (*room)(void *context);
         void *context;
         struct staging_buffer *idle;          /* utlist */
@@ -162,7 +163,8 @@ bool staging_has_room(struct staging *staging, const struct stream *stream, uint
         return gpu->failed;
 }
 
-int staging_new(void (*notify)(void *context), void (*room)(void *context), void *context, struct staging **ret_staging)
+int staging_new(void (*notify)(void *context), void (*room)(void *context), void *context, unsigned width,
+                struct staging **ret_staging)
 {
         struct staging *staging = calloc(1, sizeof(*staging));
         int r = staging ? pool_user_new(notify, context, &staging->tasks) : -ENOMEM;
@@ -173,6 +175,7 @@ int staging_new(void (*notify)(void *context), void (*room)(void *context), void
         }
         staging->room = room;
         staging->context = context;
+        staging->width = width;
         for (unsigned n = 0; n <= GPU_MAX; n++)
                 staging->gpus[n].staging = staging;
         *ret_staging = staging;
@@ -240,6 +243,15 @@ bool stage_new_buffer(struct staging *staging, struct message *message)
         return true;
 }
 
+bool stage_digest_pieces(struct message *message, uint64_t piece)
+{
+        struct stage *stage = message->stage;
+
+        stage->digest_piece = piece;
+        stage->digests = malloc((message->length + piece - 1) / piece * sizeof(*stage->digests));
+        return stage->digests;
+}
+
 void stage_free(struct message *message)
 {
         struct stage *stage = message->stage;
@@ -249,6 +261,7 @@ void stage_free(struct message *message)
                 return;
         if (stage->place)
                 *stage->place = 0;
+        free(stage->digests);
         if (stage->gpu && !stage->buffer)
                 free(stage->bytes);
         if (stage->buffer) {
@@ -272,9 +285,35 @@ static int check(const struct stream *stream)
         return r;
 }
 
-static enum pool_verdict stage_task(struct pool_task *task)
+int message_seal(struct message *message)
 {
-        struct stage *stage = FERRY_CONTAINER_OF(task, struct stage, task);
+        return stream_checksum(message->stream, message->offset, message->length, &message->header.checksum);
+}
+
+int message_check(const struct message *message)
+{
+        uint64_t checksum = 0;
+        int r = stream_checksum(message->stream, message->offset, message->length, &checksum);
+
+        return r < 0 || checksum == message->header.checksum ? r : -EILSEQ;
+}
+
+/* Several threads take a piece each. 0 with *ret_more; -errno. */
+static int digest_next(struct stage *stage, bool *ret_more)
+{
+        const struct message *m = stage->message;
+        uint64_t piece = stage->digest_piece, from = atomic_fetch_add(&stage->digested, piece);
+
+        if (from >= m->length)
+                return 0;
+        *ret_more = from + piece < m->length;
+        return stream_checksum(m->stream, m->offset + from, *ret_more ? piece : m->length - from,
+                               &stage->digests[from / piece]);
+}
+
+/* All but the checksums. */
+static int move_bytes(struct stage *stage)
+{
         struct message *m = stage->message;
         int gpu = space_gpu(stream_next_space(m->stream, m->offset));
         int r = stage->steps & STAGING_CHECK ? check(m->stream) : 0;
@@ -285,10 +324,27 @@ static enum pool_verdict stage_task(struct pool_task *task)
                 r = stream_load(m->stream, m->offset, stage->bytes, m->length);
         if (r == 0 && (stage->steps & STAGING_STORE))
                 r = stream_store(m->stream, m->offset, stage->bytes, m->length);
-        if (r == 0 && (stage->steps & STAGING_CHECKSUM))
-                r = stream_checksum(m->stream, m->offset, m->length, &m->checksum);
-        stage->fault = r;
-        return POOL_DONE;
+        return r;
+}
+
+static enum pool_verdict stage_task(struct pool_task *task)
+{
+        struct stage *stage = FERRY_CONTAINER_OF(task, struct stage, task);
+        struct message *m = stage->message;
+        bool more = false;
+        int r = 0;
+
+        if (stage->steps & ~(unsigned)STAGING_CHECKSUM) {
+                r = move_bytes(stage);
+                stage->steps &= STAGING_CHECKSUM;
+        }
+        if (r == 0 && stage->steps && stage->digests)
+                r = digest_next(stage, &more);
+        else if (r == 0 && stage->steps)
+                r = stage->receives ? message_check(m) : message_seal(m);
+        if (r < 0)
+                stage->fault = r;
+        return r == 0 && more ? POOL_MORE : POOL_DONE;
 }
 
 static void stage_done(struct pool_task *task)
@@ -311,6 +367,10 @@ static void run(struct message *message, unsigned steps, void (*ran)(struct link
                                           .class = POOL_WORK,
                                           .devices = pool_devices_of(
                                                   stream_next_space(message->stream, message->offset), NULL) };
+        if (!message->stream->off_host && stage->steps == STAGING_CHECKSUM) { /* then nothing fails */
+                stage->task.class = POOL_DIGEST;
+                stage->task.width = stage->staging->width;
+        }
         pool_add_or_run(stage->staging->tasks, &stage->task);
 }
 
@@ -347,7 +407,9 @@ static struct message *take(struct message **list, enum message_result *ret_resu
                 return NULL;
         DL_DELETE(*list, m);
         m->fault = m->stage->fault;
-        *ret_result = m->stage->result == MESSAGE_OK && m->fault < 0 ? MESSAGE_FAULT : m->stage->result;
+        *ret_result = m->stage->result;
+        if (*ret_result == MESSAGE_OK && m->fault < 0)
+                *ret_result = m->fault == -EILSEQ ? MESSAGE_DIFFERS : MESSAGE_FAULT;
         return m;
 }
 
@@ -369,8 +431,6 @@ struct message *stage_take_loaded(struct link *link)
                         break;
                 message_end(m, result);
         }
-        if (m && m->verify)
-                m->header.checksum = m->checksum;
         return m;
 }
 
@@ -385,6 +445,7 @@ static void stored(struct link *link)
 
 void stage_store(struct message *message, unsigned steps)
 {
+        message->stage->receives = true;
         DL_APPEND(message->link->storing, message);
         run(message, steps, stored);
 }
@@ -393,6 +454,9 @@ void stage_store_inline(struct staging *staging, struct message *message, const 
 {
         if (!message_begin(message)) {
                 message_free(message->link->transport, message);
+        } else if (!message->stream->off_host) {
+                (void)stream_store(message->stream, message->offset, bytes, message->length);
+                message_end(message, message->verify && message_check(message) < 0 ? MESSAGE_DIFFERS : MESSAGE_OK);
         } else if (!stage_new_buffer(staging, message)) {
                 message_end(message, MESSAGE_NO_MEMORY);
         } else {
@@ -409,6 +473,7 @@ static bool stop(struct message *message, enum message_result result)
 
         if (stage->running && !pool_remove(&stage->task)) {
                 stage->result = result;
+                atomic_store(&stage->digested, message->length); /* no further piece */
                 return false;
         }
         stage->running = false;

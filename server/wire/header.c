@@ -54,7 +54,7 @@ static bool numbers_are_sane(const struct wire_header *h)
                 return (h->flags & WIRE_VERIFY) && h->length > 0 && h->total > 0 && h->total <= h->whole;
         if (h->type != WIRE_READ && h->type != WIRE_WRITE)
                 return true;
-        if (h->length == 0 || ((h->flags & WIRE_VERIFY) && h->length > WIRE_CHUNK_MAX))
+        if (h->length == 0)
                 return false;
         if (h->total > h->whole)
                 return false;

@@ -133,9 +133,17 @@ void offer_make(struct worker *w, enum ferry_kind kind, const char *region, stru
 /* An active operation over a whole region, started with remote metadata. */
 void begin_make(struct worker *w, enum ferry_kind kind, const char *region, const char *metadata,
                 struct ferry_operation *ret_operation);
-/* The same with checksums: messages carry the bytes also between workers of one host, and both have to run for that. */
-void begin_by_messages(struct worker *w, enum ferry_kind kind, const char *region, const char *metadata,
-                       struct ferry_operation *ret_operation);
+/* The same with checksums, which take longer. */
+void begin_verified(struct worker *w, enum ferry_kind kind, const char *region, const char *metadata,
+                    struct ferry_operation *ret_operation);
+/*
+ * The same over a region of size bytes in many pieces, in rows, so that one worker of a host cannot lend all at once to
+ * another: a quarter is under way at most. So the transfer stands still with either.
+ */
+void offer_in_rows(struct worker *w, enum ferry_kind kind, const char *region, uint64_t size,
+                   struct ferry_operation *ret_operation);
+void begin_in_rows(struct worker *w, enum ferry_kind kind, const char *region, uint64_t size, const char *metadata,
+                   struct ferry_operation *ret_operation);
 /* The active kind for a passive one: readable → read, writable → write. */
 enum ferry_kind kind_of_peer(enum ferry_kind passive);
 

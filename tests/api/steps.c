@@ -319,9 +319,9 @@ static void running_begin(struct pair *p, struct running *r)
 {
         OPERATION passive, active;
 
-        offer_make(&p->a, r->kind, r->offered, &passive);
+        offer_in_rows(&p->a, r->kind, r->offered, r->size, &passive);
         memcpy(r->passive, passive.id, FERRY_ID_SIZE);
-        begin_by_messages(&p->b, kind_of_peer(r->kind), r->local, passive.metadata, &active);
+        begin_in_rows(&p->b, kind_of_peer(r->kind), r->local, r->size, passive.metadata, &active);
         memcpy(r->active, active.id, FERRY_ID_SIZE);
 }
 

@@ -105,8 +105,9 @@ struct running {
  * Starts a transfer of size bytes, whose source holds the pattern of seed and whose target is zero, and stops (SIGSTOP)
  * one worker of the pair when some of the bytes have moved, but not all. Tries again when the transfer was faster.
  *
- * By default the peer may have sent all before it is stopped, and the other worker gets all of it. With SMALL_WINDOW
- * among the flags of the pair it does not.
+ * Both regions are in so many pieces that one worker of a host cannot lend all at once: whichever stands still, the
+ * transfer does. Over the network the peer may have sent all before it is stopped, and the other worker gets all of it.
+ * With SMALL_WINDOW among the flags of the pair it does not.
  */
 #define SMALL_WINDOW "--chunk-size", "1MiB"
 

@@ -140,7 +140,7 @@ static void move(struct worker *passive_worker, struct worker *active_worker, en
 
         offer_make(passive_worker, kind, offered, &passive);
         if (verify)
-                begin_by_messages(active_worker, kind_of_peer(kind), local, passive.metadata, &active);
+                begin_verified(active_worker, kind_of_peer(kind), local, passive.metadata, &active);
         else
                 begin_make(active_worker, kind_of_peer(kind), local, passive.metadata, &active);
         assert_shm(active_worker, active.id);

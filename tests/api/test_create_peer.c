@@ -211,9 +211,9 @@ WITH_PAIR(a_worker_of_another_protocol_is_named_as_such)
         static const struct {
                 const char *protocol, *detail;
         } rows[] = {
-                { "\"protocol\":5,", "the peer speaks protocol 5, this worker protocol 7: upgrade the peer" },
-                { "\"protocol\":8,", "the peer speaks protocol 8, this worker protocol 7: upgrade this worker" },
-                { "", "the peer speaks no numbered protocol, this worker protocol 7: upgrade the peer" },
+                { "\"protocol\":5,", "the peer speaks protocol 5, this worker protocol 8: upgrade the peer" },
+                { "\"protocol\":9,", "the peer speaks protocol 9, this worker protocol 8: upgrade this worker" },
+                { "", "the peer speaks no numbered protocol, this worker protocol 8: upgrade the peer" },
         };
         char url[URL_SIZE];
         int listener = listen_somewhere(url, sizeof(url), "");

@@ -51,7 +51,7 @@ static void start(struct scene *s, bool network)
 static void read_some(struct scene *s)
 {
         s->target = region_make(&s->c, SIZE, 0);
-        begin_by_messages(&s->c, FERRY_READ, s->target, s->follower.metadata, &s->read);
+        begin_verified(&s->c, FERRY_READ, s->target, s->follower.metadata, &s->read);
         assert_true(operation_await_middle(&s->c, s->read.id));
 }
 
@@ -224,7 +224,7 @@ WITH_SCENE(a_follower_that_ends_leaves_its_source_alone)
         ferry_operation_clear(&s->follower);
         ferry_operation_clear(&s->read);
         follow(s, "", &s->follower); /* and its reader's death costs that follower only */
-        begin_by_messages(&s->c, FERRY_READ, s->target, s->follower.metadata, &s->read);
+        begin_verified(&s->c, FERRY_READ, s->target, s->follower.metadata, &s->read);
         assert_true(operation_await_middle(&s->c, s->read.id));
         worker_expect(&s->p.b, "peer-lost");
         worker_kill(&s->c);
@@ -323,7 +323,7 @@ WITH_SCENE(a_chain_of_http_holds_too)
         running_start(&s->p, FERRY_READABLE, SIZE, SEED, &s->p.a, &s->running);
         follow(s, "", &s->follower);
         s->target = region_make(&s->c, SIZE, 0);
-        begin_by_messages(&s->c, FERRY_READ, s->target, s->follower.metadata, &s->read);
+        begin_verified(&s->c, FERRY_READ, s->target, s->follower.metadata, &s->read);
         WAIT_UNTIL(worker_metric(&s->p.b, "ferry_http_waiters") > 0);
         worker_resume(&s->p.a);
         operation_assert_end(&s->c, s->read.id, FERRY_COMPLETE, NULL);

@@ -247,7 +247,7 @@ ON_PAIR(a_claim_is_counted_until_its_transfer_ends)
                 OPERATION passive, active;
 
                 offer_make(&p->a, FERRY_READABLE, offered, &passive);
-                begin_by_messages(&p->b, FERRY_READ, local, passive.metadata, &active);
+                begin_verified(&p->b, FERRY_READ, local, passive.metadata, &active);
                 WAIT_UNTIL(bytes_moved(&p->b, active.id) > 0);
                 worker_pause(&p->b);
                 WAIT_UNTIL((counted = worker_metric(&p->a, "ferry_claims") == 1) ||

@@ -127,7 +127,7 @@ static uint64_t messages_of(struct pair *p)
 }
 
 /* How many messages a transfer takes of all of an offer, or of its pieces in another order. */
-static uint64_t messages_of_transfer(struct pair *p, enum ferry_kind kind, uint64_t size, size_t pieces)
+static uint64_t messages_of_transfer(struct pair *p, enum ferry_kind kind, uint64_t size, size_t pieces, bool verify)
 {
         const bool readable = kind == FERRY_READABLE;
         const char *offered = region_make(&p->a, size, readable ? SEED : 0);
@@ -137,6 +137,7 @@ static uint64_t messages_of_transfer(struct pair *p, enum ferry_kind kind, uint6
         struct ferry_operation_spec spec = { .kind = kind_of_peer(kind),
                                              .descriptors = &descriptor,
                                              .n_descriptors = 1,
+                                             .verify = verify,
                                              .remote = remote,
                                              .n_remote = pieces };
         uint64_t before = messages_of(p);
@@ -164,10 +165,10 @@ ON_PAIR(a_transfer_takes_few_messages_however_long_it_is)
         enum { LARGE = 256 * MIB, FEW = 8 };
 
         pair_assert_serving(p); /* they are connected */
-        for (int how = 0; how < 4; how++) {
+        for (int how = 0; how < 8; how++) {
                 enum ferry_kind kind = how & 1 ? FERRY_READABLE : FERRY_WRITABLE;
 
-                assert_in_range(messages_of_transfer(p, kind, LARGE, how & 2 ? 64 : 0), 2, FEW);
+                assert_in_range(messages_of_transfer(p, kind, LARGE, how & 2 ? 64 : 0, how & 4), 2, FEW);
         }
 }
 
@@ -182,6 +183,45 @@ WITH_SCENE(a_cancel_of_the_offer_ends_both_and_is_quiet)
                 memory_note(s);
                 operation_assert_error(&s->pair.b, s->active.id, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
                 memory_assert_untouched(s);
+                assert_both_serve(s);
+                scene_stop(s);
+        }
+}
+
+/* Stores into each page of the source until the active operation has ended. */
+static void scribble_until_the_end(struct scene *s, uint8_t *source)
+{
+        enum { PAGE = 4096 };
+
+        for (bool done = false; !done;) {
+                OPERATION now;
+
+                for (size_t at = 0; at < SIZE; at += PAGE)
+                        source[at]++;
+                assert_int_equal(ferry_get_operation(s->pair.b.client, s->active.id, 0, 0, &now), 0);
+                done = now.done;
+        }
+}
+
+WITH_SCENE(bytes_that_change_under_a_verified_transfer_end_both)
+{
+        for (int readable = 0; readable < 2; readable++) {
+                OPERATION end = { 0 };
+
+                scene_start(s, readable ? FERRY_READABLE : FERRY_WRITABLE);
+                uint8_t *source = readable ? s->memory : region_map(&s->pair.b, s->local);
+                for (int i = 0; i < TRIES && end.error != FERRY_E_CHECKSUM_MISMATCH; i++) {
+                        operations_clear(s);
+                        ferry_operation_clear(&end);
+                        offer_make(&s->pair.a, s->kind, s->offered, &s->passive);
+                        begin_verified(&s->pair.b, kind_of_peer(s->kind), s->local, s->passive.metadata, &s->active);
+                        scribble_until_the_end(s, source);
+                        assert_int_equal(ferry_get_operation(s->pair.b.client, s->active.id, 0, 0, &end), 0);
+                }
+                operation_assert_error(&s->pair.b, s->active.id, FERRY_ERRORED, FERRY_E_CHECKSUM_MISMATCH);
+                operation_assert_error(&s->pair.a, s->passive.id, FERRY_ERRORED, FERRY_E_CHECKSUM_MISMATCH);
+                if (!readable)
+                        (void)munmap(source, SIZE);
                 assert_both_serve(s);
                 scene_stop(s);
         }
@@ -390,7 +430,7 @@ WITH_PAIR(memory_that_finds_no_room_is_read_unmapped)
                 OPERATION active, end;
 
                 if (verify)
-                        begin_by_messages(&p->b, FERRY_READ, local, metadata, &active);
+                        begin_verified(&p->b, FERRY_READ, local, metadata, &active);
                 else
                         begin_make(&p->b, FERRY_READ, local, metadata, &active);
                 operation_assert_end(&p->b, active.id, FERRY_COMPLETE, &end);

@@ -45,8 +45,8 @@ WITH_PAIR(workers_without_another_way_use_it)
                         const char *local = region_make(&p->b, SIZE, reads ? 0 : 5);
 
                         offer_make(&p->a, (enum ferry_kind)kind, offered, &offer);
-                        (verify ? begin_by_messages : begin_make)(&p->b, kind_of_peer((enum ferry_kind)kind), local,
-                                                                  offer.metadata, &active);
+                        (verify ? begin_verified : begin_make)(&p->b, kind_of_peer((enum ferry_kind)kind), local,
+                                                               offer.metadata, &active);
                         operation_assert_end(&p->b, active.id, FERRY_COMPLETE, &end);
                         assert_string_equal(end.transport, "http");
                         ferry_operation_clear(&end);

@@ -33,7 +33,7 @@ static void move(struct worker *w, enum ferry_kind passive_kind, uint64_t size, 
 
         offer_make(w, passive_kind, offered, &passive);
         if (verify)
-                begin_by_messages(w, kind_of_peer(passive_kind), local, passive.metadata, &active);
+                begin_verified(w, kind_of_peer(passive_kind), local, passive.metadata, &active);
         else
                 begin_make(w, kind_of_peer(passive_kind), local, passive.metadata, &active);
         assert_moved(w, &passive, &active, network);

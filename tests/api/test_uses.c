@@ -148,7 +148,7 @@ static uint64_t write_halfway(struct fixture *f, const struct offer *target, con
 
         for (uint64_t n = 0;; n++) {
                 ferry_operation_clear(&write);
-                begin_by_messages(&f->p.b, FERRY_WRITE, source, target->metadata, &write);
+                begin_verified(&f->p.b, FERRY_WRITE, source, target->metadata, &write);
                 if (!operation_await_middle(&f->p.b, write.id)) {
                         operation_assert_end(&f->p.b, write.id, FERRY_COMPLETE, NULL);
                         continue;

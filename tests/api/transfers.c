@@ -155,10 +155,49 @@ void begin_make(struct worker *w, enum ferry_kind kind, const char *region, cons
         begin(w, kind, region, metadata, false, ret_operation);
 }
 
-void begin_by_messages(struct worker *w, enum ferry_kind kind, const char *region, const char *metadata,
-                       struct ferry_operation *ret_operation)
+void begin_verified(struct worker *w, enum ferry_kind kind, const char *region, const char *metadata,
+                    struct ferry_operation *ret_operation)
 {
         begin(w, kind, region, metadata, true, ret_operation);
+}
+
+enum { ROWS = 512, ROW = 256 /* as many pieces as one message names */ };
+
+/* Pieces that follow each other do not touch. metadata NULL = of a passive operation. */
+static void create_in_rows(struct worker *w, enum ferry_kind kind, const char *region, uint64_t size,
+                           const char *metadata, struct ferry_operation *ret_operation)
+{
+        struct ferry_descriptor rows[ROWS];
+        struct ferry_operation_spec spec = { .kind = kind,
+                                             .descriptors = rows,
+                                             .n_descriptors = ROWS,
+                                             .layout = FERRY_LAYOUT_STREAM,
+                                             .include_metadata = !metadata,
+                                             .remote_metadata = metadata };
+        const uint64_t piece = size / (ROWS * ROW);
+
+        assert_int_equal(size % (ROWS * ROW), 0);
+        for (uint64_t i = 0; i < ROWS; i++)
+                rows[i] = (struct ferry_descriptor){
+                        .region = region,
+                        .offset = i / 2 * 2 * ROW * piece + (i & 1 ? 0 : piece), /* first the odd pieces of two rows */
+                        .size = piece,
+                        .count = ROW,
+                        .stride = 2 * piece,
+                };
+        assert_call(w, ferry_create_operation(w->client, &spec, ret_operation), "create operation in rows");
+}
+
+void offer_in_rows(struct worker *w, enum ferry_kind kind, const char *region, uint64_t size,
+                   struct ferry_operation *ret_operation)
+{
+        create_in_rows(w, kind, region, size, NULL, ret_operation);
+}
+
+void begin_in_rows(struct worker *w, enum ferry_kind kind, const char *region, uint64_t size, const char *metadata,
+                   struct ferry_operation *ret_operation)
+{
+        create_in_rows(w, kind, region, size, metadata, ret_operation);
 }
 
 enum ferry_kind kind_of_peer(enum ferry_kind passive)

@@ -142,7 +142,7 @@ static void reads_begin(struct scene *s, bool verify)
                 struct server *from = &s->servers[i];
 
                 if (verify)
-                        begin_by_messages(&s->reader, FERRY_READ, s->target, from->offer.metadata, &from->read);
+                        begin_verified(&s->reader, FERRY_READ, s->target, from->offer.metadata, &from->read);
                 else
                         begin_make(&s->reader, FERRY_READ, s->target, from->offer.metadata, &from->read);
         }

@@ -76,7 +76,7 @@ static void begin(struct scene *s, enum ferry_kind kind, bool verify)
 {
         offer_make(&s->pair.a, kind, s->ends[0].region, &s->passive);
         if (verify)
-                begin_by_messages(&s->pair.b, kind_of_peer(kind), s->ends[1].region, s->passive.metadata, &s->active);
+                begin_verified(&s->pair.b, kind_of_peer(kind), s->ends[1].region, s->passive.metadata, &s->active);
         else
                 begin_make(&s->pair.b, kind_of_peer(kind), s->ends[1].region, s->passive.metadata, &s->active);
         s->ends[0].operation = s->passive.id;

@@ -78,8 +78,8 @@ static bool kill_in_the_middle(struct scene *s, bool victim_is_active, enum ferr
         pair_assert_serving(&s->pair);
         const char *region = region_make(victim, SIZE, 0);
         offer_make(passive_worker, passive_kind, victim_is_active ? s->region : region, &passive);
-        (s->verify ? begin_by_messages : begin_make)(active_worker, kind_of_peer(passive_kind),
-                                                     victim_is_active ? region : s->region, passive.metadata, &active);
+        (s->verify ? begin_verified : begin_make)(active_worker, kind_of_peer(passive_kind),
+                                                  victim_is_active ? region : s->region, passive.metadata, &active);
         watched = victim_is_active ? passive.id : active.id;
         middle = operation_await_middle(survivor, watched);
         killed_ms = now_ms();

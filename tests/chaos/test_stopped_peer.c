@@ -70,21 +70,21 @@ static void lane_begin(struct scene *s, struct lane *lane)
 
         ferry_operation_clear(&lane->passive);
         ferry_operation_clear(&lane->active);
-        offer_make(offers ? survivor : other, lane->passive_kind, offers ? lane->kept : lane->other, &lane->passive);
-        assert_int_equal(ferry_create_operation(
-                                 (offers ? other : survivor)->client,
-                                 &(struct ferry_operation_spec){
-                                         .kind = kind_of_peer(lane->passive_kind),
-                                         .descriptors = &(struct ferry_descriptor){ .region = offers ? lane->other
-                                                                                                     : lane->kept },
-                                         .n_descriptors = 1,
-                                         .remote_metadata = lane->passive.metadata,
-                                         .verify = true, /* takes longer */
-                                 },
-                                 &lane->active),
-                         0);
+        offer_in_rows(offers ? survivor : other, lane->passive_kind, offers ? lane->kept : lane->other, SIZE,
+                      &lane->passive);
+        begin_in_rows(offers ? other : survivor, kind_of_peer(lane->passive_kind), offers ? lane->other : lane->kept,
+                      SIZE, lane->passive.metadata, &lane->active);
         lane->kept_operation = offers ? lane->passive.id : lane->active.id;
         lane->other_operation = offers ? lane->active.id : lane->passive.id;
+}
+
+/* What the peer has lent before it was stopped does not lead there. */
+static bool is_before_its_end(struct scene *s, const struct lane *lane)
+{
+        OPERATION now;
+
+        assert_int_equal(ferry_get_operation(s->pair.a.client, lane->kept_operation, 0, 0, &now), 0);
+        return !now.done && now.bytes_done > 0 && now.bytes_done < SIZE / 2;
 }
 
 /* Stops the peer while every lane moves. */
@@ -104,7 +104,7 @@ static void stop_in_the_middle(struct scene *s)
                         middle = operation_await_middle(&s->pair.a, s->lanes[i].kept_operation) && middle;
                 assert_int_equal(kill(s->pair.b.pid, SIGSTOP), 0);
                 for (size_t i = 0; i < LANES; i++)
-                        middle = operation_await_middle(&s->pair.a, s->lanes[i].kept_operation) && middle;
+                        middle = is_before_its_end(s, &s->lanes[i]) && middle;
                 if (middle)
                         break;
                 assert_int_equal(kill(s->pair.b.pid, SIGCONT), 0);

@@ -43,8 +43,9 @@ class Answers(Case):
                 self.assertIn(doctor.returncode, (0, 1))
 
     def test_doctor_names_two_builds_that_cannot_talk_and_connects_nothing(self):
-        worker = {**WORKER, "protocol": 7, "transports": ["tcp"], "addresses": {"http": []}}
-        for other, older in ((6, "the peer"), (8, "this worker"), (None, "the peer")):
+        own = 8
+        worker = {**WORKER, "protocol": own, "transports": ["tcp"], "addresses": {"http": []}}
+        for other, older in ((own - 1, "the peer"), (own + 1, "this worker"), (None, "the peer")):
             peer = {**worker, "name": "p", "protocol": other}
             if other is None:
                 del peer["protocol"]

@@ -253,14 +253,18 @@ static void send_inline(struct hostile *h)
 static void send_mapped(struct hostile *h)
 {
         struct wire_header header = next_header(h);
-        uint8_t bytes[FRAME_PAYLOAD + 3 * sizeof(struct frame_extent)];
+        enum { DIGESTS = 4 };
+        uint8_t bytes[FRAME_PAYLOAD + 3 * sizeof(struct frame_extent) + DIGESTS * sizeof(uint64_t)] = { 0 };
         struct frame frame = FRAME_OF(FRAME_MESSAGE);
         unsigned how = tape_byte(&h->tape);
+        uint64_t digests = frame_digests(header.length);
 
         frame.size = header.length;
         frame.slot = tape_byte(&h->tape) + (how & 1 ? FRAME_LEASES : 0);
         frame.number = how & 2 ? tape_byte(&h->tape) : 1 + frame.slot % 4;
         frame.n = how >> 2 & 3;
+        if (((header.flags & WIRE_VERIFY) != 0) != ((how & 128) != 0) && digests <= DIGESTS)
+                frame.id = digests;
         memcpy(bytes, &frame, sizeof(frame));
         wire_encode(&header, bytes + sizeof(frame));
         for (uint32_t i = 0; i < frame.n; i++) {
@@ -272,7 +276,8 @@ static void send_mapped(struct hostile *h)
                         extent.size -= i;
                 memcpy(bytes + FRAME_PAYLOAD + i * sizeof(extent), &extent, sizeof(extent));
         }
-        send_bytes(h, bytes, FRAME_PAYLOAD + frame.n * sizeof(struct frame_extent), NULL, 0);
+        send_bytes(h, bytes, FRAME_PAYLOAD + frame.n * sizeof(struct frame_extent) + frame.id * sizeof(uint64_t), NULL,
+                   0);
 }
 
 static void send_anything(struct hostile *h)

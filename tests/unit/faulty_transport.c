@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/util.h"
 #include "transport/local.h"
+#include "transport/staging.h"
 #include "transport/ucx.h"
 
 static struct faulty_plan next_plan;
@@ -144,8 +145,12 @@ static void receive(struct link *link, struct message *message, struct payload *
                 f->inner->receive(link, message, payload);
                 return;
         }
-        payload->taken = true;
         message->link = link;
+        if (d->is_inline && !message->stream->off_host) { /* at once, as below */
+                stage_store_inline(NULL, message, d->buffer.address);
+                return;
+        }
+        payload->taken = true;
         message->copied = 0;
         d->message = message;
         d->stage = STAGE_TAKEN;

@@ -42,6 +42,7 @@ static void done(struct message *message, enum message_result result)
 
         outcome->done++;
         outcome->result = result;
+        outcome->copied = message->copied;
 }
 
 struct message *message_make(struct worker *worker, const struct stream *stream, uint64_t offset, uint64_t length,
@@ -104,6 +105,7 @@ static void on_message(void *context, struct link *link, const struct wire_heade
                                                        header->transfer, &worker->received);
 
                 message->part = part_received;
+                message->verify = (header->flags & WIRE_VERIFY) != 0;
                 worker->received.refuses = refuses;
                 worker->received.done = times;
                 worker->transport->ops->receive(link, message, payload);

@@ -19,6 +19,7 @@ struct outcome {
         enum message_result result;
         int begun;
         bool refuses; /* begin answers false */
+        uint64_t copied;
 };
 
 struct worker {

@@ -86,15 +86,17 @@ static inline void map_memory(uint64_t id, uint64_t size, int fd)
         send_frame(frame, fd);
 }
 
-/* A message with one extent. */
-static inline void send_mapped(uint32_t slot, uint64_t number, uint64_t length, struct frame_extent extent)
+/* A message with one extent and some digests. */
+static inline void send_digested(uint32_t slot, uint64_t number, uint64_t length, struct frame_extent extent,
+                                 uint32_t flags, uint64_t digests)
 {
         struct wire_header header = {
-                .type = WIRE_DATA, .to_epoch = 1, .from_epoch = 1, .operation = 1, .transfer = 1
+                .type = WIRE_DATA, .flags = flags, .to_epoch = 1, .from_epoch = 1, .operation = 1, .transfer = 1
         };
-        uint8_t bytes[FRAME_PAYLOAD + sizeof(extent)];
+        uint8_t bytes[FRAME_PAYLOAD + sizeof(extent) + 4 * sizeof(uint64_t)] = { 0 };
         struct frame frame = FRAME_OF(FRAME_MESSAGE);
 
+        frame.id = digests;
         frame.size = length;
         frame.slot = slot;
         frame.number = number;
@@ -102,7 +104,12 @@ static inline void send_mapped(uint32_t slot, uint64_t number, uint64_t length, 
         memcpy(bytes, &frame, sizeof(frame));
         wire_encode(&header, bytes + sizeof(frame));
         memcpy(bytes + FRAME_PAYLOAD, &extent, sizeof(extent));
-        raw_send(bytes, sizeof(bytes), NULL, 0);
+        raw_send(bytes, FRAME_PAYLOAD + sizeof(extent) + digests * sizeof(uint64_t), NULL, 0);
+}
+
+static inline void send_mapped(uint32_t slot, uint64_t number, uint64_t length, struct frame_extent extent)
+{
+        send_digested(slot, number, length, extent, 0, 0);
 }
 
 static inline void send_inline(size_t length, uint8_t wire_protocol, size_t cut)

@@ -11,6 +11,7 @@
 #include "contact.h"
 #include "engine_internal.h"
 #include "requester.h"
+#include "transport/staging.h"
 #include "unit.h"
 
 /* One requester of a link whose transport the test plays, on a clock that the test moves. */
@@ -33,9 +34,11 @@ struct scene {
         struct peer peer;
         struct requester requester;
         struct segment segment;
-        unsigned n_fit;  /* so many more messages fit */
-        unsigned n_sent; /* messages */
-        unsigned n_received;
+        unsigned n_fit;          /* so many more messages fit */
+        unsigned n_sent;         /* messages */
+        unsigned n_received;     /* payloads that were to be fetched … */
+        struct message *fetched; /* … and the last one, if the test keeps it */
+        bool keeps;
         bool resolving; /* names and addresses, without end */
         uint64_t sent;  /* bytes of payloads */
         unsigned flags; /* of the last message */
@@ -103,9 +106,17 @@ static void fail_link(struct link *link, int error, const char *detail)
 
 static void play_receive(struct link *link, struct message *message, struct payload *payload)
 {
+        message->link = link;
         payload->taken = true;
+        if (payload->bytes) {
+                stage_store_inline(NULL, message, payload->bytes);
+                return;
+        }
         scene->n_received++;
-        message_free(link->transport, message);
+        if (scene->keeps)
+                scene->fetched = message;
+        else
+                message_free(link->transport, message);
 }
 
 static void ignore_progress(void *context, uint64_t bytes)
@@ -147,6 +158,7 @@ static struct scene *scene_new(enum engine_direction direction)
         link_set_state(&s->link, LINK_UP);
         s->engine.tick_us = UINT64_MAX;
         s->peer = (struct peer){ .engine = &s->engine, .link = &s->link };
+        s->link.owner = &s->peer;
         s->segment = (struct segment){ memory, TOTAL, NULL, NULL };
         s->n_fit = UINT32_MAX;
         r->engine = &s->engine;

@@ -7,6 +7,7 @@
 #include "contact.h"
 #include "engine_internal.h"
 #include "responder.h"
+#include "transport/staging.h"
 #include "unit.h"
 
 /* One responder of a link whose transport the test plays. */
@@ -46,6 +47,10 @@ static void play_receive(struct link *link, struct message *message, struct payl
 {
         message->link = link;
         payload->taken = true;
+        if (payload->bytes && !message->stream->segments[0].space) {
+                stage_store_inline(NULL, message, payload->bytes);
+                return;
+        }
         DL_APPEND(scene->loading, message);
         scene->n_loading++;
 }

@@ -7,7 +7,7 @@
 #include "peers_internal.h"
 #include "unit.h"
 
-#define SPEAKS "{\"protocol\":7,"
+#define SPEAKS "{\"protocol\":8,"
 #define WORKER(more) SPEAKS "\"name\":\"w\",\"epoch\":\"00000000000000a5\",\"uptime_ms\":3" more "}"
 
 static int classify(const char *text, struct ferry_metadata **ret_metadata)

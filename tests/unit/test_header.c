@@ -51,7 +51,7 @@ TEST(the_layout_is_that_of_the_protocol_page)
         static const uint8_t epoch[] = { 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11 };
 
         wire_encode(&h, bytes);
-        assert_memory_equal(bytes, "FRRY\x07\x01\x02\x00", 8);
+        assert_memory_equal(bytes, "FRRY\x08\x01\x02\x00", 8);
         assert_memory_equal(bytes + 8, epoch, sizeof(epoch));
         assert_int_equal(bytes[40], 5);
         assert_int_equal(bytes[44], 6);
@@ -80,9 +80,6 @@ TEST(impossible_numbers_are_refused)
                 h.length = 0;
                 expect_refused(h);
                 h.length = 25; /* one beyond the total */
-                expect_refused(h);
-                h.length = (uint64_t)WIRE_CHUNK_MAX + 1;
-                h.total = h.whole = UINT64_MAX;
                 expect_refused(h);
                 h = sample((enum wire_type)type);
                 h.offset = UINT64_MAX - 10; /* the sum overflows */
@@ -140,6 +137,6 @@ TEST(another_version_is_named)
 
         assert_int_equal(wire_decode("FRRY\x01", 5, &back, &version), WIRE_OTHER_PROTOCOL);
         assert_int_equal(version, 1);
-        assert_int_equal(wire_decode("FRRY\x08 and more", 14, &back, &version), WIRE_OTHER_PROTOCOL);
-        assert_int_equal(version, 8);
+        assert_int_equal(wire_decode("FRRY\x09 and more", 14, &back, &version), WIRE_OTHER_PROTOCOL);
+        assert_int_equal(version, 9);
 }

@@ -23,7 +23,7 @@ TEST(the_blob_is_base64_of_zlib_of_json)
         struct ferry_metadata m = sample();
         struct json_object *object = encode(&m);
         const char *text = open_blob(string_of(object, "nixl_metadata"));
-        static const char start[] = "{\"protocol\":7,\"worker\":\"alpha\",\"epoch\":\"0123456789abcdef\","
+        static const char start[] = "{\"protocol\":8,\"worker\":\"alpha\",\"epoch\":\"0123456789abcdef\","
                                     "\"operation\":\"fedcba9876543210\",\"data\":\"[::1]:9400\","
                                     "\"http\":\"http://127.0.0.1:9300\",\"expires\":1790000000123,\"digest\":\"";
 

@@ -307,9 +307,9 @@ TEST(metadata_of_another_protocol_say_which_worker_is_older)
         static const struct {
                 const char *blob, *detail;
         } rows[] = {
-                { "{\"protocol\":5}", "speaks protocol 5, this worker protocol 7: upgrade the peer, which is older" },
-                { "{\"protocol\":8,\"other\":[]}",
-                  "speaks protocol 8, this worker protocol 7: upgrade this worker, which is older" },
+                { "{\"protocol\":5}", "speaks protocol 5, this worker protocol 8: upgrade the peer, which is older" },
+                { "{\"protocol\":9,\"other\":[]}",
+                  "speaks protocol 9, this worker protocol 8: upgrade this worker, which is older" },
                 { "{\"protocol\":4294967297}", "speaks protocol 4294967297" },
                 { "{\"protocol\":0}", "speaks no numbered protocol" },
         };

@@ -69,7 +69,8 @@ static struct scene *scene_new(const struct space *from_space, const struct spac
         memset(s->from, 0xa5, SIZE);
         s->memory = (struct memory){ .address = s->to, .size = SIZE, .fd = -1 };
         s->mapping.fd = -1;
-        s->pull = pull_new(2);
+        s->pull = pull_new(2, 1);
+        s->pull->digests = NULL;
         for (size_t i = 0; i < 2; i++) {
                 size_t at = i * SIZE / 2;
 
@@ -139,6 +140,42 @@ TEST(a_device_does_not_copy_from_memory_that_could_not_be_mapped)
         assert_int_equal(pull_copy(s->pull), -ENOMEM);
 }
 
+/* What is copied from a device into host memory, which stays as it was. */
+TEST(what_a_device_has_copied_is_compared)
+{
+        FOR_EACH (int, differs, false, true) {
+                struct device device = device_of();
+                struct scene *s = scene_new(&device.space, NULL);
+                uint64_t digest;
+
+                s->pull->extents[1].space = &device.space;
+                assert_int_equal(stream_checksum(&s->stream, 0, SIZE, &digest), 0);
+                digest ^= (uint64_t)differs;
+                s->pull->digests = &digest;
+                assert_int_equal(pull_copy(s->pull), differs ? -EILSEQ : 0);
+        }
+}
+
+/* Which piece is at fault is not for the threads' pace to say. */
+TEST(of_pieces_that_fail_the_first_one_counts)
+{
+        FOR_EACH (int, late, false, true) {
+                struct scene *s = scene_new(NULL, NULL);
+                struct piece first, second;
+
+                assert_true(pull_take(s->pull, SIZE / 4, &first));
+                assert_true(pull_take(s->pull, SIZE / 4, &second));
+                if (late)
+                        pull_finish(&second, PIECE_DIFFERS);
+                pull_finish(&first, PIECE_REVOKED);
+                if (!late)
+                        pull_finish(&second, PIECE_DIFFERS);
+                assert_int_equal(s->pull->stopped, PIECE_REVOKED);
+                assert_int_equal(s->pull->stopped_at, 0);
+                assert_false(pull_take(s->pull, SIZE, &first));
+        }
+}
+
 /* Followers read up to there. */
 TEST(bytes_count_from_the_first_one_on)
 {
@@ -147,14 +184,14 @@ TEST(bytes_count_from_the_first_one_on)
 
         assert_true(pull_take(s->pull, SIZE / 4, &first));
         assert_true(pull_take(s->pull, SIZE / 4, &second));
-        pull_finish(&second, true);
+        pull_finish(&second, PIECE_COPIED);
         assert_int_equal(pull_copied(s->pull), 0);
         assert_true(pull_take(s->pull, SIZE, &third));
-        pull_finish(&first, true);
+        pull_finish(&first, PIECE_COPIED);
         assert_int_equal(pull_copied(s->pull), SIZE / 2);
-        pull_finish(&third, true);
+        pull_finish(&third, PIECE_COPIED);
         assert_int_equal(pull_copied(s->pull), SIZE);
-        assert_false(s->pull->stopped);
+        assert_int_equal(s->pull->stopped, PIECE_COPIED);
 }
 
 /* ---- payloads that are read, where the address space has no room for the peer's memory ---- */
@@ -178,7 +215,7 @@ static bool copy_piece(struct scene *s)
         struct piece piece;
 
         assert_true(pull_take(s->pull, SIZE, &piece));
-        return piece_copy(&piece);
+        return piece_copy(&piece) == PIECE_COPIED;
 }
 
 TEST(a_piece_that_cannot_be_read_does_not_count)

@@ -286,6 +286,46 @@ TEST(bytes_count_as_done_before_the_rest_of_their_chunk_is_here)
         assert_int_equal(s->requester.done, 100);
 }
 
+static uint64_t arrived_to;
+
+static void note_arrived(void *context, uint64_t offset, uint64_t length)
+{
+        assert_int_equal(offset, arrived_to);
+        arrived_to += length;
+}
+
+/* A new read may go on behind them. */
+TEST(what_is_in_place_of_a_message_that_fails_has_arrived)
+{
+        static const struct {
+                enum message_result result;
+                int error;
+        } ends[] = {
+                { MESSAGE_LEASE_ENDED, FERRY_E_CANCELLED_BY_PEER },
+                { MESSAGE_DIFFERS, FERRY_E_CHECKSUM_MISMATCH },
+        };
+
+        for (size_t i = 0; i < UNIT_COUNT(ends); i++) {
+                const struct wire_header data = {
+                        .type = WIRE_DATA, .from_epoch = EPOCH, .transfer = TRANSFER_ID, .length = CHUNK, .total = TOTAL
+                };
+                struct scene *s = scene_new(ENGINE_READ);
+
+                s->keeps = true;
+                s->requester.spec.arrived = note_arrived;
+                arrived_to = 0;
+                assert_true(requester_request_next(&s->requester));
+                requester_on_data(&s->peer, &data, &(struct payload){ .length = CHUNK });
+                assert_true(s->fetched->begin(s->fetched));
+                s->fetched->copied = 100;
+                s->fetched->done(s->fetched, ends[i].result);
+                message_free(&s->transport, s->fetched);
+                assert_int_equal(arrived_to, 100);
+                assert_int_equal(s->requester.done, 0);
+                assert_int_equal(s->requester.error, ends[i].error);
+        }
+}
+
 /* A message for each byte would take far more memory than the bytes. */
 TEST(bytes_that_have_to_be_fetched_are_more_than_fit_inline)
 {

@@ -285,6 +285,30 @@ TEST(a_peer_that_writes_on_without_waiting_is_bounded)
         }
 }
 
+/* So that the bytes are on their way before all checksums are made. */
+TEST(a_message_with_checksums_has_a_bound)
+{
+        FOR_EACH (uint32_t, flags, 0, WIRE_VERIFY) {
+                const uint64_t total = (uint64_t)WIRE_VERIFY_MAX + 1;
+                struct scene *s = scene_new();
+                const struct wire_header read = { .type = WIRE_READ,
+                                                  .flags = flags,
+                                                  .from_epoch = EPOCH,
+                                                  .operation = OPERATION_ID,
+                                                  .transfer = TRANSFER_ID,
+                                                  .length = total,
+                                                  .total = total,
+                                                  .whole = total };
+
+                s->segment.size = total; /* nobody touches it */
+                responder_on_read(&s->peer, &read, &(struct payload){ 0 });
+                assert_int_equal(s->n_loading, 1);
+                assert_true(s->loading->length == (flags ? WIRE_VERIFY_MAX : total));
+                finish_loading(s, MESSAGE_NO_MEMORY);
+                assert_int_equal(s->ended, 1);
+        }
+}
+
 /* To a GPU: the transport copies it from the message. */
 TEST(a_write_that_comes_inline_takes_no_place_of_one_that_does_not)
 {

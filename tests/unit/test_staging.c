@@ -44,7 +44,7 @@ static struct bench *bench_new(void)
 {
         struct bench *b = test_keep(calloc(1, sizeof(*b)), bench_free);
 
-        assert_int_equal(staging_new(ignore, count_room, b, &b->staging), 0);
+        assert_int_equal(staging_new(ignore, count_room, b, 1, &b->staging), 0);
         for (unsigned i = 0; i < GPUS; i++) {
                 b->spaces[i].device = i;
                 b->segments[i] = (struct segment){ (uint8_t *)b, LENGTH, NULL, &b->spaces[i] };

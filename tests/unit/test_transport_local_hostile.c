@@ -175,6 +175,13 @@ static void names(const struct bad_peer *bad)
         send_mapped(bad->frame.slot, 1, bad->length, bad->extent);
 }
 
+/* With so many digests, which it announces unless the frame has a size. */
+static void digests(const struct bad_peer *bad)
+{
+        map_memory(1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
+        send_digested(0, 1, 10, (struct frame_extent){ 1, 0, 10 }, bad->frame.size ? 0 : WIRE_VERIFY, bad->n);
+}
+
 static void names_memory_that_it_took_back(const struct bad_peer *bad)
 {
         struct frame frame = FRAME_OF(FRAME_UNMAP);
@@ -251,6 +258,9 @@ static const struct bad_peer bad_peers[] = {
         { "extents that are too long", names, true, .length = 9, .extent = { 1, 0, 10 } },
         { "a slot outside the page", names, true, .frame.slot = FRAME_LEASES, .length = 10, .extent = { 1, 0, 10 } },
         { "memory that it took back", names_memory_that_it_took_back, true },
+        { "no digest, which it announces", digests, true, .n = 0, .reason = "digests" },
+        { "a digest that it does not announce", digests, true, .n = 1, .frame.size = 1, .reason = "digests" },
+        { "more digests than pieces", digests, true, .n = 2 },
         { "GPU memory that is not open", names_gpu_memory_that_is_not_open, true },
         { "a greeting without a descriptor", puts_frame, true, .n = 1, .frame.type = FRAME_HELLO,
           .length = sizeof(struct frame) },
@@ -551,7 +561,7 @@ TEST_WITH(another_version_of_the_protocol_is_named, hostile_setup, hostile_teard
         RUN_UNTIL(&a, NULL, a.ended);
         assert_int_equal(a.error, FERRY_E_PROTOCOL_MISMATCH);
         assert_string_equal(a.detail,
-                            "the peer speaks protocol 8, this worker protocol 7: upgrade this worker, which is older");
+                            "the peer speaks protocol 9, this worker protocol 8: upgrade this worker, which is older");
 }
 
 /* A listener under some epoch's name that answers as it likes. */

@@ -71,7 +71,7 @@ TEST(another_version_ends_the_link_and_is_named)
         AWAIT(p, p->n[1].ended == 1 && p->n[0].ended == 1);
         assert_int_equal(p->n[1].link->error, FERRY_E_PROTOCOL_MISMATCH);
         assert_string_equal(p->n[1].link->detail,
-                            "the peer speaks protocol 6, this worker protocol 7: upgrade the peer, which is older");
+                            "the peer speaks protocol 7, this worker protocol 8: upgrade the peer, which is older");
         assert_int_equal(p->n[1].messages, 0);
 }
 

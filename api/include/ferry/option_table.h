@@ -75,8 +75,7 @@ WORKER(PART, 0, "interfaces", "FERRY_INTERFACES", TEXT, interfaces, "LIST", NULL
 WORKER(PART, 0, "gpu-direct", "FERRY_GPU_DIRECT", CHOICE, gpu_direct, "auto|on|off", "auto",
        "Whether RDMA cards access GPU memory directly: auto if the driver and UCX allow it, on without checks, off never")
 WORKER(PART, 0, "chunk-size", "FERRY_CHUNK_SIZE", SIZE, chunk_size, "SIZE", NULL,
-       "Largest request on the network (default 4MiB, more on links with a long round trip), and part with a checksum "
-       "locally (default 16MiB)",
+       "Largest request on the network (default 4MiB, more on links with a long round trip)",
        RANGE(ENGINE_CHUNK_MIN, WIRE_CHUNK_MAX))
 WORKER(PART, 0, "window", "FERRY_WINDOW", NUMBER, window, "N", "4",
        "Chunks in flight to one peer", RANGE(1, ENGINE_WINDOW_MAX))

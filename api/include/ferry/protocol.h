@@ -11,7 +11,7 @@ enum {
          * The one number of all that two workers say to each other: the blob of the metadata, the messages between
          * engines, the frames and pages of a local link. Raise it when any of these changes. Below 256.
          */
-        FERRY_PROTOCOL = 7,
+        FERRY_PROTOCOL = 8,
 };
 
 /*

@@ -85,16 +85,17 @@ static bool is_taken(const struct pull *pull)
 static uint64_t copy_piece(struct copies *copies, struct pull *pull, uint64_t limit)
 {
         struct piece piece;
-        bool taken, valid;
+        enum piece_result result;
+        bool taken;
 
         (void)pthread_mutex_lock(&copies->lock);
         taken = pull ? pull_take(pull, limit, &piece) : take_shared(copies, &piece);
         (void)pthread_mutex_unlock(&copies->lock);
         if (!taken)
                 return 0;
-        valid = piece_copy(&piece);
+        result = piece_copy(&piece);
         (void)pthread_mutex_lock(&copies->lock);
-        pull_finish(&piece, valid);
+        pull_finish(&piece, result);
         if (!piece.pull->running)
                 (void)pthread_cond_broadcast(&copies->idle);
         /* Not while pieces are left: then the progress thread is awake, and checks by itself. */
@@ -142,7 +143,7 @@ enum copy_status copies_status(struct copies *copies, const struct pull *pull, u
         if (pull->running && is_taken(pull))
                 status = COPY_WAITS;
         else if (pull->stopped)
-                status = COPY_LEASE_ENDED;
+                status = pull->stopped == PIECE_DIFFERS ? COPY_DIFFERS : COPY_LEASE_ENDED;
         else if (pull->taken == pull->length)
                 status = COPY_COPIED;
         (void)pthread_mutex_unlock(&copies->lock);
@@ -152,7 +153,7 @@ enum copy_status copies_status(struct copies *copies, const struct pull *pull, u
 void copies_stop(struct copies *copies, struct pull *pull)
 {
         (void)pthread_mutex_lock(&copies->lock);
-        pull->stopped = true;
+        pull->stopped = PIECE_REVOKED;
         withdraw(copies, pull);
         while (pull->running)
                 (void)pthread_cond_wait(&copies->idle, &copies->lock);

@@ -24,9 +24,9 @@ void copies_share(struct copies *copies, struct pull *pull);
 /* Copies a piece of at most limit bytes on the calling thread. Returns its size; 0 = none is left. */
 uint64_t copies_copy(struct copies *copies, struct pull *pull, uint64_t limit);
 
-enum copy_status { COPY_MORE, COPY_WAITS, COPY_COPIED, COPY_LEASE_ENDED };
-/* The progress of a pull: bytes from the first one on. After COPY_COPIED and COPY_LEASE_ENDED no thread touches its
- * memory. */
+enum copy_status { COPY_MORE, COPY_WAITS, COPY_COPIED, COPY_LEASE_ENDED, COPY_DIFFERS };
+/* The progress of a pull: bytes from the first one on. After COPY_COPIED, COPY_LEASE_ENDED and
+ * COPY_DIFFERS no thread touches its memory. */
 enum copy_status copies_status(struct copies *copies, const struct pull *pull, uint64_t *ret_copied);
 /* Stops the pull: no thread touches its memory afterwards. Waits for pieces under way. */
 void copies_stop(struct copies *copies, struct pull *pull);

@@ -10,7 +10,9 @@
 _Static_assert(sizeof(struct gpu_share) == 88, "no padding");
 
 _Static_assert(sizeof(struct frame) == 40 && sizeof(struct frame_extent) == 24, "no padding");
-_Static_assert(FRAME_EXTENTS_MAX * sizeof(struct frame_extent) <= FRAME_INLINE_MAX, "extents fit into a datagram");
+_Static_assert(FRAME_EXTENTS_MAX * sizeof(struct frame_extent) + FRAME_DIGESTS_MAX * sizeof(uint64_t) <=
+                       FRAME_INLINE_MAX,
+               "extents and digests fit into a datagram");
 
 /* Which fields each type uses; the others must be 0. */
 static const struct {
@@ -19,7 +21,7 @@ static const struct {
         uint32_t n_max;
 } shapes[FRAME_TYPE_END] = {
         [FRAME_HELLO] = { .id = true, .descriptors = 1 },
-        [FRAME_MESSAGE] = { .size = true, .number = true, .gpu_path = true },
+        [FRAME_MESSAGE] = { .id = true, .size = true, .number = true, .gpu_path = true },
         [FRAME_MAP] = { .id = true, .size = true, .descriptors = 1 },
         [FRAME_RELEASE] = { .number = true, .gpu_path = true },
         [FRAME_UNMAP] = { .id = true },
@@ -36,9 +38,10 @@ static bool is_message(const struct frame *f, size_t size)
                 return false;
         size -= FRAME_PAYLOAD;
         if (f->number == 0)
-                return f->n == 0 && f->slot == 0 && f->size == size && size <= FRAME_INLINE_MAX;
+                return f->n == 0 && f->slot == 0 && f->id == 0 && f->size == size && size <= FRAME_INLINE_MAX;
         return f->n > 0 && f->n <= FRAME_EXTENTS_MAX && f->slot < FRAME_LEASES && f->size > 0 &&
-               size == f->n * sizeof(struct frame_extent);
+               (f->id == 0 || (f->id <= FRAME_DIGESTS_MAX && f->id == frame_digests(f->size))) &&
+               size == f->n * sizeof(struct frame_extent) + f->id * sizeof(uint64_t);
 }
 
 static bool is_other(const struct frame *f, size_t size)

@@ -15,11 +15,14 @@ enum {
         FRAME_EXTENTS_MAX = 256,     /* of one message */
         FRAME_MEMORIES_MAX = 4096,   /* mapped over one link at a time */
         FRAME_INLINE_MAX = 64 << 10, /* bytes of a payload inside the datagram */
+        FRAME_DIGEST_PIECE = 1 << 20,
+        FRAME_DIGESTS_MAX = WIRE_VERIFY_MAX / FRAME_DIGEST_PIECE, /* of one message */
 };
 
 enum frame_type {
         FRAME_HELLO = 1, /* each worker's first. id: epoch. Carries the sender's link page */
-        FRAME_MESSAGE,   /* a wire header; then the payload (number 0), or n extents under the lease slot, number */
+        FRAME_MESSAGE,   /* a wire header; then the payload (number 0), or n extents under the lease slot, number, and
+                            with WIRE_VERIFY the XXH3-64 of each FRAME_DIGEST_PIECE bytes of the payload, in id many */
         FRAME_MAP,       /* id, size: of a memory, whose descriptor it carries; before its first use */
         FRAME_RELEASE,   /* slot, number: the receiver is done with that lease, or refused it; once for each */
         FRAME_UNMAP,     /* id: of a memory that the sender has deregistered */
@@ -66,6 +69,12 @@ enum frame_verdict {
         FRAME_INVALID,        /* not this framing, or invalid numbers */
         FRAME_OTHER_PROTOCOL, /* only *ret_frame's protocol is set */
 };
+
+/* How many digests a payload of size bytes has. */
+static inline uint64_t frame_digests(uint64_t size)
+{
+        return (size + FRAME_DIGEST_PIECE - 1) / FRAME_DIGEST_PIECE;
+}
 
 /* Decodes the frame of a datagram of so many bytes and descriptors. Does not check the extents. */
 enum frame_verdict frame_decode(const void *bytes, size_t size, size_t n_descriptors, struct frame *ret_frame);

@@ -82,12 +82,15 @@ static void hand_over(struct channel *channel, const struct wire_header *header,
 }
 
 static const char *on_mapped_message(struct channel *channel, const struct frame *frame,
-                                     const struct wire_header *header, const uint8_t *extents)
+                                     const struct wire_header *header, const uint8_t *bytes)
 {
         struct payload payload = { .length = frame->size };
         const char *wrong;
-        struct pull *pull = pull_arrived(channel, frame, extents, &wrong);
+        struct pull *pull;
 
+        if ((frame->id != 0) != ((header->flags & WIRE_VERIFY) != 0))
+                return "its message has digests and does not say so, or says so and has none";
+        pull = pull_arrived(channel, frame, bytes, &wrong);
         if (!pull)
                 return wrong;
         payload.descriptor = pull;

@@ -183,7 +183,7 @@ static int make_parts(struct local *local, unsigned copy_threads)
         int r = copies_new(copy_threads, tell_copied, local, &local->copies);
 
         if (r == 0) /* a staged payload is in a bounce buffer of its link, or short: it needs no room */
-                r = staging_new(tell_copied, NULL, local, &local->staging);
+                r = staging_new(tell_copied, NULL, local, copy_threads + 1, &local->staging);
         if (r < 0)
                 return r;
         local->tasks = local->mapped.tasks = staging_tasks(local->staging);

@@ -269,8 +269,8 @@ bool outgoing_is_idle(const struct channel *channel);
 
 /* ---- pulls.c: all pulls (pull.h), from the arrival of a mapped payload to the release of its lease ---- */
 
-/* Makes a pull for a message that came; extents: frame->n, of any alignment. NULL with *ret_wrong. */
-struct pull *pull_arrived(struct channel *channel, const struct frame *frame, const uint8_t *extents,
+/* Makes a pull for a message that came; bytes: its extents and digests, of any alignment. NULL with *ret_wrong. */
+struct pull *pull_arrived(struct channel *channel, const struct frame *frame, const uint8_t *bytes,
                           const char **ret_wrong);
 /* The engine has refused the payload. */
 void pull_refuse(struct pull *pull);

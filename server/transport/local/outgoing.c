@@ -122,14 +122,17 @@ static void send_inline(struct channel *channel, struct message *message)
 
 static void post_mapped(struct channel *channel, struct message *message, const struct extents *extents, int buffer)
 {
+        uint64_t *digests = message->stage ? message->stage->digests : &message->header.checksum;
         struct frame frame =
                 FRAME_OF(FRAME_MESSAGE, .size = message->length, .number = ++channel_local(channel)->lease_number,
-                         .n = (uint32_t)extents->n, .gpu_path = (uint8_t)message->gpu_path);
+                         .n = (uint32_t)extents->n, .gpu_path = (uint8_t)message->gpu_path,
+                         .id = message->verify ? frame_digests(message->length) : 0);
         uint8_t header[WIRE_SIZE];
         const struct iovec pieces[] = {
                 { &frame, sizeof(frame) },
                 { header, WIRE_SIZE },
                 { (void *)(uintptr_t)extents->list, extents->n * sizeof(extents->list[0]) },
+                { digests, frame.id * sizeof(digests[0]) },
         };
 
         if (message->part && message->length >= LOOK_MIN && channel_local(channel)->look_at_us == 0)
@@ -190,7 +193,10 @@ static bool travels_inline(const struct message *message)
         return message->length <= WIRE_INLINE_MAX || (message->force_inline && message->length <= FRAME_INLINE_MAX);
 }
 
-/* ---- off the host: loaded on a thread of transport/staging.h, unless the peer can map it as it is ---- */
+/*
+ * ---- staged, on threads of transport/staging.h: the checksums of long payloads are made, and bytes off the host
+ * loaded, unless the peer can map them as they are ----
+ */
 
 /* The bounce buffer that holds a loaded message; -1 = none. */
 static int buffer_of(const struct channel *channel, const struct message *message)
@@ -249,7 +255,7 @@ static unsigned steps_before(const struct channel *channel, const struct message
         const struct space *space = stream_space(message->stream, message->offset);
         unsigned steps = message->verify ? STAGING_CHECKSUM : 0U;
 
-        if ((space && space->foreign) || is_loading(channel, message->transfer))
+        if ((space && space->foreign) || (!steps && is_loading(channel, message->transfer)))
                 steps |= STAGING_CHECK;
         return steps;
 }
@@ -267,7 +273,7 @@ static bool stage_in_ring(struct channel *channel, struct message *message)
         return true;
 }
 
-static void send_off_host(struct channel *channel, struct message *message)
+static void send_staged(struct channel *channel, struct message *message)
 {
         struct staging *staging = channel_local(channel)->staging;
         unsigned steps = STAGING_LOAD;
@@ -289,6 +295,8 @@ static void send_off_host(struct channel *channel, struct message *message)
         } else {
                 staged = stage_in_ring(channel, message);
         }
+        if (staged && message->verify && !travels_inline(message))
+                staged = stage_digest_pieces(message, FRAME_DIGEST_PIECE);
         if (!staged) {
                 message_end(message, MESSAGE_NO_MEMORY);
                 return;
@@ -300,22 +308,34 @@ static void send_off_host(struct channel *channel, struct message *message)
 
 /* ---- any ---- */
 
+/* Whether a thread of the pool has something to do before the message leaves, or has for an earlier one. */
+static bool must_stage(const struct channel *channel, const struct message *message)
+{
+        if (message->stream->off_host)
+                return true;
+        return message->verify && (message->length > FRAME_DIGEST_PIECE || is_loading(channel, message->transfer));
+}
+
 void outgoing_send(struct link *link, struct message *message)
 {
         struct channel *channel = channel_of(link);
         bool has_payload = message->stream && message->length > 0;
 
         message->link = link;
-        if (!link_is_usable(link))
+        if (!link_is_usable(link)) {
                 message_end(message, MESSAGE_LOST);
-        else if (has_payload && !message_begin(message))
+        } else if (has_payload && !message_begin(message)) {
                 message_end(message, MESSAGE_CANCELLED);
-        else if (has_payload && message->stream->off_host)
-                send_off_host(channel, message);
-        else if (!has_payload || travels_inline(message))
-                send_inline(channel, message);
-        else
-                send_mapped(channel, message);
+        } else if (has_payload && must_stage(channel, message)) {
+                send_staged(channel, message);
+        } else {
+                if (has_payload && message->verify)
+                        (void)message_seal(message);
+                if (!has_payload || travels_inline(message))
+                        send_inline(channel, message);
+                else
+                        send_mapped(channel, message);
+        }
 }
 
 /* ---- their progress ---- */

@@ -10,9 +10,13 @@
 #include "base/copy.h"
 #include "base/space.h"
 
-struct pull *pull_new(size_t n)
+struct pull *pull_new(size_t n, size_t digests)
 {
-        return calloc(1, sizeof(struct pull) + n * sizeof(struct pull_extent));
+        struct pull *pull = calloc(1, sizeof(*pull) + n * sizeof(pull->extents[0]) + digests * sizeof(uint64_t));
+
+        if (pull && digests)
+                pull->digests = (void *)(pull->extents + n);
+        return pull;
 }
 
 void pull_free(struct pull *pull, struct mappings *mappings)
@@ -32,8 +36,9 @@ static void advance(struct pull *pull, uint64_t length)
 
 bool pull_take(struct pull *pull, uint64_t limit, struct piece *ret_piece)
 {
-        uint64_t rest = pull->length - pull->taken, length = rest < limit ? rest : limit;
+        uint64_t rest = pull->length - pull->taken, length = pull->digests ? FRAME_DIGEST_PIECE : limit;
 
+        length = rest < length ? rest : length;
         if (pull->stopped || length == 0)
                 return false;
         *ret_piece = (struct piece){ pull, pull->extent, pull->extent_offset, pull->taken, length, NULL, NULL };
@@ -42,10 +47,25 @@ bool pull_take(struct pull *pull, uint64_t limit, struct piece *ret_piece)
         return true;
 }
 
-void pull_finish(struct piece *piece, bool valid)
+void pull_finish(struct piece *piece, enum piece_result result)
 {
-        DL_DELETE(piece->pull->running, piece);
-        piece->pull->stopped |= !valid;
+        struct pull *pull = piece->pull;
+
+        DL_DELETE(pull->running, piece);
+        if (!result || (pull->stopped && pull->stopped_at <= piece->offset))
+                return;
+        pull->stopped = result;
+        pull->stopped_at = piece->offset;
+}
+
+/* What is in place of a piece. 0; -EILSEQ: it differs from the digest; -errno, which cannot come of host memory. */
+static int compare(const struct pull *pull, uint64_t offset, uint64_t length)
+{
+        const struct message *message = pull->message;
+        uint64_t digest = 0;
+        int r = stream_checksum(message->stream, message->offset + offset, length, &digest);
+
+        return r < 0 || digest == pull->digests[offset / FRAME_DIGEST_PIECE] ? r : -EILSEQ;
 }
 
 __attribute__((noinline)) void local_copy(void *to, const void *from, size_t size, bool past_caches)
@@ -142,19 +162,28 @@ int pull_copy(struct pull *pull)
                 return -ESTALE;
         if (r < 0 || finished < 0)
                 return r < 0 ? r : finished;
+        for (uint64_t at = pull->stepped, left; pull->digests && r == 0 && at < pull->taken; at += FRAME_DIGEST_PIECE) {
+                left = pull->taken - at;
+                pull->stopped_at = at;
+                r = compare(pull, at, left < FRAME_DIGEST_PIECE ? left : FRAME_DIGEST_PIECE);
+        }
+        if (r < 0)
+                return r;
         atomic_store(&pull->stepped, pull->taken);
         return pull->taken < pull->length;
 }
 
-bool piece_copy(const struct piece *piece)
+enum piece_result piece_copy(const struct piece *piece)
 {
         const struct pull *pull = piece->pull;
-        bool past_caches = pull->message->stream->total >= PULL_PAST_CACHES, copied;
+        bool past_caches = pull->message->stream->total >= PULL_PAST_CACHES && !pull->digests, copied;
 
         if (!lease_is_valid(pull->lease, pull->number))
-                return false;
+                return PIECE_REVOKED;
         copied = copy_runs(piece, past_caches);
         if (past_caches)
                 copy_past_caches_end();
-        return copied && lease_was_valid(pull->lease, pull->number);
+        if (!copied || !lease_was_valid(pull->lease, pull->number))
+                return PIECE_REVOKED;
+        return pull->digests && compare(pull, piece->offset, piece->length) < 0 ? PIECE_DIFFERS : PIECE_COPIED;
 }

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/pool.h"
+#include "frame.h"
 #include "mapping.h"
 #include "transport/transport.h"
 #include "wire/lease.h"
@@ -24,13 +25,19 @@ enum {
         PULL_PAST_CACHES = 4 << 20, /* bytes; copies of longer streams bypass the caches, which they would evict */
 };
 
-/* A piece of a pull, copied by one thread. */
+/* A piece of a pull, copied by one thread; with digests, of a whole FRAME_DIGEST_PIECE, unless it is the last. */
 struct piece {
         struct pull *pull;
         size_t extent;
         uint64_t extent_offset;
         uint64_t offset, length;   /* in the payload */
         struct piece *prev, *next; /* of those being copied */
+};
+
+enum piece_result {
+        PIECE_COPIED,
+        PIECE_REVOKED, /* the lease has ended, or the memory cannot be read: the piece does not count */
+        PIECE_DIFFERS, /* from its digest */
 };
 
 struct pull_extent {
@@ -64,23 +71,25 @@ struct pull {
         /* Guarded by the lock of copies.c: */
         size_t extent; /* of the next piece, and the offset in it */
         uint64_t extent_offset;
-        uint64_t taken;        /* bytes handed out */
-        struct piece *running; /* utlist; the pieces being copied, the first one first */
-        bool stopped;          /* no further piece: the lease has ended, or it was cancelled */
-        bool is_shared;        /* in this list: */
+        uint64_t taken;            /* bytes handed out */
+        struct piece *running;     /* utlist; the pieces being copied, the first one first */
+        enum piece_result stopped; /* not COPIED: no further piece, since one has ended so, or it was cancelled … */
+        uint64_t stopped_at;       /* … and the offset of the first of those that have */
+        bool is_shared;            /* in this list: */
         struct pull *shared_prev, *shared_next;
 
+        uint64_t *digests; /* of each FRAME_DIGEST_PIECE bytes, behind the extents; NULL = none */
         size_t n;
         struct pull_extent extents[];
 };
 
-/* Makes a pull of n extents, which the caller fills in. NULL: no memory. */
-struct pull *pull_new(size_t n);
+/* Makes a pull of n extents and so many digests, which the caller fills in. NULL: no memory. */
+struct pull *pull_new(size_t n, size_t digests);
 /* Frees the pull, and gives its mappings back. */
 void pull_free(struct pull *pull, struct mappings *mappings);
 
 /* Copies the next step of a pull off the host. 0 = that was all, 1 = there is more; -ESTALE: the lease has ended;
- * -errno of space_copy. One thread at a time. */
+ * -EILSEQ: what was copied differs from a digest; -errno of space_copy. One thread at a time. */
 int pull_copy(struct pull *pull);
 
 /* memcpy; a separate function for tests/tsan.supp, since programs order the accesses to regions. Any thread. */
@@ -88,10 +97,10 @@ void local_copy(void *to, const void *from, size_t size, bool past_caches);
 
 /* Takes the next piece, of at most limit bytes, which stays until pull_finish. false: none is left. Under the lock. */
 bool pull_take(struct pull *pull, uint64_t limit, struct piece *ret_piece);
-/* Copies a piece. false: the lease has ended, so the piece does not count. Any thread, without the lock. */
-bool piece_copy(const struct piece *piece);
-/* A piece was copied; valid: piece_copy's result. Under the lock. */
-void pull_finish(struct piece *piece, bool valid);
+/* Copies a piece, and compares it with its digest. Any thread, without the lock. */
+enum piece_result piece_copy(const struct piece *piece);
+/* A piece was copied, with piece_copy's result. Under the lock. */
+void pull_finish(struct piece *piece, enum piece_result result);
 /* How many bytes are in place, from the first one on. Under the lock. */
 static inline uint64_t pull_copied(const struct pull *pull)
 {

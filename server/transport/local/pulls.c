@@ -44,7 +44,7 @@ static void pull_end(struct pull *pull, enum message_result result)
 static struct pull *pull_resolve(struct channel *channel, const struct frame *frame, const uint8_t *bytes,
                                  const char **ret_wrong)
 {
-        struct pull *pull = pull_new(frame->n);
+        struct pull *pull = pull_new(frame->n, frame->id);
         uint64_t sum = 0;
 
         *ret_wrong = pull ? NULL : "out of memory";
@@ -67,6 +67,8 @@ static struct pull *pull_resolve(struct channel *channel, const struct frame *fr
                 if (!to->mapping || __builtin_add_overflow(sum, from.size, &sum))
                         *ret_wrong = "it named memory that is not mapped";
         }
+        if (pull && frame->id)
+                memcpy(pull->digests, bytes + frame->n * sizeof(struct frame_extent), frame->id * sizeof(uint64_t));
         if (!*ret_wrong && sum != frame->size)
                 *ret_wrong = "its extents are not as long as its payload";
         if (!*ret_wrong && channel->pulling[frame->slot])
@@ -78,10 +80,10 @@ static struct pull *pull_resolve(struct channel *channel, const struct frame *fr
         return pull;
 }
 
-struct pull *pull_arrived(struct channel *channel, const struct frame *frame, const uint8_t *extents,
+struct pull *pull_arrived(struct channel *channel, const struct frame *frame, const uint8_t *bytes,
                           const char **ret_wrong)
 {
-        struct pull *pull = pull_resolve(channel, frame, extents, ret_wrong);
+        struct pull *pull = pull_resolve(channel, frame, bytes, ret_wrong);
 
         if (!pull)
                 return NULL;
@@ -146,15 +148,16 @@ static void tell_copied(struct pull *pull, uint64_t copied)
 static enum pool_verdict pull_run(struct pool_task *task)
 {
         struct pull *pull = FERRY_CONTAINER_OF(task, struct pull, task);
-        struct message *message = pull->message;
 
         pull->copy_result = pull_copy(pull);
-        if (pull->copy_result > 0)
-                return POOL_MORE;
-        if (pull->copy_result == 0 && message->verify && message->stream->off_host)
-                pull->copy_result =
-                        stream_checksum(message->stream, message->offset, message->length, &message->checksum);
-        return POOL_DONE;
+        return pull->copy_result > 0 ? POOL_MORE : POOL_DONE;
+}
+
+/* Of what was copied, a piece differs from its digest. */
+static void pull_end_differing(struct pull *pull)
+{
+        pull->message->copied = pull->stopped_at;
+        pull_end(pull, MESSAGE_DIFFERS);
 }
 
 static void pull_ran(struct pool_task *task)
@@ -163,14 +166,15 @@ static void pull_ran(struct pool_task *task)
         int r = pull->copy_result;
 
         pull->copying = false;
-        if (pull->result != MESSAGE_OK) {
-                pull_end(pull, pull->result);
-                return;
-        }
+        pull->message->fault = r;
         if (r == 0)
                 pull->message->copied = pull->length;
-        pull->message->fault = r;
-        pull_end(pull, r == 0 ? MESSAGE_OK : r == -ESTALE ? MESSAGE_LEASE_ENDED : MESSAGE_FAULT);
+        if (pull->result != MESSAGE_OK)
+                pull_end(pull, pull->result);
+        else if (r == -EILSEQ)
+                pull_end_differing(pull);
+        else
+                pull_end(pull, r == 0 ? MESSAGE_OK : r == -ESTALE ? MESSAGE_LEASE_ENDED : MESSAGE_FAULT);
 }
 
 static void pull_hand_over(struct local *local, struct pull *pull)
@@ -233,6 +237,10 @@ static uint64_t pull_step(struct local *local, struct pull *pull, uint64_t limit
                 break;
         case COPY_LEASE_ENDED:
                 pull_end(pull, MESSAGE_LEASE_ENDED);
+                *ret_did = true;
+                break;
+        case COPY_DIFFERS:
+                pull_end_differing(pull);
                 *ret_did = true;
                 break;
         case COPY_MORE:

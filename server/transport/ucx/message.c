@@ -76,6 +76,8 @@ void ucx_message_finished(struct ucx_message *m, ucs_status_t status)
                         return;
                 }
                 result = MESSAGE_LOST; /* the worker is stopping */
+        } else if (result == MESSAGE_OK && m->receive && m->base.verify && message_check(&m->base) < 0) {
+                result = MESSAGE_DIFFERS;
         }
         message_end(&m->base, result);
 }
@@ -213,6 +215,8 @@ void ucx_message_send_now(struct ucx_message *m)
                 return;
         }
         set_kind(ucx_of_link(link_of(m)), &param, &buffer);
+        if (m->base.verify && !m->base.stage)
+                (void)message_seal(&m->base);
         wire_encode(&m->base.header, m->header);
         ucx_pace_sent(link_of(m), &m->base.header);
         ucx_watch_wake(ucx_of_link(link_of(m)));

@@ -345,7 +345,7 @@ static void handle(struct ucx *ucx, struct ucx_link *link, const void *bytes, si
         struct wire_header header;
         uint8_t protocol;
 
-        switch (wire_decode(bytes, size, &header, &protocol)) {
+        switch (payload->length > WIRE_CHUNK_MAX ? WIRE_INVALID : wire_decode(bytes, size, &header, &protocol)) {
         case WIRE_INVALID:
                 log_event(LOG_WARN, "unknown message dropped", LOG_S("transport", ucx->base.name), LOG_U("size", size));
                 break;

@@ -288,7 +288,7 @@ int ucx_transport_new(const struct ucx_config *config, const struct transport_ha
         ucx->chunk_max = config->chunk_size ? config->chunk_size : WIRE_CHUNK_MAX;
         ucx->chunk_first = ucx->chunk_max < UCX_CHUNK_DEFAULT ? ucx->chunk_max : UCX_CHUNK_DEFAULT;
         ucx->window = config->window ? config->window : TRANSPORT_WINDOW_DEFAULT;
-        r = staging_new(on_staged, on_staging_room, ucx, &ucx->staging);
+        r = staging_new(on_staged, on_staging_room, ucx, 1, &ucx->staging);
         if (r == 0)
                 r = open_or_wait(ucx, config);
         if (r < 0) {

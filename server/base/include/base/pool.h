@@ -22,7 +22,7 @@ enum { POOL_IDLE_MS = 10000, POOL_GPUS = 16 /* lanes of GPUs; a machine with mor
 enum pool_class {
         POOL_COPY,   /* parts of copies between workers of this machine */
         POOL_WORK,   /* copies that wait for GPUs or mapped files; opening, closing, unmapping */
-        POOL_DIGEST, /* of content that is served over HTTP */
+        POOL_DIGEST, /* of content that is served over HTTP, and of payloads between workers of this machine */
         POOL_MAKE,   /* opening, registering and freeing the memory of regions; on threads of a lower priority */
         POOL_FILL,   /* their pages; the same */
         POOL_NAME,   /* names: a name server may take half a minute, and the end of the process does not wait for it */

@@ -21,7 +21,7 @@ enum staging_step {
         STAGING_CHECK = 1,    /* checks that the program has not freed the memory of the stream */
         STAGING_LOAD = 2,     /* from the stream into the stage's bytes */
         STAGING_STORE = 4,    /* from the stage's bytes into the stream */
-        STAGING_CHECKSUM = 8, /* of the stream, for message->verify */
+        STAGING_CHECKSUM = 8, /* makes those of a send, compares that of a receive; for message->verify */
 };
 
 struct staging;
@@ -30,9 +30,9 @@ struct staging_gpu;
 
 /*
  * notify: a task has run; called on its thread. room: staging_has_room, which was false, may be true now; NULL where
- * nothing asks for that. 0 or -errno.
+ * nothing asks for that. width: so many threads make the checksums of one message in host memory. 0 or -errno.
  */
-int staging_new(void (*notify)(void *context), void (*room)(void *context), void *context,
+int staging_new(void (*notify)(void *context), void (*room)(void *context), void *context, unsigned width,
                 struct staging **ret_staging);
 /* Ends the threads. No task may be left, and nothing can be staged afterwards. */
 void staging_stop(struct staging *staging);
@@ -50,12 +50,16 @@ struct stage {
         int fault;                  /* of the task: 0, or -errno as of space_copy */
         struct gpu_pin *pin;        /* of the memory that bytes are in; NULL = none */
         uint64_t *place;            /* the caller's note that bytes are in use; 0 with the stage's end; NULL = none */
+        uint64_t *digests;          /* checksums of a send's pieces; NULL = its header has one of all */
         /* staging.c's */
         struct staging *staging;
         struct message *message;
         struct staging_gpu *gpu;       /* NULL = bytes are the caller's */
         struct staging_buffer *buffer; /* that bytes are of; NULL = they are from malloc */
         unsigned steps;
+        bool receives;
+        uint64_t digest_piece;
+        _Atomic uint64_t digested; /* bytes whose digests a thread has taken */
         void (*ran)(struct link *link);
         struct pool_task task;
 };
@@ -64,8 +68,15 @@ struct stage {
 bool stage_new(struct staging *staging, struct message *message, uint8_t *bytes);
 /* Makes a stage with a pinned buffer, or ordinary memory if the payload is short or staging_has_room was not asked. */
 bool stage_new_buffer(struct staging *staging, struct message *message);
+/* Has the checksums of a send made of pieces of so many bytes each. false: no memory. */
+bool stage_digest_pieces(struct message *message, uint64_t piece);
 /* Frees the stage, if any; its task must not be running. */
 void stage_free(struct message *message);
+
+/* Makes the checksum of all of a send, and compares that of a receive. 0; -EILSEQ; other -errno as of space_copy, which
+ * cannot come of host memory. Any thread. */
+int message_seal(struct message *message);
+int message_check(const struct message *message);
 
 /* Calls done, and frees the message, which must be in no list, with its stage, whose task must not be running. */
 void message_end(struct message *message, enum message_result result);
@@ -80,7 +91,7 @@ void stage_load(struct message *message, unsigned steps, void (*loaded)(struct l
 struct message *stage_take_loaded(struct link *link);
 /* Enters a receive with a stage into link->storing, and starts the task; pool_collect ends it afterwards. */
 void stage_store(struct message *message, unsigned steps);
-/* The same for a receive without a stage whose bytes came inline, unless begin refuses it. */
+/* Takes over a receive without a stage, whose bytes came inline: stores them, off the host as above. */
 void stage_store_inline(struct staging *staging, struct message *message, const void *bytes);
 /*
  * Cancels the messages of link->loading and link->storing that belong to a transfer (NULL = all). One without a running

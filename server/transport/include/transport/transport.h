@@ -63,6 +63,7 @@ enum message_result {
         MESSAGE_CANCELLED,   /* by ops->cancel, or refused by begin */
         MESSAGE_LEASE_ENDED, /* a receive: the sender ended the lease, so the bytes in place do not count */
         MESSAGE_LOST,        /* the link has failed */
+        MESSAGE_DIFFERS,     /* a receive with verify: the bytes behind the first copied ones are not the sender's */
         MESSAGE_NO_MEMORY,
         MESSAGE_FAULT, /* this worker's memory off the host cannot be copied (message->fault) */
 };
@@ -92,15 +93,16 @@ struct message {
         uint64_t offset, length;
         bool force_inline; /* a send: the payload travels inline in the message, however long (fit() asked for that).
                               A receive: it came inline */
-        bool verify;       /* of a stream off the host: the transport makes the checksum, beside the copy */
+        bool verify; /* the payload has checksums, which the transport of the sender makes and that of the receiver
+                        compares */
         /*
          * Called before the memory is first touched. false = not wanted any more: a send ends with MESSAGE_CANCELLED; a
          * receive is refused, and done is not called. Nor is done called for a receive whose link fails before begin.
          * NULL = always wanted.
          */
         bool (*begin)(struct message *message);
-        /* Of a long receive, a part is in place; of a long send, the peer has copied a part (copied). Some transports
-         * never call it. May be NULL. */
+        /* Of a long receive, a part is in place, and compared where verify asks for that; of a long send, the peer has
+         * copied a part (copied). Some transports never call it. May be NULL. */
         void (*part)(struct message *message);
         /* The memory is not touched any more. MESSAGE_OK of a send does not say that the peer wanted the bytes. May be
          * called inside send() or receive() of the same message. May be NULL. */
@@ -108,7 +110,6 @@ struct message {
         /* The result; valid when done is called. */
         enum gpu_path gpu_path; /* of MESSAGE_OK */
         int fault;              /* of MESSAGE_FAULT: -errno, as of space_copy */
-        uint64_t checksum;      /* of a receive with verify; a send's is in the header */
         /* The engine's own. */
         void *owner;
         uint64_t transfer; /* messages of one transfer keep their order; argument of ops->cancel */

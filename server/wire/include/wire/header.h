@@ -14,7 +14,8 @@
 enum {
         WIRE_MAGIC = 0x59525246, /* "FRRY" in memory order */
         WIRE_SIZE = 120,
-        WIRE_CHUNK_MAX = 64 << 20,        /* bytes of one checksum, and of one message over the network */
+        WIRE_CHUNK_MAX = 64 << 20,        /* bytes of one message over the network … */
+        WIRE_VERIFY_MAX = 512 << 20,      /* … and of one with checksums between workers of this host */
         WIRE_FINAL_MAX = 16 << 20,        /* of a WRITE that says FINAL: a cancel waits for its ACK */
         WIRE_INLINE_MAX = 8192 - 2 * 128, /* payloads of at most so many bytes travel inside the message */
 };
@@ -62,7 +63,7 @@ struct wire_header {
         uint64_t length;
         uint64_t total;
         uint64_t whole;              /* bytes of the offer */
-        uint64_t checksum;           /* XXH3-64 of the payload */
+        uint64_t checksum;           /* XXH3-64 of the payload, unless that is mapped (transport/local/frame.h) */
         uint8_t key[FERRY_KEY_SIZE]; /* in requests but HELLO; zero in answers */
 };
 
@@ -77,8 +78,7 @@ enum wire_verdict {
 
 /*
  * Decodes the header of an untrusted message. WIRE_INVALID: wrong size, magic or type, unknown flags, ids of 0, or
- * invalid numbers (in READ and WRITE: length 0, or above WIRE_CHUNK_MAX with VERIFY, offset + length above total, total
- * above whole).
+ * invalid numbers (in READ and WRITE: length 0, offset + length above total, total above whole).
  */
 enum wire_verdict wire_decode(const void *bytes, size_t size, struct wire_header *ret_header, uint8_t *ret_protocol);
 
