@@ -176,6 +176,12 @@ int cli_flush(void);
 /* What comes from a file's name or a worker must not control the terminal: each such character becomes a '?'. */
 void cli_mask_controls(char *text);
 
+/*
+ * The same of JSON, where it remains what it was: each such character that JSON itself allows becomes an escape. For
+ * free(); NULL when memory is short.
+ */
+char *cli_json_escape(const char *json);
+
 /* Columns of a terminal that a text takes. */
 size_t cli_text_width(const char *text);
 /* Cuts a text to so many columns, of which the last one says that there is more. size: of the array. */
@@ -342,8 +348,9 @@ int table_get_all(const struct cli_worker *worker, const char *path, const char 
 /* JSON to standard output: a document, indented by two blanks, or one of a stream, on a line. The exit status. */
 int table_print_document(struct json_object *json);
 int table_print_line(struct json_object *json);
-/* The text of an answer as such a document; as it came if it is no JSON. */
+/* The text of an answer as such a document, or as such a line; as it came if it is no JSON. */
 int table_print_answer(const char *text);
+int table_print_answer_line(const char *text);
 
 /* The table of an array, or the array as JSON. An exit status. */
 struct table {

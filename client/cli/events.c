@@ -113,7 +113,7 @@ static int wait_report(struct cli *cli, const struct ferry_operation *operation)
         struct ferry_answer answer;
         snprintf(path, sizeof(path), "/v1/operations/%s", operation->id);
         int r = ferry_request(cli->worker.ferry, "GET", path, NULL, NULL, 0, &answer);
-        int status = r == 0 && answer.body ? cli_print(answer.body) : cli_result(&cli->worker, r);
+        int status = r == 0 && answer.body ? table_print_answer_line(answer.body) : cli_result(&cli->worker, r);
         ferry_answer_clear(&answer);
         return status == CLI_OK ? cli_operation_result(operation) : status;
 }

@@ -148,7 +148,7 @@ int job_report(struct job *job)
         snprintf(path, sizeof(path), "/v1/operations/%s", job->operation.id);
         int r = ferry_request(job->worker->ferry, "GET", path, NULL, NULL, 0, &answer);
         int status = r != 0 || !answer.body                       ? job_result(job, r)
-                     : ferry_kind_is_passive(job->operation.kind) ? cli_print(answer.body)
+                     : ferry_kind_is_passive(job->operation.kind) ? table_print_answer_line(answer.body)
                                                                   : table_print_answer(answer.body);
         ferry_answer_clear(&answer);
         return status;
@@ -225,7 +225,8 @@ int job_announce(struct job *job, const char *use)
         json_object_object_add(line, "size", json_object_new_int64((int64_t)job->region.size));
         cli_mask_controls(url);
         int status = job->cli->json ? table_print_line(line) : cli_print(url);
-        if (status == CLI_OK && isatty(STDOUT_FILENO) && isatty(STDERR_FILENO) && !job->cli->quiet)
+        bool read = isatty(STDOUT_FILENO) && isatty(STDERR_FILENO) && !job->cli->quiet && !job->cli->json;
+        if (status == CLI_OK && read)
                 fprintf(stderr, use, url);
         json_object_put(line);
         free(url);

@@ -92,9 +92,9 @@ static const struct cli_command cli_commands[] = {
                 "Events concern operations, regions, peers and limits. Ctrl-C ends --follow.", "ferry events",
                 "ferry events --follow --label cache"),
         COMMAND(top, "", "watch transfers live",
-                "Redraws on each event, and while bytes move, on the alternate screen of the terminal. A narrow one "
-                "shows fewer columns. q or Ctrl-C ends it. Prints once if the output is not a terminal or TERM is "
-                "dumb.",
+                "Redraws on each event, and while bytes move, on the alternate screen of the terminal. Operations "
+                "that have ended stay until something else happens. A narrow terminal shows fewer columns. q or Ctrl-C "
+                "ends it. Prints once if the output is not a terminal or TERM is dumb.",
                 "ferry top", "ferry @b top --interval 200ms"),
         COMMAND(bench, "PEER", "measure reads from another worker",
                 "PEER is the URL or @NAME of another worker. Creates a region on both workers and removes it. --size "

@@ -42,6 +42,7 @@ static struct {
         uint64_t took_us;    /* as the worker has measured it; 0 = not */
         uint64_t connect_us; /* before that, to connect; 0 = it did not have to */
         uint64_t waiting_ms; /* when the wait for the peer began; 0 = never */
+        char served[64];     /* peers, of an offer of several uses */
         char note[64];       /* stands in place of the time left */
         char rest[512];      /* stands last */
 } progress;
@@ -166,6 +167,7 @@ static void line_add_figures(struct line *line)
                 snprintf(figure, sizeof(figure), "%3.0f%%", part * 100);
                 line_add(line, figure);
         }
+        line_add(line, progress.served);
         if (*progress.note)
                 line_add(line, progress.note);
         else if (progress.over)
@@ -303,19 +305,44 @@ static void progress_finish(const struct ferry_operation *operation)
                 progress_draw();
 }
 
+/* Of an offer of several uses: the phases alternate, on one line. */
+static void progress_turn(const char *what)
+{
+        progress.what = what;
+        progress.start_ms = ferry_clock_ms();
+        *progress.note = '\0';
+}
+
+static void progress_count_uses(const struct ferry_operation *operation)
+{
+        char of[32] = "";
+        if (operation->uses < FERRY_USES_UNLIMITED)
+                snprintf(of, sizeof(of), " of %" PRIu64, operation->uses);
+        snprintf(progress.served, sizeof(progress.served), "%" PRIu64 "%s served", operation->uses_done, of);
+}
+
+/*
+ * The bytes of an offer of several uses are those of the peer that has come furthest: once one has all, they tell
+ * nothing of the others.
+ */
 int progress_operation(void *context, const struct ferry_operation *operation)
 {
         static const char waiting[] = "waiting for the peer", moving[] = "transferring";
-        bool waits = operation->status == FERRY_INITIALIZED && ferry_kind_is_passive(operation->kind);
+        bool waits = ferry_kind_is_passive(operation->kind) && !operation->done &&
+                     (operation->status == FERRY_INITIALIZED || *operation->expires_at);
+        bool shared = operation->uses > 1, counts = !waits && !(shared && operation->uses_done);
         const char *what = waits ? waiting : moving;
         if (progress.what != what && !(operation->done && operation->status != FERRY_COMPLETE)) {
-                progress_begin(what, NULL, waits ? 0 : operation->bytes_total);
-                progress.start_bytes = operation->bytes_done;
+                if (shared && (progress.what == waiting || progress.what == moving))
+                        progress_turn(what);
+                else
+                        progress_begin(what, NULL, 0);
+                progress.start_bytes = counts ? operation->bytes_done : 0;
         }
-        progress.done = waits ? 0 : operation->bytes_done;
-        if (operation->uses > 1 && operation->uses < FERRY_USES_UNLIMITED)
-                snprintf(progress.rest, sizeof(progress.rest), "%" PRIu64 " of %" PRIu64 " peers served",
-                         operation->uses_done, operation->uses);
+        progress.total = counts ? operation->bytes_total : 0;
+        progress.done = counts ? operation->bytes_done : 0;
+        if (shared)
+                progress_count_uses(operation);
         if (waits)
                 progress_wait(operation);
         if (operation->done)

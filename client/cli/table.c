@@ -249,23 +249,39 @@ int table_get_all(const struct cli_worker *worker, const char *path, const char 
         return status;
 }
 
+static int table_print_json(struct json_object *json, int flags)
+{
+        FERRY_CLEANUP(cleanup_free)
+        char *text = cli_json_escape(json_object_to_json_string_ext(json, flags | JSON_C_TO_STRING_NOSLASHESCAPE));
+        return text ? cli_print(text) : cli_usage_error("%s", strerror(ENOMEM));
+}
+
 int table_print_document(struct json_object *json)
 {
-        return cli_print(json_object_to_json_string_ext(json, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
-                                                                      JSON_C_TO_STRING_NOSLASHESCAPE));
+        return table_print_json(json, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED);
 }
 
 int table_print_line(struct json_object *json)
 {
-        return cli_print(json_object_to_json_string_ext(json, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
+        return table_print_json(json, JSON_C_TO_STRING_PLAIN);
+}
+
+static int table_print_text(const char *text, int (*print)(struct json_object *json))
+{
+        struct json_object *json = table_parse(text);
+        int status = json ? print(json) : cli_print(text);
+        json_object_put(json);
+        return status;
 }
 
 int table_print_answer(const char *text)
 {
-        struct json_object *json = table_parse(text);
-        int status = json ? table_print_document(json) : cli_print(text);
-        json_object_put(json);
-        return status;
+        return table_print_text(text, table_print_document);
+}
+
+int table_print_answer_line(const char *text)
+{
+        return table_print_text(text, table_print_line);
 }
 
 int table_show(const struct cli *cli, struct json_object *array, const struct table *table)

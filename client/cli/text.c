@@ -49,6 +49,21 @@ void cli_mask_controls(char *text)
         *to = '\0';
 }
 
+char *cli_json_escape(const char *json)
+{
+        char *text = malloc(strlen(json) * sizeof("\\u202e") + 1), *to = text;
+        wchar_t c;
+        for (size_t n; text && (n = text_next(json, &c)); json += n) {
+                if (c > 0x7e && text_controls(c))
+                        to += sprintf(to, "\\u%04x", (unsigned)c);
+                else
+                        to = mempcpy(to, json, n);
+        }
+        if (text)
+                *to = '\0';
+        return text;
+}
+
 static size_t text_columns(wchar_t c)
 {
         int width = wcwidth(c);

@@ -15,7 +15,12 @@
  * On a terminal the screen is drawn whole each time.
  */
 
-enum { TOP_ROWS = 24, TOP_FRAME_LINES = 5, TOP_LINE = 1024 };
+enum {
+        TOP_ROWS = 24,
+        TOP_FRAME_LINES = 5,
+        TOP_LINE = 1024,
+        TOP_TOLD_MS = 100, /* for so long after one event of an operation, a worker may leave out the next */
+};
 
 /* By how much they tell: a narrow terminal has the first ones. */
 static const struct table_column top_columns[] = {
@@ -32,9 +37,12 @@ struct top {
         char name[128];            /* of the worker */
         char *after;               /* the latest event that was seen; NULL = none yet */
         struct json_object *seen;  /* id → bytes moved, of the previous round; NULL = none yet */
-        struct json_object *ended; /* id → operation, since the previous round */
+        struct json_object *ended; /* id → operation, of the latest round that heard of any event */
         uint64_t seen_ms;
-        bool moving; /* an operation is in progress, whose bytes no event reports */
+        uint64_t heard_ms; /* when the latest event was heard; 0 = never */
+        bool heard;        /* since the previous round */
+        bool moving;       /* bytes of an operation are on their way, which no event reports */
+        bool settled;      /* what the round shows stays so until the next event */
 };
 
 static double top_number(struct json_object *object, const char *name)
@@ -45,12 +53,24 @@ static double top_number(struct json_object *object, const char *name)
 
 /* ---- events ---- */
 
+static void top_hear(struct top *top)
+{
+        if (!top->heard) {
+                json_object_put(top->ended);
+                top->ended = json_object_new_object();
+        }
+        top->heard = true;
+        top->heard_ms = ferry_clock_ms();
+}
+
 /* Keeps what has ended, and where to go on. Returns how many events there were. */
 static size_t top_take(struct top *top, struct json_object *page)
 {
         struct json_object *list, *operation;
         const char *next = member_text(page, "next", "");
         size_t n = member_list(page, "events", &list);
+        if (n)
+                top_hear(top);
         for (size_t i = 0; top->seen && i < n; i++) {
                 struct json_object *event = json_object_array_get_idx(list, i);
                 if (strcmp(member_text(event, "type", ""), "operation.ended") == 0 &&
@@ -97,11 +117,19 @@ static double top_moved(struct json_object *operation)
         return done > uses ? done : uses;
 }
 
+/* An offer of several uses is IN_PROGRESS between two of them as well, but expires then. */
+static bool top_is_moving(struct json_object *operation)
+{
+        return strcmp(member_text(operation, "status", ""), "IN_PROGRESS") == 0 &&
+               !json_object_object_get_ex(operation, "expires_at", NULL);
+}
+
 /* Adds the rate since the previous round, before which a new operation had moved nothing. Returns the rate. */
 static double top_rate(const struct top *top, struct json_object *operation, uint64_t now_ms)
 {
         struct json_object *before = NULL;
         double moved = top_moved(operation), rate;
+        json_object_object_del(operation, "rate");
         if (!top->seen || now_ms <= top->seen_ms)
                 return 0;
         if (json_object_object_get_ex(top->seen, member_text(operation, "id", ""), &before))
@@ -112,8 +140,10 @@ static double top_rate(const struct top *top, struct json_object *operation, uin
         return rate;
 }
 
-/* Prints running, then ended operations with their rates; keeps the values for the next round. Returns the sum of
- * rates. */
+/*
+ * Running, then ended operations with their rates, which stay until something else happens; keeps the values for the
+ * next round. Returns the sum of rates.
+ */
 static double top_rows(struct top *top, struct json_object *running, struct json_object *rows)
 {
         struct json_object *seen = json_object_new_object();
@@ -125,18 +155,17 @@ static double top_rows(struct top *top, struct json_object *running, struct json
                 const char *id = member_text(operation, "id", "");
                 if (json_object_object_get_ex(top->ended, id, NULL))
                         continue;
-                top->moving = top->moving || strcmp(member_text(operation, "status", ""), "IN_PROGRESS") == 0;
+                top->moving = top->moving || top_is_moving(operation);
                 sum += top_rate(top, operation, now_ms);
                 json_object_object_add(seen, id, json_object_new_double(top_moved(operation)));
                 json_object_array_add(rows, json_object_get(operation));
         }
         json_object_object_foreach (top->ended, id, operation) {
-                (void)id;
                 sum += top_rate(top, operation, now_ms);
+                json_object_object_add(seen, id, json_object_new_double(top_moved(operation)));
                 json_object_array_add(rows, json_object_get(operation));
         }
-        json_object_put(top->ended);
-        top->ended = json_object_new_object();
+        top->heard = false;
         json_object_put(top->seen);
         top->seen = seen;
         top->seen_ms = now_ms;
@@ -194,21 +223,26 @@ static int top_add_transports(const struct top *top, struct json_object *rows)
         int status = table_get_all(&top->cli->worker, "/v1/peers?limit=1000", "peers", NULL, &peers);
         for (size_t i = 0; status == CLI_OK && i < json_object_array_length(rows); i++) {
                 struct json_object *row = json_object_array_get_idx(rows, i);
-                if (strcmp(member_text(row, "status", ""), "IN_PROGRESS") == 0)
+                if (top_is_moving(row))
                         top_add_transport(row, peers);
         }
         json_object_put(peers);
         return status;
 }
 
-/* An operation that ends between the two requests is in both. */
+/*
+ * An operation that ends between the two requests is in both. What an event of that time tells, or what the worker
+ * tells no event of because it comes too soon after another, the next look sees.
+ */
 static int top_look(struct top *top)
 {
         struct json_object *running = NULL, *rows = json_object_new_array();
+        uint64_t start_ms = ferry_clock_ms();
         int status =
                 table_get_all(&top->cli->worker, "/v1/operations?done=false&limit=1000", "operations", NULL, &running);
         if (status == CLI_OK)
                 status = top_listen(top, 0);
+        top->settled = start_ms >= top->heard_ms + TOP_TOLD_MS;
         if (status == CLI_OK) {
                 double sum = top_rows(top, running, rows);
                 status = top_add_transports(top, rows);
@@ -230,13 +264,27 @@ static int top_name(struct top *top)
         return status;
 }
 
+/* Nothing moved before the event that ends the rest: a rate is one of an interval, however long the rest was. */
+static int top_rest(struct top *top, uint64_t interval)
+{
+        int status = top_listen(top, EVENTS_WAIT_MS);
+        uint64_t now_ms = ferry_clock_ms();
+        if (now_ms > interval && top->seen_ms < now_ms - interval)
+                top->seen_ms = now_ms - interval;
+        return status;
+}
+
 /* Waits for what is to be drawn next. */
 static int top_await(struct top *top)
 {
         uint64_t interval = top->cli->interval_ms;
+        if (!top->moving && interval < TOP_TOLD_MS)
+                interval = TOP_TOLD_MS;
         if (!signals_caught() && !screen_wants_redraw())
                 (void)poll(NULL, 0, interval < INT32_MAX ? (int)interval : INT32_MAX);
-        return top->moving || signals_caught() || screen_wants_redraw() ? CLI_OK : top_listen(top, EVENTS_WAIT_MS);
+        if (top->moving || !top->settled || signals_caught() || screen_wants_redraw())
+                return CLI_OK;
+        return top_rest(top, interval);
 }
 
 /* Whether the screen is to be drawn anew. A request that ended because of that did not fail. */

@@ -88,6 +88,9 @@ class Answers(Case):
             self.assertEqual(told[0], f"0 B/s, 1 operation, w at {url}")
             self.assertEqual(told[3].split(), ["op_1", "75%", "-", "400", "B", "IN_PROGRESS", "tcp", "read", "b", "-"])
             self.assertEqual(json.loads(self.ferry("top", "--json", "-u", url)[0])[0]["transport"], "tcp")
+        answer["operations"][0]["expires_at"] = "2026-01-01T00:00:00Z"  # it rests between two uses
+        with self.answering_json(answer) as url:
+            self.assertNotIn("transport", json.loads(self.ferry("top", "--json", "-u", url)[0])[0])
 
     def test_ports_of_rdma_cards_are_listed(self):
         answer = {"transports": ["tcp"], "memory": [{"name": "cpu"}],
@@ -128,6 +131,18 @@ class Answers(Case):
                 for command in commands:
                     output, _ = self.ferry(command, "-u", url)
                     self.assertIn(b"a?[31m?31m?b?", output, command)
+
+    def test_json_controls_no_terminal_either(self):
+        """And is what it was."""
+        odd = "a\x1b[31m\x7f\x9b31m\u202eb\u2066 \u05e9\u05dc \u65e5"
+        answer = {**WORKER, "name": odd, "transports": [odd], "events": [odd], "peers": [odd], "id": odd, "operations": [odd]}
+        for command in (("devices", "-j"), ("peers", "-j"), ("events", "-j"), ("show",), ("show", "rgn_1"), ("ls", "-j"),
+                        ("get", "/", "-j"), ("post", "/", "{}", "-j")):
+            with self.answering_json(answer) as url:
+                output = self.ferry(*command, "-u", url)[0].decode()
+            self.assertNotRegex(output, "[\x1b\x7f\x9b\u202e\u2066]", command)
+            self.assertIn(json.dumps(odd), json.dumps(json.loads(output)), command)
+            self.assertIn("\u05e9\u05dc \u65e5", output, command)
 
 
 if __name__ == "__main__":

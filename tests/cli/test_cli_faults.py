@@ -125,8 +125,32 @@ class Faults(Case):
                            "worker's token with --peer-token-file)", *command, "-u", self.b.url, status=1)
         self.nothing_left(self.b)
 
-    def test_a_full_disk(self):
-        """RLIMIT_FSIZE stands for it: a file system of our own needs root."""
+    def test_a_full_disk_in_each_phase(self):
+        """No room for the name; for the bytes, which are reserved before a peer gives them; or while they are written."""
+        disk = self.directory / "disk"
+        disk.mkdir()
+        mount = ["unshare", "-rm", "bash", "-c", 'mount -t tmpfs -o "$1" none "$2" && cd "$2" || exit 77; shift 2; '
+                 '(eval "$1"); status=$?; echo "left:" * >&2; exit $status', "-"]
+        offer = self.start("offer", self.file("source", MIB), "--uses", "unlimited", "-u", self.a.url)
+        url, region = self.line(offer), self.region(self.b, MIB)
+        for room, command, why in (
+                ("nr_inodes=1", f"fetch {url} -o x", "x: No space left on device\nleft: *"),
+                ("size=64k", f"fetch {url} -o x", "x: No space left on device: 1.0 MiB are needed\nleft: *"),
+                ("size=64k", f"fetch {url} >x", "standard output: No space left on device\nleft: x"),
+                ("size=64k", "accept --size 1M -o x", "x: No space left on device: 1.0 MiB are needed\nleft: *"),
+                ("size=64k", f"get /v1/regions/{region}/content -o x", "x: No space left on device\nleft: *"),
+                ("size=64k", f"copy {region} x", "x: No space left on device: 1.0 MiB are needed\nleft: *")):
+            done = subprocess.run([*mount, room, disk, f"{FERRY} {command} -u {self.b.url}"], capture_output=True, timeout=LIMIT,
+                                  env=environment(self.directory), check=False)
+            if done.returncode in (1, 77) and b"ferry:" not in done.stderr:
+                self.skipTest("no file system can be mounted here")
+            self.assertEqual((done.returncode, done.stderr.decode(), done.stdout), (2, f"ferry: {why}\n", b""), command)
+        offer.terminate()
+        offer.wait(LIMIT)
+        self.ferry("rm", region, "-u", self.b.url)
+        self.nothing_left(self.a, self.b)
+
+    def test_a_file_that_may_not_be_so_large(self):
         process, url = self.offer(MIB)
         done = subprocess.run(["bash", "-c", 'ulimit -f 100; exec "$@"', "-", FERRY, "fetch", url, "-o",
                                str(self.directory / "x"), "-u", self.b.url], capture_output=True,
@@ -162,6 +186,21 @@ class Faults(Case):
         self.complains("/dev/full: No space left", "get", "/metrics", "-o", "/dev/full", "-u", self.b.url, status=2)
         self.finish(process)
         self.nothing_left(self.a, self.b)
+
+    def test_a_home_that_is_not_there(self):
+        """Nothing is written there, and what is read there need not be."""
+        process = self.start("offer", self.file("source", 10), "--uses", 3, "-u", self.a.url)
+        url = self.line(process)
+        for home in ("/proc/no/home", "", None):
+            env = {name: value for name, value in environment(self.directory).items() if name not in ("XDG_CONFIG_HOME", "HOME")}
+            env.update({} if home is None else {"HOME": home})
+            for command in (("fetch", url, "-o", "/dev/null"), ("doctor",), ("completion", "operations"), ("ls",)):
+                done = subprocess.run([FERRY, *command, "-u", self.b.url], capture_output=True, env=env, timeout=LIMIT, check=False)
+                self.assertEqual((done.returncode, done.stderr.replace(b"No operations.\n", b"")), (0, b""), (home, command))
+            done = subprocess.run([FERRY, "@b", "ls"], capture_output=True, env=env, timeout=LIMIT, check=False)
+            self.assertEqual(done.returncode, 2)
+            self.assertRegex(done.stderr.decode(), r"\Aferry: @b: \S*/.config/ferry/workers: No such file or directory; a line there")
+        self.finish(process)
 
     def test_a_time_limit(self):
         process = self.start("offer", self.file("source", 10), "-u", self.a.url, "--timeout", "50ms")

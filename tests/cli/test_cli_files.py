@@ -267,12 +267,41 @@ class Files(Case):
                 "-u", self.b.url)
             self.eventually(lambda: self.a.get("/v1/operations/" + offer["id"])["uses_done"] == n)
 
+        def up_ms():
+            return self.a.get("/v1/worker")["uptime_ms"]
+
+        def look():
+            return json.loads(top.stdout.readline())[0]
+
         use(1)
         top = self.start("top", "--json", "--interval", "10ms", "--count", 3000, "-u", self.a.url)
-        self.assertNotIn("rate", json.loads(top.stdout.readline())[0])
-        self.assertNotIn("rate", json.loads(top.stdout.readline())[0])
+        self.assertNotIn("rate", look())
+        self.assertNotIn("rate", look())
+        self.eventually(lambda: b"\nferry_http_waiters 1\n" in self.ferry("get", "/metrics", "-u", self.a.url)[0])
+        rests = up_ms()
+        self.eventually(lambda: up_ms() > rests + 2000)
         use(2)
-        while "rate" not in json.loads(top.stdout.readline())[0]:
+        while "rate" not in (moved := look()):
+            pass
+        self.assertGreater(moved["rate"], 2048)  # of an interval, not of the rest
+        while "rate" in look():  # it goes before top rests again
+            pass
+        top.send_signal(signal.SIGINT)
+        top.communicate()
+
+    def test_top_keeps_what_has_ended_until_something_happens(self):
+        """Without its rate of a moment ago."""
+        region = self.region(self.a, 4096, bytes(4096))
+        top = self.start("top", "--json", "--interval", "1ms", "--count", 3000, "-u", self.a.url)
+        self.assertEqual(json.loads(top.stdout.readline()), [])
+        offer = json.loads(self.ferry("post", "/v1/operations", json.dumps(
+            {"kind": "readable", "descriptors": [{"region": region}]}), "-u", self.a.url)[0])["id"]
+        self.ferry("fetch", f"{self.a.url}/v1/operations/{offer}", "-o", "/dev/null", "-u", self.b.url)
+        while not (rows := json.loads(top.stdout.readline())) or rows[0]["status"] != "COMPLETE" or "rate" in rows[0]:
+            pass
+        self.assertEqual([(row["id"], row["bytes_done"]) for row in rows], [(offer, 4096)])
+        self.ferry("rm", region, "-u", self.a.url)
+        while json.loads(top.stdout.readline()):
             pass
         top.send_signal(signal.SIGINT)
         top.communicate()

@@ -106,6 +106,25 @@ class Terminal(Case):
         self.assertRegex(lines[-3], r"\Awaiting for the peer  9:5\d left\Z")
         self.assertRegex(lines[-2], r"\Atransferring  100%  in .*  1000 B of 1000 B  ")
 
+    def test_an_offer_of_several_uses_tells_how_many_it_has_served(self):
+        """On one line, whose bytes are those of the first: of later ones the offer does not tell."""
+        def fetch(_):
+            operation = self.a.get("/v1/operations")["operations"][0]["id"]
+            self.ferry("fetch", f"{self.a.url}/v1/operations/{operation}", "-o", "/dev/null", "-u", self.b.url)
+
+        def interrupt(process):
+            process.send_signal(signal.SIGINT)
+
+        for uses, after, end, columns in (("2", "1 of 2", fetch, 80), ("2", "1 of 2", fetch, 40), ("unlimited", "1", interrupt, 80)):
+            status, shown = self.run_on("offer", self.file("source", 1000), "--uses", uses, "-u", self.a.url, streams=("stderr",), columns=columns,
+                                        until=rb"waiting for the peer  0 .*served" + (rb"  9:5\d left" if columns == 80 else b""), end=fetch,
+                                        then=(rb"waiting for the peer  " + after.encode() + b" served", end))
+            served = [line for line in (line.split("\x1b[K")[-1] for line in shown.split("\r\n")) if "served" in line]
+            self.assertEqual((status, len(served)), (0 if uses == "2" else -signal.SIGINT, 1), shown)
+            if uses == "2":
+                self.assertRegex(served[0], r"\Atransferring  2 of 2 served" + (r"  in [0-9.:]+( m?s)?\Z" if columns == 80 else r"\Z"))
+            self.fits(shown, columns)
+
     def test_an_allocation_shows_how_far_it_has_come(self):
         region = {"id": "rgn_" + "1" * 16, "size": 1 << 20, "device": "cpu", "state": "preparing", "in_use": 0, "bytes_prepared": 1 << 19}
         body = json.dumps(region).encode()
@@ -273,12 +292,20 @@ class Terminal(Case):
         return sum(int(n) for n in re.findall(rf"^{name}(?:\{{.*\}})? (\d+)$", metrics, re.M))
 
     def test_top_draws_what_happens_and_asks_for_nothing_between(self):
+        """Also where an offer of several uses stands, IN_PROGRESS, between two of them."""
         asked = []
+        offer = json.loads(self.ferry("post", "/v1/operations", json.dumps(
+            {"kind": "readable", "uses": 2, "descriptors": [{"region": self.region(self.a, 4096)}]}), "-u", self.a.url)[0])
+        self.ferry("fetch", f"{self.a.url}/v1/operations/{offer['id']}", "-o", "/dev/null", "-u", self.b.url)
+        self.eventually(lambda: "expires_at" in self.a.get("/v1/operations/" + offer["id"]))
 
-        def happens(process):
-            while not self.metric("ferry_http_waiters"):
-                pass
-            asked.extend(self.metric("ferry_http_requests_total") for _ in range(9))
+        def asks_for_nothing():
+            asked[:] = [self.metric("ferry_http_requests_total") for _ in range(9)]
+            return asked == list(range(asked[0], asked[0] + 9))  # no requests but those for the metrics
+
+        def happens(_):
+            self.eventually(lambda: self.metric("ferry_http_waiters"))
+            self.eventually(asks_for_nothing)
             region = self.region(self.a, 4096)
             offer = json.loads(self.ferry("post", "/v1/operations", json.dumps(
                 {"kind": "readable", "label": "mine", "descriptors": [{"region": region}]}), "-u", self.a.url)[0])
@@ -289,9 +316,8 @@ class Terminal(Case):
 
         status, shown = self.run_on("top", "--interval", "1ms", "-u", self.a.url, until=rb"(?s)\x1b\[H\x1b\[J.*LABEL",
                                     end=happens, then=(rb"CANCELLED.*mine", ends), columns=200)
-        self.assertEqual(status, 0)
-        # No requests but those for the metrics.
-        self.assertEqual(asked, list(range(asked[0], asked[0] + 9)))
+        self.assertEqual(status, 0, shown)
+        self.assertEqual(len(asked), 9)
 
     def width(self, text):
         return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

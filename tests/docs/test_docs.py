@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The pages of docs/, followed from an empty directory: every command in them runs, in the order of the page.
+"""The pages of docs/, followed from an empty directory: every command in them runs, in the order of the page; and the steps
+of README.md.
 
 A fenced block begins with its language and may name what it is for:
 
@@ -191,6 +192,18 @@ class Documents(unittest.TestCase):
             page = Page(path, pathlib.Path(directory))
             try:
                 page.follow()
+            finally:
+                page.close()
+
+    def test_the_steps_of_the_readme_can_be_followed(self):
+        """At the top of a checkout that was built."""
+        with tempfile.TemporaryDirectory(prefix="ferry-docs-") as directory:
+            page = Page(ROOT / "README.md", pathlib.Path(directory))
+            (page.directory / "main").mkdir()
+            (page.directory / "main" / "build").symlink_to(BUILD)
+            try:
+                page.follow()
+                self.assertIn("\nsame\n", page.shells["main"].output)
             finally:
                 page.close()
 

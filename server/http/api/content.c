@@ -200,7 +200,7 @@ static void content_free(void *context, bool done)
         free(content);
 }
 
-static const struct copying_ops content_ops = { .move = content_move, .close = content_free };
+static const struct content_copy_ops content_ops = { .move = content_move, .close = content_free };
 
 /* Parses ":BASE64:", a byte sequence of RFC 8941. */
 static bool parse_sha256(const char *value, uint8_t ret_digest[SHA256_SIZE])
@@ -364,7 +364,7 @@ void content_begin(struct http_request *request, bool part, bool whole, uint64_t
 
         content->part.asked = part;
         content->whole.asked = whole;
-        copying_begin(request, part || whole ? digest : NULL, whole ? total(request) : size, size);
+        content_copy_begin(request, part || whole ? digest : NULL, whole ? total(request) : size, size);
 }
 
 bool content_add_digests(struct http_request *request)
@@ -413,12 +413,12 @@ bool content_finish(struct http_request *request, void (*resume)(struct http_req
 {
         struct content *content = content_copy_content(request);
 
-        if (!copying_flush(request, resume))
+        if (!content_copy_flush(request, resume))
                 return false;
         if (!content_copy_error(request) && !content->checked) {
                 content->checked = true;
                 if (content->part.asked || content->whole.asked)
-                        copying_begin(request, check, total(request), 0);
+                        content_copy_begin(request, check, total(request), 0);
                 if (!content_copy_await(request, resume))
                         return false;
         }

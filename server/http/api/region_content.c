@@ -41,7 +41,7 @@ static void content_close(void *context, bool done)
 }
 
 /* Takes over the pin of the region. false: answered, and not taken over. */
-static bool open_content(struct http_request *request, const struct copying_ops *ops, struct region *region,
+static bool open_content(struct http_request *request, const struct content_copy_ops *ops, struct region *region,
                          uint64_t first, uint64_t end)
 {
         struct content *content = malloc(sizeof(*content));
@@ -115,7 +115,7 @@ static void answer_begun(struct http_request *request)
 
 void get_region_content(struct http_request *request)
 {
-        static const struct copying_ops ops = { .move = load, .close = content_close };
+        static const struct content_copy_ops ops = { .move = load, .close = content_close };
         struct region *region = request_stream_region(request);
         struct http_range range;
 
@@ -127,7 +127,8 @@ void get_region_content(struct http_request *request)
                 return;
         }
         bool wanted = headers_prefer(request->headers.want_content_digest, "xxh3") && range.size <= RANGE_DIGEST_MAX;
-        copying_begin(request, wanted ? digest : NULL, range.size, strcmp(request->method, "HEAD") ? range.size : 0);
+        content_copy_begin(request, wanted ? digest : NULL, range.size,
+                           strcmp(request->method, "HEAD") ? range.size : 0);
         answer_begun(request);
 }
 
@@ -161,7 +162,7 @@ static uint64_t least_end(uint64_t end, const struct region *region)
 /* Called before the body: checks all that can be checked, so that a refused upload stores nothing. */
 static void begin(struct http_request *request)
 {
-        static const struct copying_ops ops = { .move = upload_store, .close = content_close };
+        static const struct content_copy_ops ops = { .move = upload_store, .close = content_close };
         struct region *region;
         uint64_t offset, end;
         int r;
@@ -202,7 +203,7 @@ void put_region_content(struct http_request *request)
                 begin(request);
                 return;
         }
-        if (!copying_flush(request, put_region_content))
+        if (!content_copy_flush(request, put_region_content))
                 return;
         if (content_copy_error(request)) {
                 refuse_store(request, content_copy_error(request));

@@ -37,7 +37,7 @@ enum {
  */
 struct content_copy {
         struct http_server *server;
-        const struct copying_ops *ops;
+        const struct content_copy_ops *ops;
         void *content;
         struct pool_devices devices; /* fixed; none = host memory */
         atomic_uint references;
@@ -82,7 +82,7 @@ static void clean(struct http_request *request)
         content_copy_unref(copy);
 }
 
-int content_copy_open(struct http_request *request, const struct copying_ops *ops, void *content,
+int content_copy_open(struct http_request *request, const struct content_copy_ops *ops, void *content,
                       struct pool_devices devices)
 {
         struct content_copy *copy = calloc(1, sizeof(*copy));
@@ -209,7 +209,7 @@ static void load(struct http_request *request, int (*function)(void *content), u
         start(request, function, reads, copy->buffers[0], size);
 }
 
-void copying_begin(struct http_request *request, int (*function)(void *content), uint64_t reads, uint64_t size)
+void content_copy_begin(struct http_request *request, int (*function)(void *content), uint64_t reads, uint64_t size)
 {
         struct content_copy *copy = request->state;
 
@@ -303,7 +303,7 @@ int content_copy_take(struct http_request *request, const char *data, size_t siz
         return 0;
 }
 
-bool copying_flush(struct http_request *request, void (*resume)(struct http_request *request))
+bool content_copy_flush(struct http_request *request, void (*resume)(struct http_request *request))
 {
         struct content_copy *copy = request->state;
 

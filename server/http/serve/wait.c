@@ -43,7 +43,7 @@ struct http_park {
         bool stays;                         /* the client's end does not wake it */
         atomic_uint references;
         struct operation_waiter waiter;
-        struct wait_flag_waiter latch_waiter, end_waiter;
+        struct wait_flag_waiter flag_waiter, end_waiter;
         struct loop_timer timer;
         struct http_park *previous, *next; /* waits.lock; previous NULL = not parked */
 };
@@ -88,7 +88,7 @@ static void park_unref(struct http_park *park)
 static bool park_wait(struct http_park *park, uint64_t revision)
 {
         if (park->flag)
-                return wait_flag_wait(park->flag, &park->latch_waiter);
+                return wait_flag_wait(park->flag, &park->flag_waiter);
         return operation_wait(park->server->config.operations, park->operation, revision, &park->waiter);
 }
 
@@ -96,7 +96,7 @@ static bool park_wait(struct http_park *park, uint64_t revision)
 static bool park_unwait(struct http_park *park)
 {
         if (park->flag)
-                return wait_flag_unwait(park->flag, &park->latch_waiter);
+                return wait_flag_unwait(park->flag, &park->flag_waiter);
         return operation_unwait(park->server->config.operations, &park->waiter);
 }
 
@@ -122,7 +122,7 @@ static void park_wake(struct http_park *park)
         event_log_used(server->config.events, EVENT_LIMIT_WAITERS, n_parked);
 
         /* Before the resume: it may free the connection and the request. */
-        if (park->flag && wait_flag_unwait(park->flag, &park->latch_waiter))
+        if (park->flag && wait_flag_unwait(park->flag, &park->flag_waiter))
                 park_unref(park);
         if (wait_flag_unwait(&park->connection->end, &park->end_waiter))
                 park_unref(park);
@@ -143,9 +143,9 @@ static void park_end(struct http_park *park)
         park_unref(park);
 }
 
-static void on_latch(struct wait_flag_waiter *waiter)
+static void on_flag(struct wait_flag_waiter *waiter)
 {
-        park_end(FERRY_CONTAINER_OF(waiter, struct http_park, latch_waiter));
+        park_end(FERRY_CONTAINER_OF(waiter, struct http_park, flag_waiter));
 }
 
 static void on_client_end(struct wait_flag_waiter *waiter)
@@ -202,7 +202,7 @@ static enum wait_result park_request(struct http_request *request, struct operat
         park->flag = flag;
         park->stays = stays;
         park->waiter.wake = on_operation;
-        park->latch_waiter.wake = on_latch;
+        park->flag_waiter.wake = on_flag;
         park->end_waiter.wake = on_client_end;
         park->timer.fired = on_deadline;
         atomic_init(&park->references, 1);

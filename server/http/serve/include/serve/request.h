@@ -229,7 +229,7 @@ bool work_is_over(struct http_request *request, const char *awaited, const char 
 struct content_copy;
 
 /* Callbacks: one at a time, on the request's thread or on one that waits for the GPU. */
-struct copying_ops {
+struct content_copy_ops {
         /* Moves the next bytes. 0, -errno or FERRY_E_*. */
         int (*move)(void *content, void *bytes, size_t size);
         /* Nothing touches the content any more. done: as of content_copy_close. */
@@ -237,7 +237,7 @@ struct copying_ops {
 };
 
 /* content: owned from here on, unless it fails. devices: none = host memory. 0 or -ENOMEM. */
-int content_copy_open(struct http_request *request, const struct copying_ops *ops, void *content,
+int content_copy_open(struct http_request *request, const struct content_copy_ops *ops, void *content,
                       struct pool_devices devices);
 
 /* Closes the request's copying now: at once, or when the GPU has ended what is under way. done: every byte has moved.
@@ -251,7 +251,7 @@ void *content_copy_content(const struct http_request *request);
  * response of that size are copied ahead after it. work: NULL = none; 0, -errno or FERRY_E_*. content_copy_await must
  * follow; it says whether the request was answered.
  */
-void copying_begin(struct http_request *request, int (*work)(void *content), uint64_t reads, uint64_t size);
+void content_copy_begin(struct http_request *request, int (*work)(void *content), uint64_t reads, uint64_t size);
 
 /*
  * Whether everything begun has ended; its first error is content_copy_error. false: the request is parked until then,
@@ -264,9 +264,10 @@ int content_copy_error(const struct http_request *request);
 int content_copy_take(struct http_request *request, const char *data, size_t size);
 
 /* Moves what content_copy_take has left in its buffer, and waits for it; as content_copy_await. */
-bool copying_flush(struct http_request *request, void (*resume)(struct http_request *request));
+bool content_copy_flush(struct http_request *request, void (*resume)(struct http_request *request));
 
-/* The response of these bytes, so many as copying_begin was told. For HEAD nothing need be open. NULL: no memory. */
+/* The response of these bytes, so many as content_copy_begin was told. For HEAD nothing need be open. NULL: no memory.
+ */
 struct MHD_Response *content_copy_response(struct http_request *request, uint64_t size);
 
 /* ---- the Idempotency-Key of a POST, for its handler ---- */
