@@ -18,7 +18,8 @@ struct gpu_device {
         uint64_t witness_id;
 };
 
-/* Memory on a device: allocated, adopted, or opened from another process. All fields but opens and is_freed are fixed. */
+/* Memory on a device: allocated, adopted, or opened from another process. All fields but opens and is_freed are fixed.
+ */
 struct gpu_memory {
         struct space space;
         const struct gpu_device *device;

@@ -78,9 +78,9 @@ int gpu_share(const struct space *space, struct gpu_share *ret_share);
 
 /*
  * Count the processes that may have shared memory open. CUDA leaves it undefined to free memory that another process
- * has open, so gpu_await_closed comes before gpu_free; false: still open after ms milliseconds. The space stays until the
- * last process has closed it, also after gpu_free, so that a peer which stood still may be noted later. gpu_note_opened
- * and gpu_note_closed never wait for the driver.
+ * has open, so gpu_await_closed comes before gpu_free; false: still open after ms milliseconds. The space stays until
+ * the last process has closed it, also after gpu_free, so that a peer which stood still may be noted later.
+ * gpu_note_opened and gpu_note_closed never wait for the driver.
  */
 void gpu_note_opened(const struct space *space);
 void gpu_note_closed(const struct space *space);
