@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http_fixture.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -50,6 +51,27 @@ enum MHD_Result __wrap_MHD_add_connection(struct MHD_Daemon *daemon, MHD_socket 
         }
         pthread_mutex_unlock(&library.lock);
         return MHD_YES;
+}
+
+/*
+ * Sockets of the server have numbers of their own, so that the lowest free one is that of the one closed before. Among
+ * the lowest of all, the test's next socket may have that, as accept4() holds a number while it finds that nobody
+ * waits.
+ */
+int __real_accept4(int fd, struct sockaddr *address, socklen_t *size, int flags);
+int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *size, int flags);
+
+int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *size, int flags)
+{
+        enum { OWN = 200 };
+        int accepted = __real_accept4(fd, address, size, flags), own;
+
+        if (accepted < 0)
+                return accepted;
+        own = fcntl(accepted, F_DUPFD_CLOEXEC, OWN);
+        assert_true(own >= OWN);
+        close(accepted);
+        return own;
 }
 
 /* false: none waits for the daemon. */
