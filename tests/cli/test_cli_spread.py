@@ -118,6 +118,16 @@ class Spread(Case):
             for worker in [*members, source]:
                 worker.stop()
 
+    def test_one_that_cannot_read_keeps_no_region(self):
+        source, (member,) = self.worker("source"), self.members(1)
+        other = self.worker("other", "--local", "off", "--allow-peer", "192.0.2.1")
+        other.expect("no transport but HTTP", "operation ended")
+        file = self.file("file", MIB)
+        output, errors = self.ferry("spread", file, "@w1", other.url, "-u", source.url, status=1)
+        self.assertIn(f"{other.url} is left out: ", errors)
+        self.holds(member, output.decode().strip().removeprefix("@w1/"), file.read_bytes())
+        self.nothing_left(other, source)
+
     def received(self, worker):
         """Bytes that its reads have got, those that failed included."""
         with urllib.request.urlopen(worker.url + "/metrics", timeout=LIMIT) as answer:
