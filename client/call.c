@@ -11,7 +11,7 @@
 #include "client_internal.h"
 
 /*
- * What the calls have in common: one request, its answer checked and decoded. A document is decoded whole or not at
+ * The common part of all calls: one request, its answer checked and decoded. A document is decoded whole or not at
  * all, and leniently: unknown fields are those of a later worker. Whatever goes wrong is told in f->problem, and by the
  * result.
  *

@@ -11,7 +11,7 @@
 #include "client_internal.h"
 
 /*
- * What the holder of an offer's metadata says to its worker: that it declines the offer, or asks for more time. The
+ * Messages of the holder of an offer's metadata to its worker: it declines the offer, or asks for more time. The
  * holder has the offer's key, and perhaps no token. It tells the worker itself, by the key, or has a worker of its own
  * do so, which reaches the other one (…_remote). Each may be repeated: a request that declines has an id of its own, so
  * that it counts once.

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 /*
- * What ferry doctor looks at on this machine, by the files of /proc and /sys, the routes and a connection: locked
+ * The checks of ferry doctor on this machine, by the files of /proc and /sys, the routes and a connection: locked
  * memory of the worker, huge pages, network interfaces, the route to a peer. All of it may be unknown, which is no
  * finding.
  */

@@ -12,7 +12,7 @@
 #include <ferry/buffer.h>
 
 /*
- * What the command says: bytes and lines to standard output, failures to standard error, and the exit status that goes
+ * Output of the command: bytes and lines to standard output, failures to standard error, and the exit status that goes
  * with each. Texts of workers are masked (cli_mask_controls), passwords in URLs hidden. Before a line goes out, the
  * progress and the screen let go of the terminal.
  */

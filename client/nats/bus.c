@@ -16,9 +16,9 @@
 #include <ferry/metadata.h>
 
 /*
- * What both commands of ferry-nats need: a connection to the NATS server, with its secrets and its TLS; the subject of
- * a worker. Without TLS nothing goes beyond this machine unless --insecure says so, since the metadata that are carried
- * are a secret. on_lost() and on_back() run on a thread of libnats.
+ * The common part of both commands of ferry-nats: a connection to the NATS server, with its secrets and its TLS; the
+ * subject of a worker. Without TLS nothing goes beyond this machine unless --insecure says so, since the metadata that
+ * are carried are a secret. on_lost() and on_back() run on a thread of libnats.
  */
 
 enum {

@@ -18,7 +18,7 @@
 #include "base/thread.h"
 #include "base/util.h"
 
-/* What a process has of the system: processors, threads, conditions, and what a fork leaves behind. Any thread. */
+/* System resources of a process: processors, threads, conditions, and what a fork leaves behind. Any thread. */
 
 /* ---- processors ---- */
 

@@ -18,7 +18,7 @@
 #include "base/util.h"
 
 /*
- * What systemd, or a manager that speaks its protocols, passes and wants to hear: listening sockets (LISTEN_FDS) and
+ * The protocols of systemd, which other managers speak too: listening sockets passed to the worker (LISTEN_FDS) and
  * the state of the process (NOTIFY_SOCKET). Two environment variables and a datagram need no library. Thread: any, but
  * not while another changes the environment.
  */

@@ -18,9 +18,9 @@
 #include "memory/gpu.h"
 
 /*
- * What GET /v1/devices shows: processors' memory, GPUs and RDMA cards, and the one decision about GPUDirect RDMA
- * (device_gpu_direct). An inventory is plain data, made for one question and freed by whoever asked. Thread: any, but
- * it may block for as long as a driver does.
+ * Devices, as GET /v1/devices shows them: processors' memory, GPUs and RDMA cards, and the one decision about GPUDirect
+ * RDMA (device_gpu_direct). An inventory is plain data, made for one question and freed by whoever asked. Thread: any,
+ * but it may block for as long as a driver does.
  */
 
 /* ---- RDMA cards ---- */

@@ -108,7 +108,7 @@ struct engine {
         uint64_t woke_us;              /* when it did last */
         atomic_uint inline_skips;      /* so many transfers do not run inline. Any thread */
 
-        /* What the round has to do. */
+        /* Work of the next round. */
         bool stopping;       /* a STOP was taken: nothing new */
         bool wake_due;       /* a transfer started or ended in this round */
         uint64_t tick_us;    /* when deadlines are checked next */

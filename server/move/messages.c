@@ -13,7 +13,7 @@
 #include "responder.h"
 
 /*
- * What the transports report: messages, links that peers open, links that have ended, and room on a link. Each message
+ * Reports of the transports: messages, links that peers open, links that have ended, and room on a link. Each message
  * goes to its handler by one table of types. A message for another epoch, most likely that of an earlier worker at this
  * address, is refused here, so that no handler sees it.
  *

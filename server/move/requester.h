@@ -32,7 +32,7 @@ enum requester_accord {
 };
 
 struct requester {
-        /* What is to be moved, and by what: fixed but for the route and the peer. */
+        /* The transfer and its carrier: fixed but for the route and the peer. */
         struct engine_transfer spec;
         struct route route; /* has the strings of spec.peer */
         struct engine *engine;
@@ -45,7 +45,7 @@ struct requester {
         uint64_t done;     /* bytes moved and checked */
         uint64_t copying;  /* bytes in place of unfinished messages, not yet in done */
         uint64_t reported; /* the most that progress was reported, perhaps of bytes that did not count in the end */
-        /* What has happened to it, and how it is to end. */
+        /* Its history so far, and its end. */
         bool started;
         bool was_up;  /* the link was up already when it was taken */
         bool retried; /* it is on its second link */

@@ -34,7 +34,7 @@ struct responder_read {
 };
 
 struct responder {
-        /* Whose transfer it is: fixed from the claim on. */
+        /* The transfer's identity: fixed from the claim on. */
         struct peer *peer;
         enum responder_state state; /* responder_set_state */
         uint64_t number;            /* unique in this engine, unlike the transfer's id, which the peer chooses */
@@ -56,7 +56,7 @@ struct responder {
         uint64_t reported; /* the most that progress was reported, perhaps of bytes that did not count in the end */
         uint32_t part_seq; /* of the WRITE whose parts [part_start, part_end) are in place */
         uint64_t part_start, part_end; /* part_end 0 = none */
-        /* What is under way, and what waits. */
+        /* Messages under way, and requests that wait. */
         unsigned in_flight;           /* sends and receives whose memory a transport may touch */
         unsigned n_receives;          /* WRITEs whose bytes a transport fetches, or will */
         uint64_t sending;             /* of its sends, a part of peer->served */

@@ -5,7 +5,7 @@
 #include "operations_internal.h"
 
 /*
- * What the holder of an operation's metadata may do without a transfer: decline the operation, and keep it. The key is
+ * Rights of the holder of an operation's metadata without a transfer: decline the operation, and keep it. The key is
  * checked by the caller, over HTTP by an endpoint, over a link by notice_take(). A holder may repeat a request whose
  * answer was lost, so a decline names the transfer that it gives up, and counts once.
  *

@@ -13,9 +13,9 @@
 #include "base/log.h"
 
 /*
- * What the library does for a program before it has a worker: the log, options, and the sentence of the last error. The
- * sentence is one buffer for each thread, so that a program that uses several threads reads its own; worker_fail() is
- * the only place that writes it.
+ * Services of the library for a program before it has a worker: the log, options, and the sentence of the last error.
+ * The sentence is one buffer for each thread, so that a program that uses several threads reads its own; worker_fail()
+ * is the only place that writes it.
  *
  * Contract: ferry/worker.h. Thread: any; options are used by one thread at a time.
  */

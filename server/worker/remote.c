@@ -17,7 +17,7 @@
 #include "peers/peers.h"
 
 /*
- * What a program has its worker say to another one: that it connects, declines an offer, or keeps one. The calling
+ * Messages of a program to another worker, by its own: that it connects, declines an offer, or keeps one. The calling
  * thread waits, at most as long as the program allows; the work goes on without it and ends within the times of the
  * engine and of the peers' thread.
  *

@@ -28,7 +28,7 @@
  * says, and checked against each other; and the contents of the files of tokens and certificates. They are made before
  * the worker and freed after it; only worker_settings_reread() changes the secrets meanwhile, by SIGHUP of ferryd.
  *
- * What is wrong is said in a sentence that names the flag (worker_fail). Secrets are wiped when they are freed. Thread:
+ * A fault is told in a sentence that names the flag (worker_fail). Secrets are wiped when they are freed. Thread:
  * the one that makes the worker; worker_settings_reread() one at a time.
  */
 

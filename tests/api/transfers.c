@@ -178,7 +178,7 @@ static void create_in_rows(struct worker *w, enum ferry_kind kind, const char *r
         const uint64_t piece = size / (ROWS * ROW);
 
         assert_int_equal(size % (ROWS * ROW), 0);
-        /* The even pieces of two rows, then the odd ones: whoever follows has the first bytes early. */
+        /* The even pieces of two rows, then the odd ones: a follower has the first bytes of the region early. */
         for (uint64_t i = 0; i < ROWS; i++)
                 rows[i] = (struct ferry_descriptor){
                         .region = region,

@@ -10,8 +10,9 @@
 #include "memory/region.h"
 
 /*
- * What endpoints share: the resource that a path names, its preconditions, how long a client wants to wait, and pages
- * of lists. A function that answers says so by returning NULL or false. Thread: that of the request's connection.
+ * Functions that endpoints share: the resource that a path names, its preconditions, how long a client wants to wait,
+ * and pages of lists. A function that answers says so by returning NULL or false. Thread: that of the request's
+ * connection.
  */
 
 /* ---- the resource that a path names ---- */

@@ -10,7 +10,7 @@
 #include "move/engine.h"
 
 /*
- * What the layers below report, as events: operations, regions, peers, and the use of limits. An object is read under
+ * Reports of the layers below, as events: operations, regions, peers, and the use of limits. An object is read under
  * the log's lock, so that events come in the order of the states that they show. Thread: any that makes a change; it
  * must not block.
  */

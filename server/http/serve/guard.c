@@ -13,7 +13,7 @@
 #include "base/util.h"
 
 /*
- * What a request must pass before its handler: an end that is unambiguous, a Host that is this worker's, an Origin that
+ * Checks of a request before its handler: an end that is unambiguous, a Host that is this worker's, an Origin that
  * is allowed, a token. And the secrets: one set at a time, replaced as a whole by a reload; each HTTP thread keeps a
  * reference to the set that it uses, so that a request takes a lock only after a reload.
  *

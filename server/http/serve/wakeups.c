@@ -10,7 +10,7 @@
 #include "base/util.h"
 
 /*
- * What wakes a request or an HTTP thread: flags, the run queue of a thread, and its readers of events. Thread: any,
+ * Wake-ups of a request or an HTTP thread: flags, the run queue of a thread, and its readers of events. Thread: any,
  * but for the functions that the headers give to the owner of a queue or of readers.
  */
 

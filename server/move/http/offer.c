@@ -7,10 +7,10 @@
 #include "mover_internal.h"
 
 /*
- * What HTTP keeps with a passive operation: its transfers, and the ends that their clients have told. An offer is made
- * by the first request and attached to the operation, which frees it; it holds no reference to the operation. The ends
- * are remembered since a client may repeat its DELETE, and since a DELETE may overtake the first range over another
- * connection.
+ * The part of a passive operation that HTTP keeps: its transfers, and the ends that their clients have told. An offer
+ * is made by the first request and attached to the operation, which frees it; it holds no reference to the operation.
+ * The ends are remembered since a client may repeat its DELETE, and since a DELETE may overtake the first range over
+ * another connection.
  *
  * Thread: any. Lock: the offer's; see struct http_offer.
  */

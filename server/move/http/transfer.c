@@ -5,7 +5,7 @@
 #include "mover_internal.h"
 
 /*
- * What both sides of a transfer over HTTP have in common: its state, and how its begin and end are told to the engine
+ * The common part of both sides of a transfer over HTTP: its state, and how its begin and end are told to the engine
  * (for GET /v1/peers), to the operation and to the operation's waiters, in this order. With no lock held.
  */
 

@@ -8,9 +8,10 @@
 #include "local_internal.h"
 
 /*
- * What arrives over a link, from its mailbox and its socket, in the order in which the peer sent it. A function for
- * each type of frame handles it; any fault in it, or a message before HELLO, ends the link, since a peer that errs once
- * cannot be trusted with a lease. What this process is short of is told apart (run_short): then the log blames nobody.
+ * Messages that arrive over a link, from its mailbox and its socket, in the order in which the peer sent it. A function
+ * for each type of frame handles it; any fault in it, or a message before HELLO, ends the link, since a peer that errs
+ * once cannot be trusted with a lease. What this process is short of is told apart (run_short): then the log blames
+ * nobody.
  *
  * At most DATAGRAMS_MAX datagrams of a link are read before the other links have their turn. Thread: the progress
  * thread.

@@ -69,7 +69,7 @@ struct local {
         uint64_t look_at_us;   /* next look at what the peers have copied of what was sent; 0 = nothing long was */
         bool full;             /* links were refused, and that was logged */
 
-        /* What is shared by all links. */
+        /* Shared by all links. */
         struct closer closer;
         struct pull *pulls; /* of all links, in the order of their next pieces */
         struct mapping_pool mapped;

@@ -65,7 +65,10 @@ void pull_finish(struct piece *piece, enum piece_result result)
         pull->stopped_at = piece->offset;
 }
 
-/* What is in place of a piece. 0; -EILSEQ: it differs from the digest; -errno, which cannot come of host memory. */
+/*
+ * Compares the bytes that are in place of a piece with its digest. Returns 0; -EILSEQ: they differ; -errno, which
+ * cannot come of host memory.
+ */
 static int compare(const struct pull *pull, uint64_t offset, uint64_t length)
 {
         const struct message *message = pull->message;

@@ -15,8 +15,9 @@
 #include "base/util.h"
 
 /*
- * What all transports share: the base of a transport, its pool of messages, and the states of a link. A message is
- * taken from the pool for each send and receive, and returns to it with the key wiped out. Thread: the progress thread.
+ * The common part of all transports: the base of a transport, its pool of messages, and the states of a link. A message
+ * is taken from the pool for each send and receive, and returns to it with the key wiped out. Thread: the progress
+ * thread.
  */
 
 void transport_init(struct transport *transport, const struct transport_ops *ops, const char *name, size_t index,
