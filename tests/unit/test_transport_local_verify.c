@@ -77,6 +77,31 @@ TEST_WITH(a_byte_that_changes_before_it_is_copied_is_noticed, setup, teardown)
 }
 TEST_AGAIN(a_byte_that_changes_before_it_is_copied_is_noticed, threads, setup_threads, teardown)
 
+static uint64_t first_piece; /* of a message without checksums */
+
+static void note_first_piece(struct worker *worker, struct message *message)
+{
+        if (!message->verify && first_piece == 0)
+                first_piece = message->copied;
+}
+
+/* Even beside one with checksums, whose pieces are longer than what is copied between two looks for messages. */
+TEST_WITH(a_message_is_copied_in_pieces_beside_one_with_checksums, setup, teardown)
+{
+        static struct outcome other;
+
+        export_blocks(2 * SIZE, true);
+        b.on_copied = note_first_piece;
+        b.transport->shared = true;
+        first_piece = 0;
+        worker_send(a_to_b, verified(SIZE));
+        RUN_UNTIL(&a, NULL, is_granted());
+        worker_send(a_to_b, message_make(&a, &from, 0, 2 * SIZE, TRANSFER + 1, &other));
+        RUN_UNTIL(&a, &b, sent.done && other.done && b.received.done == 2);
+        assert_int_equal(b.received.result, MESSAGE_OK);
+        assert_int_equal(first_piece, PULL_PIECE_SHARED);
+}
+
 static void take_back(struct worker *worker, struct message *message)
 {
         if (sent.done)

@@ -21,7 +21,10 @@ struct copies *copies_free(struct copies *copies);
 
 /* Offers a pull that has begun to the helpers, once, if it is large. */
 void copies_share(struct copies *copies, struct pull *pull);
-/* Copies a piece of at most limit bytes on the calling thread. Returns its size; 0 = none is left. */
+/*
+ * Copies a piece of at most limit bytes, or one with a digest, on the calling thread. Returns its size; 0 = none is
+ * left.
+ */
 uint64_t copies_copy(struct copies *copies, struct pull *pull, uint64_t limit);
 
 enum copy_status { COPY_MORE, COPY_WAITS, COPY_COPIED, COPY_LEASE_ENDED, COPY_DIFFERS };

@@ -267,7 +267,7 @@ static uint64_t pull_step(struct local *local, struct pull *pull, uint64_t limit
 
 bool pulls_copy(struct local *local)
 {
-        uint64_t limit = local->base.shared ? PULL_PIECE_SHARED : PULL_PIECE;
+        uint64_t limit = local->base.shared ? PULL_PIECE_SHARED : PULL_PIECE, copied;
         struct pull *pull;
         bool did = false;
         size_t n;
@@ -277,7 +277,8 @@ bool pulls_copy(struct local *local)
                 pull = local->pulls;
                 DL_DELETE(local->pulls, pull); /* to the end of the list, after the others */
                 DL_APPEND(local->pulls, pull);
-                limit -= pull_step(local, pull, limit, &did);
+                copied = pull_step(local, pull, limit, &did);
+                limit -= copied < limit ? copied : limit; /* a piece with a digest is copied whole */
         }
         return did;
 }
