@@ -78,6 +78,19 @@ static int claim(struct peer *peer, const struct wire_header *h, struct responde
         return 0;
 }
 
+/*
+ * Whether a request fits a responder that exists. One that began with PARTS takes others only once all parts are named;
+ * one that began otherwise takes none, since its stream is in use.
+ */
+static bool is_in_order(const struct responder *r, const struct wire_header *h)
+{
+        const bool parted = r->n_named > 0;
+
+        if (h->type == WIRE_PARTS)
+                return parted;
+        return ((h->flags & WIRE_PARTED) != 0) == parted && parted == (r->parts != NULL);
+}
+
 int responder_claim(struct peer *peer, const struct wire_header *h, struct responder **ret)
 {
         struct responder *r = responder_find(peer->engine, h->transfer);
@@ -107,7 +120,7 @@ int responder_claim(struct peer *peer, const struct wire_header *h, struct respo
                 return r->wire_error;
         if (r->state != RESPONDER_SERVING)
                 return FERRY_E_ALREADY_CLAIMED;
-        if (h->type != WIRE_PARTS && ((h->flags & WIRE_PARTED) != 0) != (r->parts != NULL))
+        if (!is_in_order(r, h))
                 return FERRY_E_SIZE_MISMATCH;
         *ret = r;
         return 0;

@@ -90,7 +90,8 @@ TEST(a_done_of_too_few_bytes_fails_at_once)
 /* Bytes [PLACE, PLACE + PART) of an offer that a read fills, of which so many have arrived. */
 enum { PLACE = TOTAL / 2, PART = 100 };
 
-static uint64_t damage; /* to a checksum */
+static uint64_t damage;             /* to a checksum */
+static uint64_t named_total = PART; /* bytes of all parts */
 
 static void take_parts(struct scene *s, const struct range *parts, size_t n, uint64_t at, uint32_t flags)
 {
@@ -101,7 +102,7 @@ static void take_parts(struct scene *s, const struct range *parts, size_t n, uin
                                       .transfer = TRANSFER_ID,
                                       .offset = at,
                                       .length = n * RANGE_SIZE,
-                                      .total = PART,
+                                      .total = named_total,
                                       .whole = TOTAL };
         uint8_t bytes[4 * RANGE_SIZE];
         const struct segment segment = { .address = bytes, .size = n * RANGE_SIZE };
@@ -219,6 +220,34 @@ TEST(requests_of_parts_that_were_not_named_are_refused)
         assert_null(s->loading);
         responder_fail(responder_find(&s->engine, TRANSFER_ID), FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER, "");
         (void)responders_step(&s->engine);
+}
+
+/* Its messages have the stream, and threads read it. */
+TEST(a_stream_in_use_is_not_cut_into_parts)
+{
+        static const struct range swapped[] = { { TOTAL / 2, TOTAL / 2 }, { 0, TOTAL / 2 } };
+
+        FOR_EACH (int, named_first, false, true) {
+                struct scene *s = scene_new();
+
+                named_total = TOTAL;
+                if (named_first)
+                        take_parts(s, swapped, 1, 0, 0);
+                take_read(s, 0, TOTAL / 2);
+                assert_int_equal(s->n_loading, !named_first);
+                assert_int_equal(s->status, named_first ? FERRY_E_SIZE_MISMATCH : 0);
+                take_parts(s, swapped + named_first, 2 - named_first, named_first ? TOTAL / 2 : 0, 0);
+                named_total = PART;
+                if (!named_first) {
+                        assert_int_equal(s->status, FERRY_E_SIZE_MISMATCH);
+                        assert_ptr_equal(address_of_load(s), s->segment.address);
+                        finish_loading(s, MESSAGE_OK);
+                }
+                responder_fail(responder_find(&s->engine, TRANSFER_ID), FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER,
+                               "");
+                (void)responders_step(&s->engine);
+                assert_int_equal(s->ended, 1);
+        }
 }
 
 TEST(a_part_is_done_when_it_was_sent_whatever_the_rest_is_waiting_for)
