@@ -46,8 +46,10 @@ enum {
         ENGINE_TICK_MS = 1000,
         ENGINE_IDLE_US = 60 * 1000 * 1000,      /* an unused link of UCX is closed after this */
         ENGINE_HTTP_PEER_US = 60 * 1000 * 1000, /* how long a peer counts as connected after a transfer by HTTP */
-        ENGINE_CONTACTS_UNLINKED = 1024,        /* workers without a link kept, with their paths … */
-        ENGINE_CONTACT_US = 600 * 1000 * 1000,  /* … and for how long */
+        /* Bytes of a transfer with checksums under way, so that the first leave before all checksums are made. */
+        ENGINE_VERIFIED_MAX = 2 * WIRE_VERIFY_MAX,
+        ENGINE_CONTACTS_UNLINKED = 1024,       /* workers without a link kept, with their paths … */
+        ENGINE_CONTACT_US = 600 * 1000 * 1000, /* … and for how long */
         /* Tombstones: lists by transfer id, and the length of each. */
         ENGINE_TOMBSTONE_LISTS = 128,
         ENGINE_TOMBSTONE_LIST = 8,

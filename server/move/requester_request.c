@@ -246,15 +246,16 @@ static uint64_t write_size(const struct requester *r, uint64_t wanted)
 }
 
 /*
- * Sends the next WRITE, in one message or in several. Returns false when no chunk is free or the link has no room for a
- * message; true also when the requester has failed.
+ * Sends the next WRITE, in one message or in several. Returns false when no chunk is free, the link has no room for a
+ * message, or the bytes before it have to be written first; true also when the requester has failed.
  */
 static bool ask_write(struct requester *r)
 {
         struct link *link = r->peer->link;
         const struct transport_ops *ops = link->transport->ops;
         uint64_t size = write_size(r, wanted_size(r)), part;
-        struct chunk *chunk = size > 0 ? take_chunk(r, size) : NULL;
+        bool must_wait = r->spec.verify && r->in_flight >= ENGINE_VERIFIED_MAX;
+        struct chunk *chunk = size > 0 && !must_wait ? take_chunk(r, size) : NULL;
 
         if (!chunk)
                 return false;

@@ -92,6 +92,13 @@ static bool is_full(const struct responder *r)
         return r->in_flight >= ENGINE_WINDOW_MAX;
 }
 
+/* Whether a READ has to wait until the bytes before it have been sent. */
+static bool must_wait(const struct responder *r, const struct responder_read *read)
+{
+        return (read->sent == 0 && is_full(r)) || (read->verify && r->sending >= ENGINE_VERIFIED_MAX) ||
+               !peer_has_room(r->peer, r->sending, r->peer->served);
+}
+
 /* Answers READs while the link has room and the bytes are there. */
 static void answer_reads(struct responder *r)
 {
@@ -103,7 +110,7 @@ static void answer_reads(struct responder *r)
                 bool force_inline = false;
                 uint64_t part;
 
-                if ((read->sent == 0 && is_full(r)) || !peer_has_room(r->peer, r->sending, r->peer->served))
+                if (must_wait(r, read))
                         return;
                 part = ready_bytes(r, read);
                 responder_set_held(r, part == 0);

@@ -94,6 +94,35 @@ TEST(a_write_is_final_as_long_as_a_cancel_may_wait_for_its_end)
         }
 }
 
+/* The checksums of the next one are made while one is copied. */
+TEST(two_chunks_with_checksums_are_under_way)
+{
+        const uint64_t total = UINT64_C(8) * WIRE_VERIFY_MAX;
+        struct scene *s = scene_new(ENGINE_WRITE);
+        struct requester *r = &s->requester;
+        struct transport_ops ops = *s->transport.ops;
+        uint8_t first = 0; /* no other byte is looked at */
+        struct segment segment = { &first, total, NULL, NULL };
+
+        ops.request_size = NULL;
+        ops.window = NULL;
+        ops.fit = fit_all;
+        s->transport.ops = &ops;
+        stream_clear(&r->stream);
+        assert_int_equal(stream_init(&r->stream, &segment, 1), 0);
+        r->spec.total = total;
+        r->spec.verify = true;
+        requester_enqueue(r);
+        requesters_send(&s->peer);
+        assert_int_equal(s->n_sent, 2);
+        assert_true(s->sent == UINT64_C(2) * WIRE_VERIFY_MAX);
+        requester_release_chunk(r, &r->window.chunks[0]);
+        assert_true(s->peer.ready);
+        requesters_send(&s->peer);
+        assert_int_equal(s->n_sent, 3);
+        assert_int_equal(r->error, 0);
+}
+
 /* ---- an idle link that turns out to be cut ---- */
 
 /* The requester begins over the link, which is idle. */

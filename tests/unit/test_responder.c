@@ -338,6 +338,34 @@ TEST(a_message_with_checksums_has_a_bound)
         }
 }
 
+/* The checksums of the next one are made while one is copied. */
+TEST(two_messages_with_checksums_are_under_way)
+{
+        enum { MESSAGES = 8 };
+        const uint64_t total = (uint64_t)MESSAGES * WIRE_VERIFY_MAX;
+        struct scene *s = scene_new();
+        struct transport_ops ops = *s->transport.ops;
+        const struct wire_header read = { .type = WIRE_READ,
+                                          .flags = WIRE_VERIFY,
+                                          .from_epoch = EPOCH,
+                                          .operation = OPERATION_ID,
+                                          .transfer = TRANSFER_ID,
+                                          .length = total,
+                                          .total = total,
+                                          .whole = total };
+
+        ops.window = NULL;
+        s->transport.ops = &ops;
+        s->segment.size = total; /* nobody touches it */
+        responder_on_read(&s->peer, &read, &(struct payload){ 0 });
+        for (unsigned left = MESSAGES; left > 0; left--) {
+                assert_int_equal(s->n_loading, left > 1 ? 2 : 1);
+                finish_loading(s, left > 1 ? MESSAGE_OK : MESSAGE_NO_MEMORY);
+                responders_send(&s->peer);
+        }
+        assert_int_equal(s->ended, 1);
+}
+
 /* To a GPU: the transport copies it from the message. */
 TEST(a_write_that_comes_inline_takes_no_place_of_one_that_does_not)
 {
