@@ -175,6 +175,25 @@ WITH_STORE(a_named_transfer_completes_when_its_client_says_so)
         http_content_close(content, false);
 }
 
+/* The client ends while half of what it has announced is still to come over an open request. */
+WITH_STORE(stored_bytes_of_an_open_request_count_once)
+{
+        struct operation *operation = make(f, FERRY_WRITABLE);
+        const struct http_content_request request = {
+                .transfer = 7, .size = 100, .announced = 100, .transport = "http"
+        };
+        struct http_content *content;
+        uint8_t bytes[50] = { 0 };
+        bool complete;
+
+        assert_int_equal(http_content_open(the_mover(f), f->store, operation, &request, &content), 0);
+        assert_int_equal(http_content_write(content, bytes, sizeof(bytes)), 0);
+        assert_int_equal(http_content_end(the_mover(f), f->store, operation, NULL, 7, 0, &complete), 0);
+        assert_false(complete);
+        http_content_close(content, false);
+        assert_ended(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+}
+
 static bool ends_complete(struct fixture *f, struct operation *operation, uint64_t transfer)
 {
         bool complete = false;

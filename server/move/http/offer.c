@@ -133,13 +133,17 @@ static void end_note(struct http_offer *offer, uint64_t id, bool complete)
                 offer->ends[offer->n_ends++ % max] = (struct http_end){ .id = id, .complete = complete };
 }
 
-/* With the lock held. Counts the open ranges as moved, because the client knows best what has arrived. */
+/*
+ * With the lock held. Counts the open ranges that are read as moved, because the client knows best what has arrived;
+ * those that are written count as their bytes are stored.
+ */
 static bool every_byte(struct http_responder *responder)
 {
         const struct http_content *part;
 
-        DL_FOREACH (responder->parts, part)
-                responder_note_moved(responder, part->first, part->position);
+        if (responder->offer->readable)
+                DL_FOREACH (responder->parts, part)
+                        responder_note_moved(responder, part->first, part->position);
         return responder_moved(responder) == responder_total(responder);
 }
 
