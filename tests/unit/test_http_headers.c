@@ -14,6 +14,7 @@ TEST(wait_is_found_among_preferences)
                 { "WAIT = 7", 7 },
                 { "wait=\"5\"", 5 },
                 { "foo=\"a, wait=1\"; x, wait=2", 2 },
+                { "foo=\"a\\\", wait=1, b\", wait=2", 2 },
                 { "wait=4; strict", 4 },
                 { "wait=0", 0 },
                 { ", ,wait=1", 1 },

@@ -104,12 +104,15 @@ const char *headers_skip_blanks(const char *text)
         return text;
 }
 
-/* The text after the comma that ends a preference; a comma inside quotes does not. */
+/* The text after the comma that ends a preference; a comma inside quotes, where a backslash escapes, does not. */
 static const char *next_preference(const char *value)
 {
-        for (bool quoted = false; *value && (quoted || *value != ','); value++)
-                if (*value == '"')
+        for (bool quoted = false; *value && (quoted || *value != ','); value++) {
+                if (quoted && *value == '\\' && value[1])
+                        value++;
+                else if (*value == '"')
                         quoted = !quoted;
+        }
         return *value ? value + 1 : value;
 }
 
