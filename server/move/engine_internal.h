@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRANSFER_ENGINE_INTERNAL_H
-#define TRANSFER_ENGINE_INTERNAL_H
+#ifndef MOVE_ENGINE_INTERNAL_H
+#define MOVE_ENGINE_INTERNAL_H
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRANSFER_REQUESTER_H
-#define TRANSFER_REQUESTER_H
+#ifndef MOVE_REQUESTER_H
+#define MOVE_REQUESTER_H
 
 #include "message/header.h"
 #include "message/stream.h"

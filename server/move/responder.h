@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRANSFER_RESPONDER_H
-#define TRANSFER_RESPONDER_H
+#ifndef MOVE_RESPONDER_H
+#define MOVE_RESPONDER_H
 
 #include "message/header.h"
 #include "message/ranges.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SERVER_WORKER_INTERNAL_H
-#define SERVER_WORKER_INTERNAL_H
+#ifndef WORKER_INTERNAL_H
+#define WORKER_INTERNAL_H
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef LOCAL_FRAME_H
-#define LOCAL_FRAME_H
+#ifndef MOVE_LOCAL_FRAME_H
+#define MOVE_LOCAL_FRAME_H
 
 #include <stddef.h>
 #include <stdint.h>

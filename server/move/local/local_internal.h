@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef LOCAL_INTERNAL_H
-#define LOCAL_INTERNAL_H
+#ifndef MOVE_LOCAL_INTERNAL_H
+#define MOVE_LOCAL_INTERNAL_H
 
 #include <sys/types.h>
 #include <sys/uio.h>

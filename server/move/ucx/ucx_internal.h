@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef UCX_INTERNAL_H
-#define UCX_INTERNAL_H
+#ifndef MOVE_UCX_INTERNAL_H
+#define MOVE_UCX_INTERNAL_H
 
 #include <ifaddrs.h>
 #include <net/if.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef UCX_LIMITS_H
-#define UCX_LIMITS_H
+#ifndef MOVE_UCX_LIMITS_H
+#define MOVE_UCX_LIMITS_H
 
 /* Sizes and times of the UCX transport. Chosen by measurement where tests/bench/NOTES.md says so. */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRANSFER_ENGINE_H
-#define TRANSFER_ENGINE_H
+#ifndef MOVE_ENGINE_H
+#define MOVE_ENGINE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef WIRE_HEADER_H
-#define WIRE_HEADER_H
+#ifndef MESSAGE_HEADER_H
+#define MESSAGE_HEADER_H
 
 #include <stdbool.h>
 #include <stddef.h>

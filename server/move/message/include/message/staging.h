@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRANSPORT_STAGING_H
-#define TRANSPORT_STAGING_H
+#ifndef MESSAGE_STAGING_H
+#define MESSAGE_STAGING_H
 
 #include "base/pool.h"
 #include "message/transport.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRANSPORT_TRANSPORT_H
-#define TRANSPORT_TRANSPORT_H
+#ifndef MESSAGE_TRANSPORT_H
+#define MESSAGE_TRANSPORT_H
 
 #include <stdbool.h>
 #include <stddef.h>

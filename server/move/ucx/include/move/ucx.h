@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRANSPORT_UCX_H
-#define TRANSPORT_UCX_H
+#ifndef MOVE_UCX_H
+#define MOVE_UCX_H
 
 #include "memory/device.h"
 #include "message/transport.h"
