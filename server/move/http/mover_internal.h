@@ -17,7 +17,7 @@
 #include "operations/operations.h"
 
 struct http_requester;
-struct http_thread;
+struct mover_thread;
 
 /* ---- transfer.c ---- */
 
@@ -85,7 +85,7 @@ struct http_lane {
 
 /* The active side of a transfer: its connections, and what they share. */
 struct http_requester {
-        struct http_thread *thread;                   /* that moves it; fixed once it is queued */
+        struct mover_thread *thread;                  /* that moves it; fixed once it is queued */
         struct http_requester *prev, *next;           /* the thread's */
         struct http_requester *live_prev, *live_next; /* guarded by the mover's lock */
         atomic_int stop_reason;                       /* why the transfer is to end; 0 = it is not. Any thread */
