@@ -11,7 +11,7 @@
 /*
  * The bytes of an operation for the HTTP server: opening a range, copying, reading for digests, closing. An open range
  * has a reference to its responder, and the responder one to the operation, so memory stays as long as a client reads
- * or writes it; whether it may still be touched is asked before each copy (responder_copy_begin).
+ * or writes it; whether it may still be touched is asked before each copy (http_responder_copy_begin).
  *
  * Contract: move/content.h. Thread: any, the HTTP server's mostly. Lock: the offer's, which is not held while bytes are
  * copied or the store is called.
@@ -32,7 +32,8 @@ static bool overlaps_open(const struct http_responder *responder, uint64_t first
 }
 
 /* Finds the responder that the request joins; NULL = it begins one. The lock is held. */
-static struct http_responder *responder_find(const struct http_offer *offer, const struct http_content_request *request)
+static struct http_responder *http_responder_find(const struct http_offer *offer,
+                                                  const struct http_content_request *request)
 {
         struct http_responder *responder;
 
@@ -53,7 +54,7 @@ static void part_add(struct http_content *part, struct http_responder *responder
                                        .position = request->first,
                                        .end = request->first + request->size };
         responder->references++;
-        responder_disarm(responder);
+        http_responder_disarm(responder);
         DL_APPEND(responder->parts, part);
         responder->n_parts++;
 }
@@ -76,7 +77,7 @@ static int claim_operation(struct http_responder *responder)
                 .operation = operation_id(responder->operation),
                 .transfer = responder->id ? responder->id : random_id(),
                 .direction = responder->offer->readable ? ENGINE_READ : ENGINE_WRITE,
-                .total = responder_total(responder),
+                .total = http_responder_total(responder),
                 .whole = responder->offer->total,
                 .peer_epoch = responder->base.peer_epoch,
                 .peer_name = responder->base.peer_name,
@@ -94,8 +95,8 @@ static int claim_operation(struct http_responder *responder)
  * With the lock held, which is given back. The responder is listed before its claim, which is made without the lock, so
  * that a revoke in between is not lost.
  */
-static int responder_begin_unlock(struct http_offer *offer, const struct http_content_request *request,
-                                  struct http_responder *responder, struct http_content *part)
+static int http_responder_begin_unlock(struct http_offer *offer, const struct http_content_request *request,
+                                       struct http_responder *responder, struct http_content *part)
 {
         struct engine_claim unused = { 0 };
         int r;
@@ -127,7 +128,7 @@ static int responder_begin_unlock(struct http_offer *offer, const struct http_co
         offer_lock(offer);
         if (r == 0) {
                 http_transfer_set_state(&responder->base, HTTP_MOVING);
-                responder_end_due_unlock(responder);
+                http_responder_end_due_unlock(responder);
                 return 0;
         }
         http_transfer_set_state(&responder->base, HTTP_OVER);
@@ -140,7 +141,7 @@ static int responder_begin_unlock(struct http_offer *offer, const struct http_co
                 offer_lock(offer);
         }
         responder->references--; /* the reference of the range; that of the list is given back below */
-        responder_put_unlock(responder);
+        http_responder_put_unlock(responder);
         return r;
 }
 
@@ -161,11 +162,11 @@ int http_content_open(struct http_mover *mover, struct operation_store *store, s
         if (!part || !fresh)
                 return -ENOMEM;
         offer_lock(offer);
-        responder = responder_find(offer, request);
+        responder = http_responder_find(offer, request);
         if (!responder && offer_has_ended(offer, request->transfer)) /* over another connection, and sooner */
                 r = FERRY_E_GONE;
         else if (!responder)
-                r = responder_begin_unlock(offer, request, FERRY_STEAL(fresh), part);
+                r = http_responder_begin_unlock(offer, request, FERRY_STEAL(fresh), part);
         else if (responder->id && overlaps_open(responder, request->first, request->first + request->size))
                 r = FERRY_E_ALREADY_CLAIMED;
         else if (request->announced != responder->announced)
@@ -198,13 +199,13 @@ static void content_copied(struct http_content *part, uint64_t from)
 
         offer_lock(responder->offer);
         if (stored && part->position > from)
-                responder_note_moved(responder, from, part->position);
-        moved = responder_moved(responder) + (stored ? 0 : part->position - part->first);
+                http_responder_note_moved(responder, from, part->position);
+        moved = http_responder_moved(responder) + (stored ? 0 : part->position - part->first);
         if (moved > responder->base.reported)
                 responder->base.reported = moved;
         offer_unlock(responder->offer);
         responder->claim.progress(responder->claim.context, moved);
-        responder_copy_end(responder);
+        http_responder_copy_end(responder);
 }
 
 /*
@@ -230,14 +231,14 @@ ssize_t http_content_read(struct http_content *part, void *to, size_t size)
 
         if (!left)
                 return 0;
-        if (!responder_copy_begin(part->responder))
+        if (!http_responder_copy_begin(part->responder))
                 return -1;
         r = content_load(&part->responder->base.stream, from, to, left);
         if (r == 0)
                 part->position += left;
         content_copied(part, from);
         if (r < 0)
-                responder_fault(part->responder, r);
+                http_responder_fault(part->responder, r);
         return r < 0 ? -1 : (ssize_t)left;
 }
 
@@ -261,7 +262,7 @@ int http_content_write(struct http_content *part, const void *from, size_t size)
                 return FERRY_E_TOO_LARGE;
         if (!size)
                 return 0;
-        if (!responder_copy_begin(part->responder))
+        if (!http_responder_copy_begin(part->responder))
                 return http_content_error(part);
         r = content_store(&part->responder->base.stream, at, from, size);
         if (r == 0)
@@ -269,7 +270,7 @@ int http_content_write(struct http_content *part, const void *from, size_t size)
         content_copied(part, at);
         if (r == 0)
                 return 0;
-        responder_fault(part->responder, r);
+        http_responder_fault(part->responder, r);
         return FERRY_E_TRANSFER_FAILED;
 }
 
@@ -299,12 +300,12 @@ bool http_content_checksum(struct http_content *part, uint64_t *ret_checksum)
         struct http_responder *responder = part->responder;
         int r;
 
-        if (!responder_copy_begin(responder))
+        if (!http_responder_copy_begin(responder))
                 return false;
         r = stream_checksum(&responder->base.stream, part->first, part->end - part->first, ret_checksum);
-        responder_copy_end(responder);
+        http_responder_copy_end(responder);
         if (r < 0)
-                responder_fault(responder, r);
+                http_responder_fault(responder, r);
         return r == 0;
 }
 
@@ -341,13 +342,13 @@ bool http_content_visit(struct http_content *part, void (*visit)(void *context, 
         int r = stream->off_host && !staging ? -ENOMEM : 0;
 
         for (uint64_t at = 0, run = VISIT_PIECE; r == 0 && at < stream->total; at += run, run = VISIT_PIECE) {
-                if (!responder_copy_begin(responder))
+                if (!http_responder_copy_begin(responder))
                         return false;
                 r = visit_run(stream, at, &run, staging, visit, context);
-                responder_copy_end(responder);
+                http_responder_copy_end(responder);
         }
         if (r < 0)
-                responder_fault(responder, r);
+                http_responder_fault(responder, r);
         return r == 0;
 }
 
@@ -368,12 +369,12 @@ void http_content_close(struct http_content *part, bool sent)
          * stays open.
          */
         if (responder->offer->readable)
-                responder_note_moved(responder, part->first,
-                                     sent || part->position < part->end ? part->position : part->end - 1);
-        responder_end_due_unlock(responder);
+                http_responder_note_moved(responder, part->first,
+                                          sent || part->position < part->end ? part->position : part->end - 1);
+        http_responder_end_due_unlock(responder);
         offer_lock(responder->offer);
-        responder_arm(responder);
-        responder_put_unlock(responder);
+        http_responder_arm(responder);
+        http_responder_put_unlock(responder);
         free(part);
 }
 
@@ -396,8 +397,8 @@ void http_content_disconnected(struct http_responder *responder)
                 return;
         offer_lock(responder->offer);
         responder->n_connections--;
-        responder_arm(responder);
-        responder_put_unlock(responder);
+        http_responder_arm(responder);
+        http_responder_put_unlock(responder);
 }
 
 bool http_content_is_over(struct http_responder *responder)
@@ -415,5 +416,5 @@ bool http_content_is_over(struct http_responder *responder)
 void http_content_fail(struct http_content *part, int error)
 {
         offer_lock(part->responder->offer);
-        responder_revoke_unlock(part->responder, error, error);
+        http_responder_revoke_unlock(part->responder, error, error);
 }

@@ -259,7 +259,7 @@ int lane_classify(const struct http_lane *lane, long status, char detail[EASY_DE
         case FERRY_E_NOT_FOUND:
                 return FERRY_E_STALE_METADATA;
         case FERRY_E_GONE: /* the owner of a claimed operation has ended it */
-                return requester_is_claimed(lane->requester) ? FERRY_E_CANCELLED_BY_PEER : FERRY_E_STALE_METADATA;
+                return http_requester_is_claimed(lane->requester) ? FERRY_E_CANCELLED_BY_PEER : FERRY_E_STALE_METADATA;
         case FERRY_E_UNAUTHENTICATED:
         case FERRY_E_FORBIDDEN:
                 return FERRY_E_PEER_REFUSED;

@@ -93,7 +93,7 @@ static void lane_close(struct http_lane *lane)
 static uint64_t part_size(const struct http_requester *requester)
 {
         const struct engine_transfer *spec = &requester->spec;
-        uint64_t part = requester_is_claimed(requester) ? PART : FIRST_PART,
+        uint64_t part = http_requester_is_claimed(requester) ? PART : FIRST_PART,
                  left = requester->base.stream.total - requester->next_offset;
         uint64_t most = spec->request_max ? spec->request_max(spec->context) : UINT64_MAX, run;
 
@@ -114,7 +114,7 @@ static void http_requester_fill(struct http_requester *requester)
                 struct http_lane *lane = &requester->lanes[i];
                 uint64_t size = part_size(requester), run;
 
-                if (lane->busy || lane->waiting || !size || (!requester_is_claimed(requester) && i)) {
+                if (lane->busy || lane->waiting || !size || (!http_requester_is_claimed(requester) && i)) {
                         any |= lane->busy || lane->waiting;
                         continue;
                 }
@@ -140,7 +140,7 @@ static void on_moved(struct http_lane *lane)
         for (size_t i = 0; i < requester->n_lanes; i++)
                 if (requester->lanes[i].busy && !requester->lanes[i].closing)
                         bytes += requester->lanes[i].position - requester->lanes[i].first;
-        if (!requester_is_claimed(requester)) {
+        if (!http_requester_is_claimed(requester)) {
                 http_transfer_set_state(&requester->base, HTTP_MOVING);
                 requester->spec.started(requester->spec.context);
                 http_transfer_wake_waiters(&requester->base);
@@ -159,7 +159,7 @@ static void on_moved(struct http_lane *lane)
  */
 static bool may_retry(const struct http_lane *lane, CURLcode result, long status, int error)
 {
-        bool claimed = requester_is_claimed(lane->requester);
+        bool claimed = http_requester_is_claimed(lane->requester);
 
         switch (result) {
         case CURLE_OK:
@@ -200,7 +200,7 @@ static void lane_failed(struct http_lane *lane, CURLcode result, long status)
                 requester->retry_us = now + RETRY_US;
                 return;
         }
-        if (result != CURLE_OK && requester_is_claimed(requester))
+        if (result != CURLE_OK && http_requester_is_claimed(requester))
                 error = FERRY_E_PEER_LOST;
         else if (stopping)
                 error = stopping;
