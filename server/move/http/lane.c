@@ -19,7 +19,7 @@
  * is not trusted: it must be of the range that was asked for, and not longer. What stopped a copy is in fault, since
  * libcurl only tells that a callback failed.
  *
- * Thread: the one of libcurl that moves the requester. After lane_stop() no memory is touched.
+ * Thread: libcurl's, or that of a GPU (mover.c). After lane_stop() no memory is touched.
  */
 
 enum { CLOSE_MS = 2000 /* of the DELETE */ };

@@ -14,8 +14,8 @@
  * memory (host, or a GPU), and from then on that thread's, until it is over; then the thread frees it. live lists all
  * of them for cancels, under the mover's lock, a leaf.
  *
- * It is made after the HTTP client's thread, and freed after the operations, whose attachments use its config. Thread:
- * any for the public functions.
+ * It is made after libcurl's thread, and freed after the operations, whose attachments use its config. Thread: any for
+ * the public functions.
  */
 
 enum { MOVER_GPUS = 16 };
@@ -40,7 +40,7 @@ struct http_mover {
         struct http_requester *live; /* those that are not over */
 };
 
-/* ---- on a thread of libcurl ---- */
+/* ---- on libcurl's thread, or that of a GPU ---- */
 
 /* Starts what was queued. */
 static void take(struct mover_thread *thread)

@@ -20,7 +20,7 @@
  * is retried while bytes move, and for PATIENCE_US after the last of them; ranges are idempotent, so a range that the
  * peer got twice does no harm.
  *
- * Thread: the one of libcurl that moves it, but for http_requester_new(). Callbacks of the operation run on it.
+ * Thread: libcurl's, or that of a GPU (mover.c), but for http_requester_new(). Callbacks of the operation run on it.
  */
 
 enum {
