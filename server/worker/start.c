@@ -149,7 +149,7 @@ static int start_engine(struct ferry_worker *worker)
                 .local = options->local && strcmp(options->local, "off") == 0 ? NULL : options->local ?: "auto",
                 .copy_threads = copy_threads(options->copy_threads),
                 .data_listen = options->data_listen,
-                .transports = options->transports,
+                .ucx_tls = options->transports,
                 .interfaces = options->interfaces,
                 .gpu_direct = (enum device_gpudirect)options->gpu_direct,
                 .chunk_size = (uint32_t)options->chunk_size,
