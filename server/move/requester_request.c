@@ -180,8 +180,8 @@ void requester_chunk_written(struct requester *r, struct chunk *chunk)
         requester_count_done(r, length);
 }
 
-/* The peer has copied a part; the rest of the chunk and its ACK are to come. */
-static void part_written(struct message *message)
+/* The peer has copied a piece; the rest of the chunk and its ACK are to come. */
+static void piece_written(struct message *message)
 {
         struct requester *r = message->owner;
         uint64_t bytes = peer_count_copied(r->peer, message);
@@ -214,7 +214,7 @@ static bool send_part(struct requester *r, struct chunk *chunk, uint64_t offset,
         }
         message->force_inline = force_inline;
         message->begin = still_wanted;
-        message->part = part_written;
+        message->piece_done = piece_written;
         message->done = write_sent;
         if (header.flags & WIRE_FINAL)
                 r->accord = REQUESTER_ASKS;

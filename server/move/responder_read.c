@@ -62,7 +62,7 @@ static void send_data(struct responder *r, const struct responder_read *read, ui
                 responder_set_state(r, RESPONDER_SERVED);
         message->force_inline = force_inline;
         message->begin = data_wanted;
-        message->part = responder_count_copied;
+        message->piece_done = responder_count_copied;
         message->done = data_sent;
         r->answered += length;
         responder_sends(r, message);

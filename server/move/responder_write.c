@@ -119,7 +119,7 @@ void responder_on_write(struct peer *peer, const struct wire_header *h, struct p
         r->n_receives += !payload->bytes;
         message->force_inline = payload->bytes != NULL;
         message->begin = write_begins;
-        message->part = responder_count_copied;
+        message->piece_done = responder_count_copied;
         message->done = write_received;
         message->responder = r->number;
         peer->link->transport->ops->receive(peer->link, message, payload);

@@ -270,7 +270,7 @@ void outgoing_send(struct link *link, struct message *message);
 bool outgoing_released(struct channel *channel, uint32_t slot, uint64_t number, enum gpu_path path);
 /* Calls handlers->room if fit() has returned 0 and there is room now. */
 void outgoing_tell_room(struct channel *channel);
-/* Tells the progress of what the peers are copying (message->part), and sets look_at_us anew. */
+/* Tells the progress of what the peers are copying (message->piece_done), and sets look_at_us anew. */
 void outgoing_look(struct local *local);
 /* Ends the leases of a transfer (NULL = all). */
 void outgoing_end(struct channel *channel, const uint64_t *transfer, enum message_result result);
