@@ -167,7 +167,7 @@ static void receive(struct requester *r, const struct wire_header *h, struct pay
         link->transport->ops->receive(link, message, payload);
 }
 
-/* Whether h is the next part of the chunk, or all of it. */
+/* Whether h is the next fragment of the chunk, or all of it. */
 static bool is_expected(const struct requester *r, const struct chunk *chunk, const struct wire_header *h,
                         const struct payload *payload)
 {

@@ -149,7 +149,7 @@ bool ucx_sweep(struct ucx *ucx)
 
 static bool is_idle(const struct ucx_link *link)
 {
-        return !is_busy(link) && !link->parts && !link->receives;
+        return !is_busy(link) && !link->fragments && !link->receives;
 }
 
 /* Closes links without messages in flight; UCX flushes their sent data. */
