@@ -207,8 +207,8 @@ struct http_responder {
         unsigned references;         /* the offer's list, each open range, each connection, the timer */
         unsigned n_connections;      /* over which its client can ask for more */
         unsigned copying;            /* threads that touch the memory: the transfer cannot end meanwhile */
-        struct http_content *parts;  /* open ranges */
-        size_t n_parts;
+        struct http_content *open_ranges;
+        size_t n_open_ranges;
         struct content_ranges moved; /* of a transfer of all bytes */
         uint64_t bytes;              /* moved, of a transfer of parts; those that the client repeats count again */
         int revoke_reason;           /* the error it ends with; 0 = not revoked */

@@ -136,10 +136,10 @@ static void end_note(struct http_offer *offer, uint64_t id, bool complete)
 /* With the lock held. Counts the open ranges as moved, because the client knows best what has arrived. */
 static bool every_byte(struct http_responder *responder)
 {
-        const struct http_content *part;
+        const struct http_content *content;
 
-        DL_FOREACH (responder->parts, part)
-                http_responder_note_moved(responder, part->first, part->position);
+        DL_FOREACH (responder->open_ranges, content)
+                http_responder_note_moved(responder, content->first, content->position);
         return http_responder_moved(responder) == http_responder_total(responder);
 }
 

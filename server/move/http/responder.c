@@ -81,7 +81,7 @@ void http_responder_end_due_unlock(struct http_responder *responder)
                 http_responder_end_unlock(responder, responder->revoke_reason,
                                           responder->revoked_by_peer ? "the peer ended the transfer"
                                                                      : responder->fault);
-        else if (!responder->id && !responder->parts && responder->moved.total == responder->base.stream.total)
+        else if (!responder->id && !responder->open_ranges && responder->moved.total == responder->base.stream.total)
                 http_responder_end_unlock(responder, 0, "");
         else
                 offer_unlock(responder->offer);
@@ -109,7 +109,7 @@ void http_responder_fault(struct http_responder *responder, int error)
 /* Whether no range and no connection of the client is open. */
 static bool is_away(const struct http_responder *responder)
 {
-        return responder->base.state != HTTP_OVER && !responder->parts && !responder->n_connections;
+        return responder->base.state != HTTP_OVER && !responder->open_ranges && !responder->n_connections;
 }
 
 static void on_idle(struct loop_timer *timer);
