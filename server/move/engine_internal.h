@@ -173,7 +173,7 @@ void tombstone_add(struct engine *engine, uint64_t transfer, int wire_error);
 /* NULL = not known (any more). */
 const struct tombstone *tombstone_find(struct engine *engine, uint64_t transfer);
 
-/* ---- arrival.c ---- */
+/* ---- messages.c ---- */
 
 /* The transports' callbacks: messages, links opened by peers, ended links. */
 struct transport_handlers message_handlers(struct engine *engine);

@@ -44,10 +44,10 @@ struct local {
         int listener;          /* -1 = stopping, or its directory cannot be made again yet */
         int removal;           /* an inotify descriptor; readable when the socket may be gone; -1 = none */
         uint64_t reopen_at_us; /* when a socket that is gone is made again; 0 = it is there */
-        /* The threads that copy, and how they tell. */
+        /* What copies, as tasks of the pool, and how the tasks tell. */
         struct copies *copies;
         struct staging *staging;
-        struct pool_user *tasks; /* its threads */
+        struct pool_user *tasks; /* of staging, which owns it; also tasks of this folder */
         int copied_fd;         /* an eventfd; readable when one of their tasks, or the last piece of a pull, is done */
         uint64_t lease_number; /* the last one that was granted */
         uint8_t *mail;         /* MAILBOX_MESSAGE_MAX bytes: for the message being taken out of a mailbox */

@@ -18,7 +18,7 @@
  * UCX may reorder messages while it connects. So before the first message of the peer, UCX gets only one message that
  * the peer answers. A message that the peer does not answer may go too: it is the last of its transfer.
  *
- * Payloads in device memory: the staging threads (move/message/staging.h) load a send into host memory before it is
+ * Payloads in device memory: tasks of the pool (move/message/staging.h) load a send into host memory before it is
  * queued here, and store a receive into device memory after UCX has received it (message.c). So the device copies one
  * chunk of the window while UCX moves another. UCX moves a payload that it gets in place (gpudirect.c) without copies;
  * its stage only checks the device memory.

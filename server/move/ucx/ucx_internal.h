@@ -391,7 +391,7 @@ void ucx_cancel(struct link *link, uint64_t transfer);
 bool ucx_queue_flush(struct ucx *ucx);
 /* The link has failed: ends waiting sends as lost, and refuses waiting receives. */
 void ucx_queue_drop(struct ucx_link *link);
-/* Ends or passes on what the staging threads have copied. Whether there was anything. */
+/* Ends or passes on what tasks of staging have copied. Whether there was anything. */
 bool ucx_collect_copies(struct ucx *ucx);
 /* Calls ucp_worker_progress; sends are deferred meanwhile. The only caller of it. */
 unsigned ucx_worker_progress(struct ucx *ucx);

@@ -12,7 +12,7 @@
 #include "message/stream.h"
 
 /*
- * The seam between the engine (server/transfer) and the transports. A transport opens links to peers, carries messages
+ * The seam between the engine (server/move) and the transports. A transport opens links to peers, carries messages
  * with payloads on them, and reports their end. It knows nothing of operations, keys or claims.
  *
  * Thread: the holder of the engine's progress lock; one thread at a time makes all calls here, and all handlers run on
