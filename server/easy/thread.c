@@ -85,7 +85,7 @@ int easy_thread_start(struct easy_thread *thread)
                 } else if (!thread->multi.curl && !easy_multi_init(&thread->multi)) {
                         r = -ENOMEM;
                 } else {
-                        r = thread_new("ferry-peers", run, thread, &thread->thread);
+                        r = thread_new("ferry-curl", run, thread, &thread->thread);
                         thread->started = r == 0;
                 }
         }

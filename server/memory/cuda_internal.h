@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CUDA_INTERNAL_H
-#define CUDA_INTERNAL_H
+#ifndef MEMORY_CUDA_INTERNAL_H
+#define MEMORY_CUDA_INTERNAL_H
 
 #include <stddef.h>
 #include <stdint.h>

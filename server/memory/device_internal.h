@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef DEVICE_INTERNAL_H
-#define DEVICE_INTERNAL_H
+#ifndef MEMORY_DEVICE_INTERNAL_H
+#define MEMORY_DEVICE_INTERNAL_H
 
 #include "memory/device.h"
 

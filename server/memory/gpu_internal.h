@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef GPU_INTERNAL_H
-#define GPU_INTERNAL_H
+#ifndef MEMORY_GPU_INTERNAL_H
+#define MEMORY_GPU_INTERNAL_H
 
 #include "base/util.h"
 #include "cuda_internal.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRANSFER_COMMAND_H
-#define TRANSFER_COMMAND_H
+#ifndef MOVE_COMMAND_H
+#define MOVE_COMMAND_H
 
 #include <stdbool.h>
 #include <stdint.h>

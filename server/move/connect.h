@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRANSFER_CONNECT_H
-#define TRANSFER_CONNECT_H
+#ifndef MOVE_CONNECT_H
+#define MOVE_CONNECT_H
 
 #include <stdint.h>
 

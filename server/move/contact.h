@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRANSFER_CONTACT_H
-#define TRANSFER_CONTACT_H
+#ifndef MOVE_CONTACT_H
+#define MOVE_CONTACT_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -121,7 +121,7 @@ static int open_ucx(struct engine *engine, const struct engine_config *config)
         const struct ucx_config ucx = {
                 .data_listen = config->data_listen,
                 .advertise = config->advertise,
-                .transports = config->transports,
+                .ucx_tls = config->ucx_tls,
                 .interfaces = config->interfaces,
                 .gpu_direct = config->gpu_direct,
                 .chunk_size = config->chunk_size,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRANSFER_ENGINE_INTERNAL_H
-#define TRANSFER_ENGINE_INTERNAL_H
+#ifndef MOVE_ENGINE_INTERNAL_H
+#define MOVE_ENGINE_INTERNAL_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -175,7 +175,7 @@ void tombstone_add(struct engine *engine, uint64_t transfer, int wire_error);
 /* NULL = not known (any more). */
 const struct tombstone *tombstone_find(struct engine *engine, uint64_t transfer);
 
-/* ---- arrival.c ---- */
+/* ---- messages.c ---- */
 
 /* The transports' callbacks: messages, links opened by peers, ended links. */
 struct transport_handlers message_handlers(struct engine *engine);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRANSFER_NOTICE_H
-#define TRANSFER_NOTICE_H
+#ifndef MOVE_NOTICE_H
+#define MOVE_NOTICE_H
 
 #include "message/header.h"
 #include "move/engine.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRANSFER_PATH_H
-#define TRANSFER_PATH_H
+#ifndef MOVE_PATH_H
+#define MOVE_PATH_H
 
 #include <stdbool.h>
 #include <stdint.h>

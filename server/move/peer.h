@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRANSFER_PEER_H
-#define TRANSFER_PEER_H
+#ifndef MOVE_PEER_H
+#define MOVE_PEER_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRANSFER_REQUESTER_H
-#define TRANSFER_REQUESTER_H
+#ifndef MOVE_REQUESTER_H
+#define MOVE_REQUESTER_H
 
 #include "message/header.h"
 #include "message/stream.h"
@@ -103,7 +103,7 @@ void requester_name_parts(struct requester *requester);
 bool requester_request_next(struct requester *requester);
 /* Has the peer's requesters send round-robin, while their shared window has room. */
 void requesters_send(struct peer *peer);
-/* A part of a WRITE was sent or confirmed: frees its chunk if that was the last. */
+/* A fragment of a WRITE was sent or confirmed: frees its chunk if that was the last. */
 void requester_chunk_written(struct requester *requester, struct chunk *chunk);
 
 /* ---- requester_reply.c: handles the messages of the responder ---- */

@@ -7,9 +7,9 @@
  * peer that may err or lie, so each is compared with the chunk that was requested; bytes that nobody requested end the
  * transfer.
  *
- * Thread: the holder of the progress lock, inside a transport's progress(). The callbacks of a message (begin, part,
- * done) may come after the requester has failed, but not after it was freed: a chunk whose memory a transport touches
- * keeps it.
+ * Thread: the holder of the progress lock, inside a transport's progress(). The callbacks of a message (begin,
+ * piece_done, done) may come after the requester has failed, but not after it was freed: a chunk whose memory a
+ * transport touches keeps it.
  */
 
 /* Maps a status to an error; one that a responder cannot send counts as a refusal. */
@@ -127,8 +127,8 @@ static void data_received(struct message *message, enum message_result result)
         requester_mark(r);
 }
 
-/* Followers get the bytes in parts as long as they may be asked for in parts. */
-static void part_received(struct message *message)
+/* Followers get the bytes piece by piece as long as they may be asked for so. */
+static void piece_received(struct message *message)
 {
         struct requester *r = message->owner;
 
@@ -162,12 +162,12 @@ static void receive(struct requester *r, const struct wire_header *h, struct pay
                 return;
         }
         message->begin = data_begins;
-        message->part = part_received;
+        message->piece_done = piece_received;
         message->done = data_received;
         link->transport->ops->receive(link, message, payload);
 }
 
-/* Whether h is the next part of the chunk, or all of it. */
+/* Whether h is the next fragment of the chunk, or all of it. */
 static bool is_expected(const struct requester *r, const struct chunk *chunk, const struct wire_header *h,
                         const struct payload *payload)
 {

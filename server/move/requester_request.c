@@ -180,8 +180,8 @@ void requester_chunk_written(struct requester *r, struct chunk *chunk)
         requester_count_done(r, length);
 }
 
-/* The peer has copied a part; the rest of the chunk and its ACK are to come. */
-static void part_written(struct message *message)
+/* The peer has copied a piece; the rest of the chunk and its ACK are to come. */
+static void piece_written(struct message *message)
 {
         struct requester *r = message->owner;
         uint64_t bytes = peer_count_copied(r->peer, message);
@@ -190,7 +190,7 @@ static void part_written(struct message *message)
         requester_count_copied(r, bytes);
 }
 
-/* The transport has done with a part of a WRITE. What has become of it the ACK says, or the end of the link. */
+/* The transport has done with a fragment of a WRITE. What has become of it the ACK says, or the end of the link. */
 static void write_sent(struct message *message, enum message_result result)
 {
         struct requester *r = message->owner;
@@ -202,8 +202,8 @@ static void write_sent(struct message *message, enum message_result result)
         requester_mark(r);
 }
 
-/* Sends a part of a WRITE. Returns false when the requester has failed. */
-static bool send_part(struct requester *r, struct chunk *chunk, uint64_t offset, uint64_t length, bool force_inline)
+/* Sends a fragment of a WRITE. Returns false when the requester has failed. */
+static bool send_fragment(struct requester *r, struct chunk *chunk, uint64_t offset, uint64_t length, bool force_inline)
 {
         const struct wire_header header = request_header(r, chunk, offset, length);
         struct message *message = peer_message_new(r->peer, &header, &r->stream, offset, r);
@@ -214,7 +214,7 @@ static bool send_part(struct requester *r, struct chunk *chunk, uint64_t offset,
         }
         message->force_inline = force_inline;
         message->begin = still_wanted;
-        message->part = part_written;
+        message->piece_done = piece_written;
         message->done = write_sent;
         if (header.flags & WIRE_FINAL)
                 r->accord = REQUESTER_ASKS;
@@ -253,23 +253,23 @@ static bool ask_write(struct requester *r)
 {
         struct link *link = r->peer->link;
         const struct transport_ops *ops = link->transport->ops;
-        uint64_t size = write_size(r, wanted_size(r)), part;
+        uint64_t size = write_size(r, wanted_size(r)), fragment;
         bool must_wait = r->spec.verify && r->in_flight >= ENGINE_VERIFIED_MAX;
         struct chunk *chunk = size > 0 && !must_wait ? take_chunk(r, size) : NULL;
 
         if (!chunk)
                 return false;
         chunk->sends++; /* it is not over before all of it is sent */
-        for (uint64_t sent = 0; sent < size; sent += part) {
+        for (uint64_t sent = 0; sent < size; sent += fragment) {
                 bool force_inline = false;
 
-                part = ops->fit(link, &r->stream, chunk->offset + sent, size - sent, &force_inline);
-                if (part == 0) {
+                fragment = ops->fit(link, &r->stream, chunk->offset + sent, size - sent, &force_inline);
+                if (fragment == 0) {
                         if (peer_is_usable(r->peer)) /* else the end of the link ends it */
                                 requester_fail(r, FERRY_E_TRANSFER_FAILED, "the link has no room for a whole request");
                         break;
                 }
-                if (!send_part(r, chunk, chunk->offset + sent, part, force_inline))
+                if (!send_fragment(r, chunk, chunk->offset + sent, fragment, force_inline))
                         break;
         }
         chunk->sends--;

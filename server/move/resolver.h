@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRANSFER_RESOLVER_H
-#define TRANSFER_RESOLVER_H
+#ifndef MOVE_RESOLVER_H
+#define MOVE_RESOLVER_H
 
 #include <netdb.h>
 #include <sys/socket.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRANSFER_RESPONDER_H
-#define TRANSFER_RESPONDER_H
+#ifndef MOVE_RESPONDER_H
+#define MOVE_RESPONDER_H
 
 #include "message/header.h"
 #include "message/ranges.h"
@@ -54,8 +54,8 @@ struct responder {
         uint64_t bytes;           /* moved, as far as the responder knows */
         uint64_t copying;         /* bytes in place of unfinished messages, not yet in bytes */
         uint64_t reported; /* the most that progress was reported, perhaps of bytes that did not count in the end */
-        uint32_t part_seq; /* of the WRITE whose parts [part_start, part_end) are in place */
-        uint64_t part_start, part_end; /* part_end 0 = none */
+        uint32_t fragments_seq; /* of the WRITE whose fragments [fragments_start, fragments_end) are in place */
+        uint64_t fragments_start, fragments_end; /* fragments_end 0 = none */
         /* Messages under way, and requests that wait. */
         unsigned in_flight;           /* sends and receives whose memory a transport may touch */
         unsigned n_receives;          /* WRITEs whose bytes a transport fetches, or will */

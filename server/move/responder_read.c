@@ -62,7 +62,7 @@ static void send_data(struct responder *r, const struct responder_read *read, ui
                 responder_set_state(r, RESPONDER_SERVED);
         message->force_inline = force_inline;
         message->begin = data_wanted;
-        message->part = responder_count_copied;
+        message->piece_done = responder_count_copied;
         message->done = data_sent;
         r->answered += length;
         responder_sends(r, message);
@@ -108,23 +108,23 @@ static void answer_reads(struct responder *r)
         while (r->n_reads > 0 && r->state == RESPONDER_SERVING && peer_is_usable(r->peer)) {
                 struct responder_read *read = &r->reads[r->first_read];
                 bool force_inline = false;
-                uint64_t part;
+                uint64_t fragment;
 
                 if (must_wait(r, read))
                         return;
-                part = ready_bytes(r, read);
-                responder_set_held(r, part == 0);
-                if (part == 0)
+                fragment = ready_bytes(r, read);
+                responder_set_held(r, fragment == 0);
+                if (fragment == 0)
                         return;
-                if (read->verify && part > WIRE_VERIFY_MAX)
-                        part = WIRE_VERIFY_MAX;
-                part = ops->fit(link, &r->stream, read->offset + read->sent, part, &force_inline);
-                if (part == 0)
+                if (read->verify && fragment > WIRE_VERIFY_MAX)
+                        fragment = WIRE_VERIFY_MAX;
+                fragment = ops->fit(link, &r->stream, read->offset + read->sent, fragment, &force_inline);
+                if (fragment == 0)
                         return;
-                send_data(r, read, read->sent, part, force_inline);
-                read->sent += part;
+                send_data(r, read, read->sent, fragment, force_inline);
+                read->sent += fragment;
                 if (read->sent < read->length || r->error)
-                        continue; /* a part of it is sent, or sending it has failed */
+                        continue; /* a fragment of it is sent, or sending it has failed */
                 r->first_read = (r->first_read + 1) % ENGINE_WINDOW_MAX;
                 r->n_reads--;
         }

@@ -11,15 +11,15 @@
  * and may use it again: message->responder, a number of this engine, tells the two apart.
  */
 
-/* A WRITE is in place. Returns the start of the contiguous parts of its chunk that end with it. */
-static uint64_t follow_parts(struct responder *r, const struct wire_header *write)
+/* A WRITE is in place. Returns the start of the contiguous fragments of its chunk that end with it. */
+static uint64_t follow_fragments(struct responder *r, const struct wire_header *write)
 {
-        bool follows = r->part_end == write->offset && r->part_seq == write->seq;
-        uint64_t start = follows ? r->part_start : write->offset;
+        bool follows = r->fragments_end == write->offset && r->fragments_seq == write->seq;
+        uint64_t start = follows ? r->fragments_start : write->offset;
 
-        r->part_seq = write->seq;
-        r->part_start = start;
-        r->part_end = write->flags & WIRE_MORE ? write->offset + write->length : 0;
+        r->fragments_seq = write->seq;
+        r->fragments_start = start;
+        r->fragments_end = write->flags & WIRE_MORE ? write->offset + write->length : 0;
         return start;
 }
 
@@ -29,7 +29,7 @@ static void stored(struct responder *r, const struct wire_header *write)
         struct wire_header ack = responder_header(r, WIRE_ACK);
 
         ack.seq = write->seq;
-        ack.offset = follow_parts(r, write);
+        ack.offset = follow_fragments(r, write);
         ack.length = write->offset + write->length - ack.offset;
         if (r->error)
                 ack.status = (uint32_t)r->wire_error;
@@ -119,7 +119,7 @@ void responder_on_write(struct peer *peer, const struct wire_header *h, struct p
         r->n_receives += !payload->bytes;
         message->force_inline = payload->bytes != NULL;
         message->begin = write_begins;
-        message->part = responder_count_copied;
+        message->piece_done = responder_count_copied;
         message->done = write_received;
         message->responder = r->number;
         peer->link->transport->ops->receive(peer->link, message, payload);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRANSFER_ROUTE_H
-#define TRANSFER_ROUTE_H
+#ifndef MOVE_ROUTE_H
+#define MOVE_ROUTE_H
 
 #include "move/engine.h"
 #include "resolver.h"

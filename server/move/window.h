@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRANSFER_WINDOW_H
-#define TRANSFER_WINDOW_H
+#ifndef MOVE_WINDOW_H
+#define MOVE_WINDOW_H
 
 #include <stdbool.h>
 #include <stdint.h>

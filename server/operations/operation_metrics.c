@@ -13,14 +13,14 @@ static const char *const transports[] = { "shm", "tcp" }; /* names of RDMA trans
 static const double seconds[] = { 0.00001, 0.00003, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03,
                                   0.1,     0.3,     1,      3,      10,    30,    100,  300 };
 
-void operation_metrics_init(struct operation_metrics *metrics, struct metrics *registry)
+void operation_metrics_init(struct operation_metrics *metrics, struct metrics *metrics_of_worker)
 {
-        struct metric_family *now = metrics_family(registry, METRIC_GAUGE, "ferry_operations",
+        struct metric_family *now = metrics_family(metrics_of_worker, METRIC_GAUGE, "ferry_operations",
                                                    "Operations in the store.", 2, kind_status, NULL, 0);
-        struct metric_family *ended = metrics_family(registry, METRIC_COUNTER, "ferry_operations_ended_total",
+        struct metric_family *ended = metrics_family(metrics_of_worker, METRIC_COUNTER, "ferry_operations_ended_total",
                                                      "Operations that became terminal.", 2, kind_status, NULL, 0);
         struct metric_family *duration =
-                metrics_family(registry, METRIC_HISTOGRAM, "ferry_operation_duration_seconds",
+                metrics_family(metrics_of_worker, METRIC_HISTOGRAM, "ferry_operation_duration_seconds",
                                "Time from the first chunk to the end of operations that completed.", 1, kind_status,
                                seconds, FERRY_ARRAY_SIZE(seconds));
 
@@ -35,20 +35,20 @@ void operation_metrics_init(struct operation_metrics *metrics, struct metrics *r
                                 metrics->ended[kind][status] = metric_get(ended, labels);
                 }
         }
-        metrics->waits = metric_single(registry, METRIC_GAUGE, "ferry_operation_waits",
+        metrics->waits = metric_single(metrics_of_worker, METRIC_GAUGE, "ferry_operation_waits",
                                        "Operations that parked HTTP requests wait for: each operation once for each "
                                        "such request, of which one may name many.");
-        metrics->pieces = metric_single(registry, METRIC_GAUGE, "ferry_operation_pieces",
+        metrics->pieces = metric_single(metrics_of_worker, METRIC_GAUGE, "ferry_operation_pieces",
                                         "Pieces that the descriptors of the operations in the store name.");
         metrics->connect =
-                metric_get(metrics_family(registry, METRIC_HISTOGRAM, "ferry_connect_duration_seconds",
+                metric_get(metrics_family(metrics_of_worker, METRIC_HISTOGRAM, "ferry_connect_duration_seconds",
                                           "Time that operations took to connect to their peer, where they had to.", 0,
                                           NULL, seconds, FERRY_ARRAY_SIZE(seconds)),
                            NULL);
         metrics->errors =
-                metrics_by_code(registry, "ferry_operation_errors_total",
+                metrics_by_code(metrics_of_worker, "ferry_operation_errors_total",
                                 "Operations that ended ERRORED or CANCELLED, by the code of their error.", "code");
-        metrics->bytes = metrics_family(registry, METRIC_COUNTER, "ferry_transferred_bytes_total",
+        metrics->bytes = metrics_family(metrics_of_worker, METRIC_COUNTER, "ferry_transferred_bytes_total",
                                         "Bytes moved into (received) and out of (sent) this worker's memory.", 2,
                                         direction_transport, NULL, 0);
         for (size_t i = 0; i < 2 * FERRY_ARRAY_SIZE(transports); i++)

@@ -276,7 +276,7 @@ struct operation_metrics {
         struct metric_family *bytes, *errors;
 };
 
-void operation_metrics_init(struct operation_metrics *metrics, struct metrics *registry);
+void operation_metrics_init(struct operation_metrics *metrics, struct metrics *metrics_of_worker);
 /* Counts an operation under its new status. FERRY_UNINITIALIZED = it is not in the store. */
 void operation_metrics_move(struct operation_metrics *metrics, enum ferry_kind kind, enum ferry_status from,
                             enum ferry_status to);

@@ -24,7 +24,7 @@
 #include "peers/peers.h"
 
 /*
- * HTTP to other workers: see peers.h. One struct for the worker, made after the HTTP client's thread and freed before
+ * HTTP to other workers: see peers.h. One struct for the worker, made after libcurl's thread and freed before
  * it; the thread runs its fetches (fetch.c) as one of its users. Here are the settings of all requests, the operations
  * that begin with a URL (remote_begin), and notices over HTTP.
  *

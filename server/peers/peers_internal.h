@@ -55,7 +55,7 @@ struct fetch_document {
 };
 extern const struct fetch_document fetch_metadata, fetch_worker;
 
-/* Made by any thread, then handed over to the thread of libcurl. */
+/* Made by any thread, then handed over to libcurl's thread. */
 struct fetch {
         struct fetch *prev, *next; /* the peers' */
         struct peers *peers;

@@ -15,7 +15,7 @@
 /*
  * Calls: a question to etcd, by its JSON gateway, which goes from endpoint to endpoint until one answers. A call may be
  * up to three requests in a row: a login where etcd demands one, a watch that waits for a change, and the question
- * itself. It is made by any thread, queued, and from then on the libcurl thread's, which ends it by one call of
+ * itself. It is made by any thread, queued, and from then on that of libcurl's thread, which ends it by one call of
  * called().
  *
  * The endpoints are the operator's choice and are not checked against --allow-peer; their answers are bounded in size

@@ -14,8 +14,8 @@
 #include "registry_internal.h"
 
 /*
- * The registry's client: its making, its end, and what the HTTP client's thread runs of it. registry.h is the contract;
- * the parts are call.c (questions to etcd), lookup.c (other workers' names) and member.c (this worker's own). It lives
+ * The registry's client: its making, its end, and what libcurl's thread runs of it. registry.h is the contract; the
+ * files are call.c (questions to etcd), lookup.c (other workers' names) and member.c (this worker's own). It lives
  * from the worker's start until after the peers, which resolve names by it; the thread stops before it is freed.
  *
  * Thread: any for the public functions; on_run() and on_stop() libcurl's.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SERVER_FERRYD_H
-#define SERVER_FERRYD_H
+#ifndef WORKER_FERRYD_H
+#define WORKER_FERRYD_H
 
 #include <ferry/options.h>
 #include <ferry/worker.h>

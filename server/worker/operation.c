@@ -108,7 +108,7 @@ static int create_with_metadata(struct ferry_worker *worker, const struct operat
         return 0;
 }
 
-/* Creates an active operation, which begins once the peers' thread has fetched the metadata. */
+/* Creates an active operation, which begins once libcurl's thread has fetched the metadata. */
 static int create_with_url(struct ferry_worker *worker, const struct operation_spec *spec, const char *url,
                            struct ferry_worker_operation **ret_handle)
 {

@@ -19,7 +19,7 @@
 /*
  * Messages of a program to another worker, by its own: that it connects, declines an offer, or keeps one. The calling
  * thread waits, at most as long as the program allows; the work goes on without it and ends within the times of the
- * engine and of the peers' thread.
+ * engine and of libcurl's thread.
  *
  * Contract: ferry/worker.h. Thread: any, but not a callback.
  */
@@ -167,7 +167,7 @@ static void on_fetched(void *context, int error, const char *detail, struct ferr
 }
 
 /*
- * Has the peers' thread fetch the description of the worker at the URL first. Returns 0 or the error, which finish()
+ * Has libcurl's thread fetch the description of the worker at the URL first. Returns 0 or the error, which finish()
  * tells.
  */
 static int connect_to_url(struct calling *calling, const char *url)

@@ -70,13 +70,13 @@ static unsigned on_gpu(const void *registration)
 }
 
 /*
- * Thread: the holder of the progress lock. The engine starts before the store, so worker->claims is NULL at first; its
- * thread ends (engine_stop) before the store is freed.
+ * Thread: the holder of the progress lock. The engine starts before the store, so worker->operations_ready is NULL at
+ * first; its thread ends (engine_stop) before the store is freed.
  */
 static int on_claim(void *context, const struct engine_claim_request *request, struct engine_claim *ret_claim)
 {
         struct ferry_worker *worker = context;
-        struct operation_store *store = atomic_load(&worker->claims);
+        struct operation_store *store = atomic_load(&worker->operations_ready);
 
         return store ? operation_store_claim(store, request, ret_claim) : FERRY_E_STALE_METADATA;
 }
@@ -84,7 +84,7 @@ static int on_claim(void *context, const struct engine_claim_request *request, s
 static int on_notice(void *context, const struct engine_notice *notice, int *ret_status, uint64_t *ret_left_ms)
 {
         struct ferry_worker *worker = context;
-        struct operation_store *store = atomic_load(&worker->claims);
+        struct operation_store *store = atomic_load(&worker->operations_ready);
 
         return store ? operation_store_notice(store, notice, ret_status, ret_left_ms) : FERRY_E_STALE_METADATA;
 }
@@ -92,7 +92,7 @@ static int on_notice(void *context, const struct engine_notice *notice, int *ret
 static void on_wake_waiters(void *context)
 {
         struct ferry_worker *worker = context;
-        struct operation_store *store = atomic_load(&worker->claims);
+        struct operation_store *store = atomic_load(&worker->operations_ready);
 
         if (store)
                 operation_store_wake_waiters(store);
@@ -149,7 +149,7 @@ static int start_engine(struct ferry_worker *worker)
                 .local = options->local && strcmp(options->local, "off") == 0 ? NULL : options->local ?: "auto",
                 .copy_threads = copy_threads(options->copy_threads),
                 .data_listen = options->data_listen,
-                .transports = options->transports,
+                .ucx_tls = options->transports,
                 .interfaces = options->interfaces,
                 .gpu_direct = (enum device_gpudirect)options->gpu_direct,
                 .chunk_size = (uint32_t)options->chunk_size,
@@ -236,7 +236,7 @@ static int start_operations(struct ferry_worker *worker)
         config.limits = worker->limits;
         r = operation_store_new(&config, &worker->operations);
         if (r == 0)
-                atomic_store(&worker->claims, worker->operations);
+                atomic_store(&worker->operations_ready, worker->operations);
         return r;
 }
 

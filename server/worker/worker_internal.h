@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SERVER_WORKER_INTERNAL_H
-#define SERVER_WORKER_INTERNAL_H
+#ifndef WORKER_INTERNAL_H
+#define WORKER_INTERNAL_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -89,9 +89,9 @@ struct ferry_worker {
         struct region_table *regions;
         struct operation_limits limits;
         struct operation_store *operations;
-        _Atomic(struct operation_store *) claims; /* the store; NULL until it exists */
-        struct registry *registry;                /* NULL = it has none */
-        struct easy_thread *client;               /* requests to other servers */
+        _Atomic(struct operation_store *) operations_ready; /* the store; NULL until it exists */
+        struct registry *registry;                          /* NULL = it has none */
+        struct easy_thread *client;                         /* requests to other servers */
         struct peers *peers;
         struct http_mover *http_mover;
         struct http_server *http; /* NULL = it does not listen */

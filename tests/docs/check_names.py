@@ -1,25 +1,30 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that the files, and the functions in them, that the documents name exist.
+"""Checks that the files, the functions in them, and the folders that the documents name exist.
 
 check_names.py SOURCES
 
-In the README of each folder, the pages of docs/ and those at the top, `PATH.c` (or .h, .py and so on) is a file from the document's folder, its
-headers, server/ or the top, and `PATH.c:NAME` has a function of that name. NAME and NOUN stand for any. Links
-are checked by scripts/check-style.
+In the README of each folder, the pages of docs/ and those at the top, `PATH.c` (or .h, .py and so on) is a file from the
+document's folder, its headers, server/ or the top, `PATH.c:NAME` has a function of that name, `PATH/` is a folder, and so is
+each of an order `PATH → PATH, PATH`. A section of a header, /* ---- NAME.c ---- */, names a file beside it. NAME and NOUN
+stand for any. Links are checked by scripts/check-style.
 """
 import pathlib
 import re
 import sys
 
-NAMED = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:c|cc|h|py|js|map|yaml|md))(?::(\w+))?`")
+QUOTED = re.compile(r"`([^`]*)`")
+NAMED = re.compile(r"((?:[\w.-]+/)*[\w-]+\.(?:c|cc|h|py|js|map|yaml|md))(?::(\w+))?")
+FOLDER = re.compile(r"(?:[\w.-]+/)+")
+SECTION = re.compile(r"^/\* ---- (?:[^*\n(]*\()?([\w-]+\.c)\b", re.M)
 # What is only in a commit that the document names.
 OTHERS = {"tests/bench/sim_peers.c"}
 
 
-def candidates(document, name, top):
+def candidates(document, name, top, last):
     folder = document.parent
     yield folder / name
+    yield last / name
     yield top / name
     yield top / "server" / name
     yield top / "scripts/deploy" / name
@@ -30,12 +35,22 @@ def candidates(document, name, top):
         yield from folder.rglob(name)
 
 
+def is_place(document, name, top):
+    return any((folder / name).exists() for folder in (document.parent, top, top / "server"))
+
+
 def faults_of(document, top):
-    last = document.parent # a bare name after a path is beside it: `local/` (`pulls.c`)
-    for name, function in NAMED.findall(document.read_text()):
-        if name in OTHERS or re.search(r"NAME|NOUN", name):
+    last = document.parent  # a bare name after a path is beside it: `local/pulls.c`, `copies.c`
+    for quoted in QUOTED.findall(re.sub(r"^```.*?^```", "", document.read_text(), flags=re.M | re.S)):
+        places = re.split(r"\s*[→,]\s*", quoted) if "→" in quoted else [quoted] if FOLDER.fullmatch(quoted) else []
+        for place in places:
+            if not re.search(r"NAME|NOUN", place) and not is_place(document, place, top):
+                yield f"{document.relative_to(top)}: there is no folder {place}"
+        named = NAMED.fullmatch(quoted)
+        if not named or named[1] in OTHERS or re.search(r"NAME|NOUN", named[1]):
             continue
-        found = next((path for path in [*candidates(document, name, top), last / name] if path.exists()), None)
+        name, function = named.groups()
+        found = next((path for path in candidates(document, name, top, last) if path.exists()), None)
         if not found:
             yield f"{document.relative_to(top)}: there is no {name}"
             continue
@@ -44,13 +59,24 @@ def faults_of(document, top):
             yield f"{document.relative_to(top)}: {name} has no {function}"
 
 
+def faults_of_header(header, top):
+    inside = header.relative_to(top).parts
+    folder = top.joinpath(*inside[: inside.index("include")]) if "include" in inside else header.parent
+    for name in SECTION.findall(header.read_text()):
+        if not (folder / name).exists():
+            yield f"{header.relative_to(top)}: its section is of {name}, which is not there"
+
+
 def main():
     top = pathlib.Path(sys.argv[1]).resolve()
     documents = [top / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "SCALE.md")]
+    headers = []
     for name in ("api", "client", "docs", "server", "tests", "scripts"):
         documents += sorted((top / name).rglob("*.md"))
+        headers += sorted((top / name).rglob("*.h"))
     faults = [fault for document in documents for fault in faults_of(document, top)]
-    print("\n".join(faults) or f"{len(documents)} documents")
+    faults += [fault for header in headers for fault in faults_of_header(header, top)]
+    print("\n".join(faults) or f"{len(documents)} documents, {len(headers)} headers")
     return bool(faults)
 
 

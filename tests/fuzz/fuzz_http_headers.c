@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "fuzz_text.h"
-#include "serve/message.h"
+#include "serve/fields.h"
 
 /* Lines of "Name: value", as the header of a request; and each value as what it could be of any header. */
 

@@ -3,7 +3,7 @@
 #include <ferry/status.h>
 
 #include "fuzz_text.h"
-#include "serve/message.h"
+#include "serve/fields.h"
 
 /* One byte that says which parameters the route has, then a query: name=value&name=value… */
 

@@ -14,10 +14,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         uint64_t first = 7, last = 3, first_again, last_again, total;
         enum range_result result = range_parse(header, sizes[row], &first, &last);
 
-        if (result == RANGE_PART) {
+        if (result == RANGE_PARTIAL) {
                 FUZZ_CHECK(first <= last && last < sizes[row]);
                 (void)snprintf(again, sizeof(again), "bytes=%" PRIu64 "-%" PRIu64, first, last);
-                FUZZ_CHECK(range_parse(again, sizes[row], &first_again, &last_again) == RANGE_PART);
+                FUZZ_CHECK(range_parse(again, sizes[row], &first_again, &last_again) == RANGE_PARTIAL);
                 FUZZ_CHECK(first == first_again && last == last_again);
         } else {
                 FUZZ_CHECK(first == 7 && last == 3);

@@ -70,7 +70,7 @@ void end_start(struct end *end, bool local, bool network, size_t size)
                 .name = end->name,
                 .local = local ? local_directory() : NULL,
                 .data_listen = network ? end->data_listen ?: "127.0.0.1:0" : NULL,
-                .transports = network ? "tcp,self" : NULL,
+                .ucx_tls = network ? "tcp,self" : NULL,
                 .grace_ms = 500,
                 .connect_ms = CONNECT_MS,
                 .operations = { .claim = grant, .notice = note, .context = end },

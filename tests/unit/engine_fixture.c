@@ -184,7 +184,7 @@ struct world *world_new_with(enum carrier carrier, size_t size, struct world_kno
                         .epoch = w->epoch[i] = random_id(),
                         .local = network ? NULL : local_directory(),
                         .data_listen = network ? "127.0.0.1:0" : NULL,
-                        .transports = network ? "tcp,self" : NULL,
+                        .ucx_tls = network ? "tcp,self" : NULL,
                         .chunk_size = knobs.chunk_size ?: 256 << 10,
                         .spin_us = knobs.spin_us,
                         .max_claims = knobs.max_claims,

@@ -172,8 +172,8 @@ void delivery_advance(struct delivery *d)
                 if (d->result != MESSAGE_OK || message->verify) /* it is not compared yet */
                         break;
                 message->copied = message->length / 2;
-                if (message->part && message->copied > 0)
-                        message->part(message); /* which may end it */
+                if (message->piece_done && message->copied > 0)
+                        message->piece_done(message); /* which may end it */
                 break;
         case STAGE_BEGUN:
                 store(d, message->length / 2, message->length);

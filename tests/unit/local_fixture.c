@@ -76,7 +76,7 @@ void worker_send(struct link *link, struct message *message)
         link->transport->ops->send(link, message);
 }
 
-static void part_received(struct message *message)
+static void piece_received(struct message *message)
 {
         struct outcome *outcome = message->owner;
         struct worker *worker = FERRY_CONTAINER_OF(outcome, struct worker, received);
@@ -104,7 +104,7 @@ static void on_message(void *context, struct link *link, const struct wire_heade
                 struct message *message = message_make(worker, worker->place, header->offset, payload->length,
                                                        header->transfer, &worker->received);
 
-                message->part = part_received;
+                message->piece_done = piece_received;
                 message->verify = (header->flags & WIRE_VERIFY) != 0;
                 worker->received.refuses = refuses;
                 worker->received.done = times;

@@ -72,7 +72,7 @@ void node_open(struct node *node, struct loop *loop, bool network, const struct 
                 .epoch = node->epoch = random_id(),
                 .local = network ? NULL : local_directory(),
                 .data_listen = network ? "127.0.0.1:0" : NULL,
-                .transports = network ? "tcp,self" : NULL,
+                .ucx_tls = network ? "tcp,self" : NULL,
                 .chunk_size = NODE_CHUNK,
                 .grace_ms = limits->grace_ms,
                 .connect_ms = limits->connect_ms,

@@ -397,7 +397,7 @@ static void swarm_open(struct swarm *s, enum carrier way)
                         .epoch = s->epoch[side] = random_id(),
                         .local = network ? NULL : local_directory(),
                         .data_listen = network ? "127.0.0.1:0" : NULL,
-                        .transports = network ? "tcp,self" : NULL,
+                        .ucx_tls = network ? "tcp,self" : NULL,
                         .chunk_size = CHUNK,
                         .grace_ms = s->rules->grace_ms,
                         .connect_ms = CONNECT_MS,

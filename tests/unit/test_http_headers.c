@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/util.h"
-#include "serve/message.h"
+#include "serve/fields.h"
 #include "unit.h"
 
 TEST(wait_is_found_among_preferences)

@@ -2,7 +2,7 @@
 #include <ferry/status.h>
 
 #include "base/util.h"
-#include "serve/message.h"
+#include "serve/fields.h"
 #include "unit.h"
 
 #define ALL ((1u << HTTP_PARAMETER_COUNT) - 1)

@@ -15,24 +15,24 @@ static void check(const char *header, uint64_t size, enum range_result result, u
 
 TEST(single_ranges_are_parts)
 {
-        check("bytes=0-0", 10, RANGE_PART, 0, 0);
-        check("bytes=2-5", 10, RANGE_PART, 2, 5);
-        check("bytes=9-", 10, RANGE_PART, 9, 9);
-        check("bytes=0-", 1, RANGE_PART, 0, 0);
-        check("BYTES= 2-5 ", 10, RANGE_PART, 2, 5);
+        check("bytes=0-0", 10, RANGE_PARTIAL, 0, 0);
+        check("bytes=2-5", 10, RANGE_PARTIAL, 2, 5);
+        check("bytes=9-", 10, RANGE_PARTIAL, 9, 9);
+        check("bytes=0-", 1, RANGE_PARTIAL, 0, 0);
+        check("BYTES= 2-5 ", 10, RANGE_PARTIAL, 2, 5);
 }
 
 TEST(an_end_beyond_the_content_is_cut)
 {
-        check("bytes=5-99", 10, RANGE_PART, 5, 9);
-        check("bytes=5-18446744073709551616", 10, RANGE_PART, 5, 9);
+        check("bytes=5-99", 10, RANGE_PARTIAL, 5, 9);
+        check("bytes=5-18446744073709551616", 10, RANGE_PARTIAL, 5, 9);
 }
 
 TEST(suffixes_count_from_the_end)
 {
-        check("bytes=-1", 10, RANGE_PART, 9, 9);
-        check("bytes=-10", 10, RANGE_PART, 0, 9);
-        check("bytes=-99999999999999999999999", 10, RANGE_PART, 0, 9);
+        check("bytes=-1", 10, RANGE_PARTIAL, 9, 9);
+        check("bytes=-10", 10, RANGE_PARTIAL, 0, 9);
+        check("bytes=-99999999999999999999999", 10, RANGE_PARTIAL, 0, 9);
         check("bytes=-0", 10, RANGE_UNSATISFIABLE, 0, 0);
 }
 

@@ -414,39 +414,39 @@ WITH_STORE(no_end_comes_while_bytes_are_copied)
 {
         FOR_EACH (int, error, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER) {
                 struct operation *operation = make(f, FERRY_WRITABLE);
-                struct http_content *part = must_open(f, operation, 7, 0, TOTAL);
+                struct http_content *content = must_open(f, operation, 7, 0, TOTAL);
                 bool complete = false;
 
                 assert_int_equal(http_content_end(the_mover(f), f->store, operation,
                                                   (const uint8_t[FERRY_KEY_SIZE]){ 0 }, 7, 0, &complete),
                                  FERRY_E_PEER_REFUSED);
-                assert_true(responder_copy_begin(part->responder));
-                part->position = TOTAL;
+                assert_true(http_responder_copy_begin(content->responder));
+                content->position = TOTAL;
                 if (error == FERRY_E_CANCELLED)
                         operation_cancel(f->store, operation);
                 else
                         assert_int_equal(http_content_end(the_mover(f), f->store, operation, NULL, 7, 0, &complete), 0);
                 assert_ended(f, operation, FERRY_IN_PROGRESS, 0);
-                assert_false(complete || responder_copy_begin(part->responder));
+                assert_false(complete || http_responder_copy_begin(content->responder));
                 assert_int_equal(http_content_end(the_mover(f), f->store, operation, NULL, 7, 0, &complete),
                                  FERRY_E_GONE);
-                responder_copy_end(part->responder);
+                http_responder_copy_end(content->responder);
                 assert_ended(f, operation, FERRY_CANCELLED, error);
-                http_content_close(part, false);
+                http_content_close(content, false);
         }
 }
 
 WITH_STORE(nobody_joins_a_transfer_that_is_being_ended)
 {
         struct operation *operation = make(f, FERRY_WRITABLE);
-        struct http_content *part = must_open(f, operation, 7, 0, 10), *other;
+        struct http_content *content = must_open(f, operation, 7, 0, 10), *other;
 
-        assert_true(responder_copy_begin(part->responder));
+        assert_true(http_responder_copy_begin(content->responder));
         operation_cancel(f->store, operation);
         assert_int_equal(open_range(f, operation, NULL, 7, 20, 10, &other), FERRY_E_CANCELLED_BY_PEER);
-        http_content_fail(part, FERRY_E_CHECKSUM_MISMATCH); /* its end has a reason already */
-        responder_copy_end(part->responder);
-        http_content_close(part, false);
+        http_content_fail(content, FERRY_E_CHECKSUM_MISMATCH); /* its end has a reason already */
+        http_responder_copy_end(content->responder);
+        http_content_close(content, false);
         assert_ended(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
 }
 

@@ -122,14 +122,14 @@ WITH_STORE(no_digest_is_made_of_what_has_ended)
 WITH_STORE(more_ranges_than_can_be_remembered_are_refused)
 {
         struct operation *writable = make(f, FERRY_WRITABLE);
-        struct http_content *parts[CONTENT_RANGES_MAX], *more;
+        struct http_content *contents[CONTENT_RANGES_MAX], *more;
 
         for (uint64_t i = 0; i < CONTENT_RANGES_MAX; i++)
-                parts[i] = must_open(f, writable, 7, 2 * i, 1);
+                contents[i] = must_open(f, writable, 7, 2 * i, 1);
         assert_int_equal(open_range(f, writable, NULL, 7, TOTAL - 1, 1, &more), FERRY_E_LIMIT_REACHED);
         for (size_t i = 0; i < CONTENT_RANGES_MAX; i++) {
-                assert_int_equal(http_content_write(parts[i], "x", 1), 0);
-                http_content_close(parts[i], true);
+                assert_int_equal(http_content_write(contents[i], "x", 1), 0);
+                http_content_close(contents[i], true);
         }
         assert_int_equal(open_range(f, writable, NULL, 7, TOTAL - 1, 1, &more), FERRY_E_LIMIT_REACHED);
         operation_cancel(f->store, writable);
@@ -140,10 +140,10 @@ WITH_STORE(ranges_that_follow_each_other_are_as_many_as_one_likes)
         struct operation *writable = make(f, FERRY_WRITABLE);
 
         for (uint64_t i = 0; i < 2 * CONTENT_RANGES_MAX; i++) {
-                struct http_content *part = must_open(f, writable, 7, i, 1);
+                struct http_content *content = must_open(f, writable, 7, i, 1);
 
-                assert_int_equal(http_content_write(part, "x", 1), 0);
-                http_content_close(part, true);
+                assert_int_equal(http_content_write(content, "x", 1), 0);
+                http_content_close(content, true);
         }
         assert_int_equal(http_content_stored(f->store, writable), 2 * CONTENT_RANGES_MAX);
         operation_cancel(f->store, writable);

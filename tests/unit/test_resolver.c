@@ -79,7 +79,7 @@ static void scene_start(struct scene *s, const char *const *entries, size_t n)
         struct engine_config config = {
                 .epoch = s->epoch = random_id(),
                 .data_listen = "127.0.0.1:0",
-                .transports = "tcp,self",
+                .ucx_tls = "tcp,self",
                 .grace_ms = 500,
                 .operations = { .claim = grant_nothing },
         };

@@ -406,7 +406,7 @@ TEST_WITH(progress_of_a_long_send_is_told, setup, teardown)
         export_blocks(16 * MIB, true);
         told = 0;
         message = message_make(&a, &from, 0, 16 * MIB, TRANSFER, &sent);
-        message->part = note_told;
+        message->piece_done = note_told;
         worker_send(a_to_b, message);
         RUN_UNTIL(NULL, &b, b.copied > 0);
         RUN_UNTIL(&a, NULL, told > 0);

@@ -528,7 +528,7 @@ TEST_WITH(progress_that_cannot_be_is_not_told, hostile_setup, hostile_teardown)
         segment = (struct segment){ block.memory.address, SIZE, &block.memory };
         assert_int_equal(stream_init(&stream, &segment, 1), 0);
         message = message_make(&a, &stream, 0, SIZE, 1, &outcome);
-        message->part = note_told;
+        message->piece_done = note_told;
         told = 0;
         worker_send(a.link, message);
         assert_told(SIZE + 1, 0);

@@ -173,7 +173,7 @@ TEST(parts_that_wait_are_taken_back)
         node_set_stream(&p->n[0], 1000, 16 << 10, (16 << 10) + 3);
         for (int i = 0; i < N; i++) {
                 struct message *m =
-                        make_message(&p->n[0], WIRE_DATA, (uint64_t)i * UCX_PART_SIZE, UCX_PART_SIZE, &o[i]);
+                        make_message(&p->n[0], WIRE_DATA, (uint64_t)i * UCX_FRAGMENT_SIZE, UCX_FRAGMENT_SIZE, &o[i]);
 
                 m->force_inline = true;
                 p->n[0].transport->ops->send(p->n[0].link, m);
@@ -188,7 +188,7 @@ TEST(parts_that_wait_are_taken_back)
                 done += o[i].result == MESSAGE_OK;
         }
         assert_int_equal(done + cancelled, N);
-        AWAIT(p, p->n[1].received_bytes == (uint64_t)done * UCX_PART_SIZE);
+        AWAIT(p, p->n[1].received_bytes == (uint64_t)done * UCX_FRAGMENT_SIZE);
 }
 
 TEST(a_failed_link_ends_once_after_its_messages)

@@ -191,7 +191,7 @@ TEST(short_payloads_and_pieces_travel_in_parts)
 
         assert_int_equal(ops->fit(n->link, &n->stream, 0, WIRE_INLINE_MAX, &force_inline), WIRE_INLINE_MAX);
         assert_false(force_inline);
-        assert_int_equal(ops->fit(n->link, &n->stream, 0, 512 << 10, &force_inline), UCX_PART_SIZE);
+        assert_int_equal(ops->fit(n->link, &n->stream, 0, 512 << 10, &force_inline), UCX_FRAGMENT_SIZE);
         assert_true(force_inline);
         assert_int_equal(ops->fit(n->link, &n->stream, 0, 4 << 20, &force_inline), 4 << 20);
         assert_false(force_inline);
@@ -199,7 +199,7 @@ TEST(short_payloads_and_pieces_travel_in_parts)
         assert_int_equal(ops->request_size(n->link, &n->stream, 0, 1000), 1000);
         assert_int_equal(ops->window(n->link), 16 << 20);
         node_set_stream(n, 1000, 16 << 10, 20 << 10);
-        assert_int_equal(ops->fit(n->link, &n->stream, 0, 4 << 20, &force_inline), UCX_PART_SIZE);
+        assert_int_equal(ops->fit(n->link, &n->stream, 0, 4 << 20, &force_inline), UCX_FRAGMENT_SIZE);
         assert_true(force_inline);
         assert_int_equal(ops->request_size(n->link, &n->stream, 0, 16000 << 10), 2 << 20);
 }
@@ -217,7 +217,7 @@ TEST(over_a_long_link_all_payloads_travel_in_parts)
                          4 << 20); /* on loopback they do not */
         assert_int_equal(ops->window(n->link), 16 << 20);
         ucx->listen.loopback = false;
-        assert_int_equal(ops->fit(n->link, &n->stream, 0, 4 << 20, &force_inline), UCX_PART_SIZE);
+        assert_int_equal(ops->fit(n->link, &n->stream, 0, 4 << 20, &force_inline), UCX_FRAGMENT_SIZE);
         assert_true(force_inline);
         assert_int_equal(ops->request_size(n->link, &n->stream, 0, MEMORY_SIZE), 4 << 20);
         assert_int_equal(ops->window(n->link), 160000000);

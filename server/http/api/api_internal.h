@@ -184,10 +184,10 @@ bool content_end(struct http_request *request, bool *ret_complete);
 void content_refuse(struct http_request *request, int error);
 
 /*
- * Begins a response of size bytes (0 = only its head), and the digests for it: part: of the open bytes; whole: of all
+ * Begins a response of size bytes (0 = only its head), and the digests for it: range: of the open bytes; whole: of all
  * bytes of the operation. content_copy_await waits for it.
  */
-void content_begin(struct http_request *request, bool part, bool whole, uint64_t size);
+void content_begin(struct http_request *request, bool range, bool whole, uint64_t size);
 /* Adds the headers of those digests (RFC 9530): Content-Digest and Repr-Digest (SHA-256). */
 bool content_add_digests(struct http_request *request);
 
@@ -203,12 +203,12 @@ enum { RANGE_DIGEST_MAX = 64 << 20 /* bytes to read at most for the digest of an
 
 enum range_result {
         RANGE_WHOLE, /* no range, several ranges, another unit, or malformed: the whole content is the answer */
-        RANGE_PART,
+        RANGE_PARTIAL,
         RANGE_UNSATISFIABLE,
 };
 
 /*
- * Parses a Range header (RFC 9110, section 14; or NULL) for content of size bytes. RANGE_PART sets the first and the
+ * Parses a Range header (RFC 9110, section 14; or NULL) for content of size bytes. RANGE_PARTIAL sets the first and the
  * last byte. Pure.
  */
 enum range_result range_parse(const char *header, uint64_t size, uint64_t *ret_first, uint64_t *ret_last);
@@ -225,7 +225,7 @@ bool content_range_parse(const char *header, uint64_t *ret_first, uint64_t *ret_
  */
 struct http_range {
         uint64_t first, size, total;
-        bool part; /* a range was asked for */
+        bool asked; /* a range was asked for */
 };
 
 /* The bytes that a GET asks for. false: answered with 416. */

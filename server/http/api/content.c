@@ -173,7 +173,7 @@ struct content {
         struct {
                 bool asked;
                 uint64_t checksum;
-        } part;
+        } range;
         struct {
                 bool asked;
                 uint8_t sha256[SHA256_SIZE];
@@ -218,12 +218,12 @@ static bool parse_sha256(const char *value, uint8_t ret_digest[SHA256_SIZE])
 /* Parses what the client says that the bytes are; what cannot be checked must not pass. false: answered. */
 static bool read_digests(struct http_request *request, struct content *content)
 {
-        const char *part = request->headers.content_digest, *whole = request->headers.repr_digest;
+        const char *range = request->headers.content_digest, *whole = request->headers.repr_digest;
         const char *sha256 = whole ? headers_dictionary_find(whole, "sha-256") : NULL;
 
-        content->part.asked = part && headers_dictionary_find(part, "xxh3");
+        content->range.asked = range && headers_dictionary_find(range, "xxh3");
         content->whole.asked = sha256;
-        if (content->part.asked && !ferry_digest_parse(part, strlen(part), &content->part.checksum))
+        if (content->range.asked && !ferry_digest_parse(range, strlen(range), &content->range.checksum))
                 request_problem(request, FERRY_E_INVALID_PARAMETER,
                                 "The xxh3 of Content-Digest must be the base64 of 8 bytes between colons");
         else if (sha256 && !parse_sha256(sha256, content->whole.sha256))
@@ -353,26 +353,26 @@ static int digest(void *context)
 {
         struct content *content = context;
 
-        if (content->part.asked && !http_content_checksum(content->open, &content->part.checksum))
+        if (content->range.asked && !http_content_checksum(content->open, &content->range.checksum))
                 return http_content_error(content->open);
         return content->whole.asked ? hash_all(content, content->whole.sha256) : 0;
 }
 
-void content_begin(struct http_request *request, bool part, bool whole, uint64_t size)
+void content_begin(struct http_request *request, bool range, bool whole, uint64_t size)
 {
         struct content *content = content_copy_content(request);
 
-        content->part.asked = part;
+        content->range.asked = range;
         content->whole.asked = whole;
-        content_copy_begin(request, part || whole ? digest : NULL, whole ? total(request) : size, size);
+        content_copy_begin(request, range || whole ? digest : NULL, whole ? total(request) : size, size);
 }
 
 bool content_add_digests(struct http_request *request)
 {
         const struct content *content = content_copy_content(request);
 
-        if (content->part.asked)
-                range_add_digest(request, content->part.checksum);
+        if (content->range.asked)
+                range_add_digest(request, content->range.checksum);
         if (content->whole.asked) {
                 FERRY_CLEANUP(cleanup_free) char *base64 = ferry_base64_encode(content->whole.sha256, SHA256_SIZE);
 
@@ -394,9 +394,9 @@ static int check(void *context)
         uint64_t checksum;
         int r = 0;
 
-        if (content->part.asked && !http_content_checksum(content->open, &checksum))
+        if (content->range.asked && !http_content_checksum(content->open, &checksum))
                 return http_content_error(content->open);
-        if (content->part.asked && checksum != content->part.checksum)
+        if (content->range.asked && checksum != content->range.checksum)
                 r = FERRY_E_CHECKSUM_MISMATCH;
         operation_get_view(content->store, content->operation, &view);
         if (!r && content->whole.asked && http_content_stored(content->store, content->operation) == view.bytes_total) {
@@ -417,7 +417,7 @@ bool content_finish(struct http_request *request, void (*resume)(struct http_req
                 return false;
         if (!content_copy_error(request) && !content->checked) {
                 content->checked = true;
-                if (content->part.asked || content->whole.asked)
+                if (content->range.asked || content->whole.asked)
                         content_copy_begin(request, check, total(request), 0);
                 if (!content_copy_await(request, resume))
                         return false;

@@ -103,12 +103,12 @@ static void answer_range(struct http_request *request)
         operation_get_view(request->server->config.operations, request->operation, &view);
         if (!range_asked(request, view.bytes_total, &range))
                 return;
-        bool part = headers_prefer(headers->want_content_digest, "xxh3") && range.size <= RANGE_DIGEST_MAX;
+        bool of_range = headers_prefer(headers->want_content_digest, "xxh3") && range.size <= RANGE_DIGEST_MAX;
         bool whole = headers_prefer(headers->want_repr_digest, "sha-256") && range.total <= RANGE_DIGEST_MAX;
         if (wait_until_there(request, whole ? 0 : range.first, whole ? range.total : range.size) ||
             !content_open(request, range.first, range.size))
                 return;
-        content_begin(request, part, whole, range.size);
+        content_begin(request, of_range, whole, range.size);
         answer_begun(request);
 }
 

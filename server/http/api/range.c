@@ -40,7 +40,7 @@ enum range_result range_parse(const char *header, uint64_t size, uint64_t *ret_f
                         return RANGE_UNSATISFIABLE;
                 *ret_first = last < size ? size - last : 0;
                 *ret_last = size - 1;
-                return RANGE_PART;
+                return RANGE_PARTIAL;
         }
         if (!take_number(&text, &first) || *text++ != '-')
                 return RANGE_WHOLE;
@@ -51,7 +51,7 @@ enum range_result range_parse(const char *header, uint64_t size, uint64_t *ret_f
                 return RANGE_UNSATISFIABLE;
         *ret_first = first;
         *ret_last = last < size ? last : size - 1;
-        return RANGE_PART;
+        return RANGE_PARTIAL;
 }
 
 bool content_range_parse(const char *header, uint64_t *ret_first, uint64_t *ret_last, uint64_t *ret_total)
@@ -81,7 +81,7 @@ bool range_asked(struct http_request *request, uint64_t total, struct http_range
                 request_problem(request, FERRY_E_RANGE_NOT_SATISFIABLE, "The content has %" PRIu64 " bytes", total);
                 return false;
         }
-        *ret_range = (struct http_range){ first, last - first + 1, total, range == RANGE_PART };
+        *ret_range = (struct http_range){ first, last - first + 1, total, range == RANGE_PARTIAL };
         return true;
 }
 
@@ -92,10 +92,10 @@ void range_answer(struct http_request *request, const struct http_range *range, 
                 MHD_add_response_header(response, "Cache-Control", "no-store");
                 MHD_add_response_header(response, "Accept-Ranges", "bytes");
         }
-        if (range->part)
+        if (range->asked)
                 request_header(request, "Content-Range", "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, range->first,
                                range->first + range->size - 1, range->total);
-        request_answer(request, range->part ? 206 : 200, response);
+        request_answer(request, range->asked ? 206 : 200, response);
 }
 
 void range_add_digest(struct http_request *request, uint64_t checksum)

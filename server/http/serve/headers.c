@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "serve/message.h"
+#include "serve/fields.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -21,7 +21,7 @@
 enum { LAST_ANSWERS_US = 1000000 /* time for running answers when the server ends */ };
 
 /* How many HTTP threads: as configured, else one a processor, 2 to 4. */
-static unsigned pool_size(const struct http_config *config)
+static unsigned thread_count(const struct http_config *config)
 {
         long cores = sysconf(_SC_NPROCESSORS_ONLN);
 
@@ -33,7 +33,7 @@ static unsigned pool_size(const struct http_config *config)
 /* Shares connections_max among the threads. */
 static int start_threads(struct http_server *server)
 {
-        size_t connections = server->config.limits.connections_max, n = pool_size(&server->config);
+        size_t connections = server->config.limits.connections_max, n = thread_count(&server->config);
 
         if (!connections)
                 connections = 1;

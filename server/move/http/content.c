@@ -11,7 +11,7 @@
 /*
  * The bytes of an operation for the HTTP server: opening a range, copying, reading for digests, closing. An open range
  * has a reference to its responder, and the responder one to the operation, so memory stays as long as a client reads
- * or writes it; whether it may still be touched is asked before each copy (responder_copy_begin).
+ * or writes it; whether it may still be touched is asked before each copy (http_responder_copy_begin).
  *
  * Contract: move/content.h. Thread: any, the HTTP server's mostly. Lock: the offer's, which is not held while bytes are
  * copied or the store is called.
@@ -23,16 +23,17 @@ enum { VISIT_PIECE = 1 << 20 };
 
 static bool overlaps_open(const struct http_responder *responder, uint64_t first, uint64_t end)
 {
-        const struct http_content *part;
+        const struct http_content *content;
 
-        DL_FOREACH (responder->parts, part)
-                if (part->first < end && first < part->end)
+        DL_FOREACH (responder->open_ranges, content)
+                if (content->first < end && first < content->end)
                         return true;
         return false;
 }
 
 /* Finds the responder that the request joins; NULL = it begins one. The lock is held. */
-static struct http_responder *responder_find(const struct http_offer *offer, const struct http_content_request *request)
+static struct http_responder *http_responder_find(const struct http_offer *offer,
+                                                  const struct http_content_request *request)
 {
         struct http_responder *responder;
 
@@ -45,17 +46,17 @@ static struct http_responder *responder_find(const struct http_offer *offer, con
 }
 
 /* Opens the range in the responder. The lock is held. */
-static void part_add(struct http_content *part, struct http_responder *responder,
-                     const struct http_content_request *request)
+static void content_add(struct http_content *content, struct http_responder *responder,
+                        const struct http_content_request *request)
 {
-        *part = (struct http_content){ .responder = responder,
-                                       .first = request->first,
-                                       .position = request->first,
-                                       .end = request->first + request->size };
+        *content = (struct http_content){ .responder = responder,
+                                          .first = request->first,
+                                          .position = request->first,
+                                          .end = request->first + request->size };
         responder->references++;
-        responder_disarm(responder);
-        DL_APPEND(responder->parts, part);
-        responder->n_parts++;
+        http_responder_disarm(responder);
+        DL_APPEND(responder->open_ranges, content);
+        responder->n_open_ranges++;
 }
 
 /* 1 + the device of the first bytes off the host; 0 = all are in host memory. */
@@ -76,7 +77,7 @@ static int claim_operation(struct http_responder *responder)
                 .operation = operation_id(responder->operation),
                 .transfer = responder->id ? responder->id : random_id(),
                 .direction = responder->offer->readable ? ENGINE_READ : ENGINE_WRITE,
-                .total = responder_total(responder),
+                .total = http_responder_total(responder),
                 .whole = responder->offer->total,
                 .peer_epoch = responder->base.peer_epoch,
                 .peer_name = responder->base.peer_name,
@@ -94,8 +95,8 @@ static int claim_operation(struct http_responder *responder)
  * With the lock held, which is given back. The responder is listed before its claim, which is made without the lock, so
  * that a revoke in between is not lost.
  */
-static int responder_begin_unlock(struct http_offer *offer, const struct http_content_request *request,
-                                  struct http_responder *responder, struct http_content *part)
+static int http_responder_begin_unlock(struct http_offer *offer, const struct http_content_request *request,
+                                       struct http_responder *responder, struct http_content *content)
 {
         struct engine_claim unused = { 0 };
         int r;
@@ -111,7 +112,7 @@ static int responder_begin_unlock(struct http_offer *offer, const struct http_co
                                               .references = 1 };
         (void)text_copy(responder->base.peer_name, sizeof(responder->base.peer_name), request->peer_name);
         DL_APPEND(offer->responders, responder);
-        part_add(part, responder, request);
+        content_add(content, responder, request);
         offer_unlock(offer);
 
         r = claim_operation(responder);
@@ -127,12 +128,12 @@ static int responder_begin_unlock(struct http_offer *offer, const struct http_co
         offer_lock(offer);
         if (r == 0) {
                 http_transfer_set_state(&responder->base, HTTP_MOVING);
-                responder_end_due_unlock(responder);
+                http_responder_end_due_unlock(responder);
                 return 0;
         }
         http_transfer_set_state(&responder->base, HTTP_OVER);
         DL_DELETE(offer->responders, responder);
-        DL_DELETE(responder->parts, part);
+        DL_DELETE(responder->open_ranges, content);
         if (unused.ended) {
                 offer_unlock(offer);
                 unused.ended(unused.context, &(struct engine_outcome){ .error = FERRY_E_TRANSFER_FAILED });
@@ -140,7 +141,7 @@ static int responder_begin_unlock(struct http_offer *offer, const struct http_co
                 offer_lock(offer);
         }
         responder->references--; /* the reference of the range; that of the list is given back below */
-        responder_put_unlock(responder);
+        http_responder_put_unlock(responder);
         return r;
 }
 
@@ -149,62 +150,62 @@ int http_content_open(struct http_mover *mover, struct operation_store *store, s
                       const struct http_content_request *request, struct http_content **ret_content)
 {
         FERRY_CLEANUP(cleanup_free) struct http_responder *fresh = NULL;
-        FERRY_CLEANUP(cleanup_free) struct http_content *part = NULL;
+        FERRY_CLEANUP(cleanup_free) struct http_content *content = NULL;
         struct http_responder *responder;
         struct http_offer *offer;
         int r = offer_get(mover, store, operation, request->key, &offer);
 
         if (r)
                 return r;
-        part = malloc(sizeof(*part));
+        content = malloc(sizeof(*content));
         fresh = malloc(sizeof(*fresh));
-        if (!part || !fresh)
+        if (!content || !fresh)
                 return -ENOMEM;
         offer_lock(offer);
-        responder = responder_find(offer, request);
+        responder = http_responder_find(offer, request);
         if (!responder && offer_has_ended(offer, request->transfer)) /* over another connection, and sooner */
                 r = FERRY_E_GONE;
         else if (!responder)
-                r = responder_begin_unlock(offer, request, FERRY_STEAL(fresh), part);
+                r = http_responder_begin_unlock(offer, request, FERRY_STEAL(fresh), content);
         else if (responder->id && overlaps_open(responder, request->first, request->first + request->size))
                 r = FERRY_E_ALREADY_CLAIMED;
         else if (request->announced != responder->announced)
                 r = FERRY_E_SIZE_MISMATCH;
-        else if (!responder->announced && responder->moved.n + responder->n_parts >= CONTENT_RANGES_MAX)
+        else if (!responder->announced && responder->moved.n + responder->n_open_ranges >= CONTENT_RANGES_MAX)
                 r = FERRY_E_LIMIT_REACHED;
         else
-                part_add(part, responder, request);
+                content_add(content, responder, request);
         if (fresh)
                 offer_unlock(offer);
         if (r)
                 return r;
-        *ret_content = FERRY_STEAL(part);
+        *ret_content = FERRY_STEAL(content);
         return 0;
 }
 
-unsigned http_content_gpu(const struct http_content *part)
+unsigned http_content_gpu(const struct http_content *content)
 {
-        return part->responder->gpu;
+        return content->responder->gpu;
 }
 
 /* ---- moving ---- */
 
-/* Counts what was copied, up to part->position: stored bytes at once, sent ones when the range is closed. */
-static void content_copied(struct http_content *part, uint64_t from)
+/* Counts what was copied, up to content->position: stored bytes at once, sent ones when the range is closed. */
+static void content_copied(struct http_content *content, uint64_t from)
 {
-        struct http_responder *responder = part->responder;
+        struct http_responder *responder = content->responder;
         bool stored = !responder->offer->readable;
         uint64_t moved;
 
         offer_lock(responder->offer);
-        if (stored && part->position > from)
-                responder_note_moved(responder, from, part->position);
-        moved = responder_moved(responder) + (stored ? 0 : part->position - part->first);
+        if (stored && content->position > from)
+                http_responder_note_moved(responder, from, content->position);
+        moved = http_responder_moved(responder) + (stored ? 0 : content->position - content->first);
         if (moved > responder->base.reported)
                 responder->base.reported = moved;
         offer_unlock(responder->offer);
         responder->claim.progress(responder->claim.context, moved);
-        responder_copy_end(responder);
+        http_responder_copy_end(responder);
 }
 
 /*
@@ -222,54 +223,54 @@ __attribute__((noinline)) static int content_store(const struct stream *stream, 
         return stream_store(stream, offset, from, size);
 }
 
-ssize_t http_content_read(struct http_content *part, void *to, size_t size)
+ssize_t http_content_read(struct http_content *content, void *to, size_t size)
 {
-        uint64_t from = part->position;
-        uint64_t left = part->end - from < size ? part->end - from : size;
+        uint64_t from = content->position;
+        uint64_t left = content->end - from < size ? content->end - from : size;
         int r;
 
         if (!left)
                 return 0;
-        if (!responder_copy_begin(part->responder))
+        if (!http_responder_copy_begin(content->responder))
                 return -1;
-        r = content_load(&part->responder->base.stream, from, to, left);
+        r = content_load(&content->responder->base.stream, from, to, left);
         if (r == 0)
-                part->position += left;
-        content_copied(part, from);
+                content->position += left;
+        content_copied(content, from);
         if (r < 0)
-                responder_fault(part->responder, r);
+                http_responder_fault(content->responder, r);
         return r < 0 ? -1 : (ssize_t)left;
 }
 
-int http_content_error(const struct http_content *part)
+int http_content_error(const struct http_content *content)
 {
-        struct http_offer *offer = part->responder->offer;
+        struct http_offer *offer = content->responder->offer;
         int error;
 
         offer_lock(offer);
-        error = part->responder->revoke_wire_reason;
+        error = content->responder->revoke_wire_reason;
         offer_unlock(offer);
         return error ? error : FERRY_E_GONE;
 }
 
-int http_content_write(struct http_content *part, const void *from, size_t size)
+int http_content_write(struct http_content *content, const void *from, size_t size)
 {
-        uint64_t at = part->position;
+        uint64_t at = content->position;
         int r;
 
-        if (size > part->end - at)
+        if (size > content->end - at)
                 return FERRY_E_TOO_LARGE;
         if (!size)
                 return 0;
-        if (!responder_copy_begin(part->responder))
-                return http_content_error(part);
-        r = content_store(&part->responder->base.stream, at, from, size);
+        if (!http_responder_copy_begin(content->responder))
+                return http_content_error(content);
+        r = content_store(&content->responder->base.stream, at, from, size);
         if (r == 0)
-                part->position += size;
-        content_copied(part, at);
+                content->position += size;
+        content_copied(content, at);
         if (r == 0)
                 return 0;
-        responder_fault(part->responder, r);
+        http_responder_fault(content->responder, r);
         return FERRY_E_TRANSFER_FAILED;
 }
 
@@ -294,17 +295,17 @@ uint64_t http_content_stored(struct operation_store *store, struct operation *op
 
 /* ---- reading for digests ---- */
 
-bool http_content_checksum(struct http_content *part, uint64_t *ret_checksum)
+bool http_content_checksum(struct http_content *content, uint64_t *ret_checksum)
 {
-        struct http_responder *responder = part->responder;
+        struct http_responder *responder = content->responder;
         int r;
 
-        if (!responder_copy_begin(responder))
+        if (!http_responder_copy_begin(responder))
                 return false;
-        r = stream_checksum(&responder->base.stream, part->first, part->end - part->first, ret_checksum);
-        responder_copy_end(responder);
+        r = stream_checksum(&responder->base.stream, content->first, content->end - content->first, ret_checksum);
+        http_responder_copy_end(responder);
         if (r < 0)
-                responder_fault(responder, r);
+                http_responder_fault(responder, r);
         return r == 0;
 }
 
@@ -332,54 +333,55 @@ static int visit_run(const struct stream *stream, uint64_t at, uint64_t *size, v
         return r;
 }
 
-bool http_content_visit(struct http_content *part, void (*visit)(void *context, const void *bytes, size_t size),
+bool http_content_visit(struct http_content *content, void (*visit)(void *context, const void *bytes, size_t size),
                         void *context)
 {
-        struct http_responder *responder = part->responder;
+        struct http_responder *responder = content->responder;
         const struct stream *stream = &responder->base.stream;
         FERRY_CLEANUP(cleanup_free) void *staging = stream->off_host ? malloc(VISIT_PIECE) : NULL;
         int r = stream->off_host && !staging ? -ENOMEM : 0;
 
         for (uint64_t at = 0, run = VISIT_PIECE; r == 0 && at < stream->total; at += run, run = VISIT_PIECE) {
-                if (!responder_copy_begin(responder))
+                if (!http_responder_copy_begin(responder))
                         return false;
                 r = visit_run(stream, at, &run, staging, visit, context);
-                responder_copy_end(responder);
+                http_responder_copy_end(responder);
         }
         if (r < 0)
-                responder_fault(responder, r);
+                http_responder_fault(responder, r);
         return r == 0;
 }
 
 /* ---- closing ---- */
 
-void http_content_close(struct http_content *part, bool sent)
+void http_content_close(struct http_content *content, bool sent)
 {
         struct http_responder *responder;
 
-        if (!part)
+        if (!content)
                 return;
-        responder = part->responder;
+        responder = content->responder;
         offer_lock(responder->offer);
-        DL_DELETE(responder->parts, part);
-        responder->n_parts--;
+        DL_DELETE(responder->open_ranges, content);
+        responder->n_open_ranges--;
         /*
          * A client that lost its connection asks for the rest. Whether the last byte arrived cannot be known, so it
          * stays open.
          */
         if (responder->offer->readable)
-                responder_note_moved(responder, part->first,
-                                     sent || part->position < part->end ? part->position : part->end - 1);
-        responder_end_due_unlock(responder);
+                http_responder_note_moved(responder, content->first,
+                                          sent || content->position < content->end ? content->position
+                                                                                   : content->end - 1);
+        http_responder_end_due_unlock(responder);
         offer_lock(responder->offer);
-        responder_arm(responder);
-        responder_put_unlock(responder);
-        free(part);
+        http_responder_arm(responder);
+        http_responder_put_unlock(responder);
+        free(content);
 }
 
-struct http_responder *http_content_connected(struct http_content *part)
+struct http_responder *http_content_connected(struct http_content *content)
 {
-        struct http_responder *responder = part->responder;
+        struct http_responder *responder = content->responder;
 
         if (!responder->id)
                 return NULL;
@@ -396,8 +398,8 @@ void http_content_disconnected(struct http_responder *responder)
                 return;
         offer_lock(responder->offer);
         responder->n_connections--;
-        responder_arm(responder);
-        responder_put_unlock(responder);
+        http_responder_arm(responder);
+        http_responder_put_unlock(responder);
 }
 
 bool http_content_is_over(struct http_responder *responder)
@@ -412,8 +414,8 @@ bool http_content_is_over(struct http_responder *responder)
         return over;
 }
 
-void http_content_fail(struct http_content *part, int error)
+void http_content_fail(struct http_content *content, int error)
 {
-        offer_lock(part->responder->offer);
-        responder_revoke_unlock(part->responder, error, error);
+        offer_lock(content->responder->offer);
+        http_responder_revoke_unlock(content->responder, error, error);
 }

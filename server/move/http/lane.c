@@ -19,7 +19,7 @@
  * is not trusted: it must be of the range that was asked for, and not longer. What stopped a copy is in fault, since
  * libcurl only tells that a callback failed.
  *
- * Thread: the one of libcurl that moves the requester. After lane_stop() no memory is touched.
+ * Thread: libcurl's, or that of a GPU (mover.c). After lane_stop() no memory is touched.
  */
 
 enum { CLOSE_MS = 2000 /* of the DELETE */ };
@@ -259,7 +259,7 @@ int lane_classify(const struct http_lane *lane, long status, char detail[EASY_DE
         case FERRY_E_NOT_FOUND:
                 return FERRY_E_STALE_METADATA;
         case FERRY_E_GONE: /* the owner of a claimed operation has ended it */
-                return requester_is_claimed(lane->requester) ? FERRY_E_CANCELLED_BY_PEER : FERRY_E_STALE_METADATA;
+                return http_requester_is_claimed(lane->requester) ? FERRY_E_CANCELLED_BY_PEER : FERRY_E_STALE_METADATA;
         case FERRY_E_UNAUTHENTICATED:
         case FERRY_E_FORBIDDEN:
                 return FERRY_E_PEER_REFUSED;

@@ -14,14 +14,14 @@
  * memory (host, or a GPU), and from then on that thread's, until it is over; then the thread frees it. live lists all
  * of them for cancels, under the mover's lock, a leaf.
  *
- * It is made after the HTTP client's thread, and freed after the operations, whose attachments use its config. Thread:
- * any for the public functions.
+ * It is made after libcurl's thread, and freed after the operations, whose attachments use its config. Thread: any for
+ * the public functions.
  */
 
 enum { MOVER_GPUS = 16 };
 
 /* The transfers of one thread. */
-struct http_thread {
+struct mover_thread {
         struct http_mover *mover;
         struct easy_user user;
         struct easy_thread *easy; /* the lock guards it until it is there */
@@ -35,15 +35,15 @@ struct http_mover {
          * The first moves transfers of host memory, on a thread that it shares. Each other one moves those of a GPU,
          * and waits for it: one that stands still holds up nothing else.
          */
-        struct http_thread threads[1 + MOVER_GPUS];
+        struct mover_thread threads[1 + MOVER_GPUS];
         pthread_mutex_t lock;        /* a leaf; guards what follows */
         struct http_requester *live; /* those that are not over */
 };
 
-/* ---- on a thread of libcurl ---- */
+/* ---- on libcurl's thread, or that of a GPU ---- */
 
 /* Starts what was queued. */
-static void take(struct http_thread *thread)
+static void take(struct mover_thread *thread)
 {
         struct http_requester *queued, *requester, *next;
 
@@ -58,7 +58,7 @@ static void take(struct http_thread *thread)
 }
 
 /* Frees a requester that is over. */
-static void forget(struct http_thread *thread, struct http_requester *requester)
+static void forget(struct mover_thread *thread, struct http_requester *requester)
 {
         DL_DELETE(thread->running, requester);
         (void)pthread_mutex_lock(&thread->mover->lock);
@@ -70,7 +70,7 @@ static void forget(struct http_thread *thread, struct http_requester *requester)
 /* Cancels what is to stop, and retries what is due. Returns when more is due. */
 static uint64_t on_run(struct easy_user *user, uint64_t now_us)
 {
-        struct http_thread *thread = FERRY_CONTAINER_OF(user, struct http_thread, user);
+        struct mover_thread *thread = FERRY_CONTAINER_OF(user, struct mover_thread, user);
         uint64_t until_us = UINT64_MAX;
         struct http_requester *requester, *next;
 
@@ -92,7 +92,7 @@ static uint64_t on_run(struct easy_user *user, uint64_t now_us)
 /* Ends all: the thread ends. */
 static void on_stop(struct easy_user *user)
 {
-        struct http_thread *thread = FERRY_CONTAINER_OF(user, struct http_thread, user);
+        struct mover_thread *thread = FERRY_CONTAINER_OF(user, struct mover_thread, user);
         struct http_requester *requester, *next;
 
         take(thread);
@@ -112,7 +112,7 @@ struct http_mover *http_mover_new(const struct http_mover_config *config)
                 return NULL;
         mover->config = *config;
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(mover->threads); i++)
-                mover->threads[i] = (struct http_thread){ .mover = mover, .user = { .run = on_run, .stop = on_stop } };
+                mover->threads[i] = (struct mover_thread){ .mover = mover, .user = { .run = on_run, .stop = on_stop } };
         mover->threads[0].easy = config->thread;
         easy_thread_add(config->thread, &mover->threads[0].user);
         (void)pthread_mutex_init(&mover->lock, NULL);
@@ -147,7 +147,7 @@ const struct http_mover_config *mover_config(const struct http_mover *mover)
 /* ---- using ---- */
 
 /* Has the thread run. 0 or -errno. */
-static int start(struct http_thread *thread)
+static int start(struct mover_thread *thread)
 {
         struct easy_thread *easy;
 
@@ -163,7 +163,7 @@ int http_mover_start(void *context, const struct engine_transfer *spec, char *de
 {
         struct http_mover *mover = context;
         struct http_requester *requester;
-        struct http_thread *thread;
+        struct mover_thread *thread;
         const struct space *gpu;
         int r;
 
@@ -193,7 +193,7 @@ void http_mover_cancel(void *context, uint64_t id, int reason)
 {
         struct http_mover *mover = context;
         struct http_requester *requester;
-        struct http_thread *thread = &mover->threads[0];
+        struct mover_thread *thread = &mover->threads[0];
         int none = 0;
 
         (void)pthread_mutex_lock(&mover->lock);

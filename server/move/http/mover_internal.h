@@ -17,7 +17,7 @@
 #include "operations/operations.h"
 
 struct http_requester;
-struct http_thread;
+struct mover_thread;
 
 /* ---- transfer.c ---- */
 
@@ -85,7 +85,7 @@ struct http_lane {
 
 /* The active side of a transfer: its connections, and what they share. */
 struct http_requester {
-        struct http_thread *thread;                   /* that moves it; fixed once it is queued */
+        struct mover_thread *thread;                  /* that moves it; fixed once it is queued */
         struct http_requester *prev, *next;           /* the thread's */
         struct http_requester *live_prev, *live_next; /* guarded by the mover's lock */
         atomic_int stop_reason;                       /* why the transfer is to end; 0 = it is not. Any thread */
@@ -105,7 +105,7 @@ struct http_requester {
 };
 
 /* Whether the peer has answered a range. */
-static inline bool requester_is_claimed(const struct http_requester *requester)
+static inline bool http_requester_is_claimed(const struct http_requester *requester)
 {
         return requester->base.state != HTTP_CLAIMING;
 }
@@ -207,8 +207,8 @@ struct http_responder {
         unsigned references;         /* the offer's list, each open range, each connection, the timer */
         unsigned n_connections;      /* over which its client can ask for more */
         unsigned copying;            /* threads that touch the memory: the transfer cannot end meanwhile */
-        struct http_content *parts;  /* open ranges */
-        size_t n_parts;
+        struct http_content *open_ranges;
+        size_t n_open_ranges;
         struct content_ranges moved; /* of a transfer of all bytes */
         uint64_t bytes;              /* moved, of a transfer of parts; those that the client repeats count again */
         int revoke_reason;           /* the error it ends with; 0 = not revoked */
@@ -227,16 +227,16 @@ struct http_content {
 };
 
 /* Bytes that it moves. */
-static inline uint64_t responder_total(const struct http_responder *responder)
+static inline uint64_t http_responder_total(const struct http_responder *responder)
 {
         return responder->announced ? responder->announced : responder->offer->total;
 }
 
 /* Bytes that have moved. Parts may be too many to remember: their client says when it has all of them. */
-static inline uint64_t responder_moved(const struct http_responder *responder)
+static inline uint64_t http_responder_moved(const struct http_responder *responder)
 {
         const uint64_t bytes = responder->announced ? responder->bytes : responder->moved.total;
-        const uint64_t total = responder_total(responder);
+        const uint64_t total = http_responder_total(responder);
 
         return bytes < total ? bytes : total;
 }
@@ -254,39 +254,39 @@ static inline void offer_unlock(struct http_offer *offer)
 /* ---- with the offer's lock held; those that end in _unlock give it back ---- */
 
 /* Gives a reference back. */
-void responder_put_unlock(struct http_responder *responder);
+void http_responder_put_unlock(struct http_responder *responder);
 
 /* Bytes [first, end) have moved. */
-void responder_note_moved(struct http_responder *responder, uint64_t first, uint64_t end);
+void http_responder_note_moved(struct http_responder *responder, uint64_t first, uint64_t end);
 
 /* Ends the transfer. No thread copies. error 0 = complete. */
-void responder_end_unlock(struct http_responder *responder, int error, const char *detail);
+void http_responder_end_unlock(struct http_responder *responder, int error, const char *detail);
 
 /*
  * Ends it if no thread copies and it was revoked, or its client has no id for it, every byte has moved, and no range is
  * open.
  */
-void responder_end_due_unlock(struct http_responder *responder);
+void http_responder_end_due_unlock(struct http_responder *responder);
 
 /* Revokes it: it ends with reason, its client is told wire_reason. */
-void responder_revoke_unlock(struct http_responder *responder, int reason, int wire_reason);
+void http_responder_revoke_unlock(struct http_responder *responder, int reason, int wire_reason);
 
 /*
  * Ends it as peer-lost unless its client, of which no range and no connection is open, opens a range within absence_ms.
  * If memory is short, the stall limit does.
  */
-void responder_arm(struct http_responder *responder);
+void http_responder_arm(struct http_responder *responder);
 /* A callback that runs already sees an open range, a later absent_us, or that the transfer is over. */
-void responder_disarm(struct http_responder *responder);
+void http_responder_disarm(struct http_responder *responder);
 
 /* ---- without it ---- */
 
 /* The memory could not be copied, with a -errno of space_error: ends the transfer for that reason. */
-void responder_fault(struct http_responder *responder, int error);
+void http_responder_fault(struct http_responder *responder, int error);
 
-/* Whether the memory may be touched; if so, responder_copy_end must follow. */
-bool responder_copy_begin(struct http_responder *responder);
-void responder_copy_end(struct http_responder *responder);
+/* Whether the memory may be touched; if so, http_responder_copy_end must follow. */
+bool http_responder_copy_begin(struct http_responder *responder);
+void http_responder_copy_end(struct http_responder *responder);
 
 /* ---- mover.c ---- */
 

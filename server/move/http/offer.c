@@ -42,7 +42,7 @@ static void on_revoke(struct operation_attachment *attachment, int reason, int w
                         if (!responder->revoke_reason)
                                 break;
                 if (responder)
-                        responder_revoke_unlock(responder, reason, wire_reason);
+                        http_responder_revoke_unlock(responder, reason, wire_reason);
                 else
                         offer_unlock(offer);
         } while (responder);
@@ -139,12 +139,12 @@ static void end_note(struct http_offer *offer, uint64_t id, bool complete)
  */
 static bool every_byte(struct http_responder *responder)
 {
-        const struct http_content *part;
+        const struct http_content *content;
 
         if (responder->offer->readable)
-                DL_FOREACH (responder->parts, part)
-                        responder_note_moved(responder, part->first, part->position);
-        return responder_moved(responder) == responder_total(responder);
+                DL_FOREACH (responder->open_ranges, content)
+                        http_responder_note_moved(responder, content->first, content->position);
+        return http_responder_moved(responder) == http_responder_total(responder);
 }
 
 int http_content_end(struct http_mover *mover, struct operation_store *store, struct operation *operation,
@@ -171,12 +171,12 @@ int http_content_end(struct http_mover *mover, struct operation_store *store, st
                 return *ret_complete ? 0 : FERRY_E_GONE;
         }
         if (*ret_complete) {
-                responder_end_unlock(responder, 0, "");
+                http_responder_end_unlock(responder, 0, "");
         } else {
                 responder->revoked_by_peer = true;
-                responder_revoke_unlock(responder,
-                                        error ? engine_error_of_peer((uint32_t)error) : FERRY_E_CANCELLED_BY_PEER,
-                                        FERRY_E_GONE);
+                http_responder_revoke_unlock(responder,
+                                             error ? engine_error_of_peer((uint32_t)error) : FERRY_E_CANCELLED_BY_PEER,
+                                             FERRY_E_GONE);
         }
         return 0;
 }

@@ -20,12 +20,12 @@
  * is retried while bytes move, and for PATIENCE_US after the last of them; ranges are idempotent, so a range that the
  * peer got twice does no harm.
  *
- * Thread: the one of libcurl that moves it, but for http_requester_new(). Callbacks of the operation run on it.
+ * Thread: libcurl's, or that of a GPU (mover.c), but for http_requester_new(). Callbacks of the operation run on it.
  */
 
 enum {
-        FIRST_PART = 1 << 20, /* of the range that claims; the other connections wait for it */
-        PART = 16 << 20,
+        FIRST_RANGE = 1 << 20, /* of the range that claims; the other connections wait for it */
+        RANGE = 16 << 20,
         RETRY_US = 100000,
         PATIENCE_US = 1000000, /* how long retries go on without a byte moved */
 };
@@ -90,10 +90,10 @@ static void lane_close(struct http_lane *lane)
 
 /* Bytes of the next range, which ends where its range of the offer does. For a followed read it is small: with verify
  * no byte is passed on before the range ends. */
-static uint64_t part_size(const struct http_requester *requester)
+static uint64_t range_size(const struct http_requester *requester)
 {
         const struct engine_transfer *spec = &requester->spec;
-        uint64_t part = requester_is_claimed(requester) ? PART : FIRST_PART,
+        uint64_t range = http_requester_is_claimed(requester) ? RANGE : FIRST_RANGE,
                  left = requester->base.stream.total - requester->next_offset;
         uint64_t most = spec->request_max ? spec->request_max(spec->context) : UINT64_MAX, run;
 
@@ -101,8 +101,8 @@ static uint64_t part_size(const struct http_requester *requester)
                 return 0;
         (void)ranges_place(spec->remote, requester->next_offset, &run);
         left = run < left ? run : left;
-        part = part < most ? part : most;
-        return part < left ? part : left;
+        range = range < most ? range : most;
+        return range < left ? range : left;
 }
 
 /* Gives idle lanes the next ranges, or closes when none is left. */
@@ -112,9 +112,9 @@ static void http_requester_fill(struct http_requester *requester)
 
         for (size_t i = 0; i < requester->n_lanes && requester->base.state != HTTP_OVER; i++) {
                 struct http_lane *lane = &requester->lanes[i];
-                uint64_t size = part_size(requester), run;
+                uint64_t size = range_size(requester), run;
 
-                if (lane->busy || lane->waiting || !size || (!requester_is_claimed(requester) && i)) {
+                if (lane->busy || lane->waiting || !size || (!http_requester_is_claimed(requester) && i)) {
                         any |= lane->busy || lane->waiting;
                         continue;
                 }
@@ -140,7 +140,7 @@ static void on_moved(struct http_lane *lane)
         for (size_t i = 0; i < requester->n_lanes; i++)
                 if (requester->lanes[i].busy && !requester->lanes[i].closing)
                         bytes += requester->lanes[i].position - requester->lanes[i].first;
-        if (!requester_is_claimed(requester)) {
+        if (!http_requester_is_claimed(requester)) {
                 http_transfer_set_state(&requester->base, HTTP_MOVING);
                 requester->spec.started(requester->spec.context);
                 http_transfer_wake_waiters(&requester->base);
@@ -159,7 +159,7 @@ static void on_moved(struct http_lane *lane)
  */
 static bool may_retry(const struct http_lane *lane, CURLcode result, long status, int error)
 {
-        bool claimed = requester_is_claimed(lane->requester);
+        bool claimed = http_requester_is_claimed(lane->requester);
 
         switch (result) {
         case CURLE_OK:
@@ -200,7 +200,7 @@ static void lane_failed(struct http_lane *lane, CURLcode result, long status)
                 requester->retry_us = now + RETRY_US;
                 return;
         }
-        if (result != CURLE_OK && requester_is_claimed(requester))
+        if (result != CURLE_OK && http_requester_is_claimed(requester))
                 error = FERRY_E_PEER_LOST;
         else if (stopping)
                 error = stopping;
@@ -296,10 +296,10 @@ static int lanes_prepare(struct http_requester *requester, const struct easy_set
                          char *detail, size_t detail_size)
 {
         const struct ranges *remote = requester->spec.remote;
-        uint64_t parts = 1 + (requester->base.stream.total + PART - 1) / PART + (remote ? remote->n - 1 : 0);
+        uint64_t n_ranges = 1 + (requester->base.stream.total + RANGE - 1) / RANGE + (remote ? remote->n - 1 : 0);
         int r;
 
-        for (size_t i = 0; i < HTTP_LANES && i < parts; i++) {
+        for (size_t i = 0; i < HTTP_LANES && i < n_ranges; i++) {
                 struct http_lane *lane = &requester->lanes[i];
 
                 lane->requester = requester;

@@ -27,7 +27,7 @@ static const struct operation_config *config_of(const struct http_responder *res
 }
 
 /* The last reference must be given back without the lock. */
-void responder_put_unlock(struct http_responder *responder)
+void http_responder_put_unlock(struct http_responder *responder)
 {
         struct operation *operation = responder->operation;
         bool last = --responder->references == 0;
@@ -40,7 +40,7 @@ void responder_put_unlock(struct http_responder *responder)
         (void)operation_unref(operation);
 }
 
-void responder_note_moved(struct http_responder *responder, uint64_t first, uint64_t end)
+void http_responder_note_moved(struct http_responder *responder, uint64_t first, uint64_t end)
 {
         if (!responder->announced)
                 content_ranges_add(&responder->moved, first, end);
@@ -50,7 +50,7 @@ void responder_note_moved(struct http_responder *responder, uint64_t first, uint
 
 /* ---- its end ---- */
 
-void responder_disarm(struct http_responder *responder)
+void http_responder_disarm(struct http_responder *responder)
 {
         if (!responder->timed || !loop_timer_stop(config_of(responder)->loop, &responder->timer))
                 return;
@@ -58,49 +58,50 @@ void responder_disarm(struct http_responder *responder)
         responder->references--;
 }
 
-void responder_end_unlock(struct http_responder *responder, int error, const char *detail)
+void http_responder_end_unlock(struct http_responder *responder, int error, const char *detail)
 {
-        const uint64_t moved = responder_moved(responder), told = responder->base.reported;
+        const uint64_t moved = http_responder_moved(responder), told = responder->base.reported;
         const struct engine_outcome outcome =
                 http_transfer_outcome(&responder->base, error, moved < told ? told : moved, detail);
 
         http_transfer_set_state(&responder->base, HTTP_OVER);
-        responder_disarm(responder);
+        http_responder_disarm(responder);
         DL_DELETE(responder->offer->responders, responder);
         offer_unlock(responder->offer);
         http_transfer_tell_end(&responder->base, &outcome, responder->claim.ended, responder->claim.context);
         offer_lock(responder->offer);
-        responder_put_unlock(responder);
+        http_responder_put_unlock(responder);
 }
 
-void responder_end_due_unlock(struct http_responder *responder)
+void http_responder_end_due_unlock(struct http_responder *responder)
 {
         if (responder->base.state != HTTP_MOVING || responder->copying)
                 offer_unlock(responder->offer);
         else if (responder->revoke_reason)
-                responder_end_unlock(responder, responder->revoke_reason,
-                                     responder->revoked_by_peer ? "the peer ended the transfer" : responder->fault);
-        else if (!responder->id && !responder->parts && responder->moved.total == responder->base.stream.total)
-                responder_end_unlock(responder, 0, "");
+                http_responder_end_unlock(responder, responder->revoke_reason,
+                                          responder->revoked_by_peer ? "the peer ended the transfer"
+                                                                     : responder->fault);
+        else if (!responder->id && !responder->open_ranges && responder->moved.total == responder->base.stream.total)
+                http_responder_end_unlock(responder, 0, "");
         else
                 offer_unlock(responder->offer);
 }
 
-void responder_revoke_unlock(struct http_responder *responder, int reason, int wire_reason)
+void http_responder_revoke_unlock(struct http_responder *responder, int reason, int wire_reason)
 {
         if (!responder->revoke_reason) {
                 responder->revoke_reason = reason;
                 responder->revoke_wire_reason = wire_reason;
         }
-        responder_end_due_unlock(responder);
+        http_responder_end_due_unlock(responder);
 }
 
-void responder_fault(struct http_responder *responder, int error)
+void http_responder_fault(struct http_responder *responder, int error)
 {
         offer_lock(responder->offer);
         if (!responder->revoke_reason)
                 responder->fault = space_error(error);
-        responder_revoke_unlock(responder, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED);
+        http_responder_revoke_unlock(responder, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED);
 }
 
 /* ---- a client that is away ---- */
@@ -108,12 +109,12 @@ void responder_fault(struct http_responder *responder, int error)
 /* Whether no range and no connection of the client is open. */
 static bool is_away(const struct http_responder *responder)
 {
-        return responder->base.state != HTTP_OVER && !responder->parts && !responder->n_connections;
+        return responder->base.state != HTTP_OVER && !responder->open_ranges && !responder->n_connections;
 }
 
 static void on_idle(struct loop_timer *timer);
 
-void responder_arm(struct http_responder *responder)
+void http_responder_arm(struct http_responder *responder)
 {
         uint64_t absence_ms = config_of(responder)->limits.absence_ms;
 
@@ -140,19 +141,19 @@ static void on_idle(struct loop_timer *timer)
         offer_lock(responder->offer);
         responder->timed = false;
         if (clock_now_us() < responder->absent_us) { /* the client came and left before this took the lock */
-                responder_arm(responder);
+                http_responder_arm(responder);
         } else if (is_away(responder) && !responder->copying) {
                 (void)snprintf(detail, sizeof(detail), "The HTTP client left after %" PRIu64 " of %" PRIu64 " bytes",
-                               responder_moved(responder), responder_total(responder));
-                responder_end_unlock(responder, FERRY_E_PEER_LOST, detail);
+                               http_responder_moved(responder), http_responder_total(responder));
+                http_responder_end_unlock(responder, FERRY_E_PEER_LOST, detail);
                 offer_lock(responder->offer);
         }
-        responder_put_unlock(responder);
+        http_responder_put_unlock(responder);
 }
 
 /* ---- threads that copy ---- */
 
-bool responder_copy_begin(struct http_responder *responder)
+bool http_responder_copy_begin(struct http_responder *responder)
 {
         bool may;
 
@@ -164,9 +165,9 @@ bool responder_copy_begin(struct http_responder *responder)
         return may;
 }
 
-void responder_copy_end(struct http_responder *responder)
+void http_responder_copy_end(struct http_responder *responder)
 {
         offer_lock(responder->offer);
         responder->copying--;
-        responder_end_due_unlock(responder);
+        http_responder_end_due_unlock(responder);
 }

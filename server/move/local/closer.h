@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef LOCAL_CLOSER_H
-#define LOCAL_CLOSER_H
+#ifndef MOVE_LOCAL_CLOSER_H
+#define MOVE_LOCAL_CLOSER_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef LOCAL_COPIES_H
-#define LOCAL_COPIES_H
+#ifndef MOVE_LOCAL_COPIES_H
+#define MOVE_LOCAL_COPIES_H
 
 #include "pull.h"
 

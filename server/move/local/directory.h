@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef LOCAL_DIRECTORY_H
-#define LOCAL_DIRECTORY_H
+#ifndef MOVE_LOCAL_DIRECTORY_H
+#define MOVE_LOCAL_DIRECTORY_H
 
 #include <stdint.h>
 

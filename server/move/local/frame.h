@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef LOCAL_FRAME_H
-#define LOCAL_FRAME_H
+#ifndef MOVE_LOCAL_FRAME_H
+#define MOVE_LOCAL_FRAME_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -22,7 +22,7 @@ enum {
 enum frame_type {
         FRAME_HELLO = 1, /* each worker's first. id: epoch. Carries the sender's link page */
         FRAME_MESSAGE,   /* a wire header; then the payload (number 0), or n extents under the lease slot, number, and
-                            with WIRE_VERIFY the XXH3-64 of each FRAME_DIGEST_PIECE bytes of the payload, in id many */
+                            with WIRE_VERIFY id digests, the XXH3-64 of each FRAME_DIGEST_PIECE bytes of the payload */
         FRAME_MAP,       /* id, size: of a memory, whose descriptor it carries; before its first use */
         FRAME_RELEASE,   /* slot, number: the receiver is done with that lease, or refused it; once for each */
         FRAME_UNMAP,     /* id: of a memory that the sender has deregistered */
@@ -40,6 +40,8 @@ struct frame {
         uint16_t protocol;
         uint8_t type;
         uint8_t gpu_path; /* enum gpu_path. MESSAGE: of the sender. RELEASE: of the receiver */
+        /* HELLO: the sender's epoch. MESSAGE: the number of its digests (frame_digests), 0 = it has none. All others
+         * that have one: the id of a memory. */
         uint64_t id;
         uint64_t size; /* MESSAGE: of the payload. MAP: of the memory */
         uint64_t number;

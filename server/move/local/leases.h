@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef LOCAL_LEASES_H
-#define LOCAL_LEASES_H
+#ifndef MOVE_LOCAL_LEASES_H
+#define MOVE_LOCAL_LEASES_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef LOCAL_INTERNAL_H
-#define LOCAL_INTERNAL_H
+#ifndef MOVE_LOCAL_INTERNAL_H
+#define MOVE_LOCAL_INTERNAL_H
 
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -44,10 +44,10 @@ struct local {
         int listener;          /* -1 = stopping, or its directory cannot be made again yet */
         int removal;           /* an inotify descriptor; readable when the socket may be gone; -1 = none */
         uint64_t reopen_at_us; /* when a socket that is gone is made again; 0 = it is there */
-        /* The threads that copy, and how they tell. */
+        /* What copies, as tasks of the pool, and how the tasks tell. */
         struct copies *copies;
         struct staging *staging;
-        struct pool_user *tasks; /* its threads */
+        struct pool_user *tasks; /* of staging, which owns it; also tasks of this folder */
         int copied_fd;         /* an eventfd; readable when one of their tasks, or the last piece of a pull, is done */
         uint64_t lease_number; /* the last one that was granted */
         uint8_t *mail;         /* MAILBOX_MESSAGE_MAX bytes: for the message being taken out of a mailbox */
@@ -270,7 +270,7 @@ void outgoing_send(struct link *link, struct message *message);
 bool outgoing_released(struct channel *channel, uint32_t slot, uint64_t number, enum gpu_path path);
 /* Calls handlers->room if fit() has returned 0 and there is room now. */
 void outgoing_tell_room(struct channel *channel);
-/* Tells the progress of what the peers are copying (message->part), and sets look_at_us anew. */
+/* Tells the progress of what the peers are copying (message->piece_done), and sets look_at_us anew. */
 void outgoing_look(struct local *local);
 /* Ends the leases of a transfer (NULL = all). */
 void outgoing_end(struct channel *channel, const uint64_t *transfer, enum message_result result);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef LOCAL_MAILBOX_H
-#define LOCAL_MAILBOX_H
+#ifndef MOVE_LOCAL_MAILBOX_H
+#define MOVE_LOCAL_MAILBOX_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

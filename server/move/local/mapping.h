@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef LOCAL_MAPPING_H
-#define LOCAL_MAPPING_H
+#ifndef MOVE_LOCAL_MAPPING_H
+#define MOVE_LOCAL_MAPPING_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef LOCAL_MEMFD_H
-#define LOCAL_MEMFD_H
+#ifndef MOVE_LOCAL_MEMFD_H
+#define MOVE_LOCAL_MEMFD_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -154,7 +154,7 @@ static void post_mapped(struct channel *channel, struct message *message, const 
                 { digests, frame.id * sizeof(digests[0]) },
         };
 
-        if (message->part && message->length >= LOOK_MIN && channel_local(channel)->look_at_us == 0)
+        if (message->piece_done && message->length >= LOOK_MIN && channel_local(channel)->look_at_us == 0)
                 channel_local(channel)->look_at_us = clock_now_us() + LOOK_US;
         wire_encode(&message->header, header);
         frame.slot = leases_grant(&channel->leases, frame.number, message, buffer);
@@ -380,7 +380,7 @@ static bool look(struct channel *channel)
                 struct message *message = channel->leases.slots[slot].message;
                 uint64_t copied;
 
-                if (!message || !message->part)
+                if (!message || !message->piece_done)
                         continue;
                 again |= message->length >= LOOK_MIN;
                 if (!channel->was_greeted)
@@ -389,7 +389,7 @@ static bool look(struct channel *channel)
                 if (copied <= message->copied || copied > message->length)
                         continue;
                 message->copied = copied;
-                message->part(message); /* may end it */
+                message->piece_done(message); /* may end it */
         }
         return again;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef LOCAL_PULL_H
-#define LOCAL_PULL_H
+#ifndef MOVE_LOCAL_PULL_H
+#define MOVE_LOCAL_PULL_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -142,7 +142,7 @@ static bool pull_begin(struct pull *pull)
         return true;
 }
 
-/* Publishes how far the copy is: to the peer in the link page, to the engine by part(), which may end the pull. */
+/* Publishes how far the copy is: to the peer in the link page, to the engine by piece_done(), which may end it. */
 static void tell_copied(struct pull *pull, uint64_t copied)
 {
         struct message *message = pull->message;
@@ -151,8 +151,8 @@ static void tell_copied(struct pull *pull, uint64_t copied)
                 return;
         message->copied = copied;
         atomic_store_explicit(copied_of(pull), copied, memory_order_relaxed);
-        if (message->part)
-                message->part(message);
+        if (message->piece_done)
+                message->piece_done(message);
 }
 
 /* ---- pulls off the host, by the pool ---- */

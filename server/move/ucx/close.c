@@ -149,7 +149,7 @@ bool ucx_sweep(struct ucx *ucx)
 
 static bool is_idle(const struct ucx_link *link)
 {
-        return !is_busy(link) && !link->parts && !link->receives;
+        return !is_busy(link) && !link->fragments && !link->receives;
 }
 
 /* Closes links without messages in flight; UCX flushes their sent data. */
@@ -214,7 +214,7 @@ static void end_rest(struct ucx *ucx)
 
 /*
  * The order counts: links without messages are closed so that UCX flushes what was sent; at the deadline the rest is
- * closed by force; then the threads that copy end, and last UCX's worker, which they signal.
+ * closed by force; then the tasks that copy are waited for, and UCX's worker, which they signal, is destroyed last.
  */
 void ucx_shut_down(struct transport *transport, uint64_t deadline_us)
 {

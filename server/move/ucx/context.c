@@ -21,7 +21,7 @@
 static bool counts(const char *variable, const struct ucx_config *config)
 {
         return strncmp(variable, "UCX_", strlen("UCX_")) == 0 &&
-               !(config->transports && strncmp(variable, "UCX_TLS=", strlen("UCX_TLS=")) == 0) &&
+               !(config->ucx_tls && strncmp(variable, "UCX_TLS=", strlen("UCX_TLS=")) == 0) &&
                !(config->interfaces && strncmp(variable, "UCX_NET_DEVICES=", strlen("UCX_NET_DEVICES=")) == 0);
 }
 
@@ -52,7 +52,7 @@ int ucx_failed(const struct ucx_config *config, const char *step, ucs_status_t s
 
         log_event(LOG_ERROR, "network transport not opened", LOG_S("step", step), LOG_S("reason", reason),
                   LOG_S("environment", environment));
-        if (r == -ENODEV && (config->transports || config->interfaces))
+        if (r == -ENODEV && (config->ucx_tls || config->interfaces))
                 return r; /* the flags that choose are at fault, which the caller names */
         if (config->detail && environment && r != -EADDRINUSE && r != -ENOMEM)
                 (void)snprintf(config->detail, TRANSPORT_REASON_SIZE,
@@ -66,8 +66,7 @@ static void configure(const struct ucx *ucx, const struct ucx_config *config, co
                       ucp_config_t *ucp_config)
 {
         const struct ucx_setting settings[] = {
-                { "TLS", config->transports ? config->transports : ucx_default_transports(),
-                  config->transports != NULL },
+                { "TLS", config->ucx_tls ? config->ucx_tls : ucx_default_transports(), config->ucx_tls != NULL },
                 { "NET_DEVICES", config->interfaces ? config->interfaces : interfaces, config->interfaces != NULL },
                 { "KEEPALIVE_INTERVAL", "1s", false },
                 /* The same as watch.c sets on all sockets. */

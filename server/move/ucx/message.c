@@ -66,8 +66,8 @@ void ucx_message_finished(struct ucx_message *m, ucs_status_t status)
         DL_DELETE(link->under_way, &m->base);
         if (m->receive)
                 link->receiving -= m->base.length;
-        else if (m->part)
-                link->parts_sending -= m->base.length;
+        else if (m->fragment)
+                link->fragments_sending -= m->base.length;
         if (status == UCS_OK && ucx_message_is_rendezvous(m))
                 ucx_pace_bulk(link, m->base.length, m->posted_us);
         free(m->pieces);
@@ -159,16 +159,16 @@ static bool find_payload(struct ucx_message *m, struct buffer *ret_buffer)
 }
 
 /*
- * Packs the pieces of an eager message if there are more than UCX_PART_PIECES. UCX sends up to 15 pieces and our header
- * at once, and more in several messages. But UCX 1.13 aborts on exactly 16: it counts the header twice in the first of
- * those messages, which then takes all the bytes (ucp_do_am_zcopy_multi; UCP_MAX_IOV is 16, TCP's own limit is higher).
- * So many pieces are so short that packing them is faster anyway. false: out of memory.
+ * Packs the pieces of an eager message if there are more than UCX_FRAGMENT_PIECES. UCX sends up to 15 pieces and our
+ * header at once, and more in several messages. But UCX 1.13 aborts on exactly 16: it counts the header twice in the
+ * first of those messages, which then takes all the bytes (ucp_do_am_zcopy_multi; UCP_MAX_IOV is 16, TCP's own limit is
+ * higher). So many pieces are so short that packing them is faster anyway. false: out of memory.
  */
 static bool pack(struct ucx_message *m, struct buffer *buffer)
 {
         char *at;
 
-        if (!buffer->list || buffer->count <= UCX_PART_PIECES || ucx_message_is_rendezvous(m))
+        if (!buffer->list || buffer->count <= UCX_FRAGMENT_PIECES || ucx_message_is_rendezvous(m))
                 return true;
         at = m->packed = malloc(m->base.length);
         if (!at)
@@ -202,8 +202,8 @@ static void enter(struct ucx_message *m)
         DL_APPEND(link->under_way, &m->base);
         if (m->receive)
                 link->receiving += m->base.length;
-        else if (m->part)
-                link->parts_sending += m->base.length;
+        else if (m->fragment)
+                link->fragments_sending += m->base.length;
         if (ucx_message_is_rendezvous(m))
                 m->posted_us = clock_now_us();
 }

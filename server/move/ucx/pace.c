@@ -5,8 +5,8 @@
 /*
  * The size of one request, and how many bytes are in flight.
  *
- * Over a long link of TCP payloads travel in parts, which wait for no answer, and the window alone holds what is on the
- * way: its bytes grow with the round trip.
+ * Over a long link of TCP payloads travel in fragments, which wait for no answer, and the window alone holds what is on
+ * the way: its bytes grow with the round trip.
  *
  * Over a shorter one, and for payloads off the host, one rendezvous at a time is posted (queue.c), and it idles for two
  * round trips: while the permission to send travels, and while PUT is confirmed. So the chunk of a link grows with the
@@ -83,30 +83,32 @@ static uint64_t fit_off_host(struct ucx_link *link, const struct stream *stream,
 }
 
 /*
- * Over TCP, inline parts are faster than a rendezvous
+ * Over TCP, inline fragments are faster than a rendezvous
  *   - for pieces of memory, which UCX packs into a buffer for a rendezvous;
- *   - for short payloads: parts cross the network once, a rendezvous three times. On loopback 64 KiB take 15 us instead
- *     of 24, 256 KiB 36 instead of 43, and 1 MiB the same;
+ *   - for short payloads: fragments cross the network once, a rendezvous three times. On loopback 64 KiB take 15 us
+ *     instead of 24, 256 KiB 36 instead of 43, and 1 MiB the same;
  *   - for all payloads over a long link, for the same reason: two more copies cost less than two round trips.
  *
- * The message that opens a link carries a whole payload, so that the peer answers it (queue.c); parts wait for that.
+ * The message that opens a link carries a whole payload, so that the peer answers it (queue.c), and fragments wait for
+ * that.
  */
 uint64_t ucx_fit(struct link *base, const struct stream *stream, uint64_t offset, uint64_t limit, bool *ret_inline)
 {
         uint8_t *address;
         uint64_t run;
-        bool parts;
+        bool fragments;
 
         limit = least(limit, WIRE_CHUNK_MAX);
         run = stream_run(stream, offset, limit, &address);
-        parts = limit <= UCX_PARTS_BELOW || (run < limit && run < UCX_GATHER_BELOW) || is_long(ucx_link_of(base));
+        fragments =
+                limit <= UCX_FRAGMENTS_BELOW || (run < limit && run < UCX_GATHER_BELOW) || is_long(ucx_link_of(base));
         *ret_inline = false;
         if (stream->off_host)
                 return fit_off_host(ucx_link_of(base), stream, offset, limit);
-        if (parts && limit > WIRE_INLINE_MAX && link_is_connecting(base))
+        if (fragments && limit > WIRE_INLINE_MAX && link_is_connecting(base))
                 return base->state == LINK_OPENING ? 0 : WIRE_INLINE_MAX;
-        *ret_inline = parts && limit > WIRE_INLINE_MAX && ucx_link_is_tcp(ucx_link_of(base));
-        return *ret_inline ? least(limit, UCX_PART_SIZE) : limit;
+        *ret_inline = fragments && limit > WIRE_INLINE_MAX && ucx_link_is_tcp(ucx_link_of(base));
+        return *ret_inline ? least(limit, UCX_FRAGMENT_SIZE) : limit;
 }
 
 /* ---- measurements ---- */

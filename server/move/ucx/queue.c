@@ -11,14 +11,14 @@
  * endpoint. That makes PUT safe (quirks.c says why) and costs nothing: chunks that move one after the other stay in
  * the cache, however many transfers share the endpoint.
  *
- * A part is a send whose bytes travel inline, or a send that must keep its order among such sends. UCX buffers
- * what the socket does not take, and packed parts take memory, so UCX holds at most UCX_PARTS_BYTES of parts of a link.
- * A cancel can still remove messages that wait here.
+ * A fragment is a send whose bytes travel inline, or a send that must keep its order among such sends. UCX buffers
+ * what the socket does not take, and packed fragments take memory, so UCX holds at most UCX_FRAGMENTS_BYTES of
+ * fragments of a link. A cancel can still remove messages that wait here.
  *
  * UCX may reorder messages while it connects. So before the first message of the peer, UCX gets only one message that
  * the peer answers. A message that the peer does not answer may go too: it is the last of its transfer.
  *
- * Payloads in device memory: the staging threads (move/message/staging.h) load a send into host memory before it is
+ * Payloads in device memory: tasks of the pool (move/message/staging.h) load a send into host memory before it is
  * queued here, and store a receive into device memory after UCX has received it (message.c). So the device copies one
  * chunk of the window while UCX moves another. UCX moves a payload that it gets in place (gpudirect.c) without copies;
  * its stage only checks the device memory.
@@ -29,21 +29,21 @@
 
 /* ---- sends ---- */
 
-/* Whether parts of the transfer wait, which a later message must not overtake. */
-static bool has_parts(const struct ucx_link *link, uint64_t transfer)
+/* Whether fragments of the transfer wait, which a later message must not overtake. */
+static bool has_fragments(const struct ucx_link *link, uint64_t transfer)
 {
         const struct message *m;
 
         if (transfer == 0)
                 return false;
-        DL_SEARCH_SCALAR(link->parts, m, transfer, transfer);
+        DL_SEARCH_SCALAR(link->fragments, m, transfer, transfer);
         return m;
 }
 
-/* Whether UCX may get so many bytes of parts. One part always may, however long. */
+/* Whether UCX may get so many bytes of fragments. One fragment always may, however long. */
 static bool has_room(const struct ucx_link *link, uint64_t length)
 {
-        return link->parts_sending == 0 || link->parts_sending + length <= UCX_PARTS_BYTES;
+        return link->fragments_sending == 0 || link->fragments_sending + length <= UCX_FRAGMENTS_BYTES;
 }
 
 /* Whether the peer answers the message: all but a quiet DONE. */
@@ -124,10 +124,10 @@ void ucx_send(struct link *base, struct message *message)
                 load(m);
                 return;
         }
-        m->part = message->force_inline || has_parts(link, message->transfer) || link_is_connecting(base);
-        if (m->part && (base->state == LINK_OPENING || link->parts || ucx->in_progress || ucx->deferred ||
-                        !has_room(link, message->length))) {
-                DL_APPEND(link->parts, message);
+        m->fragment = message->force_inline || has_fragments(link, message->transfer) || link_is_connecting(base);
+        if (m->fragment && (base->state == LINK_OPENING || link->fragments || ucx->in_progress || ucx->deferred ||
+                            !has_room(link, message->length))) {
+                DL_APPEND(link->fragments, message);
                 ucx_link_ready(link);
         } else if (ucx->in_progress || ucx->deferred) {
                 defer(ucx, m, UCX_DEFERRED_SEND);
@@ -136,14 +136,14 @@ void ucx_send(struct link *base, struct message *message)
         }
 }
 
-/* Sends the parts that wait, in order, as far as UCX may have them. */
-static void pump_parts(struct ucx_link *link)
+/* Sends the fragments that wait, in order, as far as UCX may have them. */
+static void pump_fragments(struct ucx_link *link)
 {
         struct message *m;
 
-        while (link_is_usable(&link->base) && (m = link->parts) && has_room(link, m->length) &&
+        while (link_is_usable(&link->base) && (m = link->fragments) && has_room(link, m->length) &&
                link->base.state != LINK_OPENING) {
-                DL_DELETE(link->parts, m);
+                DL_DELETE(link->fragments, m);
                 send_or_end(ucx_message_of(m));
         }
 }
@@ -257,7 +257,7 @@ bool ucx_queue_flush(struct ucx *ucx)
                 DL_DELETE2(ucx->ready, link, ready_prev, ready_next);
                 link->ready_prev = NULL;
                 pump_receives(link);
-                pump_parts(link);
+                pump_fragments(link);
                 if (link->room && link_is_usable(&link->base)) {
                         link->room = false;
                         ucx->base.handlers.room(ucx->base.handlers.context, &link->base);
@@ -286,8 +286,8 @@ void ucx_cancel(struct link *base, uint64_t transfer)
 
         stage_cancel(base, &transfer, MESSAGE_CANCELLED);
         /* done may call the transport again, so each search starts anew. */
-        while ((m = find_waiting(link->parts, base, transfer))) {
-                DL_DELETE(link->parts, m);
+        while ((m = find_waiting(link->fragments, base, transfer))) {
+                DL_DELETE(link->fragments, m);
                 message_end(m, MESSAGE_CANCELLED);
         }
         while ((m = find_waiting(ucx->deferred, base, transfer))) {
@@ -307,8 +307,8 @@ void ucx_queue_drop(struct ucx_link *link)
         struct message *m, *next;
 
         stage_cancel(&link->base, NULL, MESSAGE_LOST);
-        while ((m = link->parts)) {
-                DL_DELETE(link->parts, m);
+        while ((m = link->fragments)) {
+                DL_DELETE(link->fragments, m);
                 message_end(m, MESSAGE_LOST);
         }
         for (m = ucx->deferred; m; m = next) {

@@ -26,8 +26,8 @@
  *   - queue.c sends, posts and refuses nothing inside UCX's callbacks, and over TCP posts one receive at a time for an
  *     endpoint: PUT is safe only so (ucx_put_is_safe). Needed while a worker or its peer may have 1.15 or older.
  *   - message.c passes short rendezvous as a list of pieces, for the same reason. 1.16 ends it.
- *   - message.c packs more than UCX_PART_PIECES pieces: 1.13 aborts on 16 of them. From 1.16 on UCX has another sender
- *     of pieces, of which nothing is known.
+ *   - message.c packs more than UCX_FRAGMENT_PIECES pieces: 1.13 aborts on 16 of them. From 1.16 on UCX has another
+ *     sender of pieces, of which nothing is known.
  *   - close.c runs rounds of progress after a forced close, until which a TCP lane may store what it reads. Open.
  *   - close.c closes by force where no message ever came, since UCX would wait to flush and in the end abort, and frees
  *     the requests of closes before it destroys the worker, which aborts as well. Seen with 1.13.1.
@@ -246,10 +246,10 @@ void ucx_quirks_configure(const struct ucx *ucx, const struct ucx_config *config
                 /* Each look would also read all routes, to see which of several interfaces has the default route. */
                 { "TCP_PREFER_DEFAULT", is_one_interface(config, interfaces) ? "n" : NULL, false },
                 /*
-                 * Parts are copied into UCX's buffers. That costs 15 to 20 % of the speed of 64 KiB to 4 MiB on
+                 * Fragments are copied into UCX's buffers. That costs 15 to 20 % of the speed of 64 KiB to 4 MiB on
                  * loopback, and nothing over a network. Without the copy, about one link end in 1,000 aborts the
                  * worker: if the connection manager's socket reports the end of the peer before the data socket does,
-                 * UCX completes the request of a partly sent part, and uct_tcp completes it again when it finds its
+                 * UCX completes the request of a partly sent fragment, and uct_tcp completes it again when it finds its
                  * socket reset (uct_iface.h, comp->count > 0). Seen with 1.13.1; 1.16's protocols end it.
                  */
                 { "ZCOPY_THRESH", is_before(16) ? "inf" : NULL, false },

@@ -108,7 +108,7 @@ const char *ucx_no_rdma(const struct ucx *ucx, const struct ucx_config *config)
         for (size_t i = 0; i < ucx->facts.n_transports; i++)
                 if (ucx_is_rdma(ucx->lanes[i]))
                         return NULL;
-        if (config->transports)
+        if (config->ucx_tls)
                 return "--transports names no RDMA transport that is available";
         if (!ucx_has_rdma())
                 return "no RDMA device here";

@@ -161,9 +161,9 @@ static const struct transport_ops ops = {
         .carrier = ucx_carrier,
 };
 
-/* ---- threads and buffers for payloads in device memory ---- */
+/* ---- tasks and buffers for payloads in device memory ---- */
 
-/* Runs on a staging thread. These threads end before UCX's worker does. */
+/* A task of staging has run. Thread: one of the pool. staging_stop() waits for the last before UCX's worker ends. */
 static void on_staged(void *context)
 {
         const struct ucx *ucx = context;

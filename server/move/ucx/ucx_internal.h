@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef UCX_INTERNAL_H
-#define UCX_INTERNAL_H
+#ifndef MOVE_UCX_INTERNAL_H
+#define MOVE_UCX_INTERNAL_H
 
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -85,12 +85,12 @@ struct ucx_link {
         /* The end of the link (close.c). */
         void *close_request; /* of ucp_ep_close_nbx, which runs; NULL = it was not called, or has completed */
         /* Messages, by where they are (queue.c, message.c). */
-        struct message *under_way; /* utlist; messages that UCX works on */
-        struct message *parts;     /* utlist; sends that wait for room in parts_sending, or for the link */
-        uint64_t parts_sending;    /* bytes of parts that UCX works on */
-        struct message *receives;  /* utlist; rendezvous that have arrived and wait to be posted */
-        uint64_t receiving;        /* bytes of posted receives */
-        bool wants_stage;          /* a message waits for room in staging */
+        struct message *under_way;  /* utlist; messages that UCX works on */
+        struct message *fragments;  /* utlist; sends that wait for room in fragments_sending, or for the link */
+        uint64_t fragments_sending; /* bytes of fragments that UCX works on */
+        struct message *receives;   /* utlist; rendezvous that have arrived and wait to be posted */
+        uint64_t receiving;         /* bytes of posted receives */
+        bool wants_stage;           /* a message waits for room in staging */
         /* pace.c */
         uint32_t chunk;    /* bytes; size of a request */
         bool room;         /* the chunk has grown, or the link is up: handlers->room is owed */
@@ -111,7 +111,7 @@ struct ucx_message {
         uint8_t header[WIRE_SIZE];  /* of a send, encoded; UCX reads it until the send is done */
         enum ucx_deferred deferred; /* while it is deferred */
         bool receive;
-        bool part;             /* counts in parts_sending; ordered with link->parts */
+        bool fragment;         /* counts in fragments_sending; ordered with link->fragments */
         void *descriptor;      /* of a receive: UCX's */
         uint64_t posted_us;    /* of a rendezvous: when UCX got it */
         struct iovec *pieces;  /* owned; NULL = contiguous */
@@ -331,7 +331,10 @@ void ucx_link_fail(struct ucx_link *link, int error, const char *detail);
 void ucx_link_fail_status(struct ucx_link *link, ucs_status_t status);
 /* The UCX transport that carries bulk. */
 const char *ucx_carrier(struct link *link);
-/* Whether the carrier is TCP or not known yet. Then one receive at a time is posted, and short runs travel in parts. */
+/*
+ * Whether the carrier is TCP or not known yet. Then one receive at a time is posted, and short runs travel in
+ * fragments.
+ */
 bool ucx_link_is_tcp(struct ucx_link *link);
 
 /* ---- watch.c: detects dead hosts ---- */
@@ -388,7 +391,7 @@ void ucx_cancel(struct link *link, uint64_t transfer);
 bool ucx_queue_flush(struct ucx *ucx);
 /* The link has failed: ends waiting sends as lost, and refuses waiting receives. */
 void ucx_queue_drop(struct ucx_link *link);
-/* Ends or passes on what the staging threads have copied. Whether there was anything. */
+/* Ends or passes on what tasks of staging have copied. Whether there was anything. */
 bool ucx_collect_copies(struct ucx *ucx);
 /* Calls ucp_worker_progress; sends are deferred meanwhile. The only caller of it. */
 unsigned ucx_worker_progress(struct ucx *ucx);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef UCX_LIMITS_H
-#define UCX_LIMITS_H
+#ifndef MOVE_UCX_LIMITS_H
+#define MOVE_UCX_LIMITS_H
 
 /* Sizes and times of the UCX transport. Chosen by measurement where tests/bench/NOTES.md says so. */
 
@@ -10,13 +10,13 @@ enum {
         UCX_RENDEZVOUS_US = 1400000,  /* longest planned rendezvous; the engine's grace time is 2 s */
         UCX_GATHER_BELOW = 256 << 10, /* shorter runs of memory share a request … */
         UCX_GATHER_SIZE = 2 << 20,    /* … of at most so many bytes */
-        /* Over TCP these travel in parts, inside messages. A part fits into UCX's buffers with all headers. */
-        UCX_PART_SIZE = 60 << 10,
-        UCX_PARTS_BELOW = 512 << 10, /* payloads up to this size also travel in parts */
-        UCX_LONG_RTT_US = 20000,     /* from this round trip on all payloads travel in parts … */
-        UCX_LONG_RATE = 3200,        /* … and the window holds so many bytes for each us of it: 25 Gbit/s */
-        UCX_PART_PIECES = 15,        /* a message of more pieces is packed first */
-        UCX_PARTS_BYTES = 4 << 20,   /* bytes of parts handed to UCX for one link */
+        /* Over TCP these travel in fragments, inside messages. A fragment fits into UCX's buffers with all headers. */
+        UCX_FRAGMENT_SIZE = 60 << 10,
+        UCX_FRAGMENTS_BELOW = 512 << 10, /* payloads up to this size also travel in fragments */
+        UCX_LONG_RTT_US = 20000,         /* from this round trip on all payloads travel in fragments … */
+        UCX_LONG_RATE = 3200,            /* … and the window holds so many bytes for each us of it: 25 Gbit/s */
+        UCX_FRAGMENT_PIECES = 15,        /* a message of more pieces is packed first */
+        UCX_FRAGMENTS_BYTES = 4 << 20,   /* bytes of fragments handed to UCX for one link */
         /*
          * TCP receives into a buffer of this size (TCP_RX_SEG_SIZE). A PUT must be longer, so that it never lies in the
          * buffer whole.

@@ -10,8 +10,9 @@
 #include "easy/easy.h"
 
 /*
- * A thread that runs libcurl's multi interface for several users, which share its connections. It starts with the
- * first need: libcurl with its TLS library takes several milliseconds and 3 MiB, and many workers never send a request.
+ * libcurl's thread, "ferry-curl" to the kernel: it runs the multi interface for several users, which share its
+ * connections. It starts with the first need: libcurl with its TLS library takes several milliseconds and 3 MiB, and
+ * many workers never send a request. A worker has one, and one more for each GPU whose memory moves over HTTP.
  */
 
 /* One of them. Both functions run on the thread. */

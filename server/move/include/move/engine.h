@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRANSFER_ENGINE_H
-#define TRANSFER_ENGINE_H
+#ifndef MOVE_ENGINE_H
+#define MOVE_ENGINE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -167,7 +167,7 @@ struct engine_config {
         unsigned copy_threads;   /* of the local transport; 0 = none beside the engine's own */
         const char *data_listen; /* "HOST:PORT" or "INTERFACE:PORT" of the UCX transport; NULL = off */
         const char *advertise;   /* host by which peers reach that; NULL = the one it listens on */
-        const char *transports;  /* of UCX, as UCX_TLS; NULL = all network ones but ud */
+        const char *ucx_tls;     /* as UCX_TLS; NULL = all network ones but ud */
         const char *interfaces;  /* of UCX, as UCX_NET_DEVICES; NULL = by the addresses above */
         enum device_gpudirect gpu_direct;
         uint32_t chunk_size; /* bytes of one request at most; 0 = each transport's default */

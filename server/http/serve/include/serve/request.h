@@ -10,7 +10,7 @@
 #include <ferry/encoding.h>
 
 #include "base/pool.h"
-#include "serve/message.h"
+#include "serve/fields.h"
 #include "serve/serve.h"
 
 struct MHD_Response;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRANSPORT_LOCAL_H
-#define TRANSPORT_LOCAL_H
+#ifndef MOVE_LOCAL_H
+#define MOVE_LOCAL_H
 
 #include "message/transport.h"
 

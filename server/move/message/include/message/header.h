@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef WIRE_HEADER_H
-#define WIRE_HEADER_H
+#ifndef MESSAGE_HEADER_H
+#define MESSAGE_HEADER_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,7 +44,7 @@ enum wire_flag {
         WIRE_FINAL = 1,   /* READ, WRITE: this chunk is the whole transfer. DATA, ACK: no DONE_ACK will follow */
         WIRE_VERIFY = 2,  /* READ: send a checksum. DATA, WRITE: checksum is valid */
         WIRE_QUIET = 4,   /* DONE: no DONE_ACK is wanted */
-        WIRE_MORE = 8,    /* WRITE: a part of the chunk, and not its last; confirmed with that */
+        WIRE_MORE = 8,    /* WRITE: a fragment of the chunk, and not its last; confirmed with that */
         WIRE_PARTED = 16, /* READ, WRITE: of the parts that PARTS have named */
         WIRE_WRITES = 32, /* PARTS: WRITEs will follow */
         WIRE_FLAGS_KNOWN = 63,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef WIRE_LEASE_H
-#define WIRE_LEASE_H
+#ifndef MESSAGE_LEASE_H
+#define MESSAGE_LEASE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

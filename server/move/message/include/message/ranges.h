@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef WIRE_RANGES_H
-#define WIRE_RANGES_H
+#ifndef MESSAGE_RANGES_H
+#define MESSAGE_RANGES_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRANSPORT_STAGING_H
-#define TRANSPORT_STAGING_H
+#ifndef MESSAGE_STAGING_H
+#define MESSAGE_STAGING_H
 
 #include "base/pool.h"
 #include "message/transport.h"
 
 /*
  * Staging: payloads off the host (in GPU memory) are copied through pinned buffers in host memory, of which there are
- * at most STAGING_BYTES, shared fairly by the GPUs and kept for reuse. Threads of the pool queue the copies and
- * wait for the device, so that several are under way at once, and neither the progress thread nor transfers between
+ * at most STAGING_BYTES, shared fairly by the GPUs and kept for reuse. Each copy is a task of the pool (POOL_WORK),
+ * which waits for the device; so several are under way at once, and neither the progress thread nor transfers between
  * host memories wait.
  *
  * All functions: the progress thread.
@@ -29,12 +29,13 @@ struct staging_buffer;
 struct staging_gpu;
 
 /*
- * notify: a task has run; called on its thread. room: staging_has_room, which was false, may be true now; NULL where
- * nothing asks for that. width: so many threads make the checksums of one message in host memory. 0 or -errno.
+ * notify: a task has run; called on the pool's thread that ran it. room: staging_has_room, which was false, may be true
+ * now; NULL where nothing asks for that. width: so many threads of the pool make the checksums of one message in host
+ * memory. 0 or -errno.
  */
 int staging_new(void (*notify)(void *context), void (*room)(void *context), void *context, unsigned width,
                 struct staging **ret_staging);
-/* Ends the threads. No task may be left, and nothing can be staged afterwards. */
+/* Waits for its tasks, which make and free buffers: no stage may have one. Nothing can be staged afterwards. */
 void staging_stop(struct staging *staging);
 /* No stage may be left. Takes NULL; returns NULL. */
 struct staging *staging_free(struct staging *staging);

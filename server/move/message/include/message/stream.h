@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef WIRE_STREAM_H
-#define WIRE_STREAM_H
+#ifndef MESSAGE_STREAM_H
+#define MESSAGE_STREAM_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRANSPORT_TRANSPORT_H
-#define TRANSPORT_TRANSPORT_H
+#ifndef MESSAGE_TRANSPORT_H
+#define MESSAGE_TRANSPORT_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include "message/stream.h"
 
 /*
- * The seam between the engine (server/transfer) and the transports. A transport opens links to peers, carries messages
+ * The seam between the engine (server/move) and the transports. A transport opens links to peers, carries messages
  * with payloads on them, and reports their end. It knows nothing of operations, keys or claims.
  *
  * Thread: the holder of the engine's progress lock; one thread at a time makes all calls here, and all handlers run on
@@ -84,8 +84,8 @@ const char *gpu_path_name(enum gpu_path path);
 enum gpu_path gpu_path_worse(enum gpu_path a, enum gpu_path b);
 
 /*
- * One send or receive. The engine fills in the first part and hands the message over; the transport owns it, calls done
- * exactly once, and frees it. stream and its segments must stay valid until then.
+ * One send or receive. The engine fills in the first fields and hands the message over; the transport owns it, calls
+ * done exactly once, and frees it. stream and its segments must stay valid until then.
  */
 struct message {
         struct wire_header header;   /* of a send; of a receive the engine's own */
@@ -101,9 +101,9 @@ struct message {
          * NULL = always wanted.
          */
         bool (*begin)(struct message *message);
-        /* Of a long receive, a part is in place, and compared where verify asks for that; of a long send, the peer has
-         * copied a part (copied). Some transports never call it. May be NULL. */
-        void (*part)(struct message *message);
+        /* Of a long receive, a piece is in place, and compared where verify asks for that; of a long send, the peer has
+         * copied a piece (copied). Some transports never call it. May be NULL. */
+        void (*piece_done)(struct message *message);
         /* The memory is not touched any more. MESSAGE_OK of a send does not say that the peer wanted the bytes. May be
          * called inside send() or receive() of the same message. May be NULL. */
         void (*done)(struct message *message, enum message_result result);
@@ -120,7 +120,7 @@ struct message {
         struct link *link;
         struct message *prev, *next;
         struct stage *stage; /* of a payload off the host (staging.h) */
-        uint64_t copied;     /* bytes of a long payload in place, from its first one on; may be read inside part */
+        uint64_t copied; /* bytes of a long payload in place, from its first one on; may be read inside piece_done */
 };
 
 /* The payload of a message that arrived. Valid inside handlers->message only, unless receive() took it over. */
@@ -241,7 +241,8 @@ struct transport_ops {
 
         /*
          * How many bytes one request should ask for, of [offset, offset + limit) of own, the requester's stream. At
-         * least 1. NULL = all: the transport copies in pieces, tells of each (part), and shares itself among transfers.
+         * least 1. NULL = all: the transport copies in pieces, tells of each (piece_done), and shares itself among
+         * transfers.
          */
         uint64_t (*request_size)(struct link *link, const struct stream *own, uint64_t offset, uint64_t limit);
         /*

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TRANSPORT_UCX_H
-#define TRANSPORT_UCX_H
+#ifndef MOVE_UCX_H
+#define MOVE_UCX_H
 
 #include "memory/device.h"
 #include "message/transport.h"
@@ -15,7 +15,7 @@
 struct ucx_config {
         const char *data_listen; /* "HOST:PORT", "[v6]:PORT", "INTERFACE:PORT"; port 0 = any */
         const char *advertise;   /* host that peers use, or NULL: its interface counts as data_listen's does */
-        const char *transports;  /* as UCX_TLS; NULL = all network ones but ud */
+        const char *ucx_tls;     /* as UCX_TLS; NULL = all network ones but ud */
         const char *interfaces;  /* as UCX_NET_DEVICES; NULL = by the addresses above, and the active RDMA ports */
         enum device_gpudirect gpu_direct;
         uint32_t chunk_size; /* bytes of one rendezvous at most; 0 = by the measured round trip */

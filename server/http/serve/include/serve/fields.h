@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef HTTP_MESSAGE_H
-#define HTTP_MESSAGE_H
+#ifndef HTTP_FIELDS_H
+#define HTTP_FIELDS_H
 
 #include <stdbool.h>
 #include <stddef.h>
