@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pages of a worker in a headless Chromium: test_pages.py FERRYD [SCREENSHOT-FOLDER]
 
-Exits with 77 where no Chromium is installed (scripts/setup --dev installs it).
+Exits with 77 where no Chromium is installed (scripts/setup --all installs it).
 """
 import contextlib
 import http.client
@@ -658,7 +658,7 @@ TESTS = (a_wrong_token_is_asked_for_again, the_token_opens_the_page_and_stays_in
 
 def main():
     if not browser.find():
-        print("skipped: no Chromium here (scripts/setup --dev installs it)")
+        print("skipped: no Chromium here (scripts/setup --all installs it)")
         return 77
     with tempfile.TemporaryDirectory(prefix="ferry-pages-") as folder:
         scene = Scene(os.path.abspath(sys.argv[1]), folder, sys.argv[2] if len(sys.argv) > 2 else None)
