@@ -88,7 +88,7 @@ struct reply {
         char fault[CURL_ERROR_SIZE]; /* why there is no answer */
 };
 
-/* ---- problem.c: requests and replies, pure ---- */
+/* ---- problem.c: requests, replies, and what came of them; pure but for the handle ---- */
 
 /* What is wrong with a request before anything is sent, as a sentence; NULL = nothing. */
 const char *request_check(const struct ferry_exchange *e);
@@ -106,51 +106,6 @@ void reply_take_header(struct reply *reply, const char *line, size_t size);
 
 /* Empties what reply_take_header has filled. */
 void reply_forget_head(struct reply *reply);
-
-/* ---- handle.c ---- */
-
-/* Whether this process made the handle. A forked child shares the connections of its parent's, whose answers would get
- * mixed up. */
-bool handle_is_ours(const struct ferry *f);
-
-/* The header that carries a token, a secret. 0; -EKEYREJECTED when it has a character that no token has; -ENOMEM. */
-int handle_authorization(const char *token, char **ret_header);
-
-/* A handle for the same worker, with connections of its own, of which it keeps so many. 0; -ENOMEM; -EMFILE, -ENFILE.
- */
-int handle_clone(const struct ferry *f, long connections, struct ferry **ret_ferry);
-
-/*
- * Keeps SIGPIPE from the program. TLS libraries send without MSG_NOSIGNAL: a broken connection would kill the program.
- * The signal's disposition belongs to the program, so the guard blocks the signal in this thread and discards it before
- * unblocking.
- */
-struct sigpipe_guard {
-        bool held; /* else there was no need */
-        sigset_t mask;
-        bool pending; /* it was there before: not ours to take away */
-};
-
-/* needed: whether TLS is in use. Where it is not, the guard does nothing, and saves four system calls. */
-struct sigpipe_guard sigpipe_block(bool needed);
-void sigpipe_restore(const struct sigpipe_guard *guard);
-
-/* ---- retry.c: the tries of a call ---- */
-
-/* Waits; the connections stay. Ends early when the handle is aborted. */
-void call_pause(struct ferry *f, uint64_t ms);
-
-/* Whether to repeat after a try that had the result, and after how long. Prepares the reply for the next one. */
-bool call_retry(struct ferry *f, const struct request *request, struct reply *reply, int result, unsigned tries,
-                uint64_t *ret_delay_ms);
-
-/*
- * Sends, repeats where that is allowed, and classifies the answer: 0 for 2xx and 304, FERRY_E_* for a problem, -errno.
- * Sets f->problem. reply is filled whenever an answer came; the caller clears it in any case.
- */
-int call_send(struct ferry *f, const struct request *request, struct reply *ret_reply);
-
-/* ---- problem.c ---- */
 
 void problem_clear(struct ferry *f);
 
@@ -183,6 +138,122 @@ int problem_forked(struct ferry *f);
 
 /* Records that a wait has ended although the worker was there. Returns -ETIMEDOUT. */
 int problem_late(struct ferry *f);
+
+/* ---- http.c ---- */
+
+/*
+ * One request and its answer by libcurl, which keeps the connections in a multi handle: of a handle that blocks, for
+ * one request at a time, or of a ferry_aio.
+ */
+
+/* One try under way, between http_try_begin and http_try_end. Must not move. */
+struct http_try {
+        struct ferry *f; /* whose settings and multi handle it uses */
+        CURL *easy;      /* that no other try uses; of http_handle_new or a copy */
+        const struct request *request;
+        struct reply *reply;
+
+        struct curl_slist *headers;
+        uint64_t wait_ms;  /* how long it asks the worker to wait */
+        uint64_t start_ms; /* times are those of ferry_clock_ms */
+        uint64_t moved_ms; /* when a byte of a body was last sent or received */
+        curl_off_t moved;  /* bytes of both bodies until then */
+        uint64_t source_left;
+        bool source_ended;
+        bool in_head;         /* the lines that come are of an answer's head, not trailers */
+        size_t head_size;     /* bytes of all lines so far */
+        unsigned connections; /* over which the request went; libcurl repeats it where a kept one was dead */
+        int socket_error;     /* errno of the last socket that could not be made */
+        int abort;            /* -errno of a callback that ended the transfer */
+};
+
+/* A multi handle that keeps so many connections. NULL when memory is short. */
+CURLM *http_multi_new(long connections);
+
+/* A handle with what all requests have in common. NULL when memory is short. */
+CURL *http_handle_new(const struct ferry_options *options, const char *unix_socket);
+
+/* Starts a try, whose f, easy, request and reply are set and all else is zero. 0; -ENOMEM: it has ended. */
+int http_try_begin(struct http_try *t);
+
+/* Ends a try with libcurl's code, or early with another one. 0 when an answer came, of any status; -errno as in
+ * ferry.h, reply->fault says why. */
+int http_try_end(struct http_try *t, CURLcode code);
+
+/* How many ms a try may go on without a byte; UINT64_MAX: libcurl itself knows when it has to end. */
+uint64_t http_time_left(struct http_try *t);
+
+/* ---- handle.c ---- */
+
+/* Whether this process made the handle. A forked child shares the connections of its parent's, whose answers would get
+ * mixed up. */
+bool handle_is_ours(const struct ferry *f);
+
+/* The header that carries a token, a secret. 0; -EKEYREJECTED when it has a character that no token has; -ENOMEM. */
+int handle_authorization(const char *token, char **ret_header);
+
+/* A handle for the same worker, with connections of its own, of which it keeps so many. 0; -ENOMEM; -EMFILE, -ENFILE.
+ */
+int handle_clone(const struct ferry *f, long connections, struct ferry **ret_ferry);
+
+/*
+ * Keeps SIGPIPE from the program. TLS libraries send without MSG_NOSIGNAL: a broken connection would kill the program.
+ * The signal's disposition belongs to the program, so the guard blocks the signal in this thread and discards it before
+ * unblocking.
+ */
+struct sigpipe_guard {
+        bool held; /* else there was no need */
+        sigset_t mask;
+        bool pending; /* it was there before: not ours to take away */
+};
+
+/* needed: whether TLS is in use. Where it is not, the guard does nothing, and saves four system calls. */
+struct sigpipe_guard sigpipe_block(bool needed);
+void sigpipe_restore(const struct sigpipe_guard *guard);
+
+/* ---- retry.c: the tries of a call ---- */
+
+enum {
+        RETRY_FIRST_MS = 50,
+        RETRY_LONGEST_MS = 2000,
+        RETRY_AFTER_LONGEST_MS = 10000, /* a worker that asks for more is handed to the caller */
+        RETRY_GATEWAY_FIRST_MS = 100,
+        RETRY_GATEWAY_MS = 60000, /* of nothing but answers of a gateway, where the caller has no deadline */
+};
+
+/* What is known after a try. */
+struct retry_facts {
+        int result;          /* 0 = an answer came; -errno */
+        int status;          /* of the answer */
+        bool allowed;        /* the request may be repeated without harm, and nothing of it was given away yet */
+        bool by_status;      /* 429 and 503 count as well, and a gateway's answer */
+        bool gateway;        /* a gateway has answered in the worker's place: the worker itself may be fine */
+        uint64_t gateway_ms; /* time since the first of such answers */
+        unsigned tries;      /* how many were made, 1 after the first */
+        unsigned retries;    /* how many more than one may be made */
+        bool has_retry_after;
+        uint64_t retry_after_ms;
+        uint32_t random; /* spreads the callers of a worker that comes back */
+};
+
+/* The pause after n answers of a gateway, from 1. Pure. */
+uint64_t retry_gateway_pause(unsigned n);
+
+/* Whether to repeat, and after how long. Pure. */
+bool retry_decide(const struct retry_facts *facts, uint64_t *ret_delay_ms);
+
+/* Waits; the connections stay. Ends early when the handle is aborted. */
+void call_pause(struct ferry *f, uint64_t ms);
+
+/* Whether to repeat after a try that had the result, and after how long. Prepares the reply for the next one. */
+bool call_retry(struct ferry *f, const struct request *request, struct reply *reply, int result, unsigned tries,
+                uint64_t *ret_delay_ms);
+
+/*
+ * Sends, repeats where that is allowed, and classifies the answer: 0 for 2xx and 304, FERRY_E_* for a problem, -errno.
+ * Sets f->problem. reply is filled whenever an answer came; the caller clears it in any case.
+ */
+int call_send(struct ferry *f, const struct request *request, struct reply *ret_reply);
 
 /* ---- call.c: what the calls have in common ---- */
 
@@ -241,6 +312,30 @@ int call_path(struct ferry *f, const char *collection, const char *id, const cha
 /* A random Idempotency-Key. 0 or -EIO. */
 int call_key(char key[CLIENT_KEY_TEXT_SIZE]);
 
+/* ---- operation.c ---- */
+
+/* A call_decoder, and the lists of operations. */
+int operation_decode(struct json_object *json, void *operation, struct ferry_json_errors *errors);
+extern const struct call_list operation_list;
+
+/* A request that is answered with an operation; ret_operation NULL = not wanted. */
+int operation_call(struct ferry *f, const struct request *request, struct ferry_operation *ret_operation);
+
+/* The answer of n operations, listed under key. 0; -errno. */
+int results_decode(struct ferry *f, const struct reply *reply, const char *key, size_t n,
+                   struct ferry_operation_results *ret_results);
+
+/* Whether a wait for them is over. */
+bool results_are_done(const struct ferry_operation_results *results, enum ferry_wait_for wait_for);
+
+/* The path of a GET of several operations. 0, or -EINVAL with f->problem set. */
+int results_path(struct ferry *f, const char *const *ids, size_t n, enum ferry_wait_for wait_for, struct path *path);
+
+/* ---- regions.c ---- */
+
+int region_decode(struct json_object *json, void *region, struct ferry_json_errors *errors);
+extern const struct call_list region_list;
+
 /* ---- operations.c ---- */
 
 /* The POST that makes an operation. The request points into the struct, which must not move. */
@@ -267,105 +362,6 @@ void operation_request_clear(struct operation_request *request);
  * body; the worker checks the rest. 0; -EINVAL; -ENOMEM.
  */
 int operation_add_metadata(struct ferry_json_writer *writer, const char *metadata);
-
-/* ---- operation.c ---- */
-
-/* A call_decoder, and the lists of operations. */
-int operation_decode(struct json_object *json, void *operation, struct ferry_json_errors *errors);
-extern const struct call_list operation_list;
-
-/* A request that is answered with an operation; ret_operation NULL = not wanted. */
-int operation_call(struct ferry *f, const struct request *request, struct ferry_operation *ret_operation);
-
-/* ---- regions.c ---- */
-
-int region_decode(struct json_object *json, void *region, struct ferry_json_errors *errors);
-extern const struct call_list region_list;
-
-/* The answer of n operations, listed under key. 0; -errno. */
-int results_decode(struct ferry *f, const struct reply *reply, const char *key, size_t n,
-                   struct ferry_operation_results *ret_results);
-
-/* Whether a wait for them is over. */
-bool results_are_done(const struct ferry_operation_results *results, enum ferry_wait_for wait_for);
-
-/* The path of a GET of several operations. 0, or -EINVAL with f->problem set. */
-int results_path(struct ferry *f, const char *const *ids, size_t n, enum ferry_wait_for wait_for, struct path *path);
-
-/* ---- http.c ---- */
-
-/*
- * One request and its answer by libcurl, which keeps the connections in a multi handle: of a handle that blocks, for
- * one request at a time, or of a ferry_aio.
- */
-
-/* One try under way, between http_try_begin and http_try_end. Must not move. */
-struct http_try {
-        struct ferry *f; /* whose settings and multi handle it uses */
-        CURL *easy;      /* that no other try uses; of http_handle_new or a copy */
-        const struct request *request;
-        struct reply *reply;
-
-        struct curl_slist *headers;
-        uint64_t wait_ms;  /* how long it asks the worker to wait */
-        uint64_t start_ms; /* times are those of ferry_clock_ms */
-        uint64_t moved_ms; /* when a byte of a body was last sent or received */
-        curl_off_t moved;  /* bytes of both bodies until then */
-        uint64_t source_left;
-        bool source_ended;
-        bool in_head;         /* the lines that come are of an answer's head, not trailers */
-        size_t head_size;     /* bytes of all lines so far */
-        unsigned connections; /* over which the request went; libcurl repeats it where a kept one was dead */
-        int socket_error;     /* errno of the last socket that could not be made */
-        int abort;            /* -errno of a callback that ended the transfer */
-};
-
-/* A multi handle that keeps so many connections. NULL when memory is short. */
-CURLM *http_multi_new(long connections);
-
-/* A handle with what all requests have in common. NULL when memory is short. */
-CURL *http_handle_new(const struct ferry_options *options, const char *unix_socket);
-
-/* Starts a try, whose f, easy, request and reply are set and all else is zero. 0; -ENOMEM: it has ended. */
-int http_try_begin(struct http_try *t);
-
-/* Ends a try with libcurl's code, or early with another one. 0 when an answer came, of any status; -errno as in
- * ferry.h, reply->fault says why. */
-int http_try_end(struct http_try *t, CURLcode code);
-
-/* How many ms a try may go on without a byte; UINT64_MAX: libcurl itself knows when it has to end. */
-uint64_t http_time_left(struct http_try *t);
-
-/* ---- retry.c: whether to try again, pure ---- */
-
-enum {
-        RETRY_FIRST_MS = 50,
-        RETRY_LONGEST_MS = 2000,
-        RETRY_AFTER_LONGEST_MS = 10000, /* a worker that asks for more is handed to the caller */
-        RETRY_GATEWAY_FIRST_MS = 100,
-        RETRY_GATEWAY_MS = 60000, /* of nothing but answers of a gateway, where the caller has no deadline */
-};
-
-/* What is known after a try. */
-struct retry_facts {
-        int result;          /* 0 = an answer came; -errno */
-        int status;          /* of the answer */
-        bool allowed;        /* the request may be repeated without harm, and nothing of it was given away yet */
-        bool by_status;      /* 429 and 503 count as well, and a gateway's answer */
-        bool gateway;        /* a gateway has answered in the worker's place: the worker itself may be fine */
-        uint64_t gateway_ms; /* time since the first of such answers */
-        unsigned tries;      /* how many were made, 1 after the first */
-        unsigned retries;    /* how many more than one may be made */
-        bool has_retry_after;
-        uint64_t retry_after_ms;
-        uint32_t random; /* spreads the callers of a worker that comes back */
-};
-
-/* The pause after n answers of a gateway, from 1. Pure. */
-uint64_t retry_gateway_pause(unsigned n);
-
-/* Whether to repeat, and after how long. Pure. */
-bool retry_decide(const struct retry_facts *facts, uint64_t *ret_delay_ms);
 
 /* ---- wait.c ---- */
 

@@ -63,7 +63,7 @@ struct cli_command {
         const char *examples[2]; /* a test runs them, with workers a, b and c */
 };
 
-/* What they run, each in the file of its noun. */
+/* What they run, each in the file of its family. */
 cli_run cli_run_accept, cli_run_bench, cli_run_cancel, cli_run_completion, cli_run_connect, cli_run_copy,
         cli_run_decline, cli_run_delete, cli_run_devices, cli_run_doctor, cli_run_fetch, cli_run_get, cli_run_help,
         cli_run_ls, cli_run_offer, cli_run_peers, cli_run_events, cli_run_post, cli_run_put, cli_run_regions,
@@ -525,8 +525,10 @@ int job_make_operation(struct job *job, struct ferry_operation_spec *spec, const
 /* Waits for its end, with progress. An exit status, CLI_LATE after --timeout. */
 int job_wait(struct job *job);
 
-/* Prints the operation as JSON where --json asks for it. Then cancels and deletes whatever the job has made. */
+/* Prints the operation as JSON where --json asks for it. An exit status. */
 int job_report(struct job *job);
+
+/* Cancels the operation if it still runs, and deletes whatever the job has made. Tells of what it must leave. */
 void job_end(struct job *job);
 
 /* Prints the URL of an offer's metadata. Returns an exit status. */

@@ -203,30 +203,29 @@ static size_t piece_size(size_t size)
 /* Thread: one of the pool, as for the functions below. */
 static enum pool_verdict make_begin(struct pool_task *task)
 {
-        struct region_private *private = region_of_task(task);
-        struct region_table *table = private->table;
-        const size_t size = private->region.size;
+        struct region_private *made = region_of_task(task);
+        struct region_table *table = made->table;
+        const size_t size = made->region.size;
         char detail[REGION_DETAIL_SIZE] = "";
         bool freeing;
         int r;
 
-        if (make_is_over(private))
+        if (make_is_over(made))
                 return POOL_DONE;
-        private->piece = piece_size(size);
+        made->piece = piece_size(size);
         r = region_table_check_limit(table, size, &freeing, detail);
-        if (r == 0 && !private->on_gpu)
+        if (r == 0 && !made->on_gpu)
                 r = check_available_memory(table, size, detail);
         if (r != 0 && freeing)
                 return POOL_WAITS;
-        if (r == 0 && private->on_gpu)
-                r = gpu_allocate(private->region.device, size, &private->region.space, &private->region.address,
-                                 detail);
+        if (r == 0 && made->on_gpu)
+                r = gpu_allocate(made->region.device, size, &made->region.space, &made->region.address, detail);
         else if (r == 0)
-                r = classify(pages_new(private->region.id, size, &private->pages), STAGE_OPEN, detail);
+                r = classify(pages_new(made->region.id, size, &made->pages), STAGE_OPEN, detail);
         if (r != 0)
-                make_fail(private, r, detail);
-        else if (!private->on_gpu)
-        private->n_pieces = (size - 1) / private->piece + 1;
+                make_fail(made, r, detail);
+        else if (!made->on_gpu)
+                made->n_pieces = (size - 1) / made->piece + 1;
         return POOL_DONE;
 }
 

@@ -151,7 +151,8 @@ struct timing raw_move(struct raw *r);
 /* A descriptor of the whole region, for raw_describe(). For free(). */
 char *raw_whole(const struct ferry_region *region);
 
-/* By bare libcurl and json-c, as a program without libferry makes them (bare.c). */
+/* ---- the same by bare libcurl and json-c, as a program without libferry makes them (bare.c) ---- */
+
 struct bare;
 struct bare *bare_new(const struct pair *p);
 struct bare *bare_free(struct bare *bare);

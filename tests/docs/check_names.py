@@ -6,8 +6,8 @@ check_names.py SOURCES
 
 In the README of each folder, the pages of docs/ and those at the top, `PATH.c` (or .h, .py and so on) is a file from the
 document's folder, its headers, server/ or the top, `PATH.c:NAME` has a function of that name, `PATH/` is a folder, and so is
-each of an order `PATH → PATH, PATH`. A section of a header, /* ---- NAME.c ---- */, names a file beside it. NAME and NOUN
-stand for any. Links are checked by scripts/check-style.
+each of an order `PATH → PATH, PATH`. A section of a header, /* ---- NAME.c ---- */ or (NAME.c), names files beside it,
+which have the functions that the section declares. NAME and NOUN stand for any. Links are checked by scripts/check-style.
 """
 import pathlib
 import re
@@ -16,7 +16,8 @@ import sys
 QUOTED = re.compile(r"`([^`]*)`")
 NAMED = re.compile(r"((?:[\w.-]+/)*[\w-]+\.(?:c|cc|h|py|js|map|yaml|md))(?::(\w+))?")
 FOLDER = re.compile(r"(?:[\w.-]+/)+")
-SECTION = re.compile(r"^/\* ---- (?:[^*\n(]*\()?([\w-]+\.c)\b", re.M)
+SECTION = re.compile(r"^(?=/\* ---- )", re.M)
+DECLARED = re.compile(r"^\w[\w *]*?\b(\w+)\([^;{}]*;", re.M)
 # What is only in a commit that the document names.
 OTHERS = {"tests/bench/sim_peers.c"}
 
@@ -62,9 +63,15 @@ def faults_of(document, top):
 def faults_of_header(header, top):
     inside = header.relative_to(top).parts
     folder = top.joinpath(*inside[: inside.index("include")]) if "include" in inside else header.parent
-    for name in SECTION.findall(header.read_text()):
-        if not (folder / name).exists():
-            yield f"{header.relative_to(top)}: its section is of {name}, which is not there"
+    for section in SECTION.split(header.read_text())[1:]:
+        names = re.findall(r"[\w-]+\.c\b", section.partition("*/")[0])
+        source = "".join((folder / name).read_text() for name in names if (folder / name).exists())
+        for name in names:
+            if not (folder / name).exists():
+                yield f"{header.relative_to(top)}: its section is of {name}, which is not there"
+        for function in DECLARED.findall(re.sub(r"/\*.*?\*/", "", section, flags=re.S)) if names else ():
+            if not re.search(rf"^\w[\w *]*\b{function}\([^;{{}}]*\)\s*{{", source, re.M):
+                yield f"{header.relative_to(top)}: {function} is not in {' or '.join(names)}, of which its section is"
 
 
 def main():

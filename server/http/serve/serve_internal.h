@@ -17,7 +17,7 @@ struct http_pending;
 
 /* What the files of this folder share, in the order in which a connection meets them. */
 
-/* ---- the run queue of a thread ---- */
+/* ---- the run queue of a thread (wakeups.c) ---- */
 
 /*
  * A queue of work for a thread (the owner) that sleeps in epoll. The owner adds event_fd to its epoll instance, and
@@ -61,7 +61,7 @@ void run_queue_awake(struct run_queue *queue);
 /* event_fd is readable. */
 void run_queue_signalled(struct run_queue *queue);
 
-/* ---- readers of events, for their thread ---- */
+/* ---- readers of events, for their thread (wakeups.c) ---- */
 
 /* Runs a round if one is due: wakes the readers that have something to read, or are due a keep-alive. */
 void event_readers_run(struct event_readers *readers);
@@ -78,7 +78,7 @@ uint64_t event_readers_due(const struct event_readers *readers);
 /* Wakes the thread for a round, if it lists any reader. */
 void event_readers_tell(struct event_readers *readers);
 
-/* ---- secrets and listeners ---- */
+/* ---- secrets (guard.c) ---- */
 
 /* 0 or -ENOMEM. */
 int credentials_new(const struct http_secrets *secrets, struct http_credentials **ret_credentials);
@@ -88,6 +88,8 @@ void credentials_source_destroy(struct credentials_source *source);
 
 /* Makes credentials, whose reference it takes over, the newest. Any thread. */
 void credentials_replace(struct credentials_source *source, struct http_credentials *credentials);
+
+/* ---- listeners (listener.c), and ids of requests ---- */
 
 /* Opens and binds the listener's socket. 0 or -errno; logged. */
 int listener_open(struct http_listener *listener, const char *text);
@@ -104,7 +106,7 @@ static inline uint64_t server_next_request_id(struct http_server *server)
         return atomic_fetch_add_explicit(&server->last_request, UINT64_C(0x9e3779b97f4a7c15), memory_order_relaxed);
 }
 
-/* ---- heads ---- */
+/* ---- heads (head.c) ---- */
 
 /*
  * Checks the first head of a connection before libmicrohttpd sees it. libmicrohttpd 0.9.75 gives no answer when a head
@@ -151,7 +153,7 @@ bool head_parts_end(const struct head_parts *parts, const char *end);
 /* Classifies the first bytes of a TLS connection: whole once they are a handshake record. Never HEAD_REFUSED. */
 enum head_verdict head_classify_tls(const char *bytes, size_t n);
 
-/* ---- its quota ---- */
+/* ---- the quota of a thread (gate.c) ---- */
 
 /* Counts the connections of an HTTP thread, pending ones of the gate included. Belongs to the thread. */
 struct http_quota {
@@ -169,7 +171,7 @@ void quota_leave(struct http_quota *quota);
 
 bool quota_has_room(const struct http_quota *quota);
 
-/* ---- its gate ---- */
+/* ---- its gate (gate.c) ---- */
 
 /*
  * Pending connections: accepted, and their first request head is not whole yet. With its first head, or first TLS
@@ -247,7 +249,7 @@ void gate_reap(struct http_gate *gate);
 /* Closes all. */
 void gate_stop(struct http_gate *gate);
 
-/* ---- its shards ---- */
+/* ---- its shards (shard.c, shard_list.c) ---- */
 
 /* Shared by the shards of one HTTP thread and their connections. Belongs to the thread. */
 struct shard_owner {
@@ -339,7 +341,7 @@ size_t shard_list_count(const struct shard_list *list, uint64_t key);
 void shard_list_stop(struct shard_list *list);
 void shard_list_destroy(struct shard_list *list);
 
-/* ---- the thread ---- */
+/* ---- the thread (server_thread.c) ---- */
 
 /*
  * One of the threads that serve HTTP. Each accepts from every listener and keeps what it has accepted, in the first of
@@ -374,7 +376,7 @@ void server_thread_stop(struct http_thread *thread);
 /* After server_thread_stop, when no other thread will add to the run queue. Takes NULL; returns NULL. */
 struct http_thread *server_thread_free(struct http_thread *thread);
 
-/* ---- a connection ---- */
+/* ---- a connection (connection.c) ---- */
 
 /* Makes the connection of a socket that libmicrohttpd is about to get. NULL: memory is short. */
 struct http_connection *connection_new(struct http_quota *quota, struct event_readers *readers,
@@ -421,7 +423,7 @@ static inline struct http_connection *connection_of(struct MHD_Connection *conne
 /* Makes libmicrohttpd see an end that it may have missed. Call after bytes were read, and after an answer. */
 void connection_repeat_end(struct http_connection *connection);
 
-/* ---- what the end of the server waits for: requests being answered, and connections ---- */
+/* ---- what the end of the server waits for: requests being answered, and connections (connection.c) ---- */
 
 void users_init(struct http_users *users);
 void users_destroy(struct http_users *users);
@@ -435,7 +437,7 @@ void users_quiet(struct http_users *users, uint64_t limit_us);
 /* Waits until every connection is freed. Call after the HTTP threads have ended. */
 void users_drain(struct http_users *users);
 
-/* ---- a request ---- */
+/* ---- a request (dispatch.c, guard.c, request.c) ---- */
 
 /*
  * dispatch_call: libmicrohttpd's access handler, called several times for each request; finds the route and calls its
@@ -523,11 +525,11 @@ bool request_parse_body(struct http_request *request);
 /* Frees what it was parsed into. */
 void request_drop_json(struct http_request *request);
 
-/* ---- parked requests ---- */
+/* ---- parked requests (wait.c) ---- */
 
 /*
  * Parked requests: their connections are suspended and occupy no thread. The first of these wakes a request, exactly
- * once: its operation or flag, its deadline, the client's end (connection.h), the end of the server. Lock order: the
+ * once: its operation or flag, its deadline, the client's end (serve.h), the end of the server. Lock order: the
  * lock here, then those of libmicrohttpd, of flags, of the operation store and of the loop.
  */
 struct http_waits {
@@ -549,7 +551,7 @@ struct http_waits *waits_free(struct http_waits *waits);
 /* Wakes all parked requests, parks no more, and waits until every connection is resumed. */
 void waits_stop(struct http_waits *waits);
 
-/* ---- metrics ---- */
+/* ---- metrics (answer.c) ---- */
 
 /* Registers the HTTP metrics. The server's config is set; its end frees route_durations. */
 void counters_init(struct http_server *server);
@@ -559,7 +561,7 @@ void counters_init(struct http_server *server);
 /* Counts a problem that the gate has answered. */
 void counters_refused(struct http_server *server, int error);
 
-/* ---- Idempotency-Keys ---- */
+/* ---- Idempotency-Keys (idempotency.c) ---- */
 
 /*
  * A bounded map from Idempotency-Key to the hash of its request and the ids of the resources it made. A batch may make

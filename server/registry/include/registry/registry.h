@@ -68,7 +68,8 @@ bool registry_prefix_is_valid(const char *prefix);
 /* Sends nothing. 0; -EINVAL: url, prefix, user or ttl_ms is invalid; -ENOMEM. */
 int registry_new(const struct registry_config *config, struct registry **ret_registry);
 
-/* After peers_free of the peers that run it. Takes NULL; returns NULL. */
+/* After its thread was stopped (peers_free does that), and after the peers, which resolve names by it. Takes NULL;
+ * returns NULL. */
 struct registry *registry_free(struct registry *registry);
 
 /* ---- this worker's own name ---- */
