@@ -431,8 +431,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         honest_peer_is_served(&h.engines, size % 2 ? ENGINE_READ : ENGINE_WRITE);
         engines_close(&h.engines);
         hostile_close(&h);
-        while (waitpid(-1, NULL, __WALL) > 0)
-                ; /* the children that close foreign descriptors, which an ended engine does not wait for */
+        while (waitpid(-1, NULL, __WCLONE) > 0)
+                ; /* the closer's children, which an ended engine does not wait for; not libFuzzer's */
         FUZZ_CHECK(fuzz_descriptors() == descriptors);
         return 0;
 }
