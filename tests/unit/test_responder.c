@@ -314,23 +314,30 @@ TEST(a_peer_that_writes_on_without_waiting_is_bounded)
         }
 }
 
+/* A READ of all of an operation of so many bytes, which nobody touches. */
+static void take_long_read(struct scene *s, uint32_t flags, uint64_t total)
+{
+        const struct wire_header read = { .type = WIRE_READ,
+                                          .flags = flags,
+                                          .from_epoch = EPOCH,
+                                          .operation = OPERATION_ID,
+                                          .transfer = TRANSFER_ID,
+                                          .length = total,
+                                          .total = total,
+                                          .whole = total };
+
+        s->segment.size = total;
+        responder_on_read(&s->peer, &read, &(struct payload){ 0 });
+}
+
 /* So that the bytes are on their way before all checksums are made. */
 TEST(a_message_with_checksums_has_a_bound)
 {
         FOR_EACH (uint32_t, flags, 0, WIRE_VERIFY) {
                 const uint64_t total = (uint64_t)WIRE_VERIFY_MAX + 1;
                 struct scene *s = scene_new();
-                const struct wire_header read = { .type = WIRE_READ,
-                                                  .flags = flags,
-                                                  .from_epoch = EPOCH,
-                                                  .operation = OPERATION_ID,
-                                                  .transfer = TRANSFER_ID,
-                                                  .length = total,
-                                                  .total = total,
-                                                  .whole = total };
 
-                s->segment.size = total; /* nobody touches it */
-                responder_on_read(&s->peer, &read, &(struct payload){ 0 });
+                take_long_read(s, flags, total);
                 assert_int_equal(s->n_loading, 1);
                 assert_true(s->loading->length == (flags ? WIRE_VERIFY_MAX : total));
                 finish_loading(s, MESSAGE_NO_MEMORY);
@@ -342,22 +349,12 @@ TEST(a_message_with_checksums_has_a_bound)
 TEST(two_messages_with_checksums_are_under_way)
 {
         enum { MESSAGES = 8 };
-        const uint64_t total = (uint64_t)MESSAGES * WIRE_VERIFY_MAX;
         struct scene *s = scene_new();
         struct transport_ops ops = *s->transport.ops;
-        const struct wire_header read = { .type = WIRE_READ,
-                                          .flags = WIRE_VERIFY,
-                                          .from_epoch = EPOCH,
-                                          .operation = OPERATION_ID,
-                                          .transfer = TRANSFER_ID,
-                                          .length = total,
-                                          .total = total,
-                                          .whole = total };
 
         ops.window = NULL;
         s->transport.ops = &ops;
-        s->segment.size = total; /* nobody touches it */
-        responder_on_read(&s->peer, &read, &(struct payload){ 0 });
+        take_long_read(s, WIRE_VERIFY, (uint64_t)MESSAGES * WIRE_VERIFY_MAX);
         for (unsigned left = MESSAGES; left > 0; left--) {
                 assert_int_equal(s->n_loading, left > 1 ? 2 : 1);
                 finish_loading(s, left > 1 ? MESSAGE_OK : MESSAGE_NO_MEMORY);
