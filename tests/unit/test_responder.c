@@ -243,6 +243,10 @@ TEST(a_stream_in_use_is_not_cut_into_parts)
                         assert_ptr_equal(address_of_load(s), s->segment.address);
                         finish_loading(s, MESSAGE_OK);
                 }
+                s->status = 0;
+                take_read(s, named_first ? 0 : WIRE_PARTED, TOTAL / 2); /* of the other stream, as it were */
+                assert_int_equal(s->status, FERRY_E_SIZE_MISMATCH);
+                assert_null(s->loading);
                 responder_fail(responder_find(&s->engine, TRANSFER_ID), FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER,
                                "");
                 (void)responders_step(&s->engine);
