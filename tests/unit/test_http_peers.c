@@ -160,6 +160,7 @@ WITH_SCENE(whoever_wakes_a_request_touches_nothing_of_it_afterwards)
 {
         int fd = park(s);
 
+        await_parked(s->h, 1); /* the engine may be asked before; nobody wakes a request whose client left earlier */
         atomic_store(&slow, s);
         close(fd);
         await_parked(s->h, 0);
