@@ -11,7 +11,7 @@
 
 /*
  * The passive side of one transfer, a claim of an operation, and what its parts share: responder_claim.c begins it,
- * responder_read.c answers READs, responder_write.c WRITEs, responder.c ends it. It uses the operation's own list of
+ * responder_requests.c answers READs, responder_write.c WRITEs, responder.c ends it. It uses the operation's own list of
  * memory; an address never comes from the wire. Each request carries the full authority (operation, key), so there is
  * no session; the first one claims. Thread: the holder of the progress lock.
  */
@@ -130,7 +130,7 @@ void responder_on_parts(struct peer *peer, const struct wire_header *header, str
  */
 int responder_claim(struct peer *peer, const struct wire_header *header, struct responder **ret);
 
-/* ---- responder_read.c: READs, a responder sends bytes ---- */
+/* ---- responder_requests.c: READs, a responder sends bytes ---- */
 
 void responder_on_read(struct peer *peer, const struct wire_header *header, struct payload *payload);
 /* The link may have room: answers READs of the peer's responders. */

@@ -266,7 +266,7 @@ void gone_ids_clear(struct gone_ids *ids);
 void gone_ids_add(struct gone_ids *ids, uint64_t id);
 bool gone_ids_has(const struct gone_ids *ids, uint64_t id);
 
-/* ---- operation_metrics.c ---- */
+/* ---- metrics.c ---- */
 
 struct operation_metrics {
         struct metric *now[FERRY_KIND_COUNT][FERRY_STATUS_COUNT];
