@@ -13,7 +13,6 @@
 #include "command.h"
 #include "contact.h"
 #include "engine_internal.h"
-#include "notice.h"
 
 /*
  * Connect requests: each opens a link, or finds one, and says HELLO or a notice over it, for POST /v1/peers, for a

@@ -22,7 +22,7 @@
  *
  * Requesters and responders are driven by their state: what happens (a message, the end of a send, a cancel) changes
  * the state and marks them; the next round takes the step that the state asks for. So nothing ends inside a callback,
- * but for a new claim, which ends finished ones first (responder_claim.c).
+ * but for a new claim, which ends finished ones first (responder.c).
  */
 
 struct command;
@@ -169,7 +169,7 @@ int engine_http_start(struct engine *engine, const struct engine_transfer *trans
 void engine_http_cancel(struct engine *engine, uint64_t id, int reason);
 int engine_http_notice(struct engine *engine, const struct engine_connect *spec, char *detail, size_t detail_size);
 
-/* ---- tombstone.c ---- */
+/* ---- responder_state.c ---- */
 
 void tombstone_add(struct engine *engine, uint64_t transfer, int wire_error);
 /* NULL = not known (any more). */

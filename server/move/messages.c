@@ -7,7 +7,6 @@
 #include "connect.h"
 #include "contact.h"
 #include "engine_internal.h"
-#include "notice.h"
 #include "peer.h"
 #include "requester.h"
 #include "responder.h"

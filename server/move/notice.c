@@ -4,11 +4,11 @@
 #include <ferry/error.h>
 
 #include "base/metrics.h"
+#include "connect.h"
 #include "engine_internal.h"
-#include "notice.h"
 
 /*
- * Notices (notice.h): a DECLINE or a RENEW of a peer is put to the operations, and their answer sent back as a
+ * Notices (connect.h): a DECLINE or a RENEW of a peer is put to the operations, and their answer sent back as a
  * NOTICE_ACK, which has no state here: whoever asked finds the question by the transfer's id. Keys are wiped from the
  * stack.
  */

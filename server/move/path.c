@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "path.h"
+#include "contact.h"
 
 #include <assert.h>
 
 #include "base/clock.h"
 
 /*
- * A path's memory of failed attempts: see path.h. The pause before the next attempt is 1 s after the first failure and
- * doubles up to 64 s; an answer of the peer, or another address of it, forgets all of them.
+ * A path's memory of failed attempts: see contact.h. The pause before the next attempt is 1 s after the first failure
+ * and doubles up to 64 s; an answer of the peer, or another address of it, forgets all of them.
  */
 
 enum {

@@ -10,10 +10,10 @@
 #include "peer.h"
 
 /*
- * The passive side of one transfer, a claim of an operation, and what its parts share: responder_claim.c begins it,
- * responder_requests.c answers READs, responder_write.c WRITEs, responder.c ends it. It uses the operation's own list of
- * memory; an address never comes from the wire. Each request carries the full authority (operation, key), so there is
- * no session; the first one claims. Thread: the holder of the progress lock.
+ * The passive side of one transfer, a claim of an operation, and what its parts share: responder.c begins and ends it,
+ * responder_requests.c answers READs and WRITEs. It uses the operation's own list of memory; an address never comes
+ * from the wire. Each request carries the full authority (operation, key), so there is no session; the first one
+ * claims. Thread: the holder of the progress lock.
  */
 
 enum responder_state {
@@ -121,7 +121,7 @@ void responder_tick(struct responder *responder, uint64_t now_us);
 /* Takes the step of each marked responder's state. Whether any was marked. */
 bool responders_step(struct engine *engine);
 
-/* ---- responder_claim.c: its begin ---- */
+/* ---- responder.c: its begin ---- */
 
 void responder_on_parts(struct peer *peer, const struct wire_header *header, struct payload *payload);
 /*
@@ -130,15 +130,13 @@ void responder_on_parts(struct peer *peer, const struct wire_header *header, str
  */
 int responder_claim(struct peer *peer, const struct wire_header *header, struct responder **ret);
 
-/* ---- responder_requests.c: READs, a responder sends bytes ---- */
+/* ---- responder_requests.c: READs (a responder sends bytes) and WRITEs (it receives bytes) ---- */
 
 void responder_on_read(struct peer *peer, const struct wire_header *header, struct payload *payload);
 /* The link may have room: answers READs of the peer's responders. */
 void responders_send(struct peer *peer);
 /* Bytes may have arrived: retries the held READs. */
 void responders_retry_held(struct engine *engine);
-
-/* ---- responder_write.c: WRITEs, a responder receives bytes ---- */
 
 void responder_on_write(struct peer *peer, const struct wire_header *header, struct payload *payload);
 

@@ -226,7 +226,7 @@ struct deferred_actions {
         void *drained_context;
 };
 
-/* ---- slice.c ---- */
+/* ---- slice.c: the pieces of regions ---- */
 
 /* How many pieces the slice has. */
 static inline uint64_t slice_count(const struct operation_slice *slice)
@@ -247,7 +247,7 @@ int slices_check_writable(const struct operation_slice *slices, size_t n, char d
 size_t slices_count_blocks(const struct operation_slice *slices, size_t n);
 void slices_copy_blocks(const struct operation_slice *slices, size_t n, uint64_t *to);
 
-/* ---- gone_ids.c: the last deleted ids, answered by 410 Gone; guarded by the store's lock ---- */
+/* ---- references.c: the last deleted ids, answered by 410 Gone; guarded by the store's lock ---- */
 
 struct gone_entry {
         uint64_t id;    /* 0 = none */
@@ -266,7 +266,7 @@ void gone_ids_clear(struct gone_ids *ids);
 void gone_ids_add(struct gone_ids *ids, uint64_t id);
 bool gone_ids_has(const struct gone_ids *ids, uint64_t id);
 
-/* ---- metrics.c ---- */
+/* ---- metrics.c: counters and times ---- */
 
 struct operation_metrics {
         struct metric *now[FERRY_KIND_COUNT][FERRY_STATUS_COUNT];
@@ -317,7 +317,7 @@ struct operation_store {
         pthread_mutex_t arrival_lock; /* a leaf, also under the store's lock; guards arrived of reads */
 };
 
-/* ---- throughput.c ---- */
+/* ---- metrics.c: the bytes of each second ---- */
 
 /* Begins to count; now_us and all other times are monotonic. The struct is zeroed. */
 void throughput_init(struct throughput *throughput, uint64_t now_us);
@@ -326,7 +326,7 @@ void throughput_add(struct throughput *throughput, enum ferry_kind kind, uint64_
 /* Copies the counts of the last whole seconds, oldest first. */
 void throughput_get(struct throughput *throughput, uint64_t now_us, struct operation_throughput *ret_throughput);
 
-/* ---- pins.c ---- */
+/* ---- slice.c: pins ---- */
 
 /*
  * Takes a use of and a reference to each region, makes the segments. 0; FERRY_E_NOT_FOUND; -ENOMEM. Without the lock.
@@ -337,7 +337,7 @@ void operation_pins_unuse(struct operation_pins *pins);
 /* Gives the references back, and tells those that wait for the uses; takes NULL, returns NULL. Without the lock. */
 struct operation_pins *operation_pins_free(struct operation_pins *pins);
 
-/* ---- references.c; operation_ref and operation_unref are in operations.h ---- */
+/* ---- references.c: counts; operation_ref and operation_unref are in operations.h ---- */
 
 /* Takes a reference to the store, and gives one back; the last one frees it. Any thread. */
 struct operation_store *store_ref(struct operation_store *store);
@@ -381,12 +381,12 @@ void deadline_expire_after(struct operation *operation, uint64_t ttl_ms);
 /* FERRY_E_TIMEOUT, FERRY_E_EXPIRED, FERRY_E_STALLED; 0 = no deadline has passed. */
 int deadline_passed(const struct operation *operation, uint64_t now_us);
 
-/* ---- waiter.c; with the lock held ---- */
+/* ---- state.c: whom a change wakes; with the lock held ---- */
 
 /* Whether a waiter (NULL = one that is not quiet) need not wait. */
 bool operation_wakes(const struct operation *operation, const struct operation_waiter *waiter, uint64_t revision);
 
-/* ---- store_index.c; with the lock held ---- */
+/* ---- store_index.c: look-up by id and pages; with the lock held ---- */
 
 /* Lists a new operation and arms its timer. 0 or -ENOMEM. */
 int store_insert(struct operation_store *store, struct operation *operation);
@@ -398,7 +398,7 @@ void store_remove(struct operation *operation);
 /* Counts the pieces of an operation that has come, or is neither live nor kept any more. */
 void store_count_pieces(struct operation_store *store, const struct operation *operation, bool come);
 
-/* ---- retention.c; with the lock held ---- */
+/* ---- store_index.c: retention; with the lock held ---- */
 
 /* Keeps a terminal operation for a while; ends that. */
 void retention_keep(struct operation *operation);
@@ -411,7 +411,7 @@ int retention_make_room(struct operation_store *store, const struct operation *o
 /* Without the lock. */
 void retention_fired(struct loop_timer *timer);
 
-/* ---- state.c; with the lock held ---- */
+/* ---- state.c: the table of states; with the lock held ---- */
 
 /* Changes the state. A change that the table does not allow aborts the process. */
 void operation_set_state(struct operation *operation, enum operation_state state, struct deferred_actions *deferred);
@@ -443,7 +443,7 @@ void follow_arrived(void *transfer, uint64_t offset, uint64_t length);
 uint64_t follow_available(void *transfer, uint64_t offset, uint64_t length);
 uint64_t follow_request_max(void *transfer);
 
-/* ---- operation_transfer.c ---- */
+/* ---- begin.c: transfers ---- */
 
 /* Callbacks of a transfer, for struct engine_transfer and struct engine_claim. Without the lock. */
 void operation_transfer_progress(void *transfer, uint64_t bytes);

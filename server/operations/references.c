@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,4 +77,73 @@ struct operation *operation_unref(struct operation *operation)
         explicit_bzero(operation->key, sizeof(operation->key));
         free(operation);
         return NULL;
+}
+
+/*
+ * A hash table of fixed size, chained through the ring. In a growing table the buckets would double from time to time
+ * for as long as ids come and go, because any new id may make the longest chain so far.
+ */
+
+int gone_ids_init(struct gone_ids *ids, size_t size)
+{
+        size_t n_heads = 1;
+
+        *ids = (struct gone_ids){ .size = size };
+        if (!size)
+                return 0;
+        while (n_heads < size)
+                n_heads *= 2;
+        ids->n_heads = n_heads;
+        ids->ring = calloc(size, sizeof(ids->ring[0]));
+        ids->heads = calloc(n_heads, sizeof(ids->heads[0]));
+        return ids->ring && ids->heads ? 0 : -ENOMEM;
+}
+
+void gone_ids_clear(struct gone_ids *ids)
+{
+        free(ids->heads);
+        free(ids->ring);
+        *ids = (struct gone_ids){ 0 };
+}
+
+/* The ids are random: their low bits are the best hash. */
+static uint32_t *head_of(const struct gone_ids *ids, uint64_t id)
+{
+        return &ids->heads[id & (ids->n_heads - 1)];
+}
+
+/* Takes the entry that is about to be overwritten off its chain. */
+static void unlink_oldest(struct gone_ids *ids)
+{
+        const struct gone_entry *oldest = &ids->ring[ids->next];
+        uint32_t *link = head_of(ids, oldest->id);
+
+        if (!oldest->id)
+                return;
+        while (*link != ids->next + 1)
+                link = &ids->ring[*link - 1].chain;
+        *link = oldest->chain;
+}
+
+void gone_ids_add(struct gone_ids *ids, uint64_t id)
+{
+        uint32_t *head;
+
+        if (!ids->size)
+                return;
+        unlink_oldest(ids);
+        head = head_of(ids, id);
+        ids->ring[ids->next] = (struct gone_entry){ .id = id, .chain = *head };
+        *head = (uint32_t)ids->next + 1;
+        ids->next = (ids->next + 1) % ids->size;
+}
+
+bool gone_ids_has(const struct gone_ids *ids, uint64_t id)
+{
+        if (!ids->size || !id)
+                return false;
+        for (uint32_t at = *head_of(ids, id); at; at = ids->ring[at - 1].chain)
+                if (ids->ring[at - 1].id == id)
+                        return true;
+        return false;
 }

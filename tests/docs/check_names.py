@@ -41,7 +41,7 @@ def is_place(document, name, top):
 
 
 def faults_of(document, top):
-    last = document.parent  # a bare name after a path is beside it: `local/pulls.c`, `copies.c`
+    last = document.parent  # a bare name after a path is beside it: `local/pulls.c`, `pull.c`
     for quoted in QUOTED.findall(re.sub(r"^```.*?^```", "", document.read_text(), flags=re.M | re.S)):
         places = re.split(r"\s*[→,]\s*", quoted) if "→" in quoted else [quoted] if FOLDER.fullmatch(quoted) else []
         for place in places:

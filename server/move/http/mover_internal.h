@@ -175,7 +175,7 @@ bool http_requester_is_over(const struct http_requester *requester);
 /* Aborts running requests. After ended was called. Takes NULL; returns NULL. */
 struct http_requester *http_requester_free(struct http_requester *requester);
 
-/* ---- responder.c ---- */
+/* ---- responder.c: one transfer, and the transfers of an operation ---- */
 
 /* What HTTP keeps with a passive operation: made by the first request of a client, freed with the operation. */
 struct http_offer {
@@ -292,7 +292,7 @@ void http_responder_copy_end(struct http_responder *responder);
 
 const struct http_mover_config *mover_config(const struct http_mover *mover);
 
-/* ---- offer.c ---- */
+/* ---- responder.c ---- */
 
 /*
  * Finds or makes what HTTP keeps with the operation, for a client with that key (NULL = it has been authorised). 0;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <utlist.h>
 
 #include "base/clock.h"
@@ -170,4 +172,179 @@ void http_responder_copy_end(struct http_responder *responder)
         offer_lock(responder->offer);
         responder->copying--;
         http_responder_end_due_unlock(responder);
+}
+
+/*
+ * The part of a passive operation that HTTP keeps: its transfers, and the ends that their clients have told. An offer
+ * is made by the first request and attached to the operation, which frees it; it holds no reference to the operation.
+ * The ends are remembered since a client may repeat its DELETE, and since a DELETE may overtake the first range over
+ * another connection.
+ *
+ * Thread: any. Lock: the offer's; see struct http_offer.
+ */
+
+enum { ENDS_MAX = 64, ENDS_EARLY = 8 };
+
+/* A transfer that its client has ended. */
+struct http_end {
+        uint64_t id;
+        bool complete;
+};
+
+bool http_content_key(const struct operation *operation, const uint8_t key[FERRY_KEY_SIZE])
+{
+        return ferry_key_equal(key, operation_key(operation));
+}
+
+/* ---- life ---- */
+
+/* The operation ends: revokes each transfer, one at a time, since a revocation may give back the lock. */
+static void on_revoke(struct operation_attachment *attachment, int reason, int wire_reason)
+{
+        struct http_offer *offer = FERRY_CONTAINER_OF(attachment, struct http_offer, attachment);
+        struct http_responder *responder;
+
+        do {
+                offer_lock(offer);
+                DL_FOREACH (offer->responders, responder)
+                        if (!responder->revoke_reason)
+                                break;
+                if (responder)
+                        http_responder_revoke_unlock(responder, reason, wire_reason);
+                else
+                        offer_unlock(offer);
+        } while (responder);
+}
+
+static void on_free(struct operation_attachment *attachment)
+{
+        struct http_offer *offer = FERRY_CONTAINER_OF(attachment, struct http_offer, attachment);
+
+        (void)pthread_mutex_destroy(&offer->lock);
+        free(offer->ends);
+        free(offer);
+}
+
+/* 0; FERRY_E_NOT_PASSIVE; -ENOMEM. */
+static int offer_new(struct http_mover *mover, struct operation_store *store, struct operation *operation,
+                     struct operation_attachment **ret_attachment)
+{
+        struct operation_view view;
+        struct http_offer *offer;
+
+        operation_get_view(store, operation, &view);
+        if (!ferry_kind_is_passive((int)view.kind))
+                return FERRY_E_NOT_PASSIVE;
+        offer = malloc(sizeof(*offer));
+        if (!offer)
+                return -ENOMEM;
+        *offer = (struct http_offer){ .attachment = { .revoke = on_revoke, .free = on_free },
+                                      .config = mover_config(mover),
+                                      .store = store,
+                                      .operation = operation,
+                                      .readable = view.kind == FERRY_READABLE,
+                                      .total = view.bytes_total,
+                                      .uses = view.uses ? view.uses : 1 };
+        (void)pthread_mutex_init(&offer->lock, NULL);
+        *ret_attachment = operation_attach(operation, &offer->attachment);
+        if (*ret_attachment != &offer->attachment) /* by another thread */
+                on_free(&offer->attachment);
+        return 0;
+}
+
+int offer_get(struct http_mover *mover, struct operation_store *store, struct operation *operation, const uint8_t *key,
+              struct http_offer **ret_offer)
+{
+        struct operation_attachment *attachment = operation_attached(operation);
+        int r = attachment ? 0 : offer_new(mover, store, operation, &attachment);
+
+        if (r)
+                return r;
+        if (key && !http_content_key(operation, key))
+                return FERRY_E_PEER_REFUSED;
+        *ret_offer = FERRY_CONTAINER_OF(attachment, struct http_offer, attachment);
+        return 0;
+}
+
+/* ---- the ends that clients have told ---- */
+
+/* How many are remembered: of complete ones, and of those given up, which may come before their first request. */
+static uint32_t ends_max(const struct http_offer *offer)
+{
+        return ENDS_EARLY + (offer->uses < ENDS_MAX ? offer->uses : ENDS_MAX);
+}
+
+/* Finds the end that a client has told of its transfer; NULL = none. The lock is held. */
+static const struct http_end *end_find(const struct http_offer *offer, uint64_t id)
+{
+        for (uint32_t i = 0; id && offer->ends && i < ends_max(offer); i++)
+                if (offer->ends[i].id == id)
+                        return &offer->ends[i];
+        return NULL;
+}
+
+bool offer_has_ended(const struct http_offer *offer, uint64_t id)
+{
+        return end_find(offer, id) != NULL;
+}
+
+/* With the lock held. If memory is short, a client that repeats its end is told that the transfer is gone. */
+static void end_note(struct http_offer *offer, uint64_t id, bool complete)
+{
+        const uint32_t max = ends_max(offer);
+
+        if (!id || end_find(offer, id))
+                return;
+        if (!offer->ends)
+                offer->ends = calloc(max, sizeof(offer->ends[0]));
+        if (offer->ends)
+                offer->ends[offer->n_ends++ % max] = (struct http_end){ .id = id, .complete = complete };
+}
+
+/*
+ * With the lock held. Counts the open ranges that are read as moved, because the client knows best what has arrived;
+ * those that are written count as their bytes are stored.
+ */
+static bool every_byte(struct http_responder *responder)
+{
+        const struct http_content *content;
+
+        if (responder->offer->readable)
+                DL_FOREACH (responder->open_ranges, content)
+                        http_responder_note_moved(responder, content->first, content->position);
+        return http_responder_moved(responder) == http_responder_total(responder);
+}
+
+int http_content_end(struct http_mover *mover, struct operation_store *store, struct operation *operation,
+                     const uint8_t *key, uint64_t id, int error, bool *ret_complete)
+{
+        const struct http_end *before;
+        struct http_responder *responder;
+        struct http_offer *offer;
+        int r = offer_get(mover, store, operation, key, &offer);
+
+        if (r)
+                return r;
+        offer_lock(offer);
+        DL_FOREACH (offer->responders, responder)
+                if (responder->id == id && !responder->revoke_reason)
+                        break;
+        before = end_find(offer, id);
+        *ret_complete = responder ? !error && responder->base.state == HTTP_MOVING && !responder->copying &&
+                                            every_byte(responder)
+                                  : before && before->complete;
+        end_note(offer, id, *ret_complete);
+        if (!responder) {
+                offer_unlock(offer);
+                return *ret_complete ? 0 : FERRY_E_GONE;
+        }
+        if (*ret_complete) {
+                http_responder_end_unlock(responder, 0, "");
+        } else {
+                responder->revoked_by_peer = true;
+                http_responder_revoke_unlock(responder,
+                                             error ? engine_error_of_peer((uint32_t)error) : FERRY_E_CANCELLED_BY_PEER,
+                                             FERRY_E_GONE);
+        }
+        return 0;
 }

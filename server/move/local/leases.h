@@ -8,7 +8,7 @@
 
 #include "base/pool.h"
 #include "frame.h"
-#include "memfd.h"
+#include "mapping.h"
 #include "message/lease.h"
 #include "message/transport.h"
 

@@ -10,7 +10,6 @@
 #include <ferry/error.h>
 
 #include "closer.h"
-#include "copies.h"
 #include "directory.h"
 #include "frame.h"
 #include "leases.h"

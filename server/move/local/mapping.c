@@ -3,9 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 #include <utlist.h>
 
@@ -14,8 +18,123 @@
 #include "base/metrics.h"
 #include "base/util.h"
 #include "frame.h"
-#include "memfd.h"
 #include "move/local.h"
+
+/*
+ * Memfds: made here, sealed, sent to peers read-only; and those of peers, checked before they are mapped. A file that
+ * can shrink, or has huge pages, of which the system can run short, would raise SIGBUS in a copy, so it is refused.
+ * Thread: any, but that the count of a struct memfd is the progress thread's.
+ */
+
+/* Takes over fd, also on failure. NULL when memory is short. */
+static struct memfd *memfd_of(int fd)
+{
+        struct memfd *memfd = malloc(sizeof(*memfd));
+
+        if (!memfd) {
+                (void)close(fd);
+                return NULL;
+        }
+        *memfd = (struct memfd){ .fd = fd, .users = 1 };
+        return memfd;
+}
+
+struct memfd *memfd_hold(struct memfd *memfd)
+{
+        memfd->users++;
+        return memfd;
+}
+
+struct memfd *memfd_drop(struct memfd *memfd)
+{
+        if (memfd && --memfd->users == 0) {
+                (void)close(memfd->fd);
+                free(memfd);
+        }
+        return NULL;
+}
+
+/* F_SEAL_FUTURE_WRITE (Linux 5.1) keeps this mapping writable, and forbids any other. */
+static int fill(int fd, size_t size, void **ret_address)
+{
+        void *address;
+        int r;
+
+        if (fallocate(fd, 0, 0, (off_t)size) < 0)
+                return -errno;
+        address = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (address == MAP_FAILED)
+                return -errno;
+        if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0) {
+                r = -errno;
+                (void)munmap(address, size);
+                return r;
+        }
+        *ret_address = address;
+        return 0;
+}
+
+int memfd_new(const char *name, size_t size, void **ret_address, struct memfd **ret_memfd)
+{
+        FERRY_CLEANUP(cleanup_close) int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        void *address = NULL;
+        int r = fd < 0 ? -errno : fill(fd, size, &address);
+
+        if (r < 0)
+                return r;
+        *ret_memfd = memfd_of(steal_fd(&fd));
+        if (!*ret_memfd) {
+                (void)munmap(address, size);
+                return -ENOMEM;
+        }
+        *ret_address = address;
+        return 0;
+}
+
+static bool has_ordinary_pages(int fd)
+{
+        struct statfs fs;
+
+        return fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC;
+}
+
+static bool cannot_shrink(int fd)
+{
+        int seals = fcntl(fd, F_GET_SEALS);
+
+        return seals >= 0 && (seals & F_SEAL_SHRINK);
+}
+
+int memfd_open(int fd, struct memfd **ret_memfd)
+{
+        char path[40];
+        int opened;
+
+        (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        opened = open(path, O_RDONLY | O_CLOEXEC);
+        if (opened < 0)
+                return -errno;
+        *ret_memfd = memfd_of(opened);
+        return *ret_memfd ? 0 : -ENOMEM;
+}
+
+int memfd_map(int fd, uint64_t size, void **ret_address)
+{
+        struct stat st;
+        void *address;
+
+        if (!cannot_shrink(fd) || !has_ordinary_pages(fd))
+                return -EBADMSG;
+        if (fstat(fd, &st) < 0)
+                return -errno;
+        if (st.st_uid != geteuid() || size == 0 || st.st_size <= 0 || (uint64_t)st.st_size < size)
+                return -EBADMSG;
+        address = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, fd, 0);
+        if (address == MAP_FAILED)
+                return -errno;
+        *ret_address = address;
+        return 0;
+}
 
 /*
  * Mappings: see mapping.h. A mapping lives from FRAME_MAP to FRAME_UNMAP, and longer while a pull uses it; users counts
