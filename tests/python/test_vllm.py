@@ -53,6 +53,23 @@ class TestHandover(Case):
         self.assertTrue(decode.holds("d", PROMPT))
         self.assertTrue(prefill.until("sent", "p"))
 
+    def test_a_step_that_computes_nothing_waits_for_the_end_of_a_transfer(self):
+        prefill, decode = self.engine(), self.engine()
+        params = prefill.prefill("p", PROMPT)
+        ends = prefill.ranks[0]._rank._ends = unittest.mock.Mock()
+        prefill.step({"p": 0})
+        ends.poll.assert_not_called()
+        prefill.step()
+        ends.poll.assert_called_once_with(rank.WAIT_MS)  # the offer
+        self.assertEqual(decode.load("d", PROMPT, params), len(PROMPT))
+        decode.ranks[0]._rank._ends = ends
+        ends.poll.side_effect = lambda _: decode.ranks[0]._rank._loads["d"].operations[0].wait(30)
+        _, (result,) = decode.step()
+        self.assertEqual(result.finished_recving, {"d"})  # in the very step that began it
+        ends.poll.reset_mock()
+        decode.step()
+        ends.poll.assert_not_called()  # nothing runs
+
     def test_what_the_decode_has_in_its_cache_is_not_overwritten(self):
         prefill, decode = self.engine(), self.engine()
         params = prefill.prefill("p", PROMPT)

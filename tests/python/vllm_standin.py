@@ -4,7 +4,6 @@
 install() puts the modules in place of vLLM 0.32's. The KV of a token is made of its layer, head, position and of the
 tokens before it, so that blocks in the wrong place, or of another prompt, are noticed.
 """
-import contextlib
 import ctypes
 import enum
 import hashlib
@@ -12,7 +11,6 @@ import sys
 import types
 from dataclasses import dataclass, field
 
-from ferry import FerryError
 
 TOKENS = 16  # of a block
 CONTENT = 8  # bytes of a token's KV of one head
@@ -23,7 +21,6 @@ class Base:
         self._kv_transfer_config = vllm_config.kv_transfer_config
         self._kv_cache_config = kv_cache_config
         self._connector_metadata = None
-
     def bind_connector_metadata(self, metadata):
         self._connector_metadata = metadata
 
@@ -389,11 +386,6 @@ class Engine:
         for _ in range(steps):
             if self.ended[key].get(id) == self.tp:
                 return id not in self.ended["failed"]
-            for rank in self.ranks:  # no sleep: the ends come from Ferry's threads
-                for transfer in (*rank._rank._offers.values(), *rank._rank._loads.values()):
-                    for operation in transfer.operations:
-                        with contextlib.suppress(TimeoutError, FerryError):
-                            operation.wait(0.005)
             self.end(*self.step())
         raise AssertionError(f"{id} was not {key}")
 

@@ -85,7 +85,7 @@ class FerryConnector(api.KVConnectorBase_V1, api.SupportsHMA):
         self._rank.offer(self._get_connector_metadata())
 
     def get_transfer_results(self, finished_req_ids: set[str]) -> Any:
-        return self._rank.results(finished_req_ids)
+        return self._rank.results(finished_req_ids, self._get_connector_metadata())
 
     def build_connector_worker_meta(self) -> Any:
         return self._rank.offered()

@@ -7,6 +7,7 @@ when nothing writes its blocks any more. Only then vLLM gives the blocks to anot
 from __future__ import annotations
 
 import contextlib
+import select
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 MAX_PIECES = 65536
 RENEW_MAX_MS = 600_000
 TIMEOUT_MS = 30_000
+# Of a step that computes nothing, for the end of a transfer: vLLM asks again after its next step, which takes milliseconds
+# of the cores that copy. A request that arrives waits as long.
+WAIT_MS = 5
 
 
 class _Seals:
@@ -134,6 +138,8 @@ class Rank:
         self._after_failure = "vLLM computes the prompt here" if transfer.kv_load_failure_policy == "recompute" else \
             "vLLM fails the request (kv_load_failure_policy)"
         self.worker = Worker(**transfer.get_from_extra_config("worker", {}))
+        self._ends = select.poll()
+        self._ends.register(self.worker.ended_fd, select.POLLIN)
         self._seals = _Seals(self.worker)
         self._layers: list[cache.Layer] = []
         self._device: Any = None
@@ -251,13 +257,22 @@ class Rank:
 
     # ---- ends ----
 
-    def results(self, finished: set[str]) -> Any:
+    def _wait(self) -> None:
+        """Until a transfer ends, for WAIT_MS at most; not at all where one has ended, or none runs."""
+        transfers = [*self._loads.values(), *self._offers.values()]
+        if transfers and not any(transfer.quiet() for transfer in transfers):
+            self._ends.poll(WAIT_MS)
+
+    def results(self, finished: set[str], step: Step) -> Any:
         got = KVConnectorTransferResults()
         for id in finished:
             if id in self._offers:
                 self._offers[id].request_finished = True
             elif id in self._loads:
                 self._loads[id].cancel()  # aborted: vLLM waits until nothing writes its blocks
+        if step.idle:
+            self._wait()
+        self.worker.ended()  # they are asked one by one
         for id, transfer in list(self._offers.items()):
             if transfer.quiet() and transfer.request_finished:
                 self._forget(self._offers.pop(id))

@@ -54,6 +54,7 @@ class Load:
 class Step(KVConnectorMetadata):
     """From the scheduler to the ranks, with each step."""
 
+    idle: bool = False  # it computes nothing: every request of this engine waits
     offers: dict[str, Offer] = field(default_factory=dict)
     loads: dict[str, Load] = field(default_factory=dict)
     drops: set[str] = field(default_factory=set)  # nobody will be told of these offers, or their requests were aborted
@@ -197,6 +198,7 @@ class Scheduler:
 
     def step(self, output: Any) -> Step:
         step, self._next = self._next, Step()
+        step.idle = not output.num_scheduled_tokens
         self._renew(step)
         for id in output.preempted_req_ids or ():
             if self._offers.pop(id, None):
