@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Sends what openapi.yaml forbids: in every operation, each query parameter, header, id and field of the body with wrong
-types, values beyond each bound, unknown names and missing ones; and every method that a path does not have. The worker
-has to name the place of each fault, and to be at the end as it was.
+types, values beyond each bound, unknown names and missing ones; every method that a path does not have; and tokens that
+do not do. The worker has to name the place of each fault, and to be at the end as it was.
 
 check_parameters.py DOCUMENT FERRYD
 """
 import copy
 import http.client
 import json
+import os
 import re
 import sys
+import tempfile
 import urllib.parse
 
 from check_answers import Contract, Worker
@@ -19,7 +21,8 @@ JSON = {"null": "null", "boolean": "true", "integer": "1", "number": "1.5", "str
         "object": '{"a":1}'}
 WIDE = [2**53, 2**63 - 1, 2**63, 2**64 - 1, 2**64 + 1, 2**128 + 1, -2**63, -10**23]
 UNKNOWN = ["colour", "", "a/b~c"]
-IDS = ["x", "rgn_1", "rgn_000000000000000g", "op_00000000000000001", "op_0000000000000001", "rgn_0000000000000001"]
+IDS = ["x", "rgn_1", "rgn_000000000000000g", "op_00000000000000001", "op_0000000000000001", "rgn_0000000000000001",
+       "rgn_" + 8000 * "a"]
 METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "BREW", "get"]
 MEDIA = [None, "", "text/plain", "text/json", "application/jsonp", "application", "text/plain; application/json",
          "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
@@ -30,10 +33,12 @@ BODIES = [("\n\n", "invalid-json"), ("{", "invalid-json"), ("{}x", "invalid-json
 LIMITS = {"ttl_ms": "ttl_ms_max", "renew_max_ms": "ttl_ms_max", "idle_ms": "ttl_ms_max", "timeout_ms": "timeout_ms_max",
           "uses": "uses_max", "readers": "readers_max", "count": "descriptors_max", "descriptors": "descriptors_max",
           "remote": "descriptors_max"}
+NO_URLS = ["not a url", "//127.0.0.1/x", "ftp://127.0.0.1/x", "file:///etc/passwd", "http://u:p@127.0.0.1:1/v1"]
 # Texts whose grammar the document has in words only.
 WORDS = {"ids": ["%ff"], "type": ["none", "operation.ended,none", ""], "device": ["gpu", "CPU", "cuda:99", "cpu "],
-         "url": ["not a url", "ftp://127.0.0.1", "file:///etc/passwd", "unix:/tmp/x", "http://u:p@127.0.0.1:1",
-                 "http://127.0.0.1:1/?x=y", "http://127.0.0.1:1/#x"], "name": ["a\nb", "\x7f"]}
+         "name": ["a\nb", "\x7f"], "url": [*NO_URLS, "unix:/tmp/x", "http://127.0.0.1:1/?x=y", "http://127.0.0.1:1/#x"],
+         "remote_url": [*NO_URLS, "http://", "http://127.0.0.1:1/v1/worker", "http://127.0.0.1:1/v1/operations"]}
+ABSENT = "http://127.0.0.1:1/v1/operations/op_0000000000000001/metadata"
 # Codes of texts that are no values of their fields.
 CODES = {"device": "unknown-device", "region": "not-found"}
 
@@ -63,7 +68,7 @@ class Parameters:
     def __init__(self, contract, worker):
         self.contract, self.worker, self.faults, self.asked = contract, worker, [], 0
         self.connection = http.client.HTTPConnection(worker.url.removeprefix("http://"), timeout=30)
-        self.limits = self.get("/v1/limits")
+        self.limits = {}
 
     def ask(self, method, target, headers=(), body=None):
         self.asked += 1
@@ -231,6 +236,8 @@ class Parameters:
             schema = self.contract.resolve(one["schema"])
             for text in self.wrong_query(word, schema, one["description"]):
                 refused(f"?{word}" + ("" if text is None else f"={text}"), word="" if name == "listEvents" else word)
+            if word == "limit" and self.ask(method, f"{target}?limit={2**64 + 1}")[0] != 200:
+                self.faults.append(f"{name}: a limit that is capped is refused")
             refused(f"?{word}=1%00")
             refused(f"?{word}=1&{word}=1")
         for one in parameters:
@@ -257,10 +264,40 @@ class Parameters:
                         self.taken(target, headers, body)
 
 
+def check_tokens(contract, ferryd):
+    """With each token, what `security` says, and nothing else. Returns the faults."""
+    with tempfile.TemporaryDirectory() as folder:
+        flags = []
+        for name in ("token", "peer_token", "metrics_token"):
+            flags += [f"--{name.replace('_', '-')}-file", os.path.join(folder, name)]
+            with open(flags[-1], "w", encoding="ascii", opener=lambda path, how: os.open(path, how, 0o600)) as file:
+                file.write(f"the-{name}-of-the-worker")
+        worker = Worker(ferryd, "guarded", *flags, "--log-level", "warn")
+        p = Parameters(contract, worker)
+        for name, (method, path, operation) in contract.operations.items():
+            security = operation.get("security", contract.document["security"])
+            allowed = {scheme for one in security for scheme in one}
+            target = path.replace("{id}", f"{'rgn' if 'regions' in path else 'op'}_0000000000000001")
+            for token in (None, "no_token", "token", "peer_token", "metrics_token"):
+                own = [("Authorization", f"Bearer the-{token}-of-the-worker")] if token else []
+                if not security or token in allowed:
+                    status, _, text = p.ask(method, target, own, b"")
+                    if status in (401, 403):
+                        p.faults.append(f"{method} {target} with {token}: {text}")
+                elif token in (None, "no_token"):
+                    p.refused(name, method, target, own, b"", "unauthenticated", 401)
+                else:
+                    p.refused(name, method, target, own, b"", "forbidden", 403)
+        if worker.stop():
+            p.faults.append("the worker with tokens failed")
+        return p.faults
+
+
 def main():
     contract = Contract(sys.argv[1])
     worker = Worker(sys.argv[2], "a")
     p = Parameters(contract, worker)
+    p.limits = p.get("/v1/limits")
     source, target = (p.make("/v1/regions", size=600000)["id"] for _ in range(2))
     offer = p.make("/v1/operations?include=metadata", kind="readable", descriptors=[{"region": source}])
     sink = p.make("/v1/operations?include=metadata", kind="writable", descriptors=[{"region": target}])
@@ -274,7 +311,7 @@ def main():
     active = [{"kind": "read", "descriptors": [{"region": target, "size": 8}], "remote_metadata": metadata,
                "remote": [{"offset": 0, "size": 4}, {"offset": 4, "size": 4}], "transports": ["shm", "tcp"], "verify": True,
                "relay": True, "timeout_ms": 1},
-              {"kind": "write", "descriptors": [{"region": target}], "remote_url": "http://127.0.0.1:1/"}]
+              {"kind": "write", "descriptors": [{"region": target}], "remote_url": ABSENT}]
     bodies = {"createRegion": [{"size": 1, "device": "cpu", "name": "x", "sealed": True, "idle_ms": 1}],
               "createOperation": passive + active,
               "createOperations": [{"operations": [[], one]} for one in passive + active],
@@ -300,6 +337,7 @@ def main():
         p.faults.append(f"the worker is not as it was: {before} {after}")
     if worker.stop():
         p.faults.append("the worker failed")
+    p.faults += check_tokens(contract, sys.argv[2])
     print("\n".join(p.faults) or f"{p.asked} requests", file=sys.stderr)
     return 1 if p.faults else 0
 
