@@ -52,6 +52,9 @@ TEST(what_is_no_flag_or_no_value_is_refused_in_one_line)
         } cases[] = {
                 { { "--nonsense" }, "--nonsense" },
                 { { "--window", "65" }, "--window" },
+                { { "--advertise", "http://x/path" }, "--advertise" },
+                { { "--advertise", "ftp://x" }, "--advertise" },
+                { { "--allow-host", "x:80" }, "--allow-host" },
                 { { "--listen", "127.0.0.1:0", "--allow-peer", "10.0.0.0/99" }, "--allow-peer" },
                 { { "--listen", "127.0.0.1:0", "--tls-cert", "/dev/null" }, "--tls-key" },
                 { { "--listen", "127.0.0.1:0", "--peer-cert", "/dev/null" }, "--peer-key" },

@@ -63,20 +63,3 @@ ON_WORKER(live_operations_are_bounded_and_ended_ones_make_room, "--max-operation
         for (int i = 0; i < 6; i++)
                 ferry_operation_clear(&operations[i]);
 }
-
-ON_WORKER(an_id_is_never_given_twice)
-{
-        enum { N = 300 };
-        static char ids[N][FERRY_ID_SIZE];
-        const char *region = region_make(w, 100, 0);
-
-        for (int i = 0; i < N; i++) {
-                OPERATION operation;
-
-                offer_make(w, FERRY_READABLE, region, &operation);
-                memcpy(ids[i], operation.id, FERRY_ID_SIZE);
-                for (int k = 0; k < i; k++)
-                        assert_string_not_equal(ids[i], ids[k]);
-                assert_int_equal(ferry_delete_operation(w->client, operation.id), 0);
-        }
-}

@@ -251,6 +251,27 @@ CASE(a_stopping_worker_lets_its_waiters_go)
         (void)close(fd);
 }
 
+/* What else the command does with waits, test_client_cli.c says. */
+CASE(the_ferry_command_names_those_of_several_that_are_not_done)
+{
+        const char *url = f->p.a.url, *first = f->operation.id, *output, *errors;
+        OPERATION second;
+
+        offer_make(&f->p.a, FERRY_READABLE, f->region, &second);
+        assert_int_equal(
+                command_run(STRINGS(getenv("FERRY"), "--url", url, "wait", first, second.id, "--timeout", "50ms"), NULL,
+                            NULL, &errors),
+                4);
+        assert_non_null(strstr(errors, first));
+        assert_non_null(strstr(errors, second.id));
+        assert_int_equal(ferry_cancel_operation(f->p.a.client, second.id, NULL), 0);
+        assert_int_equal(command_run(STRINGS(getenv("FERRY"), "--url", url, "wait", "--any", first, second.id), NULL,
+                                     &output, &errors),
+                         1);
+        assert_non_null(strstr(output, "\"status\":\"INITIALIZED\""));
+        assert_non_null(strstr(errors, "cancelled"));
+}
+
 /* ---- a proxy, which the test plays ---- */
 
 struct waiting {
