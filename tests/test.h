@@ -156,4 +156,9 @@ void test_group(CMFixtureFunction setup, CMFixtureFunction teardown);
                 test_register(&test);                                                                                  \
         }
 
+/* A failure names the text: FOR_EACH_TEXT(text, "a", "b") assert_true(is_taken(text)); */
+#define FOR_EACH_TEXT(text, ...)                                                                                       \
+        for (const char *const *text##_ = (const char *const[]){ __VA_ARGS__, NULL }, *text;                           \
+             (text = test_row(*text##_)); text##_++)
+
 #endif

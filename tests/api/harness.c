@@ -373,6 +373,7 @@ void worker_clean(struct worker *w)
 /* ---- pairs ---- */
 
 const char *const side_names[2] = { "local", "network" };
+const char *const tcp_flags[] = { "--data-listen", "127.0.0.1:0", "--local", "off", "--transports", "tcp,self", NULL };
 
 void pair_start_with(struct pair *p, bool network, const char *const *flags)
 {
@@ -380,8 +381,7 @@ void pair_start_with(struct pair *p, bool network, const char *const *flags)
         size_t n = 0;
 
         if (network)
-                n = copy_flags(all, 0, 64,
-                               STRINGS("--data-listen", "127.0.0.1:0", "--local", "off", "--transports", "tcp,self"));
+                n = copy_flags(all, 0, 64, tcp_flags);
         (void)copy_flags(all, n, 64, flags);
         p->network = network;
         worker_start(&p->a, "a", all);
@@ -391,6 +391,13 @@ void pair_start_with(struct pair *p, bool network, const char *const *flags)
 void pair_start(struct pair *p, bool network)
 {
         pair_start_with(p, network, NULL);
+}
+
+void pair_start_apart(struct pair *p)
+{
+        pair_start_with(p, false, STRINGS("--local", "off"));
+        worker_expect(&p->a, "no transport but HTTP");
+        worker_expect(&p->b, "no transport but HTTP");
 }
 
 void pair_stop(struct pair *p)
@@ -415,12 +422,28 @@ int raw_connect(const struct worker *w)
         return raw_dial((uint16_t)atoi(colon + 1));
 }
 
+int raw_begin(const struct worker *w, const char *bytes)
+{
+        int fd = raw_connect(w);
+
+        raw_send(fd, bytes, strlen(bytes));
+        return fd;
+}
+
+struct raw_answer raw_end(int fd)
+{
+        struct raw_answer answer;
+
+        raw_receive(fd, false, &answer);
+        (void)close(fd);
+        return answer;
+}
+
 struct raw_answer raw_exchange(const struct worker *w, const char *request)
 {
         struct raw_answer answer;
-        int fd = raw_connect(w);
+        int fd = raw_begin(w, request);
 
-        raw_send(fd, request, strlen(request));
         raw_receive(fd, strncmp(request, "HEAD ", 5) == 0, &answer);
         (void)close(fd);
         return answer;

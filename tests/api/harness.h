@@ -103,10 +103,14 @@ struct pair {
 
 extern const char *const side_names[2]; /* "local", "network" */
 
-/* network false: the shared-memory side; true: --data-listen 127.0.0.1:0 --local off --transports tcp,self. */
+/* Those of a worker that has TCP alone. */
+extern const char *const tcp_flags[];
+/* network false: the shared-memory side; true: tcp_flags. */
 void pair_start(struct pair *p, bool network);
 /* The same with further flags for both. */
 void pair_start_with(struct pair *p, bool network, const char *const *flags);
+/* Without the local transport and a data port: HTTP is left. */
+void pair_start_apart(struct pair *p);
 void pair_stop(struct pair *p);
 void pair_clean(struct pair *p);
 
@@ -128,7 +132,12 @@ void region_assert_pattern(struct worker *w, const char *id, uint64_t seed, uint
 /* Variables that are cleared where their block ends. */
 #define OPERATION __attribute__((cleanup(ferry_operation_clear))) struct ferry_operation
 
-/* A passive operation over a whole region with its metadata. */
+/* A passive operation over a whole region with its metadata: OFFER(w, region, &offer, .kind = FERRY_READABLE, .uses =
+ * 2). */
+#define OFFER(w, region, ret_operation, ...)                                                                           \
+        offer_with(w, region, (struct ferry_operation_spec){ __VA_ARGS__ }, ret_operation)
+void offer_with(struct worker *w, const char *region, struct ferry_operation_spec spec,
+                struct ferry_operation *ret_operation);
 void offer_make(struct worker *w, enum ferry_kind kind, const char *region, struct ferry_operation *ret_operation);
 /* An active operation over a whole region, started with remote metadata. */
 void begin_make(struct worker *w, enum ferry_kind kind, const char *region, const char *metadata,
@@ -147,6 +156,13 @@ void begin_in_rows(struct worker *w, enum ferry_kind kind, const char *region, u
 /* The active kind for a passive one: readable → read, writable → write. */
 enum ferry_kind kind_of_peer(enum ferry_kind passive);
 
+/*
+ * Offers size bytes, moves them between two workers, which may be the same one, and compares. Asserts the transport on
+ * both sides, but for NULL.
+ */
+void bytes_move(struct worker *passive, struct worker *active, enum ferry_kind passive_kind, uint64_t size, bool verify,
+                const char *transport);
+
 /* Waits for the end (WAIT_MS) and asserts the status; on a mismatch prints the error's code and detail. */
 void operation_assert_end(struct worker *w, const char *id, enum ferry_status status,
                           struct ferry_operation *ret_operation);
@@ -157,6 +173,10 @@ void operation_assert_error(struct worker *w, const char *id, enum ferry_status 
 
 /* A TCP connection to the worker's first listener. */
 int raw_connect(const struct worker *w);
+/* The same, on which bytes (NUL-terminated) have been sent; and the answer that comes there, which is closed behind it.
+ */
+int raw_begin(const struct worker *w, const char *bytes);
+struct raw_answer raw_end(int fd);
 /* One connection, one request (NUL-terminated bytes as they go on the wire), one answer. */
 struct raw_answer raw_exchange(const struct worker *w, const char *request);
 
@@ -172,6 +192,10 @@ void assert_problem(struct worker *w, const char *method, const char *path, cons
 /* Makes or replaces a file of text, of mode 0600. */
 void file_write(const char *path, const char *text);
 const char *file_read(const char *path);
+/* Makes a file of text, which goes with the test; its path. */
+const char *file_make(const char *text);
+/* The path of a certificate, a key or an authority of the tests. */
+const char *tls_path(const char *name);
 
 /* ---- other processes, other clients ---- */
 

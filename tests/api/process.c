@@ -202,6 +202,27 @@ void file_write(const char *path, const char *text)
         (void)close(fd);
 }
 
+static void file_remove(void *path)
+{
+        (void)unlink(path);
+        free(path);
+}
+
+const char *file_make(const char *text)
+{
+        char *path = strdup("/tmp/ferry-test-XXXXXX");
+
+        (void)close(mkstemp(path));
+        file_write(path, text);
+        return test_keep(path, file_remove);
+}
+
+const char *tls_path(const char *name)
+{
+        assert_non_null(getenv("FERRY_TEST_TLS"));
+        return text_format("%s/%s", getenv("FERRY_TEST_TLS"), name);
+}
+
 const char *file_read(const char *path)
 {
         int fd = open(path, O_RDONLY | O_CLOEXEC);

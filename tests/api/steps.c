@@ -166,6 +166,11 @@ struct json_object *operation_json(struct worker *w, const char *id)
         return call_json(w, 200, "GET", path, NULL);
 }
 
+const char *metadata_key(const char *metadata)
+{
+        return json_text(json_parse(metadata), "notification_key");
+}
+
 const char *operation_bearer(struct worker *w, const char *id)
 {
         const char *path = text_format("/v1/operations/%s/metadata", id);
@@ -202,9 +207,7 @@ const char *json_request(const char *path, const char *headers, const char *body
 int raw_ask(const struct worker *w, const char *method, const char *target)
 {
         const char *request = text_format("%s %s HTTP/1.1\r\nHost: localhost\r\n\r\n", method, target);
-        int fd = raw_connect(w);
-
-        raw_send(fd, request, strlen(request));
+        int fd = raw_begin(w, request);
         return fd;
 }
 
@@ -228,18 +231,6 @@ void worker_await_metric(struct worker *w, const char *sample, uint64_t value)
 
         WAIT_UNTIL_OR((seen = worker_metric(w, sample)) == value, "worker %s: %s is %llu, not %llu", w->name, sample,
                       (unsigned long long)seen, (unsigned long long)value);
-}
-
-void worker_pass_time(struct worker *w, unsigned ms)
-{
-        OPERATION operation, now;
-        const char *region = region_make(w, 1, 0);
-
-        offer_make(w, FERRY_READABLE, region, &operation);
-        assert_int_equal(ferry_get_operation(w->client, operation.id, ms, 0, &now), 0);
-        assert_false(now.done);
-        assert_int_equal(ferry_delete_operation(w->client, operation.id), 0);
-        region_drop(w, region);
 }
 
 /* ---- a server that is no worker ---- */

@@ -50,6 +50,8 @@ struct json_object *operations_make(struct worker *w, const char *query, const c
 /* GET /v1/operations/{id}. */
 struct json_object *operation_json(struct worker *w, const char *id);
 
+/* The notification_key of metadata. */
+const char *metadata_key(const char *metadata);
 /* "Authorization: Bearer KEY" with the notification_key of a passive operation that is not terminal. */
 const char *operation_bearer(struct worker *w, const char *id);
 
@@ -69,9 +71,6 @@ int raw_ask(const struct worker *w, const char *method, const char *target);
 uint64_t worker_metric(struct worker *w, const char *sample);
 /* Rounds of it until the sample has the value. */
 void worker_await_metric(struct worker *w, const char *sample, uint64_t value);
-
-/* Lets ms pass on the worker's clock: a wait that nothing ends. */
-void worker_pass_time(struct worker *w, unsigned ms);
 
 /* ---- a server that is no worker ---- */
 

@@ -42,9 +42,8 @@ ON_PAIR(cancelling_a_terminal_operation_changes_nothing)
                 struct worker *w = side ? &p->b : &p->a;
                 const char *id = side ? active.id : passive.id;
                 struct json_object *before = operation_json(w, id), *answer;
-                const char *path = text_format("/v1/operations/%s/cancel", id);
 
-                answer = call_json(w, 200, "POST", path, NULL);
+                answer = call_json(w, 200, "POST", text_format("/v1/operations/%s/cancel", id), NULL);
                 assert_true(json_object_equal(before, answer));
                 answer = operation_json(w, id);
                 assert_true(json_object_equal(before, answer));
@@ -156,14 +155,12 @@ ON_PAIR(an_operation_that_has_not_begun_is_cancelled_at_once)
         OPERATION passive, now;
         struct json_object *active;
         char *id;
-        const char *url;
         const char *offered = region_make(&p->a, 100, 1);
         const char *local = region_make(&p->b, 100, 0);
 
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
         worker_pause(&p->a);
-        url = metadata_url(&p->a, passive.id);
-        active = read_by_url(&p->b, local, url);
+        active = read_by_url(&p->b, local, metadata_url(&p->a, passive.id));
         id = strdup(json_text(active, "id"));
         assert_string_equal(json_text(active, "status"), "INITIALIZED");
         assert_int_equal(ferry_cancel_operation(p->b.client, id, &now), 0);

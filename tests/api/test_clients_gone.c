@@ -21,9 +21,7 @@ static size_t first_sockets(struct worker *w)
 /* Sends a part of a request and leaves, politely or not. */
 static void send_and_leave(const struct worker *w, const char *part, bool politely)
 {
-        int fd = raw_connect(w);
-
-        raw_send(fd, part, strlen(part));
+        int fd = raw_begin(w, part);
         if (politely)
                 (void)close(fd);
         else
@@ -34,7 +32,7 @@ static void send_and_leave(const struct worker *w, const char *part, bool polite
  * libmicrohttpd sees the polite end of a connection behind an unfinished request line only by its idle time-out: for
  * the first parts, clients leave with a reset.
  */
-WITH_WORKER(half_a_request_holds_nothing)
+ON_WORKER(half_a_request_holds_nothing)
 {
         enum { UNFINISHED_LINES = 3 };
         static const char *const parts[] = {
@@ -58,7 +56,6 @@ WITH_WORKER(half_a_request_holds_nothing)
         };
         size_t sockets;
 
-        worker_start(w, "w", NULL);
         sockets = first_sockets(w);
         for (int politely = 0; politely < 2; politely++)
                 for (size_t i = politely ? UNFINISHED_LINES : 0; i < sizeof(parts) / sizeof(parts[0]); i++)
@@ -88,11 +85,8 @@ ON_WORKER(broken_uploads_leave_the_region_as_good_as_before, "--memory-limit", "
         sockets = first_sockets(w);
         const char *id = region_make(w, 2 * MIB, 4);
         for (int i = 0; i < CLIENTS; i++) {
-                const char *head = text_format("PUT %s HTTP/1.1\r\n" HOST "Content-Length: %d\r\n\r\n",
-                                               region_path(id, "/content"), 2 * MIB);
-                int fd = raw_connect(w);
-
-                raw_send(fd, head, strlen(head));
+                int fd = raw_begin(w, text_format("PUT %s HTTP/1.1\r\n" HOST "Content-Length: %d\r\n\r\n",
+                                                  region_path(id, "/content"), 2 * MIB));
                 raw_send(fd, bytes, (size_t)(i % 4) * (LARGE / 4));
                 if (i % 2)
                         wire_abort(fd);
@@ -140,8 +134,7 @@ ON_WORKER(half_closed_is_not_gone)
         const char *rest;
         int fd;
 
-        fd = raw_connect(w);
-        raw_send(fd, request, strlen(request));
+        fd = raw_begin(w, request);
         assert_int_equal(shutdown(fd, SHUT_WR), 0);
         raw_receive(fd, false, &answer);
         assert_int_equal(answer.status, 200);

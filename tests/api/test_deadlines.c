@@ -7,22 +7,17 @@ enum { SIZE = 64 * STEPS_MIB };
 
 ON_WORKER(an_offer_that_nobody_uses_expires, "--ttl", "50ms")
 {
-        struct ferry_descriptor descriptor;
-        struct ferry_operation_spec spec = { .kind = FERRY_WRITABLE, .descriptors = &descriptor, .n_descriptors = 1 };
         OPERATION operation, now;
         const char *region = region_make(w, 100, 0);
 
-        descriptor = (struct ferry_descriptor){ .region = region };
         /* The worker's default, and the operation's own. */
         offer_make(w, FERRY_READABLE, region, &operation);
         operation_assert_error(w, operation.id, FERRY_CANCELLED, FERRY_E_EXPIRED);
         ferry_operation_clear(&operation);
-        spec.ttl_ms = 30;
-        assert_int_equal(ferry_create_operation(w->client, &spec, &operation), 0);
+        OFFER(w, region, &operation, .kind = FERRY_WRITABLE, .ttl_ms = 30);
         operation_assert_error(w, operation.id, FERRY_CANCELLED, FERRY_E_EXPIRED);
         ferry_operation_clear(&operation);
-        spec.ttl_ms = 60000;
-        assert_int_equal(ferry_create_operation(w->client, &spec, &operation), 0);
+        OFFER(w, region, &operation, .kind = FERRY_WRITABLE, .ttl_ms = 60000);
         assert_int_equal(ferry_get_operation(w->client, operation.id, 120, 0, &now), 0);
         assert_int_equal(now.status, FERRY_INITIALIZED);
         assert_int_equal(ferry_delete_operation(w->client, operation.id), 0);
@@ -81,7 +76,6 @@ ON_EACH_PAIR(a_timeout_ends_an_operation_whose_peer_stands_still, "--grace", "20
 
 ON_PAIR(a_timeout_also_counts_while_metadata_is_fetched)
 {
-        const char *url, *more, *body;
         OPERATION passive;
         struct json_object *active;
 
@@ -90,10 +84,10 @@ ON_PAIR(a_timeout_also_counts_while_metadata_is_fetched)
         const char *local = region_make(&p->b, 100, 0);
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
         worker_pause(&p->a);
-        url = metadata_url(&p->a, passive.id);
-        more = text_format(",\"timeout_ms\":100,\"remote_url\":\"%s\"", url);
-        body = operation_body("read", local, more);
-        active = call_json(&p->b, 201, "POST", "/v1/operations", body);
+        active = call_json(&p->b, 201, "POST", "/v1/operations",
+                           operation_body("read", local,
+                                          text_format(",\"timeout_ms\":100,\"remote_url\":\"%s\"",
+                                                      metadata_url(&p->a, passive.id))));
         operation_assert_error(&p->b, json_text(active, "id"), FERRY_ERRORED, FERRY_E_TIMEOUT);
         region_drop(&p->b, local);
         worker_resume(&p->a);

@@ -5,35 +5,21 @@
 
 #include "wire.h"
 
-/* POST /v1/operations/{id}/decline: the holder of the metadata says that it will not use the operation. */
+/*
+ * POST /v1/operations/{id}/decline: the holder of the metadata says that it will not use the operation; and POST
+ * /v1/operations/decline and …/renew: it says so through its own worker.
+ */
 
 enum { SIZE = 5000, ROUNDS = 200 };
-
-static const char *key_of(const struct ferry_operation *offer)
-{
-        return json_text(json_parse(offer->metadata), "notification_key");
-}
 
 /* The holder's decline, over the worker's own HTTP. */
 static int decline(struct worker *w, const struct ferry_operation *offer, int *ret_status)
 {
         struct ferry_offer_state state = { 0 };
-        int r = ferry_decline_operation(w->client, offer->id, key_of(offer), &state);
+        int r = ferry_decline_operation(w->client, offer->id, metadata_key(offer->metadata), &state);
 
         *ret_status = state.status;
         return r;
-}
-
-static void offer_several(struct worker *w, const char *region, unsigned uses, struct ferry_operation *ret_operation)
-{
-        struct ferry_descriptor descriptor = { .region = region };
-        struct ferry_operation_spec spec = { .kind = FERRY_READABLE,
-                                             .descriptors = &descriptor,
-                                             .n_descriptors = 1,
-                                             .uses = uses,
-                                             .include_metadata = true };
-
-        assert_int_equal(ferry_create_operation(w->client, &spec, ret_operation), 0);
 }
 
 static void frees_its_memory_and_refuses_its_peers(struct pair *p)
@@ -65,12 +51,7 @@ ON_EACH_PAIR(a_declined_offer_frees_its_memory_and_refuses_its_peers)
 
 WITH_PAIR(over_http_as_well)
 {
-        for (struct worker *w = &p->a;; w = &p->b) {
-                worker_start(w, w == &p->a ? "a" : "b", STRINGS("--local", "off"));
-                worker_expect(w, "no transport but HTTP");
-                if (w == &p->b)
-                        break;
-        }
+        pair_start_apart(p);
         frees_its_memory_and_refuses_its_peers(p);
 }
 
@@ -85,16 +66,13 @@ ON_PAIR(each_answer_says_what_is_wrong)
         offer_make(&p->a, FERRY_READABLE, offered, &offer);
         offer_make(&p->a, FERRY_READABLE, offered, &other);
         path = text_format("/v1/operations/%s/decline", offer.id);
-        key = text_format("Authorization: Bearer %s\r\n", key_of(&offer));
-        other_key = text_format("Authorization: Bearer %s\r\n", key_of(&other));
+        key = text_format("Authorization: Bearer %s\r\n", metadata_key(offer.metadata));
+        other_key = text_format("Authorization: Bearer %s\r\n", metadata_key(other.metadata));
         /* Also of a worker without a token: whoever guesses an id must not end the offer. */
         wire_refused(&p->a, 401, "unauthenticated", form, path, "", "", "");
         wire_refused(&p->a, 401, "unauthenticated", form, path, "Authorization: Bearer nothing\r\n", "", "");
         wire_refused(&p->a, 403, "forbidden", form, path, other_key, "", "");
-        wire_refused(&p->a, 404, "not-found", form, "/v1/operations/op_0123456789abcdef/decline", key, "", "");
-        wire_refused(&p->a, 400, "invalid-parameter", form, path, key, "Ferry-Transfer: xfr_1\r\n", "");
         wire_refused(&p->a, 412, "precondition-failed", form, path, key, "If-Match: \"r9\"\r\n", "");
-        wire_refused(&p->a, 405, "method-not-allowed", "GET %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", path, key);
         begin_make(&p->b, FERRY_READ, local, other.metadata, &active);
         operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
         ask = text_format("/v1/operations/%s/decline", active.id);
@@ -108,7 +86,7 @@ ON_PAIR(each_answer_says_what_is_wrong)
         operation_assert_error(&p->a, offer.id, FERRY_CANCELLED, FERRY_E_DECLINED);
         assert_int_equal(ferry_delete_operation(p->a.client, offer.id), 0);
         wire_refused(&p->a, 410, "gone", form, path, key, "", "");
-        assert_null(strstr(worker_log(&p->a), key_of(&other)));
+        assert_null(strstr(worker_log(&p->a), metadata_key(other.metadata)));
 }
 
 WITH_PAIR(a_transfer_under_way_is_not_declined)
@@ -140,11 +118,11 @@ ON_PAIR(of_several_uses_one_is_taken)
                                    "Authorization: Bearer %s\r\nFerry-Transfer: xfr_0000000000000007\r\n\r\n";
         int status;
 
-        offer_several(&p->a, offered, 3, &offer);
+        OFFER(&p->a, offered, &offer, .kind = FERRY_READABLE, .uses = 3);
         assert_int_equal(decline(&p->a, &offer, &status), 0);
         assert_int_equal(status, FERRY_INITIALIZED);
         for (int i = 0; i < 3; i++) /* the same one each time */
-                wire_expect(&p->a, 200, form, offer.id, key_of(&offer));
+                wire_expect(&p->a, 200, form, offer.id, metadata_key(offer.metadata));
         assert_int_equal(ferry_get_operation(p->a.client, offer.id, 0, 0, &now), 0);
         assert_int_equal(now.status, FERRY_INITIALIZED);
         assert_int_equal(now.uses_declined, 2);
@@ -156,50 +134,139 @@ ON_PAIR(of_several_uses_one_is_taken)
         region_assert_pattern(&p->b, local, 3, 0, SIZE);
 }
 
-/* Whoever comes first, both sides tell the same end. */
-ON_EACH_PAIR(a_decline_and_a_read_agree)
+/* ---- by another worker, whose client does not reach this one ---- */
+
+/* Which a holder may keep. */
+#define OFFER_KEPT(w, region, ret_offer)                                                                               \
+        OFFER(w, region, ret_offer, .kind = FERRY_READABLE, .ttl_ms = 60000, .renew_max_ms = 600000)
+
+static void declines_and_renews(struct pair *p)
+{
+        OPERATION offer, now, active;
+        struct ferry_offer_state state;
+        const char *offered = region_make(&p->a, SIZE, 3);
+        const char *local = region_make(&p->b, SIZE, 0);
+
+        pair_expect_failures(p);
+        OFFER_KEPT(&p->a, offered, &offer);
+        assert_int_equal(ferry_renew_remote(p->b.client, offer.metadata, 300000, &state), 0);
+        assert_int_equal(state.status, FERRY_INITIALIZED);
+        assert_true(strcmp(state.expires_at, offer.expires_at) > 0);
+        assert_int_equal(ferry_get_operation(p->a.client, offer.id, 0, 0, &now), 0);
+        assert_true(strcmp(now.expires_at, offer.expires_at) > 0);
+        ferry_operation_clear(&now);
+        assert_int_equal(ferry_decline_remote(p->b.client, offer.metadata, &state), 0);
+        assert_int_equal(state.status, FERRY_CANCELLED);
+        assert_string_equal(state.expires_at, "");
+        operation_assert_error(&p->a, offer.id, FERRY_CANCELLED, FERRY_E_DECLINED);
+        assert_int_equal(ferry_decline_remote(p->b.client, offer.metadata, &state), 0);
+        assert_int_equal(ferry_renew_remote(p->b.client, offer.metadata, 0, &state), FERRY_E_GONE);
+        region_drop(&p->a, offered);
+        begin_make(&p->b, FERRY_READ, local, offer.metadata, &active);
+        operation_assert_error(&p->b, active.id, FERRY_CANCELLED, FERRY_E_DECLINED);
+        /* One that its owner lets nobody renew, a wrong key, and one that is gone. */
+        offered = region_make(&p->a, SIZE, 3);
+        ferry_operation_clear(&offer);
+        offer_make(&p->a, FERRY_READABLE, offered, &offer);
+        assert_int_equal(ferry_renew_remote(p->b.client, offer.metadata, 0, &state), FERRY_E_FORBIDDEN);
+        const char *forged = metadata_with(offer.metadata, "notification_key",
+                                           json_object_new_string("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"));
+        int r = ferry_decline_remote(p->b.client, forged, &state);
+        assert_true(r == FERRY_E_PEER_REFUSED || r == FERRY_E_FORBIDDEN);
+        assert_int_equal(ferry_get_operation(p->a.client, offer.id, 0, 0, &now), 0);
+        assert_int_equal(now.status, FERRY_INITIALIZED);
+        assert_int_equal(ferry_delete_operation(p->a.client, offer.id), 0);
+        assert_int_equal(ferry_decline_remote(p->b.client, offer.metadata, &state), FERRY_E_GONE);
+}
+
+ON_EACH_PAIR(by_the_link_to_the_other_worker)
+{
+        declines_and_renews(p);
+        assert_int_equal(worker_metric(&p->b, "ferry_peer_fetches_total{result=\"ok\"}"), 0);
+}
+
+WITH_PAIR(over_http_where_there_is_no_link)
+{
+        pair_start_apart(p);
+        declines_and_renews(p);
+}
+
+WITH_PAIR(only_hosts_that_are_allowed_are_asked_over_http)
+{
+        OPERATION offer;
+
+        worker_start(&p->a, "a", STRINGS("--local", "off"));
+        worker_expect(&p->a, "no transport but HTTP");
+        worker_start(&p->b, "b", STRINGS("--local", "off", "--allow-peer", "192.0.2.1"));
+        worker_expect(&p->b, "no transport but HTTP");
+        OFFER_KEPT(&p->a, region_make(&p->a, SIZE, 3), &offer);
+        assert_int_equal(ferry_decline_remote(p->b.client, offer.metadata, NULL), FERRY_E_FORBIDDEN);
+        assert_int_equal(ferry_renew_remote(p->b.client, offer.metadata, 0, NULL), FERRY_E_FORBIDDEN);
+        worker_stop(&p->b);
+        worker_start(&p->b, "b", STRINGS("--local", "off"));
+        worker_expect(&p->b, "no transport but HTTP");
+        worker_kill(&p->a);
+        assert_int_equal(ferry_decline_remote(p->b.client, offer.metadata, NULL), FERRY_E_PEER_UNREACHABLE);
+}
+
+ON_WORKER(its_own_offer_as_well)
+{
+        OPERATION offer;
+        struct ferry_offer_state state;
+
+        OFFER_KEPT(w, region_make(w, SIZE, 3), &offer);
+        assert_int_equal(ferry_renew_remote(w->client, offer.metadata, 300000, &state), 0);
+        assert_int_equal(ferry_decline_remote(w->client, offer.metadata, &state), 0);
+        operation_assert_error(w, offer.id, FERRY_CANCELLED, FERRY_E_DECLINED);
+}
+
+/* ---- in a race ---- */
+
+/* Whoever comes first, both sides tell the same end. asked: a itself, or b, over the link of the read. */
+static void race(struct pair *p, struct worker *asked)
 {
         const char *offered = region_make(&p->a, SIZE, 3);
         const char *local = region_make(&p->b, SIZE, 0);
         unsigned declined = 0;
 
         for (int i = 0; i < ROUNDS; i++) {
-                OPERATION offer, active, passive_end, active_end;
-                const char *path, *headers;
-                int fd = -1, status, r = 0;
+                OPERATION offer, passive_end, active_end;
+                int fds[2];
 
                 offer_make(&p->a, FERRY_READABLE, offered, &offer);
-                if (i % 2) { /* the decline is on its way when the read begins */
-                        path = text_format("/v1/operations/%s/decline", offer.id);
-                        headers = text_format("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n"
-                                              "Authorization: Bearer %s\r\n\r\n",
-                                              path, key_of(&offer));
-                        fd = raw_connect(&p->a);
-                        raw_send(fd, headers, strlen(headers));
-                }
-                begin_make(&p->b, FERRY_READ, local, offer.metadata, &active);
-                if (fd < 0) {
-                        r = decline(&p->a, &offer, &status);
-                } else {
-                        struct raw_answer answer;
-
-                        raw_receive(fd, false, &answer);
-                        r = answer.status == 200 ? 0 : FERRY_E_ALREADY_CLAIMED;
-                        (void)close(fd);
-                }
-                assert_int_equal(ferry_wait_operation(p->b.client, active.id, WAIT_MS, &active_end), 0);
+                const char *remote = text_format(",\"remote_metadata\":%s", offer.metadata);
+                const char *read = json_request("/v1/operations", "", operation_body("read", local, remote));
+                const char *decline =
+                        asked == &p->b ? json_request("/v1/operations/decline", "", text_format("{%s}", remote + 1))
+                                       : text_format("POST /v1/operations/%s/decline HTTP/1.1\r\nHost: localhost\r\n"
+                                                     "Content-Length: 0\r\nAuthorization: Bearer %s\r\n\r\n",
+                                                     offer.id, metadata_key(offer.metadata));
+                fds[0] = raw_connect(asked);
+                fds[1] = raw_connect(&p->b);
+                for (int k = 0; k < 2; k++)
+                        raw_send(fds[i % 2 ^ k], i % 2 ^ k ? read : decline, strlen(i % 2 ^ k ? read : decline));
+                struct raw_answer begun = raw_end(fds[1]), answer = raw_end(fds[0]);
+                assert_int_equal(begun.status, 201);
+                const char *id = json_text(json_parse(begun.body), "id");
+                assert_int_equal(ferry_wait_operation(p->b.client, id, WAIT_MS, &active_end), 0);
                 assert_int_equal(ferry_wait_operation(p->a.client, offer.id, WAIT_MS, &passive_end), 0);
                 assert_int_equal(active_end.status, passive_end.status);
                 assert_int_equal(active_end.error, passive_end.error);
                 if (passive_end.status == FERRY_COMPLETE) {
-                        assert_true(r == 0 || r == FERRY_E_ALREADY_CLAIMED);
+                        assert_true(answer.status == 200 || answer.status == 409);
                 } else {
                         declined++;
-                        assert_int_equal(r, 0);
+                        assert_int_equal(answer.status, 200);
                         assert_int_equal(passive_end.error, FERRY_E_DECLINED);
                 }
         }
         print_message("%u of %u were declined\n", declined, ROUNDS);
         region_drop(&p->a, offered);
         region_drop(&p->b, local);
+}
+
+ON_EACH_PAIR(a_decline_and_a_read_agree)
+{
+        race(p, &p->a);
+        race(p, &p->b);
 }

@@ -64,15 +64,14 @@ ON_WORKER(it_waits_for_every_operation_to_end)
 /* Two descriptors of one operation on one region, and a region that only one of two descriptors uses. */
 ON_WORKER(each_region_of_an_operation_is_held)
 {
-        const char *body;
         struct json_object *operation;
         const char *a = region_make(w, 100, 0);
         const char *b = region_make(w, 100, 0);
 
-        body = text_format("{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\",\"size\":10},"
-                           "{\"region\":\"%s\",\"offset\":50},{\"region\":\"%s\",\"offset\":10}]}",
-                           a, a, b);
-        operation = call_json(w, 201, "POST", "/v1/operations", body);
+        operation = call_json(w, 201, "POST", "/v1/operations",
+                              text_format("{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\",\"size\":10},"
+                                          "{\"region\":\"%s\",\"offset\":50},{\"region\":\"%s\",\"offset\":10}]}",
+                                          a, a, b));
         assert_in_use(w, a);
         assert_in_use(w, b);
         assert_int_equal(ferry_delete_operation(w->client, json_text(operation, "id")), 0);
@@ -138,7 +137,6 @@ ON_WORKER(a_download_that_breaks_off_gives_the_memory_back, "--memory-limit", "3
 ON_WORKER(an_upload_ends_as_gone, "--memory-limit", "8192")
 {
         static const char half[50] = "half";
-        struct raw_answer answer;
         const char *head;
         int writer;
         const char *id = region_make(w, 8192, 0);
@@ -151,9 +149,8 @@ ON_WORKER(an_upload_ends_as_gone, "--memory-limit", "8192")
         raw_send(writer, half, sizeof(half));
         region_drop(w, id);
         raw_send(writer, half, sizeof(half));
-        raw_receive(writer, false, &answer);
+        struct raw_answer answer = raw_end(writer);
         answer_assert_problem(&answer, 410, "gone");
-        (void)close(writer);
         id = region_await_room(w, 8192);
 }
 
@@ -161,11 +158,8 @@ ON_WORKER(an_upload_ends_as_gone, "--memory-limit", "8192")
 ON_WORKER(a_refused_upload_holds_no_memory, "--memory-limit", "8192")
 {
         const char *id = region_make(w, 8192, 0);
-        const char *head = text_format("PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n",
-                                       region_path(id, "/content?offset=9000"));
-        int writer = raw_connect(w);
-
-        raw_send(writer, head, strlen(head));
+        int writer = raw_begin(w, text_format("PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n",
+                                              region_path(id, "/content?offset=9000")));
         worker_await_metric(w, "ferry_http_problems_total{code=\"out-of-bounds\"}", 1);
         region_drop(w, id);
         (void)region_make(w, 8192, 0);
@@ -182,8 +176,7 @@ ON_WORKER(two_at_once_delete_it_once)
         for (int i = 0; i < RACERS; i++)
                 fds[i] = raw_ask(w, "DELETE", region_path(id, ""));
         for (int i = 0; i < RACERS; i++) {
-                raw_receive(fds[i], false, &answer);
-                (void)close(fds[i]);
+                answer = raw_end(fds[i]);
                 deleted += answer.status == 204;
                 if (answer.status != 204)
                         answer_assert_problem(&answer, 404, "not-found");

@@ -258,23 +258,19 @@ WITH_SCENE(content_of_a_follower_waits_for_its_range)
         ask = text_format("GET %s HTTP/1.1\r\nHost: localhost\r\nRange: bytes=10000-\r\n"
                           "Ferry-Transfer: xfr_0123456789abcdef\r\n%s\r\n\r\n",
                           path, key);
-        fd = raw_connect(&s->p.b);
-        raw_send(fd, ask, strlen(ask));
+        fd = raw_begin(&s->p.b, ask);
         worker_await_metric(&s->p.b, "ferry_http_waiters", 1);
         (void)shutdown(fd, SHUT_WR); /* it gives up; libmicrohttpd may see the end first, and close */
-        raw_receive(fd, false, &answer);
+        answer = raw_end(fd);
         assert_true(answer.status == 0 || answer.status == 410);
-        (void)close(fd);
         worker_await_metric(&s->p.b, "ferry_http_waiters", 0);
-        fd = raw_connect(&s->p.b);
-        raw_send(fd, ask, strlen(ask));
+        fd = raw_begin(&s->p.b, ask);
         worker_await_metric(&s->p.b, "ferry_http_waiters", 1);
         worker_resume(&s->p.a);
-        raw_receive(fd, false, &answer);
+        answer = raw_end(fd);
         assert_int_equal(answer.status, 206);
         assert_int_equal(answer.body_size, SIZE - 10000);
         assert_memory_equal(answer.body, pattern + 10000, SIZE - 10000);
-        (void)close(fd);
         call_json_with(&s->p.b, 200, "DELETE", path, NULL, STRINGS("Ferry-Transfer: xfr_0123456789abcdef", key));
         operation_assert_end(&s->c, s->read.id, FERRY_COMPLETE, NULL);
         operation_assert_end(&s->p.b, s->follower.id, FERRY_COMPLETE, NULL);
@@ -287,21 +283,18 @@ WITH_SCENE(content_of_a_follower_waits_for_its_range)
 WITH_SCENE(a_deleted_follower_is_gone_for_requests_that_wait)
 {
         struct raw_answer answer;
-        const char *ask;
 
         start(s, true);
         for (int i = 0; i < 20; i++) {
                 follow(s, ",\"uses\":2", &s->follower);
                 read_some(s);
-                ask = text_format("GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\n\r\n",
-                                  s->follower.id, operation_bearer(&s->p.b, s->follower.id));
-                int fd = raw_connect(&s->p.b);
-                raw_send(fd, ask, strlen(ask));
+                int fd = raw_begin(
+                        &s->p.b, text_format("GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\n\r\n",
+                                             s->follower.id, operation_bearer(&s->p.b, s->follower.id)));
                 worker_await_metric(&s->p.b, "ferry_http_waiters", 1);
                 assert_int_equal(ferry_delete_operation(s->p.b.client, s->follower.id), 0);
-                raw_receive(fd, false, &answer);
+                answer = raw_end(fd);
                 assert_int_equal(answer.status, 410);
-                (void)close(fd);
                 operation_assert_error(&s->c, s->read.id, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
                 drop(s);
         }
@@ -335,35 +328,27 @@ WITH_SCENE(a_chain_of_http_holds_too)
 
 WITH_SCENE(what_cannot_be_followed_is_refused)
 {
-        const struct {
-                const char *format; /* region, its size + 1, read */
+        static const struct {
+                const char *kind, *follow; /* NULL: the read */
                 int status;
-                const char *code, *pointer;
-        } rows[] = {
-                { "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}],\"follow\":\"op_0123456789abcdef\"}",
-                  404, "not-found", "/follow" },
-                { "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}],\"follow\":\"nothing\"}", 404,
-                  "not-found", "/follow" },
-                { "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}],\"follow\":7}", 400,
-                  "invalid-parameter", "/follow" },
-                { "{\"kind\":\"writable\",\"descriptors\":[{\"region\":\"%s\"}],\"follow\":\"%s\"}", 400,
-                  "invalid-parameter", "/follow" },
-        };
+                const char *code;
+        } rows[] = { { "readable", "\"op_0123456789abcdef\"", 404, "not-found" },
+                     { "readable", "\"nothing\"", 404, "not-found" },
+                     { "readable", "7", 400, "invalid-parameter" },
+                     { "writable", NULL, 400, "invalid-parameter" } };
         const char *other;
         const char *body, *more;
         struct ferry_operation end;
 
         start(s, false);
         pair_expect_failures(&s->p);
+        more = text_format(",\"follow\":\"%s\"", s->running.active);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-                body = text_format(rows[i].format, s->running.local, s->running.active);
-#pragma GCC diagnostic pop
-                assert_problem(&s->p.b, "POST", "/v1/operations", body, rows[i].status, rows[i].code, rows[i].pointer);
+                body = rows[i].follow ? text_format(",\"follow\":%s", rows[i].follow) : more;
+                assert_problem(&s->p.b, "POST", "/v1/operations", operation_body(rows[i].kind, s->running.local, body),
+                               rows[i].status, rows[i].code, "/follow");
         }
         other = region_make(&s->p.b, SIZE, 0);
-        more = text_format(",\"follow\":\"%s\"", s->running.active);
         body = operation_body("readable", other, more);
         assert_problem(&s->p.b, "POST", "/v1/operations", body, 400, "out-of-bounds", "/descriptors");
         follow(s, "", &s->follower);

@@ -9,16 +9,6 @@ static bool list_has(struct json_object *list, const char *text)
         return false;
 }
 
-ON_WORKER(host_memory_comes_first_and_is_not_empty)
-{
-        struct json_object *devices, *cpu;
-
-        devices = call_json(w, 200, "GET", "/v1/devices", NULL);
-        cpu = json_object_array_get_idx(json_member(devices, "memory"), 0);
-        assert_string_equal(json_text(cpu, "name"), "cpu");
-        assert_true(json_number(cpu, "total_bytes") > 0);
-}
-
 WITH_WORKER(transports_are_those_of_the_sides_that_are_open)
 {
         struct json_object *devices;
@@ -39,9 +29,9 @@ WITH_WORKER(transports_are_those_of_the_sides_that_are_open)
 /* Whatever machine this is: each network card is described, and gpu_direct_rdma and its reasons agree. */
 ON_WORKER(rdma_is_described_or_its_absence_explained)
 {
-        struct json_object *devices, *rdma, *gpu, *missing;
+        struct json_object *devices = call_json(w, 200, "GET", "/v1/devices", NULL), *rdma, *gpu, *missing;
 
-        devices = call_json(w, 200, "GET", "/v1/devices", NULL);
+        assert_string_equal(json_text(json_object_array_get_idx(json_member(devices, "memory"), 0), "name"), "cpu");
         rdma = json_member(devices, "rdma");
         gpu = json_member(devices, "gpu_direct_rdma");
         missing = json_member(gpu, "missing");
@@ -63,16 +53,4 @@ ON_WORKER(rdma_is_described_or_its_absence_explained)
                 assert_false(json_truth(gpu, "possible"));
         for (size_t i = 0; i < json_object_array_length(missing); i++)
                 assert_true(json_object_get_string_len(json_object_array_get_idx(missing, i)) > 10);
-}
-
-/* A region can be made on each memory device that is listed as host memory, and on nothing that is not listed. */
-ON_WORKER(what_is_not_listed_takes_no_region)
-{
-        struct json_object *devices;
-
-        devices = call_json(w, 200, "GET", "/v1/devices", NULL);
-        call_json(w, 201, "POST", "/v1/regions", "{\"size\":1,\"device\":\"cpu\"}");
-        if (json_object_array_length(json_member(devices, "memory")) == 1)
-                assert_problem(w, "POST", "/v1/regions", "{\"size\":1,\"device\":\"cuda:0\"}", 400, "unknown-device",
-                               "/device");
 }

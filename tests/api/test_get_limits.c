@@ -40,27 +40,6 @@ WITH_WORKER(flags_are_what_is_shown)
                 assert_int_equal(json_number(limits, rows[i].field), rows[i].shown);
 }
 
-/* Every limit is a positive number that JavaScript keeps exact. */
-ON_WORKER(every_limit_is_a_number)
-{
-        struct json_object *limits;
-
-        limits = call_json(w, 200, "GET", "/v1/limits", NULL);
-        json_object_object_foreach (limits, name, value) {
-                (void)value;
-                assert_in_range(json_number(limits, name), 1, (UINT64_C(1) << 53) - 1);
-        }
-        assert_int_equal(json_number(limits, "wait_ms_max"), 55000);
-        assert_int_equal(json_number(limits, "stall_ms"), 30000);
-        assert_int_equal(json_number(limits, "retention_ms"), 600000);
-        assert_int_equal(json_number(limits, "ttl_ms_default"), 600000);
-        assert_int_equal(json_number(limits, "head_ms"), 10000);
-        assert_int_equal(json_number(limits, "body_ms"), 20000);
-        assert_int_equal(json_number(limits, "read_ms"), 60000);
-        assert_int_equal(json_number(limits, "rate_min"), 500);
-        worker_await_metric(w, "ferry_mapped_memories_max", (long)json_number(limits, "mappings_max"));
-}
-
 /* The rest of what the kernel allows is for the worker's own regions and for what else the process maps. */
 ON_WORKER(most_mappings_of_a_process_are_not_for_peers_memory)
 {
@@ -72,6 +51,7 @@ ON_WORKER(most_mappings_of_a_process_are_not_for_peers_memory)
         assert_int_equal(fscanf(file, "%lu", &count), 1);
         (void)fclose(file);
         assert_in_range(json_number(limits, "mappings_max"), 1, count / 3);
+        worker_await_metric(w, "ferry_mapped_memories_max", json_number(limits, "mappings_max"));
 }
 
 /* "readers_max" is an older name of "uses_max". */
@@ -101,23 +81,6 @@ ON_WORKER(a_head_holds_no_more_than_the_limit_says, "--max-connections", "80")
                      (int)(json_number(limits, "head_max") - strlen(start)), 0);
         worker_await_metric(w, "ferry_http_problems_total{code=\"head-too-large\"}", 1);
         worker_await_metric(w, "ferry_http_connections_ended_total{reason=\"refused_head\"}", 1);
-}
-
-ON_WORKER(a_page_holds_what_the_limit_says)
-{
-        struct json_object *limits;
-        char path[128];
-
-        limits = call_json(w, 200, "GET", "/v1/limits", NULL);
-        for (int operations = 0; operations < 2; operations++) {
-                const char *list = operations ? "operations" : "regions";
-                unsigned long long most = json_number(limits, "page_max");
-
-                (void)snprintf(path, sizeof(path), "/v1/%s?limit=%llu", list, most);
-                call_json(w, 200, "GET", path, NULL);
-                (void)snprintf(path, sizeof(path), "/v1/%s?limit=%llu", list, most + 1);
-                call_json(w, 200, "GET", path, NULL);
-        }
 }
 
 /* "[ELEMENT,ELEMENT,…]". */
@@ -230,8 +193,7 @@ ON_WORKER(a_list_is_no_longer_than_the_limit_and_pages_go_on)
 
 static uint64_t bytes_moved(struct worker *w, const char *id)
 {
-        struct json_object *operation = operation_json(w, id);
-        uint64_t bytes = json_number(operation, "bytes_done");
+        uint64_t bytes = json_number(operation_json(w, id), "bytes_done");
 
         return bytes;
 }
@@ -272,7 +234,7 @@ WITH_WORKER(a_silent_registry_is_asked_so_many_questions_at_once)
         struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
         socklen_t size = sizeof(address);
         int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        struct json_object *limits, *results;
+        struct json_object *results;
         size_t most;
 
         assert_int_equal(bind(fd, (struct sockaddr *)&address, size), 0);
@@ -283,8 +245,7 @@ WITH_WORKER(a_silent_registry_is_asked_so_many_questions_at_once)
                              "--registry-ttl", "9s")); /* each question may take 3 s */
         worker_expect(w, "registry");
         worker_expect(w, "operation ended");
-        limits = call_json(w, 200, "GET", "/v1/limits", NULL);
-        most = json_number(limits, "lookups_max");
+        most = json_number(call_json(w, 200, "GET", "/v1/limits", NULL), "lookups_max");
         const char *region = region_make(w, 1, 0);
         results = operations_make(w, "", reads_by_name(region, most + MORE), NULL);
         worker_await_metric(w, "ferry_registry_lookups", most);
@@ -320,8 +281,7 @@ WITH_WORKER(streams_of_events_are_counted_and_no_more_than_the_limit)
         fds = calloc(most, sizeof(*fds));
         assert_non_null(fds);
         for (size_t i = 0; i < most; i++) {
-                fds[i] = raw_connect(w);
-                raw_send(fds[i], request, strlen(request));
+                fds[i] = raw_begin(w, request);
         }
         worker_await_metric(w, "ferry_event_readers", most);
         wire_refused(w, 429, "limit-reached", request);
@@ -337,13 +297,11 @@ WITH_WORKER(open_files_are_taken_to_the_hard_limit_and_no_further)
 {
         const struct rlimit files = { .rlim_cur = 300, .rlim_max = 2000 };
         const char *const flags[] = { "--max-connections", "5000", NULL };
-        struct json_object *limits;
         const char *log;
 
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
         worker_start(w, "w", flags);
-        limits = call_json(w, 200, "GET", "/v1/limits", NULL);
-        assert_in_range(json_number(limits, "connections_max"), 1500, 1999);
+        assert_in_range(json_number(call_json(w, 200, "GET", "/v1/limits", NULL), "connections_max"), 1500, 1999);
         log = worker_log(w);
         assert_non_null(strstr(log, "ulimit -n"));
         assert_non_null(strstr(log, "wanted=5000"));

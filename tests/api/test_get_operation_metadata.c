@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 
-#include "steps.h"
+#include "wire.h"
 
 /* GET /v1/operations/{id}/metadata: upstream's RdmaMetadata, and a secret. */
 
 static struct json_object *metadata_of(struct worker *w, const char *id)
 {
-        const char *path = text_format("/v1/operations/%s/metadata", id);
-        struct json_object *metadata = call_json(w, 200, "GET", path, NULL);
-
-        return metadata;
+        return call_json(w, 200, "GET", text_format("/v1/operations/%s/metadata", id), NULL);
 }
 
 /* What nixl_connect checks when it decodes the document. */
@@ -63,12 +60,10 @@ ON_WORKER(the_document_is_upstreams_with_exactly_four_keys)
 static size_t blob_length(struct worker *w, const char *region)
 {
         OPERATION operation;
-        struct json_object *metadata;
         size_t n;
 
         offer_make(w, FERRY_READABLE, region, &operation);
-        metadata = json_parse(operation.metadata);
-        n = strlen(json_text(metadata, "nixl_metadata"));
+        n = strlen(json_text(json_parse(operation.metadata), "nixl_metadata"));
         return n;
 }
 
@@ -118,16 +113,14 @@ ON_WORKER(it_is_not_to_be_stored_and_every_offer_has_its_own_key)
 {
         OPERATION one, two;
         struct json_object *first, *second;
-        const char *request, *control;
         const char *region = region_make(w, 100, 0);
 
         offer_make(w, FERRY_READABLE, region, &one);
         offer_make(w, FERRY_READABLE, region, &two);
-        request = text_format("GET /v1/operations/%s/metadata HTTP/1.1\r\nHost: localhost\r\n\r\n", one.id);
-        struct raw_answer answer = raw_exchange(w, request);
+        struct raw_answer answer = raw_exchange(
+                w, text_format("GET /v1/operations/%s/metadata HTTP/1.1\r\nHost: localhost\r\n\r\n", one.id));
         assert_int_equal(answer.status, 200);
-        control = raw_header(&answer, "Cache-Control");
-        assert_string_equal(control, "no-store");
+        assert_string_equal(raw_header(&answer, "Cache-Control"), "no-store");
         first = json_parse(one.metadata);
         second = json_parse(two.metadata);
         assert_string_not_equal(json_text(first, "notification_key"), json_text(second, "notification_key"));
@@ -152,30 +145,30 @@ ON_PAIR(only_live_passive_operations_have_it)
         assert_problem(&p->a, "GET", "/v1/operations/op_0123456789abcdef/metadata", NULL, 404, "not-found", NULL);
 }
 
+static const char *body_of(struct worker *w, const char *path)
+{
+        return wire_ask(w, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path).body;
+}
+
 /* Collects everything that the worker says about an operation. */
 static const char *all_answers(struct worker *w, const char *id)
 {
         static const struct {
                 const char *method, *form, *body;
         } requests[] = {
-                { "GET", "/v1/operations/%s", NULL },
-                { "GET", "/v1/operations", NULL },
-                { "GET", "/v1/operations/%s?wait_ms=1", NULL },
-                { "POST", "/v1/operations/%s/renew", "{\"ttl_ms\":\"x\"}" },
-                { "POST", "/v1/operations/%s/renew", "{}" },
-                { "POST", "/v1/operations/%s/cancel", NULL },
-                { "GET", "/v1/operations/%s/metadata", NULL }, /* cancelled: 410 */
-                { "GET", "/metrics", NULL },
-                { "DELETE", "/v1/operations/%s", NULL },
+                { "GET", "", NULL },
+                { "GET", "?wait_ms=1", NULL },
+                { "POST", "/renew", "{\"ttl_ms\":\"x\"}" },
+                { "POST", "/renew", "{}" },
+                { "POST", "/cancel", NULL },
+                { "GET", "/metadata", NULL }, /* cancelled: 410 */
+                { "DELETE", "", NULL },
         };
-        const char *all = "";
+        const char *all = text_format("%s%s", body_of(w, "/v1/operations"), body_of(w, "/metrics"));
 
         for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
                 struct ferry_answer answer;
-                const char *percent = strstr(requests[i].form, "%s");
-                const char *path = text_format(
-                        "%.*s%s%s", percent ? (int)(percent - requests[i].form) : (int)strlen(requests[i].form),
-                        requests[i].form, percent ? id : "", percent ? percent + 2 : "");
+                const char *path = text_format("/v1/operations/%s%s", id, requests[i].form);
 
                 (void)ferry_request(w->client, requests[i].method, path, requests[i].body ? "application/json" : NULL,
                                     requests[i].body, requests[i].body ? strlen(requests[i].body) : 0, &answer);
@@ -187,9 +180,9 @@ static const char *all_answers(struct worker *w, const char *id)
 
 ON_EACH_PAIR(the_key_appears_nowhere_else, "--log-level", "debug")
 {
-        const char *changed, *body, *more, *text;
+        const char *changed, *body, *text;
         OPERATION passive, active;
-        struct json_object *metadata, *problem;
+        struct json_object *metadata;
         const char *key;
 
         pair_expect_failures(p);
@@ -205,10 +198,8 @@ ON_EACH_PAIR(the_key_appears_nowhere_else, "--log-level", "debug")
         assert_null(strstr(text, key));
         /* A refusal names the place, not the value. */
         changed = metadata_with(passive.metadata, "operation_kind", json_object_new_int(7));
-        more = text_format(",\"remote_metadata\":%s", changed);
-        body = operation_body("read", local, more);
-        problem = call_json(&p->b, 400, "POST", "/v1/operations", body);
-        assert_null(strstr(json_object_to_json_string(problem), key));
+        body = operation_body("read", local, text_format(",\"remote_metadata\":%s", changed));
+        assert_null(strstr(json_object_to_json_string(call_json(&p->b, 400, "POST", "/v1/operations", body)), key));
         ferry_operation_clear(&active);
         /* A second use fails, and says so without the key. */
         begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);

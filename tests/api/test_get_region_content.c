@@ -29,56 +29,26 @@ ON_WORKER(the_whole_is_raw_octets)
         assert_string_equal(answer.body, "0123456789");
 }
 
-WITH_WORKER(ranges_are_those_of_rfc_9110)
+/* The rest of the grammar is in test_http_range.c. */
+ON_WORKER(ranges_are_those_of_rfc_9110)
 {
         static const struct {
                 const char *range;
                 int status;
                 const char *content_range, *body;
         } rows[] = {
-                { "bytes=0-0", 206, "bytes 0-0/10", "0" },
                 { "bytes=4-6", 206, "bytes 4-6/10", "456" },
-                { "bytes=9-9", 206, "bytes 9-9/10", "9" },
-                { "bytes=0-9", 206, "bytes 0-9/10", "0123456789" },
-                { "bytes=0-", 206, "bytes 0-9/10", "0123456789" },
-                { "bytes=7-", 206, "bytes 7-9/10", "789" },
                 { "bytes=9-", 206, "bytes 9-9/10", "9" },
                 { "bytes=8-100", 206, "bytes 8-9/10", "89" },
-                { "bytes=8-99999999999999999999999999", 206, "bytes 8-9/10", "89" },
-                { "bytes=-1", 206, "bytes 9-9/10", "9" },
                 { "bytes=-3", 206, "bytes 7-9/10", "789" },
-                { "bytes=-10", 206, "bytes 0-9/10", "0123456789" },
-                { "bytes=-11", 206, "bytes 0-9/10", "0123456789" },
-                { "bytes=-99999999999999999999999999", 206, "bytes 0-9/10", "0123456789" },
-                { "Bytes=1-2", 206, "bytes 1-2/10", "12" },
-                /* Outside. */
                 { "bytes=10-", 416, "bytes */10", NULL },
-                { "bytes=10-10", 416, "bytes */10", NULL },
-                { "bytes=11-20", 416, "bytes */10", NULL },
-                { "bytes=-0", 416, "bytes */10", NULL },
-                { "bytes=99999999999999999999999999-", 416, "bytes */10", NULL },
-                { "bytes=18446744073709551615-", 416, "bytes */10", NULL },
                 /* Several, which a server may ignore; and what is no range, which it must. */
                 { "bytes=0-1,4-5", 200, NULL, "0123456789" },
-                { "bytes=0-1,", 200, NULL, "0123456789" },
                 { "bytes=5-4", 200, NULL, "0123456789" },
-                { "bytes=", 200, NULL, "0123456789" },
-                { "bytes=-", 200, NULL, "0123456789" },
-                { "bytes=--1", 200, NULL, "0123456789" },
-                { "bytes=1-2-3", 200, NULL, "0123456789" },
-                { "bytes=1", 200, NULL, "0123456789" },
-                { "bytes=a-b", 200, NULL, "0123456789" },
-                { "bytes=0x1-2", 200, NULL, "0123456789" },
-                { "bytes=1-2x", 200, NULL, "0123456789" },
-                { "bytes=+1-2", 200, NULL, "0123456789" },
-                { "bytes 1-2", 200, NULL, "0123456789" },
-                { "items=1-2", 200, NULL, "0123456789" },
-                { "1-2", 200, NULL, "0123456789" },
-                { "", 200, NULL, "0123456789" },
         };
 
-        worker_start(w, "w", NULL);
         const char *id = make_digits(w);
+
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 struct raw_answer answer = wire_ask(w, "GET %s HTTP/1.1\r\nHost: localhost\r\nRange: %s\r\n\r\n",
                                                     region_path(id, "/content"), rows[i].range);
@@ -94,7 +64,6 @@ WITH_WORKER(ranges_are_those_of_rfc_9110)
                         answer_assert_problem(&answer, 416, "range-not-satisfiable");
                 }
         }
-        region_drop(w, id);
 }
 
 /* Content has no entity tag, so that no If-Range can hold. */
@@ -122,21 +91,12 @@ ON_WORKER(head_has_the_headers_alone)
         const char *id = make_digits(w);
 
         for (size_t i = 0; i < 2; i++) {
-                struct raw_answer answer;
-                const char *request = text_format("HEAD %s HTTP/1.1\r\nHost: localhost\r\n%sConnection: close\r\n\r\n",
-                                                  region_path(id, "/content"), rows[i].range),
-                           *rest, *head;
-                int fd = raw_connect(w);
+                struct raw_answer answer = wire_ask(w, "HEAD %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n",
+                                                    region_path(id, "/content"), rows[i].range);
 
-                raw_send(fd, request, strlen(request));
-                head = raw_read_head(fd);
-                answer = (struct raw_answer){ .status = (int)strtol(head + 9, NULL, 10), .head = head };
                 assert_int_equal(answer.status, rows[i].status);
                 answer_assert_header(&answer, "Content-Length", rows[i].length);
                 answer_assert_header(&answer, "Content-Range", rows[i].content_range);
-                rest = wire_read_rest(fd, NULL);
-                assert_string_equal(rest, "");
-                (void)close(fd);
         }
 }
 
@@ -236,5 +196,4 @@ ON_WORKER(downloads_do_not_wait_for_each_other, "--http-threads", "2")
         region_assert_pattern(w, id, 21, 0, SIZE);
         for (int i = 0; i < STALLED; i++)
                 (void)close(stalled[i]);
-        region_drop(w, id);
 }

@@ -27,27 +27,12 @@ static void await_moved(struct worker *w, const char *direction, uint64_t bytes)
                       direction, (unsigned long long)seen, (unsigned long long)bytes);
 }
 
-/* A read from a, then a write into a, of so many bytes. */
-static void move_both_ways(struct pair *p, uint64_t size)
-{
-        const char *at_a = region_make(&p->a, size, SEED), *at_b = region_make(&p->b, size, 0);
-
-        for (int write = 0; write < 2; write++) {
-                OPERATION offer, active, end, other;
-
-                offer_make(&p->a, write ? FERRY_WRITABLE : FERRY_READABLE, at_a, &offer);
-                begin_make(&p->b, write ? FERRY_WRITE : FERRY_READ, at_b, offer.metadata, &active);
-                operation_assert_end(&p->b, active.id, FERRY_COMPLETE, &end);
-                operation_assert_end(&p->a, offer.id, FERRY_COMPLETE, &other);
-        }
-        region_drop(&p->a, at_a);
-        region_drop(&p->b, at_b);
-}
-
 static void assert_both_count(struct pair *p)
 {
-        move_both_ways(p, SIZE);
-        move_both_ways(p, 1);
+        for (int write = 0; write < 2; write++) {
+                bytes_move(&p->a, &p->b, write ? FERRY_WRITABLE : FERRY_READABLE, SIZE, false, NULL);
+                bytes_move(&p->a, &p->b, write ? FERRY_WRITABLE : FERRY_READABLE, 1, false, NULL);
+        }
         for (int b = 0; b < 2; b++) {
                 await_moved(b ? &p->b : &p->a, "received", SIZE + 1);
                 await_moved(b ? &p->b : &p->a, "sent", SIZE + 1);
@@ -61,12 +46,7 @@ ON_EACH_PAIR(both_sides_count_what_moves)
 
 WITH_PAIR(both_sides_count_what_moves_by_http)
 {
-        static const char *const apart[] = { "--local", "off", NULL };
-
-        worker_start(&p->a, "a", apart);
-        worker_start(&p->b, "b", apart);
-        worker_expect(&p->a, "no transport but HTTP");
-        worker_expect(&p->b, "no transport but HTTP");
+        pair_start_apart(p);
         assert_both_count(p);
 }
 

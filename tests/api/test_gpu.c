@@ -6,11 +6,10 @@
 WITH_GPUS(gpus_are_listed_with_their_names_and_memory)
 {
         struct worker *w = &s->pair.a;
-        struct json_object *devices, *memory;
+        struct json_object *memory;
 
         worker_start(w, "a", NULL);
-        devices = call_json(w, 200, "GET", "/v1/devices", NULL);
-        memory = json_member(devices, "memory");
+        memory = json_member(call_json(w, 200, "GET", "/v1/devices", NULL), "memory");
         assert_int_equal(json_object_array_length(memory), 3);
         assert_string_equal(json_text(json_object_array_get_idx(memory, 1), "name"), "cuda:0");
         assert_string_equal(json_text(json_object_array_get_idx(memory, 2), "name"), "cuda:1");
@@ -40,13 +39,11 @@ WITH_GPUS(a_region_on_a_gpu_begins_as_zeros_and_keeps_what_is_put)
 {
         struct worker *w = &s->pair.a;
         struct json_object *region;
-        const char *path;
 
         worker_start(w, "a", NULL);
         const char *id = device_region(w, "cuda:1", 9 * MIB + 5, 0);
         region_assert_pattern(w, id, 0, 0, 9 * MIB + 5);
-        path = text_format("/v1/regions/%s", id);
-        region = call_json(w, 200, "GET", path, NULL);
+        region = call_json(w, 200, "GET", text_format("/v1/regions/%s", id), NULL);
         assert_string_equal(json_text(region, "device"), "cuda:1");
         assert_false(json_object_object_get_ex(region, "path", NULL)); /* nobody could map it */
         region_drop(w, id);

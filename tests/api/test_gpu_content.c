@@ -66,20 +66,16 @@ static void waiting_begin(struct worker *w, struct waiting *r, const uint8_t *pa
                 text_format("%s %s/%s/content HTTP/1.1\r\nHost: localhost\r\n%s%s\r\n", r->method, r->path, r->id,
                             is_upload(r) ? text_format("Content-Length: %d\r\n", SIZE) : "", r->headers);
 
-        r->fd = raw_connect(w);
-        raw_send(r->fd, head, strlen(head));
+        r->fd = raw_begin(w, head);
         if (is_upload(r))
                 raw_send(r->fd, pattern, EARLY);
 }
 
 static void waiting_end(struct worker *w, const struct waiting *r, const uint8_t *pattern)
 {
-        struct raw_answer answer;
-
         if (is_upload(r))
                 raw_send(r->fd, pattern + EARLY, SIZE - EARLY);
-        raw_receive(r->fd, false, &answer);
-        (void)close(r->fd);
+        struct raw_answer answer = raw_end(r->fd);
         assert_int_equal(answer.status, is_upload(r) ? 204 : 200);
         if (is_upload(r)) {
                 region_assert_pattern(w, r->region, SEED, 0, SIZE);
@@ -148,7 +144,6 @@ WITH_GPUS(a_gpu_that_is_gone_has_no_content)
         pattern_fill(SEED, 0, pattern, SIZE);
         for (size_t i = 0; i < 2 * sizeof(requests) / sizeof(requests[0]); i++) {
                 struct waiting waiting = requests[i / 2];
-                struct raw_answer answer;
 
                 test_row(text_format("%s %s %s", waiting.method, waiting.path, waiting.headers));
                 gpu_set_faults(s, "");
@@ -165,8 +160,7 @@ WITH_GPUS(a_gpu_that_is_gone_has_no_content)
                 }
                 if (is_upload(&waiting))
                         raw_send(waiting.fd, pattern + EARLY, SIZE - EARLY);
-                raw_receive(waiting.fd, false, &answer);
-                (void)close(waiting.fd);
+                struct raw_answer answer = raw_end(waiting.fd);
                 assert_int_equal(answer.status, waiting.operation ? 500 : 410);
                 assert_non_null(
                         strstr(answer.body, waiting.operation ? "\"code\":\"transfer-failed\"" : "\"code\":\"gone\""));
@@ -191,15 +185,13 @@ WITH_GPUS(the_stall_limit_ends_the_wait_for_a_gpu)
         for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
                 test_row(text_format("%s %s %s", requests[i].method, requests[i].path, requests[i].headers));
                 struct waiting waiting = requests[i];
-                struct raw_answer answer;
 
                 waiting_prepare(w, &waiting);
                 gpu_set_faults(s, "stuck0");
                 waiting_begin(w, &waiting, pattern);
                 if (is_upload(&waiting))
                         raw_send(waiting.fd, pattern + EARLY, SIZE - EARLY);
-                raw_receive(waiting.fd, false, &answer);
-                (void)close(waiting.fd);
+                struct raw_answer answer = raw_end(waiting.fd);
                 answer_assert_problem(&answer, 409, "region-not-ready");
                 gpu_set_faults(s, "");
                 if (waiting.operation)
@@ -214,15 +206,13 @@ WITH_GPUS(a_client_that_shuts_down_its_direction_is_not_told_that_the_worker_end
 {
         struct worker *w = &s->pair.a;
         struct waiting waiting = requests[0];
-        struct raw_answer answer;
 
         worker_start(w, "a", NULL);
         waiting_prepare(w, &waiting);
         gpu_set_faults(s, "stuck0");
         waiting_begin(w, &waiting, NULL);
         assert_int_equal(shutdown(waiting.fd, SHUT_WR), 0);
-        raw_receive(waiting.fd, false, &answer);
-        (void)close(waiting.fd);
+        struct raw_answer answer = raw_end(waiting.fd);
         if (answer.status)
                 answer_assert_problem(&answer, 410, "gone");
         gpu_set_faults(s, "");
@@ -233,7 +223,6 @@ WITH_GPUS(a_client_that_shuts_down_its_direction_is_not_told_that_the_worker_end
 WITH_GPUS(bytes_that_come_after_the_stall_limit_are_not_taken_for_sent)
 {
         struct worker *w = &s->pair.a;
-        struct raw_answer answer;
 
         worker_start(w, "a", STRINGS("--stall-limit", "2s"));
         const char *slow = device_region(w, "cuda:0", KIB, SEED), *quick = device_region(w, "cpu", 2 * KIB, SEED);
@@ -261,8 +250,7 @@ WITH_GPUS(bytes_that_come_after_the_stall_limit_are_not_taken_for_sent)
         answered = (struct pollfd){ .fd = waiting.fd, .events = POLLIN };
         for (; poll(&answered, 1, 10) == 0; at++)
                 wire_expect(w, 206, "%s%u-%u\r\n\r\n", head, at, at);
-        raw_receive(waiting.fd, false, &answer);
-        (void)close(waiting.fd);
+        struct raw_answer answer = raw_end(waiting.fd);
         answer_assert_problem(&answer, 409, "region-not-ready");
         wire_expect(w, 206, "%s%u-\r\n\r\n", head, at);
         gpu_set_faults(s, "");
@@ -298,11 +286,8 @@ WITH_GPUS(requests_that_wait_for_a_gpu_have_a_limit)
                      "PUT /v1/regions/%s/content HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc", id);
         gpu_set_faults(s, "");
         for (size_t i = MOST / 2; i < MOST; i++) {
-                struct raw_answer answer;
-
-                raw_receive(all[i].fd, false, &answer);
+                struct raw_answer answer = raw_end(all[i].fd);
                 assert_int_equal(answer.status, 200);
-                (void)close(all[i].fd);
         }
         worker_await_metric(w, "ferry_http_waiters", 0);
         region_assert_pattern(w, id, SEED, 0, MIB);

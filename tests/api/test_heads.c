@@ -11,25 +11,17 @@
 ON_WORKER(oversized_heads_are_refused)
 {
         enum { LARGE = 1 << 20 };
+        static const char *const starts[] = { "GET /livez HTTP/1.1\r\n" HOST "X: ", "GET /", "GET /livez?",
+                                              "GET /livez HTTP/1.1\r\n" HOST };
+        static const char *const ends[] = { "\r\n\r\n", " HTTP/1.1\r\n" HOST "\r\n", " HTTP/1.1\r\n" HOST "\r\n",
+                                            ": x\r\n\r\n" };
         char *large = malloc(LARGE + 1);
         const char *request, *said;
 
         memset(large, 'x', LARGE);
         large[LARGE] = '\0';
         for (int i = 0; i < 4; i++) {
-                switch (i) {
-                case 0:
-                        request = text_format("GET /livez HTTP/1.1\r\n" HOST "X: %s\r\n\r\n", large);
-                        break;
-                case 1:
-                        request = text_format("GET /%s HTTP/1.1\r\n" HOST "\r\n", large);
-                        break;
-                case 2:
-                        request = text_format("GET /livez?%s HTTP/1.1\r\n" HOST "\r\n", large);
-                        break;
-                default:
-                        request = text_format("GET /livez HTTP/1.1\r\n" HOST "%s: x\r\n\r\n", large);
-                }
+                request = text_format("%s%s%s", starts[i], large, ends[i]);
                 said = wire_talk(w, request, strlen(request));
                 /* The answer may be lost when the rest of the request meets a closed connection. */
                 if (*said)
@@ -102,8 +94,7 @@ static void send_full_targets(struct worker *w, unsigned n)
                 memcpy(request, start, strlen(start));
                 memset(end, 'a', (size_t)size);
                 (void)stpcpy(end + size, " HTTP/1.1\r\n" HOST "\r\n");
-                fd = raw_connect(w);
-                raw_send(fd, request, strlen(request));
+                fd = raw_begin(w, request);
                 (void)close(fd);
                 wire_expect(w, 200, "GET /livez HTTP/1.1\r\n" HOST "\r\n"); /* it has seen that, too */
         }

@@ -162,10 +162,9 @@ WITH_WORKER(they_are_refused_within_tls)
 {
         static const char good[] = POST "Content-Length: 10\r\nX:\r\nY: \t z\r\n\r\n" GOOD;
 
-        assert_non_null(getenv("FERRY_TEST_TLS"));
-        const char *certificate = text_format("%s/server.pem", getenv("FERRY_TEST_TLS"));
-        const char *key = text_format("%s/server-key.pem", getenv("FERRY_TEST_TLS"));
-        worker_start_plain(w, "w", STRINGS("--listen", "127.0.0.1:0", "--tls-cert", certificate, "--tls-key", key));
+        worker_start_plain(w, "w",
+                           STRINGS("--listen", "127.0.0.1:0", "--tls-cert", tls_path("server.pem"), "--tls-key",
+                                   tls_path("server-key.pem")));
         assert_all_refused(w, say_by_tls);
         assert_hidden_request_unread(w, say_by_tls);
         assert_non_null(strstr(say_by_tls(w, good, strlen(good)), "HTTP/1.1 201"));

@@ -106,16 +106,7 @@ static void both_ways(struct pair *p, struct list *source, struct list *target, 
         }
 }
 
-static void for_each_side(struct pair *p, void (*story)(struct pair *p))
-{
-        for (int network = 0; network < 2; network++) {
-                pair_start(p, network);
-                story(p);
-                pair_stop(p);
-        }
-}
-
-static void story_pairwise(struct pair *p)
+ON_EACH_PAIR(slices_arrive_where_they_belong)
 {
         struct list source = { 0 }, target = { 0 };
 
@@ -133,12 +124,7 @@ static void story_pairwise(struct pair *p)
         both_ways(p, &source, &target, FERRY_LAYOUT_PAIRWISE);
 }
 
-WITH_PAIR(slices_arrive_where_they_belong)
-{
-        for_each_side(p, story_pairwise);
-}
-
-static void story_many(struct pair *p)
+ON_EACH_PAIR(a_thousand_uneven_slices_arrive)
 {
         struct list source = { 0 }, target = { 0 };
         uint64_t at = 0;
@@ -153,12 +139,7 @@ static void story_many(struct pair *p)
         both_ways(p, &source, &target, FERRY_LAYOUT_PAIRWISE);
 }
 
-WITH_PAIR(a_thousand_uneven_slices_arrive)
-{
-        for_each_side(p, story_many);
-}
-
-static void story_stream(struct pair *p)
+ON_EACH_PAIR(a_stream_may_be_cut_differently)
 {
         struct list one = { 0 }, few = { 0 }, many = { 0 };
 
@@ -176,12 +157,7 @@ static void story_stream(struct pair *p)
         both_ways(p, &many, &few, FERRY_LAYOUT_STREAM);
 }
 
-WITH_PAIR(a_stream_may_be_cut_differently)
-{
-        for_each_side(p, story_stream);
-}
-
-static void story_rows(struct pair *p)
+ON_EACH_PAIR(a_row_pairs_with_as_many_bytes_of_any_shape)
 {
         struct list rows = { 0 }, plain = { 0 }, other = { 0 }, touching = { 0 };
 
@@ -204,11 +180,6 @@ static void story_rows(struct pair *p)
         both_ways(p, &touching, &plain, FERRY_LAYOUT_STREAM);
 }
 
-WITH_PAIR(a_row_pairs_with_as_many_bytes_of_any_shape)
-{
-        for_each_side(p, story_rows);
-}
-
 ON_PAIR(a_row_is_shown_as_it_was_given_and_offered_as_one)
 {
         enum { COUNT = 262143 };
@@ -217,7 +188,7 @@ ON_PAIR(a_row_is_shown_as_it_was_given_and_offered_as_one)
                 .kind = FERRY_READABLE, .descriptors = given, .n_descriptors = 2, .include_metadata = true
         };
         struct ferry_operation operation;
-        struct json_object *metadata, *descriptors;
+        struct json_object *descriptors;
         const char *id = region_make(&p->a, REGION, 0);
 
         given[0] = (struct ferry_descriptor){ .region = id, .offset = 1, .size = 7 };
@@ -232,8 +203,7 @@ ON_PAIR(a_row_is_shown_as_it_was_given_and_offered_as_one)
         assert_int_equal(operation.descriptors[1].count, COUNT);
         assert_int_equal(operation.descriptors[1].stride, 4);
         assert_true(strlen(operation.metadata) < 2048);
-        metadata = json_parse(operation.metadata);
-        descriptors = json_object_object_get(metadata, "descriptors");
+        descriptors = json_object_object_get(json_parse(operation.metadata), "descriptors");
         assert_int_equal(json_object_array_length(descriptors), 2);
         assert_int_equal(json_number(json_object_array_get_idx(descriptors, 0), "size"), 7);
         assert_int_equal(json_number(json_object_array_get_idx(descriptors, 1), "size"), 3 * COUNT);

@@ -182,9 +182,8 @@ static char *last_id(const struct stream *s)
         return strndup(id + strlen("\nid: "), strcspn(id + strlen("\nid: "), "\n"));
 }
 
-WITH_WORKER(a_stream_that_was_cut_goes_on_where_it_was)
+ON_WORKER(a_stream_that_was_cut_goes_on_where_it_was)
 {
-        worker_start(w, "a", NULL);
         struct stream s = stream_begin(w, "", "");
         const char *first = region_make(w, 10, 0);
         (void)stream_await(&s, first);
@@ -202,8 +201,7 @@ WITH_WORKER(a_stream_that_was_cut_goes_on_where_it_was)
         assert_null(strstr(s.text, "missed"));
         stream_close(&s);
         /* By a page, too. */
-        const char *path = text_format("/v1/events?after=%s", id);
-        struct json_object *page = call_json(w, 200, "GET", path, NULL);
+        struct json_object *page = call_json(w, 200, "GET", text_format("/v1/events?after=%s", id), NULL);
         assert_int_equal(json_object_array_length(json_member(page, "events")), 2);
         free(id);
 }
@@ -213,8 +211,7 @@ ON_WORKER(a_reader_of_an_earlier_worker_hears_of_the_restart)
         struct stream s = stream_begin(w, "", "Last-Event-ID: 00000000000000aa-17\r\n");
         assert_non_null(strstr(stream_await(&s, "event: missed\n"), "\"count\":0,\"restarted\":true}"));
         stream_close(&s);
-        struct json_object *page = call_json(w, 200, "GET", "/v1/events?after=00000000000000aa-17", NULL);
-        assert_true(json_truth(page, "restarted"));
+        assert_true(json_truth(call_json(w, 200, "GET", "/v1/events?after=00000000000000aa-17", NULL), "restarted"));
 }
 
 ON_WORKER(a_label_lets_its_own_operations_pass)
@@ -236,38 +233,11 @@ ON_WORKER(a_label_lets_its_own_operations_pass)
                      "GET /v1/events?label=%065d HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n", 0);
 }
 
-WITH_WORKER(events_need_the_full_token)
-{
-        char path[] = "/tmp/ferry-token-XXXXXX", peer_path[] = "/tmp/ferry-token-XXXXXX";
-        int fd = mkstemp(path), peer_fd = mkstemp(peer_path);
-
-        assert_true(fd >= 0 && dprintf(fd, TOKEN) > 0);
-        assert_true(peer_fd >= 0 && dprintf(peer_fd, "peer-" TOKEN) > 0);
-        (void)close(fd);
-        (void)close(peer_fd);
-        worker_start_plain(w, "a",
-                           STRINGS("--listen", "127.0.0.1:0", "--token-file", path, "--peer-token-file", peer_path));
-        wire_refused(w, 401, "unauthenticated", "GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
-        wire_refused(w, 401, "unauthenticated",
-                     "GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n");
-        wire_refused(w, 403, "forbidden",
-                     "GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n"
-                     "Authorization: Bearer peer-" TOKEN "\r\n\r\n");
-        struct stream s = stream_begin(w, "", "Authorization: Bearer " TOKEN "\r\n");
-        stream_close(&s);
-        worker_stop(w);
-        (void)unlink(path);
-        (void)unlink(peer_path);
-}
-
 /* The worker reads its token anew: a stream goes on with the same one, and ends with another. */
 WITH_WORKER(a_stream_ends_with_its_token)
 {
-        char path[] = "/tmp/ferry-token-XXXXXX";
-        struct raw_answer waited;
+        const char *path = file_make(TOKEN "\n");
 
-        (void)close(mkstemp(path));
-        file_write(path, TOKEN "\n");
         worker_start_plain(w, "a", STRINGS("--listen", "127.0.0.1:0", "--token-file", path));
         worker_connect(w, NULL, &(struct ferry_options){ .token = TOKEN });
         struct stream s = stream_begin(w, "", "Authorization: Bearer " TOKEN "\r\nConnection: close\r\n");
@@ -282,13 +252,10 @@ WITH_WORKER(a_stream_ends_with_its_token)
         worker_hang_up(w, "tokens and certificates reloaded", 2);
         while (stream_read(&s))
                 assert_in_range(s.size, size, size + 100); /* not beat after beat */
-        raw_receive(waiting, false, &waited);
-        (void)close(waiting);
+        (void)raw_end(waiting);
         stream_close(&s);
         wire_refused(w, 401, "unauthenticated",
                      "GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " TOKEN "\r\n\r\n");
-        worker_stop(w);
-        (void)unlink(path);
 }
 
 ON_WORKER(near_limits_are_told, "--max-regions", "10")

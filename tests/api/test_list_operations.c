@@ -127,17 +127,8 @@ ON_WORKER(a_list_shows_no_secret_and_an_empty_one_is_a_list)
         assert_null(strstr(text, "metadata"));
 }
 
-ON_WORKER(parameters_are_checked)
+ON_WORKER(waits_are_for_ids)
 {
-        static const char *const bad[] = { "limit=0",   "limit=-1",  "wait_for=any",    "limit=x",
-                                           "limit=",    "after=x",   "after=c_zz",      "after=",
-                                           "kind=",     "kind=Read", "status=done",     "status=",
-                                           "wait_ms=5", "sort=id",   "limit=1&limit=2", "after=op_0123456789abcdef",
-                                           "ids=%ff" };
-
-        for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-                const char *path = text_format("/v1/operations?%s", bad[i]);
-
-                assert_problem(w, "GET", path, NULL, 400, "invalid-parameter", NULL);
-        }
+        assert_problem(w, "GET", "/v1/operations?wait_for=any", NULL, 400, "invalid-parameter", NULL);
+        assert_problem(w, "GET", "/v1/operations?wait_ms=5", NULL, 400, "invalid-parameter", NULL);
 }

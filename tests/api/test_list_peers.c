@@ -182,22 +182,17 @@ ON_EACH_PAIR(running_transfers_are_counted_on_both_sides)
         running_drop(p, &running);
 }
 
-WITH_PAIR(a_dead_peer_is_told_of_with_the_reason)
+ON_EACH_PAIR(a_dead_peer_is_told_of_with_the_reason)
 {
         struct json_object *peer;
 
-        for (int network = 0; network < 2; network++) {
-                pair_start(p, network);
-                connect_to(&p->b, &p->a);
-                worker_kill(&p->a);
-                peer = await_status(&p->b, "disconnected");
-                assert_string_equal(json_text(peer, "worker"), "a");
-                assert_false(json_object_object_get_ex(peer, "transport", NULL));
-                assert_string_equal(json_text(json_member(peer, "error"), "code"), "peer-lost");
-                assert_true(*json_text(peer, "disconnected_at") != '\0');
-                worker_stop(&p->b);
-                worker_clean(&p->a);
-        }
+        connect_to(&p->b, &p->a);
+        worker_kill(&p->a);
+        peer = await_status(&p->b, "disconnected");
+        assert_string_equal(json_text(peer, "worker"), "a");
+        assert_false(json_object_object_get_ex(peer, "transport", NULL));
+        assert_string_equal(json_text(json_member(peer, "error"), "code"), "peer-lost");
+        assert_true(*json_text(peer, "disconnected_at") != '\0');
 }
 
 /* b reads what a offers by these transports, which ends with peer-unreachable and that detail. */
@@ -205,16 +200,15 @@ static void assert_unreachable(struct pair *p, const char *transports, const cha
 {
         OPERATION passive, end;
         struct json_object *active;
-        const char *body;
 
         worker_expect(&p->b, "error=peer-unreachable");
         const char *offered = region_make(&p->a, SIZE, 1);
         const char *local = region_make(&p->b, SIZE, 0);
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
-        body = text_format("{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],"
-                           "\"transports\":%s,\"remote_metadata\":%s}",
-                           local, transports, passive.metadata);
-        active = call_json(&p->b, 201, "POST", "/v1/operations", body);
+        active = call_json(&p->b, 201, "POST", "/v1/operations",
+                           text_format("{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],"
+                                       "\"transports\":%s,\"remote_metadata\":%s}",
+                                       local, transports, passive.metadata));
         operation_assert_end(&p->b, json_text(active, "id"), FERRY_ERRORED, &end);
         assert_string_equal(end.error_detail, detail);
 }
@@ -382,26 +376,11 @@ WITH_PAIR(pages_give_each_peer_once)
 /* A peer that is reached by HTTP alone is a peer like others, on both sides. */
 WITH_PAIR(transfers_over_http_are_counted_on_both_sides)
 {
-        static const char *const apart[] = { "--local", "off", NULL };
-        static const char *const both[] = { "shm rdma tcp", "shm rdma tcp" };
         struct worker *sides[] = { &p->b, &p->a };
-        struct ferry_operation offer, active, end;
 
-        worker_start(&p->a, "a", apart);
-        worker_start(&p->b, "b", apart);
-        worker_expect(&p->a, "no transport but HTTP");
-        worker_expect(&p->b, "no transport but HTTP");
-        const char *offered = region_make(&p->a, SIZE, 7);
-        const char *local = region_make(&p->b, SIZE, 0);
-        for (int i = 0; i < MANY; i++) {
-                offer_make(&p->a, FERRY_READABLE, offered, &offer);
-                begin_make(&p->b, FERRY_READ, local, offer.metadata, &active);
-                operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
-                operation_assert_end(&p->a, offer.id, FERRY_COMPLETE, &end);
-                ferry_operation_clear(&end);
-                ferry_operation_clear(&offer);
-                ferry_operation_clear(&active);
-        }
+        pair_start_apart(p);
+        for (int i = 0; i < MANY; i++)
+                bytes_move(&p->a, &p->b, FERRY_READABLE, SIZE, false, "http");
         for (int i = 0; i < 2; i++) {
                 struct json_object *peer = only_peer(sides[i]);
 
@@ -413,7 +392,7 @@ WITH_PAIR(transfers_over_http_are_counted_on_both_sides)
                 assert_int_equal(json_number(peer, "transfers"), 0);
                 assert_int_equal(json_number(peer, "transfers_completed"), MANY);
                 assert_int_equal(json_number(peer, "bytes_done"), MANY * SIZE);
-                assert_unused(peer, both[i]);
+                assert_unused(peer, "shm rdma tcp");
                 assert_reason(peer, "shm",
                               i ? "the peer chose HTTP: its GET /v1/peers says why"
                                 : "the local transport is off (--local)");
@@ -463,13 +442,9 @@ WITH_PAIR(a_restricted_operation_does_not_replace_the_reasons)
 
 WITH_PAIR(a_restriction_to_http_does_not_replace_the_reasons)
 {
-        static const char *const apart[] = { "--local", "off", NULL };
         static const char *const by[] = { "[\"http\"]", NULL, "[\"http\"]" };
 
-        worker_start(&p->a, "a", apart);
-        worker_start(&p->b, "b", apart);
-        worker_expect(&p->a, "no transport but HTTP");
-        worker_expect(&p->b, "no transport but HTTP");
+        pair_start_apart(p);
         for (size_t i = 0; i < sizeof(by) / sizeof(by[0]); i++) {
                 struct json_object *peer;
 

@@ -109,47 +109,6 @@ ON_WORKER(a_region_made_meanwhile_comes_last)
         free(next);
 }
 
-ON_WORKER(bad_parameters_are_refused)
-{
-        static const char *const queries[] = {
-                "limit=0",
-                "limit=-1",
-                "limit=",
-                "limit",
-                "limit=1.5",
-                "limit=1e2",
-                "limit=%201",
-                "limit=1%00",
-                "limit=abc",
-                "limit=0x10",
-                "limit=1&limit=1",
-                "after=",
-                "after",
-                "after=1",
-                "after=c_",
-                "after=c_zzzzzzzzzzzzzzzz",
-                "after=c_1",
-                "after=rgn_0000000000000001",
-                "after=C_0000000000000001",
-                "after=c_00000000000000001",
-                "after=c_000000000000000G",
-                "after=c_0000000000000001&after=c_0000000000000001",
-                "page=2",
-                "wait_ms=5",
-                "LIMIT=5",
-                "=5",
-                "limit=5&x",
-                "kind=read",
-                "offset=1",
-                "after=..%2f..%2fetc",
-        };
-
-        for (size_t i = 0; i < sizeof(queries) / sizeof(queries[0]); i++)
-                wire_refused(w, 400, "invalid-parameter", "GET /v1/regions?%s HTTP/1.1\r\nHost: localhost\r\n\r\n",
-                             queries[i]);
-        worker_assert_serving(w);
-}
-
 /* A cursor that this worker would not have made is past everything or before it, but never an error of the worker. */
 ON_WORKER(a_foreign_cursor_is_harmless)
 {

@@ -188,8 +188,7 @@ ON_WORKER(the_memory_of_many_connections_is_given_back)
         int fds[CROWD];
 
         for (size_t i = 0; i < CROWD; i++) {
-                fds[i] = raw_connect(w);
-                raw_send(fds[i], request, strlen(request));
+                fds[i] = raw_begin(w, request);
                 raw_receive(fds[i], false, &answer);
                 assert_int_equal(answer.status, 200);
         }

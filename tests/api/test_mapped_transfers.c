@@ -22,7 +22,7 @@ struct scene {
         const char *local, *offered;
         struct ferry_operation passive, active;
         uint8_t *memory; /* the offered region, mapped */
-        uint8_t *copy;
+        uint8_t *copy;   /* of it when its operation was terminal: then nothing changes it */
 };
 
 static void scene_start(struct scene *s, enum ferry_kind kind)
@@ -101,22 +101,6 @@ static bool stop_active_and_cancel(struct scene *s)
         return now.status != FERRY_COMPLETE;
 }
 
-/* What the offered memory holds now, when its operation is terminal; then whether that is still so. */
-static void memory_note(struct scene *s)
-{
-        memcpy(s->copy, s->memory, SIZE);
-}
-
-static void memory_assert_untouched(struct scene *s)
-{
-        assert_memory_equal(s->copy, s->memory, SIZE);
-}
-
-static void assert_both_serve(struct scene *s)
-{
-        pair_assert_serving(&s->pair);
-}
-
 /* ---- messages ---- */
 
 static uint64_t messages_of(struct pair *p)
@@ -180,10 +164,10 @@ WITH_SCENE(a_cancel_of_the_offer_ends_both_and_is_quiet)
                 scene_start(s, readable ? FERRY_READABLE : FERRY_WRITABLE);
                 in_the_middle(s, cancel_passive);
                 operation_assert_error(&s->pair.a, s->passive.id, FERRY_CANCELLED, FERRY_E_CANCELLED);
-                memory_note(s);
+                memcpy(s->copy, s->memory, SIZE);
                 operation_assert_error(&s->pair.b, s->active.id, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
-                memory_assert_untouched(s);
-                assert_both_serve(s);
+                assert_memory_equal(s->copy, s->memory, SIZE);
+                pair_assert_serving(&s->pair);
                 scene_stop(s);
         }
 }
@@ -222,7 +206,7 @@ WITH_SCENE(bytes_that_change_under_a_verified_transfer_end_both)
                 operation_assert_error(&s->pair.a, s->passive.id, FERRY_ERRORED, FERRY_E_CHECKSUM_MISMATCH);
                 if (!readable)
                         (void)munmap(source, SIZE);
-                assert_both_serve(s);
+                pair_assert_serving(&s->pair);
                 scene_stop(s);
         }
 }
@@ -234,7 +218,7 @@ WITH_SCENE(a_cancel_of_the_active_worker_ends_both)
                 in_the_middle(s, cancel_active);
                 operation_assert_error(&s->pair.b, s->active.id, FERRY_CANCELLED, FERRY_E_CANCELLED);
                 operation_assert_error(&s->pair.a, s->passive.id, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
-                assert_both_serve(s);
+                pair_assert_serving(&s->pair);
                 scene_stop(s);
         }
 }
@@ -254,15 +238,15 @@ WITH_SCENE(an_active_worker_that_stands_still_changes_nothing_after_the_end)
         assert_true(now.done || now.cancel_requested);
         print_message("the active worker stood %s a piece\n", now.done ? "between two pieces, not in" : "in");
         if (now.done)
-                memory_note(s);
+                memcpy(s->copy, s->memory, SIZE);
         worker_resume(&s->pair.b);
         if (!now.done) {
                 operation_assert_error(&s->pair.a, s->passive.id, FERRY_CANCELLED, FERRY_E_CANCELLED);
-                memory_note(s);
+                memcpy(s->copy, s->memory, SIZE);
         }
         operation_assert_error(&s->pair.b, s->active.id, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
-        memory_assert_untouched(s);
-        assert_both_serve(s);
+        assert_memory_equal(s->copy, s->memory, SIZE);
+        pair_assert_serving(&s->pair);
         scene_stop(s);
 }
 
@@ -273,7 +257,7 @@ WITH_SCENE(an_active_worker_that_stands_still_and_is_killed_lets_the_offer_end)
         worker_kill(&s->pair.b);
         operation_assert_error(&s->pair.a, s->passive.id, FERRY_CANCELLED, FERRY_E_CANCELLED);
         worker_start(&s->pair.b, "next", NULL);
-        assert_both_serve(s);
+        pair_assert_serving(&s->pair);
         s->local = region_make(&s->pair.b, 1, 0);
         scene_stop(s);
 }
@@ -289,7 +273,7 @@ WITH_SCENE(a_worker_can_leave_while_the_active_one_stands_still)
         worker_resume(&s->pair.b);
         operation_assert_left(&s->pair.b, s->active.id);
         worker_start(&s->pair.a, "next", NULL);
-        assert_both_serve(s);
+        pair_assert_serving(&s->pair);
         s->offered = region_make(&s->pair.a, 1, 0);
         scene_stop(s);
 }
@@ -302,9 +286,8 @@ static bool maps_a_deleted_file(void *context)
         char line[512];
         bool found = false;
         FILE *maps;
-        const char *path = text_format("/proc/%d/maps", (int)w->pid);
 
-        maps = fopen(path, "re");
+        maps = fopen(text_format("/proc/%d/maps", (int)w->pid), "re");
         assert_non_null(maps);
         while (fgets(line, sizeof(line), maps))
                 found |= strstr(line, "-rgn_") && strstr(line, "(deleted)");

@@ -54,14 +54,11 @@ WITH_WORKER(what_the_worker_refuses_is_told)
 
 WITH_WORKER(metadata_that_are_too_much_for_the_bus_are_told)
 {
-        const char *config = text_format("/tmp/ferry-test-nats-%ld", (long)getpid());
         struct bridge bridge;
         OPERATION offer;
 
         NEEDS_NATS();
-        file_write(config, "max_payload: 256\n");
-        nats_restart(STRINGS("-c", config));
-        (void)unlink(config);
+        nats_restart(STRINGS("-c", file_make("max_payload: 256\n")));
         worker_start(w, "a", NULL);
         bridge = nats_bridge(w, NULL);
         offer_make(w, FERRY_READABLE, region_make(w, 8, 0), &offer);
@@ -86,7 +83,6 @@ WITH_SHARED(the_peer_token_is_enough_for_the_bridge)
         url = nats_url(nats.url, w, "op_0123456789abcdef");
         nats_assert_asks(url, 1, "not-found");
         nats_bridge_end(&bridge);
-        worker_stop(w);
 }
 
 TEST(an_answer_that_is_not_metadata_is_refused)
@@ -97,9 +93,6 @@ TEST(an_answer_that_is_not_metadata_is_refused)
                 const char *errors;
         } cases[] = {
                 { "", 3, "is not metadata" },
-                { "hello", 3, "is not metadata" },
-                { "[]", 3, "is not metadata" },
-                { "null", 3, "is not metadata" },
                 { "{\"descriptors\":[]}", 3, "is not metadata" },
                 { "{\"code\":5}", 3, "is not metadata" },
                 { "{\"code\":\"\\u001b[2J\"}", 3, "is not metadata" },

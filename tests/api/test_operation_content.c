@@ -12,15 +12,17 @@
 
 enum { SIZE = 40 << 20, SMALL = 300000 };
 
-static const char *const apart[] = { "--local", "off", NULL };
-static const char warning[] = "no transport but HTTP";
+#define TOKEN "an-only-slightly-secret-token-of-the-worker"
+
+static void start_with_token(struct worker *w)
+{
+        worker_start_plain(w, "a", STRINGS("--listen", "127.0.0.1:0", "--token-file", file_make(TOKEN)));
+        worker_connect(w, NULL, &(struct ferry_options){ .token = TOKEN });
+}
 
 static const char *bearer(const char *metadata)
 {
-        struct json_object *document = json_parse(metadata);
-        const char *header = text_format("Authorization: Bearer %s", json_text(document, "notification_key"));
-
-        return header;
+        return text_format("Authorization: Bearer %s", metadata_key(metadata));
 }
 
 /* An offer of worker a, and its key as a header. */
@@ -33,30 +35,9 @@ static const char *offer_small(struct worker *w, enum ferry_kind kind, const cha
 
 WITH_PAIR(workers_without_another_way_use_it)
 {
-        worker_start(&p->a, "a", apart);
-        worker_start(&p->b, "b", apart);
-        worker_expect(&p->a, warning);
-        worker_expect(&p->b, warning);
-        for (int kind = FERRY_READABLE; kind <= FERRY_WRITABLE; kind += FERRY_WRITABLE - FERRY_READABLE) {
-                for (int verify = 0; verify < 2; verify++) {
-                        bool reads = kind == FERRY_READABLE;
-                        OPERATION offer, active, end;
-                        const char *offered = region_make(&p->a, SIZE, reads ? 5 : 0);
-                        const char *local = region_make(&p->b, SIZE, reads ? 0 : 5);
-
-                        offer_make(&p->a, (enum ferry_kind)kind, offered, &offer);
-                        (verify ? begin_verified : begin_make)(&p->b, kind_of_peer((enum ferry_kind)kind), local,
-                                                               offer.metadata, &active);
-                        operation_assert_end(&p->b, active.id, FERRY_COMPLETE, &end);
-                        assert_string_equal(end.transport, "http");
-                        ferry_operation_clear(&end);
-                        operation_assert_end(&p->a, offer.id, FERRY_COMPLETE, &end);
-                        assert_string_equal(end.transport, "http");
-                        region_assert_pattern(reads ? &p->b : &p->a, reads ? local : offered, 5, 0, SIZE);
-                        region_drop(&p->a, offered);
-                        region_drop(&p->b, local);
-                }
-        }
+        pair_start_apart(p);
+        for (int way = 0; way < 4; way++)
+                bytes_move(&p->a, &p->b, way & 1 ? FERRY_READABLE : FERRY_WRITABLE, SIZE, way >> 1, "http");
 }
 
 WITH_PAIR(a_transfer_over_http_ends_on_both_sides)
@@ -68,10 +49,7 @@ WITH_PAIR(a_transfer_over_http_ends_on_both_sides)
         for (int how = CANCELLED; how < ENDS; how++) {
                 struct ferry_operation end;
 
-                worker_start(&p->a, "a", apart);
-                worker_start(&p->b, "b", apart);
-                worker_expect(&p->a, warning);
-                worker_expect(&p->b, warning);
+                pair_start_apart(p);
                 worker_expect(&p->a, "peer-lost");
                 worker_expect(&p->b, "peer-lost");
                 running_start(p, FERRY_READABLE, SIZE, 3, &p->b, &running);
@@ -100,17 +78,8 @@ WITH_PAIR(the_key_opens_its_own_operation_alone)
 {
         const char *key, *other_key, *path;
         OPERATION offer, other;
-        FILE *token;
-        const char *file = text_format("/tmp/ferry-test-token-%ld", (long)getpid());
 
-        (void)umask(077);
-        token = fopen(file, "w");
-        assert_non_null(token);
-        (void)fputs("an-only-slightly-secret-token-of-the-worker\n", token);
-        (void)fclose(token);
-        worker_start_plain(&p->a, "a", STRINGS("--listen", "127.0.0.1:0", "--token-file", file));
-        worker_connect(&p->a, NULL, &(struct ferry_options){ .token = "an-only-slightly-secret-token-of-the-worker" });
-        (void)unlink(file);
+        start_with_token(&p->a);
         key = offer_small(&p->a, FERRY_READABLE, region_make(&p->a, SMALL, 9), &offer);
         other_key = offer_small(&p->a, FERRY_READABLE, region_make(&p->a, SMALL, 9), &other);
         path = text_format("/v1/operations/%s/content", offer.id);
@@ -120,23 +89,18 @@ WITH_PAIR(the_key_opens_its_own_operation_alone)
         } rows[] = { { NULL, 401 }, { "Authorization: Bearer nothing", 401 }, { other_key, 403 }, { key, 200 } };
 
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                struct raw_answer answer;
-                const char *ask = text_format("GET %s HTTP/1.1\r\nHost: localhost\r\n%s%s\r\n", path,
-                                              rows[i].header ? rows[i].header : "", rows[i].header ? "\r\n" : "");
-                int fd = raw_connect(&p->a);
+                struct raw_answer answer = wire_ask(&p->a, "GET %s HTTP/1.1\r\nHost: localhost\r\n%s%s\r\n", path,
+                                                    rows[i].header ?: "", rows[i].header ? "\r\n" : "");
 
-                raw_send(fd, ask, strlen(ask));
-                raw_receive(fd, false, &answer);
                 assert_int_equal(answer.status, rows[i].status);
                 if (answer.status == 200)
                         assert_int_equal(answer.body_size, SMALL);
-                (void)close(fd);
         }
         operation_assert_end(&p->a, offer.id, FERRY_COMPLETE, NULL);
         /* So does the full token. */
         wire_expect(&p->a, 200,
                     "GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n"
-                    "Authorization: Bearer an-only-slightly-secret-token-of-the-worker\r\n\r\n",
+                    "Authorization: Bearer " TOKEN "\r\n\r\n",
                     other.id);
         operation_assert_end(&p->a, other.id, FERRY_COMPLETE, NULL);
 }
@@ -144,16 +108,15 @@ WITH_PAIR(the_key_opens_its_own_operation_alone)
 /* A worker without a token is open to everybody but for this: who claims an operation shows that it is meant. */
 ON_WORKER(without_a_token_the_content_takes_the_key_as_well)
 {
-        static const char *const methods[] = { "GET", "HEAD", "PUT", "DELETE" };
         static const char *const headers[] = { "", "Authorization: Basic eDp5\r\n", "Authorization: Bearer token\r\n" };
         OPERATION offer;
         const char *key = offer_small(w, FERRY_READABLE, region_make(w, SMALL, 9), &offer);
 
-        for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
+        FOR_EACH_TEXT (method, "GET", "HEAD", "PUT", "DELETE") {
                 for (size_t k = 0; k < sizeof(headers) / sizeof(headers[0]); k++) {
                         const char *ask = text_format("%s /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s"
                                                       "Content-Length: 0\r\nConnection: close\r\n\r\n",
-                                                      methods[i], offer.id, headers[k]);
+                                                      method, offer.id, headers[k]);
                         const char *said = wire_talk(w, ask, strlen(ask));
 
                         assert_memory_equal(said, "HTTP/1.1 401", 12);
@@ -194,22 +157,13 @@ ON_WORKER(with_a_wrong_key_nothing_is_learnt_of_the_operation)
 /* A program that has the metadata alone, by libferry: both kinds, in two pieces. */
 WITH_PAIR(a_program_without_a_worker_reads_and_writes)
 {
-        static const char secret[] = "an-only-slightly-secret-token-of-the-worker";
         static char bytes[SMALL], wanted[SMALL];
         enum { FIRST = 100000 };
         OPERATION readable, writable, end;
         struct ferry *peer;
         size_t size = 0;
-        const char *file = text_format("/tmp/ferry-test-token-%ld", (long)getpid());
 
-        (void)umask(077);
-        FILE *token = fopen(file, "w");
-        assert_non_null(token);
-        fprintf(token, "%s\n", secret);
-        (void)fclose(token);
-        worker_start_plain(&p->a, "a", STRINGS("--listen", "127.0.0.1:0", "--token-file", file));
-        worker_connect(&p->a, NULL, &(struct ferry_options){ .token = secret });
-        (void)unlink(file);
+        start_with_token(&p->a);
         const char *region = region_make(&p->a, SMALL, 9), *target = region_make(&p->a, SMALL, 0);
         const char *key = strrchr(offer_small(&p->a, FERRY_READABLE, region, &readable), ' ') + 1;
         const char *into = strrchr(offer_small(&p->a, FERRY_WRITABLE, target, &writable), ' ') + 1;
@@ -270,22 +224,21 @@ ON_WORKER(who_asks_is_known_by_a_name_if_it_is_one)
 /* The log blames the peer, not this worker's caller, who has set no timeout. */
 ON_WORKER(a_timeout_of_the_client_is_its_own)
 {
-        static const char *const methods[] = { "GET", "DELETE" };
         const char *offer = offer_abc(w, "readable", region_make(w, 6, 0)), *bearer = operation_bearer(w, offer);
 
         worker_expect(w, "error=timeout fault=peer");
-        for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
+        FOR_EACH_TEXT (method, "GET", "DELETE") {
                 struct raw_answer answer =
                         wire_ask(w,
                                  "%s /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
                                  "Ferry-Transfer: xfr_0123456789abcdef\r\nFerry-Error: timeout\r\n\r\n",
-                                 methods[i], offer, bearer);
+                                 method, offer, bearer);
                 assert_int_equal(answer.status, 200);
         }
         operation_assert_error(w, offer, FERRY_ERRORED, FERRY_E_TIMEOUT);
 }
 
-WITH_WORKER(the_digest_of_the_whole_comes_with_any_part)
+ON_WORKER(the_digest_of_the_whole_comes_with_any_part)
 {
         static const struct {
                 const char *headers, *digest;
@@ -302,7 +255,6 @@ WITH_WORKER(the_digest_of_the_whole_comes_with_any_part)
         struct raw_answer answer;
         int fd;
 
-        worker_start(w, "a", NULL);
         const char *region = region_make(w, 6, 0);
         assert_int_equal(ferry_put_region_content(w->client, region, 0, "-a--bc", 6), 0);
         offer = offer_abc(w, "readable", region);
@@ -330,23 +282,17 @@ static bool answers_during_digests(struct worker *w, const char *id, const char 
         bool waited;
 
         for (int i = 0; i < CLIENTS; i++) {
-                const char *ask = text_format("GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
-                                              "Range: bytes=%d-%d\r\nWant-Repr-Digest: sha-256=1\r\n\r\n",
-                                              id, key, i, i);
-
-                fds[i] = raw_connect(w);
-                raw_send(fds[i], ask, strlen(ask));
+                fds[i] = raw_begin(w, text_format("GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
+                                                  "Range: bytes=%d-%d\r\nWant-Repr-Digest: sha-256=1\r\n\r\n",
+                                                  id, key, i, i));
         }
         do
                 waited = worker_metric(w, "ferry_http_waiters") > 0;
         while (!waited && poll(&(struct pollfd){ .fd = fds[CLIENTS - 1], .events = POLLIN }, 1, 0) == 0);
         for (int i = 0; i < CLIENTS; i++) {
-                struct raw_answer answer;
-
-                raw_receive(fds[i], false, &answer);
+                struct raw_answer answer = raw_end(fds[i]);
                 assert_int_equal(answer.status, 206);
                 assert_non_null(raw_header(&answer, "Repr-Digest"));
-                (void)close(fds[i]);
         }
         return waited;
 }
@@ -371,10 +317,6 @@ ON_WORKER(content_that_an_operation_cannot_take_or_give_is_refused)
         } rows[] = {
                 { "PUT", "readable", "", "Content-Length: 3\r\n", "abc", 409, "kind-mismatch" },
                 { "GET", "writable", "", "", "", 409, "kind-mismatch" },
-                { "GET", "readable", "", "Ferry-Transfer: xfr_1\r\n", "", 400, "invalid-parameter" },
-                { "PUT", "writable", "", "Ferry-Transfer: 1\r\nContent-Length: 3\r\n", "abc", 400,
-                  "invalid-parameter" },
-                { "DELETE", "readable", "", "Ferry-Transfer: xfr_\r\n", "", 400, "invalid-parameter" },
                 { "PUT", "writable", "", "Content-Length: 0\r\n", "", 400, "invalid-parameter" },
                 { "PUT", "writable", "", "Content-Length: 4\r\n", "abcd", 413, "too-large" },
                 { "PUT", "writable", "?offset=3", "Content-Length: 1\r\n", "a", 413, "too-large" },
@@ -424,45 +366,28 @@ ON_WORKER(ranges_apart_from_each_other_are_counted)
         worker_expect(w, "level=warn");
 }
 
-static const char *tls_file(const char *name)
-{
-        static char paths[4][256];
-        static size_t next;
-        char *path = paths[next++ % 4];
-
-        (void)snprintf(path, sizeof(paths[0]), "%s/%s", getenv("FERRY_TEST_TLS"), name);
-        return path;
-}
-
 /* The offer's worker asks for a token; the peer has none, but the metadata, and trusts the certificate or does not. */
 WITH_PAIR(an_untrusted_network_is_crossed_by_https)
 {
-        static const char token[] = "an-only-slightly-secret-token-of-the-worker";
-        const char *target, *body;
+        const char *target;
         const char *const authorities[] = { "other-ca.pem", "ca.pem" };
         struct ferry_operation offer;
         struct json_object *read;
-        int fd;
-        const char *file = text_format("/tmp/ferry-test-token-%ld", (long)getpid());
 
-        fd = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-        assert_int_equal(write(fd, token, strlen(token)), (ssize_t)strlen(token));
-        (void)close(fd);
         worker_start_plain(&p->a, "a",
-                           STRINGS("--listen", "127.0.0.1:0", "--token-file", file, "--local", "off", "--tls-cert",
-                                   tls_file("server.pem"), "--tls-key", tls_file("server-key.pem")));
-        worker_expect(&p->a, warning);
-        (void)unlink(file);
-        worker_connect(&p->a, NULL, &(struct ferry_options){ .token = token, .ca_file = tls_file("ca.pem") });
+                           STRINGS("--listen", "127.0.0.1:0", "--token-file", file_make(TOKEN), "--local", "off",
+                                   "--tls-cert", tls_path("server.pem"), "--tls-key", tls_path("server-key.pem")));
+        worker_expect(&p->a, "no transport but HTTP");
+        worker_connect(&p->a, NULL, &(struct ferry_options){ .token = TOKEN, .ca_file = tls_path("ca.pem") });
         const char *region = region_make(&p->a, SIZE, 6);
         for (int i = 0; i < 2; i++) {
-                worker_start(&p->b, "b", STRINGS("--peer-ca", tls_file(authorities[i])));
+                worker_start(&p->b, "b", STRINGS("--peer-ca", tls_path(authorities[i])));
                 target = region_make(&p->b, SIZE, 0);
                 offer_make(&p->a, FERRY_READABLE, region, &offer);
-                body = text_format("{\"kind\":\"read\",\"verify\":true,\"transports\":[\"https\"],"
-                                   "\"descriptors\":[{\"region\":\"%s\"}],\"remote_metadata\":%s}",
-                                   target, offer.metadata);
-                read = call_json(&p->b, 201, "POST", "/v1/operations", body);
+                read = call_json(&p->b, 201, "POST", "/v1/operations",
+                                 text_format("{\"kind\":\"read\",\"verify\":true,\"transports\":[\"https\"],"
+                                             "\"descriptors\":[{\"region\":\"%s\"}],\"remote_metadata\":%s}",
+                                             target, offer.metadata));
                 const char *id = text_format("%s", json_text(read, "id"));
                 if (i == 0) {
                         worker_expect(&p->b, "error=peer-unreachable");

@@ -161,8 +161,6 @@ ON_EACH_PAIR(many_scattered_blocks_are_read)
         }
         free(source);
         free(there);
-        region_drop(&p->a, a);
-        region_drop(&p->b, b);
 }
 
 /* ---- what does not fit ---- */
@@ -175,15 +173,6 @@ ON_PAIR(lists_that_are_no_parts_of_the_offer_are_refused)
                 int status;
                 const char *code, *pointer;
         } rows[] = {
-                { "[]", 5, 400, "invalid-parameter", "/remote" },
-                { "{}", 5, 400, "invalid-parameter", "/remote" },
-                { "[7]", 5, 400, "invalid-parameter", "/remote/0" },
-                { "[{\"offset\":0}]", 5, 400, "invalid-parameter", "/remote/0/size" },
-                { "[{\"size\":5},{\"offset\":9,\"size\":0}]", 5, 400, "invalid-parameter", "/remote/1/size" },
-                { "[{\"offset\":-1,\"size\":5}]", 5, 400, "invalid-parameter", "/remote/0/offset" },
-                { "[{\"size\":5,\"stride\":1}]", 5, 400, "unknown-field", "/remote/0/stride" },
-                { "[{\"offset\":9223372036854775808,\"size\":5}]", 5, 400, "invalid-parameter", "/remote/0/offset" },
-                { "[{\"offset\":18446744073709551615,\"size\":5}]", 5, 400, "invalid-parameter", "/remote/0/offset" },
                 { "[{\"offset\":9007199254740991,\"size\":5}]", 5, 400, "out-of-bounds", "/remote/0" },
                 { "[{\"offset\":1,\"size\":9007199254740991}]", 5, 400, "out-of-bounds", "/remote/0" },
                 { "[{\"offset\":0,\"size\":4},{\"offset\":3,\"size\":1}]", 5, 400, "invalid-parameter", "/remote/1" },
@@ -203,16 +192,10 @@ ON_PAIR(lists_that_are_no_parts_of_the_offer_are_refused)
                                parts_body("read", b, rows[i].size, rows[i].remote, with_metadata(offered, "")),
                                rows[i].status, rows[i].code, rows[i].pointer);
         }
-        assert_problem(&p->b, "POST", "/v1/operations",
-                       text_format("{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}],\"remote\":"
-                                   "[{\"size\":5}]}",
-                                   b),
-                       400, "invalid-parameter", "/remote");
         assert_string_equal(json_text(operation_json(&p->a, id), "status"), "INITIALIZED");
         (void)call_json(&p->b, 201, "POST", "/v1/operations",
                         parts_body("read", b, 5, last, with_metadata(offered, "")));
         assert_complete(&p->a, id, 5);
-        region_drop(&p->a, a);
 }
 
 /* With remote_url the offer's size is known later: the read ends, and the offer is as it was. */
@@ -236,7 +219,6 @@ ON_PAIR(a_part_beyond_an_offer_by_url_ends_the_read_alone)
         assert_string_equal(json_text(operation_json(&p->a, id), "status"), "INITIALIZED");
         read = call_json(&p->b, 201, "POST", "/v1/operations", parts_body("read", b, 5, "[{\"size\":5}]", more));
         operation_assert_end(&p->b, json_text(read, "id"), FERRY_COMPLETE, NULL);
-        region_drop(&p->b, b);
 }
 
 /* A transfer over HTTP that announces its bytes: the owner checks them before anything is claimed. */
@@ -278,7 +260,6 @@ ON_WORKER(an_announcement_that_does_not_fit_claims_nothing)
         wire_expect(w, 206, CONTENT("GET", id, NAMED "Ferry-Bytes: 5/307200\r\nRange: bytes=2-3\r\n\r\n"));
         wire_expect(w, 200, CONTENT("DELETE", id, NAMED "\r\n"));
         assert_complete(w, id, 5);
-        region_drop(w, region);
 }
 
 /* A client that repeats a range has not moved another one. */
@@ -299,7 +280,6 @@ ON_WORKER(a_transfer_of_all_bytes_is_not_complete_without_one_of_them)
         assert_int_equal(answer.status, 200);
         assert_non_null(strstr(answer.body, "CANCELLED"));
         operation_assert_error(w, id, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
-        region_drop(w, region);
 }
 
 /* What cannot be checked must not pass. */
@@ -316,7 +296,6 @@ ON_WORKER(a_digest_of_all_bytes_is_refused_with_a_part)
                                   "Repr-Digest: sha-256=:ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=:\r\n\r\nabc"));
         assert_string_equal(json_text(operation_json(w, id), "status"), "INITIALIZED");
         assert_int_equal(ferry_delete_operation(w->client, id), 0);
-        region_drop(w, region);
 }
 
 ON_WORKER(a_transfer_is_not_complete_before_what_it_announced_has_moved)
@@ -334,7 +313,6 @@ ON_WORKER(a_transfer_is_not_complete_before_what_it_announced_has_moved)
         assert_int_equal(answer.status, 200);
         assert_non_null(strstr(answer.body, "CANCELLED"));
         operation_assert_error(w, id, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
-        region_drop(w, region);
 }
 
 /* ---- several ---- */
@@ -374,7 +352,6 @@ ON_EACH_PAIR(readers_of_other_parts_share_an_offer)
         }
         assert_complete(&p->a, json_text(offered, "id"), share);
         assert_int_equal(json_number(operation_json(&p->a, json_text(offered, "id")), "uses_done"), READERS);
-        region_drop(&p->a, a);
 }
 
 /* The offer lives on for the next reader. */
@@ -445,7 +422,6 @@ ON_PAIR(an_unlimited_offer_stands_until_it_is_deleted)
         assert_int_equal(json_number(now, "bytes_done"), 10);
         (void)call_json(&p->a, 204, "DELETE", text_format("/v1/operations/%s", id), NULL);
         region_drop(&p->a, a); /* unused at once */
-        region_drop(&p->b, b);
 }
 
 ON_WORKER(an_unlimited_offer_expires_and_can_be_cancelled)
@@ -468,7 +444,6 @@ ON_WORKER(an_unlimited_offer_expires_and_can_be_cancelled)
         assert_problem(w, "POST", "/v1/operations",
                        operation_body("readable", region, ",\"unlimited\":true,\"uses\":2"), 400, "invalid-parameter",
                        "/unlimited");
-        region_drop(w, region);
 }
 
 /* ---- libferry ---- */
@@ -508,6 +483,4 @@ ON_PAIR(libferry_reads_parts_of_an_unlimited_offer)
         assert_memory_equal(there, wanted + 100, 10);
         assert_memory_equal(there + 10, wanted + 5, 20);
         assert_int_equal(ferry_delete_operation(p->a.client, offered.id), 0);
-        region_drop(&p->a, a);
-        region_drop(&p->b, b);
 }

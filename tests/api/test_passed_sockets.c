@@ -22,17 +22,15 @@ static int listening(const void *address, sa_family_t family, socklen_t size)
 }
 
 /* Clients that come while no worker runs are served by the next. */
-WITH_WORKER(a_worker_serves_on_sockets_that_stay_their_makers)
+WITH_SHARED(a_worker_serves_on_sockets_that_stay_their_makers)
 {
         static const char request[] = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
         struct sockaddr_in loopback = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
         struct sockaddr_un local = { .sun_family = AF_UNIX };
-        char directory[] = "/tmp/ferry-test-XXXXXX";
-        struct raw_answer answer;
+        struct worker *w = &s->pair.a;
         int fds[2], fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-        assert_non_null(mkdtemp(directory));
-        (void)snprintf(local.sun_path, sizeof(local.sun_path), "%s/worker.sock", directory);
+        (void)snprintf(local.sun_path, sizeof(local.sun_path), "%s/worker.sock", s->path);
         fds[0] = listening(&loopback, AF_INET, sizeof(loopback));
         fds[1] = listening(&local, AF_UNIX, sizeof(local));
         assert_int_equal(connect(fd, (struct sockaddr *)&local, sizeof(local)), 0);
@@ -49,14 +47,11 @@ WITH_WORKER(a_worker_serves_on_sockets_that_stay_their_makers)
                 worker_stop(w);
                 assert_int_equal(access(local.sun_path, F_OK), 0);
         }
-        raw_receive(fd, false, &answer);
+        struct raw_answer answer = raw_end(fd);
         assert_int_equal(answer.status, 200);
         worker_pass(NULL, 0);
-        (void)close(fd);
         (void)close(fds[0]);
         (void)close(fds[1]);
-        assert_int_equal(unlink(local.sun_path), 0);
-        assert_int_equal(rmdir(directory), 0);
 }
 
 static void refused(const char *text)

@@ -9,8 +9,7 @@
 static void detail_says(struct worker *w, int status, const char *method, const char *path, const char *body,
                         const char *text)
 {
-        struct json_object *problem = call_json(w, status, method, path, body);
-        const char *detail = json_text(problem, "detail");
+        const char *detail = json_text(call_json(w, status, method, path, body), "detail");
 
         if (!strstr(detail, text))
                 fail_msg("%s %s: \"%s\" does not say \"%s\"", method, path, detail, text);

@@ -5,7 +5,7 @@
 
 /* Uploads of a client that is no worker; transfers between workers are in test_operation_content.c. */
 
-WITH_WORKER(an_upload_that_is_not_what_its_digest_says_fails)
+ON_WORKER(an_upload_that_is_not_what_its_digest_says_fails)
 {
         static const struct {
                 const char *last, *digest;
@@ -18,7 +18,6 @@ WITH_WORKER(an_upload_that_is_not_what_its_digest_says_fails)
         const char *offer;
         struct raw_answer answer;
 
-        worker_start(w, "a", NULL);
         worker_expect(w, "checksum-mismatch");
         const char *region = region_make(w, 6, 0);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -45,25 +44,18 @@ WITH_WORKER(an_upload_that_is_not_what_its_digest_says_fails)
 /* Else the client would take for checked, or for whole, what is not. */
 ON_WORKER(an_upload_that_says_what_cannot_be_is_refused_before_its_claim)
 {
-        static const char *const rows[] = {
-                "Repr-Digest: sha-256=:YWJj:",
-                "Repr-Digest: sha-512=:YWJj:, sha-256=:!:",
-                "Repr-Digest: sha-256=ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
-                "Repr-Digest: sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA:",
-                "Content-Digest: xxh3=:YWJj:",
-                "Content-Digest: xxh3=YWJj",
-                "Content-Range: bytes 0-2/4",
-        };
         const char *region = region_make(w, 6, 0);
         const char *offer = offer_abc(w, "writable", region);
         const char *key = operation_bearer(w, offer);
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                test_row(rows[i]);
+        FOR_EACH_TEXT (header, "Repr-Digest: sha-256=:YWJj:", "Repr-Digest: sha-512=:YWJj:, sha-256=:!:",
+                       "Repr-Digest: sha-256=ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+                       "Repr-Digest: sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA:",
+                       "Content-Digest: xxh3=:YWJj:", "Content-Digest: xxh3=YWJj", "Content-Range: bytes 0-2/4") {
                 wire_expect(w, 400,
                             "PUT /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n"
                             "%s\r\n%s\r\n\r\nabc",
-                            offer, key, rows[i]);
+                            offer, key, header);
         }
         assert_string_equal(json_text(operation_json(w, offer), "status"), "INITIALIZED");
         wire_expect(w, 204,

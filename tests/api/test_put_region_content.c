@@ -8,7 +8,7 @@
 
 enum { MIB = 1 << 20 };
 
-WITH_WORKER(bytes_go_where_offset_says)
+ON_WORKER(bytes_go_where_offset_says)
 {
         static const struct {
                 const char *query, *bytes, *then;
@@ -27,17 +27,8 @@ WITH_WORKER(bytes_go_where_offset_says)
                 { "?offset=10", "a", "Abc3xyz7!!", 413, "too-large" },
                 { "?offset=11", "a", "Abc3xyz7!!", 400, "out-of-bounds" },
                 { "?offset=9007199254740991", "a", "Abc3xyz7!!", 400, "out-of-bounds" },
-                { "?offset=9007199254740992", "a", "Abc3xyz7!!", 400, "invalid-parameter" },
-                { "?offset=18446744073709551615", "a", "Abc3xyz7!!", 400, "invalid-parameter" },
-                { "?offset=18446744073709551620", "a", "Abc3xyz7!!", 400, "invalid-parameter" },
-                { "?offset=-1", "a", "Abc3xyz7!!", 400, "invalid-parameter" },
-                { "?offset=", "a", "Abc3xyz7!!", 400, "invalid-parameter" },
-                { "?offset=1.0", "a", "Abc3xyz7!!", 400, "invalid-parameter" },
-                { "?offset=1&offset=2", "a", "Abc3xyz7!!", 400, "invalid-parameter" },
-                { "?ofset=1", "a", "Abc3xyz7!!", 400, "invalid-parameter" },
         };
 
-        worker_start(w, "w", NULL);
         const char *id = digits_make(w);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 struct raw_answer answer =
@@ -50,7 +41,6 @@ WITH_WORKER(bytes_go_where_offset_says)
                 }
                 digits_assert(w, id, rows[i].then);
         }
-        region_drop(w, id);
 }
 
 ON_WORKER(no_bytes_are_stored_anywhere_up_to_the_end)
@@ -89,7 +79,6 @@ ON_WORKER(chunks_are_bytes)
                      region_path(id, "/content?offset=2"));
         assert_int_equal(ferry_get_region_content(w->client, id, 0, start, 6, &n), 0);
         assert_memory_equal(start, ".aABCD", 6);
-        region_drop(w, id);
 }
 
 /* libmicrohttpd from 0.9.77 to some release before 1.0.10 takes such a line for one byte shorter: 400, all of them. */
@@ -114,7 +103,6 @@ ON_WORKER(chunk_extensions_are_ignored)
                 assert_int_equal(answer.status, 204);
                 digits_assert(w, id, ".abcd.....");
         }
-        region_drop(w, id);
 }
 
 static ssize_t pour(void *context, void *buffer, size_t size)
@@ -195,38 +183,15 @@ ON_WORKER(pieces_of_a_source_do_not_keep_their_place_in_a_page)
         assert_in_range(places.n_same, 0, places.n / 4);
 }
 
-WITH_WORKER(only_octets_are_taken)
+ON_WORKER(octets_may_have_parameters_or_come_as_curl_says)
 {
-        static const struct {
-                const char *type;
-                int status;
-        } rows[] = {
-                { "application/octet-stream", 204 },
-                { "Application/Octet-Stream; x=y", 204 },
-                { "application/x-www-form-urlencoded", 204 }, /* what curl --data-binary says */
-                { "application/json", 415 },
-                { "text/plain", 415 },
-                { "multipart/form-data; boundary=x", 415 },
-                { "application/octet-streams", 415 },
-                { "", 415 },
-        };
-
-        worker_start(w, "w", NULL);
         const char *id = digits_make(w);
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                struct raw_answer answer = wire_ask(
-                        w, "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: 1\r\n\r\n#",
-                        region_path(id, "/content"), rows[i].type);
 
-                if (rows[i].status == 204) {
-                        assert_int_equal(answer.status, 204);
-                        digits_assert(w, id, "#.........");
-                        assert_int_equal(ferry_put_region_content(w->client, id, 0, ".", 1), 0);
-                } else {
-                        answer_assert_problem(&answer, 415, "unsupported-media-type");
-                        digits_assert(w, id, "..........");
-                }
-        }
+        FOR_EACH_TEXT (type, "Application/Octet-Stream; x=y", "application/x-www-form-urlencoded")
+                wire_expect(w, 204,
+                            "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: 1\r\n\r\n#",
+                            region_path(id, "/content"), type);
+        digits_assert(w, id, "#.........");
 }
 
 /* ---- the client leaves ---- */
@@ -326,8 +291,7 @@ ON_WORKER(two_uploads_into_one_region_do_not_mix)
                         text_format("PUT %s?offset=%d HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n",
                                     region_path(id, "/content"), i * HALF, HALF);
 
-                fds[i] = raw_connect(w);
-                raw_send(fds[i], head, strlen(head));
+                fds[i] = raw_begin(w, head);
         }
         for (int at = 0; at < HALF; at += PIECE) {
                 for (int i = 0; i < 2; i++) {
@@ -336,11 +300,8 @@ ON_WORKER(two_uploads_into_one_region_do_not_mix)
                 }
         }
         for (int i = 0; i < 2; i++) {
-                struct raw_answer answer;
-
-                raw_receive(fds[i], false, &answer);
+                struct raw_answer answer = raw_end(fds[i]);
                 assert_int_equal(answer.status, 204);
-                (void)close(fds[i]);
         }
         region_assert_pattern(w, id, 31, 0, 2 * HALF);
 }

@@ -80,10 +80,7 @@ static bool group_make(const char *limit, char path[128], const char **ret_name)
 
 static bool group_enter(const char *path, pid_t pid)
 {
-        const char *file = text_format("%s/cgroup.procs", path);
-        const char *text = text_format("%d", (int)pid);
-
-        return write_file(file, text);
+        return write_file(text_format("%s/cgroup.procs", path), text_format("%d", (int)pid));
 }
 
 /* Where the kernel would kill the worker. */

@@ -102,12 +102,11 @@ WITH_PAIR(a_name_that_nobody_has_is_told)
 
 WITH_PAIR(without_a_registry_names_are_refused)
 {
-        const char *body;
-
         worker_start(&p->b, "b", NULL);
         const char *local = region_make(&p->b, SIZE, 0);
-        body = operation_body("read", local, ",\"remote_url\":\"ferry://a/op_0123456789abcdef\"");
-        assert_problem(&p->b, "POST", "/v1/operations", body, 400, "invalid-parameter", "/remote_url");
+        assert_problem(&p->b, "POST", "/v1/operations",
+                       operation_body("read", local, ",\"remote_url\":\"ferry://a/op_0123456789abcdef\""), 400,
+                       "invalid-parameter", "/remote_url");
         assert_problem(&p->b, "POST", "/v1/peers", "{\"url\":\"ferry://a\"}", 400, "invalid-parameter", "/url");
 }
 
@@ -126,12 +125,11 @@ WITH_PAIR(the_registry_cannot_widen_allow_peer)
 
 WITH_WORKER(the_worker_says_how_its_name_stands)
 {
-        struct json_object *answer, *registry;
+        struct json_object *registry;
 
         NEEDS_ETCD();
         start(w, "a");
-        answer = call_json(w, 200, "GET", "/v1/worker", NULL);
-        registry = json_member(answer, "registry");
+        registry = json_member(call_json(w, 200, "GET", "/v1/worker", NULL), "registry");
         assert_string_equal(json_text(registry, "status"), "registered");
         assert_string_equal(json_text(registry, "key"), "/ferry/workers/a");
         assert_int_equal(json_number(registry, "ttl_ms"), 10000);
@@ -233,21 +231,12 @@ WITH_PAIR(without_its_registry_a_worker_serves)
         worker_await_metric(&p->a, "ferry_registry_registered", 1);
 }
 
-/* A file for the tests of TLS; a text of the caller's. */
-static const char *tls(const char *file, char path[256])
-{
-        (void)snprintf(path, 256, "%s/%s", getenv("FERRY_TEST_TLS"), file);
-        return path;
-}
-
 static void start_secure(struct worker *w, const char *name, const char *authority, bool with_certificate)
 {
-        char ca[256], cert[256], key[256];
-
         worker_start(w, name,
                      STRINGS("--registry", etcd.secure_url, "--registry-ttl", "10s", "--registry-ca",
-                             tls(authority, ca), with_certificate ? "--peer-cert" : NULL, tls("server.pem", cert),
-                             "--peer-key", tls("server-key.pem", key)));
+                             tls_path(authority), with_certificate ? "--peer-cert" : NULL, tls_path("server.pem"),
+                             "--peer-key", tls_path("server-key.pem")));
 }
 
 WITH_PAIR(names_are_kept_over_tls)
@@ -282,7 +271,6 @@ WITH_WORKER(a_registry_that_nobody_vouches_for_or_that_refuses_us_is_away)
 WITH_PAIR(the_registered_workers_are_listed)
 {
         struct json_object *answer, *peers, *peer;
-        const char *names;
 
         NEEDS_ETCD();
         pair_register(p);
@@ -291,8 +279,7 @@ WITH_PAIR(the_registered_workers_are_listed)
         assert_int_equal(json_object_array_length(peers), 2);
         assert_true(json_number(answer, "revision") > 0);
         peer = json_object_array_get_idx(peers, 0); /* in the order of registration */
-        names = json_names(peer);
-        assert_string_equal(names, "worker epoch addresses status version started_at");
+        assert_string_equal(json_names(peer), "worker epoch addresses status version started_at");
         assert_string_equal(json_text(peer, "worker"), "a");
         assert_string_equal(json_text(peer, "epoch"), p->a.epoch);
         assert_string_equal(json_text(peer, "status"), "registered");
@@ -333,9 +320,8 @@ WITH_PAIR(a_wait_for_the_list_ends_with_a_change)
         fd = raw_ask(&p->a, "GET", "/v1/peers?registry=1&wait_ms=50000&revision=9007199254740991");
         worker_stop(&p->b);
         worker_stop(&p->a);
-        raw_receive(fd, false, &raw);
+        raw = raw_end(fd);
         assert_true(raw.status == 503 || raw.status == 0);
-        (void)close(fd);
 }
 
 WITH_WORKER(the_list_says_when_there_is_no_registry)

@@ -24,84 +24,48 @@ static void assert_fails(struct pair *p, const char *region, const char *url, in
         operation_assert_error(&p->b, json_text(operation, "id"), FERRY_ERRORED, error);
 }
 
-ON_PAIR(urls_that_are_none_are_refused)
+ON_PAIR(hosts_that_are_not_admitted_are_refused)
 {
-        static const struct {
-                const char *url;
-                int status;
-                const char *code;
-        } cases[] = {
-                { "http://192.0.2.1/v1/operations/op_0123456789abcdef/metadata", 403, "forbidden" },
-                { "http://192.0.2.1:9300/v1/operations/op_0123456789abcdef/metadata", 403, "forbidden" },
-                { "http://[2001:db8::1]/v1/operations/op_0123456789abcdef/metadata", 403, "forbidden" },
-                { "http://peer.invalid/v1/operations/op_0123456789abcdef/metadata", 403, "forbidden" },
-                { "http://3221225985/v1/operations/op_0123456789abcdef/metadata", 403, "forbidden" },
-                { "file:///etc/passwd", 400, "invalid-parameter" },
-                { "ftp://127.0.0.1/x", 400, "invalid-parameter" },
-                { "gopher://127.0.0.1/x", 400, "invalid-parameter" },
-                { "http://user:pass@127.0.0.1/v1/operations/op_0123456789abcdef/metadata", 400, "invalid-parameter" },
-                { "not a url", 400, "invalid-parameter" },
-                { "//127.0.0.1/x", 400, "invalid-parameter" },
-                { "http://", 400, "invalid-parameter" },
-                { "http://127.0.0.1:9300/v1/worker", 400, "invalid-parameter" },
-                { "http://127.0.0.1:9300/v1/operations", 400, "invalid-parameter" },
-        };
         const char *local = region_make(&p->b, SIZE, 0);
 
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-                const char *more = text_format(",\"remote_url\":\"%s\"", cases[i].url);
-                const char *body = operation_body("read", local, more);
-
-                assert_problem(&p->b, "POST", "/v1/operations", body, cases[i].status, cases[i].code, "/remote_url");
-        }
+        FOR_EACH_TEXT (host, "192.0.2.1", "[2001:db8::1]", "peer.invalid", "3221225985")
+                assert_problem(&p->b, "POST", "/v1/operations", read_body(local, text_format("http://%s" TARGET, host)),
+                               403, "forbidden", "/remote_url");
         region_drop(&p->b, local); /* nothing was made */
         pair_assert_serving(p);
 }
 
-WITH_PAIR(what_the_peer_answers_decides)
+ON_EACH_PAIR(what_the_peer_answers_decides)
 {
-        for (int network = 0; network < 2; network++) {
-                char nowhere[URL_SIZE];
-                const char *url;
-                OPERATION passive, active;
-                uint16_t port;
-                int held = raw_hold(&port); /* nobody listens there */
+        OPERATION passive, active;
+        uint16_t port;
+        int held = raw_hold(&port); /* nobody listens there */
+        const char *offered = region_make(&p->a, SIZE, 1);
+        const char *local = region_make(&p->b, SIZE, 0);
 
-                (void)snprintf(nowhere, sizeof(nowhere), "http://127.0.0.1:%d%s", port, TARGET);
-                pair_start(p, network);
-                pair_expect_failures(p);
-                const char *offered = region_make(&p->a, SIZE, 1);
-                const char *local = region_make(&p->b, SIZE, 0);
-                assert_fails(p, local, nowhere, FERRY_E_PEER_UNREACHABLE);
-                (void)close(held);
-
-                url = metadata_url(&p->a, "op_0123456789abcdef");
-                assert_fails(p, local, url, FERRY_E_STALE_METADATA);
-                offer_make(&p->a, FERRY_WRITABLE, offered, &passive);
-                url = metadata_url(&p->a, passive.id);
-                assert_fails(p, local, url, FERRY_E_KIND_MISMATCH);
-                ferry_operation_clear(&passive);
-                offer_make(&p->a, FERRY_READABLE, offered, &passive);
-                begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
-                operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
-                url = metadata_url(&p->a, passive.id);
-                assert_fails(p, local, url, FERRY_E_STALE_METADATA); /* it is over: 410 */
-                pair_assert_serving(p);
-                pair_stop(p);
-        }
+        pair_expect_failures(p);
+        assert_fails(p, local, text_format("http://127.0.0.1:%d%s", port, TARGET), FERRY_E_PEER_UNREACHABLE);
+        (void)close(held);
+        assert_fails(p, local, metadata_url(&p->a, "op_0123456789abcdef"), FERRY_E_STALE_METADATA);
+        offer_make(&p->a, FERRY_WRITABLE, offered, &passive);
+        assert_fails(p, local, metadata_url(&p->a, passive.id), FERRY_E_KIND_MISMATCH);
+        ferry_operation_clear(&passive);
+        offer_make(&p->a, FERRY_READABLE, offered, &passive);
+        begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
+        operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
+        assert_fails(p, local, metadata_url(&p->a, passive.id), FERRY_E_STALE_METADATA); /* it is over: 410 */
+        pair_assert_serving(p);
 }
 
 ON_PAIR(sizes_of_fetched_metadata_are_checked)
 {
-        const char *url;
         OPERATION passive, now;
 
         pair_expect_failures(p);
         const char *offered = region_make(&p->a, SIZE, 1);
         const char *local = region_make(&p->b, SIZE - 1, 0);
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
-        url = metadata_url(&p->a, passive.id);
-        assert_fails(p, local, url, FERRY_E_SIZE_MISMATCH);
+        assert_fails(p, local, metadata_url(&p->a, passive.id), FERRY_E_SIZE_MISMATCH);
         assert_int_equal(ferry_get_operation(p->a.client, passive.id, 0, 0, &now), 0);
         assert_int_equal(now.status, FERRY_INITIALIZED);
         region_drop(&p->b, local);
@@ -157,9 +121,9 @@ ON_WORKER(an_operation_that_ends_takes_its_fetch_along)
         worker_expect(w, "operation ended");
         for (int end = 0; end < N_ENDS; end++) {
                 const char *timeout = end == TIMED_OUT ? ",\"timeout_ms\":100" : "";
-                const char *more = text_format("%s,\"remote_url\":\"%s\"", timeout, url);
                 struct json_object *operation =
-                        call_json(w, 201, "POST", "/v1/operations", operation_body("read", local, more));
+                        call_json(w, 201, "POST", "/v1/operations",
+                                  operation_body("read", local, text_format("%s,\"remote_url\":\"%s\"", timeout, url)));
                 int fd = accept(listener, NULL, NULL);
 
                 assert_true(fd >= 0);

@@ -14,7 +14,7 @@
 #define GOOD "{\"size\":1}"
 
 /* As `curl -C 4 -T FILE` sends it. */
-WITH_WORKER(a_resumed_upload_goes_where_content_range_says)
+ON_WORKER(a_resumed_upload_goes_where_content_range_says)
 {
         static const struct {
                 const char *query, *range, *bytes, *then;
@@ -36,7 +36,6 @@ WITH_WORKER(a_resumed_upload_goes_where_content_range_says)
                   "invalid-parameter" },
         };
 
-        worker_start(w, "w", NULL);
         const char *id = digits_make(w);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 struct raw_answer answer = wire_ask(
@@ -61,7 +60,6 @@ WITH_WORKER(a_resumed_upload_goes_where_content_range_says)
                      "Transfer-Encoding: chunked\r\n\r\n2\r\nxy\r\n1\r\nz\r\n0\r\n\r\n",
                      region_path(id, "/content"));
         digits_assert(w, id, "xy2ab5678Z");
-        region_drop(w, id);
 }
 
 ON_WORKER(an_encoded_body_is_refused)
@@ -79,7 +77,6 @@ ON_WORKER(an_encoded_body_is_refused)
                     "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: identity\r\nContent-Length: 2\r\n\r\nab",
                     region_path(id, "/content"));
         digits_assert(w, id, "ab........");
-        region_drop(w, id);
 }
 
 /* Content has no ETag: only "*" can match. */
@@ -99,7 +96,6 @@ ON_WORKER(preconditions_hold_or_nothing_is_stored)
         digits_assert(w, id, "ab........");
         wire_refused(w, 412, "precondition-failed", "DELETE %s HTTP/1.1\r\nHost: localhost\r\nIf-Match: \"x\"\r\n\r\n",
                      region_path(id, ""));
-        region_drop(w, id);
 }
 
 ON_WORKER(what_changes_an_operation_heeds_if_match)
@@ -121,7 +117,6 @@ ON_WORKER(what_changes_an_operation_heeds_if_match)
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
                 wire_expect(w, rows[i].status, "%s /v1/operations/%s%s HTTP/1.1\r\nHost: localhost\r\n%s\r\n\r\n",
                             rows[i].method, operation.id, rows[i].rest, rows[i].header);
-        region_drop(w, region);
 }
 
 /* Clients choose what stands in the log; they cannot make a line or a field of it. */
@@ -129,24 +124,17 @@ ON_WORKER(what_changes_an_operation_heeds_if_match)
 
 ON_WORKER(names_of_requests_put_nothing_of_their_own_into_the_log, "--log-level", "debug", "--http-threads", "1")
 {
-        static const char *const ids[] = { "x owned=1",
-                                           "x\" level=error msg=\"owned",
-                                           "x\\\" owned=1",
-                                           "owned\x1b[31m",
-                                           "owned\x7f",
-                                           "owned\xff",
-                                           "owned,x",
-                                           "owned%0alevel=error",
-                                           "owned0123456789012345678901234567890123456789012345678901234567890" };
         const char *log;
 
         wire_expect(w, 200,
                     "GET /livez HTTP/1.1\r\nHost: localhost\r\nRequest-Id: good-1\r\nConnection: close\r\n"
                     "traceparent: " TRACE "\r\n\r\n");
-        for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
+        FOR_EACH_TEXT (id, "x owned=1", "x\" level=error msg=\"owned", "x\\\" owned=1", "owned\x1b[31m", "owned\x7f",
+                       "owned\xff", "owned,x", "owned%0alevel=error",
+                       "owned0123456789012345678901234567890123456789012345678901234567890") {
                 struct raw_answer answer = wire_ask(
-                        w, "GET /livez HTTP/1.1\r\nHost: localhost\r\nRequest-Id: %s\r\ntraceparent: %s\r\n\r\n",
-                        ids[i], ids[i]);
+                        w, "GET /livez HTTP/1.1\r\nHost: localhost\r\nRequest-Id: %s\r\ntraceparent: %s\r\n\r\n", id,
+                        id);
 
                 assert_int_equal(answer.status, 200);
                 assert_non_null(strstr(answer.head, "Request-Id: req_"));
@@ -162,7 +150,6 @@ ON_WORKER(names_of_requests_put_nothing_of_their_own_into_the_log, "--log-level"
 
 ON_WORKER(a_good_request_is_told_to_continue)
 {
-        struct raw_answer answer;
         const char *head;
         int fd;
 
@@ -172,27 +159,22 @@ ON_WORKER(a_good_request_is_told_to_continue)
         head = raw_read_head(fd);
         assert_string_equal(head, "HTTP/1.1 100 Continue\r\n\r\n");
         raw_send(fd, GOOD, strlen(GOOD));
-        raw_receive(fd, false, &answer);
+        struct raw_answer answer = raw_end(fd);
         assert_int_equal(answer.status, 201);
-        (void)close(fd);
 }
 
 /* By the head alone. */
 static void assert_refused_at_once(const struct worker *w, const char *head, int status, const char *code)
 {
         char first[16] = "";
-        struct raw_answer answer;
-        int fd = raw_connect(w);
-
-        raw_send(fd, head, strlen(head));
+        int fd = raw_begin(w, head);
         /* raw_receive would pass over a 100, so its absence is looked at first. */
         assert_int_equal(recv(fd, first, 12, MSG_PEEK | MSG_WAITALL), 12);
         assert_string_not_equal(first, "HTTP/1.1 100");
-        raw_receive(fd, false, &answer);
+        struct raw_answer answer = raw_end(fd);
         if (answer.status != status)
                 print_error("%s", head);
         answer_assert_problem(&answer, status, code);
-        (void)close(fd);
 }
 
 /* The refusal comes before the body, so that a gigabyte is not sent for nothing, asked for or not. */

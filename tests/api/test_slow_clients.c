@@ -19,20 +19,9 @@ static const char hello[] = "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
 
 static void start_tls(struct worker *w)
 {
-        assert_non_null(getenv("FERRY_TEST_TLS"));
-        const char *certificate = text_format("%s/server.pem", getenv("FERRY_TEST_TLS"));
-        const char *key = text_format("%s/server-key.pem", getenv("FERRY_TEST_TLS"));
-        worker_start_plain(
-                w, "w",
-                STRINGS("--listen", "127.0.0.1:0", "--tls-cert", certificate, "--tls-key", key, "--http-threads", "1"));
-}
-
-static int send_text(const struct worker *w, const char *text)
-{
-        int fd = raw_connect(w);
-
-        raw_send(fd, text, strlen(text));
-        return fd;
+        worker_start_plain(w, "w",
+                           STRINGS("--listen", "127.0.0.1:0", "--tls-cert", tls_path("server.pem"), "--tls-key",
+                                   tls_path("server-key.pem"), "--http-threads", "1"));
 }
 
 /* Time goes by, and the worker does nothing in it. */
@@ -99,17 +88,15 @@ ON_WORKER(a_long_chunk_size_line_costs_no_processor_time, "--http-threads", "1")
         (void)close(fds[1]);
 }
 
-WITH_WORKER(it_costs_none_on_a_unix_socket)
+WITH_SHARED(it_costs_none_on_a_unix_socket)
 {
         struct sockaddr_un address = { .sun_family = AF_UNIX };
-        char directory[] = "/tmp/ferry-test-XXXXXX";
+        struct worker *w = &s->pair.a;
         struct wakeups before;
-        const char *url;
 
-        assert_non_null(mkdtemp(directory));
-        (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s/socket", directory);
-        url = text_format("unix:%s", address.sun_path);
-        worker_start_plain(w, "w", STRINGS("--listen", url, "--http-threads", "1"));
+        (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s/socket", s->path);
+        worker_start_plain(w, "w",
+                           STRINGS("--listen", text_format("unix:%s", address.sun_path), "--http-threads", "1"));
         int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
         assert_int_equal(connect(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
         send_long_line(fd);
@@ -117,8 +104,6 @@ WITH_WORKER(it_costs_none_on_a_unix_socket)
         assert_rests(w);
         assert_in_range(worker_wakeups_since(w, &before), 0, WATCHED_MS / 5); /* pauses grow */
         (void)close(fd);
-        worker_stop(w);
-        assert_int_equal(rmdir(directory), 0);
 }
 
 /* Those who have not shown a token make room for those who come. */
@@ -128,7 +113,7 @@ ON_WORKER(clients_that_dawdle_take_nobodys_place, "--max-connections", "20")
         int fds[N];
 
         for (size_t i = 0; i < N; i++)
-                fds[i] = send_text(w, "G");
+                fds[i] = raw_begin(w, "G");
         for (size_t i = 0; i < 5; i++)
                 wire_expect(w, 200, "GET /v1/worker HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
         for (size_t i = 0; i < N; i++)
@@ -144,19 +129,13 @@ static void start_full(struct worker *w, bool token)
 {
         const char *flags[] = { "--listen", "127.0.0.1:0", "--http-threads", "1", "--max-connections", "4", NULL,
                                 NULL,       NULL };
-        char path[] = "/tmp/ferry-test-XXXXXX";
 
         _Static_assert(PLACES == 4, "as the flags say");
         if (token) {
-                int fd = mkstemp(path);
-                assert_int_equal(dprintf(fd, "0123456789abcdef\n"), 17);
-                (void)close(fd);
                 flags[6] = "--token-file";
-                flags[7] = path;
+                flags[7] = file_make("0123456789abcdef\n");
         }
         worker_start_plain(w, "w", flags);
-        if (token)
-                (void)unlink(path);
 }
 
 #define TOKEN "Authorization: Bearer 0123456789abcdef\r\n"
@@ -168,7 +147,7 @@ static void fill(struct worker *w, const char *text, int status, int fds[2 * PLA
         struct raw_answer answer;
 
         for (size_t i = 0; i < 2 * PLACES; i++) {
-                fds[i] = send_text(w, text);
+                fds[i] = raw_begin(w, text);
                 if (!status)
                         continue;
                 raw_receive(fds[i], false, &answer);
@@ -250,17 +229,15 @@ WITH_WORKER(idle_clients_of_a_worker_without_a_token_make_room)
 /* A place that was kept by a token is lost with it. */
 WITH_WORKER(idle_clients_with_a_revoked_token_make_room)
 {
-        char path[] = "/tmp/ferry-test-XXXXXX";
+        const char *path = file_make("an-older-token-0123456789\n");
         struct raw_answer answer;
         int fds[PLACES];
 
-        (void)close(mkstemp(path));
-        file_write(path, "an-older-token-0123456789\n");
         worker_start_plain(w, "w",
                            STRINGS("--listen", "127.0.0.1:0", "--token-file", path, "--http-threads", "1",
                                    "--max-connections", "4"));
         for (size_t i = 0; i < PLACES; i++) {
-                fds[i] = send_text(w, "GET /v1/regions HTTP/1.1\r\n" HOST
+                fds[i] = raw_begin(w, "GET /v1/regions HTTP/1.1\r\n" HOST
                                       "Authorization: Bearer an-older-token-0123456789\r\n\r\n");
                 raw_receive(fds[i], false, &answer);
                 assert_int_equal(answer.status, 200);
@@ -270,5 +247,4 @@ WITH_WORKER(idle_clients_with_a_revoked_token_make_room)
         expect_served(w);
         for (size_t i = 0; i < PLACES; i++)
                 (void)close(fds[i]);
-        (void)unlink(path);
 }

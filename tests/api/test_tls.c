@@ -7,16 +7,11 @@
 
 /* TLS: who is served, and by which certificates. */
 
-static const char *tls(const char *name)
-{
-        assert_non_null(getenv("FERRY_TEST_TLS"));
-        return text_format("%s/%s", getenv("FERRY_TEST_TLS"), name);
-}
-
 static void start_tls_alone(struct worker *w, const char *name, const char *const *more)
 {
-        const char *flags[32] = { "--listen",        "127.0.0.1:0", "--tls-cert",
-                                  tls("server.pem"), "--tls-key",   tls("server-key.pem") };
+        const char *flags[32] = { "--listen",   "127.0.0.1:0",
+                                  "--tls-cert", tls_path("server.pem"),
+                                  "--tls-key",  tls_path("server-key.pem") };
 
         for (size_t i = 6; more && *more; i++)
                 flags[i] = *more++;
@@ -27,13 +22,13 @@ static void start_tls_alone(struct worker *w, const char *name, const char *cons
 static void start_tls(struct worker *w, const char *name, const char *const *more)
 {
         start_tls_alone(w, name, more);
-        worker_connect(w, NULL, &(struct ferry_options){ .ca_file = tls("ca.pem") });
+        worker_connect(w, NULL, &(struct ferry_options){ .ca_file = tls_path("ca.pem") });
 }
 
 WITH_PAIR(https_is_served_to_those_who_trust_the_certificate)
 {
         struct ferry *client;
-        const char *const authorities[] = { NULL, tls("other-ca.pem") };
+        const char *const authorities[] = { NULL, tls_path("other-ca.pem") };
 
         start_tls(&p->a, "a", NULL);
         assert_int_equal(strncmp(p->a.url, "https://127.0.0.1:", 18), 0);
@@ -53,8 +48,8 @@ WITH_PAIR(https_is_served_to_those_who_trust_the_certificate)
 
 WITH_PAIR(a_metadata_url_by_https_needs_the_peer_ca)
 {
-        const char *const with[] = { "--peer-ca", tls("ca.pem"), NULL };
-        const char *const wrong[] = { "--peer-ca", tls("other-ca.pem"), NULL };
+        const char *const with[] = { "--peer-ca", tls_path("ca.pem"), NULL };
+        const char *const wrong[] = { "--peer-ca", tls_path("other-ca.pem"), NULL };
         const char *target, *id;
         struct ferry_operation offer;
 
@@ -80,7 +75,7 @@ WITH_PAIR(a_metadata_url_by_https_needs_the_peer_ca)
 WITH_PAIR(certificates_that_cannot_be_used_are_refused)
 {
         const char *const cases[][2] = {
-                { tls("server.pem"), tls("server.pem") }, /* no key in it */
+                { tls_path("server.pem"), tls_path("server.pem") }, /* no key in it */
                 { "/nonexistent.pem", "/nonexistent.pem" },
         };
         const char *errors;
@@ -126,13 +121,13 @@ WITH_PAIR(tls_older_than_1_2_is_refused)
 /* 0, or the error of a request on a connection of its own, with or without the certificate. */
 static int reach(const struct worker *w, bool certificate)
 {
-        struct ferry_options options = { .ca_file = tls("ca.pem"), .retries = -1 };
+        struct ferry_options options = { .ca_file = tls_path("ca.pem"), .retries = -1 };
         struct ferry *client;
         int r;
 
         if (certificate) {
-                options.cert_file = tls("server.pem"); /* it is good for clients, too */
-                options.key_file = tls("server-key.pem");
+                options.cert_file = tls_path("server.pem"); /* it is good for clients, too */
+                options.key_file = tls_path("server-key.pem");
         }
         assert_int_equal(ferry_new(w->url, &options, &client), 0);
         r = ferry_get_livez(client);
@@ -142,27 +137,25 @@ static int reach(const struct worker *w, bool certificate)
 
 WITH_PAIR(clients_need_a_certificate_where_the_worker_asks_for_one)
 {
-        start_tls_alone(&p->a, "a", STRINGS("--tls-client-ca", tls("ca.pem")));
+        start_tls_alone(&p->a, "a", STRINGS("--tls-client-ca", tls_path("ca.pem")));
         assert_int_equal(reach(&p->a, true), 0);
         assert_int_not_equal(reach(&p->a, false), 0);
         assert_int_equal(reach(&p->a, true), 0);
         worker_stop(&p->a);
-        start_tls_alone(&p->a, "a", STRINGS("--tls-client-ca", tls("other-ca.pem")));
+        start_tls_alone(&p->a, "a", STRINGS("--tls-client-ca", tls_path("other-ca.pem")));
         assert_int_not_equal(reach(&p->a, true), 0);
 }
 
 WITH_PAIR(certificates_are_read_anew_and_connections_live_on)
 {
-        const char *good = file_read(tls("ca.pem")), *other = file_read(tls("other-ca.pem"));
-        char authority[] = "/tmp/ferry-test-XXXXXX";
+        const char *good = file_read(tls_path("ca.pem")), *other = file_read(tls_path("other-ca.pem"));
+        const char *authority = file_make(good);
 
-        (void)close(mkstemp(authority));
-        file_write(authority, good);
         start_tls_alone(&p->a, "a", STRINGS("--tls-client-ca", authority, "--http-threads", "1"));
         worker_connect(&p->a, NULL,
-                       &(struct ferry_options){ .ca_file = tls("ca.pem"),
-                                                .cert_file = tls("server.pem"),
-                                                .key_file = tls("server-key.pem"),
+                       &(struct ferry_options){ .ca_file = tls_path("ca.pem"),
+                                                .cert_file = tls_path("server.pem"),
+                                                .key_file = tls_path("server-key.pem"),
                                                 .retries = -1 });
         file_write(authority, other);
         worker_hang_up(&p->a, "tokens and certificates reloaded", 1);
@@ -176,6 +169,4 @@ WITH_PAIR(certificates_are_read_anew_and_connections_live_on)
         worker_hang_up(&p->a, "tokens and certificates reloaded", 2);
         assert_int_equal(reach(&p->a, true), 0);
         assert_int_equal(ferry_get_livez(p->a.client), 0);
-        worker_stop(&p->a);
-        (void)unlink(authority);
 }

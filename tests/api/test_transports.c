@@ -12,7 +12,6 @@ static const char *const both[] = { "--data-listen", "127.0.0.1:0", "--transport
 /* Reads the offer with that list; transport NULL = no peer is reached so. */
 static void read_by(struct pair *p, const char *transports, const char *transport)
 {
-        const char *body;
         OPERATION offer;
         struct ferry_operation end;
         struct json_object *read;
@@ -20,10 +19,10 @@ static void read_by(struct pair *p, const char *transports, const char *transpor
         const char *local = region_make(&p->b, SIZE, 0);
 
         offer_make(&p->a, FERRY_READABLE, offered, &offer);
-        body = text_format("{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],\"transports\":%s,"
-                           "\"remote_metadata\":%s}",
-                           local, transports, offer.metadata);
-        read = call_json(&p->b, 201, "POST", "/v1/operations", body);
+        read = call_json(&p->b, 201, "POST", "/v1/operations",
+                         text_format("{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],\"transports\":%s,"
+                                     "\"remote_metadata\":%s}",
+                                     local, transports, offer.metadata));
         assert_string_equal(json_object_to_json_string_ext(json_member(read, "transports"), JSON_C_TO_STRING_PLAIN),
                             transports);
         const char *id = text_format("%s", json_text(read, "id"));
@@ -64,23 +63,6 @@ WITH_PAIR(what_a_worker_does_not_have_is_not_replaced)
         worker_start(&p->b, "b", NULL);
         read_by(p, "[\"tcp\"]", NULL);
         read_by(p, "[\"shm\"]", "shm");
-}
-
-ON_WORKER(unknown_names_and_passive_operations_are_refused)
-{
-        static const char *const lists[] = { "[]", "[\"posix\"]", "[\"tcp\",1]", "\"tcp\"" };
-        const char *body;
-        const char *region = region_make(w, SIZE, 0);
-
-        for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
-                body = text_format("{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],\"transports\":%s,"
-                                   "\"remote_url\":\"http://127.0.0.1:1/v1/operations/op_1/metadata\"}",
-                                   region, lists[i]);
-                call_json(w, 400, "POST", "/v1/operations", body);
-        }
-        body = text_format("{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}],\"transports\":[\"shm\"]}",
-                           region);
-        call_json(w, 400, "POST", "/v1/operations", body);
 }
 
 /* On loopback every local user reaches UCX's listener. */

@@ -125,15 +125,19 @@ void region_assert_pattern(struct worker *w, const char *id, uint64_t seed, uint
         assert_true(check.good);
 }
 
-void offer_make(struct worker *w, enum ferry_kind kind, const char *region, struct ferry_operation *ret_operation)
+void offer_with(struct worker *w, const char *region, struct ferry_operation_spec spec,
+                struct ferry_operation *ret_operation)
 {
-        struct ferry_descriptor descriptor = { .region = region };
-        struct ferry_operation_spec spec = {
-                .kind = kind, .descriptors = &descriptor, .n_descriptors = 1, .include_metadata = true
-        };
-
+        spec.descriptors = &(struct ferry_descriptor){ .region = region };
+        spec.n_descriptors = 1;
+        spec.include_metadata = true;
         assert_call(w, ferry_create_operation(w->client, &spec, ret_operation), "create passive operation");
         assert_non_null(ret_operation->metadata);
+}
+
+void offer_make(struct worker *w, enum ferry_kind kind, const char *region, struct ferry_operation *ret_operation)
+{
+        OFFER(w, region, ret_operation, .kind = kind);
 }
 
 static void begin(struct worker *w, enum ferry_kind kind, const char *region, const char *metadata, bool verify,
@@ -239,6 +243,33 @@ void operation_assert_error(struct worker *w, const char *id, enum ferry_status 
         if (operation.error != error)
                 print_error("worker %s: %s ended with: %s\n", w->name, id, operation.error_detail);
         assert_string_equal(operation.error_code, ferry_error_code(error));
+}
+
+static void assert_moved(struct worker *w, const char *id, const char *region, uint64_t size, const char *transport)
+{
+        OPERATION end;
+
+        operation_assert_end(w, id, FERRY_COMPLETE, &end);
+        assert_int_equal(end.bytes_done, size);
+        if (transport)
+                assert_string_equal(end.transport, transport);
+        region_assert_pattern(w, region, size, 0, size);
+}
+
+void bytes_move(struct worker *passive, struct worker *active, enum ferry_kind passive_kind, uint64_t size, bool verify,
+                const char *transport)
+{
+        const bool readable = passive_kind == FERRY_READABLE;
+        const char *offered = region_make(passive, size, readable ? size : 0);
+        const char *local = region_make(active, size, readable ? 0 : size);
+        OPERATION offer, move;
+
+        offer_make(passive, passive_kind, offered, &offer);
+        (verify ? begin_verified : begin_make)(active, kind_of_peer(passive_kind), local, offer.metadata, &move);
+        assert_moved(active, move.id, local, size, transport);
+        assert_moved(passive, offer.id, offered, size, transport);
+        region_drop(passive, offered);
+        region_drop(active, local);
 }
 
 void pair_assert_serving(struct pair *p)

@@ -102,42 +102,6 @@ void answer_assert_lasting(const struct raw_answer *answer, int status, const ch
         assert_document(answer, status, code, true);
 }
 
-void body_refused(struct worker *w, const char *path, const void *body, size_t size, int status, const char *code,
-                  const char *pointer)
-{
-        struct ferry_answer answer;
-        const struct ferry_problem *problem;
-
-        (void)ferry_request(w->client, "POST", path, "application/json", body, size, &answer);
-        problem = ferry_last_problem(w->client);
-        if (answer.http_status != status || strcmp(problem->code, code) != 0 ||
-            (pointer && strcmp(problem->pointer, pointer) != 0))
-                print_error("POST %s %.*s\n→ %d %s\n", path, size < 200 ? (int)size : 200, (const char *)body,
-                            answer.http_status, answer.body ? answer.body : ferry_last_message(w->client));
-        assert_int_equal(answer.http_status, status);
-        assert_string_equal(problem->code, code);
-        assert_string_equal(answer.content_type, "application/problem+json");
-        if (pointer)
-                assert_string_equal(problem->pointer, pointer);
-        assert_true(problem->detail[0] != '\0');
-        ferry_answer_clear(&answer);
-}
-
-void body_refused_text(struct worker *w, const char *path, const char *body, int status, const char *code,
-                       const char *pointer)
-{
-        body_refused(w, path, body, strlen(body), status, code, pointer);
-}
-
-void worker_assert_untouched(struct worker *w)
-{
-        worker_await_metric(w, "ferry_regions", 0);
-        worker_await_metric(w, "ferry_operations{kind=\"readable\",status=\"INITIALIZED\"}", 0);
-        worker_await_metric(w, "ferry_operations{kind=\"read\",status=\"INITIALIZED\"}", 0);
-        assert_int_equal(worker_files(w), 1);
-        worker_assert_serving(w);
-}
-
 /* Waits for something to read; false at WAIT_MS. */
 static bool readable(int fd)
 {

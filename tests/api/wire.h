@@ -25,15 +25,6 @@ void answer_assert_problem(const struct raw_answer *answer, int status, const ch
 /* The same of an answer that is not retryable although its error is in the table. */
 void answer_assert_lasting(const struct raw_answer *answer, int status, const char *code);
 
-/* POST of a JSON body of any bytes: asserts status, code and pointer (NULL = any) of the first complaint. */
-void body_refused(struct worker *w, const char *path, const void *body, size_t size, int status, const char *code,
-                  const char *pointer);
-void body_refused_text(struct worker *w, const char *path, const char *body, int status, const char *code,
-                       const char *pointer);
-
-/* Nothing was made by all that was refused before (no region, no operation, no file), and a good request works. */
-void worker_assert_untouched(struct worker *w);
-
 /* A header of the answer: its value, or that it is not there (value NULL). */
 void answer_assert_header(const struct raw_answer *answer, const char *name, const char *value);
 

@@ -11,11 +11,6 @@
 
 #define UNIT_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* A failure names the text: FOR_EACH_TEXT(text, "a", "b") assert_true(is_taken(text)); */
-#define FOR_EACH_TEXT(text, ...)                                                                                       \
-        for (const char *const *text##_ = (const char *const[]){ __VA_ARGS__, NULL }, *text;                           \
-             (text = test_row(*text##_)); text##_++)
-
 /* The same of numbers: FOR_EACH (size_t, size, 1, 4096) assert_true(is_moved(size)); */
 #define FOR_EACH(type, number, ...)                                                                                    \
         for (type number##_all[] = { __VA_ARGS__ }, *number##_at = number##_all, number = 0;                           \
