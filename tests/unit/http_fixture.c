@@ -136,6 +136,14 @@ struct raw_answer http_call(struct http_fixture *h, const char *method, const ch
         return raw_receive_last(http_begin(h, method, path, headers, body));
 }
 
+const char *operation_path(struct operation *operation, const char *more)
+{
+        char id[FERRY_ID_TEXT_SIZE];
+
+        ferry_id_format("op_", operation_id(operation), id);
+        return text_format("/v1/operations/%s%s", id, more);
+}
+
 void http_ping(int fd)
 {
         static const char request[] = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";

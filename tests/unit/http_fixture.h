@@ -52,6 +52,9 @@ int http_begin(struct http_fixture *h, const char *method, const char *path, con
 struct raw_answer http_call(struct http_fixture *h, const char *method, const char *path, const char *headers,
                             const char *body);
 
+/* "/v1/operations/ID" and more. */
+const char *operation_path(struct operation *operation, const char *more);
+
 /* A GET on a connection that stays, which must be answered. */
 void http_ping(int fd);
 

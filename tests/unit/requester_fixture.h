@@ -175,4 +175,17 @@ static struct scene *scene_new(enum engine_direction direction)
         return s;
 }
 
+/* An answer to the transfer, with more fields. */
+#define ANSWER(type_, ...)                                                                                             \
+        ((struct wire_header){ .type = type_, .from_epoch = EPOCH, .transfer = TRANSFER_ID, __VA_ARGS__ })
+
+/* DATA of so many bytes that come inline, or have to be fetched. */
+static inline void take_data(struct scene *s, uint64_t length, bool is_inline)
+{
+        static const uint8_t bytes[CHUNK];
+        const struct wire_header data = ANSWER(WIRE_DATA, .length = length, .total = TOTAL);
+
+        requester_on_data(&s->peer, &data, &(struct payload){ .length = length, .bytes = is_inline ? bytes : NULL });
+}
+
 #endif

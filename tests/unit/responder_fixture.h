@@ -143,16 +143,19 @@ static struct scene *scene_new(void)
         return s;
 }
 
+/* A request of all_ bytes, with more fields. */
+#define REQUEST(type_, all_, ...)                                                                                      \
+        ((struct wire_header){ .type = type_,                                                                          \
+                               .from_epoch = EPOCH,                                                                    \
+                               .operation = OPERATION_ID,                                                              \
+                               .total = all_,                                                                          \
+                               .whole = TOTAL,                                                                         \
+                               __VA_ARGS__ })
+
 static inline void take_read_of(struct scene *s, uint64_t transfer, uint32_t flags, uint64_t length)
 {
-        const struct wire_header read = { .type = WIRE_READ,
-                                          .flags = flags,
-                                          .from_epoch = EPOCH,
-                                          .operation = OPERATION_ID,
-                                          .transfer = transfer,
-                                          .length = length,
-                                          .total = TOTAL,
-                                          .whole = TOTAL };
+        const struct wire_header read =
+                REQUEST(WIRE_READ, TOTAL, .flags = flags, .transfer = transfer, .length = length);
 
         responder_on_read(&s->peer, &read, &(struct payload){ 0 });
 }
@@ -162,18 +165,18 @@ static inline void take_read(struct scene *s, uint32_t flags, uint64_t length)
         take_read_of(s, TRANSFER_ID, flags, length);
 }
 
-static inline void take_done(struct scene *s, uint64_t length)
+/* Of a transfer of all_ bytes. */
+static inline void take_done_of(struct scene *s, uint64_t all, uint64_t length)
 {
-        const struct wire_header done = { .type = WIRE_DONE,
-                                          .flags = WIRE_QUIET,
-                                          .from_epoch = EPOCH,
-                                          .operation = OPERATION_ID,
-                                          .transfer = TRANSFER_ID,
-                                          .length = length,
-                                          .total = TOTAL,
-                                          .whole = TOTAL };
+        const struct wire_header done =
+                REQUEST(WIRE_DONE, all, .flags = WIRE_QUIET, .transfer = TRANSFER_ID, .length = length);
 
         responder_on_done(&s->peer, &done, &(struct payload){ 0 });
+}
+
+static inline void take_done(struct scene *s, uint64_t length)
+{
+        take_done_of(s, TOTAL, length);
 }
 
 /* A READ of all bytes, which one message carries. */
@@ -198,16 +201,32 @@ static inline void finish_loading(struct scene *s, enum message_result result)
 /* Of payloads that do not come inline. */
 static inline void take_write(struct scene *s, uint64_t offset, uint64_t length)
 {
-        const struct wire_header write = { .type = WIRE_WRITE,
-                                           .from_epoch = EPOCH,
-                                           .operation = OPERATION_ID,
-                                           .transfer = TRANSFER_ID,
-                                           .offset = offset,
-                                           .length = length,
-                                           .total = TOTAL,
-                                           .whole = TOTAL };
+        const struct wire_header write =
+                REQUEST(WIRE_WRITE, TOTAL, .transfer = TRANSFER_ID, .offset = offset, .length = length);
 
         responder_on_write(&s->peer, &write, &(struct payload){ .length = length });
+}
+
+/* The transport refuses what it has not begun. */
+static inline void refuse_loading(struct scene *s)
+{
+        while (s->loading) {
+                struct message *message = s->loading;
+
+                assert_false(message->begin(message));
+                DL_DELETE(s->loading, message);
+                message_free(&s->transport, message);
+        }
+}
+
+/* Ends the claim, if there is one. */
+static inline void fail_claim(struct scene *s)
+{
+        struct responder *r = responder_find(&s->engine, TRANSFER_ID);
+
+        if (r)
+                responder_fail(r, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER, "");
+        (void)responders_step(&s->engine);
 }
 
 #endif

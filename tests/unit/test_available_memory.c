@@ -1,71 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <fcntl.h>
-#include <ftw.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "memory/available_memory.h"
 
-#include "unit.h"
-
-/* A system of files in a temporary directory. */
+#include "file_tree.h"
 
 #define KIB UINT64_C(1024)
 
-static char root[] = "/tmp/ferry-memory-XXXXXX";
-static char meminfo[64], overcommit[64], cgroup[64], mountinfo[64];
-static const struct available_memory_paths paths = {
-        .meminfo = meminfo, .overcommit = overcommit, .cgroup = cgroup, .mountinfo = mountinfo
-};
+static struct available_memory_paths paths;
 
-__attribute__((format(printf, 2, 3))) static void put(const char *path, const char *format, ...)
-{
-        FILE *file = fopen(path, "we");
-        va_list arguments;
-
-        assert_non_null(file);
-        va_start(arguments, format);
-        vfprintf(file, format, arguments);
-        va_end(arguments);
-        fclose(file);
-}
-
-/* A file of a control group; its directories are made. */
+/* A file of a control group. */
 static void put_group(const char *group, const char *name, const char *text)
 {
-        char path[256];
-
-        snprintf(path, sizeof(path), "%s/mnt%s/", root, group);
-        for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
-                *slash = '\0';
-                (void)mkdir(path, 0700);
-                *slash = '/';
-        }
-        strncat(path, name, sizeof(path) - strlen(path) - 1);
-        put(path, "%s\n", text);
-}
-
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *walk)
-{
-        return remove(path);
+        put(text_format("mnt%s/%s", group, name), "%s\n", text);
 }
 
 static int setup(void **state)
 {
-        strcpy(root + strlen(root) - 6, "XXXXXX");
-        if (!mkdtemp(root))
+        if (tree_make() < 0)
                 return -1;
-        snprintf(meminfo, sizeof(meminfo), "%s/meminfo", root);
-        snprintf(overcommit, sizeof(overcommit), "%s/overcommit", root);
-        snprintf(cgroup, sizeof(cgroup), "%s/cgroup", root);
-        snprintf(mountinfo, sizeof(mountinfo), "%s/mountinfo", root);
-        put(meminfo, "MemTotal:       1000 kB\nMemFree:         100 kB\nMemAvailable:    600 kB\nSwapFree: 50 kB\n");
+        paths = (struct available_memory_paths){ .meminfo = text_format("%s/meminfo", root),
+                                                 .overcommit = text_format("%s/overcommit", root),
+                                                 .cgroup = text_format("%s/cgroup", root),
+                                                 .mountinfo = text_format("%s/mountinfo", root) };
+        put("meminfo", "MemTotal:       1000 kB\nMemFree:         100 kB\nMemAvailable:    600 kB\nSwapFree: 50 kB\n");
         return 0;
-}
-
-static int teardown(void **state)
-{
-        return nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 static struct available_memory look(void)
@@ -79,8 +36,8 @@ static struct available_memory look(void)
 /* Version 2, mounted with this root; the process is in this group. */
 static void version_2(const char *mount_root, const char *group)
 {
-        put(cgroup, "0::%s\n", group);
-        put(mountinfo,
+        put("cgroup", "0::%s\n", group);
+        put("mountinfo",
             "22 1 0:20 / / rw - ext4 /dev/sda rw\n"
             "30 22 0:26 %s %s/mnt rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n",
             mount_root, root);
@@ -88,8 +45,8 @@ static void version_2(const char *mount_root, const char *group)
 
 static void version_1(const char *mount_root, const char *group)
 {
-        put(cgroup, "5:cpu,cpuacct:/elsewhere\n4:memory:%s\n0::/\n", group);
-        put(mountinfo,
+        put("cgroup", "5:cpu,cpuacct:/elsewhere\n4:memory:%s\n0::/\n", group);
+        put("mountinfo",
             "29 22 0:25 / %s/other rw - cgroup cgroup rw,cpu,cpuacct\n"
             "30 22 0:26 %s %s/mnt rw - cgroup cgroup rw,memory\n",
             root, mount_root, root);
@@ -111,28 +68,28 @@ static void assert_left(uint64_t left, const char *limit)
         assert_string_equal(memory.available_limit, limit);
 }
 
-TEST_WITH(without_control_groups_the_machine_counts, setup, teardown)
+TEST_WITH(without_control_groups_the_machine_counts, setup, tree_drop)
 {
         assert_total(1000 * KIB, "the machine's memory");
         assert_left(650 * KIB, "the machine's memory");
 }
 
-TEST_WITH(the_commit_limit_counts_where_the_kernel_keeps_to_it, setup, teardown)
+TEST_WITH(the_commit_limit_counts_where_the_kernel_keeps_to_it, setup, tree_drop)
 {
         static const char limit[] = "the machine's commit limit (vm.overcommit_memory is 2)";
 
-        put(meminfo, "MemTotal: 1000 kB\nMemAvailable: 600 kB\nCommitLimit: 500 kB\nCommitted_AS: 180 kB\n");
-        put(overcommit, "2\n");
+        put("meminfo", "MemTotal: 1000 kB\nMemAvailable: 600 kB\nCommitLimit: 500 kB\nCommitted_AS: 180 kB\n");
+        put("overcommit", "2\n");
         assert_total(500 * KIB, limit);
         assert_left(320 * KIB, limit);
-        put(meminfo, "MemTotal: 1000 kB\nMemAvailable: 600 kB\nCommitLimit: 500 kB\nCommitted_AS: 700 kB\n");
+        put("meminfo", "MemTotal: 1000 kB\nMemAvailable: 600 kB\nCommitLimit: 500 kB\nCommitted_AS: 700 kB\n");
         assert_left(0, limit);
-        put(overcommit, "0\n");
+        put("overcommit", "0\n");
         assert_total(1000 * KIB, "the machine's memory");
         assert_left(600 * KIB, "the machine's memory");
 }
 
-TEST_WITH(without_anything_nothing_is_known, setup, teardown)
+TEST_WITH(without_anything_nothing_is_known, setup, tree_drop)
 {
         static const struct available_memory_paths nowhere = { "/nowhere/a", "/nowhere/b", "/nowhere/c", "/nowhere/d" };
         struct available_memory memory;
@@ -143,7 +100,7 @@ TEST_WITH(without_anything_nothing_is_known, setup, teardown)
         assert_string_equal(memory.available_limit, "");
 }
 
-TEST_WITH(the_system_has_some, setup, teardown)
+TEST_WITH(the_system_has_some, setup, tree_drop)
 {
         struct available_memory memory;
 
@@ -152,7 +109,7 @@ TEST_WITH(the_system_has_some, setup, teardown)
         assert_true(memory.available <= memory.total + (UINT64_C(1) << 50));
 }
 
-TEST_WITH(the_own_group_limits, setup, teardown)
+TEST_WITH(the_own_group_limits, setup, tree_drop)
 {
         version_2("/", "/a/b");
         put_group("/a/b", "memory.max", "409600");
@@ -171,7 +128,7 @@ TEST_WITH(the_own_group_limits, setup, teardown)
         assert_left(101201, "memory.limit_in_bytes of the worker's control group");
 }
 
-TEST_WITH(the_tightest_group_above_limits, setup, teardown)
+TEST_WITH(the_tightest_group_above_limits, setup, tree_drop)
 {
         version_2("/", "/a/b/c");
         put_group("/a/b/c", "memory.max", "800000");
@@ -185,7 +142,7 @@ TEST_WITH(the_tightest_group_above_limits, setup, teardown)
 }
 
 /* Docker without a namespace of control groups: the mount shows the container's group as its root. */
-TEST_WITH(a_container_sees_its_group_as_the_root, setup, teardown)
+TEST_WITH(a_container_sees_its_group_as_the_root, setup, tree_drop)
 {
         version_1("/docker/0123", "/docker/0123");
         put_group("", "memory.limit_in_bytes", "500000");
@@ -199,7 +156,7 @@ TEST_WITH(a_container_sees_its_group_as_the_root, setup, teardown)
         assert_total(300000, "memory.max of the worker's control group");
 }
 
-TEST_WITH(more_than_allowed_is_no_room, setup, teardown)
+TEST_WITH(more_than_allowed_is_no_room, setup, tree_drop)
 {
         version_2("/", "/a");
         put_group("/a", "memory.max", "1000");
@@ -207,7 +164,7 @@ TEST_WITH(more_than_allowed_is_no_room, setup, teardown)
         assert_left(0, "memory.max of the worker's control group");
 }
 
-TEST_WITH(blanks_in_the_mount_are_understood, setup, teardown)
+TEST_WITH(blanks_in_the_mount_are_understood, setup, tree_drop)
 {
         char from[128], to[128];
 
@@ -215,15 +172,15 @@ TEST_WITH(blanks_in_the_mount_are_understood, setup, teardown)
         snprintf(to, sizeof(to), "%s/m t", root);
         put_group("/a", "memory.max", "4321");
         assert_int_equal(rename(from, to), 0);
-        put(cgroup, "0::/a\n");
-        put(mountinfo, "30 22 0:26 / %s/m\\040t rw - cgroup2 none rw\n", root);
+        put("cgroup", "0::/a\n");
+        put("mountinfo", "30 22 0:26 / %s/m\\040t rw - cgroup2 none rw\n", root);
         assert_total(4321, "memory.max of the worker's control group");
 }
 
-TEST_WITH(nonsense_limits_nothing, setup, teardown)
+TEST_WITH(nonsense_limits_nothing, setup, tree_drop)
 {
-        put(cgroup, "garbage\n:\n0:\n0::%05000d\n", 1);
-        put(mountinfo, "garbage\n - cgroup2 x y\n1 2 3 / %s/mnt rw - cgroup2\n", root);
+        put("cgroup", "garbage\n:\n0:\n0::%05000d\n", 1);
+        put("mountinfo", "garbage\n - cgroup2 x y\n1 2 3 / %s/mnt rw - cgroup2\n", root);
         assert_total(1000 * KIB, "the machine's memory");
         version_2("/", "/a");
         put_group("/a", "memory.max", "-5");

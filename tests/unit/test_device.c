@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <ftw.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "device_internal.h"
-#include "unit.h"
+#include "file_tree.h"
 
 /* One NIC with two ports, the second in the state that context names. */
 static int fill_one_nic(void *context, struct device_inventory *inventory)
@@ -137,30 +133,22 @@ TEST(port_that_is_not_active_says_so)
 
 TEST(each_missing_piece_of_software_says_so)
 {
-        struct device_inventory *inventory = complete("ACTIVE");
-        inventory->n_gpus = 0;
-        struct device_gpu_direct answer = answer_and_free(inventory);
-        assert_int_equal(answer.n_missing, 1);
-        assert_true(is_missing(&answer, "NVIDIA driver"));
+        static const char *const says[] = { "NVIDIA driver", "lets no RDMA card", "--with-cuda", "nvidia_peermem" };
 
-        inventory = complete("ACTIVE");
-        inventory->n_gpus_direct = 0;
-        answer = answer_and_free(inventory);
-        assert_int_equal(answer.n_missing, 1);
-        assert_true(is_missing(&answer, "lets no RDMA card"));
+        for (size_t i = 0; i < UNIT_COUNT(says); i++) {
+                struct device_inventory *inventory = complete("ACTIVE");
 
-        inventory = complete("ACTIVE");
-        inventory->ucx.cuda = false;
-        answer = answer_and_free(inventory);
-        assert_int_equal(answer.n_missing, 1);
-        assert_true(is_missing(&answer, "--with-cuda"));
-        assert_false(answer.memory);
-
-        inventory = complete("ACTIVE");
-        inventory->peer_memory = false;
-        answer = answer_and_free(inventory);
-        assert_int_equal(answer.n_missing, 1);
-        assert_true(is_missing(&answer, "nvidia_peermem"));
+                if (i == 0)
+                        inventory->n_gpus = 0;
+                inventory->n_gpus_direct = i != 1;
+                inventory->ucx.cuda = i != 2;
+                inventory->peer_memory = i != 3;
+                struct device_gpu_direct answer = answer_and_free(inventory);
+                assert_int_equal(answer.n_missing, 1);
+                assert_true(is_missing(&answer, test_row(says[i])));
+                if (i == 2)
+                        assert_false(answer.memory);
+        }
 }
 
 TEST(error_of_libibverbs_is_told_with_all_else_that_is_missing)
@@ -188,51 +176,12 @@ TEST(source_without_memory_fails_the_inventory)
         assert_null(device_inventory_free(NULL));
 }
 
-TEST(real_inventory_has_the_cpu_and_never_fails)
-{
-        struct device_inventory *inventory = NULL;
-        assert_int_equal(device_inventory_new(&(struct device_ucx){ 0 }, NULL, &inventory), 0);
-        assert_int_equal(inventory->n_memories, 1);
-        assert_string_equal(inventory->memories[0].name, "cpu");
-        assert_true(inventory->memories[0].total_bytes > 1 << 20);
-        assert_true(inventory->memories[0].model[0] != '\0');
-        answer_and_free(inventory);
-}
-
-static char root[64];
-
-static void put(const char *name, const char *text)
-{
-        char path[256];
-        snprintf(path, sizeof(path), "%s/%s", root, name);
-        if (!text) {
-                assert_int_equal(mkdir(path, 0700), 0);
-                return;
-        }
-        FILE *file = fopen(path, "we");
-        assert_non_null(file);
-        fputs(text, file);
-        fclose(file);
-}
-
 static int make_root(void **state)
 {
-        strcpy(root, "/tmp/ferry-device-XXXXXX");
-        if (!mkdtemp(root))
+        if (tree_make() < 0)
                 return -1;
         put("cpuinfo", "processor\t: 0\nmodel name\t: A CPU @ 2.0 GHz\nmodel\t\t: 7\n");
-        put("modules", NULL);
         return 0;
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-        return remove(path);
-}
-
-static int drop_root(void **state)
-{
-        return nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 static struct device_inventory *faked_memories(void)
@@ -246,28 +195,28 @@ static struct device_inventory *faked_memories(void)
         return inventory;
 }
 
-TEST_WITH(peer_memory_is_either_kernel_module, make_root, drop_root)
+TEST_WITH(peer_memory_is_either_kernel_module, make_root, tree_drop)
 {
         struct device_inventory *inventory = faked_memories();
         assert_false(inventory->peer_memory);
         device_inventory_free(inventory);
-        put("modules/nv_peer_mem", NULL);
+        put("modules/nv_peer_mem/version", "1");
         inventory = faked_memories();
         assert_true(inventory->peer_memory);
         device_inventory_free(inventory);
-        put("modules/nvidia_peermem", NULL);
+        put("modules/nvidia_peermem/version", "1");
         inventory = faked_memories();
         assert_true(inventory->peer_memory);
         device_inventory_free(inventory);
 }
 
-TEST_WITH(strange_files_do_no_harm, make_root, drop_root)
+TEST_WITH(strange_files_do_no_harm, make_root, tree_drop)
 {
         char huge[3000];
         memset(huge, 'x', sizeof(huge) - 1);
         memcpy(huge, "model name: ", 12);
         huge[sizeof(huge) - 1] = '\0';
-        put("cpuinfo", huge);
+        put("cpuinfo", "%s", huge);
         struct device_inventory *inventory = faked_memories();
         assert_int_equal(strlen(inventory->memories[0].model), DEVICE_NAME_SIZE - 1);
         device_inventory_free(inventory);

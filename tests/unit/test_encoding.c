@@ -6,20 +6,11 @@
 TEST(an_id_is_its_prefix_and_sixteen_digits)
 {
         char text[FERRY_ID_TEXT_SIZE];
-
-        ferry_id_format("op_", 0xabc, text);
-        assert_string_equal(text, "op_0000000000000abc");
-        ferry_id_format("rgn_", UINT64_MAX, text);
-        assert_string_equal(text, "rgn_ffffffffffffffff");
-}
-
-TEST(an_id_survives_the_round_trip)
-{
-        char text[FERRY_ID_TEXT_SIZE];
         uint64_t id;
 
-        FOR_EACH (uint64_t, each, 1, 0xf, UINT64_C(0x8000000000000000), UINT64_MAX, UINT64_C(0x0123456789abcdef)) {
+        FOR_EACH (uint64_t, each, 1, 0xabc, UINT64_C(0x8000000000000000), UINT64_MAX, UINT64_C(0x0123456789abcdef)) {
                 ferry_id_format("rgn_", each, text);
+                assert_string_equal(text, text_format("rgn_%016llx", (unsigned long long)each));
                 assert_true(ferry_id_parse("rgn_", text, &id));
                 assert_true(id == each);
         }

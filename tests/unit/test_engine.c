@@ -142,28 +142,6 @@ TEST(pieces_travel_in_parts_over_tcp)
         }
 }
 
-/* UCX 1.13 aborts on a message of 16 pieces over TCP, and only of so many. */
-TEST(pieces_of_any_number_fit_into_a_message)
-{
-        static const size_t counts[] = { 15, 16, 17, 40, 200 }, sizes[] = { 10, 300, 4000 };
-
-        for (int carrier = 0; carrier < MAPPED; carrier++) {
-                for (size_t i = 0; i < FERRY_ARRAY_SIZE(counts) * FERRY_ARRAY_SIZE(sizes) * 2; i++) {
-                        enum engine_direction direction = i % 2 ? ENGINE_WRITE : ENGINE_READ;
-                        size_t n = counts[i / 2 % FERRY_ARRAY_SIZE(counts)];
-                        size_t size = sizes[i / 2 / FERRY_ARRAY_SIZE(counts)];
-                        struct world *w = world_new((enum carrier)carrier, 1 << 20);
-
-                        world_scatter_both(w, n, size, size + 3);
-                        world_offer(w, direction);
-                        world_start(w, direction, i % 3 == 0);
-                        world_ends(w, 1, 0, 0);
-                        world_assert_streams_equal(w);
-                        world_free(w);
-                }
-        }
-}
-
 static int claims_at_first; /* when the first bytes are there */
 
 static void note_claims(struct world *w, uint64_t bytes)
@@ -261,67 +239,6 @@ TEST(the_source_is_told_what_was_copied)
                 world_assert_streams_equal(w);
                 world_free(w);
         }
-}
-
-TEST(a_refused_claim_ends_the_active_side_with_the_peers_reason)
-{
-        FOR_EACH_WORLD (w, CARRIERS, 4 << 20) {
-                uint8_t *before = malloc(w->size);
-
-                memcpy(before, w->memory[1], w->size);
-                w->refuse = FERRY_E_ALREADY_CLAIMED;
-                world_offer(w, w->direction);
-                world_start(w, w->direction, false);
-                end_wait(&w->active, 1);
-                assert_int_equal(w->active.outcome.error, FERRY_E_ALREADY_CLAIMED);
-                if (!messages_are_late()) /* whoever keeps a message for later fetches its bytes, which counts */
-                        assert_int_equal(w->active.outcome.bytes, 0);
-                assert_int_equal(w->passive.claims, 0);
-                assert_memory_equal(before, w->memory[1], w->size);
-                free(before);
-        }
-}
-
-TEST(a_wrong_key_is_refused_and_the_next_transfer_works)
-{
-        FOR_EACH_CARRIER (w, CARRIERS, 1 << 20) {
-                world_offer(w, ENGINE_READ);
-                w->given[5] ^= 1;
-                world_start(w, ENGINE_READ, false);
-                w->given[5] ^= 1;
-                end_wait(&w->active, 1);
-                assert_int_equal(w->active.outcome.error, FERRY_E_PEER_REFUSED);
-                w->active.progress = 0;
-                world_start(w, ENGINE_READ, false);
-                end_wait(&w->active, 2);
-                assert_int_equal(w->active.outcome.error, 0);
-        }
-}
-
-TEST(metadata_of_an_earlier_worker_is_stale)
-{
-        struct world *w = world_new(NETWORK, 1 << 20);
-
-        world_offer(w, ENGINE_READ);
-        w->epoch[1] ^= 2; /* the address is that of the living one */
-        world_start(w, ENGINE_READ, false);
-        w->epoch[1] ^= 2;
-        end_wait(&w->active, 1);
-        assert_int_equal(w->active.outcome.error, FERRY_E_STALE_METADATA);
-        assert_int_equal(w->passive.claims, 0);
-}
-
-TEST(an_absent_worker_is_unreachable)
-{
-        struct world *w = world_new(BOUNCED, 1 << 20);
-
-        world_offer(w, ENGINE_READ);
-        w->epoch[1] ^= 2;
-        world_start(w, ENGINE_READ, false);
-        w->epoch[1] ^= 2;
-        end_wait(&w->active, 1);
-        assert_int_equal(w->active.outcome.error, FERRY_E_PEER_UNREACHABLE);
-        assert_int_equal(w->active.started, 0);
 }
 
 static sem_t has_started;
@@ -451,20 +368,4 @@ TEST(an_engine_wakes_waiters_before_it_copies_the_next_piece)
         world_free(w);
         assert_int_not_equal(steps_at_end, 0);
         assert_int_equal(steps_at_wake, steps_at_end);
-}
-
-TEST(many_transfers_run_at_once)
-{
-        enum { N = 100 };
-
-        FOR_EACH_CARRIER (w, CARRIERS, 3 << 20) {
-                world_offer(w, ENGINE_READ);
-                w->many = true;
-                for (int i = 0; i < N; i++)
-                        world_start(w, ENGINE_READ, false);
-                end_wait(&w->active, N);
-                end_wait(&w->passive, N);
-                assert_int_equal(w->passive.claims, N);
-                world_assert_streams_equal(w);
-        }
 }

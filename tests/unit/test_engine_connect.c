@@ -65,24 +65,6 @@ TEST(a_cold_write_takes_no_less_than_a_warm_one)
         assert_in_range(cold_us, warm_us / 4, UINT64_MAX);
 }
 
-TEST(the_first_connects_and_the_second_finds_it_there)
-{
-        for (int network = 0; network < 2; network++) {
-                struct world *w = world_new(!network, network);
-
-                connect_to(w, w->ends[1].epoch, data_of(&w->ends[1]));
-                assert_int_equal(w->connection.error, 0);
-                assert_string_equal(w->connection.transport, transports[network]);
-                assert_false(w->connection.reused);
-                assert_in_range(w->connection.connect_us, 1, CONNECT_MS * 1000);
-                connect_to(w, w->ends[1].epoch, data_of(&w->ends[1]));
-                assert_int_equal(w->connection.error, 0);
-                assert_string_equal(w->connection.transport, transports[network]);
-                assert_true(w->connection.reused);
-                assert_int_equal(w->connection.connect_us, 0);
-        }
-}
-
 /* The peer asks who it is by a HELLO alone: whatever is no name is none. */
 TEST(a_peer_is_known_by_the_name_that_it_says_if_that_is_one)
 {
@@ -109,39 +91,6 @@ TEST(a_peer_is_known_by_the_name_that_it_says_if_that_is_one)
                 assert_int_equal(engine_peers_page(w->ends[1].engine, &cursor, &view, 1), 1);
                 assert_int_equal(view.epoch, w->ends[0].epoch);
                 assert_string_equal(view.name, rows[i / 2].name);
-        }
-}
-
-TEST(the_local_transport_comes_first)
-{
-        struct world *w = world_new(true, true);
-
-        connect_to(w, w->ends[1].epoch, data_of(&w->ends[1]));
-        assert_string_equal(w->connection.transport, transports[false]);
-}
-
-TEST(a_cold_transfer_tells_what_connecting_took)
-{
-        for (int network = 0; network < 2; network++) {
-                struct world *w = world_new(!network, network);
-
-                move(w, ENGINE_READ);
-                assert_in_range(w->outcome.connect_us, 1, CONNECT_MS * 1000);
-                move(w, ENGINE_READ);
-                assert_int_equal(w->outcome.connect_us, 0);
-                connect_to(w, w->ends[1].epoch, data_of(&w->ends[1]));
-                assert_true(w->connection.reused);
-        }
-}
-
-TEST(a_transfer_after_connecting_is_warm)
-{
-        for (int network = 0; network < 2; network++) {
-                struct world *w = world_new(!network, network);
-
-                connect_to(w, w->ends[1].epoch, data_of(&w->ends[1]));
-                move(w, ENGINE_READ);
-                assert_int_equal(w->outcome.connect_us, 0);
         }
 }
 
@@ -206,17 +155,6 @@ static const char *silent_address(void)
         return text_format("127.0.0.1:%d", ntohs(address.sin_port));
 }
 
-TEST(a_silent_address_is_unreachable_within_the_connect_time)
-{
-        const char *data = silent_address();
-        struct world *w = world_new(false, true);
-
-        connect_to(w, w->ends[1].epoch, data);
-        assert_int_equal(w->connection.error, FERRY_E_PEER_UNREACHABLE);
-        connect_to(w, w->ends[1].epoch, data_of(&w->ends[1])); /* and it harms nobody else */
-        assert_int_equal(w->connection.error, 0);
-}
-
 /* Stopping answers each: the peer is silent, so that they are all still waiting, transfers as well. */
 TEST(stopping_ends_them_all)
 {
@@ -234,25 +172,6 @@ TEST(stopping_ends_them_all)
         assert_int_equal(w->outcome.connect_us, 0); /* it never did */
         spec.peer.epoch = w->ends[1].epoch;
         assert_int_equal(engine_connect(w->ends[0].engine, &spec), -ESHUTDOWN);
-}
-
-/* A peer that goes away and another that comes: nothing of the first endpoint is reused. */
-TEST(a_peer_that_is_gone_is_not_reused)
-{
-        for (int network = 0; network < 2; network++) {
-                struct world *w = world_new(!network, network);
-                uint64_t first = w->ends[1].epoch;
-
-                connect_to(w, first, data_of(&w->ends[1]));
-                assert_int_equal(w->connection.error, 0);
-                end_stop(&w->ends[1]);
-                end_start(&w->ends[1], !network, network, SIZE);
-                connect_to(w, w->ends[1].epoch, data_of(&w->ends[1]));
-                assert_int_equal(w->connection.error, 0);
-                assert_false(w->connection.reused);
-                connect_to(w, first, network ? data_of(&w->ends[1]) : "");
-                assert_int_equal(w->connection.error, network ? FERRY_E_STALE_METADATA : FERRY_E_PEER_UNREACHABLE);
-        }
 }
 
 /* ---- a path that has failed ---- */

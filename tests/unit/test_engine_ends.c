@@ -268,10 +268,8 @@ TEST(a_peer_that_asks_for_too_much_ends_its_transfer)
 {
         enum { LENGTH = 128 << 10, READS = 150 };
 
-        static const enum carrier carriers[] = { BOUNCED, MAPPED };
-
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(carriers); i++) {
-                struct world *w = world_new(carriers[i], READS * LENGTH);
+        FOR_EACH (enum carrier, carrier, BOUNCED, MAPPED) {
+                struct world *w = world_new(carrier, READS * LENGTH);
                 struct stranger s = { 0 };
 
                 world_offer(w, ENGINE_READ);
@@ -295,10 +293,8 @@ TEST(reads_are_answered_in_their_order)
 {
         enum { LENGTH = 256 << 10, LONG = 20, SHORT = 100 };
 
-        static const enum carrier carriers[] = { BOUNCED, MAPPED };
-
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(carriers); i++) {
-                struct world *w = world_new(carriers[i], LONG * LENGTH);
+        FOR_EACH (enum carrier, carrier, BOUNCED, MAPPED) {
+                struct world *w = world_new(carrier, LONG * LENGTH);
                 struct stranger s = { 0 };
 
                 world_offer(w, ENGINE_READ);

@@ -48,69 +48,45 @@ static void run(struct faulty_plan plan, struct swarm_rules rules)
                 assert_int_equal(met[fault] > 0, plan.per_mille[fault] > 0);
 }
 
-TEST(without_faults_all_is_complete)
-{
-        run((struct faulty_plan){ 0 }, (struct swarm_rules){ .all_complete = true });
-}
-
 /* The seam promises order within a transfer alone. */
-TEST(late_messages_change_nothing)
-{
-        run((struct faulty_plan){ .per_mille = { [FAULT_DELAY] = 300 } }, (struct swarm_rules){ .all_complete = true });
-}
+static const struct {
+        const char *what;
+        unsigned per_mille[FAULTS];
+        struct swarm_rules rules;
+} storms[] = {
+        { "nothing: all is complete", { 0 }, { .all_complete = true } },
+        { "late messages change nothing", { [FAULT_DELAY] = 300 }, { .all_complete = true } },
+        { "links that end end both sides",
+          { [FAULT_END] = 5, [FAULT_DELAY] = 200 },
+          { .agreement = AGREE_UNLESS_LOST } },
+        { "lost messages hang nothing", { [FAULT_SWALLOW] = 20, [FAULT_DROP] = 20 }, { .agreement = AGREE_ON_BYTES } },
+        { "repeated messages", { [FAULT_REPEAT] = 100 }, { .agreement = AGREE_ON_BYTES } },
+        { "messages in another order", { [FAULT_REORDER] = 150 }, { .agreement = AGREE_ON_BYTES } },
+        { "a repeated message does not stand for a lost one",
+          { [FAULT_REPEAT] = 200, [FAULT_DROP] = 20, [FAULT_REORDER] = 50 },
+          { .agreement = AGREE_ON_BYTES } },
+        { "other bytes are never complete with verify",
+          { [FAULT_FLIP] = 100 },
+          { .agreement = AGREE_ON_BYTES, .bytes_differ = true } },
+        { "payloads that are cut short are never complete",
+          { [FAULT_TRUNCATE] = 50 },
+          { .agreement = AGREE_ON_BYTES } },
+        { "forged headers move no byte to another place", { [FAULT_FLIP_HEADER] = 60 }, { .agreement = AGREE_NEVER } },
+        { "all at once",
+          { 0, 10, 10, 10, 30, 100, 50, 20, 20, 10, 3 },
+          { .agreement = AGREE_NEVER, .bytes_differ = true } },
+};
 
-TEST(links_that_end_end_both_sides)
+TEST(transfers_hold_whatever_becomes_of_their_messages)
 {
-        run((struct faulty_plan){ .per_mille = { [FAULT_END] = 5, [FAULT_DELAY] = 200 } },
-            (struct swarm_rules){ .agreement = AGREE_UNLESS_LOST });
-}
+        for (size_t i = 0; i < UNIT_COUNT(storms); i++) {
+                struct faulty_plan plan = { 0 };
 
-TEST(lost_messages_hang_nothing)
-{
-        run((struct faulty_plan){ .per_mille = { [FAULT_SWALLOW] = 20, [FAULT_DROP] = 20 } },
-            (struct swarm_rules){ .agreement = AGREE_ON_BYTES });
-}
-
-TEST(repeated_messages_do_no_harm)
-{
-        run((struct faulty_plan){ .per_mille = { [FAULT_REPEAT] = 100 } },
-            (struct swarm_rules){ .agreement = AGREE_ON_BYTES });
-}
-
-TEST(messages_in_another_order_do_no_harm)
-{
-        run((struct faulty_plan){ .per_mille = { [FAULT_REORDER] = 150 } },
-            (struct swarm_rules){ .agreement = AGREE_ON_BYTES });
-}
-
-TEST(a_repeated_message_does_not_stand_for_a_lost_one)
-{
-        run((struct faulty_plan){ .per_mille = { [FAULT_REPEAT] = 200, [FAULT_DROP] = 20, [FAULT_REORDER] = 50 } },
-            (struct swarm_rules){ .agreement = AGREE_ON_BYTES });
-}
-
-TEST(other_bytes_are_never_complete_with_verify)
-{
-        run((struct faulty_plan){ .per_mille = { [FAULT_FLIP] = 100 } },
-            (struct swarm_rules){ .agreement = AGREE_ON_BYTES, .bytes_differ = true });
-}
-
-TEST(payloads_that_are_cut_short_are_never_complete)
-{
-        run((struct faulty_plan){ .per_mille = { [FAULT_TRUNCATE] = 50 } },
-            (struct swarm_rules){ .agreement = AGREE_ON_BYTES });
-}
-
-TEST(forged_headers_move_no_byte_to_another_place)
-{
-        run((struct faulty_plan){ .per_mille = { [FAULT_FLIP_HEADER] = 60 } },
-            (struct swarm_rules){ .agreement = AGREE_NEVER });
-}
-
-TEST(all_faults_at_once_do_no_harm)
-{
-        run((struct faulty_plan){ .per_mille = { 0, 10, 10, 10, 30, 100, 50, 20, 20, 10, 3 } },
-            (struct swarm_rules){ .agreement = AGREE_NEVER, .bytes_differ = true });
+                test_row(storms[i].what);
+                memcpy(plan.per_mille, storms[i].per_mille, sizeof(plan.per_mille));
+                run(plan, storms[i].rules);
+        }
+        test_row(NULL);
 }
 
 /* The message of one transfer that is lost, and the one that is repeated. */

@@ -46,30 +46,25 @@ static void read_without_inline(struct world *w)
         }
 }
 
-TEST(a_transfer_that_nobody_awaits_does_not)
-{
-        struct world *w = world_new_with(BOUNCED, SMALL, (struct world_knobs){ .spin_us = PATIENT_US });
-
-        world_offer(w, ENGINE_READ);
-        read_without_inline(w);
-}
-
-TEST(a_long_transfer_leaves_the_caller_alone)
-{
-        struct world *w = world_new_with(MAPPED, 8 << 20, (struct world_knobs){ .spin_us = PATIENT_US });
-
-        w->may_run_inline = true;
-        world_offer(w, ENGINE_READ);
-        read_without_inline(w);
-}
-
 /* With the least that --spin-us takes nothing runs inline, and everything works. */
-TEST(without_spinning_nothing_runs_inline)
+TEST(what_nobody_awaits_is_long_or_may_not_spin_does_not)
 {
-        for (int carrier = 0; carrier < CARRIERS; carrier++) {
-                struct world *w = world_new_with((enum carrier)carrier, SMALL, (struct world_knobs){ .spin_us = 1 });
+        static const struct {
+                enum carrier carrier;
+                size_t size;
+                bool awaited;
+                uint32_t spin_us;
+        } rows[] = { { BOUNCED, SMALL, false, PATIENT_US },
+                     { MAPPED, 8 << 20, true, PATIENT_US },
+                     { BOUNCED, SMALL, true, 1 },
+                     { NETWORK, SMALL, true, 1 },
+                     { MAPPED, SMALL, true, 1 } };
 
-                w->may_run_inline = true;
+        for (size_t i = 0; i < UNIT_COUNT(rows); i++) {
+                struct world *w = world_new_with(rows[i].carrier, rows[i].size,
+                                                 (struct world_knobs){ .spin_us = rows[i].spin_us });
+
+                w->may_run_inline = rows[i].awaited;
                 world_offer(w, ENGINE_READ);
                 read_without_inline(w);
                 world_free(w);

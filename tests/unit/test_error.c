@@ -14,34 +14,6 @@ static const struct {
 #undef X
 };
 
-TEST(numbers_are_positive_and_unique)
-{
-        for (size_t i = 0; i < UNIT_COUNT(table); i++) {
-                assert_true(table[i].number > 0);
-                for (size_t j = 0; j < i; j++)
-                        assert_int_not_equal(table[i].number, table[j].number);
-        }
-}
-
-TEST(codes_are_unique_but_for_limit_reached)
-{
-        for (size_t i = 0; i < UNIT_COUNT(table); i++)
-                for (size_t j = 0; j < i; j++) {
-                        if (strcmp(table[i].code, table[j].code) != 0)
-                                continue;
-                        assert_string_equal(table[i].code, "limit-reached");
-                        assert_int_not_equal(table[i].http, table[j].http);
-                }
-}
-
-TEST(codes_are_lower_case_words_with_hyphens)
-{
-        for (size_t i = 0; i < UNIT_COUNT(table); i++) {
-                assert_true(strspn(table[i].code, "abcdefghijklmnopqrstuvwxyz-") == strlen(table[i].code));
-                assert_true(strlen(table[i].code) > 3);
-        }
-}
-
 TEST(titles_are_sentences_without_a_full_stop)
 {
         for (size_t i = 0; i < UNIT_COUNT(table); i++) {

@@ -19,22 +19,6 @@ static int classify(const char *text, struct ferry_metadata **ret_metadata)
         return error;
 }
 
-TEST(a_worker_is_known_by_name_epoch_and_address)
-{
-        struct ferry_metadata *m;
-
-        assert_int_equal(classify(WORKER(",\"addresses\":{\"http\":[],\"data\":\"10.0.0.1:9\"}"), &m), 0);
-        assert_string_equal(m->worker, "w");
-        assert_true(m->epoch == 0xa5);
-        assert_string_equal(m->data, "10.0.0.1:9");
-        m = ferry_metadata_free(m);
-        assert_int_equal(classify(WORKER(",\"addresses\":{\"http\":[]}"), &m), 0);
-        assert_string_equal(m->data, "");
-        m = ferry_metadata_free(m);
-        assert_int_equal(classify(WORKER(""), &m), 0);
-        m = ferry_metadata_free(m);
-}
-
 TEST(what_is_no_worker_is_refused)
 {
         struct ferry_metadata *m;
@@ -85,15 +69,4 @@ TEST(the_path_goes_after_the_base)
                 curl_free(path);
                 curl_url_cleanup(url);
         }
-}
-
-TEST(another_status_means_another_server_or_token)
-{
-        char detail[EASY_DETAIL_SIZE];
-
-        assert_int_equal(fetch_worker.classify_status(401, detail), FERRY_E_PEER_REFUSED);
-        assert_int_equal(fetch_worker.classify_status(403, detail), FERRY_E_PEER_REFUSED);
-        assert_int_equal(fetch_worker.classify_status(404, detail), FERRY_E_TRANSFER_FAILED);
-        assert_non_null(strstr(detail, "404"));
-        assert_int_equal(fetch_worker.classify_status(302, detail), FERRY_E_TRANSFER_FAILED);
 }

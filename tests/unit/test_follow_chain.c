@@ -349,40 +349,33 @@ static void run(struct faulty_plan plan, struct rules rules)
         assert_true(n_complete > 0);
 }
 
-TEST(without_faults_all_is_complete)
-{
-        run((struct faulty_plan){ 0 }, (struct rules){ .all_complete = true });
-}
+static const struct {
+        const char *what;
+        unsigned per_mille[FAULTS];
+        struct rules rules;
+} storms[] = {
+        { "nothing: all is complete", { 0 }, { .all_complete = true } },
+        { "late messages change nothing", { [FAULT_DELAY] = 300 }, { .all_complete = true } },
+        { "links that end end what follows", { [FAULT_END] = 3, [FAULT_DELAY] = 200 }, { 0 } },
+        { "lost and repeated messages hang nothing",
+          { [FAULT_SWALLOW] = 3, [FAULT_DROP] = 3, [FAULT_REPEAT] = 50, [FAULT_REORDER] = 50 },
+          { .lossy = true } },
+        { "other bytes are never complete with verify",
+          { [FAULT_FLIP] = 10, [FAULT_TRUNCATE] = 3 },
+          { .lossy = true, .verify = true } },
+        { "all at once", { 0, 2, 2, 2, 10, 50, 30, 5, 5, 3, 1 }, { .lossy = true, .verify = true } },
+};
 
-TEST(late_messages_change_nothing)
+TEST(chains_hold_whatever_becomes_of_their_messages)
 {
-        run((struct faulty_plan){ .per_mille = { [FAULT_DELAY] = 300 } }, (struct rules){ .all_complete = true });
-}
+        for (size_t i = 0; i < UNIT_COUNT(storms); i++) {
+                struct faulty_plan plan = { 0 };
 
-TEST(links_that_end_end_what_follows)
-{
-        run((struct faulty_plan){ .per_mille = { [FAULT_END] = 3, [FAULT_DELAY] = 200 } }, (struct rules){ 0 });
-}
-
-TEST(lost_and_repeated_messages_hang_nothing)
-{
-        run((struct faulty_plan){ .per_mille = { [FAULT_SWALLOW] = 3,
-                                                 [FAULT_DROP] = 3,
-                                                 [FAULT_REPEAT] = 50,
-                                                 [FAULT_REORDER] = 50 } },
-            (struct rules){ .lossy = true });
-}
-
-TEST(other_bytes_are_never_complete_with_verify)
-{
-        run((struct faulty_plan){ .per_mille = { [FAULT_FLIP] = 10, [FAULT_TRUNCATE] = 3 } },
-            (struct rules){ .lossy = true, .verify = true });
-}
-
-TEST(all_faults_at_once_do_no_harm)
-{
-        run((struct faulty_plan){ .per_mille = { 0, 2, 2, 2, 10, 50, 30, 5, 5, 3, 1 } },
-            (struct rules){ .lossy = true, .verify = true });
+                test_row(storms[i].what);
+                memcpy(plan.per_mille, storms[i].per_mille, sizeof(plan.per_mille));
+                run(plan, storms[i].rules);
+        }
+        test_row(NULL);
 }
 
 /* Its requests are held for longer than connecting may take, and over a link that they have opened. */

@@ -21,28 +21,6 @@ TEST(only_well_formed_names_are_gpus)
         assert_int_equal(n, 17);
 }
 
-TEST(memory_begins_as_zeros_and_keeps_what_is_stored)
-{
-        const struct space *space;
-        char *here = malloc(GPU_SIZE), *zeros = calloc(1, GPU_SIZE);
-        void *address;
-
-        allocate("cuda:1", &space, &address);
-        memset(here, 7, GPU_SIZE);
-        assert_int_equal(load(space, here, address, GPU_SIZE), 0);
-        assert_memory_equal(here, zeros, GPU_SIZE);
-        memset(here, 9, GPU_SIZE);
-        assert_int_equal(store(space, (char *)address + 100, here, 1000), 0);
-        assert_int_equal(load(space, here, address, GPU_SIZE), 0);
-        assert_int_equal(here[99], 0);
-        assert_int_equal(here[100], 9);
-        assert_int_equal(here[1099], 9);
-        assert_int_equal(here[1100], 0);
-        gpu_free(space);
-        free(here);
-        free(zeros);
-}
-
 /* An IPC handle exposes the whole block of 2 MiB that small allocations of a process share. */
 TEST(a_small_region_shares_no_block_of_the_driver)
 {

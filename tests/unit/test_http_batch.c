@@ -82,22 +82,6 @@ static const char *ids_path(struct http_fixture *h, struct operation *const *ope
         return strcat(path, more);
 }
 
-WITH_HTTP(each_body_of_a_batch_has_its_result)
-{
-        char *body = bodies(h, 9);
-        struct json_object *results = results_of(post(h, "", "", body), "results");
-        char wanted[24];
-
-        assert_int_equal(json_object_array_length(results), 9);
-        for (size_t i = 0; i < 9; i++) {
-                snprintf(wanted, sizeof(wanted), "%zu", i + 1);
-                assert_string_equal(result(results, i, "bytes_total"), wanted);
-                assert_string_equal(result(results, i, "status"), "INITIALIZED");
-                assert_string_equal(result(results, i, "metadata"), "");
-        }
-        assert_int_equal(count_operations(h), 9);
-}
-
 WITH_HTTP(a_bad_body_spoils_no_other)
 {
         struct json_object *results;
@@ -128,20 +112,6 @@ WITH_HTTP(a_bad_body_spoils_no_other)
         assert_int_equal(count_operations(h), 2);
 }
 
-WITH_HTTP(a_body_that_is_no_batch_makes_nothing)
-{
-        char *many = bodies(h, 17), *half = bodies(h, 2);
-
-        FOR_EACH_TEXT (body, "[]", "{}", "7", "null", " { \"operations\" : [ ] } ", "{\"operations\":{\"0\":{}}}")
-                expect_problem(post(h, "", "", body), 400, "invalid-parameter");
-        expect_problem(post(h, "", "", many), 400, "invalid-parameter");
-        half[strlen(half) - 1] = '\0';
-        expect_problem(post(h, "", "", half), 400, "invalid-json");
-        half[strlen(half) - 1] = '\0';
-        expect_problem(post(h, "", "", half), 400, "invalid-json");
-        assert_int_equal(count_operations(h), 0);
-}
-
 WITH_HTTP(metadata_come_with_what_has_them)
 {
         struct json_object *results;
@@ -156,30 +126,6 @@ WITH_HTTP(metadata_come_with_what_has_them)
         assert_non_null(strstr(result(results, 0, "metadata"), "notification_key"));
         assert_string_equal(result(results, 1, "kind"), "read");
         assert_string_equal(result(results, 1, "metadata"), "");
-}
-
-WITH_HTTP(a_batch_waits_until_every_operation_is_done)
-{
-        struct operation *made[3];
-        char *body = bodies(h, 3);
-        struct json_object *results;
-        uint64_t cursor = 0;
-        struct raw_answer reply;
-        int fd;
-
-        fd = http_begin(h, "POST", "/v1/operations/batch", "Prefer: wait=30\r\n", body);
-        await_parked(h, 1);
-        assert_int_equal(operation_page(h->f->store, NULL, &cursor, made, 3), 3);
-        for (size_t i = 0; i < 3; i++) {
-                assert_int_equal(h->server->waits->n_parked, 1);
-                operation_cancel(h->f->store, made[i]);
-                operation_unref(made[i]);
-        }
-        reply = raw_receive_last(fd);
-        assert_string_equal(raw_header(&reply, "Preference-Applied"), "wait=30");
-        results = results_of(reply, "results");
-        for (size_t i = 0; i < 3; i++)
-                assert_string_equal(result(results, i, "status"), "CANCELLED");
 }
 
 WITH_HTTP(the_same_key_shows_what_it_made)
@@ -307,34 +253,6 @@ WITH_HTTP(a_wait_ends_with_what_is_known_at_its_limit)
         results = results_of(http_call(h, "GET", ids_path(h, some, 2, "&wait_ms=20"), "", NULL), "operations");
         assert_string_equal(result(results, 0, "done"), "true");
         assert_string_equal(result(results, 1, "done"), "false");
-}
-
-WITH_HTTP(an_operation_deleted_meanwhile_is_gone)
-{
-        struct operation *some[2] = { make(h->f, FERRY_READABLE), make(h->f, FERRY_READABLE) };
-        int fd = http_begin(h, "GET", ids_path(h, some, 2, "&wait_ms=60000"), "", NULL);
-        struct json_object *results;
-
-        await_parked(h, 1);
-        operation_delete(h->f->store, some[0]);
-        assert_int_equal(h->server->waits->n_parked, 1);
-        operation_delete(h->f->store, some[1]);
-        results = results_of(raw_receive_last(fd), "operations");
-        assert_string_equal(result(results, 0, "code"), "gone");
-        assert_string_equal(result(results, 1, "code"), "gone");
-}
-
-WITH_HTTP(a_client_that_leaves_is_waited_for_no_longer)
-{
-        struct operation *some[2] = { make(h->f, FERRY_READABLE), make(h->f, FERRY_READABLE) };
-        int fd = http_begin(h, "GET", ids_path(h, some, 2, "&wait_ms=60000"), "", NULL);
-
-        await_parked(h, 1);
-        close(fd);
-        await_parked(h, 0);
-        await_idle(h);
-        operation_cancel(h->f->store, some[0]);
-        operation_cancel(h->f->store, some[1]);
 }
 
 WITH_HTTP(a_server_that_stops_answers_who_waits_for_several)

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
+
 #include <ferry/error.h>
 
 #include "serve_internal.h"
@@ -105,37 +107,19 @@ TEST(without_a_token_all_is_open_but_what_takes_a_key)
         assert_int_equal(guard_authorize("Bearer x", &none, HTTP_AUTH_FULL), 0);
 }
 
-TEST(the_full_token_opens_everything)
+TEST(the_table_is_well_formed)
 {
-        assert_int_equal(guard_authorize("Bearer full", &tokens, HTTP_AUTH_FULL), 0);
-        assert_int_equal(guard_authorize("bearer  full", &tokens, HTTP_AUTH_PEER), 0);
-        assert_int_equal(guard_authorize("Bearer full", &alone, HTTP_AUTH_FULL), 0);
-}
-
-TEST(the_peer_token_opens_what_is_for_peers_only)
-{
-        assert_int_equal(guard_authorize("Bearer peer", &tokens, HTTP_AUTH_PEER), 0);
-        assert_int_equal(guard_authorize("Bearer peer", &tokens, HTTP_AUTH_FULL), FERRY_E_FORBIDDEN);
-}
-
-TEST(the_metrics_token_opens_metrics_only)
-{
-        assert_int_equal(guard_authorize("Bearer metrics", &tokens, HTTP_AUTH_METRICS), 0);
-        assert_int_equal(guard_authorize("Bearer full", &tokens, HTTP_AUTH_METRICS), 0);
-        assert_int_equal(guard_authorize("Bearer metrics", &tokens, HTTP_AUTH_PEER), FERRY_E_FORBIDDEN);
-        assert_int_equal(guard_authorize("Bearer metrics", &tokens, HTTP_AUTH_FULL), FERRY_E_FORBIDDEN);
-        assert_int_equal(guard_authorize("Bearer peer", &tokens, HTTP_AUTH_METRICS), FERRY_E_FORBIDDEN);
-        assert_int_equal(guard_authorize("Bearer metrics", &alone, HTTP_AUTH_METRICS), FERRY_E_UNAUTHENTICATED);
-}
-
-TEST(no_or_a_wrong_token_is_unauthenticated)
-{
-        static const char *const wrong[] = { NULL,   "",           "Bearer",       "Bearer ",     "Bearer ful",
-                                             "full", "Basic full", "Bearer fulll", "Bearer FULL", "Bearerfull" };
-
-        for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-                assert_int_equal(guard_authorize(wrong[i], &tokens, HTTP_AUTH_FULL), FERRY_E_UNAUTHENTICATED);
-                assert_int_equal(guard_authorize(wrong[i], &tokens, HTTP_AUTH_PEER), FERRY_E_UNAUTHENTICATED);
+        for (size_t i = 0; i < http_routes_count; i++) {
+                const struct http_route *route = &http_routes[i];
+                assert_int_equal(route->path[0], '/');
+                assert_non_null(route->handler);
+                assert_true((route->body == HTTP_BODY_STREAM) == (route->take != NULL));
+                assert_true(islower((unsigned char)route->operation_id[0]));
+                assert_true(route->parameters < 1u << HTTP_PARAMETER_COUNT);
+                for (size_t k = 0; k < i; k++) {
+                        assert_string_not_equal(route->operation_id, http_routes[k].operation_id);
+                        assert_true(strcmp(route->path, http_routes[k].path) ||
+                                    strcmp(route->method, http_routes[k].method));
+                }
         }
-        assert_int_equal(guard_authorize(NULL, &tokens, HTTP_AUTH_NONE), 0);
 }

@@ -87,17 +87,6 @@ TEST(etags_match_in_lists_weak_and_strong)
         assert_false(headers_etag_matches("\"\"", "", false));
 }
 
-TEST(media_types_match_whatever_their_parameters)
-{
-        assert_true(headers_media_type_is("application/json", "application/json"));
-        assert_true(headers_media_type_is("Application/JSON ; charset=utf-8", "application/json"));
-        assert_false(headers_media_type_is("application/jsonp", "application/json"));
-        assert_false(headers_media_type_is("application/json-patch+json", "application/json"));
-        assert_false(headers_media_type_is("text/plain; application/json", "application/json"));
-        assert_false(headers_media_type_is("", "application/json"));
-        assert_false(headers_media_type_is(NULL, "application/json"));
-}
-
 TEST(lengths_are_digits_only)
 {
         uint64_t length;

@@ -39,26 +39,6 @@ static void commit(const char *key, uint64_t id)
         idempotency_commit(cache, reserved[(unsigned char)*key], &id);
 }
 
-TEST_WITH(the_same_request_gets_what_the_first_made, setup, teardown)
-{
-        uint64_t id = 0;
-
-        assert_int_equal(begin("k", 1, 0, &id), IDEMPOTENCY_NEW);
-        commit("k", 42);
-        assert_int_equal(begin("k", 1, 1, &id), IDEMPOTENCY_REPLAY);
-        assert_int_equal(id, 42);
-}
-
-TEST_WITH(another_request_of_the_same_key_is_a_conflict, setup, teardown)
-{
-        uint64_t id;
-
-        assert_int_equal(begin("k", 1, 0, &id), IDEMPOTENCY_NEW);
-        assert_int_equal(begin("k", 2, 0, &id), IDEMPOTENCY_CONFLICT);
-        commit("k", 42);
-        assert_int_equal(begin("k", 2, 0, &id), IDEMPOTENCY_CONFLICT);
-}
-
 /* A client that knows how the hash is made can find two such requests. */
 TEST_WITH(a_request_of_the_same_hash_for_fewer_resources_is_a_conflict, setup, teardown)
 {
@@ -68,23 +48,6 @@ TEST_WITH(a_request_of_the_same_hash_for_fewer_resources_is_a_conflict, setup, t
         idempotency_commit(cache, reserved['k'], ids);
         assert_int_equal(begin_some("k", 1, 0, again, 1), IDEMPOTENCY_CONFLICT);
         assert_int_equal(again[1], 8); /* there is room for one id */
-}
-
-TEST_WITH(a_duplicate_of_a_request_in_the_making_is_told_so, setup, teardown)
-{
-        uint64_t id;
-
-        assert_int_equal(begin("k", 1, 0, &id), IDEMPOTENCY_NEW);
-        assert_int_equal(begin("k", 1, 0, &id), IDEMPOTENCY_BUSY);
-}
-
-TEST_WITH(a_request_that_failed_may_come_again, setup, teardown)
-{
-        uint64_t id;
-
-        assert_int_equal(begin("k", 1, 0, &id), IDEMPOTENCY_NEW);
-        idempotency_abort(cache, reserved['k']);
-        assert_int_equal(begin("k", 2, 0, &id), IDEMPOTENCY_NEW);
 }
 
 TEST_WITH(keys_are_forgotten_after_their_time, setup, teardown)

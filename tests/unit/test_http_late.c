@@ -139,12 +139,10 @@ static void connect_in_vain(struct http_fixture *h)
 CASE(a_connection_that_is_taken_in_late_is_served)
 {
         struct operation *operation = make(h->f, FERRY_READABLE);
-        char id[FERRY_ID_TEXT_SIZE];
         int first = raw_dial(h->port), second;
 
         http_ping(first);
-        ferry_id_format("op_", look(h->f, operation).id, id);
-        second = http_begin(h, "GET", text_format("/v1/operations/%s?wait_ms=60000", id), "", NULL);
+        second = http_begin(h, "GET", operation_path(operation, "?wait_ms=60000"), "", NULL);
         await_parked(h, 1);
         operation_cancel(h->f->store, operation);
         expect_status(raw_receive_last(second), 200);
@@ -171,11 +169,9 @@ CASE(a_descriptor_that_comes_again_replaces_the_lost_connection)
 CASE(a_lost_connection_gives_its_slot_back)
 {
         struct operation *operation = make(h->f, FERRY_READABLE);
-        char id[FERRY_ID_TEXT_SIZE];
         int waiting, late;
 
-        ferry_id_format("op_", look(h->f, operation).id, id);
-        waiting = http_begin(h, "GET", text_format("/v1/operations/%s?wait_ms=600000", id), "", NULL);
+        waiting = http_begin(h, "GET", operation_path(operation, "?wait_ms=600000"), "", NULL);
         await_parked(h, 1);
         connect_in_vain(h);
         late = http_begin(h, "GET", "/livez", "", NULL);

@@ -115,20 +115,6 @@ static void post_async(struct scene *s, const char *headers, char path[64])
 
 #define WITH_SCENE(name) TEST_OF(struct scene *s, name, setup, teardown)
 
-WITH_SCENE(the_request_is_parked_until_the_region_is_there)
-{
-        int fd = post(s, "");
-
-        await_parked(s->h, 1);
-        expect_status(http_call(s->h, "GET", "/livez", "", NULL), 200);
-        gate_open(s, 0);
-        struct raw_answer reply = expect_status(raw_receive_last(fd), 201);
-        assert_string_equal(reply_field(&reply, "state"), "ready");
-        assert_memory_equal(reply_field(&reply, "path"), "/proc/", 6);
-        assert_null(raw_header(&reply, "Preference-Applied"));
-        assert_int_equal(n_regions(s), 1);
-}
-
 WITH_SCENE(a_failure_is_the_answer_and_leaves_nothing)
 {
         int fd = post(s, "Idempotency-Key: k\r\n");
@@ -189,30 +175,6 @@ WITH_SCENE(another_may_delete_it_meanwhile)
         expect_problem(http_call(s->h, "GET", path, "", NULL), 404, "not-found");
         gate_open(s, 0);
         expect_status(raw_receive_last(post(s, "")), 201);
-}
-
-WITH_SCENE(respond_async_answers_at_once_and_the_region_shows_its_progress)
-{
-        char path[64], waiting[80];
-
-        struct raw_answer reply = expect_status(raw_receive_last(post(s, "Prefer: respond-async\r\n")), 201);
-        assert_string_equal(raw_header(&reply, "Preference-Applied"), "respond-async");
-        snprintf(path, sizeof(path), "%s", raw_header(&reply, "Location"));
-        reply = expect_status(http_call(s->h, "GET", path, "", NULL), 200);
-        assert_string_equal(reply_field(&reply, "state"), "preparing");
-
-        snprintf(waiting, sizeof(waiting), "%s?wait_ms=1", path);
-        reply = expect_status(http_call(s->h, "GET", waiting, "", NULL), 200);
-        assert_string_equal(reply_field(&reply, "state"), "preparing");
-
-        snprintf(waiting, sizeof(waiting), "%s?wait_ms=60000", path);
-        int fd = http_begin(s->h, "GET", waiting, "", NULL);
-        await_parked(s->h, 1);
-        gate_open(s, 0);
-        reply = expect_status(raw_receive_last(fd), 200);
-        assert_string_equal(reply_field(&reply, "state"), "ready");
-        assert_null(reply_field(&reply, "bytes_prepared"));
-        assert_non_null(reply_field(&reply, "path"));
 }
 
 WITH_SCENE(respond_async_may_wait_a_while)

@@ -133,28 +133,6 @@ static int park(struct scene *s)
 
 #define WITH_SCENE(name) TEST_OF(struct scene *s, name, setup, teardown)
 
-WITH_SCENE(the_answer_has_who_where_and_how_long)
-{
-        const struct engine_connection again = { .transport = "shm", .reused = true };
-        struct raw_answer reply;
-        int fd = park(s);
-
-        assert_true(s->asked[0].peer.epoch == PEER_EPOCH);
-        complete(s, 0, &fresh);
-        reply = expect_status(raw_receive_last(fd), 201);
-        assert_string_equal(reply_field(&reply, "worker"), "other");
-        assert_string_equal(reply_field(&reply, "epoch"), "0000000000002222");
-        assert_string_equal(reply_field(&reply, "transport"), "shm");
-        assert_string_equal(reply_field(&reply, "connect_us"), "321");
-        assert_string_equal(reply_field(&reply, "reused"), "false");
-        assert_non_null(strstr(s->body, reply_field(&reply, "url")));
-        fd = park(s);
-        complete(s, 1, &again);
-        reply = expect_status(raw_receive_last(fd), 200);
-        assert_string_equal(reply_field(&reply, "connect_us"), "0");
-        assert_string_equal(reply_field(&reply, "reused"), "true");
-}
-
 /* For AddressSanitizer to judge. */
 WITH_SCENE(whoever_wakes_a_request_touches_nothing_of_it_afterwards)
 {
@@ -208,31 +186,6 @@ WITH_SCENE(an_engine_that_stops_has_no_peers_to_tell_of)
         expect_problem(http_call(s->h, "GET", "/v1/peers", "", NULL), 503, "draining");
 }
 
-WITH_SCENE(a_url_that_leads_to_no_peer_is_refused)
-{
-        char own[64];
-
-        (void)snprintf(own, sizeof(own), "{\"url\":\"http://127.0.0.1:%u/\"}", (unsigned)s->h->port);
-        expect_problem(ask(s, own), 400, "invalid-parameter");
-        expect_problem(ask(s, "{\"url\":\"http://192.0.2.1\"}"), 403, "forbidden");
-        expect_problem(ask(s, "{\"url\":\"unix:/tmp/x\"}"), 400, "invalid-parameter");
-        expect_problem(ask(s, "{\"url\":\"\"}"), 400, "invalid-parameter");
-        expect_problem(ask(s, "{\"url\":7}"), 400, "invalid-parameter");
-        expect_problem(ask(s, "{}"), 400, "invalid-parameter");
-        expect_problem(ask(s, "{\"url\":\"http://127.0.0.1:1\",\"more\":1}"), 400, "unknown-field");
-        expect_problem(ask(s, "[]"), 400, "invalid-parameter");
-        expect_problem(http_call(s->h, "DELETE", "/v1/peers", "", NULL), 405, "method-not-allowed");
-        assert_int_equal(s->n_asked, 0);
-}
-
-WITH_SCENE(a_client_that_leaves_is_not_waited_for)
-{
-        close(park(s));
-        await_parked(s->h, 0);
-        await_idle(s->h);
-        complete(s, 0, &fresh); /* finds nobody, and harms nobody */
-}
-
 WITH_SCENE(waiting_holds_no_thread_and_is_bounded)
 {
         int fds[4];
@@ -248,17 +201,6 @@ WITH_SCENE(waiting_holds_no_thread_and_is_bounded)
                 complete(s, i, &fresh);
         for (size_t i = 0; i < 4; i++)
                 expect_status(raw_receive_last(fds[i]), 201);
-}
-
-WITH_SCENE(the_end_of_the_server_answers_it)
-{
-        int fd = park(s);
-
-        await_parked(s->h, 1);
-        http_server_drain(s->h->server);
-        http_stop(s->h);
-        expect_problem(raw_receive_last(fd), 503, "draining");
-        complete(s, 0, &fresh); /* touches no server */
 }
 
 WITH_SCENE(a_server_that_drains_connects_to_nobody_new)

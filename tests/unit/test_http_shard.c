@@ -61,11 +61,7 @@ static void start(struct http_fixture *h, uint64_t connections)
 
 static int ask(struct http_fixture *h, struct operation *operation)
 {
-        char path[128], id[FERRY_ID_TEXT_SIZE];
-
-        ferry_id_format("op_", look(h->f, operation).id, id);
-        snprintf(path, sizeof(path), "/v1/operations/%s?wait_ms=60000", id);
-        return http_begin(h, "GET", path, TOKEN, NULL);
+        return http_begin(h, "GET", operation_path(operation, "?wait_ms=60000"), TOKEN, NULL);
 }
 
 /* A connection on which the token was shown, and which is idle. */

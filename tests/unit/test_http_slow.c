@@ -170,11 +170,9 @@ CASE(a_reader_must_read)
 CASE(a_parked_request_is_not_slow)
 {
         struct operation *operation = make(h->f, FERRY_READABLE);
-        char id[FERRY_ID_TEXT_SIZE];
         int fd;
 
-        ferry_id_format("op_", look(h->f, operation).id, id);
-        fd = http_begin(h, "GET", text_format("/v1/operations/%s?wait_ms=60000", id), "", NULL);
+        fd = http_begin(h, "GET", operation_path(operation, "?wait_ms=60000"), "", NULL);
         await_parked(h, 1);
         for (int i = 0; i < 5; i++)
                 pass(h, 11);

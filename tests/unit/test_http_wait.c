@@ -43,35 +43,13 @@ void __wrap_MHD_stop_daemon(struct MHD_Daemon *daemon)
         __real_MHD_stop_daemon(daemon);
 }
 
-static const char *path_of(struct http_fixture *h, struct operation *operation, const char *query)
-{
-        static char path[128];
-        char id[FERRY_ID_TEXT_SIZE];
-
-        ferry_id_format("op_", look(h->f, operation).id, id);
-        snprintf(path, sizeof(path), "/v1/operations/%s%s", id, query);
-        return path;
-}
-
 /* A request that is parked. */
 static int park(struct http_fixture *h, struct operation *operation, const char *query, size_t n_parked)
 {
-        int fd = http_begin(h, "GET", path_of(h, operation, query), "", NULL);
+        int fd = http_begin(h, "GET", operation_path(operation, query), "", NULL);
 
         await_parked(h, n_parked);
         return fd;
-}
-
-WITH_HTTP(a_parked_request_is_answered_when_the_operation_is_done)
-{
-        struct operation *operation = make(h->f, FERRY_READABLE);
-        int fd = park(h, operation, "?wait_ms=60000", 1);
-        struct raw_answer reply;
-
-        operation_cancel(h->f->store, operation);
-        reply = expect_status(raw_receive_last(fd), 200);
-        assert_string_equal(reply_field(&reply, "status"), "CANCELLED");
-        await_parked(h, 0);
 }
 
 static uint64_t cpu_us(clockid_t clock)
@@ -115,42 +93,7 @@ WITH_HTTP(a_thread_that_looks_for_more_serves_wakes_and_stops)
         operation_cancel(h->f->store, operation);
         reply = expect_status(raw_receive_last(fd), 200);
         assert_string_equal(reply_field(&reply, "status"), "CANCELLED");
-        expect_status(http_call(h, "GET", path_of(h, operation, "?wait_ms=20&revision=99"), "", NULL), 200);
-}
-
-WITH_HTTP(a_wait_that_holds_already_is_answered_at_once)
-{
-        struct operation *operation = make(h->f, FERRY_READABLE);
-
-        expect_status(http_call(h, "GET", path_of(h, operation, "?wait_ms=60000&revision=0"), "", NULL), 200);
-        expect_status(http_call(h, "GET", path_of(h, operation, "?wait_ms=0"), "", NULL), 200);
-        operation_cancel(h->f->store, operation);
-        expect_status(http_call(h, "GET", path_of(h, operation, "?wait_ms=60000"), "", NULL), 200);
-}
-
-WITH_HTTP(a_wait_for_a_revision_ends_with_the_next)
-{
-        struct operation *operation = make(h->f, FERRY_READABLE);
-        int fd = park(h, operation, "?wait_ms=60000&revision=1", 1);
-        struct engine_claim offer;
-        struct raw_answer reply;
-
-        assert_int_equal(claim(h->f, operation, &offer), 0);
-        reply = expect_status(raw_receive_last(fd), 200);
-        assert_string_equal(reply_field(&reply, "status"), "IN_PROGRESS");
-        assert_string_equal(reply_field(&reply, "done"), "false");
-        end_claim(h->f, &offer, 0);
-}
-
-WITH_HTTP(at_the_time_limit_the_answer_says_not_done)
-{
-        struct operation *operation = make(h->f, FERRY_READABLE);
-        uint64_t start = clock_now_us();
-        struct raw_answer reply =
-                expect_status(http_call(h, "GET", path_of(h, operation, "?wait_ms=50"), "", NULL), 200);
-
-        assert_true(clock_now_us() - start >= 50000);
-        assert_string_equal(reply_field(&reply, "done"), "false");
+        expect_status(http_call(h, "GET", operation_path(operation, "?wait_ms=20&revision=99"), "", NULL), 200);
 }
 
 WITH_HTTP(a_wait_beyond_the_cap_is_capped)
@@ -161,136 +104,27 @@ WITH_HTTP(a_wait_beyond_the_cap_is_capped)
         http_stop(h);
         h->config.limits.wait_ms_max = 10;
         http_start(h);
-        expect_status(http_call(h, "GET", path_of(h, operation, "?wait_ms=9007199254740991"), "", NULL), 200);
-        reply = expect_status(http_call(h, "GET", path_of(h, operation, ""), "Prefer: wait=9999999999\r\n", NULL), 200);
+        expect_status(http_call(h, "GET", operation_path(operation, "?wait_ms=9007199254740991"), "", NULL), 200);
+        reply = expect_status(http_call(h, "GET", operation_path(operation, ""), "Prefer: wait=9999999999\r\n", NULL),
+                              200);
         assert_string_equal(raw_header(&reply, "Preference-Applied"), "wait=0");
 }
 
-WITH_HTTP(prefer_waits_too_and_is_acknowledged)
+WITH_HTTP(a_post_waits_for_wait_ms_too)
 {
-        struct operation *operation = make(h->f, FERRY_READABLE);
-        int fd = http_begin(h, "GET", path_of(h, operation, ""), "Prefer: respond-async, wait=20\r\n", NULL);
-        struct raw_answer reply;
-
-        await_parked(h, 1);
-        operation_cancel(h->f->store, operation);
-        reply = expect_status(raw_receive_last(fd), 200);
-        assert_string_equal(raw_header(&reply, "Preference-Applied"), "wait=20");
-        assert_string_equal(reply_field(&reply, "done"), "true");
-}
-
-static void post_waits(struct http_fixture *h, const char *path, const char *headers, const char *applied)
-{
+        const char *body = text_format("{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}]}", h->region);
+        int fd = http_begin(h, "POST", "/v1/operations?wait_ms=30000", "", body);
         struct operation *page[2];
         uint64_t cursor = 0;
         struct raw_answer reply;
-        int fd;
 
-        fd = http_begin(h, "POST", path, headers,
-                        text_format("{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}]}", h->region));
         await_parked(h, 1);
         assert_int_equal(operation_page(h->f->store, NULL, &cursor, page, 2), 1);
         operation_cancel(h->f->store, page[0]);
         operation_unref(page[0]);
         reply = expect_status(raw_receive_last(fd), 201);
         assert_string_equal(reply_field(&reply, "status"), "CANCELLED");
-        assert_non_null(raw_header(&reply, "Location"));
-        if (applied)
-                assert_string_equal(raw_header(&reply, "Preference-Applied"), applied);
-        else
-                assert_null(raw_header(&reply, "Preference-Applied"));
-}
-
-WITH_HTTP(a_post_that_prefers_to_wait_is_answered_at_the_end)
-{
-        post_waits(h, "/v1/operations", "Prefer: wait=30\r\n", "wait=30");
-}
-
-WITH_HTTP(a_post_waits_for_wait_ms_too)
-{
-        post_waits(h, "/v1/operations?wait_ms=30000", "", NULL);
-}
-
-WITH_HTTP(waiters_on_a_deleted_operation_get_410)
-{
-        struct operation *operation = make(h->f, FERRY_READABLE);
-        int fd = park(h, operation, "?wait_ms=60000", 1);
-
-        operation_delete(h->f->store, operation);
-        expect_problem(raw_receive_last(fd), 410, "gone");
-}
-
-WITH_HTTP(an_unknown_id_is_404_at_once)
-{
-        expect_problem(http_call(h, "GET", "/v1/operations/op_0000000000000001?wait_ms=60000", "", NULL), 404,
-                       "not-found");
-        expect_problem(http_call(h, "GET", "/v1/operations/op_1?wait_ms=60000", "", NULL), 404, "not-found");
-}
-
-WITH_HTTP(a_client_that_leaves_is_not_waited_for)
-{
-        struct operation *operation = make(h->f, FERRY_READABLE);
-
-        close(park(h, operation, "?wait_ms=60000", 1));
-        await_parked(h, 0);
-        await_idle(h);
-}
-
-WITH_HTTP(waiters_are_bounded)
-{
-        struct operation *operation = make(h->f, FERRY_READABLE);
-        struct raw_answer reply;
-        int fds[4];
-
-        for (size_t i = 0; i < 4; i++)
-                fds[i] = park(h, operation, "?wait_ms=60000", i + 1);
-        reply = http_call(h, "GET", path_of(h, operation, "?wait_ms=60000"), "", NULL);
-        assert_non_null(raw_header(&reply, "Retry-After"));
-        expect_problem(reply, 429, "limit-reached");
-        expect_status(http_call(h, "GET", path_of(h, operation, ""), "", NULL), 200);
-        operation_cancel(h->f->store, operation);
-        for (size_t i = 0; i < 4; i++)
-                expect_status(raw_receive_last(fds[i]), 200);
-}
-
-WITH_HTTP(parked_requests_hold_no_thread)
-{
-        struct operation *operation = make(h->f, FERRY_READABLE);
-        int fds[4];
-
-        /* Twice as many as the server has threads. */
-        for (size_t i = 0; i < 4; i++)
-                fds[i] = park(h, operation, "?wait_ms=60000", i + 1);
-        for (size_t i = 0; i < 8; i++)
-                expect_status(http_call(h, "GET", "/livez", "", NULL), 200);
-        operation_cancel(h->f->store, operation);
-        for (size_t i = 0; i < 4; i++)
-                expect_status(raw_receive_last(fds[i]), 200);
-}
-
-WITH_HTTP(draining_lets_parked_requests_wait)
-{
-        struct operation *operation = make(h->f, FERRY_READABLE);
-        int fd = park(h, operation, "?wait_ms=60000", 1);
-        struct raw_answer reply;
-
-        http_server_drain(h->server);
-        expect_status(http_call(h, "GET", "/livez", "", NULL), 200);
-        await_parked(h, 1);
-        operation_cancel(h->f->store, operation);
-        reply = expect_status(raw_receive_last(fd), 200);
-        assert_string_equal(reply_field(&reply, "done"), "true");
-}
-
-WITH_HTTP(the_end_of_the_server_answers_parked_requests)
-{
-        struct operation *operation = make(h->f, FERRY_READABLE);
-        int fd = park(h, operation, "?wait_ms=60000", 1);
-        struct raw_answer reply;
-
-        http_stop(h);
-        reply = expect_status(raw_receive_last(fd), 200);
-        assert_string_equal(reply_field(&reply, "done"), "false");
+        assert_null(raw_header(&reply, "Preference-Applied"));
 }
 
 /* It may touch the daemon until it has returned, although the connection runs again, or has even been closed. */
@@ -322,7 +156,7 @@ WITH_HTTP(a_connection_serves_on_after_it_was_parked)
         reply = expect_status(
                 http_raw(h, text_format("GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
                                         "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
-                                        path_of(h, operation, "?wait_ms=20"))),
+                                        operation_path(operation, "?wait_ms=20"))),
                 200);
         assert_non_null(strstr(reply.rest, "\"live\""));
 }
@@ -334,8 +168,8 @@ WITH_HTTP(each_parked_request_is_woken_once)
 {
         for (unsigned i = 0; i < ROUNDS; i++) {
                 struct operation *operation = make(h->f, FERRY_READABLE);
-                int stays = http_begin(h, "GET", path_of(h, operation, "?wait_ms=1"), "", NULL);
-                int leaves = http_begin(h, "GET", path_of(h, operation, "?wait_ms=1"), "", NULL);
+                int stays = http_begin(h, "GET", operation_path(operation, "?wait_ms=1"), "", NULL);
+                int leaves = http_begin(h, "GET", operation_path(operation, "?wait_ms=1"), "", NULL);
                 if (i & 1)
                         shutdown(leaves, SHUT_RDWR);
                 if (i & 2)

@@ -281,6 +281,24 @@ TEST(a_missing_field_is_complained_of)
         complains("{\"name\":null}", FERRY_E_INVALID_PARAMETER, "/name", "expected a string");
 }
 
+TEST(an_unknown_field_is_complained_of)
+{
+        complains("{\"name\":\"ab\",\"x\":1}", FERRY_E_UNKNOWN_FIELD, "/x", "unknown field \"x\"");
+        complains("{\"name\":\"ab\",\"Name\":1}", FERRY_E_UNKNOWN_FIELD, "/Name", "unknown field \"Name\"");
+        complains("{\"name\":\"ab\",\"\":null}", FERRY_E_UNKNOWN_FIELD, "/", "unknown field");
+}
+
+TEST(pointers_are_escaped_as_in_rfc_6901)
+{
+        complains("{\"name\":\"ab\",\"a/b~c~1\":1}", FERRY_E_UNKNOWN_FIELD, "/a~1b~0c~01", "unknown field");
+}
+
+TEST(a_body_that_is_no_object_is_refused)
+{
+        FOR_EACH_TEXT (other, "[]", "1", "\"name\"", "true", "null")
+                complains(other, FERRY_E_INVALID_PARAMETER, "", "expected an object");
+}
+
 TEST(a_name_may_stand_in_the_place_of_an_integer)
 {
         static const char *const names[] = { "unlimited", NULL };
@@ -301,18 +319,6 @@ TEST(a_name_may_stand_in_the_place_of_an_integer)
                         rows[i].number != 0);
                 assert_true(number == rows[i].number);
         }
-}
-
-TEST(an_unknown_field_is_complained_of)
-{
-        complains("{\"name\":\"ab\",\"x\":1}", FERRY_E_UNKNOWN_FIELD, "/x", "unknown field \"x\"");
-        complains("{\"name\":\"ab\",\"Name\":1}", FERRY_E_UNKNOWN_FIELD, "/Name", "unknown field \"Name\"");
-        complains("{\"name\":\"ab\",\"\":null}", FERRY_E_UNKNOWN_FIELD, "/", "unknown field");
-}
-
-TEST(pointers_are_escaped_as_in_rfc_6901)
-{
-        complains("{\"name\":\"ab\",\"a/b~c~1\":1}", FERRY_E_UNKNOWN_FIELD, "/a~1b~0c~01", "unknown field");
 }
 
 TEST(pointers_of_long_names_are_cut_but_whole)
@@ -351,27 +357,6 @@ TEST(a_prefix_that_fills_the_pointer_does_no_harm)
                 assert_true(strlen(errors.items[0].pointer) < FERRY_JSON_POINTER_SIZE);
                 prefix[n] = '/';
         }
-}
-
-TEST(a_body_that_is_no_object_is_refused)
-{
-        FOR_EACH_TEXT (other, "[]", "1", "\"name\"", "true", "null")
-                complains(other, FERRY_E_INVALID_PARAMETER, "", "expected an object");
-}
-
-TEST(all_that_is_wrong_is_said_at_once)
-{
-        struct json_object *object = unit_json_parse("{\"count\":\"5\",\"x\":1,\"flag\":0}");
-        struct ferry_json_errors errors = { 0 };
-        struct thing thing = { 0 };
-
-        assert_false(decode(object, &thing, "/a/0", &errors));
-        assert_int_equal(errors.n, 4);
-        assert_int_equal(errors.error, FERRY_E_INVALID_PARAMETER);
-        assert_string_equal(errors.items[0].pointer, "/a/0/count");
-        assert_string_equal(errors.items[1].pointer, "/a/0/x");
-        assert_string_equal(errors.items[2].pointer, "/a/0/flag");
-        assert_string_equal(errors.items[3].pointer, "/a/0/name");
 }
 
 TEST(a_complaint_without_room_still_fails_the_decoding)

@@ -4,20 +4,6 @@
 
 /* ---- encoding ---- */
 
-TEST(the_document_has_exactly_upstream_s_four_keys)
-{
-        struct ferry_metadata m = sample();
-        struct json_object *object = encode(&m), *descriptors = json_object_object_get(object, "descriptors");
-
-        assert_int_equal(json_object_object_length(object), 4);
-        assert_string_equal(json_object_to_json_string_ext(descriptors, PLAIN),
-                            "[{\"device\":\"cpu\",\"ptr\":4294967296,\"size\":1048576},"
-                            "{\"device\":\"cuda:0\",\"ptr\":17,\"size\":1}]");
-        assert_int_equal(json_object_get_int(json_object_object_get(object, "operation_kind")), 1);
-        assert_int_equal(strlen(string_of(object, "notification_key")), 43);
-        assert_memory_equal(string_of(object, "nixl_metadata"), "b64:e", 5);
-}
-
 TEST(the_blob_is_base64_of_zlib_of_json)
 {
         struct ferry_metadata m = sample();
@@ -58,14 +44,6 @@ TEST(the_blob_s_size_does_not_depend_on_the_descriptors)
         many = encode(&m);
         assert_int_equal(strlen(string_of(one, "nixl_metadata")), strlen(string_of(many, "nixl_metadata")));
         free(m.descriptors);
-}
-
-TEST(the_same_metadata_give_the_same_document)
-{
-        struct ferry_metadata m = sample();
-        const char *a = encode_text(&m), *b = encode_text(&m);
-
-        assert_string_equal(a, b);
 }
 
 TEST(the_key_stands_in_its_own_place_only)

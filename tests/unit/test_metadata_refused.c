@@ -126,11 +126,6 @@ TEST(descriptors_in_another_order_or_number_are_refused)
                 refuse_with("descriptors", list, "/m/nixl_metadata", "do not belong together");
 }
 
-TEST(the_other_kind_is_refused)
-{
-        refuse_with("operation_kind", "2", "/m/nixl_metadata", "do not belong together");
-}
-
 TEST(keys_of_the_document_must_be_those_four)
 {
         char pointer[64];

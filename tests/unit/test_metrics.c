@@ -212,31 +212,3 @@ TEST_WITH(threads_lose_no_count, make_metrics, drop_metrics)
         assert_non_null(strstr(text, "h_seconds_sum 10000\n"));
         free(text);
 }
-
-TEST_WITH(promtool_finds_nothing_to_say, make_metrics, drop_metrics)
-{
-        if (system("command -v promtool >/dev/null 2>&1") != 0)
-                skip();
-        metric_add(metric_get(counter("x_total", "A \"hard\" \\ one\nhere", 1, (const char *[]){ "v" }),
-                              (const char *[]){ "a\"\\\n" }),
-                   1);
-        metric_observe(histogram("h_seconds"), 0.3);
-        metric_set(metric_get(metrics_family(metrics, METRIC_GAUGE, "g_bytes", "Bytes", 0, NULL, NULL, 0), NULL), 1);
-        size_t size;
-        char *text = metrics_render(metrics, &size);
-        char path[] = "/tmp/ferry-metrics-XXXXXX";
-        int fd = mkstemp(path);
-        assert_int_equal(write(fd, text, size), size);
-        close(fd);
-        free(text);
-        char command[128];
-        snprintf(command, sizeof(command), "promtool check metrics <%s 2>&1", path);
-        FILE *pipe = popen(command, "re");
-        char said[512] = "";
-        size_t n = fread(said, 1, sizeof(said) - 1, pipe);
-        said[n] = '\0';
-        int status = pclose(pipe);
-        unlink(path);
-        assert_string_equal(said, "");
-        assert_int_equal(status, 0);
-}

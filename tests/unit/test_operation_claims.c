@@ -1,26 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "operation_fixture.h"
 
-WITH_STORE(metadata_names_the_operation_and_not_its_memory)
+WITH_STORE(metadata_do_not_tell_where_the_memory_is)
 {
         struct operation_slice slices[] = { { f->region, 8, 100 }, { f->region, 200, 1 } };
         struct operation_spec spec = { .kind = FERRY_READABLE, .slices = slices, .n_slices = 2 };
         struct operation *operation;
-        struct ferry_metadata *metadata, *other;
-        struct operation_view v;
+        struct ferry_metadata *metadata;
 
         assert_int_equal(make_spec(f, &spec, &operation), 0);
-        v = look(f, operation);
         metadata = metadata_of(f, operation);
-        assert_int_equal(metadata->operation_kind, FERRY_METADATA_READ);
-        assert_int_equal(metadata->protocol, FERRY_PROTOCOL);
-        assert_int_equal(metadata->epoch, EPOCH);
-        assert_int_equal(metadata->operation, v.id);
-        assert_int_equal(metadata->expires_ms, v.expires_unix_ms);
-        assert_int_equal(metadata->n_descriptors, 2);
-        assert_int_equal(metadata->descriptors[0].size, 100);
-        assert_int_equal(metadata->descriptors[1].size, 1);
-        assert_string_equal(metadata->descriptors[0].device, "cpu");
         for (size_t i = 0; i < 2; i++) {
                 uint64_t ptr = metadata->descriptors[i].ptr;
 
@@ -28,29 +17,7 @@ WITH_STORE(metadata_names_the_operation_and_not_its_memory)
                 assert_false(ptr >= (uintptr_t)f->region->address && ptr < (uintptr_t)f->region->address + REGION_SIZE);
         }
         assert_int_not_equal(metadata->descriptors[0].ptr, metadata->descriptors[1].ptr);
-        test_release(operation);
-
-        operation = make(f, FERRY_WRITABLE);
-        other = metadata_of(f, operation);
-        assert_int_equal(other->operation_kind, FERRY_METADATA_WRITE);
-        assert_memory_not_equal(other->key, metadata->key, FERRY_KEY_SIZE);
         (void)ferry_metadata_free(metadata);
-        (void)ferry_metadata_free(other);
-}
-
-WITH_STORE(metadata_is_had_only_of_live_passive_operations)
-{
-        struct operation *active = make(f, FERRY_READ), *passive = make(f, FERRY_READABLE);
-        struct ferry_metadata *metadata = NULL;
-        struct engine_claim granted;
-
-        assert_int_equal(operation_metadata(f->store, active, &metadata), FERRY_E_NOT_PASSIVE);
-        assert_int_equal(claim(f, passive, &granted), 0);
-        operation_cancel(f->store, passive);
-        assert_int_equal(operation_metadata(f->store, passive, &metadata), FERRY_E_GONE);
-        end_claim(f, &granted, FERRY_E_CANCELLED);
-        assert_int_equal(operation_metadata(f->store, passive, &metadata), FERRY_E_GONE);
-        assert_null(metadata);
 }
 
 /* Wrong in everything, then right in one thing after the other: the answer shows what is looked at first. */
@@ -90,22 +57,6 @@ WITH_STORE(a_claim_is_checked_key_first)
         assert_int_equal(look(f, operation).status, FERRY_IN_PROGRESS);
         end_claim(f, &granted, 0);
         assert_int_equal(look(f, operation).status, FERRY_COMPLETE);
-}
-
-WITH_STORE(each_byte_of_the_key_counts)
-{
-        struct operation *operation = make(f, FERRY_WRITABLE);
-        struct engine_claim_request request = request_for(f, operation);
-        struct engine_claim granted;
-
-        for (size_t i = 0; i < FERRY_KEY_SIZE; i++) {
-                request.key[i] ^= 1;
-                assert_int_equal(operation_store_claim(f->store, &request, &granted), FERRY_E_PEER_REFUSED);
-                request.key[i] ^= 1;
-        }
-        assert_int_equal(look(f, operation).status, FERRY_INITIALIZED);
-        assert_int_equal(operation_store_claim(f->store, &request, &granted), 0);
-        end_claim(f, &granted, 0);
 }
 
 WITH_STORE(an_active_operation_cannot_be_claimed)
@@ -157,16 +108,6 @@ WITH_STORE(a_claim_during_a_cancel_is_told_so)
         end_claim(f, &granted, FERRY_E_CANCELLED);
 }
 
-WITH_STORE(a_deleted_operation_is_stale_for_its_peer)
-{
-        struct operation *operation = make(f, FERRY_READABLE);
-        struct engine_claim_request request = request_for(f, operation);
-        struct engine_claim granted;
-
-        operation_delete(f->store, operation);
-        assert_int_equal(operation_store_claim(f->store, &request, &granted), FERRY_E_STALE_METADATA);
-}
-
 WITH_STORE(progress_only_rises_and_stays_within_the_total)
 {
         struct operation *operation = make(f, FERRY_READABLE);
@@ -205,70 +146,19 @@ WITH_STORE(progress_wakes_who_waits_for_a_revision_but_not_often)
         end_claim(f, &granted, 0);
 }
 
-static struct operation_view check_of(struct fixture *f, struct ferry_metadata *metadata, int expected,
-                                      const char *words)
+/* A document has no such sizes; a program's metadata may. */
+WITH_STORE(sizes_that_overflow_are_no_metadata)
 {
-        struct operation *operation = make(f, FERRY_READ);
-        struct operation_slice slice = { f->region, 512, 4096 };
-        struct operation_spec spec = { .kind = FERRY_READ, .slices = &slice, .n_slices = 1 };
-        char detail[OPERATION_DETAIL_SIZE];
-        struct operation_view view;
-        unsigned n_started = f->data_plane.n_started;
-
-        assert_int_equal(operation_check(f->store, &spec, metadata, detail), expected);
-        assert_non_null(strstr(detail, words));
-        assert_int_equal(operation_begin(f->store, operation, metadata, false, detail), expected);
-        assert_non_null(strstr(detail, words));
-        assert_int_equal(f->data_plane.n_started, n_started + (expected ? 0 : 1));
-        view = look(f, operation);
-        if (!expected)
-                end_transfer(f, 0);
-        return view;
-}
-
-WITH_STORE(metadata_is_checked_before_anything_begins)
-{
-        struct ferry_metadata *metadata = peer_metadata(FERRY_READ);
-        struct operation_view view;
-
-        metadata->operation_kind = FERRY_METADATA_WRITE;
-        view = check_of(f, metadata, FERRY_E_KIND_MISMATCH, "readable");
-        assert_int_equal(view.status, FERRY_INITIALIZED);
-        assert_int_equal(view.revision, 1);
-        metadata->operation_kind = FERRY_METADATA_READ;
-
-        metadata->expires_ms = clock_unix_ms() - 5;
-        (void)check_of(f, metadata, FERRY_E_METADATA_EXPIRED, "expired");
-        metadata->expires_ms = clock_unix_ms() + 60000;
-
-        metadata->descriptors[0].size = 4095;
-        (void)check_of(f, metadata, FERRY_E_SIZE_MISMATCH, "Descriptor 0 has 4096 bytes here, 4095");
-        metadata->descriptors[0].size = 4096;
-        (void)check_of(f, metadata, 0, "");
-        (void)ferry_metadata_free(metadata);
-}
-
-WITH_STORE(lists_match_pairwise_or_as_a_stream)
-{
-        struct operation_slice slices[] = { { f->region, 0, 10 }, { f->region, 100, 20 } };
-        struct ferry_metadata_descriptor descriptors[] = { { "cpu", 1, 10 }, { "cpu", 2, 19 }, { "cpu", 3, 1 } };
-        struct operation_spec spec = { .kind = FERRY_WRITE, .slices = slices, .n_slices = 2 };
+        struct operation_slice slice = { f->region, 0, 30 };
+        struct ferry_metadata_descriptor descriptors[] = { { "cpu", 1, UINT64_MAX }, { "cpu", 2, 31 } };
+        struct operation_spec spec = {
+                .kind = FERRY_WRITE, .slices = &slice, .n_slices = 1, .layout = FERRY_LAYOUT_STREAM
+        };
         struct ferry_metadata m = {
                 .operation_kind = FERRY_METADATA_WRITE, .epoch = 1, .descriptors = descriptors, .n_descriptors = 2
         };
         char detail[OPERATION_DETAIL_SIZE];
 
-        assert_int_equal(operation_check(f->store, &spec, &m, detail), FERRY_E_SIZE_MISMATCH);
-        assert_non_null(strstr(detail, "Descriptor 1 has 20 bytes here, 19"));
-        m.n_descriptors = 3;
-        assert_int_equal(operation_check(f->store, &spec, &m, detail), FERRY_E_SIZE_MISMATCH);
-        assert_non_null(strstr(detail, "2 descriptors here, 3"));
-        spec.layout = FERRY_LAYOUT_STREAM;
-        assert_int_equal(operation_check(f->store, &spec, &m, detail), 0);
-        descriptors[2].size = 2;
-        assert_int_equal(operation_check(f->store, &spec, &m, detail), FERRY_E_SIZE_MISMATCH);
-        assert_non_null(strstr(detail, "30 bytes here, 31"));
-        descriptors[2].size = UINT64_MAX;
         assert_int_equal(operation_check(f->store, &spec, &m, detail), FERRY_E_INVALID_METADATA);
 }
 
@@ -295,30 +185,6 @@ WITH_STORE(the_pieces_of_a_slice_count_as_one)
         spec.layout = FERRY_LAYOUT_STREAM;
         descriptors[1].size = 100;
         assert_int_equal(operation_check(f->store, &spec, &m, detail), 0);
-}
-
-WITH_STORE(the_metadata_have_one_entry_for_each_slice)
-{
-        static const uint64_t blocks[] = { 0, 7, 7 };
-        struct operation_slice slices[] = { { f->region, 0, 10, 3, 10 },
-                                            { f->region, 100, 20 },
-                                            { f->region, 5, 100, 3, .blocks = blocks } };
-        struct operation_spec spec = { .kind = FERRY_READABLE, .slices = slices, .n_slices = 3 };
-        static const uint64_t sizes[] = { 30, 20, 300 };
-        struct operation *operation;
-        struct ferry_metadata *metadata;
-        uint64_t last = 0;
-
-        assert_int_equal(make_spec(f, &spec, &operation), 0);
-        assert_int_equal(look(f, operation).bytes_total, 350);
-        metadata = metadata_of(f, operation);
-        assert_int_equal(metadata->n_descriptors, 3);
-        for (size_t i = 0; i < 3; i++) {
-                assert_int_equal(metadata->descriptors[i].size, sizes[i]);
-                assert_int_not_equal(metadata->descriptors[i].ptr, last);
-                last = metadata->descriptors[i].ptr;
-        }
-        (void)ferry_metadata_free(metadata);
 }
 
 WITH_STORE(pieces_that_touch_are_one_run_of_memory)
@@ -353,4 +219,72 @@ WITH_STORE(blocks_outside_the_region_are_refused)
 
                 assert_int_equal(make_spec(f, &spec, &operation), FERRY_E_INVALID_PARAMETER);
         }
+}
+
+/* ---- of several uses ---- */
+
+WITH_STORE(a_cancel_waits_for_all_attempts)
+{
+        struct operation *operation = make_readers(f, 3, 0);
+        struct engine_claim a, b;
+
+        assert_int_equal(claim(f, operation, &a), 0);
+        assert_int_equal(claim(f, operation, &b), 0);
+        operation_cancel(f->store, operation);
+        assert_int_equal(f->data_plane.n_revoked, 1);
+        end_claim(f, &a, 0); /* was faster than the cancel */
+        assert_int_equal(look(f, operation).status, FERRY_IN_PROGRESS);
+        assert_int_equal(region_in_use(f->region), 1);
+        end_claim(f, &b, FERRY_E_CANCELLED);
+        assert_int_equal(look(f, operation).status, FERRY_CANCELLED);
+        assert_int_equal(look(f, operation).error, FERRY_E_CANCELLED);
+        assert_int_equal(look(f, operation).uses_done, 1);
+        assert_int_equal(region_in_use(f->region), 0);
+}
+
+WITH_STORE(a_cancel_between_attempts_is_immediate)
+{
+        struct operation *operation = make_readers(f, 2, 0);
+        struct engine_claim granted;
+
+        assert_int_equal(claim(f, operation, &granted), 0);
+        end_claim(f, &granted, 0);
+        operation_cancel(f->store, operation);
+        assert_int_equal(look(f, operation).status, FERRY_CANCELLED);
+        assert_int_equal(f->data_plane.n_revoked, 0);
+}
+
+WITH_STORE(bytes_done_is_that_of_the_furthest_attempt)
+{
+        struct operation *operation = make_readers(f, 2, 0);
+        struct engine_claim a, b;
+
+        assert_int_equal(claim(f, operation, &a), 0);
+        assert_int_equal(claim(f, operation, &b), 0);
+        a.progress(a.context, 3000);
+        b.progress(b.context, 100);
+        assert_int_equal(look(f, operation).bytes_done, 3000);
+        end_claim(f, &a, FERRY_E_PEER_LOST);
+        assert_int_equal(look(f, operation).bytes_done, 3000);
+        b.progress(b.context, 3001);
+        assert_int_equal(look(f, operation).bytes_done, 3001);
+        end_claim(f, &b, 0);
+        operation_cancel(f->store, operation);
+}
+
+WITH_STORE(metadata_of_a_claimed_one_lives_a_whole_ttl)
+{
+        struct operation *operation = make_readers(f, 2, 5000);
+        struct ferry_metadata *metadata;
+        struct engine_claim granted;
+        uint64_t now;
+
+        assert_int_equal(claim(f, operation, &granted), 0);
+        assert_int_equal(look(f, operation).expires_unix_ms, 0);
+        now = clock_unix_ms();
+        metadata = metadata_of(f, operation);
+        assert_true(metadata->expires_ms >= now + 5000);
+        (void)ferry_metadata_free(metadata);
+        end_claim(f, &granted, FERRY_E_PEER_LOST);
+        assert_true(look(f, operation).expires_unix_ms >= now + 5000);
 }

@@ -93,33 +93,6 @@ WITH_STORE(a_download_whose_end_was_not_sent_is_not_complete)
         assert_ended(f, operation, FERRY_COMPLETE, 0);
 }
 
-WITH_STORE(an_upload_stores_where_it_says_and_nowhere_else)
-{
-        struct operation *operation = make(f, FERRY_WRITABLE);
-        struct http_content *content;
-        uint8_t *memory = (uint8_t *)f->region->address + OFFSET, bytes[TOTAL];
-
-        memset(bytes, 0x5a, sizeof(bytes));
-        memset(f->region->address, 0, REGION_SIZE);
-        content = must_open(f, operation, 0, 1000, 1000);
-        assert_int_equal(http_content_write(content, bytes, 600), 0);
-        assert_int_equal(http_content_write(content, bytes, 401), FERRY_E_TOO_LARGE);
-        assert_int_equal(http_content_stored(f->store, operation), 0);
-        http_content_close(content, true);
-        assert_int_equal(memory[999] | memory[1600], 0);
-        assert_memory_equal(memory + 1000, bytes, 600);
-        content = must_open(f, operation, 0, 0, 1000);
-        assert_int_equal(http_content_write(content, bytes, 1000), 0);
-        http_content_close(content, true);
-        assert_int_equal(http_content_stored(f->store, operation), 1600);
-        content = must_open(f, operation, 0, 1600, TOTAL - 1600);
-        assert_int_equal(http_content_write(content, bytes, TOTAL - 1600), 0);
-        http_content_close(content, true);
-        assert_ended(f, operation, FERRY_COMPLETE, 0);
-        assert_int_equal(http_content_stored(f->store, operation), TOTAL);
-        assert_int_equal(memory[TOTAL], 0);
-}
-
 WITH_STORE(only_one_client_has_the_operation)
 {
         struct operation *operation = make(f, FERRY_READABLE), *active = make(f, FERRY_READ);
@@ -465,22 +438,4 @@ WITH_STORE(an_open_range_names_its_gpu_after_the_end_of_the_operation)
         assert_ended(f, readable, FERRY_CANCELLED, FERRY_E_CANCELLED);
         assert_int_equal(http_content_gpu(content), 1 + 3);
         http_content_close(content, false);
-}
-
-WITH_STORE(bytes_that_are_not_those_sent_fail_the_operation)
-{
-        struct operation *operation = make(f, FERRY_WRITABLE);
-        struct http_content *content = must_open(f, operation, 0, 0, TOTAL);
-        uint8_t bytes[TOTAL] = { 1 };
-        uint64_t one, other;
-
-        assert_int_equal(http_content_write(content, bytes, TOTAL), 0);
-        assert_true(http_content_checksum(content, &one));
-        ((uint8_t *)f->region->address)[OFFSET + 100] ^= 1;
-        assert_true(http_content_checksum(content, &other));
-        assert_int_not_equal(one, other);
-        http_content_fail(content, FERRY_E_CHECKSUM_MISMATCH);
-        assert_false(http_content_checksum(content, &other));
-        http_content_close(content, true);
-        assert_ended(f, operation, FERRY_ERRORED, FERRY_E_CHECKSUM_MISMATCH);
 }

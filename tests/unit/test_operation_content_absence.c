@@ -11,25 +11,6 @@ static struct http_responder *responder_of(struct operation *operation)
         return FERRY_CONTAINER_OF(operation_attached(operation), struct http_offer, attachment)->responders;
 }
 
-WITH_STORE(a_client_that_stays_away_is_lost)
-{
-        struct operation_limits limits = default_limits;
-        struct http_content *content;
-        struct operation *operation;
-        uint8_t bytes[10];
-
-        limits.absence_ms = 30;
-        fixture_limits(f, &limits);
-        operation = make(f, FERRY_READABLE);
-        content = must_open(f, operation, 0, 0, TOTAL);
-        assert_int_equal(http_content_read(content, bytes, sizeof(bytes)), sizeof(bytes));
-        await_loop(f, clock_now_us() + 100000); /* an open range is no absence */
-        assert_ended(f, operation, FERRY_IN_PROGRESS, 0);
-        http_content_close(content, false);
-        await(f, operation, 0);
-        assert_ended(f, operation, FERRY_ERRORED, FERRY_E_PEER_LOST);
-}
-
 /* As when the loop has taken the timer, and has not got the lock yet. */
 WITH_STORE(a_client_that_comes_while_its_absence_is_noticed_is_not_lost)
 {

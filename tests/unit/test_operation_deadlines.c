@@ -94,16 +94,6 @@ WITH_STORE(renewal_moves_the_end_both_ways)
         assert_int_equal(operation_renew(f->store, operation, SHORT_MS), FERRY_E_GONE);
 }
 
-WITH_STORE(renewal_outlives_the_first_end)
-{
-        struct operation *operation = make_readers(f, 0, 200);
-
-        if (operation_renew(f->store, operation, 600000) == 0) {
-                await_loop(f, clock_now_us() + 210000);
-                assert_int_equal(look(f, operation).status, FERRY_INITIALIZED);
-        }
-}
-
 WITH_STORE(renewal_is_checked)
 {
         struct operation *active = make(f, FERRY_READ), *passive = make(f, FERRY_WRITABLE);

@@ -167,20 +167,6 @@ WITH_STORE(bytes_that_arrived_beside_a_piece_are_not_those_of_the_next_one)
         end_claim(f, &granted, 0);
 }
 
-WITH_STORE(a_complete_read_is_followed_like_any_memory)
-{
-        struct operation *read = make_read(f), *follower;
-        struct engine_claim granted;
-
-        end_transfer(f, 0);
-        follower = follow_all(f, read);
-        operation_delete(f->store, read);
-        assert_int_equal(claim(f, follower, &granted), 0);
-        assert_int_equal(granted.available(granted.context, 0, SIZE), SIZE);
-        end_claim(f, &granted, 0);
-        assert_int_equal(look(f, follower).status, FERRY_COMPLETE);
-}
-
 /* error of the read, status of both, what peers are told */
 static void assert_ends_with(struct fixture *f, int error, enum ferry_status status, int wire)
 {
@@ -269,21 +255,6 @@ WITH_STORE(a_follower_whose_source_has_ended_takes_no_new_claim)
         end_claim(f, &granted, FERRY_E_PEER_LOST);
         assert_int_equal(look(f, follower).status, FERRY_ERRORED);
         assert_int_equal(look(f, follower).error, FERRY_E_PEER_LOST);
-}
-
-WITH_STORE(its_own_end_does_not_touch_its_source)
-{
-        struct operation *read = make_read(f), *cancelled = follow_all(f, read), *deleted = follow_all(f, read);
-
-        operation_cancel(f->store, cancelled);
-        operation_delete(f->store, deleted);
-        test_release(cancelled);
-        test_release(deleted);
-        arrive(f, 0, 1000);
-        assert_int_equal(f->data_plane.n_looks, 0);
-        assert_int_equal(look(f, read).status, FERRY_INITIALIZED);
-        end_transfer(f, 0);
-        assert_int_equal(look(f, read).status, FERRY_COMPLETE);
 }
 
 /* The waiter of a range: its revision passes when more is there, not before. */

@@ -33,50 +33,6 @@ static void assert_declines(struct fixture *f, struct operation *operation, uint
 
 /* ---- declining ---- */
 
-WITH_STORE(a_declined_operation_ends_at_once)
-{
-        for (int kind = FERRY_READABLE; kind <= FERRY_WRITABLE; kind += FERRY_WRITABLE - FERRY_READABLE) {
-                struct operation *operation = make(f, (enum ferry_kind)kind);
-                struct engine_claim_request request = request_for(f, operation);
-                struct engine_claim granted;
-
-                assert_declines(f, operation, 0, 0, FERRY_CANCELLED);
-                assert_int_equal(look(f, operation).error, FERRY_E_DECLINED);
-                assert_string_equal(look(f, operation).detail, ferry_error_title(FERRY_E_DECLINED));
-                assert_int_equal(region_in_use(f->region), 0);
-                assert_int_equal(operation_store_claim(f->store, &request, &granted), FERRY_E_DECLINED);
-                request.key[0] ^= 1;
-                assert_int_equal(operation_store_claim(f->store, &request, &granted), FERRY_E_PEER_REFUSED);
-                assert_declines(f, operation, 7, 0, FERRY_CANCELLED);
-        }
-        assert_int_equal(f->data_plane.n_revoked, 0);
-        assert_int_equal(operation_store_live(f->store), 0);
-}
-
-WITH_STORE(a_claimed_operation_is_not_declined)
-{
-        struct operation *operation = make(f, FERRY_READABLE);
-        struct engine_claim granted;
-
-        assert_int_equal(claim(f, operation, &granted), 0);
-        assert_declines(f, operation, 7, FERRY_E_ALREADY_CLAIMED, FERRY_IN_PROGRESS);
-        assert_int_equal(f->data_plane.n_revoked, 0);
-        end_claim(f, &granted, 0);
-        assert_declines(f, operation, 7, 0, FERRY_COMPLETE);
-        assert_int_equal(look(f, operation).error, 0);
-}
-
-WITH_STORE(one_that_ended_otherwise_stays_as_it_is)
-{
-        struct operation *operation = make(f, FERRY_WRITABLE);
-
-        operation_cancel(f->store, operation);
-        assert_declines(f, operation, 0, 0, FERRY_CANCELLED);
-        assert_int_equal(look(f, operation).error, FERRY_E_CANCELLED);
-        assert_int_equal(operation_decline(f->store, make(f, FERRY_READ), 0, &(enum ferry_status){ 0 }),
-                         FERRY_E_NOT_PASSIVE);
-}
-
 WITH_STORE(a_decline_takes_one_of_several_uses)
 {
         struct operation *operation = make_readers(f, 3, 0);
@@ -163,14 +119,13 @@ static uint64_t life_ms(struct fixture *f, struct operation *operation)
         return view.expires_unix_ms - view.created_unix_ms;
 }
 
-WITH_STORE(nobody_but_its_owner_keeps_one_without_leave)
+WITH_STORE(only_offers_are_declined_or_kept)
 {
-        struct operation *operation = make_kept(f, 0);
+        struct operation *operation = make(f, FERRY_READ);
         uint64_t expires;
 
-        assert_int_equal(keep(f, operation, 0, &expires), FERRY_E_FORBIDDEN);
-        assert_int_equal(keep(f, make(f, FERRY_READ), 0, &expires), FERRY_E_NOT_PASSIVE);
-        assert_int_equal(operation_renew(f->store, operation, 2 * TTL_MS), 0);
+        assert_int_equal(operation_decline(f->store, operation, 0, &(enum ferry_status){ 0 }), FERRY_E_NOT_PASSIVE);
+        assert_int_equal(keep(f, operation, 0, &expires), FERRY_E_NOT_PASSIVE);
 }
 
 WITH_STORE(a_holder_moves_the_end_within_its_leave)
@@ -222,16 +177,6 @@ WITH_STORE(a_kept_one_lives_on_and_ends_at_the_latest_time)
         move_clock(f, 10000);
         assert_int_equal(look(f, operation).status, FERRY_CANCELLED);
         assert_int_equal(look(f, operation).error, FERRY_E_EXPIRED);
-}
-
-WITH_STORE(a_declined_one_is_not_kept)
-{
-        struct operation *operation = make_kept(f, RENEW_MAX_MS);
-        uint64_t expires;
-
-        assert_declines(f, operation, 0, 0, FERRY_CANCELLED);
-        assert_int_equal(keep(f, operation, 0, &expires), FERRY_E_GONE);
-        assert_int_equal(look(f, operation).error, FERRY_E_DECLINED);
 }
 
 /* ---- races ---- */

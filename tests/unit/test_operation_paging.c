@@ -38,57 +38,6 @@ static size_t walk(struct fixture *f, int kind, int status, size_t n, uint64_t *
                              ret_pages);
 }
 
-WITH_STORE(an_empty_store_has_no_page)
-{
-        struct operation *page[1];
-        uint64_t cursor = 0;
-
-        assert_int_equal(operation_page(f->store, NULL, &cursor, page, 1), 0);
-        assert_int_equal(cursor, 0);
-        cursor = 12345;
-        assert_int_equal(operation_page(f->store, NULL, &cursor, page, 1), 0);
-        assert_int_equal(cursor, 0);
-}
-
-WITH_STORE(pages_are_in_order_of_creation_and_the_last_is_not_empty)
-{
-        uint64_t made[12], seen[12];
-        size_t n_pages;
-
-        for (size_t i = 0; i < 12; i++) {
-                struct operation *operation = make(f, FERRY_READ);
-
-                made[i] = look(f, operation).id;
-                test_release(operation);
-        }
-        for (size_t n = 1; n <= 13; n++) {
-                assert_int_equal(walk(f, -1, -1, n, seen, &n_pages), 12);
-                assert_memory_equal(seen, made, sizeof(made));
-                assert_int_equal(n_pages, (12 + n - 1) / n);
-        }
-}
-
-WITH_STORE(filters_choose_by_kind_and_status)
-{
-        uint64_t ids[40], cancelled_writes[5];
-        size_t n_cancelled = 0;
-
-        for (int i = 0; i < 40; i++) {
-                struct operation *operation = make(f, (enum ferry_kind)(i % 4));
-
-                if (i % 8 == 3) {
-                        operation_cancel(f->store, operation);
-                        cancelled_writes[n_cancelled++] = look(f, operation).id;
-                }
-                test_release(operation);
-        }
-        assert_int_equal(walk(f, FERRY_WRITE, -1, 3, ids, NULL), 10);
-        assert_int_equal(walk(f, -1, FERRY_INITIALIZED, 3, ids, NULL), 35);
-        assert_int_equal(walk(f, FERRY_READ, FERRY_CANCELLED, 3, ids, NULL), 0);
-        assert_int_equal(walk(f, FERRY_WRITE, FERRY_CANCELLED, 2, ids, NULL), 5);
-        assert_memory_equal(ids, cancelled_writes, sizeof(cancelled_writes));
-}
-
 WITH_STORE(the_newest_come_first_on_request)
 {
         const struct operation_filter newest = { .kind = -1, .status = -1, .done = -1, .newest = true };
@@ -140,26 +89,6 @@ WITH_STORE(filters_choose_by_end_region_and_label)
         assert_int_equal(walk_filtered(f, filter, 3, ids, NULL), 4);
         filter.label = "layer";
         assert_int_equal(walk_filtered(f, filter, 3, ids, NULL), 0);
-}
-
-WITH_STORE(a_cursor_outlives_the_operation_it_stands_at)
-{
-        struct operation *made[5], *page[2];
-        uint64_t cursor = 0;
-
-        for (size_t i = 0; i < 5; i++)
-                made[i] = make(f, FERRY_READ);
-        assert_int_equal(operation_page(f->store, NULL, &cursor, page, 2), 2);
-        (void)operation_unref(page[0]);
-        (void)operation_unref(page[1]);
-        operation_delete(f->store, made[1]);
-        operation_delete(f->store, made[2]);
-        assert_int_equal(operation_page(f->store, NULL, &cursor, page, 2), 2);
-        assert_ptr_equal(page[0], made[3]);
-        assert_ptr_equal(page[1], made[4]);
-        assert_int_equal(cursor, 0);
-        (void)operation_unref(page[0]);
-        (void)operation_unref(page[1]);
 }
 
 WITH_STORE(many_with_many_gone_between_are_all_seen)

@@ -31,30 +31,6 @@ static enum operation_lookup find(struct fixture *f, uint64_t id)
         return lookup;
 }
 
-WITH_STORE(an_ended_operation_is_found_for_a_while)
-{
-        uint64_t id;
-
-        with_limits(f, 100, 100, 100, 200);
-        id = make_ended(f);
-        assert_int_equal(find(f, id), OPERATION_FOUND);
-        await_loop(f, clock_now_us() + 201000);
-        assert_int_equal(find(f, id), OPERATION_GONE);
-}
-
-WITH_STORE(a_live_operation_is_kept_however_old)
-{
-        struct operation *live;
-        uint64_t id;
-
-        with_limits(f, 100, 100, 100, 1);
-        live = make(f, FERRY_READ);
-        id = make_ended(f);
-        await_loop(f, clock_now_us() + 50000);
-        assert_int_equal(find(f, id), OPERATION_GONE);
-        assert_int_equal(find(f, look(f, live).id), OPERATION_FOUND);
-}
-
 WITH_STORE(the_oldest_ended_goes_when_there_are_too_many)
 {
         uint64_t ids[5];
@@ -64,26 +40,6 @@ WITH_STORE(the_oldest_ended_goes_when_there_are_too_many)
                 ids[i] = make_ended(f);
         for (size_t i = 0; i < 5; i++)
                 assert_int_equal(find(f, ids[i]), i < 2 ? OPERATION_GONE : OPERATION_FOUND);
-}
-
-WITH_STORE(ended_ones_make_room_for_new_ones_and_live_ones_do_not)
-{
-        struct operation *live[3], *none = NULL;
-        uint64_t ids[3];
-
-        with_limits(f, 3, 3, 100, 600000);
-        for (size_t i = 0; i < 3; i++)
-                ids[i] = make_ended(f);
-        live[0] = make(f, FERRY_READ);
-        assert_int_equal(find(f, ids[0]), OPERATION_GONE);
-        assert_int_equal(find(f, ids[1]), OPERATION_FOUND);
-        live[1] = make(f, FERRY_READ);
-        live[2] = make(f, FERRY_READ);
-        assert_int_equal(find(f, ids[2]), OPERATION_GONE);
-        assert_int_equal(make_spec(f, &(struct operation_spec){ .kind = FERRY_READ }, &none), FERRY_E_LIMIT_REACHED);
-        assert_int_equal(region_in_use(f->region), 3);
-        operation_cancel(f->store, live[1]);
-        assert_int_equal(make_spec(f, &(struct operation_spec){ .kind = FERRY_READ }, &none), 0);
 }
 
 WITH_STORE(a_deleted_operation_counts_until_it_is_quiet)

@@ -10,53 +10,6 @@ static void assert_view(struct fixture *f, struct operation *operation, enum fer
         assert_int_equal(v.done, ferry_status_is_terminal((int)status));
 }
 
-WITH_STORE(a_new_operation_is_initialized_at_revision_1)
-{
-        for (int kind = 0; kind < FERRY_KIND_COUNT; kind++) {
-                struct operation *operation = make(f, (enum ferry_kind)kind);
-                struct operation_view v = look(f, operation);
-
-                assert_int_equal(v.status, FERRY_INITIALIZED);
-                assert_int_equal(v.kind, kind);
-                assert_int_equal(v.revision, 1);
-                assert_int_equal(v.bytes_total, 4096);
-                assert_int_equal(v.bytes_done, 0);
-                assert_false(v.done);
-                assert_int_not_equal(v.id, 0);
-                assert_int_equal(v.n_descriptors, 1);
-                assert_int_equal(v.descriptors[0].region_id, f->region->id);
-                assert_int_equal(v.descriptors[0].offset, 512);
-                assert_int_equal(v.descriptors[0].size, 4096);
-                assert_string_equal(v.descriptors[0].device, "cpu");
-                if (ferry_kind_is_passive(kind))
-                        assert_true(v.expires_unix_ms >= v.created_unix_ms + 600000);
-                else
-                        assert_int_equal(v.expires_unix_ms, 0);
-                test_release(operation);
-        }
-}
-
-WITH_STORE(a_passive_operation_runs_when_claimed_and_completes)
-{
-        struct operation *operation = make(f, FERRY_READABLE);
-        struct operation_view v;
-        struct engine_claim granted;
-
-        assert_int_equal(claim(f, operation, &granted), 0);
-        v = look(f, operation);
-        assert_int_equal(v.status, FERRY_IN_PROGRESS);
-        assert_int_equal(v.revision, 2);
-        assert_int_equal(v.expires_unix_ms, 0);
-        end_claim(f, &granted, 0);
-        v = look(f, operation);
-        assert_int_equal(v.status, FERRY_COMPLETE);
-        assert_int_equal(v.revision, 3);
-        assert_int_equal(v.bytes_done, 4096);
-        assert_int_equal(v.error, 0);
-        assert_string_equal(v.transport, "shm");
-        assert_true(v.ended_unix_ms >= v.created_unix_ms);
-}
-
 WITH_STORE(an_active_operation_runs_when_started_and_completes)
 {
         struct operation *operation = make(f, FERRY_WRITE);
@@ -163,20 +116,6 @@ WITH_STORE(nothing_leaves_a_terminal_status)
         assert_int_equal(now.revision, before.revision);
         assert_false(now.cancel_requested);
         assert_int_equal(f->data_plane.n_cancelled, 0);
-}
-
-WITH_STORE(a_cancel_before_any_claim_is_immediate)
-{
-        for (int kind = 0; kind < FERRY_KIND_COUNT; kind++) {
-                struct operation *operation = make(f, (enum ferry_kind)kind);
-
-                operation_cancel(f->store, operation);
-                assert_view(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
-                test_release(operation);
-        }
-        assert_int_equal(f->data_plane.n_cancelled, 2); /* those whose metadata may be under way */
-        assert_int_equal(f->data_plane.n_revoked, 0);
-        assert_int_equal(region_in_use(f->region), 0);
 }
 
 WITH_STORE(a_cancel_in_flight_waits_until_it_is_quiet)
@@ -309,31 +248,6 @@ WITH_STORE(a_failed_fetch_of_metadata_ends_the_operation)
         end_transfer(f, 0);
 }
 
-WITH_STORE(a_region_is_used_once_until_the_end_and_survives_in_the_view)
-{
-        struct operation_slice slices[] = {
-                { f->region, 0, 1 }, { f->other, 5, 7 }, { f->region, 100, 3 }, { f->other, 6, 9 }, { f->region, 0, 1 }
-        };
-        struct operation_spec spec = { .kind = FERRY_READABLE, .slices = slices, .n_slices = 5 };
-        uint64_t id = f->other->id;
-        struct operation *operation;
-        struct engine_claim granted;
-
-        assert_int_equal(make_spec(f, &spec, &operation), 0);
-        assert_int_equal(region_in_use(f->region), 1);
-        assert_int_equal(region_in_use(f->other), 1);
-        assert_int_equal(region_delete(f->regions, id), FERRY_E_REGION_IN_USE);
-        assert_int_equal(claim(f, operation, &granted), 0);
-        assert_int_equal(granted.n_segments, 5);
-        assert_int_equal(granted.total, 21);
-        assert_ptr_equal(granted.segments[3].address, (uint8_t *)f->other->address + 6);
-        assert_int_equal(granted.segments[3].size, 9);
-        end_claim(f, &granted, 0);
-        assert_int_equal(region_delete(f->regions, id), 0);
-        assert_int_equal(look(f, operation).descriptors[1].region_id, id);
-        assert_int_equal(look(f, operation).descriptors[1].size, 7);
-}
-
 WITH_STORE(a_row_of_slices_becomes_its_pieces_and_one_where_they_touch)
 {
         struct operation_slice slices[] = { { f->region, 2, 3, 4, 8 }, { f->region, 64, 8, 4, 8 } };
@@ -435,4 +349,60 @@ WITH_STORE(an_operation_may_outlive_its_store)
         (void)make(f, FERRY_READABLE); /* the test still has it */
         f->store = operation_store_free(f->store);
         assert_int_equal(region_in_use(f->region), 0);
+}
+
+/* ---- draining ---- */
+
+static void count(void *context)
+{
+        ++*(unsigned *)context;
+}
+
+WITH_STORE(a_busy_store_is_drained_once_when_the_last_is_quiet)
+{
+        struct operation *read = make(f, FERRY_READ), *readable = make(f, FERRY_READABLE), *none = NULL;
+        struct engine_claim granted;
+        unsigned n = 0;
+
+        assert_int_equal(claim(f, readable, &granted), 0);
+        operation_store_on_drained(f->store, count, &n);
+        assert_int_equal(make_spec(f, &(struct operation_spec){ .kind = FERRY_READ }, &none), FERRY_E_DRAINING);
+        assert_null(none);
+        begin(f, read);
+        end_claim(f, &granted, 0);
+        operation_delete(f->store, read);
+        assert_int_equal(n, 0);
+        end_transfer(f, FERRY_E_CANCELLED);
+        assert_int_equal(n, 1);
+        assert_int_equal(operation_store_live(f->store), 0);
+}
+
+WITH_STORE(cancelling_all_ends_the_idle_and_tells_the_data_plane_of_the_rest)
+{
+        struct operation *waiting[200], *moving = NULL, *claimed = NULL, *none;
+        struct operation_limits limits = default_limits;
+        struct engine_claim granted;
+
+        limits.operations_max = 300;
+        limits.terminal_max = 10;
+        fixture_limits(f, &limits);
+        for (size_t i = 0; i < 200; i++)
+                waiting[i] = make(f, (enum ferry_kind)(i % 4));
+        moving = make(f, FERRY_READ);
+        claimed = make(f, FERRY_READABLE);
+        begin(f, moving);
+        assert_int_equal(claim(f, claimed, &granted), 0);
+
+        assert_int_equal(operation_store_cancel_all(f->store), 202);
+        assert_int_equal(operation_store_live(f->store), 2);
+        assert_int_equal(f->data_plane.n_cancelled, 1 + 100); /* with those whose metadata may be under way */
+        assert_int_equal(f->data_plane.n_revoked, 1);
+        assert_int_equal(make_spec(f, &(struct operation_spec){ .kind = FERRY_READ }, &none), FERRY_E_DRAINING);
+        for (size_t i = 0; i < 200; i++) {
+                assert_int_equal(look(f, waiting[i]).status, FERRY_CANCELLED);
+                test_release(waiting[i]);
+        }
+        end_transfer(f, FERRY_E_CANCELLED);
+        end_claim(f, &granted, FERRY_E_CANCELLED);
+        assert_int_equal(operation_store_live(f->store), 0);
 }

@@ -128,25 +128,6 @@ WITH_STORE(nobody_waits_for_what_holds_already)
         assert_int_equal(counter.woken, 0);
 }
 
-WITH_STORE(a_waiter_for_a_revision_is_woken_when_it_is_passed)
-{
-        struct operation *operation = make(f, FERRY_READ);
-        struct counter next = { .waiter.wake = count }, later = { .waiter.wake = count };
-
-        assert_true(operation_wait(f->store, operation, 1, &next.waiter));
-        assert_true(operation_wait(f->store, operation, 2, &later.waiter));
-        begin(f, operation);
-        f->data_plane.transfer.started(f->data_plane.transfer.context);
-        assert_int_equal(next.woken, 0);
-        operation_store_wake_waiters(f->store);
-        assert_int_equal(next.woken, 1);
-        assert_int_equal(later.woken, 0);
-        operation_cancel(f->store, operation);
-        assert_int_equal(later.woken, 1);
-        end_transfer(f, 0);
-        assert_int_equal(next.woken, 1);
-}
-
 WITH_STORE(who_no_longer_waits_is_not_woken)
 {
         struct operation *operation = make(f, FERRY_READ);

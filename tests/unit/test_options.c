@@ -89,12 +89,6 @@ TEST_WITH(every_type_of_flag_is_read, setup, teardown)
         assert_int_equal(options.log_format, LOG_JSON);
 }
 
-TEST_WITH(a_value_may_hold_an_equals_sign, setup, teardown)
-{
-        assert_int_equal(PARSE("--token-file=/etc/a=b"), 0);
-        assert_string_equal(options.token_file, "/etc/a=b");
-}
-
 TEST_WITH(a_repeated_flag_makes_a_list, setup, teardown)
 {
         assert_int_equal(PARSE("--listen", "127.0.0.1:0", "--listen=unix:/run/f.sock", "--listen", "[::1]:80"), 0);
@@ -102,27 +96,6 @@ TEST_WITH(a_repeated_flag_makes_a_list, setup, teardown)
         assert_string_equal(options.listen.items[0], "127.0.0.1:0");
         assert_string_equal(options.listen.items[1], "unix:/run/f.sock");
         assert_string_equal(options.listen.items[2], "[::1]:80");
-}
-
-TEST_WITH(the_environment_sets_every_type_of_flag, setup, teardown)
-{
-        (void)setenv("FERRY_DATA_LISTEN", "10.0.0.1:0", 1);
-        (void)setenv("FERRY_ALLOW_PEER", "10.0.0.0/8, ::1,host.example", 1);
-        (void)setenv("FERRY_NO_AUTH", "true", 1);
-        (void)setenv("FERRY_WINDOW", "3", 1);
-        (void)setenv("FERRY_CHUNK_SIZE", "1MiB", 1);
-        (void)setenv("FERRY_DRAIN_TIMEOUT", "0s", 1);
-        (void)setenv("FERRY_LOCAL", "off", 1);
-        assert_int_equal(PARSE(), 0);
-        assert_string_equal(options.data_listen, "10.0.0.1:0");
-        assert_int_equal(options.allow_peer.n, 3);
-        assert_string_equal(options.allow_peer.items[1], "::1");
-        assert_string_equal(options.allow_peer.items[2], "host.example");
-        assert_true(options.no_auth);
-        assert_int_equal(options.window, 3);
-        assert_int_equal(options.chunk_size, 1 << 20);
-        assert_int_equal(options.drain_timeout_ms, 0);
-        assert_string_equal(options.local, "off");
 }
 
 TEST_WITH(a_list_in_the_environment_has_the_elements_between_its_commas, setup, teardown)
@@ -215,16 +188,6 @@ TEST_WITH(each_flag_has_a_variable_over_which_it_wins, setup, teardown)
                         fail_msg("%s wins over --%s", variable, option->name);
                 (void)unsetenv(variable);
         }
-}
-
-TEST_WITH(the_command_line_wins_over_the_environment, setup, teardown)
-{
-        (void)setenv("FERRY_NAME", "from-environment", 1);
-        (void)setenv("FERRY_LISTEN", "127.0.0.1:1,127.0.0.1:2", 1);
-        assert_int_equal(PARSE("--name", "from-flag", "--listen", "127.0.0.1:3", "--listen", "127.0.0.1:4"), 0);
-        assert_string_equal(options.name, "from-flag");
-        assert_int_equal(options.listen.n, 2);
-        assert_string_equal(options.listen.items[0], "127.0.0.1:3");
 }
 
 TEST_WITH(empty_and_foreign_variables_do_not_count, setup, teardown)

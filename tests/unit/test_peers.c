@@ -174,19 +174,6 @@ static const char *good_answer(void)
                            strlen(body), body);
 }
 
-TEST(metadata_is_fetched_and_decoded)
-{
-        struct answering_peer *peer = answering_peer_start(good_answer());
-        struct result *result = fetch(make_peers(NULL), "127.0.0.1", peer);
-
-        assert_int_equal(result->error, 0);
-        assert_int_equal(result->metadata->operation, 6);
-        assert_int_equal(result->metadata->n_descriptors, 1);
-        assert_int_equal(result->metadata->descriptors[0].size, 77);
-        assert_non_null(strstr(peer->request, "GET " METADATA_PATH " HTTP/1.1\r\n"));
-        assert_null(strstr(peer->request, "Authorization"));
-}
-
 TEST(the_token_and_the_user_agent_are_sent)
 {
         const struct peers_config config = { .token = "s3cret", .easy.user_agent = "ferryd/9" };
@@ -237,16 +224,6 @@ TEST(answers_are_told_apart)
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(cases); i++)
                 assert_int_equal(error_of(test_row(cases[i].answer), 0, NULL), cases[i].error);
-}
-
-TEST(a_redirect_is_not_followed)
-{
-        struct answering_peer *target = answering_peer_start("HTTP/1.1 404 Not Found\r\n" EMPTY);
-        struct answering_peer *peer = answering_peer_start(
-                text_format("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:%u/\r\n" EMPTY, target->port));
-
-        assert_int_equal(fetch(make_peers(NULL), "127.0.0.1", peer)->error, FERRY_E_TRANSFER_FAILED);
-        assert_int_equal(target->accepted, 0);
 }
 
 TEST(a_proxy_in_the_environment_is_not_used)
@@ -302,31 +279,6 @@ TEST(a_peer_that_never_answers_is_a_timeout)
         const struct peers_config config = { .easy.timeout_ms = 200 };
 
         assert_int_equal(error_of(NULL, 0, &config), FERRY_E_TIMEOUT);
-}
-
-TEST(a_port_where_nobody_listens_is_unreachable)
-{
-        struct answering_peer *peer = answering_peer_new("");
-
-        (void)close(peer->fd); /* its port is free, and nobody's */
-        peer->fd = -1;
-        assert_int_equal(fetch(make_peers(NULL), "127.0.0.1", peer)->error, FERRY_E_PEER_UNREACHABLE);
-}
-
-TEST(hosts_that_are_not_admitted_are_refused_before_anything_is_sent)
-{
-        struct result *result = result_new();
-        struct peers *peers = make_peers(NULL);
-
-        FOR_EACH_TEXT (url, "http://192.0.2.1" METADATA_PATH, "http://192.0.2.1:80" METADATA_PATH,
-                       "http://worker.example" METADATA_PATH, "http://169.254.169.254" METADATA_PATH,
-                       "http://0.0.0.0:9300" METADATA_PATH, "http://0:9300" METADATA_PATH,
-                       "http://[::]:9300" METADATA_PATH, "http://[2001:db8::1]" METADATA_PATH,
-                       "http://[::ffff:192.0.2.1]" METADATA_PATH, "http://127.0.0.1.example" METADATA_PATH,
-                       "http://localhost.example" METADATA_PATH, "https://3221225985" METADATA_PATH)
-                assert_int_equal(fetch_url(peers, url, result), FERRY_E_FORBIDDEN);
-        test_release(peers);
-        assert_int_equal(result->calls.times, 0);
 }
 
 TEST(urls_that_are_not_a_workers_metadata_are_refused)
@@ -416,40 +368,6 @@ TEST(ending_cancels_what_still_runs)
         assert_int_equal(result->error, FERRY_E_CANCELLED);
 }
 
-TEST(a_fetch_that_nobody_wants_any_more_ends)
-{
-        const struct peers_config config = { .easy.timeout_ms = 3600000 };
-        struct answering_peer *peer = answering_peer_start(NULL);
-        struct result *result = result_new(), *other = result_new();
-        struct peers *peers = make_peers(&config);
-
-        assert_int_equal(fetch_from(peers, "127.0.0.1", peer->port, result), 0);
-        assert_int_equal(fetch_from(peers, "127.0.0.1", peer->port, other), 0);
-        WAIT_UNTIL(atomic_load(&peer->requests) == 1);
-        atomic_store(&result->unwanted, true);
-        easy_thread_wake(thread);
-        result_wait(result);
-        assert_int_equal(result->error, FERRY_E_CANCELLED);
-        assert_int_equal(other->calls.times, 0);
-        test_release(peers);
-        result_wait(other);
-}
-
-TEST(fetches_are_counted_by_result)
-{
-        struct metrics *metrics = NULL;
-        FERRY_CLEANUP(cleanup_free) char *text = NULL;
-        struct peers_config config = { 0 };
-
-        assert_int_equal(metrics_new(&metrics), 0);
-        config.metrics = metrics;
-        assert_int_equal(error_of("HTTP/1.1 404 Not Found\r\n" EMPTY, 0, &config), FERRY_E_STALE_METADATA);
-        text = metrics_render(metrics, &(size_t){ 0 });
-        assert_non_null(text);
-        assert_non_null(strstr(text, "ferry_peer_fetches_total{result=\"stale-metadata\"} 1\n"));
-        metrics_free(metrics);
-}
-
 static size_t count_threads(void)
 {
         glob_t tasks;
@@ -524,28 +442,6 @@ static struct engine_connection notice_to(const char *answer, bool renews, const
 
 #define STATE(body) "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n" body
 
-TEST(a_notice_is_a_post_with_the_key)
-{
-        struct engine_connection answer;
-        const char *request;
-
-        answer = notice_to(STATE("{\"status\":\"CANCELLED\"}"), false, &request);
-        assert_int_equal(answer.error, 0);
-        assert_int_equal(answer.status, FERRY_CANCELLED);
-        assert_int_equal(answer.left_ms, 0);
-        assert_string_equal(answer.transport, "http");
-        assert_non_null(strstr(request, "POST /base/v1/operations/op_00000000000000ab/decline HTTP/1.1\r\n"));
-        assert_non_null(strstr(request, "\r\nAuthorization: Bearer AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE\r\n"));
-        assert_non_null(strstr(request, "\r\nFerry-Transfer: xfr_00000000000000cd\r\n"));
-        answer = notice_to(STATE("{\"status\":\"INITIALIZED\",\"expires_at\":\"2999-01-01T00:00:00.000Z\"}"), true,
-                           &request);
-        assert_int_equal(answer.error, 0);
-        assert_int_equal(answer.status, FERRY_INITIALIZED);
-        assert_in_range(answer.left_ms, UINT64_C(30000000000000), UINT64_C(31000000000000));
-        assert_non_null(strstr(request, "/renew HTTP/1.1\r\n"));
-        assert_non_null(strstr(request, "{\"ttl_ms\":1500}"));
-}
-
 TEST(answers_to_a_notice_are_told_apart)
 {
         static const struct {
@@ -571,20 +467,6 @@ TEST(answers_to_a_notice_are_told_apart)
                 assert_int_equal(notice_to(test_row(cases[i].answer), false, NULL).error, cases[i].error);
         /* A time that is none: the worker says so, and it does not matter. */
         assert_int_equal(notice_to(STATE("{\"status\":\"COMPLETE\",\"expires_at\":\"soon\"}"), true, NULL).error, 0);
-}
-
-TEST(a_notice_goes_to_admitted_hosts_alone)
-{
-        struct engine_connect spec = { .notice.operation = 1, .notice.transfer = 1, .connected = on_told };
-        char detail[256] = "";
-
-        FOR_EACH_TEXT (url, "http://192.0.2.1", "http://192.0.2.1:9300/x") {
-                spec.peer.url = url;
-                assert_int_equal(peers_notice(make_peers(NULL), &spec, detail, sizeof(detail)), FERRY_E_FORBIDDEN);
-                assert_true(detail[0]);
-        }
-        spec.peer.url = "ftp://127.0.0.1";
-        assert_int_equal(peers_notice(make_peers(NULL), &spec, detail, sizeof(detail)), FERRY_E_INVALID_PARAMETER);
 }
 
 TEST_GROUP(admit_loopback, forget_loopback)

@@ -1,55 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "region_fixture.h"
 
-static int seals_of(const struct region *region)
-{
-        int fd = open(region->path, O_RDONLY | O_CLOEXEC), seals;
-
-        assert_true(fd >= 0);
-        seals = fcntl(fd, F_GET_SEALS);
-        close(fd);
-        return seals;
-}
-
-static void assert_is_zeros_that_others_can_map(uint64_t size)
-{
-        struct region *region = create(size);
-        struct stat st;
-
-        assert_int_equal(stat(region->path, &st), 0);
-        assert_int_equal(st.st_mode, S_IFREG | 0600);
-        assert_int_equal(st.st_size, size);
-        assert_true((uint64_t)st.st_blocks * 512 >= size);
-        for (size_t i = 0; i < region->size; i++)
-                assert_int_equal(((char *)region->address)[i], 0);
-        assert_int_equal(seals_of(region) & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | F_SEAL_FUTURE_WRITE),
-                         F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-
-        int fd = open(region->path, O_RDWR | O_CLOEXEC);
-        char *other = mmap(NULL, region->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        assert_int_equal(ftruncate(fd, 0), -1);
-        close(fd);
-        assert_true(other != MAP_FAILED);
-        memset(region->address, 'f', region->size);
-        assert_int_equal(other[size - 1], 'f');
-        munmap(other, region->size);
-
-        assert_string_equal(region->name, "r");
-        assert_string_equal(region->device, "cpu");
-        assert_ptr_equal(region->registration, region->address);
-        assert_int_equal(region_bytes_prepared(region), size);
-        assert_int_not_equal(region->id, 0);
-        assert_int_not_equal(region->created_unix_ms, 0);
-        assert_int_equal(region_delete(table, region->id), 0);
-        region_unref(region);
-}
-
-TEST_WITH(region_is_sealed_zeros_that_others_can_map, setup, teardown)
-{
-        assert_is_zeros_that_others_can_map(10000);
-        assert_is_zeros_that_others_can_map(LIMIT - 1);
-}
-
 /* Odd sizes about the pieces in which large regions are filled, and about huge pages. */
 TEST_WITH(every_size_is_filled, setup, teardown)
 {
@@ -68,53 +19,6 @@ TEST_WITH(every_size_is_filled, setup, teardown)
                 assert_int_equal(region_delete(table, region->id), 0);
                 region_unref(region);
         }
-}
-
-static void assert_nobody_else_writes(uint64_t size)
-{
-        const struct region_spec spec = { .size = size, .device = "cpu", .sealed = true };
-        struct region *region;
-
-        assert_int_equal(region_create(table, &spec, &region, NULL), 0);
-        assert_int_equal(region_await(region), 0);
-        assert_true(region->sealed);
-        assert_true(seals_of(region) & F_SEAL_FUTURE_WRITE);
-        int fd = open(region->path, O_RDWR | O_CLOEXEC);
-        assert_true(mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED);
-        assert_int_equal(errno, EPERM);
-        assert_int_equal(pwrite(fd, "x", 1, 0), -1);
-        char *other = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
-        close(fd);
-        assert_true(other != MAP_FAILED);
-        assert_int_equal(mprotect(other, size, PROT_READ | PROT_WRITE), -1);
-        memset(region->address, 's', size);
-        assert_int_equal(other[size - 1], 's');
-        munmap(other, size);
-        assert_int_equal(region_delete(table, region->id), 0);
-        region_unref(region);
-}
-
-TEST_WITH(nobody_else_can_write_a_sealed_region, setup, teardown)
-{
-        assert_nobody_else_writes(SMALL);
-        assert_nobody_else_writes(LIMIT);
-}
-
-TEST_WITH(bad_parameters_are_refused, setup, teardown)
-{
-        assert_int_equal(create_fails(0, "cpu"), FERRY_E_INVALID_PARAMETER);
-        FOR_EACH_TEXT (item, "cuda:0", "", "cpu ", "CPU", "cpu:0", "a device with a very long name")
-                assert_int_equal(create_fails(4096, item), FERRY_E_UNKNOWN_DEVICE);
-        char name[REGION_NAME_SIZE + 1] = "";
-        memset(name, 'n', REGION_NAME_SIZE);
-        struct region *region = NULL;
-        const struct region_spec spec = { .size = 1, .device = "cpu", .name = name };
-        assert_int_equal(region_create(table, &spec, &region, NULL), FERRY_E_INVALID_PARAMETER);
-        name[REGION_NAME_SIZE - 1] = '\0';
-        assert_int_equal(region_create(table, &spec, &region, NULL), 0);
-        assert_string_equal(region->name, name);
-        region_unref(region);
-        assert_totals(1, 1);
 }
 
 TEST_WITH(sizes_beyond_the_limit_are_refused_and_cost_nothing, setup, teardown)
@@ -254,52 +158,6 @@ TEST_WITH(registration_without_room_is_no_space_and_leaves_nothing, setup, teard
         region_unref(create(LIMIT));
 }
 
-TEST_WITH(too_many_regions_are_refused, setup, teardown)
-{
-        uint64_t last = 0;
-        for (int i = 0; i < MAX_REGIONS; i++) {
-                struct region *region = create(1);
-                last = region->id;
-                region_unref(region);
-        }
-        assert_int_equal(create_fails(1, "cpu"), FERRY_E_LIMIT_REACHED);
-        assert_int_equal(region_delete(table, last), 0);
-        region_unref(create(1));
-}
-
-TEST_WITH(deleted_region_is_not_found_but_memory_stays_for_holders, setup, teardown)
-{
-        struct region *region = create(4096);
-        struct region *found = region_find(table, region->id);
-        assert_ptr_equal(found, region);
-        assert_int_equal(region_delete(table, region->id), 0);
-        assert_null(region_find(table, region->id));
-        assert_int_equal(region_delete(table, region->id), FERRY_E_NOT_FOUND);
-        assert_int_equal(deregistered, 1);
-        memset(found->address, 'x', found->size);
-        region_unref(found);
-        memset(region->address, 'y', region->size);
-        assert_null(region_unref(region));
-        assert_null(region_unref(NULL));
-}
-
-TEST_WITH(region_in_use_cannot_be_deleted, setup, teardown)
-{
-        struct region *region = create(4096);
-        assert_int_equal(region_use(region), 0);
-        assert_int_equal(region_use(region), 0);
-        assert_int_equal(region_in_use(region), 2);
-        assert_int_equal(region_delete(table, region->id), FERRY_E_REGION_IN_USE);
-        region_unuse(region);
-        assert_int_equal(region_delete(table, region->id), FERRY_E_REGION_IN_USE);
-        region_unuse(region);
-        assert_int_equal(region_in_use(region), 0);
-        assert_int_equal(region_delete(table, region->id), 0);
-        assert_int_equal(region_use(region), FERRY_E_NOT_FOUND);
-        assert_int_equal(region_in_use(region), 0);
-        region_unref(region);
-}
-
 static void count_wake(struct region_waiter *waiter)
 {
         *(unsigned *)(void *)(waiter + 1) += 1;
@@ -390,13 +248,6 @@ TEST_WITH(only_its_holder_removes_a_held_region, setup, teardown)
         }
 }
 
-TEST_WITH(unknown_ids_are_not_found, setup, teardown)
-{
-        assert_null(region_find(table, 1));
-        assert_int_equal(region_delete(table, 0), FERRY_E_NOT_FOUND);
-        assert_int_equal(region_delete(table, UINT64_MAX), FERRY_E_NOT_FOUND);
-}
-
 TEST_WITH(adopted_memory_is_registered_but_not_counted_against_the_limit, setup, teardown)
 {
         static char memory[2 * LIMIT];
@@ -425,52 +276,4 @@ TEST_WITH(adopted_memory_is_registered_but_not_counted_against_the_limit, setup,
         assert_int_equal(adopt(memory, 1, "cpu", &region), 0);
         assert_int_equal(region_delete_held(table, region->id), 0);
         region_unref(region);
-}
-
-TEST_WITH(pages_follow_the_order_of_creation_though_regions_go, setup, teardown)
-{
-        uint64_t ids[10];
-        for (size_t i = 0; i < 10; i++) {
-                struct region *region = create(i + 1);
-                ids[i] = region->id;
-                region_unref(region);
-        }
-        struct region *page[4];
-        uint64_t cursor = 0;
-        assert_int_equal(region_page(table, &cursor, page, 4), 4);
-        for (size_t i = 0; i < 4; i++) {
-                assert_int_equal(page[i]->id, ids[i]);
-                region_unref(page[i]);
-        }
-        assert_int_not_equal(cursor, 0);
-        /* The last one of that page, and the first of the next, go meanwhile. */
-        assert_int_equal(region_delete(table, ids[3]), 0);
-        assert_int_equal(region_delete(table, ids[4]), 0);
-        assert_int_equal(region_page(table, &cursor, page, 4), 4);
-        for (size_t i = 0; i < 4; i++) {
-                assert_int_equal(page[i]->id, ids[5 + i]);
-                region_unref(page[i]);
-        }
-        assert_int_not_equal(cursor, 0);
-        assert_int_equal(region_page(table, &cursor, page, 4), 1);
-        assert_int_equal(page[0]->id, ids[9]);
-        region_unref(page[0]);
-        assert_int_equal(cursor, 0);
-}
-
-TEST_WITH(page_that_ends_with_the_last_region_ends_the_listing, setup, teardown)
-{
-        struct region *page[4];
-        uint64_t cursor = 0;
-        assert_int_equal(region_page(table, &cursor, page, 4), 0);
-        assert_int_equal(cursor, 0);
-        region_unref(create(1));
-        region_unref(create(1));
-        assert_int_equal(region_page(table, &cursor, page, 2), 2);
-        assert_int_equal(cursor, 0);
-        region_unref(page[0]);
-        region_unref(page[1]);
-        cursor = UINT64_MAX;
-        assert_int_equal(region_page(table, &cursor, page, 4), 0);
-        assert_int_equal(cursor, 0);
 }

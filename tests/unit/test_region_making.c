@@ -81,20 +81,6 @@ TEST_WITH(memory_that_stays_after_all_is_not_waited_for, setup, teardown)
         region_unref(create(LIMIT));
 }
 
-TEST_WITH(a_failure_is_kept_until_the_region_is_deleted, setup, teardown)
-{
-        gate.error = -ENOMEM;
-        struct region *region = begin(LIMIT);
-        assert_int_equal(region_await(region), FERRY_E_NO_SPACE);
-        assert_int_equal(region_state(region), REGION_FAILED);
-        assert_totals(1, 0);
-        gate.error = 0;
-        region_unref(create(LIMIT));
-        assert_int_equal(region_delete(table, region->id), 0);
-        assert_totals(1, LIMIT);
-        region_unref(region);
-}
-
 struct told {
         struct region_waiter waiter;
         atomic_int n;
@@ -165,18 +151,6 @@ TEST_WITH(memory_pinned_by_a_gpu_that_stands_still_holds_up_no_other, setup, tea
         pthread_mutex_lock(&gate.lock);
         WAIT_SIGNAL(&gate.changed, &gate.lock, deregistered == 1 + UNIT_COUNT(pinned));
         pthread_mutex_unlock(&gate.lock);
-}
-
-TEST_WITH(gauges_follow_the_regions, setup, teardown)
-{
-        struct region *one = create(1000);
-        region_unref(create(24));
-        assert_int_equal(gauge("ferry_regions"), 2);
-        assert_int_equal(gauge("ferry_region_bytes"), 1024);
-        assert_int_equal(region_delete(table, one->id), 0);
-        assert_int_equal(gauge("ferry_regions"), 1);
-        assert_int_equal(gauge("ferry_region_bytes"), 24);
-        region_unref(one);
 }
 
 TEST_WITH(held_memory_outlives_the_table, setup, teardown)

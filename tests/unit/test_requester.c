@@ -73,21 +73,32 @@ static uint64_t fit_all(struct link *link, const struct stream *stream, uint64_t
         return limit;
 }
 
+/* A transfer of so many bytes, none of which but the first is looked at, over a transport that takes all at once. */
+static struct scene *scene_of_all(uint64_t size, bool verify)
+{
+        static struct transport_ops ops;
+        static struct segment segment;
+        static uint8_t first;
+        struct scene *s = scene_new(ENGINE_WRITE);
+
+        ops = *s->transport.ops;
+        ops.request_size = NULL;
+        ops.window = NULL;
+        ops.fit = fit_all;
+        s->transport.ops = &ops;
+        segment = (struct segment){ .address = &first, .size = size };
+        stream_clear(&s->requester.stream);
+        assert_int_equal(stream_init(&s->requester.stream, &segment, 1), 0);
+        s->requester.spec.total = size;
+        s->requester.spec.verify = verify;
+        return s;
+}
+
 TEST(a_write_is_final_as_long_as_a_cancel_may_wait_for_its_end)
 {
         FOR_EACH (uint64_t, size, WIRE_FINAL_MAX, WIRE_FINAL_MAX + 1) {
-                struct scene *s = scene_new(ENGINE_WRITE);
-                uint8_t first = 0; /* no other byte is looked at */
-                const struct segment segment = { .address = &first, .size = size };
-                struct transport_ops ops = *s->transport.ops;
+                struct scene *s = scene_of_all(size, false);
 
-                ops.request_size = NULL;
-                ops.window = NULL;
-                ops.fit = fit_all;
-                s->transport.ops = &ops;
-                stream_clear(&s->requester.stream);
-                assert_int_equal(stream_init(&s->requester.stream, &segment, 1), 0);
-                s->requester.spec.total = size;
                 assert_true(requester_request_next(&s->requester));
                 assert_int_equal(s->sent, size);
                 assert_int_equal(s->flags, size <= WIRE_FINAL_MAX ? WIRE_FINAL : 0);
@@ -97,21 +108,9 @@ TEST(a_write_is_final_as_long_as_a_cancel_may_wait_for_its_end)
 /* The checksums of the next one are made while one is copied. */
 TEST(two_chunks_with_checksums_are_under_way)
 {
-        const uint64_t total = UINT64_C(8) * WIRE_VERIFY_MAX;
-        struct scene *s = scene_new(ENGINE_WRITE);
+        struct scene *s = scene_of_all(UINT64_C(8) * WIRE_VERIFY_MAX, true);
         struct requester *r = &s->requester;
-        struct transport_ops ops = *s->transport.ops;
-        uint8_t first = 0; /* no other byte is looked at */
-        struct segment segment = { &first, total, NULL, NULL };
 
-        ops.request_size = NULL;
-        ops.window = NULL;
-        ops.fit = fit_all;
-        s->transport.ops = &ops;
-        stream_clear(&r->stream);
-        assert_int_equal(stream_init(&r->stream, &segment, 1), 0);
-        r->spec.total = total;
-        r->spec.verify = true;
         requester_enqueue(r);
         requesters_send(&s->peer);
         assert_int_equal(s->n_sent, 2);
@@ -286,14 +285,10 @@ TEST(what_is_left_suffices_to_resolve_a_name)
 /* Of a READ that is answered in parts: what follows the read may have passed them on. */
 TEST(a_link_that_ends_behind_a_part_of_the_first_chunk_is_not_tried_again)
 {
-        const struct wire_header data = {
-                .type = WIRE_DATA, .from_epoch = EPOCH, .transfer = TRANSFER_ID, .length = 100, .total = TOTAL
-        };
-        const uint8_t bytes[100] = { 0 };
         struct scene *s = scene_begun();
 
         assert_true(requester_request_next(&s->requester));
-        requester_on_data(&s->peer, &data, &(struct payload){ .length = 100, .bytes = bytes });
+        take_data(s, 100, true);
         assert_int_equal(s->requester.error, 0);
         end_link(s, &s->link, FERRY_E_PEER_LOST);
         assert_false(s->requester.retried);
@@ -303,14 +298,10 @@ TEST(a_link_that_ends_behind_a_part_of_the_first_chunk_is_not_tried_again)
 /* A READ of what another read is filling is answered in parts, and may end behind any. */
 TEST(bytes_count_as_done_before_the_rest_of_their_chunk_is_here)
 {
-        const struct wire_header data = {
-                .type = WIRE_DATA, .from_epoch = EPOCH, .transfer = TRANSFER_ID, .length = 100, .total = TOTAL
-        };
-        const uint8_t bytes[100] = { 0 };
         struct scene *s = scene_new(ENGINE_READ);
 
         assert_true(requester_request_next(&s->requester));
-        requester_on_data(&s->peer, &data, &(struct payload){ .length = 100, .bytes = bytes });
+        take_data(s, 100, true);
         assert_int_equal(s->requester.error, 0);
         assert_int_equal(s->requester.done, 100);
 }
@@ -335,16 +326,13 @@ TEST(what_is_in_place_of_a_message_that_fails_has_arrived)
         };
 
         for (size_t i = 0; i < UNIT_COUNT(ends); i++) {
-                const struct wire_header data = {
-                        .type = WIRE_DATA, .from_epoch = EPOCH, .transfer = TRANSFER_ID, .length = CHUNK, .total = TOTAL
-                };
                 struct scene *s = scene_new(ENGINE_READ);
 
                 s->keeps = true;
                 s->requester.spec.arrived = note_arrived;
                 arrived_to = 0;
                 assert_true(requester_request_next(&s->requester));
-                requester_on_data(&s->peer, &data, &(struct payload){ .length = CHUNK });
+                take_data(s, CHUNK, false);
                 assert_true(s->fetched->begin(s->fetched));
                 s->fetched->copied = 100;
                 s->fetched->done(s->fetched, ends[i].result);
@@ -359,15 +347,10 @@ TEST(what_is_in_place_of_a_message_that_fails_has_arrived)
 TEST(bytes_that_have_to_be_fetched_are_more_than_fit_inline)
 {
         FOR_EACH (uint64_t, length, WIRE_INLINE_MAX, WIRE_INLINE_MAX + 1) {
-                const struct wire_header data = { .type = WIRE_DATA,
-                                                  .from_epoch = EPOCH,
-                                                  .transfer = TRANSFER_ID,
-                                                  .length = length,
-                                                  .total = TOTAL };
                 struct scene *s = scene_new(ENGINE_READ);
 
                 assert_true(requester_request_next(&s->requester));
-                requester_on_data(&s->peer, &data, &(struct payload){ .length = length });
+                take_data(s, length, false);
                 assert_int_equal(s->n_received, length > WIRE_INLINE_MAX);
                 assert_int_equal(s->requester.error, length > WIRE_INLINE_MAX ? 0 : FERRY_E_TRANSFER_FAILED);
         }

@@ -76,11 +76,8 @@ TEST(an_answer_of_other_bytes_than_were_requested_fails_the_transfer)
         };
 
         for (size_t i = 0; i < UNIT_COUNT(answers); i++) {
-                const struct wire_header h = { .type = answers[i].type,
-                                               .from_epoch = EPOCH,
-                                               .transfer = TRANSFER_ID,
-                                               .offset = answers[i].offset,
-                                               .length = answers[i].length };
+                const struct wire_header h =
+                        ANSWER(answers[i].type, .offset = answers[i].offset, .length = answers[i].length);
                 struct scene *s = scene_new(h.type == WIRE_DATA ? ENGINE_READ : ENGINE_WRITE);
 
                 assert_true(requester_request_next(&s->requester));
@@ -94,11 +91,7 @@ TEST(an_answer_of_other_bytes_than_were_requested_fails_the_transfer)
 TEST(the_last_of_a_chunk_is_not_the_last_of_the_transfer)
 {
         FOR_EACH (enum wire_type, type, WIRE_DATA, WIRE_ACK) {
-                const struct wire_header h = { .type = type,
-                                               .flags = WIRE_FINAL,
-                                               .from_epoch = EPOCH,
-                                               .transfer = TRANSFER_ID,
-                                               .length = 4 * CHUNK };
+                const struct wire_header h = ANSWER(type, .flags = WIRE_FINAL, .length = 4 * CHUNK);
                 struct scene *s = scene_new(type == WIRE_DATA ? ENGINE_READ : ENGINE_WRITE);
 
                 assert_true(requester_request_next(&s->requester));

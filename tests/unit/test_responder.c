@@ -95,15 +95,8 @@ static uint64_t named_total = PART; /* bytes of all parts */
 
 static void take_parts(struct scene *s, const struct range *parts, size_t n, uint64_t at, uint32_t flags)
 {
-        struct wire_header header = { .type = WIRE_PARTS,
-                                      .flags = WIRE_VERIFY | flags,
-                                      .from_epoch = EPOCH,
-                                      .operation = OPERATION_ID,
-                                      .transfer = TRANSFER_ID,
-                                      .offset = at,
-                                      .length = n * RANGE_SIZE,
-                                      .total = named_total,
-                                      .whole = TOTAL };
+        struct wire_header header = REQUEST(WIRE_PARTS, named_total, .flags = WIRE_VERIFY | flags,
+                                            .transfer = TRANSFER_ID, .offset = at, .length = n * RANGE_SIZE);
         uint8_t bytes[4 * RANGE_SIZE];
         const struct segment segment = { .address = bytes, .size = n * RANGE_SIZE };
         struct stream stream;
@@ -120,32 +113,15 @@ static void take_parts(struct scene *s, const struct range *parts, size_t n, uin
 
 static void take_part_of_read(struct scene *s, uint64_t at, uint64_t length)
 {
-        const struct wire_header read = { .type = WIRE_READ,
-                                          .flags = WIRE_PARTED,
-                                          .seq = (uint32_t)at,
-                                          .from_epoch = EPOCH,
-                                          .operation = OPERATION_ID,
-                                          .transfer = TRANSFER_ID,
-                                          .offset = at,
-                                          .length = length,
-                                          .total = PART,
-                                          .whole = TOTAL };
+        const struct wire_header read = REQUEST(WIRE_READ, PART, .flags = WIRE_PARTED, .seq = (uint32_t)at,
+                                                .transfer = TRANSFER_ID, .offset = at, .length = length);
 
         responder_on_read(&s->peer, &read, &(struct payload){ 0 });
 }
 
 static void take_done_of_part(struct scene *s)
 {
-        const struct wire_header done = { .type = WIRE_DONE,
-                                          .flags = WIRE_QUIET,
-                                          .from_epoch = EPOCH,
-                                          .operation = OPERATION_ID,
-                                          .transfer = TRANSFER_ID,
-                                          .length = PART,
-                                          .total = PART,
-                                          .whole = TOTAL };
-
-        responder_on_done(&s->peer, &done, &(struct payload){ 0 });
+        take_done_of(s, PART, PART);
         (void)responders_step(&s->engine);
 }
 
@@ -218,8 +194,7 @@ TEST(requests_of_parts_that_were_not_named_are_refused)
         take_parts(s, &(struct range){ PART, PART - PART / 2 }, 1, PART / 2, WIRE_WRITES);
         assert_int_equal(s->status, FERRY_E_KIND_MISMATCH);
         assert_null(s->loading);
-        responder_fail(responder_find(&s->engine, TRANSFER_ID), FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER, "");
-        (void)responders_step(&s->engine);
+        fail_claim(s);
 }
 
 /* Its messages have the stream, and threads read it. */
@@ -247,9 +222,7 @@ TEST(a_stream_in_use_is_not_cut_into_parts)
                 take_read(s, named_first ? 0 : WIRE_PARTED, TOTAL / 2); /* of the other stream, as it were */
                 assert_int_equal(s->status, FERRY_E_SIZE_MISMATCH);
                 assert_null(s->loading);
-                responder_fail(responder_find(&s->engine, TRANSFER_ID), FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER,
-                               "");
-                (void)responders_step(&s->engine);
+                fail_claim(s);
                 assert_int_equal(s->ended, 1);
         }
 }
@@ -309,13 +282,7 @@ TEST(a_peer_that_writes_on_without_waiting_is_bounded)
         (void)responders_step(&s->engine);
         assert_int_equal(s->ended, 1);
         assert_int_equal(s->error, FERRY_E_TRANSFER_FAILED);
-        while (s->loading) { /* the transport refuses them */
-                struct message *message = s->loading;
-
-                assert_false(message->begin(message));
-                DL_DELETE(s->loading, message);
-                message_free(&s->transport, message);
-        }
+        refuse_loading(s);
 }
 
 /* A READ of all of an operation of so many bytes, which nobody touches. */
@@ -371,13 +338,7 @@ TEST(two_messages_with_checksums_are_under_way)
 TEST(a_write_that_comes_inline_takes_no_place_of_one_that_does_not)
 {
         enum { LENGTH = TOTAL / ENGINE_WINDOW_MAX };
-        const struct wire_header inline_write = { .type = WIRE_WRITE,
-                                                  .from_epoch = EPOCH,
-                                                  .operation = OPERATION_ID,
-                                                  .transfer = TRANSFER_ID,
-                                                  .length = LENGTH,
-                                                  .total = TOTAL,
-                                                  .whole = TOTAL };
+        const struct wire_header inline_write = REQUEST(WIRE_WRITE, TOTAL, .transfer = TRANSFER_ID, .length = LENGTH);
         static const uint8_t bytes[LENGTH];
         static const struct space gpu;
         struct scene *s = scene_new();
@@ -398,11 +359,5 @@ TEST(a_write_that_comes_inline_takes_no_place_of_one_that_does_not)
         assert_int_equal(s->n_loading, ENGINE_WINDOW_MAX + 1);
         assert_int_equal(responder_find(&s->engine, TRANSFER_ID)->error, FERRY_E_TRANSFER_FAILED);
         finish_loading(s, MESSAGE_OK);
-        while (s->loading) {
-                struct message *message = s->loading;
-
-                assert_false(message->begin(message));
-                DL_DELETE(s->loading, message);
-                message_free(&s->transport, message);
-        }
+        refuse_loading(s);
 }

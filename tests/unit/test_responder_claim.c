@@ -5,13 +5,7 @@
 
 static struct wire_header request_of(enum wire_type type)
 {
-        return (struct wire_header){ .type = type,
-                                     .from_epoch = EPOCH,
-                                     .operation = OPERATION_ID,
-                                     .transfer = TRANSFER_ID,
-                                     .length = 1,
-                                     .total = TOTAL,
-                                     .whole = TOTAL };
+        return REQUEST(type, TOTAL, .transfer = TRANSFER_ID, .length = 1);
 }
 
 /* A READ of a byte, or a WRITE that has it inline. */
@@ -25,14 +19,10 @@ static void take_request(struct scene *s, const struct wire_header *h)
                 responder_on_write(&s->peer, h, &(struct payload){ .length = 1, .bytes = &byte });
 }
 
-/* Ends the claim, if there is one, with what it has under way. */
+/* Ends the claim with what it has under way. */
 static void end_claim(struct scene *s)
 {
-        struct responder *r = responder_find(&s->engine, TRANSFER_ID);
-
-        if (r)
-                responder_fail(r, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER, "");
-        (void)responders_step(&s->engine);
+        fail_claim(s);
         while (s->loading)
                 finish_loading(s, MESSAGE_CANCELLED);
         assert_null(responder_find(&s->engine, TRANSFER_ID));
@@ -178,9 +168,7 @@ TEST(a_write_that_begins_after_its_claim_has_failed_stores_nothing)
                 if (!reused) { /* the claim waits for another one */
                         take_write(s, TOTAL / 2, TOTAL / 2);
                         assert_true(s->loading->begin(s->loading));
-                        responder_fail(responder_find(&s->engine, TRANSFER_ID), FERRY_E_CANCELLED,
-                                       FERRY_E_CANCELLED_BY_PEER, "");
-                        (void)responders_step(&s->engine);
+                        fail_claim(s);
                         assert_int_equal(s->ended, 0);
                 } else { /* the peer gives its name to another transfer */
                         end_claim(s);

@@ -3,30 +3,6 @@
 
 #include "unit.h"
 
-TEST(kinds_have_their_names)
-{
-        assert_string_equal(ferry_kind_name(FERRY_READABLE), "readable");
-        assert_string_equal(ferry_kind_name(FERRY_READ), "read");
-        assert_string_equal(ferry_kind_name(FERRY_WRITABLE), "writable");
-        assert_string_equal(ferry_kind_name(FERRY_WRITE), "write");
-}
-
-TEST(statuses_have_upstream_s_names)
-{
-        assert_string_equal(ferry_status_name(FERRY_UNINITIALIZED), "UNINITIALIZED");
-        assert_string_equal(ferry_status_name(FERRY_INITIALIZED), "INITIALIZED");
-        assert_string_equal(ferry_status_name(FERRY_IN_PROGRESS), "IN_PROGRESS");
-        assert_string_equal(ferry_status_name(FERRY_COMPLETE), "COMPLETE");
-        assert_string_equal(ferry_status_name(FERRY_CANCELLED), "CANCELLED");
-        assert_string_equal(ferry_status_name(FERRY_ERRORED), "ERRORED");
-}
-
-TEST(layouts_have_their_names)
-{
-        assert_string_equal(ferry_layout_name(FERRY_LAYOUT_PAIRWISE), "pairwise");
-        assert_string_equal(ferry_layout_name(FERRY_LAYOUT_STREAM), "stream");
-}
-
 TEST(every_name_leads_back_to_its_value)
 {
         for (int i = 0; i < FERRY_KIND_COUNT; i++)

@@ -21,44 +21,6 @@ TEST_WITH(links_tell_epoch_and_carrier, setup, teardown)
         assert_true(a.transport->ops->arm(a.transport));
 }
 
-TEST_WITH(a_header_arrives_as_it_was_sent, setup, teardown)
-{
-        struct outcome outcome = { 0 };
-        struct message *message = message_make(&a, NULL, 0, 0, TRANSFER, &outcome);
-
-        message->header.status = 5;
-        memset(message->header.key, 0xab, sizeof(message->header.key));
-        worker_send(a_to_b, message);
-        assert_int_equal(outcome.done, 1);
-        assert_int_equal(outcome.begun, 0);
-        RUN_UNTIL(&b, NULL, b.n == 1);
-        assert_int_equal(b.headers[0].status, 5);
-        assert_int_equal(b.headers[0].transfer, TRANSFER);
-        assert_int_equal(b.headers[0].key[31], 0xab);
-        assert_int_equal(b.bytes, 0);
-}
-
-TEST_WITH(bytes_of_every_size_arrive, setup, teardown)
-{
-        FOR_EACH (size_t, size, 1, 4096, WIRE_INLINE_MAX, WIRE_INLINE_MAX + 1, 65536, MIB, MIB + 1, 3 * MIB + 17,
-                  9 * MIB)
-                for (int files = 0; files < 4; files++) {
-                        struct segment first, second;
-                        struct stream source, place;
-                        struct block x, y;
-
-                        block_new(&x, &a, size, files & 1);
-                        block_new(&y, &b, size, files & 2);
-                        stream_of_block(&source, &first, &x);
-                        stream_of_block(&place, &second, &y);
-                        carry(&a, a_to_b, &b, &source, &place, 0, size);
-                        assert_memory_equal(x.memory.address, y.memory.address, size);
-                        block_free(&x);
-                        block_free(&y);
-                }
-}
-TEST_AGAIN(bytes_of_every_size_arrive, threads, setup_threads, teardown)
-
 /* ---- by memory, and by the socket ---- */
 
 /* Of so many bytes of the block; their number says which one it is. */

@@ -1,18 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ucx_fixture.h"
 
-TEST(connects)
-{
-        struct pair *p = pair_connected();
-
-        assert_int_equal(p->n[1].accepted, 1);
-        assert_true(p->n[1].link->accepted);
-        assert_false(p->n[0].link->accepted);
-        assert_int_not_equal(p->n[0].link->connect_us, 0);
-        assert_string_equal(p->n[0].transport->ops->carrier(p->n[0].link), "tcp");
-        assert_string_equal(p->n[1].transport->ops->carrier(p->n[1].link), "tcp");
-}
-
 static uint32_t next_seq;
 static int out_of_order;
 
@@ -94,17 +82,6 @@ TEST(moves_pieces_of_any_number)
                                 node_set_stream(&p->n[!from], other, n * size / other, n * size / other + 5);
                                 move(p, from, n * size);
                         }
-}
-
-TEST(moves_a_thousand_pieces)
-{
-        struct pair *p = pair_connected();
-
-        for (int from = 0; from < 2; from++) {
-                node_set_stream(&p->n[0], 1000, 16 << 10, (16 << 10) + 3);
-                node_set_stream(&p->n[1], 1000, 16 << 10, (16 << 10) + 7);
-                move(p, from, 1000 * (16 << 10));
-        }
 }
 
 TEST(a_refused_payload_leaves_the_link_usable)

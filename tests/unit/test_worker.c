@@ -6,10 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <ferry/worker.h>
-
 #include "raw.h"
-#include "unit.h"
+#include "worker_fixture.h"
 
 /* libferry-worker as an embedding program uses it. */
 
@@ -19,15 +17,7 @@ static struct ferry_worker *worker;
 
 static int setup(void **state)
 {
-        struct ferry_worker_options *options = ferry_worker_options_new();
-        int r;
-
-        assert_non_null(options);
-        assert_int_equal(ferry_worker_options_set(options, "local", "off"), 0);
-        assert_int_equal(ferry_worker_options_set(options, "memory-limit", "4M"), 0);
-        r = ferry_worker_new(options, &worker);
-        (void)ferry_worker_options_free(options);
-        return r;
+        return WORKER_NEW(&worker, "memory-limit", "4M");
 }
 
 static int teardown(void **state)
@@ -127,14 +117,10 @@ static int write_from_outside(const struct ferry_worker *w, const char *region)
 
 TEST_WITH(clients_write_memory_of_the_program_while_it_allows_them, setup, teardown)
 {
-        struct ferry_worker_options *options = ferry_worker_options_new();
         struct ferry_worker *open;
         char memory[] = "ab", id[FERRY_WORKER_ID_SIZE];
 
-        assert_int_equal(ferry_worker_options_set(options, "local", "off"), 0);
-        assert_int_equal(ferry_worker_options_set(options, "listen", "127.0.0.1:0"), 0);
-        assert_int_equal(ferry_worker_new(options, &open), 0);
-        (void)ferry_worker_options_free(options);
+        open = WORKER("listen", "127.0.0.1:0");
         assert_int_equal(ferry_worker_region_add(open, memory, 2, NULL, NULL, id), 0);
 
         assert_int_equal(write_from_outside(open, id), 403);
@@ -189,16 +175,12 @@ TEST_WITH(memory_that_cannot_be_added_is_refused_and_takes_no_place, setup, tear
 TEST_WITH(memory_of_the_program_does_not_count_as_regions_of_clients, setup, teardown)
 {
         enum { MORE = 3 }; /* than max-regions */
-        struct ferry_worker_options *options = ferry_worker_options_new();
         static char memory[64];
         struct ferry_worker *small;
         char ids[MORE + 1][FERRY_WORKER_ID_SIZE];
         void *address;
 
-        assert_int_equal(ferry_worker_options_set(options, "local", "off"), 0);
-        assert_int_equal(ferry_worker_options_set(options, "max-regions", "2"), 0);
-        assert_int_equal(ferry_worker_new(options, &small), 0);
-        (void)ferry_worker_options_free(options);
+        small = WORKER("max-regions", "2");
         for (int i = 0; i < MORE; i++)
                 assert_int_equal(ferry_worker_region_add(small, memory, sizeof(memory), NULL, NULL, ids[i]), 0);
         assert_int_equal(ferry_worker_region_alloc(small, sizeof(memory), NULL, NULL, &address, ids[MORE]), 0);
@@ -218,17 +200,9 @@ TEST_WITH(a_worker_listens_only_when_told_to, setup, teardown)
 
 TEST_WITH(options_are_set_by_the_names_of_the_daemon, setup, teardown)
 {
-        struct ferry_worker_options *options = ferry_worker_options_new();
         struct ferry_worker *other = NULL;
 
-        assert_non_null(options);
-        assert_int_equal(ferry_worker_options_set(options, "listen", "127.0.0.1:0"), 0);
-        assert_int_equal(ferry_worker_options_set(options, "listen", "[::1]:0"), 0);
-        assert_int_equal(ferry_worker_options_set(options, "name", "kv-0"), 0);
-        assert_int_equal(ferry_worker_options_set(options, "no-auth", "true"), 0);
-        assert_int_equal(ferry_worker_options_set(options, "local", "off"), 0);
-        assert_int_equal(ferry_worker_new(options, &other), 0);
-        (void)ferry_worker_options_free(options);
+        other = WORKER("listen", "127.0.0.1:0", "listen", "[::1]:0", "name", "kv-0", "no-auth", "true");
         assert_string_equal(ferry_worker_name(other), "kv-0");
         assert_memory_equal(ferry_worker_url(other, 0), "http://127.0.0.1:", 17);
         assert_memory_equal(ferry_worker_url(other, 1), "http://[::1]:", 13);
@@ -260,31 +234,22 @@ TEST_WITH(a_refused_option_says_why, setup, teardown)
 
 TEST_WITH(options_that_do_not_go_together_start_no_worker, setup, teardown)
 {
-        struct ferry_worker_options *options = ferry_worker_options_new();
         struct ferry_worker *other = NULL;
 
-        assert_non_null(options);
-        assert_int_equal(ferry_worker_options_set(options, "listen", "0.0.0.0:0"), 0);
-        assert_int_equal(ferry_worker_new(options, &other), FERRY_E_INVALID_PARAMETER);
+        assert_int_equal(WORKER_NEW(&other, "listen", "0.0.0.0:0"), FERRY_E_INVALID_PARAMETER);
         assert_non_null(strstr(ferry_worker_error(), "token"));
         assert_null(other);
-        (void)ferry_worker_options_free(options);
 }
 
 /* Its clients may be others than this machine's users, to whom alone other servers on loopback may be open. */
 TEST_WITH(a_worker_beyond_loopback_asks_nobody_by_default, setup, teardown)
 {
-        struct ferry_worker_options *options = ferry_worker_options_new();
         struct ferry_worker_request *request = ferry_worker_request_new(FERRY_READ);
         struct ferry_worker_operation *operation = NULL;
         struct ferry_worker *open = NULL;
         char memory[4], id[FERRY_WORKER_ID_SIZE];
 
-        assert_int_equal(ferry_worker_options_set(options, "local", "off"), 0);
-        assert_int_equal(ferry_worker_options_set(options, "listen", "0.0.0.0:0"), 0);
-        assert_int_equal(ferry_worker_options_set(options, "no-auth", "true"), 0);
-        assert_int_equal(ferry_worker_new(options, &open), 0);
-        (void)ferry_worker_options_free(options);
+        open = WORKER("listen", "0.0.0.0:0", "no-auth", "true");
         assert_int_equal(ferry_worker_region_add(open, memory, sizeof(memory), NULL, NULL, id), 0);
         assert_int_equal(ferry_worker_request_add(request, id, 0, 0), 0);
         assert_int_equal(ferry_worker_operation_create(open, request,
@@ -315,17 +280,13 @@ TEST_WITH(the_environment_sets_options, setup, teardown)
 TEST_WITH(abandoned_workers_leave_the_files_of_others, setup, teardown)
 {
         char directory[] = "/tmp/ferry-worker-XXXXXX";
-        struct ferry_worker_options *options = ferry_worker_options_new();
         struct ferry_worker *other = NULL;
         const char *path, *aside;
 
         assert_non_null(mkdtemp(directory));
         path = text_format("%s/worker.sock", directory);
         aside = text_format("%s/aside.sock", directory);
-        assert_int_equal(ferry_worker_options_set(options, "local", "off"), 0);
-        assert_int_equal(ferry_worker_options_set(options, "listen", text_format("unix:%s", path)), 0);
-        assert_int_equal(ferry_worker_new(options, &other), 0);
-        (void)ferry_worker_options_free(options);
+        other = WORKER("listen", text_format("unix:%s", path));
         assert_int_equal(rename(path, aside), 0);
         assert_int_equal(mkfifo(path, 0600), 0); /* as a newer worker's socket would be */
         ferry_worker_abandon();
@@ -355,20 +316,16 @@ static void take_line(void *context, const char *level, const char *line)
 
 TEST_WITH(log_lines_go_where_the_program_says, setup, teardown)
 {
-        struct ferry_worker_options *options = ferry_worker_options_new();
-        struct ferry_worker *other = NULL;
+        struct ferry_worker *other;
         struct sink sink = { 0 };
 
-        assert_non_null(options);
-        assert_int_equal(ferry_worker_options_set(options, "local", "off"), 0);
         assert_int_equal(ferry_worker_log("loud", take_line, &sink), -EINVAL);
         assert_int_equal(ferry_worker_log("info", take_line, &sink), 0);
-        assert_int_equal(ferry_worker_new(options, &other), 0);
+        other = WORKER(NULL);
         assert_int_equal(sink.lines, 2);
         assert_non_null(strstr(sink.last, "msg=\"worker ready\""));
         assert_int_equal(ferry_worker_log("warn", NULL, NULL), 0);
         (void)ferry_worker_free(other);
-        (void)ferry_worker_options_free(options);
         assert_int_equal(sink.lines, 2);
 }
 
@@ -398,12 +355,10 @@ TEST_WITH(a_forked_child_may_have_a_worker_of_its_own, setup, teardown)
         pid_t child = fork();
 
         if (child == 0) {
-                struct ferry_worker_options *options = ferry_worker_options_new();
                 struct ferry_worker *other = NULL;
-                int r = ferry_worker_options_set(options, "local", "off") ?: ferry_worker_new(options, &other);
+                int r = WORKER_NEW(&other, NULL);
 
                 (void)ferry_worker_free(other);
-                (void)ferry_worker_options_free(options);
                 _exit(r ? 1 : 0);
         }
         assert_int_equal(waitpid(child, &status, 0), child);

@@ -2,11 +2,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <ferry/error.h>
-#include <ferry/worker.h>
-
 #include "raw.h"
-#include "unit.h"
+#include "worker_fixture.h"
 
 /*
  * Memory of the program that a transfer cannot touch: a mapped file that was truncated, a mapping that is read-only or
@@ -28,16 +25,7 @@ struct sides {
 
 static struct ferry_worker *worker_new(const struct sides *s)
 {
-        struct ferry_worker_options *options = ferry_worker_options_new();
-        struct ferry_worker *worker = NULL;
-
-        assert_int_equal(ferry_worker_options_set(options, "local", s->road->listener ? "off" : s->directory), 0);
-        if (s->road->listener)
-                assert_int_equal(ferry_worker_options_set(options, s->road->listener, "127.0.0.1:0"), 0);
-        if (ferry_worker_new(options, &worker) != 0)
-                fail_msg("%s", ferry_worker_error());
-        (void)ferry_worker_options_free(options);
-        return worker;
+        return s->road->listener ? WORKER(s->road->listener, "127.0.0.1:0") : WORKER("local", s->directory);
 }
 
 static void sides_start(struct sides *s, const struct road *road)

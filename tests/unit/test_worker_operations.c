@@ -5,10 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <ferry/worker.h>
-
 #include "raw.h"
-#include "unit.h"
+#include "worker_fixture.h"
 
 /* Transfers between two workers of one process, without HTTP. */
 
@@ -25,12 +23,9 @@ struct side {
 
 static struct side a, b;
 
-/* Frees the options. */
-static void side_new(struct side *side, struct ferry_worker_options *options, bool own_memory)
+static void side_new(struct side *side, struct ferry_worker *worker, bool own_memory)
 {
-        if (ferry_worker_new(options, &side->worker) != 0)
-                fail_msg("%s", ferry_worker_error());
-        (void)ferry_worker_options_free(options);
+        side->worker = worker;
         if (own_memory) {
                 side->memory = calloc(1, SIZE);
                 assert_non_null(side->memory);
@@ -47,13 +42,7 @@ static void side_new(struct side *side, struct ferry_worker_options *options, bo
 /* listener: an option that peers reach it by, instead of the directory; NULL = none. */
 static void side_start(struct side *side, bool own_memory, const char *listener)
 {
-        struct ferry_worker_options *options = ferry_worker_options_new();
-
-        assert_non_null(options);
-        assert_int_equal(ferry_worker_options_set(options, "local", listener ? "off" : directory), 0);
-        if (listener)
-                assert_int_equal(ferry_worker_options_set(options, listener, "127.0.0.1:0"), 0);
-        side_new(side, options, own_memory);
+        side_new(side, listener ? WORKER(listener, "127.0.0.1:0") : WORKER("local", directory), own_memory);
 }
 
 static int setup_with(const char *listener)
@@ -115,14 +104,6 @@ static struct ferry_worker_operation *create(const struct side *side, enum ferry
                                              const char *remote)
 {
         return start(side, request_of(side, kind, size), remote);
-}
-
-static const char *metadata_of(struct ferry_worker_operation *operation)
-{
-        const char *text = NULL;
-
-        assert_int_equal(ferry_worker_operation_metadata(operation, &text), 0);
-        return text;
 }
 
 static void transfer_and_wait(const struct side *from, const struct side *to, enum ferry_kind active, uint64_t size)
@@ -594,16 +575,13 @@ TEST_WITH(an_end_without_a_url_that_is_allowed_is_told, setup_http, teardown)
 
 TEST_WITH(a_cancel_waits_for_no_answer_over_http, setup, teardown)
 {
-        struct ferry_worker_options *options = ferry_worker_options_new();
         struct side far = { 0 };
         struct ferry_worker_operation *read;
         uint16_t port;
         int silent = raw_listen(&port), fd;
         const char *url = text_format("http://127.0.0.1:%u", (unsigned)port);
 
-        assert_int_equal(ferry_worker_options_set(options, "local", "off"), 0);
-        assert_int_equal(ferry_worker_options_set(options, "advertise", url), 0);
-        side_new(&far, options, true);
+        side_new(&far, WORKER("advertise", url), true);
         read = create(&b, FERRY_READ, 64, metadata_of(create(&far, FERRY_READABLE, 64, NULL)));
         fd = accept4(silent, NULL, NULL, SOCK_CLOEXEC);
         (void)raw_read_head(fd);

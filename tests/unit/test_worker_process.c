@@ -11,64 +11,24 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <ferry/worker.h>
-
-#include "unit.h"
+#include "worker_fixture.h"
 
 /* What a worker and its libraries do to the process of an embedding program, and to the processes that it starts. */
 
 enum { SIZE = 1 << 20 };
 
-/* options: names and values, ended by NULL. "local" is off. */
-static int worker_new_with(const char *const options[], struct ferry_worker **ret_worker)
-{
-        struct ferry_worker_options *o = ferry_worker_options_new();
-        int r = ferry_worker_options_set(o, "local", "off");
-
-        for (; *options && r == 0; options += 2)
-                r = ferry_worker_options_set(o, options[0], options[1]);
-        if (r == 0)
-                r = ferry_worker_new(o, ret_worker);
-        (void)ferry_worker_options_free(o);
-        return r;
-}
-
-#define WORKER_NEW(worker, ...) worker_new_with((const char *const[]){ __VA_ARGS__, NULL }, worker)
-
-static struct ferry_worker *worker_with_both(void)
-{
-        struct ferry_worker *worker = NULL;
-
-        if (WORKER_NEW(&worker, "listen", "127.0.0.1:0", "data-listen", "127.0.0.1:0") != 0)
-                fail_msg("%s", ferry_worker_error());
-        return worker;
-}
-
-static struct ferry_worker_operation *create(struct ferry_worker *worker, enum ferry_kind kind, char *memory,
-                                             const char *remote)
-{
-        struct ferry_worker_request *request = ferry_worker_request_new(kind);
-        struct ferry_worker_operation *operation = NULL;
-        char region[FERRY_WORKER_ID_SIZE];
-
-        assert_int_equal(ferry_worker_region_add(worker, memory, SIZE, NULL, NULL, region), 0);
-        assert_int_equal(ferry_worker_request_add(request, region, 0, SIZE), 0);
-        if (ferry_worker_operation_create(worker, request, remote, &operation) != 0)
-                fail_msg("%s", ferry_worker_error());
-        (void)ferry_worker_request_free(request);
-        return operation;
-}
+#define WORKER_WITH_BOTH() WORKER("listen", "127.0.0.1:0", "data-listen", "127.0.0.1:0")
 
 /* Moves bytes from one worker to the other, whose metadata is fetched from a URL. */
 static void move(struct ferry_worker *from, struct ferry_worker *to)
 {
         static char source[SIZE], target[SIZE];
-        struct ferry_worker_operation *offer = create(from, FERRY_READABLE, source, NULL), *read;
+        struct ferry_worker_operation *offer = create_on(from, FERRY_READABLE, source, SIZE, NULL), *read;
         char url[256];
 
         (void)snprintf(url, sizeof(url), "%s/v1/operations/%s/metadata", ferry_worker_url(from, 0),
                        ferry_worker_operation_id(offer));
-        read = create(to, FERRY_READ, target, url);
+        read = create_on(to, FERRY_READ, target, SIZE, url);
         if (ferry_worker_operation_wait(read, -1) != 0)
                 fail_msg("%s", ferry_worker_error());
         (void)ferry_worker_operation_free(read);
@@ -254,8 +214,8 @@ TEST(a_program_that_is_started_inherits_nothing)
 
         for (int fd = 0; fd < FDS; fd++)
                 before[fd] = fcntl(fd, F_GETFD) >= 0;
-        a = worker_with_both();
-        b = worker_with_both();
+        a = WORKER_WITH_BOTH();
+        b = WORKER_WITH_BOTH();
         assert_nothing_is_inherited(before, FDS);
         move(a, b);
         move(b, a);
@@ -269,7 +229,7 @@ TEST(a_forked_child_may_have_no_network_of_its_own_beside_its_parents)
 #if defined(__SANITIZE_THREAD__) && __GNUC__ < 13
         skip(); /* its runtime takes the child's threads for the parent's */
 #endif
-        struct ferry_worker *worker = worker_with_both(), *other = NULL;
+        struct ferry_worker *worker = WORKER_WITH_BOTH(), *other = NULL;
         int status;
         pid_t child = fork();
 

@@ -5,9 +5,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include <ferry/worker.h>
-
-#include "unit.h"
+#include "worker_fixture.h"
 
 /* What a program has its worker say to another one, and the events of a worker. Two workers in one process. */
 
@@ -23,26 +21,17 @@ struct side {
 
 static struct side a, b;
 
-static void side_start(struct side *side, const char *name, bool listens)
+static void side_start(struct side *side, struct ferry_worker *worker)
 {
-        struct ferry_worker_options *options = ferry_worker_options_new();
-
-        assert_non_null(options);
-        assert_int_equal(ferry_worker_options_set(options, "local", directory), 0);
-        assert_int_equal(ferry_worker_options_set(options, "name", name), 0);
-        if (listens)
-                assert_int_equal(ferry_worker_options_set(options, "listen", "127.0.0.1:0"), 0);
-        if (ferry_worker_new(options, &side->worker) != 0)
-                fail_msg("%s", ferry_worker_error());
-        (void)ferry_worker_options_free(options);
+        side->worker = worker;
         assert_int_equal(ferry_worker_region_alloc(side->worker, SIZE, NULL, NULL, &side->memory, side->region), 0);
 }
 
 static int setup(void **state)
 {
         assert_non_null(mkdtemp(directory));
-        side_start(&a, "a", true);
-        side_start(&b, "b", false);
+        side_start(&a, WORKER("local", directory, "name", "a", "listen", "127.0.0.1:0"));
+        side_start(&b, WORKER("local", directory, "name", "b"));
         return 0;
 }
 
@@ -71,14 +60,6 @@ static struct ferry_worker_operation *make(const struct side *side, enum ferry_k
         if (ferry_worker_operation_create(side->worker, request, remote, &operation) != 0)
                 fail_msg("%s", ferry_worker_error());
         return keep_operation(operation);
-}
-
-static const char *metadata_of(struct ferry_worker_operation *operation)
-{
-        const char *text = NULL;
-
-        assert_int_equal(ferry_worker_operation_metadata(operation, &text), 0);
-        return text;
 }
 
 TEST_WITH(a_peer_is_connected_to_by_metadata_or_url, setup, teardown)

@@ -114,21 +114,6 @@ TEST(only_this_machines_addresses_are_loopback)
 
 #define SECRET "s3cret-of-16-chr"
 
-TEST(listening_beyond_loopback_needs_a_token_or_a_word)
-{
-        char loopback[] = "127.0.0.1:0", beyond[] = "0.0.0.0:0", *listen[] = { loopback, beyond };
-        struct ferry_worker_options options = GIVEN(.listen = { listen, 2 });
-
-        assert_int_equal(error_of(&options, "--token-file"), -EINVAL);
-        assert_int_equal(error_of(&options, "0.0.0.0:0"), -EINVAL);
-        options.no_auth = true;
-        assert_int_equal(error_of(&options, ""), 0);
-        options.no_auth = false;
-        options.token_file = path;
-        write_file(SECRET "\n", strlen(SECRET "\n"));
-        assert_int_equal(error_of(&options, ""), 0);
-}
-
 TEST(a_peer_token_alone_does_not_guard_a_worker)
 {
         char beyond[] = "0.0.0.0:0", *listen[] = { beyond };
@@ -204,14 +189,6 @@ TEST(a_registry_user_is_a_name_and_any_password)
         worker_settings_free(settings);
         write_file("root\n", 5);
         assert_int_equal(error_of(&options, "NAME:PASSWORD"), -EINVAL);
-}
-
-TEST(both_tokens_may_not_be_the_same)
-{
-        const struct ferry_worker_options options = GIVEN(.token_file = path, .peer_token_file = path);
-
-        write_file(SECRET "\n", strlen(SECRET "\n"));
-        assert_int_equal(error_of(&options, "same token"), -EINVAL);
 }
 
 TEST(a_name_that_metadata_cannot_carry_is_refused)
