@@ -2,22 +2,100 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is wrong with a command line is told before anything is done."""
 import os
+import pathlib
+import re
+import subprocess
 import unittest
 
-from workers import Case, environment
+from workers import FERRY, Case, environment
+
+CLIENT = pathlib.Path(__file__).parents[2] / "client"
+# What a shell that has the script of bash for ferry makes of a line that is typed so far.
+COMPLETE = """
+complete_last() {
+        COMP_LINE=$*; COMP_POINT=${#COMP_LINE}; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
+        _ferry ferry "${*: -1}"; echo "${COMPREPLY[*]}"
+}
+"""
 
 
 class Arguments(Case):
-    def setUp(self):
-        super().setUp()
-        self.source = self.file("source", 1000)
-        self.config = self.directory / "ferry" / "workers"
-        self.config.parent.mkdir()
+    def output(self, *arguments):
+        output, errors = self.ferry(*arguments)
+        self.assertEqual(errors, "")
+        return output.decode()
+
+    def test_version_and_help_need_no_worker(self):
+        for arguments in (("--version",), ("version", "-u", "http://127.0.0.1:1")):
+            self.assertRegex(self.output(*arguments), r"\Aferry \d+\.\d+\.\d+")
+        for text in ("wait OPERATION", "--token-file", "FERRY_URL", "Exit status"):
+            self.assertIn(text, self.output("--help"))
+        self.assertIn("--timeout", self.output("wait", "--help"))
+        self.assertIn("Usage: ferry [@WORKER] accept -o FILE --size SIZE [OPTION]...\n", self.output("accept", "--help"))
+        usage = self.output("spread", "--help").split("Options:")[0]
+        self.assertLessEqual(max(map(len, usage.splitlines())), 80)
+
+    def test_the_manual_is_that_of_the_table(self):
+        """Of commands, word for word, and every variable that it names is one."""
+        manual, commands = (CLIENT / "cli" / "ferry.1").read_text(), self.output("help", "--mdoc")
+        self.assertIn(".It Cm fetch Ar URL\n", commands)
+        self.assertIn(commands, manual)
+        names = re.findall(r"Ev (FERRY_[A-Z_]+)", manual + (CLIENT / "nats" / "ferry-nats.1").read_text())
+        self.assertGreater(len(names), 5)
+        process = self.start("version", env={**environment(self.directory), **dict.fromkeys(names, "1s")})
+        self.assertEqual(self.finish(process)[1], "")
+
+    def test_a_misspelt_variable_is_warned_of(self):
+        process = self.start("version", env={**environment(self.directory), "FERRY_TOKEN": "/nonexistent"})
+        output, errors = self.finish(process)
+        self.assertEqual(errors, "ferry: the variable FERRY_TOKEN is unknown: did you mean FERRY_TOKEN_FILE?\n")
+        self.assertTrue(output.startswith(b"ferry "))
+
+    def test_a_slip_of_the_pen_is_understood(self):
+        for arguments, meant in ((["fetc"], "did you mean fetch?"), (["ofer", "x"], "did you mean offer?"),
+                                 (["ls", "--jsn"], "did you mean --json?"), (["help", "fetc"], "did you mean fetch?"),
+                                 (["ls", "--output", "x"], "ferry ls has no option --output"),
+                                 (["zzzzzz"], "see ferry --help"), ([""], "see ferry --help")):
+            self.complains(meant, *arguments, status=2)
+
+    def test_wrong_usage_is_told(self):
+        for arguments, told in (("", "no command"), ("get", "usage: ferry get PATH"), ("get a b", "usage: ferry get PATH"),
+                                ("put /x /nonexistent", "/nonexistent"), ("post /x @/nonexistent", "/nonexistent"),
+                                ("--nonsense version", "--nonsense"), ("--url ftp://h get /", "ftp://h"),
+                                ("--token-file /nonexistent get /", "/nonexistent"), ("--token-file /dev/null get /", "/dev/null"),
+                                ("wait", "usage: ferry wait"), ("wait op_1 --timeout -1s", "-1s"),
+                                ("ls --done --running", "--running"), ("completion csh", "csh")):
+            self.complains(told, *arguments.split(), status=2)
+        self.complains("the path is not valid", "get", "/a b", status=2)
+
+    def test_errors_are_json_wherever_that_stands(self):
+        for arguments in ("-j ls --bogus", "ls --bogus --json", "frobnicate -j", "wait -qj"):
+            _, errors = self.ferry(*arguments.split(), status=2)
+            self.assertRegex(errors, r'\A{"error":{"message":"[^\n]*\n\Z')
+
+    def test_completions_are_scripts_of_their_shells(self):
+        self.assertIn("#compdef ferry\n", self.output("completion", "zsh"))
+        self.assertIn("command >/dev/null' -a fetch -d 'fetch an offer into a file'", self.output("completion", "fish"))
+        typed = (("fe", "fetch"), ("fetch --ver", "--version --verify"), ("ls --status I", "INITIALIZED IN_PROGRESS"),
+                 ("ls --status=I", "INITIALIZED IN_PROGRESS"), ("--url http://a ca", "cancel"), ("help ca", "cancel"),
+                 ("@", "@prefill @decode"), ("copy @p", "@prefill"))
+        self.complete("# no\nprefill http://a # x\n decode http://b", typed)
+        self.complete("it's\n`touch${IFS}x`\n$(touch${IFS}x)\n",
+                      [("@", r"@it\'s @\`touch\$\{IFS\}x\` @\$\(touch\$\{IFS\}x\)")])
+        self.assertFalse((self.directory / "x").exists())
+
+    def complete(self, names, typed):
+        self.names(names)
+        script = self.output("completion", "bash") + COMPLETE + "".join(f"complete_last ferry {line}\n" for line, _ in typed)
+        env = environment(self.directory, PATH=f"{pathlib.Path(FERRY).parent}:{os.environ['PATH']}")
+        done = subprocess.run(["bash"], input=script, text=True, capture_output=True, env=env, cwd=self.directory, check=True)
+        self.assertEqual(done.stdout.splitlines(), [completed for _, completed in typed])
 
     def test_values_are_checked_first(self):
         """Before a file is opened, or a worker asked."""
         no = ("-u", "http://127.0.0.1:1")
         for option, value, why in (("timeout", "soon", "is not a time such as 500ms"), ("ttl", "-1s", "is not a time"),
+                                   ("ttl", "0", "is not a time such as 500ms, 30s, 2m or 1h, 1 ms or more"),
                                    ("uses", "0", "is not a number from 1, or unlimited"), ("uses", "1x", "is not a number from 1"),
                                    ("name", os.fsdecode(b"\xff"), "is not UTF-8"), ("label", os.fsdecode(b"a\xc3"), "is not UTF-8")):
             self.complains(why, "offer", "/nonexistent", f"--{option}", value, *no, status=2)
@@ -45,7 +123,7 @@ class Arguments(Case):
     def test_options_and_arguments_in_any_order(self):
         """Also where POSIX says otherwise."""
         a = self.worker("a")
-        for arguments in (("-ju", a.url, "get", "-q", "/livez"), ("get", "/livez", f"-qu{a.url}"), ("--url", a.url, "get", "--", "/livez")):
+        for arguments in (("-ju", a.url, "get", "-q", "/livez"), ("get", "/livez", f"-qu{a.url}"), (f"--url={a.url}", "get", "--", "/livez")):
             process = self.start(*arguments, env={**environment(self.directory), "POSIXLY_CORRECT": "1"})
             self.finish(process)
 
@@ -70,7 +148,7 @@ class Arguments(Case):
 
     def test_a_file_of_workers_with_the_line_breaks_of_windows(self):
         a = self.worker("a")
-        self.config.write_bytes(f"# workers\r\na\t{a.url}\r\n".encode())
+        self.names(f"# workers\r\na\t{a.url}\r\n")
         self.ferry("@a", "ls")
         self.complains("no worker b in", "@b", "ls", status=2)
 

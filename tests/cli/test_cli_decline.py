@@ -14,9 +14,7 @@ class Decline(Case):
 
     def offer(self, **fields):
         """An offer by REST: its id and the file of its metadata."""
-        body = {"kind": "readable", "descriptors": [{"region": self.region(self.a, 1000)}], **fields}
-        output, _ = self.ferry("post", "/v1/operations?include=metadata", json.dumps(body), "-u", self.a.url)
-        operation = json.loads(output)
+        operation = self.a.offer(self.region(self.a, 1000), **fields)
         path = self.directory / (operation["id"] + ".json")
         path.write_text(json.dumps(operation["metadata"]))
         return operation["id"], path

@@ -21,8 +21,7 @@ class Examples(Case):
     def setUp(self):
         super().setUp()
         self.a, self.b, self.c = self.worker("a"), self.worker("b"), self.worker("c")
-        (self.directory / "ferry").mkdir()
-        (self.directory / "ferry" / "workers").write_text("".join(f"{worker.name} {worker.url}\n" for worker in (self.a, self.b, self.c)))
+        self.names("".join(f"{worker.name} {worker.url}\n" for worker in (self.a, self.b, self.c)))
         self.work = self.directory / "work"
         (self.work / "checkpoint").mkdir(parents=True)
         (self.work / "checkpoint" / "weights").write_bytes(os.urandom(10000))
@@ -33,9 +32,7 @@ class Examples(Case):
         self.env = environment(self.directory, PATH=path, FERRY_URL=self.a.url, HOME=str(self.directory))
 
     def operation(self, worker, size, **fields):
-        body = {"descriptors": [{"region": self.region(worker, size)}], "kind": "readable", "renew_max_ms": 86400000,
-                "label": "cache", **fields}
-        return json.loads(self.ferry("post", "/v1/operations?include=metadata", json.dumps(body), "-u", worker.url)[0])
+        return worker.offer(self.region(worker, size), **{"renew_max_ms": 86400000, "label": "cache", **fields})
 
     def shell(self, script):
         process = subprocess.Popen(["bash", "-c", script], cwd=self.work, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -87,9 +84,7 @@ class Examples(Case):
         script = self.prepare(command, example)
         if command == "workers":  # the registry is another program's
             answer = {"revision": 1, "peers": [{"worker": "a", "epoch": "1", "addresses": {"http": [self.a.url]}}]}
-            body = json.dumps(answer).encode()
-            with self.answering(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s"
-                                % (len(body), body)) as url:
+            with self.answering(answer) as url:
                 self.env["FERRY_URL"] = url
                 self.finish_example(command, script)
                 self.env["FERRY_URL"] = self.a.url

@@ -10,7 +10,7 @@ import threading
 import time
 import unittest
 
-from workers import Case, FERRY, LIMIT, environment, stand_still
+from workers import Case, FERRY, LIMIT, environment, http_answer, stand_still
 
 MIB = 1 << 20
 
@@ -65,15 +65,14 @@ class Faults(Case):
 
     def test_a_server_that_is_no_worker(self):
         """Nothing counts as done there, be it that it answers with other JSON or leads elsewhere, as to https:."""
-        answers = [b"HTTP/1.1 302 Found\r\nLocation: https://h/\r\n", b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"]
-        source = self.file("source", 10)
-        for head in answers:
-            with self.answering(head + b"Connection: close\r\nContent-Length: 7\r\n\r\n" + b'{"a":1}') as url:
+        source, elsewhere = self.file("source", 10), http_answer(b"", 302, "Location: https://h/")
+        for one in (elsewhere, {"a": 1}):
+            with self.answering(one) as url:
                 for command in (["ls"], ["show"], ["show", "limits"], ["doctor"], ["top"], ["events"], ["devices"], ["peers"],
                                 ["rm", "rgn_1"], ["cancel", "op_1"], ["wait", "op_1"], ["offer", source], ["connect", "http://x:1"],
                                 ["accept", "-o", self.directory / "x", "--size", "1"]):
                     self.complains("is this the URL of a ferryd?", *command, "-u", url, status=3)
-        with self.answering(answers[0] + b"Content-Length: 0\r\nConnection: close\r\n\r\n") as url:
+        with self.answering(elsewhere) as url:
             self.complains("leads to another URL: https://h/", "put", "/v1/regions/rgn_1/content", source, "-u", url, status=3)
         self.assertEqual(self.files(), [])
 
@@ -150,19 +149,6 @@ class Faults(Case):
         self.ferry("rm", region, "-u", self.b.url)
         self.nothing_left(self.a, self.b)
 
-    def test_a_file_that_may_not_be_so_large(self):
-        process, url = self.offer(MIB)
-        done = subprocess.run(["bash", "-c", 'ulimit -f 100; exec "$@"', "-", FERRY, "fetch", url, "-o",
-                               str(self.directory / "x"), "-u", self.b.url], capture_output=True,
-                              env=environment(self.directory), timeout=60, check=False)
-        self.assertEqual(done.returncode, 2)
-        self.assertRegex(done.stderr.decode(), r"\Aferry: .*/x: File too large: 1\.0 MiB are needed\n\Z")
-        self.assertEqual(self.files(), [])
-        self.nothing_left(self.b)
-        process.terminate()
-        process.wait(60)
-        self.nothing_left(self.a)
-
     def test_no_room_for_so_many_bytes(self):
         """It is not tried: for a while, that would take the room of others."""
         accept = self.start("accept", "-o", self.directory / "x", "--size", "64T", "-u", self.a.url)
@@ -210,24 +196,17 @@ class Faults(Case):
 
     def test_a_time_limit_of_what_waits_for_no_worker(self):
         """But for the other end of a pipe."""
-        pipe, offer = self.directory / "pipe", self.offer(10)
+        pipe, offer, region = self.directory / "pipe", self.offer(10), self.region(self.b, 10)
         os.mkfifo(pipe)
-        for command in (("offer", "-"), ("offer", pipe), ("send", pipe, offer[1]), ("fetch", offer[1], "-o", pipe),
-                        ("accept", "-o", pipe, "--size", "10"), ("spread", pipe, self.a.url)):
-            waits = self.start(*command, "-u", self.b.url, "--timeout", "50ms", stdin=-1)
+        for ms, *command in ((50, "offer", "-"), (50, "offer", pipe), (50, "send", pipe, offer[1]), (50, "fetch", offer[1], "-o", pipe),
+                             (50, "accept", "-o", pipe, "--size", "10"), (50, "spread", pipe, self.a.url),
+                             (50, "copy", "-", region), (0, "copy", "-", region)):
+            waits = self.start(*command, "-u", self.b.url, "--timeout", f"{ms}ms", stdin=-1)
             waits.wait(LIMIT)  # its input stays open
-            self.assertEqual(self.finish(waits, status=4)[1], "ferry: not done within 50 ms: stopped\n", command)
-        self.nothing_left(self.b)
+            self.assertEqual(self.finish(waits, status=4)[1], f"ferry: not done within {ms} ms: stopped\n", command)
+        self.assertEqual(self.b.left(), [region])
         offer[0].send_signal(signal.SIGINT)
         self.finish(offer[0], status=-signal.SIGINT)
-
-    def test_a_time_limit_of_a_copy_of_a_file(self):
-        region = self.region(self.a, 10)
-        for limit in (50, 0):
-            copy = self.start("copy", "-", region, "-u", self.a.url, "--timeout", f"{limit}ms", stdin=-1)
-            copy.wait(LIMIT)  # its input stays open
-            _, errors = self.finish(copy, status=4)
-            self.assertEqual(errors, f"ferry: not done within {limit} ms: stopped\n")
 
     def test_what_a_killed_command_leaves_bears_its_name(self):
         process, _ = self.offer(MIB)
@@ -314,21 +293,20 @@ class Faults(Case):
 
     def test_a_region_that_takes_long_is_given_up_at_once(self):
         """Its id is known before its pages are there, and a signal does not wait for them."""
-        body = json.dumps({"id": "rgn_" + "1" * 16, "size": 1000, "device": "cpu", "state": "preparing", "in_use": 0,
-                           "created_at": "2026-01-01T00:00:00Z"}).encode()
+        region = {"id": "rgn_" + "1" * 16, "size": 1000, "device": "cpu", "state": "preparing", "in_use": 0,
+                  "created_at": "2026-01-01T00:00:00Z"}
         asked, ended, deleted = threading.Event(), threading.Event(), []
 
-        def answer(method, path):
+        def answers(method, path):
             if "wait_ms" in path:
                 asked.set()
                 ended.wait(LIMIT)
             if method == "DELETE":
                 deleted.append(path)
-                return b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
-            return (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s"
-                    % (len(body), body))
+                return http_answer(b"", 204)
+            return region
 
-        with self.answering(answer) as url:
+        with self.answering(answers) as url:
             offer = self.start("offer", self.file("source", 1000), "-u", url)
             self.assertTrue(asked.wait(LIMIT))
             offer.send_signal(signal.SIGINT)
@@ -391,17 +369,6 @@ class Faults(Case):
         offer.send_signal(signal.SIGCONT)
         _, errors = self.finish(offer, status=-signal.SIGINT)  # the lower number is taken first
         self.assertEqual(errors, "ferry: Interrupt: stopped, and nothing was left behind\n")
-        self.nothing_left(self.a)
-
-    def test_a_pipe_that_nobody_opens(self):
-        os.mkfifo(self.directory / "source")
-        offer = self.start("offer", self.directory / "source", "-u", self.a.url)
-        self.eventually(lambda: self.waits_for_signals(offer))
-        offer.send_signal(signal.SIGINT)
-        self.assertEqual(self.finish(offer, status=-signal.SIGINT)[1], "ferry: Interrupt: stopped, and nothing was left behind\n")
-
-    def test_an_offer_that_would_not_wait(self):
-        self.complains('--ttl: "0" is not a time such as 500ms, 30s, 2m or 1h, 1 ms or more', "offer", self.file("source", 10), "-u", self.a.url, "--ttl", "0", status=2)
         self.nothing_left(self.a)
 
     def test_ctrl_backslash_cleans_up_too(self):

@@ -22,14 +22,19 @@ class Files(Case):
         self.a, self.b = self.worker("a"), self.worker("b")
 
     def test_a_file_is_offered_and_fetched(self):
+        """By two workers, one of which may be at a Unix socket, or by one; the bytes of local regions do not pass HTTP."""
         source, target = self.file("source", 5 * MIB + 3), self.directory / "target"
-        offer = self.start("offer", source, "--url", self.a.url)
-        url = self.line(offer)
-        self.assertTrue(url.startswith(self.a.url + "/v1/operations/op_"))
-        self.assertEqual(self.ferry("fetch", url, "-o", target, "-u", self.b.url), (b"", ""))
-        self.assertEqual(self.finish(offer), (b"", ""))
-        self.assertEqual(target.read_bytes(), source.read_bytes())
+        c = self.worker("c", listen=(f"unix:{self.directory}/c.sock",))
+        for one, other in ((self.a, self.b), (self.a, self.a), (c, self.b)):
+            offer = self.start("offer", source, "--url", one.url)
+            url = self.line(offer)
+            self.assertTrue(url.startswith(one.url + (":" if one is c else "") + "/v1/operations/op_"))
+            self.assertEqual(self.ferry("fetch", url, "-o", target, "--verify", "-u", other.url), (b"", ""))
+            self.assertEqual(self.finish(offer), (b"", ""))
+            self.assertEqual(target.read_bytes(), source.read_bytes())
+            target.unlink()
         self.nothing_left(self.a, self.b)
+        self.assertEqual(self.content_requests(self.a) + self.content_requests(self.b), [])
 
     def test_a_large_file_in_memory(self):
         """It is mapped on huge pages, where there are any, and its end is not a whole one."""
@@ -144,8 +149,7 @@ class Files(Case):
         """With all that its line says, as how to trust it."""
         tls = pathlib.Path(__file__).parent.parent / "api" / "tls"
         own = self.worker("own", "--tls-cert", tls / "server.pem", "--tls-key", tls / "server-key.pem")
-        (self.directory / "ferry").mkdir()
-        (self.directory / "ferry" / "workers").write_text(f"own {own.url} ca-file={tls / 'ca.pem'}\n")
+        self.names(f"own {own.url} ca-file={tls / 'ca.pem'}\n")
         source, target = self.file("source", 1000), self.directory / "target"
         region = json.loads(self.ferry("@own", "post", "/v1/regions", '{"size": 1000}')[0])["id"]
         self.ferry("@own", "copy", source, region)
@@ -155,13 +159,6 @@ class Files(Case):
         self.ferry("@own", "spread", source, region)
         self.ferry("@own", "copy", region, target)
         self.assertEqual(target.read_bytes(), source.read_bytes())
-
-    def test_the_bytes_of_local_regions_do_not_pass_http(self):
-        source, target = self.file("source", MIB), self.directory / "target"
-        offer = self.start("offer", source, "--url", self.a.url)
-        self.ferry("fetch", self.line(offer), "-o", target, "-u", self.b.url)
-        self.finish(offer)
-        self.assertEqual(self.content_requests(self.a) + self.content_requests(self.b), [])
 
     def content_requests(self, worker):
         output, _ = self.ferry("get", "/metrics", "-u", worker.url)
@@ -179,14 +176,6 @@ class Files(Case):
         self.assertIn('putRegionContent",code="204"', "".join(self.content_requests(self.a)))
         self.nothing_left(self.a, self.b)
 
-    def test_a_file_is_accepted_and_sent(self):
-        source, target = self.file("source", 2 * MIB), self.directory / "target"
-        accept = self.start("accept", "-o", target, "--size", "2M", "--url", self.b.url)
-        self.ferry("send", source, self.line(accept), "-u", self.a.url)
-        self.finish(accept)
-        self.assertEqual(target.read_bytes(), source.read_bytes())
-        self.nothing_left(self.a, self.b)
-
     def test_standard_streams(self):
         data = os.urandom(300001)
         offer = self.start("offer", "-", "--url", self.a.url, stdin=-1)
@@ -198,36 +187,8 @@ class Files(Case):
         self.finish(offer)
         self.nothing_left(self.a, self.b)
 
-    def test_json_tells_the_operation(self):
-        source, target = self.file("source", 100), self.directory / "target"
-        offer = self.start("offer", source, "--url", self.a.url, "--json")
-        offered = json.loads(self.line(offer))
-        self.assertEqual(offered["size"], 100)
-        output, _ = self.ferry("fetch", offered["url"], "-o", target, "-u", self.b.url, "--json", "--verify")
-        self.assertEqual(json.loads(output)["status"], "COMPLETE")
-        self.assertEqual(json.loads(self.finish(offer)[0])["status"], "COMPLETE")
-
-    def test_one_worker_is_enough(self):
-        source, target = self.file("source", 4097), self.directory / "target"
-        offer = self.start("offer", source, "--url", self.a.url)
-        self.ferry("fetch", self.line(offer), "-o", target, "-u", self.a.url)
-        self.finish(offer)
-        self.assertEqual(target.read_bytes(), source.read_bytes())
-        self.nothing_left(self.a)
-
-    def test_a_worker_at_a_unix_socket(self):
-        c = self.worker("c", listen=(f"unix:{self.directory}/c.sock",))
-        source, target = self.file("source", MIB), self.directory / "target"
-        offer = self.start("offer", source, "--url", c.url)
-        url = self.line(offer)
-        self.assertTrue(url.startswith(f"unix:{self.directory}/c.sock:/v1/operations/op_"))
-        self.ferry("fetch", url, "-o", target, "--url", self.b.url)
-        self.finish(offer)
-        self.assertEqual(target.read_bytes(), source.read_bytes())
-
     def test_copies_between_files_and_regions_of_two_workers(self):
-        (self.directory / "ferry").mkdir()
-        (self.directory / "ferry" / "workers").write_text(f"b {self.b.url}\n")
+        self.names(f"b {self.b.url}\n")
         source, target = self.file("source", 70000), self.directory / "target"
         first, second = self.region(self.a, 70000), self.region(self.b, 70000)
         self.ferry("copy", source, first, "-u", self.a.url)
@@ -245,8 +206,7 @@ class Files(Case):
         region = self.region(self.a, 4096)
         self.assertRegex(self.ferry("regions", "-u", self.a.url)[0].decode(), rf"(?m)^{region} .* cpu +ready ")
         self.assertEqual(json.loads(self.ferry("regions", "-u", self.a.url, "--json")[0])[0]["id"], region)
-        body = json.dumps({"kind": "readable", "descriptors": [{"region": region}]})
-        operation = json.loads(self.ferry("post", "/v1/operations", body, "-u", self.a.url)[0])["id"]
+        operation = self.a.offer(region)["id"]
         self.assertIn(operation, self.ferry("ls", "--kind", "READABLE", "-u", self.a.url)[0].decode())
         self.assertEqual(self.ferry("ls", "--kind", "read", "-u", self.a.url), (b"", "No operations.\n"))
         self.assertEqual(json.loads(self.ferry("show", operation, "-u", self.a.url)[0])["id"], operation)
@@ -258,13 +218,10 @@ class Files(Case):
 
     def test_top_counts_every_use_of_an_offer(self):
         source, target = self.region(self.a, 4096), self.region(self.b, 4096)
-        offer = json.loads(self.ferry("post", "/v1/operations?include=metadata", json.dumps(
-            {"kind": "readable", "uses": 3, "descriptors": [{"region": source}]}), "-u", self.a.url)[0])
+        offer = self.a.offer(source, uses=3)
 
         def use(n):
-            self.ferry("post", "/v1/operations?wait_ms=20000", json.dumps(
-                {"kind": "read", "descriptors": [{"region": target}], "remote_metadata": offer["metadata"]}),
-                "-u", self.b.url)
+            self.b.read(target, offer["metadata"])
             self.eventually(lambda: self.a.get("/v1/operations/" + offer["id"])["uses_done"] == n)
 
         def up_ms():
@@ -294,8 +251,7 @@ class Files(Case):
         region = self.region(self.a, 4096, bytes(4096))
         top = self.start("top", "--json", "--interval", "1ms", "--count", 3000, "-u", self.a.url)
         self.assertEqual(json.loads(top.stdout.readline()), [])
-        offer = json.loads(self.ferry("post", "/v1/operations", json.dumps(
-            {"kind": "readable", "descriptors": [{"region": region}]}), "-u", self.a.url)[0])["id"]
+        offer = self.a.offer(region)["id"]
         self.ferry("fetch", f"{self.a.url}/v1/operations/{offer}", "-o", "/dev/null", "-u", self.b.url)
         while not (rows := json.loads(top.stdout.readline())) or rows[0]["status"] != "COMPLETE" or "rate" in rows[0]:
             pass
@@ -313,9 +269,7 @@ class Files(Case):
         self.assertRegex(told[0], r"^\S+Z region.created rgn_[0-9a-f]{16} .*4\.0 KiB")
         follow = self.start("events", "--follow", "--json", "--label", "mine", "-u", self.a.url)
         for label in ("theirs", "mine"):
-            region = self.region(self.a, 1)
-            self.ferry("post", "/v1/operations", json.dumps(
-                {"kind": "readable", "label": label, "descriptors": [{"region": region}]}), "-u", self.a.url)
+            self.a.offer(self.region(self.a, 1), label=label)
         event = json.loads(self.line(follow))
         self.assertEqual((event["type"], event["operation"]["label"]), ("operation.created", "mine"))
         follow.send_signal(signal.SIGINT)

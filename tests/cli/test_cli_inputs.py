@@ -39,9 +39,10 @@ class Inputs(Case):
         self.complains("/tmp is a directory", "post", "/v1/regions", "@/tmp", "-u", self.a.url, status=2)
 
     def test_an_interrupt_while_it_waits_for_input(self):
-        region = self.region(self.a, 4096)
+        region, pipe = self.region(self.a, 4096), self.directory / "pipe"
+        os.mkfifo(pipe)
         for command in (("put", f"/v1/regions/{region}/content", "-"), ("post", "/v1/regions", "-"), ("offer", "-"),
-                        ("copy", "-", region)):
+                        ("copy", "-", region), ("offer", pipe)):
             process = self.start(*command, "-u", self.a.url, stdin=-1)
             self.eventually(lambda: self.waits_for_signals(process))
             process.send_signal(signal.SIGINT)

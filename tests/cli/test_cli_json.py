@@ -65,8 +65,7 @@ class Json(Case):
         self.source = self.file("source", SIZE)
 
     def operation(self, kind):
-        body = {"kind": kind, "renew_max_ms": 86400000, "descriptors": [{"region": self.region(self.a, SIZE)}]}
-        return json.loads(self.ferry("post", "/v1/operations", json.dumps(body), "-u", self.a.url)[0])["id"]
+        return self.a.offer(self.region(self.a, SIZE), kind=kind, renew_max_ms=86400000)["id"]
 
     def offer(self, kind):
         return f"{self.a.url}/v1/operations/{self.operation(kind)}/metadata"
@@ -98,10 +97,7 @@ class Json(Case):
 
     def registry(self):
         """A worker whose registry has one: that is another program's."""
-        answer = {"revision": 1, "peers": [{"worker": "a", "epoch": "1", "addresses": {"http": [self.a.url]}}]}
-        body = json.dumps(answer).encode()
-        return self.answering(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s"
-                              % (len(body), body))
+        return self.answering({"revision": 1, "peers": [{"worker": "a", "epoch": "1", "addresses": {"http": [self.a.url]}}]})
 
     def run_command(self, command, arguments):
         """What it prints. An offer is used; what does not end by itself is ended."""
@@ -118,6 +114,7 @@ class Json(Case):
             return self.ferry(*words, "-u", self.a.url)[0].decode(errors="replace")
         process = self.start(*words, "-u", self.a.url)
         first = self.line(process)
+        self.assertEqual(json.loads(first)["size"], SIZE)
         use = ["fetch", json.loads(first)["url"], "-o", os.devnull] if words[0] == "offer" else ["send", self.source, json.loads(first)["url"]]
         self.ferry(*use, "-u", self.b.url)
         return first + "\n" + self.finish(process)[0].decode()

@@ -19,8 +19,7 @@ class Spread(Case):
     def members(self, n, *flags):
         members = [self.worker(f"w{i}", *flags) for i in range(1, n + 1)]
         lines = [f"{worker.name} {worker.url}\n" for worker in members]
-        (self.directory / "ferry").mkdir(exist_ok=True)
-        (self.directory / "ferry" / "workers").write_text("".join(lines))
+        self.names("".join(lines))
         return members
 
     def content(self, worker, region):
@@ -85,9 +84,7 @@ class Spread(Case):
         """Of a region with a pattern. Returns its URL and its bytes."""
         data = (b"".join(i.to_bytes(4, "little") for i in range(MIB // 4)) * (size // MIB))[:size]
         region = self.region(source, size, data)
-        body = {"kind": "readable", "descriptors": [{"region": region}], "uses": 4}
-        made, _ = self.ferry("post", "/v1/operations", json.dumps(body), "-u", source.url)
-        self.offered = json.loads(made)["id"]
+        self.offered = source.offer(region, uses=4)["id"]
         return f"{source.url}/v1/operations/{self.offered}", data
 
     def start_half(self, members, moves):
@@ -99,24 +96,6 @@ class Spread(Case):
         process = self.start("spread", url, *(f"@{worker.name}" for worker in members))
         self.has_arrived(members[moves], 1)
         return process, data, source, gate
-
-    def test_one_that_dies_is_left_out(self):
-        for victim in (0, 2):
-            members = self.members(4, *NETWORK)
-            process, data, source, gate = self.start_half(members, victim)
-            members[victim].process.kill()
-            members[victim].process.wait()
-            gate.set()
-            output, errors = self.finish(process, status=1)
-            self.ferry("rm", self.offered, "-u", source.url)
-            self.assertRegex(errors, rf"@w{victim + 1} is left out: .*\n(.*\n)*ferry: 3 of 4 workers have the bytes\n")
-            lines = output.decode().split()
-            self.assertEqual(len(lines), 3)
-            for line in lines:
-                name, region = line.removeprefix("@").split("/")
-                self.holds(next(worker for worker in members if worker.name == name), region, data)
-            for worker in [*members, source]:
-                worker.stop()
 
     def test_one_that_cannot_read_keeps_no_region(self):
         source, (member,) = self.worker("source"), self.members(1)
@@ -153,9 +132,9 @@ class Spread(Case):
         self.eventually(lambda: any(one["kind"] == "read" and one["bytes_done"] >= size
                                     for one in worker.get("/v1/operations")["operations"]))
 
-    def test_what_has_arrived_is_not_sent_again(self):
+    def test_one_that_dies_is_left_out_and_what_has_arrived_is_not_sent_again(self):
         size, half = 32 * MIB, 16 * MIB
-        for victim in (0, 1):
+        for victim in (0, 1, 2):
             source, gate = self.source_that_waits(half)
             members = self.members(3, *NETWORK)
             file = self.file("file", size)
@@ -165,11 +144,11 @@ class Spread(Case):
                 worker.expect("peer-lost", "operation ended", "stale-metadata")
             # The last one has what the source has let out: nothing is on its way.
             self.has_arrived(members[2], half)
-            members[victim].process.kill()
-            members[victim].process.wait()
+            members[victim].kill()
             gate.set()
-            _, errors = self.finish(process, status=1)
-            self.assertIn("2 of 3 workers have the bytes", errors)
+            output, errors = self.finish(process, status=1)
+            self.assertRegex(errors, rf"@w{victim + 1} is left out: .*\n(.*\n)*ferry: 2 of 3 workers have the bytes\n")
+            self.assertEqual([line.split("/")[0] for line in output.decode().split()], [f"@{worker.name}" for worker in survivors])
             for worker in survivors:
                 # What was on its way when a link ended is lost, and not more.
                 self.assertLess(self.received(worker), size + half // 4, worker.name)

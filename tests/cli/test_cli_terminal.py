@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """ferry on a terminal: progress, top, and no bytes to the screen."""
 import fcntl
-import json
 import os
 import pathlib
 import pty
@@ -17,7 +16,7 @@ import threading
 import unicodedata
 import unittest
 
-from workers import Case, FERRY, LIMIT, environment
+from workers import Case, FERRY, LIMIT, environment, http_answer
 
 # What is started inherits the signals that are ignored here: nohup ignores some, as a shell does for jobs in the background.
 for inherited in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP):
@@ -127,10 +126,7 @@ class Terminal(Case):
 
     def test_an_allocation_shows_how_far_it_has_come(self):
         region = {"id": "rgn_" + "1" * 16, "size": 1 << 20, "device": "cpu", "state": "preparing", "in_use": 0, "bytes_prepared": 1 << 19}
-        body = json.dumps(region).encode()
-        answer = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
-        deleted = b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
-        with self.answering(lambda method, _: deleted if method == "DELETE" else answer) as url:
+        with self.answering(lambda method, _: http_answer(b"", 204) if method == "DELETE" else region) as url:
             _, shown = self.run_on("offer", self.file("source", 1 << 20), "-u", url, streams=("stderr",), columns=80,
                                    until=rb"allocating   50%  \d:\d\d left  .*/s  512.0 KiB of 1.0 MiB  \[#+\.+\]",
                                    end=lambda process: process.send_signal(signal.SIGINT))
@@ -193,8 +189,7 @@ class Terminal(Case):
 
     def shells_environment(self):
         """With ferry in PATH, which knows a worker @prefill."""
-        (self.directory / "ferry").mkdir()
-        (self.directory / "ferry" / "workers").write_text("prefill http://127.0.0.1:1\n")
+        self.names("prefill http://127.0.0.1:1\n")
         path = f"{pathlib.Path(FERRY).parent}:{os.environ['PATH']}"
         return environment(self.directory, TERM="dumb", PS1="$ ", HOME=str(self.directory), PATH=path)
 
@@ -294,8 +289,7 @@ class Terminal(Case):
     def test_top_draws_what_happens_and_asks_for_nothing_between(self):
         """Also where an offer of several uses stands, IN_PROGRESS, between two of them."""
         asked = []
-        offer = json.loads(self.ferry("post", "/v1/operations", json.dumps(
-            {"kind": "readable", "uses": 2, "descriptors": [{"region": self.region(self.a, 4096)}]}), "-u", self.a.url)[0])
+        offer = self.a.offer(self.region(self.a, 4096), uses=2)
         self.ferry("fetch", f"{self.a.url}/v1/operations/{offer['id']}", "-o", "/dev/null", "-u", self.b.url)
         self.eventually(lambda: "expires_at" in self.a.get("/v1/operations/" + offer["id"]))
 
@@ -306,10 +300,7 @@ class Terminal(Case):
         def happens(_):
             self.eventually(lambda: self.metric("ferry_http_waiters"))
             self.eventually(asks_for_nothing)
-            region = self.region(self.a, 4096)
-            offer = json.loads(self.ferry("post", "/v1/operations", json.dumps(
-                {"kind": "readable", "label": "mine", "descriptors": [{"region": region}]}), "-u", self.a.url)[0])
-            self.ferry("cancel", offer["id"], "-u", self.a.url)
+            self.ferry("cancel", self.a.offer(self.region(self.a, 4096), label="mine")["id"], "-u", self.a.url)
 
         def ends(process):
             process.send_signal(signal.SIGINT)
@@ -326,8 +317,7 @@ class Terminal(Case):
         """What is missing is missing on the right, and no number is cut."""
         region = self.region(self.a, 4096)
         for label in ("\u05e9\u05dc\u05d5\u05dd", "\u65e5\u672c\u8a9e" * 7, "a\u202eb", "x" * 64):
-            self.ferry("post", "/v1/operations", json.dumps(
-                {"kind": "readable", "label": label, "descriptors": [{"region": region}]}), "-u", self.a.url)
+            self.a.offer(region, label=label)
         for columns, titles in ((20, "OPERATION"), (40, "OPERATION DONE RATE/s"), (80, "OPERATION DONE RATE/s SIZE STATUS TRANSPORT KIND"),
                                 (200, "OPERATION DONE RATE/s SIZE STATUS TRANSPORT KIND PEER LABEL")):
             status, shown = self.run_on("top", "--count", 1, "-u", self.a.url, columns=columns)

@@ -25,14 +25,16 @@ LOOK_S = 0.01  # how often eventually() looks
 class Worker:
     """One ferryd on a free port. expect: texts that a warning in its log may have."""
 
-    def __init__(self, directory, name, *flags, listen=("127.0.0.1:0",)):
+    def __init__(self, directory, name, *flags, listen=("127.0.0.1:0",), local=None, env=(), by=()):
+        """by: a command that ends as the one behind it."""
         self.directory, self.name, self.expected = directory, name, []
         self.log = directory / f"{name}.log"
-        command = [FERRYD, "--name", name, "--local", str(directory / "local"), *flags]
+        command = [*by, FERRYD, "--name", name, "--local", local or str(directory / "local"), *flags]
         for address in listen:
             command += ["--listen", address]
         with open(self.log, "wb") as log:
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=environment(directory))
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log,
+                                            env=environment(directory, **dict(env)))
         self.ready = json.loads(self.process.stdout.readline())
         self.url = self.ready["http"][0]
 
@@ -42,6 +44,22 @@ class Worker:
     def get(self, path):
         with urllib.request.urlopen(self.url + path, timeout=LIMIT) as answer:
             return json.load(answer)
+
+    def post(self, path, **body):
+        request = urllib.request.Request(self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=LIMIT) as answer:
+            return json.load(answer)
+
+    def offer(self, region, **fields):
+        return self.post("/v1/operations?include=metadata", **{"kind": "readable", "descriptors": [{"region": region}], **fields})
+
+    def read(self, region, metadata):
+        """How a read of all that is offered ended."""
+        return self.post("/v1/operations?wait_ms=30000", kind="read", descriptors=[{"region": region}], remote_metadata=metadata)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
 
     def left(self):
         """Ids of all regions and operations."""
@@ -64,10 +82,21 @@ def environment(directory, **more):
     return {**kept, "XDG_CONFIG_HOME": str(directory), "XDG_RUNTIME_DIR": str(directory), **more}
 
 
+def http_answer(body, status=200, *headers):
+    """Of HTTP, with bytes or with JSON: from 400 on a problem document."""
+    body = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return "\r\n".join((f"HTTP/1.1 {status} Such", "Connection: close", f"Content-Length: {len(body)}", *headers,
+                        f"Content-Type: application/{'problem+' if status >= 400 else ''}json", "\r\n")).encode() + body
+
+
 def stand_still(process):
     """SIGSTOP, and waits until every thread of it has stopped: on a busy machine they run on for a while."""
     process.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+
+
+class Url(str):
+    """That of a server of a test's own."""
 
 
 class Case(unittest.TestCase):
@@ -91,6 +120,13 @@ class Case(unittest.TestCase):
     def worker(self, name, *flags, **more):
         self.workers.append(Worker(self.directory, name, *flags, **more))
         return self.workers[-1]
+
+    def names(self, text):
+        """The file of workers. Returns its path."""
+        path = self.directory / "ferry" / "workers"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        return path
 
     def region(self, worker, size, data=None):
         output, _ = self.ferry("post", "/v1/regions", json.dumps({"size": size}), "-u", worker.url)
@@ -175,19 +211,27 @@ class Case(unittest.TestCase):
         return f"http://127.0.0.1:{listener.getsockname()[1]}"
 
     @contextlib.contextmanager
-    def answering(self, answer):
-        """The URL of a server that gives every request the same answer, or what a function says of its method and path."""
+    def answering(self, *answers):
+        """The URL of a server that gives every request the same answer, or each the next of several: bytes, JSON, or
+        what a function says of a method and a path. Its asked has the requests: method and path, headers, body."""
+        answers, asked = list(answers), []
+
         class Handler(socketserver.StreamRequestHandler):
             def handle(self):
-                (method, path, _), size = self.rfile.readline().decode().split(), 0
+                (method, path, _), headers = self.rfile.readline().decode().split(), {}
                 while (line := self.rfile.readline()) not in (b"\r\n", b""):
-                    size = int(line.split()[1]) if line.lower().startswith(b"content-length:") else size
-                self.rfile.read(size)
-                self.wfile.write(answer(method, path) if callable(answer) else answer)
+                    name, _, value = line.decode().partition(":")
+                    headers[name.lower()] = value.strip()
+                asked.append((f"{method} {path}", headers, self.rfile.read(int(headers.get("content-length", 0)))))
+                given = answers.pop(0) if len(answers) > 1 else answers[0]
+                given = given(method, path) if callable(given) else given
+                self.wfile.write(given if isinstance(given, bytes) else http_answer(given))
 
         with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
             threading.Thread(target=server.serve_forever, kwargs={"poll_interval": LOOK_S}, daemon=True).start()
-            yield f"http://127.0.0.1:{server.server_address[1]}"
+            url = Url(f"http://127.0.0.1:{server.server_address[1]}")
+            url.asked = asked
+            yield url
             server.shutdown()
 
     def waits_for_signals(self, process):

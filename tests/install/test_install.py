@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """meson install leaves a prefix in which everything works, wherever it is moved to.
 
-test_install.py BUILD-DIRECTORY PREFIX PROGRAM.c
+test_install.py BUILD-DIRECTORY PREFIX
 """
 import json
 import os
@@ -13,7 +13,7 @@ import sys
 import tempfile
 import unittest
 
-BUILD, PREFIX, PROGRAM = sys.argv[1:4]
+BUILD, PREFIX = sys.argv[1:3]
 LIMIT = 120
 
 
@@ -78,7 +78,7 @@ class Installed(unittest.TestCase):
                              cwd=self.root), "ferry.nixl_connect\n")
 
     def test_every_file_of_the_python_module_is_there(self):
-        source = pathlib.Path(PROGRAM).parents[2] / "client" / "python" / "ferry"
+        source = pathlib.Path(__file__).parents[2] / "client" / "python" / "ferry"
         wanted = {path.relative_to(source) for kind in ("*.py", "py.typed") for path in source.rglob(kind)}
         package = self.found("**/ferry/dynamo.py")[0].parent
         found = {path.relative_to(package) for kind in ("*.py", "py.typed") for path in package.rglob(kind)}
@@ -88,15 +88,18 @@ class Installed(unittest.TestCase):
     def test_only_what_pkg_config_can_link_is_installed(self):
         self.assertEqual([str(file) for file in self.prefix.glob("**/*.a")], [])
 
-    def test_a_c_program_is_built_by_pkg_config(self):
+    def test_the_c_examples_are_built_by_pkg_config(self):
         directory = self.found("**/ferry.pc")[0].parent
         environment = {**os.environ, "PKG_CONFIG_PATH": str(directory), "PKG_CONFIG_SYSROOT_DIR": str(self.root)}
         flags = run("pkg-config", "--cflags", "--libs", "ferry", env=environment).split()
         program = self.root / "program"
-        run(os.environ.get("CC", "cc"), "-Wall", "-Wextra", "-Werror", "-o", program, PROGRAM, *flags)
         # The prefix is not where it will be in the end, so that the run path leads nowhere.
         library = self.found("**/libferry.so.0")[0].parent
-        self.assertEqual(run(program, self.worker(), env={**os.environ, "LD_LIBRARY_PATH": str(library)}), "ferry\n")
+        url = self.worker()
+        for name in ("move", "many"):
+            source, = self.found(f"share/doc/ferry/examples/{name}.c")
+            run(os.environ.get("CC", "cc"), "-Wall", "-Wextra", "-Werror", "-o", program, source, *flags)
+            self.assertTrue(run(program, url, url, env={**os.environ, "LD_LIBRARY_PATH": str(library)}).endswith("same\n"))
 
 
 if __name__ == "__main__":

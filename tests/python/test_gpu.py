@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """ferry.nixl_connect with memory on GPUs: on tests/cuda, which stands in for the driver."""
 import ctypes
+import os
 import unittest
+from unittest import mock
 
 import support
 from ferry import nixl_connect as connect
@@ -91,6 +93,33 @@ class TestGpus(unittest.IsolatedAsyncioTestCase):
             with self.assertRaises(RuntimeError) as raised:
                 self.connector.create_readable(connect.Descriptor((number, 16, device, None)))
             self.assertEqual(raised.exception.code, code)
+
+
+class TestFreedMemory(unittest.TestCase):
+    def test_a_region_whose_memory_is_freed_ends_its_transfers(self):
+        network = {"FERRY_LOCAL": "off", "FERRY_DATA_LISTEN": "127.0.0.1:0"}
+        for environment in ({}, network):
+            for kinds in (("readable", "read"), ("writable", "write")):
+                for frees in (0, 1):
+                    with self.subTest(kinds, frees=frees, **environment):
+                        with mock.patch.dict(os.environ, environment):
+                            peers = support.Peer(), support.Peer()
+                        self.move_twice(*peers, *kinds, frees)
+                        self.assertEqual([peer.close() for peer in peers], [0, 0])
+
+    def move_twice(self, passive, active, offer, move, frees):
+        """The second time one of the two has freed its memory."""
+        fills = (7, 0) if offer == "readable" else (0, 7)
+        first, second = (passive.call(do=offer, gpu=0, fill=fills[0])["metadata"] for _ in range(2))
+        for told in (active.call(do=move, gpu=1, fill=fills[1], metadata=first), passive.receive()):
+            self.assertEqual((told["status"], told["first"], told["same"]), ("COMPLETE", 7, True))
+        (passive, active)[frees].call(do="free")
+        self.assertEqual(active.call(do=move, gpu=1, metadata=second).get("code"), "transfer-failed")
+        if offer == "writable" and frees:  # no byte was read to be sent, so the offer stands
+            self.assertEqual(active.call(do="write", size=SIZE, fill=9, metadata=second)["status"], "COMPLETE")
+            self.assertEqual(passive.receive()["first"], 9)
+        else:
+            self.assertEqual(passive.receive().get("code"), "transfer-failed")
 
 
 if __name__ == "__main__":

@@ -208,13 +208,14 @@ class TestGateways(unittest.TestCase):
         return found
 
     def test_a_wait_goes_on(self):
-        for answers in ([502], [503], [504], [502, 503, 504] * 2):
+        for answers in ([502], [503], [504], [502, 503, 504] * 2, [502] * 7):
             found = self.ended()
             self.gateway.own = answers[:]
             with self.assertRaises(ferry.OperationFailed):
                 found.wait(timeout=30)
             self.assertEqual(len(self.gateway.asked), len(answers) + 1)
             self.offer = self.client.offer(self.region)
+        self.assertEqual(self.pauses[-7:], [0.1, 0.2, 0.4, 0.8, 1.6, 2, 2])
 
     def test_a_wait_goes_on_where_connections_are_reset(self):
         waiting, self.gateway.own = self.moved(self.offer, self.through), [Gateway.RESET] * 3
@@ -272,13 +273,6 @@ class TestGateways(unittest.TestCase):
             with self.assertRaises(ConnectionRefusedError):
                 client.request("GET", "/v1/worker", timeout=timeout)
             self.assertEqual(len(self.pauses), pauses)
-
-    def test_pauses_grow(self):
-        found = self.ended()
-        self.gateway.own = [502] * 7
-        with self.assertRaises(ferry.OperationFailed):
-            found.wait(timeout=30)
-        self.assertEqual(self.pauses, [0.1, 0.2, 0.4, 0.8, 1.6, 2, 2])
 
     def test_a_pause_is_as_long_as_the_gateway_asks_for(self):
         for text, seconds in (("7", 7), ("Thu, 01 Jan 1970 00:16:50 GMT", 10)):
@@ -414,6 +408,13 @@ class TestAnswers(unittest.TestCase):
                                 os.path.join(TLS, "server-key.pem"))
         self.addCleanup(daemon.close)
         self.unreachable(daemon.url, ssl.SSLCertVerificationError, False)
+
+    def test_what_is_no_worker_is_told_as_such(self):
+        for answer, kind in ((b"SSH-2.0\r\n", ConnectionError), (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", ConnectionError),
+                             (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1\r\n\r\n{", ferry.FerryError)):
+            url = self.server(lambda connection, answer=answer: connection.recv(4096) and connection.sendall(answer))
+            with self.assertRaisesRegex(kind, url):
+                ferry.Client(url).worker()
 
     def unreachable(self, url, kind, retryable, timeout=30.0):
         with self.subTest(kind.__name__), ferry.Client(url, timeout=timeout) as client:

@@ -140,6 +140,7 @@ class TestRefusals(unittest.TestCase):
     def test_arrays(self):
         foreign = ">" if sys.byteorder == "little" else "<"
         self.assertEqual(connect.Descriptor(Array()).size, 8)
+        self.assertEqual(connect.Descriptor(Array(typestr="<M8[25s]", shape=(1,))).size, 8)
         self.assertEqual(connect.Descriptor(Array(descr=[("a", "<i2"), ("", "|V2")])).size, 8)
         self.refused((
             ("references", lambda: Array(typestr="|O8"), "Python objects"),
@@ -177,7 +178,7 @@ class TestRefusals(unittest.TestCase):
     def test_numpy(self):
         numpy = support.needs("numpy")
         zeros = numpy.zeros
-        self.assertEqual(connect.Descriptor(zeros(2, [("a", "i4"), ("b", "f8")])).size, 24)
+        self.assertEqual([connect.Descriptor(one).size for one in (zeros(2, [("a", "i4"), ("b", "f8")]), numpy.array(3.0))], [24, 8])
         for good in ("c16", "?", "e", "M8[25s]", "U3", "V5"):
             self.assertEqual(connect.Descriptor(zeros(2, good)).size, 2 * numpy.dtype(good).itemsize)
         foreign = numpy.dtype("i4").newbyteorder()

@@ -97,19 +97,14 @@ class TestHandover(Case):
         self.assertIn(0, decode.held["d"][1])
         self.assertTrue(decode.holds("d", PROMPT))
 
-    def test_two_ranks(self):
-        prefill, decode = self.engine(tp=2), self.engine(tp=2)
-        self.assertTrue(decode.decode("d", PROMPT, prefill.prefill("p", PROMPT)))
-        self.assertTrue(decode.holds("d", PROMPT))
-        self.assertTrue(prefill.until("sent", "p"))
-
-    def test_one_rank_reads_from_several(self):
+    def test_a_rank_reads_from_one_or_several(self):
         for options in ({}, {"ratio": 2}, {"interleaved": True}):
-            for there, here in ((2, 1), (4, 2), (4, 1)):
+            for there, here in ((2, 2), (2, 1), (4, 2), (4, 1)):
                 with self.subTest(options, there=there, here=here):
                     prefill, decode = self.engine(tp=there, **options), self.engine(tp=here, **options)
                     self.assertTrue(decode.decode("d", PROMPT, prefill.prefill("p", PROMPT)))
                     self.assertTrue(decode.holds("d", PROMPT))
+                    self.assertTrue(prefill.until("sent", "p"))
 
     def test_more_pieces_than_an_operation_may_have(self):
         with unittest.mock.patch.object(rank, "MAX_PIECES", 10):  # two layers of five blocks
@@ -192,23 +187,18 @@ class TestEnds(Case):
         prefill, decode = self.engine(), self.engine()
         prefill.prefill("p", PROMPT, end=False)
         operation = next(iter(prefill.ranks[0]._rank._offers["p"].operations))
+        first = prefill.scheduler._scheduler._offers["p"].number
         self.assertFalse(operation.done)
         with self.assertLogs("vllm.ferry", "INFO"):
             prefill.end(*prefill.step(preempted=["p"]))
         self.assertTrue(operation.done)
         self.assertEqual(prefill.ended["sent"], {})
-        params = prefill.prefill("p", PROMPT)  # vLLM begins it anew
+        prefill.prefill("p", PROMPT, end=False)  # vLLM begins it anew, and the first offer is not taken for the second
+        self.assertNotEqual(prefill.scheduler._scheduler._offers["p"].number, first)
+        prefill.end(*prefill.step({"p": 1}))
+        _, params = prefill.finish("p")
         self.assertTrue(decode.decode("d", PROMPT, params))
         self.assertTrue(prefill.until("sent", "p"))
-
-    def test_the_first_offer_of_a_preempted_request_is_not_taken_for_the_second(self):
-        prefill = self.engine()
-        prefill.prefill("p", PROMPT, end=False)
-        first = prefill.scheduler._scheduler._offers["p"].number
-        with self.assertLogs("vllm.ferry", "INFO"):
-            prefill.end(*prefill.step(preempted=["p"]))
-        prefill.prefill("p", PROMPT, end=False)
-        self.assertNotEqual(prefill.scheduler._scheduler._offers["p"].number, first)
 
     def test_a_rank_that_cannot_offer_leaves_the_prompt_to_the_decode(self):
         prefill = self.engine(tp=2)
@@ -223,21 +213,13 @@ class TestEnds(Case):
 
 class TestWaiting(Case):
     def test_a_request_that_is_aborted_in_the_queue_declines_its_offer(self):
-        prefill, decode = self.engine(), self.engine()
-        decode.add("d", PROMPT, prefill.prefill("p", PROMPT))
-        self.assertEqual(decode.finish("d", vllm.Status.FINISHED_ABORTED), (False, None))
-        decode.end(*decode.step())
-        prefill.until("sent", "p")
-        self.assertEqual(prefill.ranks[0].get_kv_connector_stats().data["declined_offers"], [1])
-
-    def test_a_request_that_vllm_rejects_declines_its_offer(self):
-        """It then sends the parameters with a prompt of one token, and aborts that at once."""
-        prefill, decode = self.engine(), self.engine()
-        decode.add("d", [0], prefill.prefill("p", PROMPT))
-        decode.finish("d", vllm.Status.FINISHED_ABORTED)
-        decode.end(*decode.step())
-        prefill.until("sent", "p")
-        self.assertEqual(prefill.ranks[0].get_kv_connector_stats().data["declined_offers"], [1])
+        for prompt in (PROMPT, [0]):  # one that vLLM rejects is then a prompt of one token, which it aborts at once
+            prefill, decode = self.engine(), self.engine()
+            decode.add("d", prompt, prefill.prefill("p", PROMPT))
+            self.assertEqual(decode.finish("d", vllm.Status.FINISHED_ABORTED), (False, None))
+            decode.end(*decode.step())
+            prefill.until("sent", "p")
+            self.assertEqual(prefill.ranks[0].get_kv_connector_stats().data["declined_offers"], [1])
 
     def test_a_request_that_loads_nothing_declines_its_offer(self):
         """vLLM may take none of the tokens that were matched, as for logprobs of the prompt."""

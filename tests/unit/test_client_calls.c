@@ -4,33 +4,10 @@
 
 #include <ferry/clock.h>
 
+#define START_OPTIONS .retries = -1
 #include "client_fixture.h"
 
-#define REGION "{\"id\":\"rgn_1\",\"size\":4096,\"device\":\"cpu\",\"name\":\"kv\"}"
-#define NO_CONTENT "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
-
-#define START(x, ...) START_WITH(x, &(struct ferry_options){ .retries = -1 }, __VA_ARGS__)
-
 /* ---- the worker ---- */
-
-TEST(the_worker_is_described)
-{
-        START(x,
-              { JSON("200", "{\"name\":\"w\",\"epoch\":\"00ff\",\"version\":\"0.1.0\",\"ucx_version\":\"1.13.1\","
-                            "\"uptime_ms\":12,\"http\":[]}") },
-              { JSON("200", "{\"name\":\"w\"}") });
-        struct ferry_worker_info info;
-        assert_int_equal(ferry_get_worker(x->ferry, &info), 0);
-        assert_string_equal(info.name, "w");
-        assert_string_equal(info.epoch, "00ff");
-        assert_string_equal(info.version, "0.1.0");
-        assert_string_equal(info.ucx_version, "1.13.1");
-        assert_int_equal(info.uptime_ms, 12);
-        assert_non_null(strstr(info.json, "\"http\":[]"));
-        ferry_worker_info_clear(&info);
-        assert_int_equal(ferry_get_worker(x->ferry, &info), -EPROTO);
-        sent(x, 0, "GET /v1/worker", "");
-}
 
 TEST(a_peer_is_connected_to)
 {
@@ -229,13 +206,6 @@ TEST(content_is_written_from_memory)
         has_header(x, 0, "Content-Length: 5");
         sent(x, 1, "PUT /v1/regions/rgn_1/content", "");
         has_header(x, 1, "Content-Length: 0");
-}
-
-TEST(memory_is_sent_again_after_a_reset)
-{
-        START_WITH(x, NULL, { NULL, SERVER_RESET }, { NO_CONTENT });
-        assert_int_equal(ferry_put_region_content(x->ferry, "rgn_1", 0, "bytes", 5), 0);
-        sent(x, 1, "PUT /v1/regions/rgn_1/content", "bytes");
 }
 
 TEST(content_is_written_from_a_file)

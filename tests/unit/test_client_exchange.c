@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <net/if.h>
-#include <sched.h>
-#include <stdatomic.h>
 #include <sys/resource.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 
 #include <ferry/clock.h>
 
-#include "client_answers.h"
+#include "client_fixture.h"
+#include "raw.h"
 
 /* ---- good answers ---- */
 
@@ -24,7 +23,7 @@ TEST(an_answer_comes_with_its_headers)
         assert_int_equal(answer->body_size, 2);
         assert_string_equal(ferry_last_problem(x->ferry)->request_id, "req-1");
         assert_string_equal(ferry_last_message(x->ferry), "");
-        assert_starts(request_of(x, 0), "GET /v1/worker?a=b HTTP/1.1\r\n");
+        sent(x, 0, "GET /v1/worker?a=b", "");
         assert_string_equal(header_of(request_of(x, 0), "User-Agent"), "libferry/" FERRY_VERSION);
         assert_string_equal(header_of(request_of(x, 0), "Content-Type"), "");
 }
@@ -37,15 +36,6 @@ TEST(a_header_that_is_too_long_is_cut)
         const struct ferry_answer *answer = ask(x, "GET", "/v1/worker", 0);
         assert_int_equal(strlen(answer->location), 255);
         assert_string_equal(ferry_last_problem(x->ferry)->request_id, "req-1");
-}
-
-TEST(connections_are_kept)
-{
-        START(x, { OK_EMPTY, SERVER_KEEP }, { OK_EMPTY, SERVER_KEEP }, { OK_EMPTY, SERVER_KEEP });
-        for (int i = 0; i < 3; i++)
-                ask(x, "GET", "/", 0);
-        server_stop(&x->server);
-        assert_int_equal(x->server.connections, 1);
 }
 
 TEST(a_forked_child_may_not_use_the_connections_of_its_parent)
@@ -87,30 +77,6 @@ TEST(the_token_is_sent_and_checked)
         assert_null(f);
 }
 
-/* Any thread may call ferry_abort. It waits until the request has arrived at the server. */
-static void *abort_when_asked(void *context)
-{
-        struct fixture *x = context;
-        while (atomic_load(&x->server.served) == 0)
-                sched_yield();
-        ferry_abort(x->ferry);
-        return NULL;
-}
-
-TEST(another_thread_ends_a_call_and_all_later_ones)
-{
-        START(x, { NULL, SERVER_HANG });
-        struct ferry_operation o;
-        pthread_t thread;
-        assert_int_equal(pthread_create(&thread, NULL, abort_when_asked, x), 0);
-        ask(x, "GET", "/", -ECANCELED);
-        assert_int_equal(pthread_join(thread, NULL), 0);
-        assert_int_equal(ferry_wait_operation(x->ferry, "op_1", FERRY_FOREVER, &o), -ECANCELED);
-        assert_int_equal(served(x), 1); /* nothing more was sent */
-        ferry_resume(x->ferry);
-        ask(x, "GET", "/", -ECONNREFUSED);
-}
-
 /* ferry_abort in a forked child, as in a handler of a signal that it inherits, wakes its parent as well. */
 TEST(a_child_that_aborts_does_not_keep_its_parent_busy)
 {
@@ -136,17 +102,6 @@ TEST(proxies_of_the_environment_are_not_used)
         setenv("http_proxy", "http://127.0.0.1:1", 1);
         assert_int_equal(ferry_get_livez(x->ferry), 0);
         unsetenv("http_proxy");
-}
-
-TEST(redirects_are_not_followed)
-{
-        START(x, { "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n" });
-        const struct ferry_answer *answer = ask(x, "GET", "/", -EPROTO);
-        assert_int_equal(answer->http_status, 302);
-        assert_string_equal(answer->location, "http://127.0.0.1:1/");
-        assert_string_equal(
-                ferry_last_message(x->ferry),
-                "not the answer of a worker (HTTP status 302): it leads to another URL: http://127.0.0.1:1/");
 }
 
 TEST(a_unix_socket_serves_as_well)
@@ -175,7 +130,7 @@ TEST(nobody_there_is_refused)
         server_stop(&x->server); /* its port is free now */
         assert_int_equal(ferry_get_region(x->ferry, "rgn_1", &region), -ECONNREFUSED);
         assert_int_equal(ferry_last_problem(x->ferry)->http_status, 0);
-        assert_starts(ferry_last_message(x->ferry), "Connection refused");
+        assert_int_equal(strncmp(ferry_last_message(x->ferry), "Connection refused", 18), 0);
         assert_int_equal(ferry_new("unix:/nonexistent/ferry.sock", &(struct ferry_options){ .retries = -1 }, &f), 0);
         assert_int_equal(ferry_get_livez(f), -ECONNREFUSED);
         ferry_free(f);
@@ -217,12 +172,6 @@ TEST(the_zone_of_an_address_is_kept)
         ferry_free(f);
 }
 
-TEST(a_port_that_cannot_be_is_refused)
-{
-        struct ferry *f;
-        assert_int_equal(ferry_new("http://127.0.0.1:99999", NULL, &f), -EINVAL);
-}
-
 /* What one method sets must be gone for the next. */
 TEST(methods_do_not_leave_anything_behind)
 {
@@ -242,21 +191,15 @@ TEST(methods_do_not_leave_anything_behind)
         assert_null(ask(x, "HEAD", "/c", 0)->body);
         assert_string_equal(ask(x, "GET", "/d", 0)->body, "{}");
         ask(x, "DELETE", "/e", 0);
-        static const char *const lines[] = { "POST /a HTTP", "GET /b HTTP", "HEAD /c HTTP", "GET /d HTTP",
-                                             "DELETE /e HTTP" };
+        server_stop(&x->server);
+        assert_int_equal(x->server.connections, 1);
+        static const char *const lines[] = { "POST /a", "GET /b", "HEAD /c", "GET /d", "DELETE /e" };
         for (size_t i = 0; i < 5; i++) {
-                assert_starts(request_of(x, i), lines[i]);
+                sent(x, i, lines[i], NULL);
                 assert_string_equal(header_of(request_of(x, i), "Content-Type"), i ? "" : "text/x");
                 assert_string_equal(header_of(request_of(x, i), "Idempotency-Key"), i ? "" : "k");
                 assert_string_equal(header_of(request_of(x, i), "Content-Length"), i ? "" : "2");
         }
-}
-
-TEST(a_silent_worker_times_out)
-{
-        START_WITH(x, &(struct ferry_options){ .timeout_ms = 50 }, { NULL, SERVER_HANG });
-        assert_int_equal(ferry_get_livez(x->ferry), -ETIMEDOUT);
-        assert_starts(ferry_last_message(x->ferry), "Connection timed out: no answer came for 0.");
 }
 
 TEST(a_wait_in_the_path_takes_its_time)
@@ -265,15 +208,6 @@ TEST(a_wait_in_the_path_takes_its_time)
         uint64_t start = ferry_clock_ms();
         ask(x, "GET", "/v1/events?after=1&wait_ms=100", -ETIMEDOUT);
         assert_true(ferry_clock_ms() - start >= 100);
-}
-
-TEST(huge_answers_are_cut_off)
-{
-        START_WITH(x, &(struct ferry_options){ .answer_max = 1000000 },
-                   { OK("Content-Length: 100000000\r\n\r\n"), .filler = 100000000 },
-                   { "HTTP/1.1 500 No\r\nContent-Length: 100000000\r\n\r\n", .filler = 100000000 });
-        for (int i = 0; i < 2; i++)
-                assert_null(ask(x, "GET", "/", -EMSGSIZE)->body);
 }
 
 /* Some bytes, then none. */
@@ -308,100 +242,17 @@ static ssize_t answer_and_give(void *context, void *buffer, size_t size)
 
 TEST(a_connection_is_kept_when_the_answer_comes_with_the_last_byte)
 {
-        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-        socklen_t length = sizeof(address);
         struct ferry *f = NULL;
         char request[4096];
-        int fds[] = { socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), -1 };
-        assert_int_equal(bind(fds[0], (struct sockaddr *)&address, length), 0);
-        assert_int_equal(listen(fds[0], 1), 0);
-        assert_int_equal(getsockname(fds[0], (struct sockaddr *)&address, &length), 0);
-        assert_int_equal(ferry_new(text_format("http://127.0.0.1:%u", ntohs(address.sin_port)), NULL, &f), 0);
+        uint16_t port;
+        int fds[] = { raw_listen(&port), -1 };
+        assert_int_equal(ferry_new(text_format("http://127.0.0.1:%u", port), NULL, &f), 0);
         assert_int_equal(ferry_put_region_content_from(f, "rgn_1", 0, answer_and_give, fds, 10), 0);
         assert_true(recv(fds[1], request, sizeof(request), 0) > 0);
         assert_int_equal(recv(fds[1], request, sizeof(request), MSG_DONTWAIT), -1); /* 0: it was closed */
         ferry_free(f);
         close(fds[1]);
         close(fds[0]);
-}
-
-enum { EARLY_SIZE = 8 << 20 };
-
-/* A server that says 204 before it reads. */
-struct early {
-        int listener, fd;
-        bool by_source;
-        size_t taken;
-        struct ferry *ferry;
-        char *data;
-};
-
-static void *answer_then_read(void *context)
-{
-        struct early *early = context;
-        char buffer[65536];
-        early->fd = accept(early->listener, NULL, NULL);
-        ssize_t n = write(early->fd, NO_CONTENT, strlen(NO_CONTENT));
-        while (early->taken < EARLY_SIZE && (n = read(early->fd, buffer, sizeof(buffer))) > 0)
-                early->taken += (size_t)n;
-        return NULL;
-}
-
-static void early_release(void *context)
-{
-        struct early *early = context;
-        close(early->fd);
-        close(early->listener);
-        ferry_free(early->ferry);
-        free(early->data);
-        free(early);
-}
-
-static ssize_t give_zeros(void *context, void *buffer, size_t size)
-{
-        (void)context;
-        memset(buffer, 0, size);
-        return (ssize_t)size;
-}
-
-static int upload_to_early(struct early *early)
-{
-        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-        struct ferry_options options = { .timeout_ms = 20000, .retries = -1 };
-        socklen_t length = sizeof(address);
-        pthread_t thread;
-        early->data = calloc(1, EARLY_SIZE);
-        early->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        assert_int_equal(bind(early->listener, (struct sockaddr *)&address, length), 0);
-        assert_int_equal(listen(early->listener, 1), 0);
-        assert_int_equal(getsockname(early->listener, (struct sockaddr *)&address, &length), 0);
-        const char *url = text_format("http://127.0.0.1:%u", ntohs(address.sin_port));
-        assert_int_equal(ferry_new(url, &options, &early->ferry), 0);
-        assert_int_equal(pthread_create(&thread, NULL, answer_then_read, early), 0);
-        int r = early->by_source ? ferry_put_region_content_from(early->ferry, "rgn_1", 0, give_zeros, NULL, EARLY_SIZE)
-                                 : ferry_put_region_content(early->ferry, "rgn_1", 0, early->data, EARLY_SIZE);
-        assert_int_equal(pthread_join(thread, NULL), 0);
-        return r;
-}
-
-/* A long body waits for "100 Continue". A success in its place ends the request of libcurl 7.88; 8.x sends the body. */
-TEST(an_early_success_needs_the_whole_upload)
-{
-        FOR_EACH (int, by_source, false, true) {
-                struct early *early = test_keep(unit_alloc(sizeof(*early)), early_release);
-                *early = (struct early){ .fd = -1, .by_source = by_source };
-                int r = upload_to_early(early);
-                assert_int_equal(r, early->taken >= EARLY_SIZE ? 0 : -ECONNRESET);
-        }
-}
-
-TEST(an_answer_before_the_upload_is_understood)
-{
-        START(x, { PROBLEM("413", "too-large", ""), .head_only = true });
-        size_t size = 8 << 20;
-        char *data = calloc(1, size);
-        assert_int_equal(ferry_put_region_content(x->ferry, "rgn_1", 0, data, size), FERRY_E_TOO_LARGE);
-        free(data);
 }
 
 TEST(the_size_of_a_body_is_told_once)
@@ -458,34 +309,30 @@ TEST(handles_are_independent)
         struct ferry *f = NULL;
         assert_int_equal(ferry_new("nonsense", NULL, &f), -EINVAL);
         assert_int_equal(ferry_new(NULL, NULL, &f), -EINVAL);
+        assert_int_equal(ferry_new("http://127.0.0.1:99999", NULL, &f), -EINVAL);
         assert_null(f);
         assert_string_equal(ferry_version(), FERRY_VERSION);
 }
 
-static void *use_a_handle(void *context)
+static void *use_a_handle(void *handle)
 {
-        static const struct server_step steps[] = {
-                { NO_CONTENT, SERVER_KEEP }, { NO_CONTENT, SERVER_KEEP }, { NO_CONTENT }, { NO_CONTENT }
-        };
-        struct fixture x = { 0 };
-        int *failures = context;
-        server_start(&x.server, steps, 4);
-        *failures = ferry_new(x.server.url, NULL, &x.ferry) != 0;
-        for (int i = 0; i < 4 && !*failures; i++)
-                *failures = ferry_get_livez(x.ferry) != 0;
-        ferry_free(x.ferry);
-        server_clear(&x.server);
+        for (int i = 0; i < 4; i++)
+                if (ferry_get_livez(handle) != 0)
+                        return handle;
         return NULL;
 }
 
 TEST(threads_have_their_own_handles)
 {
+        static const struct server_step steps[] = {
+                { NO_CONTENT, SERVER_KEEP }, { NO_CONTENT, SERVER_KEEP }, { NO_CONTENT }, { NO_CONTENT }
+        };
         pthread_t threads[4];
-        int failures[4];
+        void *failed;
         for (int i = 0; i < 4; i++)
-                assert_int_equal(pthread_create(&threads[i], NULL, use_a_handle, &failures[i]), 0);
+                assert_int_equal(pthread_create(&threads[i], NULL, use_a_handle, start(steps, 4, NULL)->ferry), 0);
         for (int i = 0; i < 4; i++) {
-                pthread_join(threads[i], NULL);
-                assert_int_equal(failures[i], 0);
+                pthread_join(threads[i], &failed);
+                assert_null(failed);
         }
 }

@@ -5,7 +5,7 @@
 #include <ferry/buffer.h>
 #include <ferry/clock.h>
 
-#include "client_answers.h"
+#include "client_fixture.h"
 
 /* Servers that lie, flood, stall and break off: no call hangs, grows without bound, or takes half an answer for whole.
  */
@@ -15,13 +15,8 @@
 /* A worker with one answer, of which libferry asks once. */
 static struct fixture *start_with_answer(const char *answer, size_t filler, enum server_end end)
 {
-        struct fixture *x = unit_alloc(sizeof(*x));
-        struct ferry_options options = { .timeout_ms = 2000, .retries = -1, .answer_max = 100000 };
-
-        x->step = (struct server_step){ .answer = answer, .filler = filler, .end = end };
-        server_start(&x->server, &x->step, 1);
-        assert_int_equal(ferry_new(x->server.url, &options, &x->ferry), 0);
-        return test_keep(x, fixture_release);
+        return start_with((struct server_step){ .answer = answer, .filler = filler, .end = end },
+                          &(struct ferry_options){ .timeout_ms = 2000, .retries = -1, .answer_max = 100000 });
 }
 
 /* What stands between the start and the end of an answer, so often. */
@@ -52,16 +47,13 @@ TEST(an_answer_that_stalls_times_out)
 {
         FOR_EACH_TEXT (text, "", "HTTP/1.1 2", OK(""), OK("Content-Length: 3\r\n\r\n{}"), CHUNKED "2\r\n{",
                        OK("\r\n{}"), "HTTP/1.1 100 Continue\r\n\r\n") {
-                struct fixture *x = unit_alloc(sizeof(*x));
-                x->step = (struct server_step){ .answer = text, .end = SERVER_HANG };
-                server_start(&x->server, &x->step, 1);
-                assert_int_equal(
-                        ferry_new(x->server.url, &(struct ferry_options){ .timeout_ms = 50, .retries = -1 }, &x->ferry),
-                        0);
-                test_keep(x, fixture_release);
+                struct fixture *x = start_with((struct server_step){ .answer = text, .end = SERVER_HANG },
+                                               &(struct ferry_options){ .timeout_ms = 50, .retries = -1 });
                 uint64_t start = ferry_clock_ms();
                 ask(x, "GET", "/", -ETIMEDOUT);
                 assert_in_range(ferry_clock_ms() - start, 50, 1500);
+                assert_int_equal(
+                        strncmp(ferry_last_message(x->ferry), "Connection timed out: no answer came for 0.", 43), 0);
         }
 }
 
@@ -101,7 +93,8 @@ TEST(heads_have_an_end)
 
 TEST(a_flood_is_cut_off)
 {
-        FOR_EACH_TEXT (text, OK("\r\n"), OK("Content-Length: 100000000000\r\n\r\n"), CHUNKED "fffffffff\r\n") {
+        FOR_EACH_TEXT (text, OK("\r\n"), OK("Content-Length: 100000000000\r\n\r\n"), CHUNKED "fffffffff\r\n",
+                       "HTTP/1.1 500 No\r\nContent-Length: 100000000\r\n\r\n") {
                 struct fixture *x = start_with_answer(text, 100 << 20, SERVER_CLOSE);
                 assert_null(ask(x, "GET", "/", -EMSGSIZE)->body);
         }
@@ -117,33 +110,55 @@ TEST(trailers_do_not_change_an_answer)
         assert_string_equal(answer->body, "{}");
 }
 
-/* libcurl ends a request whose answer is whole and closes the connection, whatever of its body is left. */
-TEST(a_success_that_ends_the_connection_needs_the_whole_body)
+/* ---- answers before the body was sent ---- */
+
+enum { BODY_SIZE = 64 << 20 };
+
+static ssize_t give_letters(void *context, void *buffer, size_t size)
 {
-        static const struct server_step steps[] = {
-                { "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n", SERVER_HANG, .head_only = true },
-        };
-        struct fixture *x = start(steps, 1, &(struct ferry_options){ .retries = -1 });
-        size_t size = 64 << 20;
-        char *data = calloc(1, size);
-        assert_int_equal(ferry_put_region_content(x->ferry, "rgn_1", 0, data, size), -ECONNRESET);
-        assert_string_equal(ferry_last_message(x->ferry),
-                            "Connection reset by peer: a success came before the whole body was sent");
-        free(data);
+        (void)context;
+        memset(buffer, 'x', size);
+        return (ssize_t)size;
 }
 
-TEST(a_refusal_that_keeps_the_connection_ends_the_body)
+static int upload(struct fixture *x, bool by_source)
 {
-        static const struct server_step steps[] = {
-                { "HTTP/1.1 401 No\r\nContent-Type: application/problem+json\r\nContent-Length: 26\r\n\r\n"
-                  "{\"code\":\"unauthenticated\"}",
-                  SERVER_HANG, .head_only = true },
-        };
-        struct fixture *x = start(steps, 1, &(struct ferry_options){ .retries = -1 });
-        size_t size = 64 << 20;
-        char *data = calloc(1, size);
-        assert_int_equal(ferry_put_region_content(x->ferry, "rgn_1", 0, data, size), FERRY_E_UNAUTHENTICATED);
+        char *data = by_source ? NULL : calloc(1, BODY_SIZE);
+        int r = by_source ? ferry_put_region_content_from(x->ferry, "rgn_1", 0, give_letters, NULL, BODY_SIZE)
+                          : ferry_put_region_content(x->ferry, "rgn_1", 0, data, BODY_SIZE);
         free(data);
+        return r;
+}
+
+TEST(a_refusal_ends_the_body)
+{
+        START(x, { PROBLEM("413", "too-large", ""), .head_only = true },
+              { "HTTP/1.1 401 No\r\nContent-Type: application/problem+json\r\nContent-Length: 26\r\n\r\n"
+                "{\"code\":\"unauthenticated\"}",
+                SERVER_HANG, .head_only = true });
+        assert_int_equal(upload(x, false), FERRY_E_TOO_LARGE);
+        assert_int_equal(upload(x, false), FERRY_E_UNAUTHENTICATED);
+}
+
+/*
+ * A long body waits for "100 Continue". A success in its place ends the request of libcurl 7.88; 8.x sends the body,
+ * but where the answer says that the connection ends with it.
+ */
+TEST(an_early_success_needs_the_whole_body)
+{
+        FOR_EACH (int, by_source, false, true)
+                FOR_EACH_TEXT (answer, NO_CONTENT, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n") {
+                        struct fixture *x = start_with(
+                                (struct server_step){ .answer = answer, .end = SERVER_HANG, .head_only = true },
+                                &(struct ferry_options){ .timeout_ms = 20000, .retries = -1 });
+                        int r = upload(x, by_source);
+                        const char *message = text_format("%s", ferry_last_message(x->ferry));
+                        server_stop(&x->server);
+                        assert_int_equal(r, x->server.drained >= BODY_SIZE ? 0 : -ECONNRESET);
+                        if (r != 0)
+                                assert_string_equal(message, "Connection reset by peer: a success came before the "
+                                                             "whole body was sent");
+                }
 }
 
 /* ---- ending a call ---- */
@@ -165,10 +180,11 @@ static void *signal_when_asked(void *context)
         return NULL;
 }
 
-TEST(a_signal_handler_ends_a_call_that_waits)
+TEST(a_signal_handler_ends_a_call_that_waits_and_all_later_ones)
 {
         START_WITH(x, &(struct ferry_options){ .timeout_ms = 3600000 }, { NULL, SERVER_HANG });
         struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART }, before;
+        struct ferry_operation o;
         pthread_t thread;
         to_abort = x->ferry;
         assert_int_equal(sigaction(SIGUSR1, &action, &before), 0);
@@ -176,6 +192,10 @@ TEST(a_signal_handler_ends_a_call_that_waits)
         ask(x, "GET", "/", -ECANCELED);
         assert_int_equal(pthread_join(thread, NULL), 0);
         assert_int_equal(sigaction(SIGUSR1, &before, NULL), 0);
+        assert_int_equal(ferry_wait_operation(x->ferry, "op_1", FERRY_FOREVER, &o), -ECANCELED);
+        assert_int_equal(served(x), 1); /* nothing more was sent */
+        ferry_resume(x->ferry);
+        ask(x, "GET", "/", -ECONNREFUSED);
 }
 
 static int abort_at_once(void *context, const void *data, size_t size)
@@ -199,11 +219,11 @@ TEST(a_flood_does_not_keep_a_call_from_its_end)
 
 #define TIMEOUT                                                                                                        \
         {                                                                                                              \
-                "HTTP/1.1 504 No\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\nno", SERVER_KEEP               \
+                HTML("504"), SERVER_KEEP                                                                               \
         }
 #define EVENTS                                                                                                         \
         {                                                                                                              \
-                OK("Content-Length: 2\r\n\r\n{}"), SERVER_KEEP                                                         \
+                OK_EMPTY, SERVER_KEEP                                                                                  \
         }
 
 /* As "ferry events --follow" and "ferry top" ask. */

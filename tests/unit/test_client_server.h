@@ -47,16 +47,16 @@ struct server {
         _Atomic size_t served; /* steps; any thread may read it */
         /* The thread's until server_stop has joined it. */
         char *requests[SERVER_STEPS];
-        size_t connections;
+        size_t connections, drained; /* drained: bytes that came after an answer with SERVER_HANG */
 };
 
-/* Whether fd can be read; false when the server is being stopped. */
+/* Whether fd can be read; false when nothing came and the server is being stopped. */
 static inline bool server_ready(struct server *s, int fd)
 {
         struct pollfd fds[] = { { .fd = fd, .events = POLLIN }, { .fd = s->stop[0], .events = POLLIN } };
         while (poll(fds, 2, -1) < 0)
                 ;
-        return !(fds[1].revents);
+        return fds[0].revents || !fds[1].revents;
 }
 
 /* One request into a string, head and body; NULL at the end of the connection. */
@@ -106,9 +106,9 @@ static inline void server_end(struct server *s, int fd, enum server_end end)
         if (end == SERVER_RESET)
                 setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
         if (end == SERVER_HANG) {
-                char byte;
-                while (server_ready(s, fd) && read(fd, &byte, 1) > 0)
-                        ;
+                static _Thread_local char bytes[65536];
+                for (ssize_t n; server_ready(s, fd) && (n = read(fd, bytes, sizeof(bytes))) > 0;)
+                        s->drained += (size_t)n;
         }
         close(fd);
 }
