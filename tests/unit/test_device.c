@@ -123,9 +123,8 @@ TEST(machine_without_nic_says_so)
 
 TEST(port_that_is_not_active_says_so)
 {
-        static const char *const states[] = { "DOWN", "INIT", "ARMED", "" };
-        for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++) {
-                struct device_gpu_direct answer = answer_and_free(complete(states[i]));
+        FOR_EACH_TEXT (text, "DOWN", "INIT", "ARMED", "") {
+                struct device_gpu_direct answer = answer_and_free(complete(text));
                 assert_int_equal(answer.n_missing, 1);
                 assert_true(is_missing(&answer, "ACTIVE"));
         }
@@ -174,6 +173,17 @@ TEST(source_without_memory_fails_the_inventory)
         assert_int_equal(device_inventory_new(&(struct device_ucx){ 0 }, &source, &inventory), -ENOMEM);
         assert_null(inventory);
         assert_null(device_inventory_free(NULL));
+}
+
+TEST(real_inventory_has_the_cpu_and_never_fails)
+{
+        struct device_inventory *inventory = NULL;
+        assert_int_equal(device_inventory_new(&(struct device_ucx){ 0 }, NULL, &inventory), 0);
+        assert_int_equal(inventory->n_memories, 1);
+        assert_string_equal(inventory->memories[0].name, "cpu");
+        assert_true(inventory->memories[0].total_bytes > 1 << 20);
+        assert_true(inventory->memories[0].model[0] != '\0');
+        answer_and_free(inventory);
 }
 
 static int make_root(void **state)

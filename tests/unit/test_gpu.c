@@ -10,12 +10,11 @@
 
 TEST(only_well_formed_names_are_gpus)
 {
-        static const char *const wrong[] = { "",        "cuda",     "cuda:",  "cuda:-1", "cuda:01",
-                                             "cuda:1 ", "cuda:0x1", "CUDA:0", "cpu:0",   "cuda:99999999999" };
         unsigned n = 0;
 
-        for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
-                assert_false(gpu_parse(wrong[i], &n));
+        FOR_EACH_TEXT (text, "", "cuda", "cuda:", "cuda:-1", "cuda:01", "cuda:1 ", "cuda:0x1", "CUDA:0", "cpu:0",
+                       "cuda:99999999999")
+                assert_false(gpu_parse(text, &n));
         assert_true(gpu_parse("cuda:0", &n));
         assert_true(gpu_parse("cuda:17", &n));
         assert_int_equal(n, 17);

@@ -41,16 +41,14 @@ WITH_HTTP(a_request_refused_by_its_head_is_answered_and_let_go)
                 { "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\n" FULL, 415, "unsupported-media-type" },
                 { "POST /v1/regions HTTP/1.1\r\nHost: evil.example\r\n" FULL, 421, "host-refused" },
         };
-        static const char *const bodies[] = { "Content-Length: 60000000\r\n\r\n",
-                                              "Transfer-Encoding: chunked\r\n\r\n" };
         static const char some[1 << 20];
 
         http_stop(h);
         h->config.secrets = (struct http_secrets){ .token = "full-token", .peer_token = "peer-token" };
         http_start(h);
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(rows); i++)
-                for (size_t k = 0; k < FERRY_ARRAY_SIZE(bodies); k++) {
-                        const char *head = text_format("%s%s", rows[i].line, bodies[k]);
+                FOR_EACH_TEXT (body, "Content-Length: 60000000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n") {
+                        const char *head = text_format("%s%s", rows[i].line, body);
                         struct raw_answer reply;
                         int fd = raw_dial(h->port);
 

@@ -41,24 +41,21 @@ static const char *const names[] = { "worker.example", NULL };
 
 TEST(own_names_and_literals_are_hosts)
 {
-        static const char *const good[] = { "127.0.0.1",      "127.0.0.1:9300", "[::1]:9300",        "10.1.2.3:80",
-                                            "localhost:9300", "LOCALHOST",      "Worker.Example:80", "localhost." };
 
-        for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
-                if (!guard_host_allowed(good[i], names, 2))
-                        fail_msg("%s was refused", good[i]);
+        FOR_EACH_TEXT (text, "127.0.0.1", "127.0.0.1:9300", "[::1]:9300", "10.1.2.3:80", "localhost:9300", "LOCALHOST",
+                       "Worker.Example:80", "localhost.")
+                if (!guard_host_allowed(text, names, 2))
+                        fail_msg("%s was refused", text);
 }
 
 TEST(foreign_names_are_no_hosts)
 {
-        static const char *const bad[] = {
-                "evil.example", "worker.example.evil", "localhost.evil", "127.0.0.1.evil", "evil.localhost", "",
-                ":80",          "127.0.0.1:x",         "[localhost]",    "user@127.0.0.1", "127.0.0.1 evil", "::1"
-        };
 
-        for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-                if (guard_host_allowed(bad[i], names, 2))
-                        fail_msg("%s was admitted", bad[i]);
+        FOR_EACH_TEXT (each, "evil.example", "worker.example.evil", "localhost.evil", "127.0.0.1.evil",
+                       "evil.localhost", "", ":80", "127.0.0.1:x", "[localhost]", "user@127.0.0.1", "127.0.0.1 evil",
+                       "::1")
+                if (guard_host_allowed(each, names, 2))
+                        fail_msg("%s was admitted", each);
 }
 
 TEST(origins_match_exactly)

@@ -30,40 +30,23 @@ TEST(wait_is_found_among_preferences)
 
 TEST(respond_async_is_found_among_preferences)
 {
-        static const char *const good[] = { "respond-async", "wait=3, Respond-Async", "foo=\"a, b\",respond-async;x=1",
-                                            " , respond-async ,wait=1", "respond-async=1" };
-        static const char *const bad[] = { "",
-                                           "respond",
-                                           "respond-async2",
-                                           "wait=respond-async",
-                                           "x-respond-async",
-                                           "foo=\"x, respond-async\"",
-                                           "wait=1; respond-async" };
 
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(good); i++)
-                assert_true(headers_prefer_async(good[i]));
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++)
-                assert_false(headers_prefer_async(bad[i]));
+        FOR_EACH_TEXT (text, "respond-async", "wait=3, Respond-Async", "foo=\"a, b\",respond-async;x=1",
+                       " , respond-async ,wait=1", "respond-async=1")
+                assert_true(headers_prefer_async(text));
+        FOR_EACH_TEXT (each, "", "respond", "respond-async2", "wait=respond-async", "x-respond-async",
+                       "foo=\"x, respond-async\"", "wait=1; respond-async")
+                assert_false(headers_prefer_async(each));
 }
 
 TEST(a_wait_that_is_no_number_is_no_preference)
 {
-        static const char *const bad[] = { "",
-                                           "wait",
-                                           "wait=",
-                                           "wait=x",
-                                           "wait=-1",
-                                           "wait=1.5",
-                                           "awaits=1",
-                                           "waiting=1",
-                                           "wait=\"5",
-                                           "foo=\"wait=1\"",
-                                           "respond-async; wait=1" };
         uint64_t seconds;
 
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++)
-                if (headers_prefer_wait(bad[i], &seconds))
-                        fail_msg("%s was taken", bad[i]);
+        FOR_EACH_TEXT (each, "", "wait", "wait=", "wait=x", "wait=-1", "wait=1.5", "awaits=1", "waiting=1", "wait=\"5",
+                       "foo=\"wait=1\"", "respond-async; wait=1")
+                if (headers_prefer_wait(each, &seconds))
+                        fail_msg("%s was taken", each);
 }
 
 TEST(etags_match_in_lists_weak_and_strong)

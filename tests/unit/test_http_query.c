@@ -17,13 +17,12 @@ static bool add(struct http_query *query, unsigned allowed, const char *name, co
 /* A cap is for any number, and a '&' at the end is no parameter. */
 TEST(numbers_of_any_length_can_be_capped)
 {
-        static const char *const huge[] = { "9007199254740992", "18446744073709551615", "99999999999999999999999999" };
 
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(huge); i++) {
+        FOR_EACH_TEXT (text, "9007199254740992", "18446744073709551615", "99999999999999999999999999") {
                 struct http_query query = { 0 };
 
-                assert_true(add(&query, ALL, "limit", huge[i]));
-                assert_true(add(&query, ALL, "wait_ms", huge[i]));
+                assert_true(add(&query, ALL, "limit", text));
+                assert_true(add(&query, ALL, "wait_ms", text));
                 assert_true(query_value(&query, HTTP_PARAMETER_LIMIT) >= UINT64_C(1) << 53);
                 assert_true(query_value(&query, HTTP_PARAMETER_WAIT_MS) >= UINT64_C(1) << 53);
                 assert_true(add(&query, ALL, "", NULL));

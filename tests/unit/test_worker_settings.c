@@ -193,12 +193,11 @@ TEST(a_registry_user_is_a_name_and_any_password)
 
 TEST(a_name_that_metadata_cannot_carry_is_refused)
 {
-        static const char *const names[] = { "two words", "a\"b", "", "n\xc3\xa9",
-                                             "0123456789012345678901234567890123456789012345678901234567890123" };
         struct worker_settings *settings;
 
-        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-                struct ferry_worker_options options = GIVEN(.name = names[i]);
+        FOR_EACH_TEXT (text, "two words", "a\"b", "", "n\xc3\xa9",
+                       "0123456789012345678901234567890123456789012345678901234567890123") {
+                struct ferry_worker_options options = GIVEN(.name = text);
 
                 assert_int_equal(worker_settings_new(&options, &settings), -EINVAL);
                 assert_non_null(strstr(ferry_worker_error(), "name"));
