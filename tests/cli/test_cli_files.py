@@ -123,13 +123,6 @@ class Files(Case):
                        status=2)
         self.assertEqual(sorted(path.name for path in self.directory.rglob("*.part-*")), [])
 
-    def test_a_file_without_a_size_is_read_to_its_end(self):
-        """As those of /proc."""
-        region = self.region(self.a, 4096, bytes(4096))
-        self.ferry("copy", "/proc/version", region, "-u", self.a.url)
-        version = pathlib.Path("/proc/version").read_bytes()
-        self.assertEqual(self.ferry("copy", region, "-", "-u", self.a.url)[0][:len(version)], version)
-
     def test_every_name_of_standard_output_is_that(self):
         """What it has already stays, as with cat."""
         region = self.region(self.a, 1000, b"x" * 1000)

@@ -21,13 +21,14 @@ class Inputs(Case):
     def content(self, region):
         return self.ferry("get", f"/v1/regions/{region}/content", "-u", self.a.url)[0]
 
-    def test_put_reads_a_file_without_a_size_to_its_end(self):
+    def test_a_file_without_a_size_is_read_to_its_end(self):
         """As those of /proc."""
-        region = self.region(self.a, 4096)
-        self.ferry("put", f"/v1/regions/{region}/content", "/proc/version", "-u", self.a.url)
         with open("/proc/version", "rb") as version:
             data = version.read()
-        self.assertEqual(self.content(region)[:len(data)], data)
+        for command in (("put", "/v1/regions/{}/content", "/proc/version"), ("copy", "/proc/version", "{}")):
+            region = self.region(self.a, 4096)
+            self.ferry(*(word.format(region) for word in command), "-u", self.a.url)
+            self.assertEqual(self.content(region)[:len(data)], data)
 
     def test_put_and_post_tell_of_their_file(self):
         """Not of the worker, which is not at fault."""

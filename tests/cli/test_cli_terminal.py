@@ -63,26 +63,32 @@ class Terminal(Case):
         for line in re.split(r"\r\x1b\[K|\r?\n", shown):
             self.assertLess(len(line), columns)
 
+    def fetch(self, size, *flags, **more):
+        """What the terminal shows of a file that is fetched."""
+        offer = self.start("offer", self.file("source", size), "-u", self.a.url)
+        status, shown = self.run_on("fetch", self.line(offer), "-o", self.directory / "target", "-u", self.b.url, *flags, **more)
+        self.assertEqual(status, 0, shown)
+        self.finish(offer)
+        return shown
+
+    def take(self, _):
+        """Fetches what is offered."""
+        operation = self.a.get("/v1/operations")["operations"][0]["id"]
+        self.ferry("fetch", f"{self.a.url}/v1/operations/{operation}", "-o", "/dev/null", "-u", self.b.url)
+
     def test_a_transfer_shows_time_rate_and_bytes(self):
         """As many as there is room for: a line that wraps would stay, one for each redraw."""
         full = r"transferring  100%  in [0-9.]+ m?s  [0-9.]+ [MG]iB/s  4\.0 MiB of 4\.0 MiB  "
         for columns, line in ((0, full), (80, full), (40, r"transferring  100%  in [0-9.]+ m?s"), (20, "transferring  100%")):
-            offer = self.start("offer", self.file("source", 4 << 20), "-u", self.a.url)
-            status, shown = self.run_on("fetch", self.line(offer), "-o", self.directory / "target", "-u", self.b.url, columns=columns)
-            self.assertEqual(status, 0, shown)
+            shown = self.fetch(4 << 20, columns=columns)
             self.assertRegex(shown, rf"\r\x1b\[K{line}")
             self.assertNotRegex(shown, r"\d *…")  # no figure is cut
             self.fits(shown, columns or 80)
-            self.finish(offer)
 
     def test_a_transfer_that_is_over_at_once_is_shown(self):
         """Also if it was so when the worker answered the request that began it, as most of so few bytes are."""
         for _ in range(20):
-            offer = self.start("offer", self.file("source", 1000), "-u", self.a.url)
-            status, shown = self.run_on("fetch", self.line(offer), "-o", self.directory / "target", "-u", self.b.url)
-            self.assertEqual(status, 0, shown)
-            self.assertRegex(shown, r"\r\x1b\[Ktransferring  100%  in [0-9.]+ m?s")
-            self.finish(offer)
+            self.assertRegex(self.fetch(1000), r"\r\x1b\[Ktransferring  100%  in [0-9.]+ m?s")
 
     def test_an_offer_tells_that_it_reads_waits_and_transfers(self):
         """Each phase on a line of its own. What comes through the pipe comes when the first line is there."""
@@ -92,12 +98,8 @@ class Terminal(Case):
             os.write(writer, bytes(1000))
             os.close(writer)
 
-        def fetch(_):
-            operation = self.a.get("/v1/operations")["operations"][0]["id"]
-            self.ferry("fetch", f"{self.a.url}/v1/operations/{operation}", "-o", "/dev/null", "-u", self.b.url)
-
         status, shown = self.run_on("offer", "-", "-u", self.a.url, streams=("stderr",), stdin=reader, columns=80,
-                                    until=rb"reading standard input", end=give, then=(rb"waiting for the peer  9:5\d left", fetch))
+                                    until=rb"reading standard input", end=give, then=(rb"waiting for the peer  9:5\d left", self.take))
         os.close(reader)
         self.assertEqual(status, 0, shown)
         lines = [line.split("\x1b[K")[-1] for line in shown.split("\r\n")]
@@ -107,16 +109,12 @@ class Terminal(Case):
 
     def test_an_offer_of_several_uses_tells_how_many_it_has_served(self):
         """On one line, whose bytes are those of the first: of later ones the offer does not tell."""
-        def fetch(_):
-            operation = self.a.get("/v1/operations")["operations"][0]["id"]
-            self.ferry("fetch", f"{self.a.url}/v1/operations/{operation}", "-o", "/dev/null", "-u", self.b.url)
-
         def interrupt(process):
             process.send_signal(signal.SIGINT)
 
-        for uses, after, end, columns in (("2", "1 of 2", fetch, 80), ("2", "1 of 2", fetch, 40), ("unlimited", "1", interrupt, 80)):
+        for uses, after, end, columns in (("2", "1 of 2", self.take, 80), ("2", "1 of 2", self.take, 40), ("unlimited", "1", interrupt, 80)):
             status, shown = self.run_on("offer", self.file("source", 1000), "--uses", uses, "-u", self.a.url, streams=("stderr",), columns=columns,
-                                        until=rb"waiting for the peer  0 .*served" + (rb"  9:5\d left" if columns == 80 else b""), end=fetch,
+                                        until=rb"waiting for the peer  0 .*served" + (rb"  9:5\d left" if columns == 80 else b""), end=self.take,
                                         then=(rb"waiting for the peer  " + after.encode() + b" served", end))
             served = [line for line in (line.split("\x1b[K")[-1] for line in shown.split("\r\n")) if "served" in line]
             self.assertEqual((status, len(served)), (0 if uses == "2" else -signal.SIGINT, 1), shown)
@@ -256,20 +254,12 @@ class Terminal(Case):
                                   capture_output=True, text=True, timeout=LIMIT, cwd=self.directory, env=shells)
             self.assertEqual((done.stdout.split("\t")[0].strip(), done.stderr), (completed, ""), typed)
 
-    def test_a_dumb_terminal_is_not_drawn_on(self):
+    def test_nothing_is_drawn_quietly_or_on_a_dumb_terminal(self):
         """That of an editor, or a log: it would show every escape sequence."""
-        offer = self.start("offer", self.file("source", 1 << 20), "-u", self.a.url)
-        status, shown = self.run_on("fetch", self.line(offer), "-o", self.directory / "target", "-u", self.b.url, term="dumb")
-        self.assertEqual((status, shown), (0, ""))
-        self.finish(offer)
+        self.assertEqual(self.fetch(1 << 20, "-q"), "")
+        self.assertEqual(self.fetch(1 << 20, term="dumb"), "")
         status, shown = self.run_on("top", "-u", self.a.url, term="dumb")
         self.assertEqual((status, shown.count("OPERATION"), shown.count("\x1b")), (0, 1, 0))
-
-    def test_quiet_is_quiet(self):
-        offer = self.start("offer", self.file("source", 1 << 20), "-u", self.a.url)
-        status, shown = self.run_on("fetch", self.line(offer), "-o", self.directory / "target", "-q", "-u", self.b.url)
-        self.assertEqual((status, shown), (0, ""))
-        self.finish(offer)
 
     def test_no_bytes_to_the_screen(self):
         offer = self.start("offer", self.file("source", 1000), "-u", self.a.url)

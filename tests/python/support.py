@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests share: another process with a worker, and skips that scripts/test counts."""
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -10,6 +11,8 @@ import sys
 import tempfile
 import time
 import unittest
+
+import ferry
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -61,6 +64,14 @@ class Peer:
         self.process.wait(30)
         self.process.stdin.close()
         self.process.stdout.close()
+
+
+@contextlib.contextmanager
+def fails(code, kind=ferry.FerryError):
+    """As assertRaises, of an error with that code."""
+    with unittest.TestCase().assertRaises(kind) as raised:
+        yield raised
+    unittest.TestCase().assertEqual(raised.exception.code, code)
 
 
 def needs(name):

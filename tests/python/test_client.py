@@ -76,9 +76,8 @@ class TestClient(unittest.TestCase):
                 self.assertEqual(target.read(0, 4), b"780\0")
                 target.write(bytes(3))
             self.assertEqual((offer.body["unlimited"], offer.refresh().done), (True, False))
-        with self.assertRaises(ferry.FerryError) as raised:
+        with support.fails("gone"):
             offer.refresh()
-        self.assertEqual(raised.exception.code, "gone")
 
     def test_a_region_larger_than_any_memory(self):
         for size in (1 << 60, (1 << 53) - 1):
@@ -135,9 +134,8 @@ class TestClient(unittest.TestCase):
         region = self.here.region(4096)
         self.lose_the_next_answer()
         region.delete()
-        with self.assertRaises(ferry.FerryError) as raised:
+        with support.fails("not-found"):
             region.delete()
-        self.assertEqual(raised.exception.code, "not-found")
 
     def test_a_failed_operation_raises(self):
         source, target = self.region(self.there), self.region(self.here)

@@ -53,9 +53,8 @@ class TestRefusals(unittest.TestCase):
         for blob in ("b64:AAAA", "00ff", "nonsense"):
             metadata = connect.RdmaMetadata(descriptors=[{"device": "cpu", "ptr": 1, "size": 3}], nixl_metadata=blob,
                                             notification_key="k" * 43, operation_kind=1)
-            with self.assertRaises(RuntimeError) as raised:
+            with support.fails("invalid-metadata"):
                 self.connector.begin_read(metadata, self.target)
-            self.assertEqual(raised.exception.code, "invalid-metadata")
 
     def test_read_only_memory_receives_nothing(self):
         with self.assertRaisesRegex(ValueError, "read-only"):
@@ -77,9 +76,8 @@ class TestRefusals(unittest.TestCase):
 
     def test_memory_of_a_gpu_that_is_not_there(self):
         for device in ("cuda:0", "xpu:0"):
-            with self.assertRaises(RuntimeError) as raised:
+            with support.fails("unknown-device"):
                 self.connector.create_readable(connect.Descriptor((4096, 16, device, None)))
-            self.assertEqual(raised.exception.code, "unknown-device")
 
     def test_what_is_not_contiguous(self):
         with self.assertRaisesRegex(ValueError, "contiguous"):
@@ -104,9 +102,8 @@ class TestDescriptors(unittest.IsolatedAsyncioTestCase):
                         file_of.register_with_connector(self.connector)
                     await self.moved(*((other, file_of) if receives else (file_of, other)))
                     file.truncate(1)
-                    with self.assertRaises(connect.OperationFailed) as raised:
+                    with support.fails("transfer-failed", connect.OperationFailed):
                         await self.moved(*((other, file_of) if receives else (file_of, other)))
-                    self.assertEqual(raised.exception.code, "transfer-failed")
                     await self.moved(other, connect.Descriptor(bytearray(size)))
 
     async def moved(self, source, target):

@@ -100,7 +100,11 @@ static const struct row {
           { { REFUSED("{\"code\":\"unknown-field\",\"detail\":\"/x: unknown field\",\"errors\":"
                       "[{\"pointer\":\"/x\",\"detail\":\"x is ?\"}]}") } } },
         { "507 *", create_region, FERRY_E_NO_SPACE, 1, { { PROBLEM("507", "limit-reached", "") } } },
-        { "418 teapot: Some detail*", get_region, FERRY_E_OTHER, 1, { { PROBLEM("418", "teapot", "") } } },
+        { "418 teapot: Some detail (at /descriptors/0/size)",
+          get_region,
+          FERRY_E_OTHER,
+          1,
+          { { PROBLEM("418", "teapot", "") } } },
         { "HTTP status 404",
           head,
           FERRY_E_OTHER,
