@@ -133,6 +133,7 @@ WITH_PAIR(a_server_that_is_no_worker_is_survived)
                 { "HTTP/1.1 302 Found\r\nLocation: http://192.0.2.1/\r\nContent-Length: 0\r\n\r\n",
                   "peer-unreachable" },
                 { "HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n", "peer-refused" },
+                { "HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n", "peer-refused" },
                 { "SSH-2.0-OpenSSH_9.2\r\n", "peer-unreachable" },
                 { "", "peer-unreachable" },
         };

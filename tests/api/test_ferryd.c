@@ -371,3 +371,18 @@ TEST(too_few_open_files_are_said_at_once)
         assert_string_equal(output, "");
         assert_non_null(strstr(errors, "open files"));
 }
+
+WITH_SHARED(a_unix_socket_asks_for_no_host)
+{
+        static const char request[] = "GET /livez HTTP/1.1\r\nHost: what.ever\r\nConnection: close\r\n\r\n";
+        struct sockaddr_un address = { .sun_family = AF_UNIX };
+        struct worker *w = &s->pair.a;
+
+        (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s/worker.sock", s->path);
+        worker_start_plain(w, "w", STRINGS("--listen", text_format("unix:%s", address.sun_path)));
+        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(connect(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+        raw_send(fd, request, strlen(request));
+        struct raw_answer answer = raw_end(fd);
+        assert_int_equal(answer.status, 200);
+}

@@ -211,3 +211,13 @@ ON_WORKER(the_time_of_a_request_has_no_waiting)
         worker_await_metric(w, DURATION("getOperation", "count"), 1);
         worker_await_metric(w, DURATION_BELOW("getOperation", "1"), 1);
 }
+
+ON_WORKER(errors_of_operations_are_counted_by_code)
+{
+        OPERATION operation;
+        const char *region = region_make(w, 10, 1);
+
+        offer_make(w, FERRY_WRITABLE, region, &operation);
+        assert_int_equal(ferry_cancel_operation(w->client, operation.id, NULL), 0);
+        worker_await_metric(w, "ferry_operation_errors_total{code=\"cancelled\"}", 1);
+}

@@ -77,6 +77,7 @@ ON_WORKER(an_allowed_origin_may_read_the_answers, "--allow-origin", "https://app
         assert_int_equal(answer.status, 204);
         answer_assert_header(&answer, "Access-Control-Allow-Origin", "https://app.example");
         answer_assert_header(&answer, "Access-Control-Allow-Headers", "*, Authorization");
+        answer_assert_header(&answer, "Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE");
         /* A problem can be read as well; the name of the host is checked all the same. */
         answer = wire_ask(w, "GET /nowhere HTTP/1.1\r\n" HOST "Origin: https://app.example\r\n\r\n");
         answer_assert_header(&answer, "Access-Control-Allow-Origin", "https://app.example");

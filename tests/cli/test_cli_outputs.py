@@ -28,13 +28,16 @@ class Outputs(Case):
     def test_a_file_that_may_not_be_so_large(self):
         """RLIMIT_FSIZE sends a signal that would end the command, and leave the part."""
         url = self.line(self.start("offer", self.file("source", MIB), "-u", self.a.url))
-        for command in (("copy", self.made, str(self.target)), ("get", f"/v1/regions/{self.made}/content", "-o", str(self.target)),
-                        ("fetch", url, "-o", str(self.target))):
-            done = subprocess.run(["bash", "-c", 'ulimit -f 100; exec "$@"', "-", FERRY, *command, "-u", self.a.url],
+        other = self.worker("b")
+        for at, *command in ((self.a, "copy", self.made, str(self.target)),
+                             (self.a, "get", f"/v1/regions/{self.made}/content", "-o", str(self.target)),
+                             (other, "fetch", url, "-o", str(self.target))):
+            done = subprocess.run(["bash", "-c", 'ulimit -f 100; exec "$@"', "-", FERRY, *command, "-u", at.url],
                                   capture_output=True, env=environment(self.directory), timeout=LIMIT, check=False)
             self.assertEqual(done.returncode, 2, done)
             self.assertRegex(done.stderr.decode(), r"\Aferry: .*/target: File too large(: 1\.0 MiB are needed)?\n\Z")
             self.assertEqual(self.parts(), [])
+        self.nothing_left(other)
 
     def test_a_part_that_a_killed_command_has_left(self):
         """In a container each one has the same pid."""

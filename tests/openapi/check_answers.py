@@ -146,6 +146,9 @@ def converse(call, a, b):
     for name in ("getRoot", "getWorker", "getDevices", "getLimits", "getThroughput", "getLivez", "getReadyz", "getMetrics",
                  "getOpenapi", "getOpenapiJson", "getDocs", "getDocsScript", "getPageScript", "getPageStyle"):
         call(a, name, 200)
+    for link in call(a, "getRoot", 200)["links"].values():
+        with call.opener.open(a.url + link, timeout=30):  # raises where there is nothing
+            pass
     call(a, "getWorker", 400, query="?no_such_parameter=1")
     call(a, "getWorker", 421, Host="attacker.example")
     call(a, "getWorker", 403, Origin="http://attacker.example")

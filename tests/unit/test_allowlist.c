@@ -45,6 +45,9 @@ TEST(loopback_is_the_default_and_nobody_can_be_asked_for)
         assert_true(allowlist_admits(allowlist, "::ffff:127.0.0.1"));
         assert_false(allowlist_admits(allowlist, "128.0.0.1"));
         assert_false(allowlist_admits(allowlist, "::2"));
+        FOR_EACH_TEXT (host, "0.0.0.0", "0", "::", "[::]", "::ffff:192.0.2.1", "169.254.169.254", "127.0.0.1.example",
+                       "localhost.example")
+                assert_false(allowlist_admits(allowlist, host));
         allowlist_free(allowlist);
         assert_int_equal(allowlist_new(NULL, 0, true, &allowlist), 0);
         assert_false(allowlist_admits(allowlist, "localhost"));

@@ -280,3 +280,10 @@ TEST(content_that_moves_outlasts_the_time_limit)
         assert_int_equal(ferry_get_region_content_to(x->ferry, "rgn_1", 0, 0, outlast_the_limit, &start, &size), 0);
         assert_int_equal(size, MUCH);
 }
+
+TEST(memory_is_sent_again_after_a_reset)
+{
+        START_WITH(x, NULL, { NULL, SERVER_RESET }, { NO_CONTENT });
+        assert_int_equal(ferry_put_region_content(x->ferry, "rgn_1", 0, "bytes", 5), 0);
+        sent(x, 1, "PUT /v1/regions/rgn_1/content", "bytes");
+}

@@ -369,3 +369,22 @@ TEST(an_engine_wakes_waiters_before_it_copies_the_next_piece)
         assert_int_not_equal(steps_at_end, 0);
         assert_int_equal(steps_at_wake, steps_at_end);
 }
+
+TEST(a_refused_claim_leaves_the_memory_as_it_was)
+{
+        FOR_EACH_WORLD (w, CARRIERS, 4 << 20) {
+                uint8_t *before = malloc(w->size);
+
+                memcpy(before, w->memory[1], w->size);
+                w->refuse = FERRY_E_ALREADY_CLAIMED;
+                world_offer(w, w->direction);
+                world_start(w, w->direction, false);
+                end_wait(&w->active, 1);
+                assert_int_equal(w->active.outcome.error, FERRY_E_ALREADY_CLAIMED);
+                if (!messages_are_late()) /* whoever keeps a message for later fetches its bytes, which counts */
+                        assert_int_equal(w->active.outcome.bytes, 0);
+                assert_int_equal(w->passive.claims, 0);
+                assert_memory_equal(before, w->memory[1], w->size);
+                free(before);
+        }
+}

@@ -100,11 +100,14 @@ WITH_STORE(a_claim_during_a_cancel_is_told_so)
 {
         struct operation *operation = make(f, FERRY_READABLE);
         struct engine_claim_request request = request_for(f, operation);
+        struct ferry_metadata *metadata = NULL;
         struct engine_claim granted, none;
 
         assert_int_equal(operation_store_claim(f->store, &request, &granted), 0);
         operation_cancel(f->store, operation);
         assert_int_equal(operation_store_claim(f->store, &request, &none), FERRY_E_CANCELLED_BY_PEER);
+        assert_int_equal(operation_metadata(f->store, operation, &metadata), FERRY_E_GONE);
+        assert_null(metadata);
         end_claim(f, &granted, FERRY_E_CANCELLED);
 }
 
@@ -222,6 +225,26 @@ WITH_STORE(blocks_outside_the_region_are_refused)
 }
 
 /* ---- of several uses ---- */
+
+WITH_STORE(a_writable_serves_one_after_the_other)
+{
+        struct operation_spec spec = { .kind = FERRY_WRITABLE, .uses = 2 };
+        struct operation *operation;
+        struct engine_claim granted, none;
+
+        assert_int_equal(make_spec(f, &spec, &operation), 0);
+        assert_int_equal(claim(f, operation, &granted), 0);
+        assert_int_equal(claim(f, operation, &none), FERRY_E_ALREADY_CLAIMED);
+        end_claim(f, &granted, FERRY_E_PEER_LOST);
+        assert_int_equal(look(f, operation).uses_done, 0);
+        for (uint32_t i = 0; i < 2; i++) {
+                assert_int_equal(look(f, operation).status, FERRY_IN_PROGRESS);
+                assert_int_equal(claim(f, operation, &granted), 0);
+                end_claim(f, &granted, 0);
+                assert_int_equal(look(f, operation).uses_done, i + 1);
+        }
+        assert_int_equal(look(f, operation).status, FERRY_COMPLETE);
+}
 
 WITH_STORE(a_cancel_waits_for_all_attempts)
 {

@@ -27,7 +27,6 @@
 /* ---- a fetch that is waited for ---- */
 
 struct result {
-        atomic_bool unwanted;
         struct bell calls;
         int error;
         char detail[256];
@@ -72,9 +71,7 @@ static void result_wait(struct result *result)
 
 static bool is_wanted(void *context)
 {
-        struct result *result = context;
-
-        return !atomic_load(&result->unwanted);
+        return context;
 }
 
 static int fetch_url(struct peers *peers, const char *url, struct result *result)
@@ -441,6 +438,28 @@ static struct engine_connection notice_to(const char *answer, bool renews, const
 }
 
 #define STATE(body) "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n" body
+
+TEST(a_notice_is_a_post_with_the_key)
+{
+        struct engine_connection answer;
+        const char *request;
+
+        answer = notice_to(STATE("{\"status\":\"CANCELLED\"}"), false, &request);
+        assert_int_equal(answer.error, 0);
+        assert_int_equal(answer.status, FERRY_CANCELLED);
+        assert_int_equal(answer.left_ms, 0);
+        assert_string_equal(answer.transport, "http");
+        assert_non_null(strstr(request, "POST /base/v1/operations/op_00000000000000ab/decline HTTP/1.1\r\n"));
+        assert_non_null(strstr(request, "\r\nAuthorization: Bearer AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE\r\n"));
+        assert_non_null(strstr(request, "\r\nFerry-Transfer: xfr_00000000000000cd\r\n"));
+        answer = notice_to(STATE("{\"status\":\"INITIALIZED\",\"expires_at\":\"2999-01-01T00:00:00.000Z\"}"), true,
+                           &request);
+        assert_int_equal(answer.error, 0);
+        assert_int_equal(answer.status, FERRY_INITIALIZED);
+        assert_in_range(answer.left_ms, UINT64_C(30000000000000), UINT64_C(31000000000000));
+        assert_non_null(strstr(request, "/renew HTTP/1.1\r\n"));
+        assert_non_null(strstr(request, "{\"ttl_ms\":1500}"));
+}
 
 TEST(answers_to_a_notice_are_told_apart)
 {

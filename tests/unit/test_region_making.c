@@ -166,6 +166,20 @@ TEST_WITH(held_memory_outlives_the_table, setup, teardown)
         assert_null(region_table_free(NULL));
 }
 
+TEST_WITH(a_region_that_failed_has_no_part_of_the_limit, setup, teardown)
+{
+        gate.error = -ENOMEM;
+        struct region *region = begin(LIMIT);
+        assert_int_equal(region_await(region), FERRY_E_NO_SPACE);
+        assert_int_equal(region_state(region), REGION_FAILED);
+        assert_totals(1, 0);
+        gate.error = 0;
+        region_unref(create(LIMIT));
+        assert_int_equal(region_delete(table, region->id), 0);
+        assert_totals(1, LIMIT);
+        region_unref(region);
+}
+
 /* Creates, uses, finds and deletes; what is in use by one thread must stay for it though others try to delete it. */
 static void *churn(void *argument)
 {
