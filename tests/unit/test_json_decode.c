@@ -299,6 +299,21 @@ TEST(a_body_that_is_no_object_is_refused)
                 complains(other, FERRY_E_INVALID_PARAMETER, "", "expected an object");
 }
 
+TEST(all_that_is_wrong_is_said_at_once)
+{
+        struct json_object *object = unit_json_parse("{\"count\":\"5\",\"x\":1,\"flag\":0}");
+        struct ferry_json_errors errors = { 0 };
+        struct thing thing = { 0 };
+
+        assert_false(decode(object, &thing, "/a/0", &errors));
+        assert_int_equal(errors.n, 4);
+        assert_int_equal(errors.error, FERRY_E_INVALID_PARAMETER);
+        assert_string_equal(errors.items[0].pointer, "/a/0/count");
+        assert_string_equal(errors.items[1].pointer, "/a/0/x");
+        assert_string_equal(errors.items[2].pointer, "/a/0/flag");
+        assert_string_equal(errors.items[3].pointer, "/a/0/name");
+}
+
 TEST(a_name_may_stand_in_the_place_of_an_integer)
 {
         static const char *const names[] = { "unlimited", NULL };
